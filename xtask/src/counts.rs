@@ -67,6 +67,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Crates with counted benchmarks.
-const CRATES: &[&str] = &["lane", "rx", "tls", "vfs", "linerate-http", "afs"];
+const CRATES: &[&str] = &["lane", "rx", "tls", "vfs", "linerate-http", "afs", "smb"];
 const BASELINE: &str = "xtask/counts.toml";
 const GROWTH_MAX_PERCENT: f64 = 2.0;

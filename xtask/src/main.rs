@@ -11,6 +11,7 @@ mod cpu;
 mod descriptors;
 mod hostile;
 mod idle;
+mod interop;
 mod lab;
 mod packages;
 mod process;
@@ -43,6 +44,8 @@ enum Task {
     Hostile(hostile::Args),
     /// Measure what an idle keep-alive connection costs in memory
     Idle(idle::Args),
+    /// Build a client of another author that takes long to build, and run the tests that use it
+    Interop(interop::Args),
     /// Boot guests with other kernels and machines, and run scenarios inside
     Lab(lab::Args),
     /// Run Samba's tests of SMB against the server, and hold them against what smbd passes
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Task::Counts(args) => counts::run(&args),
         Task::Hostile(args) => hostile::run(&args),
         Task::Idle(args) => idle::run(&args),
+        Task::Interop(args) => interop::run(&args),
         Task::Lab(args) => lab::run(&args),
         Task::Smbtorture(args) => smbtorture::run(&args),
         Task::Spec(args) => spec::run(&args),

@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[&str] = &[
     "nghttp2-client",
     "smbclient",
     "python3-impacket",
+    "python3-venv",
     "samba",
     "samba-vfs-modules",
 ];
@@ -41,14 +42,19 @@ pub(crate) const STOCK_AFS: &[&str] =
 /// For `cargo xtask compare smb`: the peer and its client.
 pub(crate) const STOCK_SMB: &[&str] = &["samba", "samba-vfs-modules", "smbclient"];
 
+/// For `cargo xtask smbtorture run --iptables`.
+pub(crate) const IPTABLES: &[&str] = &["iptables"];
+
 /// For `cargo xtask counts`.
 pub(crate) const COUNTS: &[&str] = &["valgrind"];
 
 /// For `cargo xtask lab`: the machine, the first file system, and what every scenario uses inside.
-pub(crate) const LAB: &[&str] = &["qemu-system-x86", "busybox-static", "cpio", "kmod", "iproute2", "curl"];
+pub(crate) const LAB: &[&str] =
+    &["qemu-system-x86", "busybox-static", "cpio", "kmod", "iproute2", "curl", "util-linux"];
 
 /// What of it must be there before a guest can be booted.
-pub(crate) const LAB_PROGRAMS: &[&str] = &["qemu-system-x86_64", "busybox", "cpio", "depmod", "dpkg-deb"];
+pub(crate) const LAB_PROGRAMS: &[&str] =
+    &["qemu-system-x86_64", "busybox", "cpio", "depmod", "dpkg-deb", "setpriv"];
 
 /// Installs those of `packages` that are missing.
 pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {

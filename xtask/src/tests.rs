@@ -5,12 +5,12 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::skipped::Skipped;
-use crate::{lab, packages, process, torture};
+use crate::{interop, lab, packages, process, torture};
 
 /// Flags of `cargo xtask test`.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
-    /// Do not install Debian packages
+    /// Do not install Debian packages, nor other clients that tests use
     #[arg(long)]
     offline: bool,
     /// Passed on to `cargo test`; torture and the kernel lab's scenarios are left out then
@@ -21,6 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !args.offline {
         packages::install(packages::TESTS)?;
+        interop::install()?;
     }
     let list = Skipped::new(process::target().join("skipped"))?;
     let outcome = cargo_test(&args.rest, list.path()).and_then(|()| match args.rest.is_empty() {

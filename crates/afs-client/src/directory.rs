@@ -1,7 +1,6 @@
 //! Directories as servers send them.
 
 use afs_wire::Fid;
-use afs_wire::code::EAGAIN;
 use afs_wire::directory::{Directory, PAGE_SIZE, PAGES_MAX, Target};
 
 use crate::code::Code;
@@ -48,19 +47,7 @@ pub async fn list_status(
 ) -> Result<Vec<(Entry, Result<Metadata, Code>)>, Error> {
     let entries = list(server, fid).await?;
     let fids: Vec<Fid> = entries.iter().map(|entry| entry.fid).collect();
-    let mut statuses = server.statuses(&fids).await?;
-    // Of many asked for at once a server waits for none that is being changed; of one it does.
-    let busy = statuses
-        .iter_mut()
-        .zip(&fids)
-        .filter(|(status, _)| status.as_ref().is_err_and(|code| code.is_busy() || code.0 == EAGAIN));
-    for (status, fid) in busy {
-        *status = match server.status(*fid).await {
-            Ok(metadata) => Ok(metadata),
-            Err(Error::Refused(code)) => Err(code),
-            Err(other) => return Err(other),
-        };
-    }
+    let statuses = server.statuses(&fids).await?;
     Ok(entries.into_iter().zip(statuses).collect())
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use afs_wire::code::EAGAIN;
 use afs_wire::{CallBacks, Capabilities, FIDS_MAX, Fid, StoreStatus, VolumeStatus, rxafs};
 use rx_lane::{Call as RxCall, CallError, Connection};
 use xdr::List;
@@ -87,21 +88,32 @@ impl FileServer {
                         code => Err(Code(code.cast_signed())),
                     });
                     let missing = std::iter::repeat(Err(Code(rx::abort::PROTOCOL_ERROR)));
-                    all.extend(told.chain(missing).take(some.len()));
+                    for (told, &fid) in told.chain(missing).zip(some) {
+                        all.push(match told {
+                            // Of many asked for at once a server waits for none that is being changed; of one it does.
+                            Err(code) if code.is_busy() || code.0 == EAGAIN => self.status_alone(fid).await?,
+                            told => told,
+                        });
+                    }
                 }
                 Err(Error::Refused(code)) if code.is_unknown_procedure() => {
                     for &fid in some {
-                        match self.status(fid).await {
-                            Ok(metadata) => all.push(Ok(metadata)),
-                            Err(Error::Refused(code)) => all.push(Err(code)),
-                            Err(error) => return Err(error),
-                        }
+                        all.push(self.status_alone(fid).await?);
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(all)
+    }
+
+    /// A file's status, or the code that it is refused with.
+    async fn status_alone(&self, fid: Fid) -> Result<Result<Metadata, Code>, Error> {
+        match self.status(fid).await {
+            Ok(metadata) => Ok(Ok(metadata)),
+            Err(Error::Refused(code)) => Ok(Err(code)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes an empty file.

@@ -293,6 +293,11 @@ impl Known {
     pub fn id(&self) -> u32 {
         self.first + self.kind.index()
     }
+
+    /// Its name with the suffix of a copy, as tools show it.
+    pub fn full_name(&self) -> String {
+        format!("{}{}", self.name, self.kind.suffix())
+    }
 }
 
 impl AttachedVolume {

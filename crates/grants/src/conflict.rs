@@ -8,6 +8,8 @@ use crate::share::{Access, Share};
 pub enum Asks {
     /// Opens to see or set attributes alone.
     Look,
+    /// Opens to see who may do what, and attributes, alone.
+    LookAtRights,
     /// Opens for data or to delete.
     Open,
     /// Opens, and puts an end to the content there is.
@@ -52,7 +54,7 @@ pub const fn answer(asks: Asks, held: Held) -> Answer {
 }
 
 #[rustfmt::skip]
-const CACHING: [[Answer; 7]; 12] = {
+const CACHING: [[Answer; 7]; 13] = {
     use Answer::Keeps as ____;
     const NONE: Answer = Answer::Told(Caching::NONE);
     const W_NO: Answer = Answer::Awaited(Caching::NONE);
@@ -62,6 +64,7 @@ const CACHING: [[Answer; 7]; 12] = {
     [
         // Level2 Exclus. Batch   R     RH    RW    RWH
         [   ____,  ____,  ____,  ____, ____, ____, ____ ], // Look
+        [   ____,  W__R,  W__R,  ____, ____, ____, ____ ], // LookAtRights
         [   ____,  W__R,  W__R,  ____, ____, W__R, W_RH ], // Open
         [   NONE,  W_NO,  W_NO,  NONE, NONE, W_NO, W_NO ], // Overwrite
         [   ____,  ____,  W__R,  ____, W__R, ____, W_RW ], // Share

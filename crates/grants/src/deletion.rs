@@ -9,6 +9,8 @@ pub(crate) struct Deletions<L> {
 #[derive(Debug)]
 struct Deletion<L> {
     link: L,
+    /// What who set it last has named as the key of the directory's lease.
+    parent: Option<[u8; 16]>,
     /// Nobody has it open any more: it is being taken away.
     is_due: bool,
 }
@@ -26,9 +28,10 @@ impl<L: Eq> Deletions<L> {
         self.links.iter().any(|deletion| deletion.link == *link)
     }
 
-    pub(crate) fn set(&mut self, link: L) {
-        if !self.has(&link) {
-            self.links.push(Deletion { link, is_due: false });
+    pub(crate) fn set(&mut self, link: L, parent: Option<[u8; 16]>) {
+        match self.links.iter_mut().find(|deletion| deletion.link == link) {
+            Some(deletion) => deletion.parent = parent,
+            None => self.links.push(Deletion { link, parent, is_due: false }),
         }
     }
 
@@ -42,10 +45,11 @@ impl<L: Eq> Deletions<L> {
         self.links.retain(|deletion| deletion.is_due || deletion.link != *link);
     }
 
-    /// The last open by this name was closed: whether the name goes now. It says so once.
-    pub(crate) fn fall_due(&mut self, link: &L) -> bool {
-        let found = self.links.iter_mut().find(|deletion| deletion.link == *link);
-        found.is_some_and(|deletion| !std::mem::replace(&mut deletion.is_due, true))
+    /// The last open by this name was closed: whether the name goes now, and by whom. It says so once.
+    pub(crate) fn fall_due(&mut self, link: &L) -> Option<Option<[u8; 16]>> {
+        let deletion = self.links.iter_mut().find(|deletion| deletion.link == *link && !deletion.is_due)?;
+        deletion.is_due = true;
+        Some(deletion.parent)
     }
 
     /// The name has become another.

@@ -86,6 +86,8 @@ pub struct Break {
     pub epoch: u16,
     /// He has to say that he has done so.
     pub acknowledge: bool,
+    /// It is of a directory, because of names in it: nobody waits for him.
+    pub names: bool,
 }
 
 impl<T> Asked<T> {

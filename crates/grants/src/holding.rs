@@ -6,8 +6,8 @@ use crate::caching::{Caching, Held, Kind};
 use crate::conflict::{Answer, Asks, answer, spares};
 use crate::event::{Break, Event};
 use crate::limits::Limits;
-use crate::object::Opened;
-use crate::{Holder, Home};
+use crate::object::{Opened, Want};
+use crate::{By, Holder, Home};
 
 /// Somebody asks something of who holds something.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +15,18 @@ pub(crate) struct Question<'a> {
     pub(crate) now: Instant,
     pub(crate) asks: Asks,
     /// Who, if he holds something himself.
-    pub(crate) by: Option<Holder>,
+    pub(crate) by: Option<By>,
     pub(crate) limits: &'a Limits,
+}
+
+impl By {
+    /// Whether it is he who holds this, or would.
+    pub(crate) fn has(self, holder: Holder, key: Option<[u8; 16]>) -> bool {
+        match self {
+            Self::Holder(by) => by == holder,
+            Self::ParentKey(by) => key == Some(by),
+        }
+    }
 }
 
 /// A lease, with all opens of its key, or the oplock of one open.
@@ -25,6 +35,8 @@ pub(crate) struct Holding {
     pub(crate) holder: Holder,
     pub(crate) home: Home,
     pub(crate) kind: Kind,
+    /// That of a lease.
+    key: Option<[u8; 16]>,
     /// What he may keep, or has not said yet to have given back.
     pub(crate) caching: Caching,
     epoch: u16,
@@ -55,12 +67,18 @@ pub enum BadAcknowledgement {
 }
 
 impl Holding {
-    pub(crate) fn new(holder: Holder, home: Home, kind: Kind) -> Self {
+    pub(crate) fn new(want: &Want) -> Self {
+        let Want { holder, kind, home, key, .. } = *want;
         let epoch = match kind {
             Kind::Lease { epoch: Some(epoch) } => epoch,
             _ => 0,
         };
-        Self { holder, home, kind, caching: Caching::NONE, epoch, breaking: None }
+        Self { holder, home, kind, key, caching: Caching::NONE, epoch, breaking: None }
+    }
+
+    /// One that he had before the server began anew, with its last epoch.
+    pub(crate) fn restored(want: &Want) -> Self {
+        Self { caching: want.caching, ..Self::new(want) }
     }
 
     /// What an open with its key is told.
@@ -109,11 +127,15 @@ impl Holding {
     pub(crate) fn ask(&mut self, question: &Question<'_>, events: &mut Vec<Event>) -> bool {
         let Question { now, asks, by, limits } = *question;
         let Some(held) = self.column() else { return false };
-        if by == Some(self.holder) && spares(asks, held) {
+        if by.is_some_and(|by| by.has(self.holder, self.key)) && spares(asks, held) {
             return false;
         }
         let (to, is_awaited) = match answer(asks, held) {
-            Answer::Keeps => return false,
+            // A break under way is of a lease that somebody else has opened against: who comes later waits until its holder has answered,
+            // as with Windows and Samba.
+            Answer::Keeps => {
+                return asks == Asks::Open && matches!(self.kind, Kind::Lease { .. }) && self.is_breaking();
+            }
             Answer::Told(to) => (to, false),
             Answer::Awaited(to) => (to, true),
         };
@@ -124,25 +146,34 @@ impl Holding {
                 is_awaited || breaking.to != breaking.finally
             }
             None => {
-                self.tell(now, to, limits, events);
+                self.tell((now, Some(asks)), to, limits, events);
                 is_awaited
             }
         }
     }
 
-    /// Tells the holder what is left to him.
-    fn tell(&mut self, now: Instant, to: Caching, limits: &Limits, events: &mut Vec<Event>) {
+    /// Tells the holder what is left to him, as somebody asks, or as it has come to since he was told before.
+    fn tell(
+        &mut self,
+        (now, asks): (Instant, Option<Asks>),
+        to: Caching,
+        limits: &Limits,
+        events: &mut Vec<Event>,
+    ) {
         let from = self.caching;
         // Only who may have something to write back or opens to close has anything to say.
         let acknowledge = from != Caching::R;
-        self.next_epoch();
+        if asks.is_some() {
+            // What follows an answer is of the same break, as with Samba.
+            self.next_epoch();
+        }
         if acknowledge {
             self.breaking = Some(Breaking { to, finally: to, until: now + limits.acknowledge });
         } else {
             self.caching = to;
         }
-        let (holder, home, epoch) = (self.holder, self.home, self.epoch);
-        events.push(Event::Break(Break { holder, home, from, to, epoch, acknowledge }));
+        let (holder, home, epoch, names) = (self.holder, self.home, self.epoch, asks == Some(Asks::Names));
+        events.push(Event::Break(Break { holder, home, from, to, epoch, acknowledge, names }));
     }
 
     /// The holder says what he keeps. Says what is left to him.
@@ -163,7 +194,7 @@ impl Holding {
         if finally != keeps {
             // Who has answered once gives back his opens before his reads, as with Windows and Samba.
             let next = if keeps == Caching::RH { Caching::R } else { finally };
-            self.tell(now, next, limits, events);
+            self.tell((now, None), next, limits, events);
             self.finally(finally);
         }
         Ok(keeps)

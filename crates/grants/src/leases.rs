@@ -34,7 +34,7 @@ type Shard<P> = HashMap<LeaseKey, Entry<P>>;
 #[derive(Debug)]
 struct Entry<P> {
     holder: Holder,
-    /// Who mentions it: opens with this key, and opens beneath a directory with it as their parent's.
+    /// Opens with this key.
     named: usize,
     place: Option<P>,
     /// Opens that rest on it there.
@@ -71,7 +71,7 @@ impl<P: Clone + PartialEq> Leases<P> {
         OpenId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The number of the lease with this key, which need not be granted: that of the directory above, say.
+    /// The number of the lease with this key, which need not be granted.
     ///
     /// # Errors
     /// [`Refused::TooMany`] when the client names as many as it may.

@@ -8,7 +8,7 @@
 //! Which cell of which table decides is in [`conflict`], and nowhere else.
 //!
 //! ```
-//! use grants::{Access, Asked, Caching, Client, Event, Holder, Home, Kind, Limits, Object, OpenId, Request, Share, Want};
+//! use grants::{Access, Asked, Caching, Client, Event, Holder, Home, Kind, Limits, Looks, Object, OpenId, Request, Share, Want};
 //! use std::time::Instant;
 //!
 //! let (mut object, mut events, now) = (Object::<&str>::new(&Limits::DEFAULT), Vec::new(), Instant::now());
@@ -17,11 +17,12 @@
 //!     client: Client(id),
 //!     access: Access::READ | Access::WRITE,
 //!     share: Share::ALL,
-//!     looks: false,
+//!     looks: Looks::Not,
 //!     overwrites: false,
 //!     is_directory: false,
 //!     link: "page",
-//!     want: Some(Want { holder: Holder(id), kind: Kind::Lease { epoch: None }, caching, home: Home(0) }),
+//!     parent: None,
+//!     want: Some(Want { holder: Holder(id), kind: Kind::Lease { epoch: None }, caching, home: Home(0), key: None }),
 //! };
 //! let first = object.open(now, b"", open(1, Caching::RWH), None, &mut events);
 //! assert!(matches!(first, Asked::Granted(opened) if opened.caching == Caching::RWH));
@@ -39,6 +40,7 @@ mod holding;
 mod leases;
 mod limits;
 mod object;
+mod part;
 mod range;
 mod share;
 mod stream;
@@ -50,8 +52,9 @@ pub use self::holding::BadAcknowledgement;
 pub use self::leases::{LeaseKey, Leases, Named, NotHere};
 pub use self::limits::Limits;
 pub use self::object::{Advisory, Change, Closed, Lock, Object, Opened, Request, Want};
+pub use self::part::may_have_more;
 pub use self::range::{Owner, Range, RangeLock};
-pub use self::share::{Access, Share};
+pub use self::share::{Access, Looks, Share};
 pub use self::waiting::Ticket;
 
 #[cfg(test)]
@@ -61,11 +64,21 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Holder(pub u64);
 
+/// Who acts, as far as what he holds himself is spared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Whose lease or oplock this is.
+    Holder(Holder),
+    /// Who names this key as that of the lease of the directory he changes something in: whichever client's lease has it, as
+    /// the keys are compared alone there (MS-FSA 2.1.4.12, ParentOplockKey).
+    ParentKey([u8; 16]),
+}
+
 /// One open of one stream, process-wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenId(pub u64);
 
-/// Whose share of what is bounded something counts in: a client, whatever its connections.
+/// Whose share of what is bounded something counts in: a client by what it cannot choose, as its address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Client(pub u64);
 

@@ -7,8 +7,6 @@ use std::time::Duration;
 pub struct Limits {
     /// Opens, of all streams.
     pub opens: usize,
-    /// Opens of one client among them.
-    pub opens_per_client: usize,
     /// Streams in use.
     pub streams: usize,
     /// Ranges that one open, or one owner of advisory locks, has locked.
@@ -29,7 +27,6 @@ impl Limits {
     /// What the server uses.
     pub const DEFAULT: Self = Self {
         opens: 4096,
-        opens_per_client: 1024,
         streams: 64,
         ranges_per_owner: 1024,
         ranges: 4096,

@@ -12,6 +12,18 @@ pub struct Access(u8);
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share(u8);
 
+/// Whether an open is for so little that those who cache need not hear of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Looks {
+    /// It is for more.
+    #[default]
+    Not,
+    /// To see who may do what, and attributes: nothing to a lease that is held already, else an open like any.
+    AtRights,
+    /// To see or set attributes.
+    AtAttributes,
+}
+
 impl Access {
     /// Attributes alone.
     pub const NONE: Self = Self(0);

@@ -7,8 +7,9 @@ use crate::conflict::shares;
 use crate::event::Event;
 use crate::grant::Beside;
 use crate::holding::{Holding, Question};
+use crate::object::Want;
 use crate::range::Ranges;
-use crate::share::{Access, Share};
+use crate::share::{Access, Looks, Share};
 use crate::{Client, Holder, OpenId};
 
 /// A file's own data, a named stream, or a directory.
@@ -31,11 +32,12 @@ pub(crate) struct Open<L> {
     pub(crate) holder: Option<Holder>,
     pub(crate) access: Access,
     pub(crate) share: Share,
-    /// It is to see or set attributes alone.
-    pub(crate) looks: bool,
+    pub(crate) looks: Looks,
     pub(crate) deletes_on_close: bool,
     /// The name by which it was opened.
     pub(crate) link: L,
+    /// The key that it has named as that of its directory's lease.
+    pub(crate) parent: Option<[u8; 16]>,
 }
 
 impl<L> Stream<L> {
@@ -70,6 +72,11 @@ impl<L> Stream<L> {
         self.opens.iter().all(|open| shares((open.access, open.share), (access, share)))
     }
 
+    /// Whether its opens bear that the file is deleted.
+    pub(crate) fn shares_deletion(&self) -> bool {
+        self.opens.iter().all(|open| open.access.is_none() || open.share.allows(Access::DELETE))
+    }
+
     /// Whether the holder has it open.
     pub(crate) fn is_opened_by(&self, holder: Holder) -> bool {
         self.opens.iter().any(|open| open.holder == Some(holder) || OpenId(holder.0) == open.id)
@@ -84,11 +91,12 @@ impl<L> Stream<L> {
         asked.min()
     }
 
-    /// What stands beside a wish of `holder` to cache.
-    pub(crate) fn beside(&self, holder: Holder, open: OpenId) -> Beside {
+    /// What stands beside a wish to cache.
+    pub(crate) fn beside(&self, want: &Want, open: OpenId) -> Beside {
+        let holder = want.holder;
         let mut beside = Beside { ranges: self.ranges.any(), ..Default::default() };
         let others = self.opens.iter().filter(|other| other.id != open && other.holder != Some(holder));
-        beside.opens = others.into_iter().any(|other| !other.looks);
+        beside.opens = others.into_iter().any(|other| other.looks != Looks::AtAttributes);
         for other in self.holdings.iter().filter(|other| other.holder != holder) {
             let relied_on = other.relied_on();
             beside.readers |= relied_on.contains(Caching::R);

@@ -1,7 +1,7 @@
 //! Who waits for something to be given back. He stays in the list until he leaves, so that nobody is granted meanwhile what
 //! would have to be taken from him again.
 
-use crate::Holder;
+use crate::By;
 use crate::conflict::Asks;
 use crate::event::Event;
 
@@ -20,7 +20,7 @@ pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
     /// Which stream, by its name.
     pub(crate) stream: Box<[u8]>,
-    pub(crate) holder: Option<Holder>,
+    pub(crate) by: Option<By>,
     pub(crate) asks: Asks,
     /// He has been woken and has not asked again.
     is_woken: bool,
@@ -40,14 +40,14 @@ impl Waiting {
     }
 
     /// He waits, from now on or again.
-    pub(crate) fn join(&mut self, ticket: Ticket, stream: &[u8], holder: Option<Holder>, asks: Asks) {
+    pub(crate) fn join(&mut self, ticket: Ticket, stream: &[u8], by: Option<By>, asks: Asks) {
         match self.list.iter_mut().find(|waiter| waiter.ticket == ticket) {
             Some(waiter) => {
                 waiter.asks = asks;
                 waiter.is_woken = false;
             }
             None => {
-                self.list.push(Waiter { ticket, stream: stream.into(), holder, asks, is_woken: false });
+                self.list.push(Waiter { ticket, stream: stream.into(), by, asks, is_woken: false });
             }
         }
     }

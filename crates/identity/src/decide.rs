@@ -89,6 +89,18 @@ pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &Volu
     volume.left_of(rights)
 }
 
+/// As [`decide`], where the object has a security descriptor of its own, which gives `given`: lists and mode bits say nothing then. The implied
+/// rights of administrators and of the volume's owner stay, and a volume that is not writable leaves what changes nothing.
+pub fn decide_described(who: &Principal, object: &Object, given: Rights, volume: &VolumePolicy) -> Rights {
+    if who.is_local_administrator() {
+        return volume.left_of(Rights::LISTED | Rights::TRAVERSE);
+    }
+    let mends =
+        who.is_administrator() || (object.kind == Kind::Directory && volume.owner.is(who, volume.privileged));
+    let implied = Rights::LOOKUP | Rights::ADMINISTER | Rights::TRAVERSE;
+    volume.left_of(if mends { given | implied } else { given })
+}
+
 /// What rights are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
@@ -147,7 +159,10 @@ pub struct VolumePolicy {
 impl VolumePolicy {
     fn left_of(&self, rights: Rights) -> Rights {
         match self.writable {
-            Writable::Nobody => rights.without(Rights::CHANGES | Rights::ADMINISTER),
+            Writable::Nobody => {
+                let parts = Rights::APPEND | Rights::INSERT_FILE | Rights::INSERT_DIRECTORY;
+                rights.without(Rights::CHANGES | Rights::ADMINISTER | parts)
+            }
             Writable::AsListed | Writable::Given(_) => rights,
         }
     }
@@ -176,7 +191,7 @@ pub enum Writable {
 impl Writable {
     /// Everybody, `anonymous` included.
     pub fn anyone() -> Self {
-        Self::to(["system:anyuser".parse().expect("it is a name")]).expect("one entry is not too many")
+        Self::to([ANYONE.parse().expect("it is a name")]).expect("one entry is not too many")
     }
 
     /// These users and groups: `rlidwk`.
@@ -187,6 +202,11 @@ impl Writable {
         let mut acl = Acl::new();
         names.into_iter().try_for_each(|who| acl.set(Side::Given, who, Rights::WRITER))?;
         Ok(Self::Given(Arc::new(acl)))
+    }
+
+    /// Whether it gives everybody, `anonymous` included, what somebody may do.
+    pub fn is_anyones(&self) -> bool {
+        self.named().any(|who| who.name() == ANYONE)
     }
 
     /// Whom it names, so that a start can tell that nobody of that name exists.
@@ -293,6 +313,9 @@ fn by_mode(who: &Principal, object: &Object, is_owner: bool) -> Rights {
         Kind::Symlink => Rights::READER,
     }
 }
+
+/// Everybody, whoever he says he is.
+const ANYONE: &str = "system:anyuser";
 
 #[cfg(test)]
 mod tests;

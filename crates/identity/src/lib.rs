@@ -35,7 +35,7 @@ pub use self::acl::{
     ATTRIBUTE_PREFIXES, ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, AclFull, BadAcl, Entry, Nearest,
     Side,
 };
-pub use self::decide::{BadWritable, Kind, Object, Owner, VolumePolicy, Writable, decide};
+pub use self::decide::{BadWritable, Kind, Object, Owner, VolumePolicy, Writable, decide, decide_described};
 pub use self::name::{
     BadName, Id, NAME_MAX, REALM_MAX, SYSTEM_GROUPS, Who, check_group_name, check_user_name,
 };

@@ -32,6 +32,13 @@ impl Rights {
     /// Pass through the directory to a name one knows, without listing it. Whoever has `l` has it; alone it comes from
     /// mode bits (`x` without `r`). It has no letter, and no access list holds it.
     pub const TRAVERSE: Self = Self(1 << 16);
+    /// Add to a file behind its end. Whoever has `w` of a security descriptor has it mostly; it has no letter, no access list holds it, and
+    /// of the protocols SMB alone has a word for it.
+    pub const APPEND: Self = Self(1 << 17);
+    /// Add names of files to a directory, and none of directories: of a security descriptor alone, as [`APPEND`](Self::APPEND).
+    pub const INSERT_FILE: Self = Self(1 << 18);
+    /// Add names of directories, and none of files.
+    pub const INSERT_DIRECTORY: Self = Self(1 << 19);
     /// The word `read`.
     pub const READER: Self = Self::READ.or(Self::LOOKUP);
     /// What changes something, but for access lists: `idwk`.

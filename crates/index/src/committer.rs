@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::index::{Index, Shared};
 
@@ -46,8 +46,22 @@ impl std::fmt::Debug for Committer {
 
 fn commit(shared: &Shared, interval: Duration) {
     let mut state = shared.state();
+    let mut due = Instant::now() + interval;
+    let mut beat_is_due = false;
     while !state.ends {
-        (state, _) = shared.bell.wait_timeout(state, interval).expect("nobody panics while holding it");
+        let beats = shared.journal.as_ref().filter(|journal| beat_is_due || journal.is_stirred());
+        let patience = match beats {
+            Some(_) => BEAT,
+            None => due.saturating_duration_since(Instant::now()),
+        };
+        (state, _) = shared.bell.wait_timeout(state, patience).expect("nobody panics while holding it");
+        // A change that has just rung is followed by one when its tick is over.
+        let beats = beats.or(shared.journal.as_ref().filter(|journal| !journal.is_stirred()));
+        beat_is_due = beats.is_some_and(|journal| journal.beat(SystemTime::now()));
+        if Instant::now() < due && !shared.is_half_full(&state) {
+            continue;
+        }
+        due = Instant::now() + interval;
         if state.pending.is_empty() {
             continue;
         }
@@ -59,3 +73,6 @@ fn commit(shared: &Shared, interval: Duration) {
         state = shared.state();
     }
 }
+
+/// Between two signs of life while files change: what changed longer before a kill is borne out after it.
+pub const BEAT: Duration = Duration::from_millis(25);

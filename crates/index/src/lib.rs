@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use std::time::SystemTime;
-//! use index::{FirstUse, Index, Kind, Memory, Options, Seen, Timestamp, Tree};
+//! use index::{Changing, FirstUse, Index, Kind, Memory, Options, Seen, Timestamp, Tree};
 //!
 //! # fn run() -> Result<(), index::Error> {
 //! let options = Options { boot: [7; 16], ..Options::default() };
@@ -17,27 +17,35 @@
 //! index.marked(opened.volume, &opened.mark);
 //! let seen = Seen { changed: Timestamp { secs: 1, nanos: 0 }, size: 5 };
 //! let now = SystemTime::now();
-//! let first = FirstUse { identity: b"handle", kind: Kind::File, seen, place: None, now };
+//! let first = FirstUse { identity: b"handle", kind: Kind::File, seen, place: None, is_to_change: true, now };
 //! let file = index.load(opened.volume, first)?;
 //! // … before the file changes:
-//! index.reserve();
+//! let changing = Changing { identity: b"handle", number: file.object.number, version: file.object.version, place: None };
+//! let slot = index.reserve(opened.volume, changing);
 //! let mut object = file.object;
 //! object.version = object.version.next();
-//! index.record(opened.volume, b"handle", object, seen.is_settled(SystemTime::now()))?;
+//! index.changing(slot, object.version, now);
+//! // … it changes.
+//! index.changed(slot, SystemTime::now());
+//! index.record(opened.volume, b"handle", object, seen.is_settled(SystemTime::now()), slot)?;
 //! index.close()
 //! # }
 //! # run().unwrap();
 //! ```
 
 pub use check::{Finding, Findings};
-pub use committer::Committer;
+pub use committer::{BEAT, Committer};
 pub use error::Error;
 pub use host::{HostRecord, HostState};
 pub use index::{Health, Index, Options, Stop};
-pub use mark::{MARK_LEN, Mark};
+pub use journal::{Changing, Left, Slot, Words};
+pub use mark::{MARK_LEN, Mark, checksum};
 pub use memory::Memory;
+pub use note::{MapWords, Note};
 pub use number::{Kind, Number};
-pub use object::{FirstUse, Known, Listed, ListedAs, Loaded, ObjectRecord, Place, PlaceRef, Seen, Timestamp};
+pub use object::{
+    FirstUse, Known, Listed, ListedAs, Loaded, ObjectRecord, Place, PlaceRef, SETTLES_IN, Seen, Timestamp,
+};
 pub use pending::Backlog;
 pub use storage::{FileStorage, Storage, boot};
 pub use version::Version;
@@ -49,8 +57,10 @@ mod committer;
 mod error;
 mod host;
 mod index;
+mod journal;
 mod mark;
 mod memory;
+mod note;
 mod number;
 mod object;
 mod pending;

@@ -58,10 +58,17 @@ impl Mark {
 }
 
 /// FNV-1a, 64 bits: against torn and foreign bytes, not against forgers.
-fn checksum(bytes: &[u8]) -> u64 {
+pub fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// As [`checksum`], of words, and never 0.
+pub(crate) fn checksum_words(words: impl Iterator<Item = u64>) -> u64 {
+    // Turned, as a product carries nothing from high bits to low ones.
+    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    words.fold(0xcbf2_9ce4_8422_2325, mix).max(1)
 }
 
 const MAGIC: [u8; 4] = *b"LRVM";

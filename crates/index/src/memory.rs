@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{Builder, Database, StorageBackend};
 
-use crate::{Error, Storage};
+use crate::{Error, Left, Note, Storage, Words};
 
 /// Bytes in memory, as on a disk: what was synced outlives a loss of power. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -21,9 +22,32 @@ struct Sectors {
     /// Sectors in which the two differ.
     dirty: BTreeSet<usize>,
     failing: bool,
+    /// In the machine's memory.
+    note: Option<Note>,
+    /// There too.
+    journal: Option<Arc<[AtomicU64]>>,
+    is_journaled: bool,
+}
+
+/// The journal of who has it open, as long as nobody else has.
+struct Shared(Arc<[AtomicU64]>);
+
+impl Words for Shared {
+    fn words(&self) -> &[AtomicU64] {
+        &self.0
+    }
+
+    fn grow(&self, len: usize) -> bool {
+        len <= self.0.len()
+    }
 }
 
 impl Memory {
+    /// With a journal of what is not committed, which outlives who is killed.
+    pub fn journaled() -> Self {
+        Self(Arc::new(Mutex::new(Sectors { is_journaled: true, ..Sectors::default() })))
+    }
+
     /// Writes and syncs fail from now on, or work again.
     pub fn set_failing(&self, failing: bool) {
         self.sectors().failing = failing;
@@ -38,6 +62,7 @@ impl Memory {
     /// is gone before.
     pub fn lose_power(&self, mut keeps: impl FnMut() -> bool) {
         let mut sectors = self.sectors();
+        (sectors.note, sectors.journal) = (None, None);
         let len = if keeps() { sectors.now.len() } else { sectors.synced.len() };
         let Sectors { now, synced, dirty, .. } = &mut *sectors;
         synced.resize(len, 0);
@@ -63,6 +88,25 @@ impl Memory {
         self.sectors().now.clone()
     }
 
+    /// Other bytes, the same as these are now, with the note or journal that is left: who has these open cannot write to them, as if
+    /// it had been killed.
+    pub fn parted(&self) -> Self {
+        let Sectors { now, note, journal, is_journaled, .. } = &*self.sectors();
+        let copy = |words: &Arc<[AtomicU64]>| {
+            words.iter().map(|word| AtomicU64::new(word.load(Ordering::SeqCst))).collect()
+        };
+        let journal = journal.as_ref().map(copy);
+        let sectors = Sectors {
+            now: now.clone(),
+            synced: now.clone(),
+            note: *note,
+            journal,
+            is_journaled: *is_journaled,
+            ..Sectors::default()
+        };
+        Self(Arc::new(Mutex::new(sectors)))
+    }
+
     fn sectors(&self) -> MutexGuard<'_, Sectors> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,6 +125,33 @@ impl Storage for Memory {
     fn set_aside(&self) -> Result<PathBuf, Error> {
         self.set_back(&[]);
         Ok(PathBuf::from("nowhere: it was in memory"))
+    }
+
+    fn take_note(&self) -> Option<Note> {
+        self.sectors().note.take()
+    }
+
+    fn leave_note(&self, note: &Note) {
+        self.sectors().note = Some(*note);
+    }
+
+    fn take_journal(&self) -> Option<Left> {
+        let words = self.sectors().journal.take()?;
+        Some(Left::of(words.iter().map(|word| word.load(Ordering::SeqCst)).collect()))
+    }
+
+    fn new_journal(&self, words_max: usize) -> Option<Box<dyn Words>> {
+        let mut sectors = self.sectors();
+        if !sectors.is_journaled {
+            return None;
+        }
+        let words: Arc<[AtomicU64]> = (0..words_max.min(WORDS_MAX)).map(|_| AtomicU64::new(0)).collect();
+        sectors.journal = Some(Arc::clone(&words));
+        Some(Box::new(Shared(words)))
+    }
+
+    fn remove_journal(&self) {
+        self.sectors().journal = None;
     }
 }
 
@@ -130,3 +201,5 @@ fn bytes_of(sector: usize, len: usize) -> Option<Range<usize>> {
 
 /// What a disk writes whole or not at all.
 const SECTOR: usize = 512;
+/// As much of a journal as tests need.
+const WORDS_MAX: usize = 1 << 15;

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::codec::Fields;
-use crate::{Error, Kind, Number, Version};
+use crate::journal::{Changing, Slot};
+use crate::{Error, Kind, Number, Version, VolumeRecord};
 
 /// A point in time as file systems stamp it, since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +72,9 @@ pub struct FirstUse<'a> {
     pub seen: Seen,
     /// Where it was found: kept with what is recorded now, where nothing else is known.
     pub place: Option<PlaceRef<'a>>,
+    /// Clients may change its content, and must not find with a change of theirs that it begins a generation: what has a version of
+    /// an earlier one begins it now.
+    pub is_to_change: bool,
     /// The time of day.
     pub now: SystemTime,
 }
@@ -124,7 +128,37 @@ pub(crate) struct Entry {
     pub(crate) settled: bool,
     /// Whoever told of it did not know its place: the one that is committed stays. In memory alone.
     pub(crate) keeps_place: bool,
+    /// It was changed and not looked at since, as what is taken over after a kill: it has its version if its change time lies in here.
+    pub(crate) looks: Option<Window>,
+    /// Its part of the journal until it is committed. In memory alone.
+    pub(crate) slot: Slot,
     pub(crate) identity: Box<[u8]>,
+}
+
+/// Change times, in nanoseconds since 1970: from this one to that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+impl Window {
+    pub(crate) fn at(time: Timestamp) -> Self {
+        let time = time.nanoseconds();
+        Self { from: time, to: time }
+    }
+
+    /// A time of whole seconds may be a coarse file system's, and proves nothing.
+    fn has(&self, time: Timestamp) -> bool {
+        time.nanos != 0 && (self.from..=self.to).contains(&time.nanoseconds())
+    }
+}
+
+impl Timestamp {
+    /// Since 1970, as far as the years go that clocks show.
+    fn nanoseconds(self) -> i64 {
+        self.secs.saturating_mul(NANOS).saturating_add(self.nanos.into())
+    }
 }
 
 impl Seen {
@@ -153,10 +187,32 @@ impl Entry {
         self
     }
 
-    /// Whether the version is still that of the content, which shows as `seen` now, in this generation of the volume.
-    pub(crate) fn is_sound(&self, seen: &Seen, generation: u32, distrusts_before: u32) -> bool {
-        let is_believed = self.recorded == generation || (self.settled && self.recorded >= distrusts_before);
-        self.object.seen == *seen && is_believed
+    /// Whether the version is still that of the content, which shows as `seen` now. A stop in order gave the clock for stamps time
+    /// to go on, unless they are whole seconds: a change after it has another time, whatever was settled then.
+    pub(crate) fn is_sound(&self, seen: &Seen, volume: &VolumeRecord) -> bool {
+        let is_of_now = self.recorded == volume.generation;
+        let counts_on = self.recorded >= volume.counts_from && seen.changed.nanos != 0;
+        let is_believed =
+            is_of_now || counts_on || (self.settled && self.recorded >= volume.distrusts_before);
+        let is_as_it_was = match self.looks {
+            Some(looks) => looks.has(seen.changed),
+            None => self.object.seen == *seen,
+        };
+        is_as_it_was && is_believed
+    }
+
+    /// As the journal takes it up.
+    pub(crate) fn changing(&self) -> Changing<'_> {
+        let ObjectRecord { number, version, place, .. } = &self.object;
+        let is_placed = place.parent != 0 && !self.keeps_place;
+        let place = is_placed.then_some(PlaceRef { parent: place.parent, name: &place.name });
+        Changing { identity: &self.identity, number: *number, version: *version, place }
+    }
+
+    /// The change times by which it is borne out.
+    pub(crate) fn window(&self) -> Option<Window> {
+        let seen = (self.object.seen != Seen::NOTHING).then(|| Window::at(self.object.seen.changed));
+        self.looks.or(seen)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -164,11 +220,16 @@ impl Entry {
         let mut value = Vec::with_capacity(43 + self.identity.len() + place.name.len());
         value.extend(number.uniquifier.to_le_bytes());
         value.extend(u64::from(*version).to_le_bytes());
-        value.extend(seen.changed.secs.to_le_bytes());
-        value.extend(seen.changed.nanos.to_le_bytes());
-        value.extend(seen.size.to_le_bytes());
+        let (secs, nanos, size) = match self.looks {
+            // Both where no program that does not know them finds what any file looks like.
+            Some(Window { from, to }) => (to, u32::MAX, from.cast_unsigned()),
+            None => (seen.changed.secs, seen.changed.nanos, seen.size),
+        };
+        value.extend(secs.to_le_bytes());
+        value.extend(nanos.to_le_bytes());
+        value.extend(size.to_le_bytes());
         value.extend(self.recorded.to_le_bytes());
-        value.push(self.settled.into());
+        value.push(u8::from(self.settled) | u8::from(self.looks.is_some()) << 1);
         value.extend(place.parent.to_le_bytes());
         let len = u16::try_from(self.identity.len()).expect("identities were checked when they came");
         value.extend(len.to_le_bytes());
@@ -184,13 +245,16 @@ impl Entry {
         let changed = Timestamp { secs: fields.i64()?, nanos: fields.u32()? };
         let seen = Seen { changed, size: fields.u64()? };
         let recorded = fields.u32()?;
-        let settled = fields.u8()? & 1 == 1;
+        let flags = fields.u8()?;
+        let settled = flags & 1 != 0;
+        let looks = (flags & 2 != 0).then(|| Window { from: seen.size.cast_signed(), to: seen.changed.secs });
+        let seen = if looks.is_some() { Seen::NOTHING } else { seen };
         let parent = fields.u32()?;
         let len = fields.u16()?;
         let identity = fields.bytes(len.into())?.into();
         let place = Place { parent, name: fields.rest().to_vec() };
         let object = ObjectRecord { number, version, seen, place };
-        Ok(Self { object, recorded, settled, keeps_place: false, identity })
+        Ok(Self { object, recorded, settled, keeps_place: false, looks, slot: Slot::NONE, identity })
     }
 }
 
@@ -208,7 +272,10 @@ pub(crate) fn check_lengths(identity: &[u8], place: &Place) -> Result<(), Error>
 /// Device, type and the 128 bytes that a file handle may take.
 pub(crate) const IDENTITY_MAX: usize = 160;
 const NAME_MAX: usize = 255;
+const NANOS: i64 = 1_000_000_000;
+/// What was changed this long ago is [settled](Seen::is_settled), but for coarse file systems.
+pub const SETTLES_IN: Duration = Duration::from_millis(25);
 /// Longer than a tick of any kernel (10 ms at 100 Hz).
-const TICK_MAX: Duration = Duration::from_millis(20);
+pub(crate) const TICK_MAX: Duration = Duration::from_millis(20);
 /// Of file systems that stamp with whole seconds, or as FAT with every other one.
 const COARSE_TICK_MAX: Duration = Duration::from_millis(2020);

@@ -1,7 +1,9 @@
 //! What has been told and is not committed yet. It counts before what the file says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 
+use crate::index::Run;
+use crate::journal::Slot;
 use crate::object::Entry;
 use crate::{HostRecord, VolumeId, VolumeRecord};
 
@@ -29,8 +31,8 @@ pub(crate) struct Pending {
     pub(crate) hosts: HashMap<[u8; 16], Option<HostRecord>>,
     /// Numbers of volumes from here on are free.
     pub(crate) next_volume: Option<u32>,
-    /// How this run stands: whether it has ended in order.
-    pub(crate) run: Option<bool>,
+    /// How this run stands.
+    pub(crate) run: Option<Run>,
 }
 
 /// Of the objects of one volume.
@@ -47,6 +49,15 @@ pub(crate) enum Change {
     Recorded(Entry),
     /// The file that had this vnode is gone.
     Forgotten(u32),
+}
+
+impl Change {
+    fn slot(&self) -> Option<Slot> {
+        match self {
+            Self::Recorded(entry) => Some(entry.slot),
+            Self::Forgotten(_) => None,
+        }
+    }
 }
 
 impl Pending {
@@ -85,22 +96,28 @@ impl Pending {
         self.of(volume, identity).is_some()
     }
 
-    pub(crate) fn put(&mut self, volume: VolumeId, identity: Box<[u8]>, change: Change) {
+    /// Gives the slot of what was told of it before.
+    pub(crate) fn put(&mut self, volume: VolumeId, identity: Box<[u8]>, change: Change) -> Option<Slot> {
         let vnode = match &change {
             Change::Recorded(entry) => entry.object.number.vnode,
             Change::Forgotten(vnode) => *vnode,
         };
         let told = self.objects.entry(volume).or_default();
         told.vnodes.insert(vnode, identity.clone());
-        let is_new = told.objects.insert(identity, change).is_none();
-        self.count += usize::from(is_new);
+        let before = told.objects.insert(identity, change);
+        self.count += usize::from(before.is_none());
+        before.as_ref().and_then(Change::slot)
     }
 
-    /// What is told of a volume that goes is not written.
-    pub(crate) fn drop_volume(&mut self, volume: VolumeId) {
-        if let Some(told) = self.objects.remove(&volume) {
-            self.count -= told.objects.len();
-        }
+    /// What is told of a volume that goes is not written. Gives the slots of that.
+    pub(crate) fn drop_volume(&mut self, volume: VolumeId) -> Vec<Slot> {
+        let Some(told) = self.objects.remove(&volume) else { return Vec::new() };
+        self.count -= told.objects.len();
+        told.objects.values().filter_map(Change::slot).collect()
+    }
+
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.objects().filter_map(|(_, _, change)| change.slot())
     }
 
     pub(crate) fn objects(&self) -> impl Iterator<Item = (VolumeId, &[u8], &Change)> {
@@ -109,16 +126,22 @@ impl Pending {
         })
     }
 
-    /// Takes back what could not be committed; what was told since is newer.
-    pub(crate) fn put_back(&mut self, older: Self) {
+    /// Takes back what could not be committed; what was told since is newer. Gives the slots of what counts no more.
+    pub(crate) fn put_back(&mut self, older: Self) -> Vec<Slot> {
+        let mut overtaken = Vec::new();
         let Self { objects, count: _, volumes, cleared, hosts, next_volume, run } = older;
         for (volume, told) in objects {
             let is_gone = matches!(self.volumes.get(&volume), Some(None)) || self.is_cleared(volume);
-            if !is_gone {
+            if is_gone {
+                overtaken.extend(told.objects.values().filter_map(Change::slot));
+            } else {
                 let newer = self.objects.entry(volume).or_default();
                 let before = newer.objects.len();
                 for (identity, change) in told.objects {
-                    newer.objects.entry(identity).or_insert(change);
+                    match newer.objects.entry(identity) {
+                        hash_map::Entry::Occupied(_) => overtaken.extend(change.slot()),
+                        hash_map::Entry::Vacant(free) => drop(free.insert(change)),
+                    }
                 }
                 for (vnode, identity) in told.vnodes {
                     newer.vnodes.entry(vnode).or_insert(identity);
@@ -135,5 +158,6 @@ impl Pending {
         }
         self.next_volume = self.next_volume.max(next_volume);
         self.run = self.run.or(run);
+        overtaken
     }
 }

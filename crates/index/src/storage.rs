@@ -10,6 +10,8 @@ use redb::backends::FileBackend;
 use redb::{Builder, Database};
 
 use crate::Error;
+use crate::journal::{Left, Words};
+use crate::note::{InMemory, MapWords, Note};
 
 /// Opens the file, anew after each failure of it.
 pub trait Storage: Send + Sync + 'static {
@@ -24,23 +26,49 @@ pub trait Storage: Send + Sync + 'static {
     /// # Errors
     /// When it can't.
     fn set_aside(&self) -> Result<PathBuf, Error>;
+
+    /// Takes away the note that the last clean stop left, in what no image of a disk has and no boot keeps.
+    fn take_note(&self) -> Option<Note>;
+
+    /// Leaves it for the next opening, which may find none all the same.
+    fn leave_note(&self, note: &Note);
+
+    /// Takes away the journal that a server left there which was killed.
+    fn take_journal(&self) -> Option<Left>;
+
+    /// An empty one, with room for so many words; none where there is no such memory.
+    fn new_journal(&self, words_max: usize) -> Option<Box<dyn Words>>;
+
+    /// It is needed no more: all is committed.
+    fn remove_journal(&self);
 }
 
 /// A file on a disk, as servers have it.
 #[derive(Debug)]
 pub struct FileStorage {
     path: PathBuf,
+    map: Option<MapWords>,
 }
 
 impl FileStorage {
     /// `index.redb` in this directory.
     pub fn in_directory(state: &Path) -> Self {
-        Self { path: state.join(FILE_NAME) }
+        Self { path: state.join(FILE_NAME), map: None }
+    }
+
+    /// With a journal of what is not committed, in memory that `map` maps: for who lets files be changed.
+    #[must_use]
+    pub fn with_journal(self, map: MapWords) -> Self {
+        Self { map: Some(map), ..self }
     }
 
     /// Whether there is one, or one that cannot be reached: opening makes it, or says what is wrong.
     pub fn exists(&self) -> bool {
         !matches!(self.path.try_exists(), Ok(false))
+    }
+
+    fn in_memory(&self) -> InMemory {
+        InMemory::of_index(self.path.parent().unwrap_or(Path::new(".")))
     }
 }
 
@@ -72,6 +100,29 @@ impl Storage for FileStorage {
             Err(error) => Err(Error::Aside { path: aside, error }),
         }
     }
+
+    fn take_note(&self) -> Option<Note> {
+        self.in_memory().take_note()
+    }
+
+    fn leave_note(&self, note: &Note) {
+        self.in_memory().leave_note(note);
+    }
+
+    fn take_journal(&self) -> Option<Left> {
+        self.in_memory().take_journal()
+    }
+
+    fn new_journal(&self, words_max: usize) -> Option<Box<dyn Words>> {
+        let in_memory = self.in_memory();
+        let map = self.map?;
+        in_memory.sweep();
+        in_memory.new_journal(map, words_max)
+    }
+
+    fn remove_journal(&self) {
+        self.in_memory().remove_journal();
+    }
 }
 
 /// Which boot of the machine this is. One that cannot be told is like no other, so that nothing is believed after it.
@@ -88,4 +139,4 @@ fn sync_name(path: &Path) -> io::Result<()> {
 }
 
 /// Of the index in the state directory.
-const FILE_NAME: &str = "index.redb";
+pub(crate) const FILE_NAME: &str = "index.redb";

@@ -1,8 +1,10 @@
 //! The tables of the file (`docs/index.md`, "The file").
 
+use std::ops::RangeInclusive;
+
 use redb::TableDefinition;
 
-/// Name to bytes: `format`, `run`, `volumes`.
+/// Name to bytes: `format`, `run`, `volumes`, `commits`.
 pub(crate) const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
 /// Volume to its record.
 pub(crate) const VOLUMES: TableDefinition<u32, &[u8]> = TableDefinition::new("volumes");
@@ -17,6 +19,9 @@ pub(crate) const HOSTS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new
 pub(crate) const FORMAT_KEY: &str = "format";
 pub(crate) const RUN_KEY: &str = "run";
 pub(crate) const NEXT_VOLUME_KEY: &str = "volumes";
+pub(crate) const COMMITS_KEY: &str = "commits";
 
-/// The layout that this program writes and reads.
-pub(crate) const FORMAT: u32 = 1;
+/// The layout that this program writes.
+pub(crate) const FORMAT: u32 = 2;
+/// Those that it reads: what is of an earlier one is written anew as it is opened.
+pub(crate) const FORMATS: RangeInclusive<u32> = 1..=FORMAT;

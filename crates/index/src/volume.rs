@@ -1,7 +1,7 @@
 //! What is kept of a volume.
 
 use crate::codec::Fields;
-use crate::{Error, Mark};
+use crate::{Error, Mark, Version};
 
 /// A volume's number, as AFS knows it. Three in a row belong to a volume: the tree, its read-only and its backup copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,9 @@ pub struct VolumeRecord {
     pub usage_is_settled: bool,
     /// What may be in it.
     pub quota: Quota,
+    /// Versions of this generation and later ones count on by one, over stops after which nothing can have been set back. 0: its
+    /// next opening begins a generation.
+    pub(crate) counts_from: u32,
     /// Records of earlier generations are not believed.
     pub(crate) distrusts_before: u32,
     /// The root bore a mark of this generation: one that bears an earlier one was set back.
@@ -75,6 +78,8 @@ pub struct OpenedVolume {
     pub volume: VolumeId,
     /// To be written to the root and synced, then told by [`crate::Index::marked`], before anything is served.
     pub mark: Mark,
+    /// The least version that a change brings, and that of a new file.
+    pub first: Version,
     /// There was a mark that the index had no record for, or one that was ahead of it: numbers and versions go on above
     /// what the mark says.
     pub index_was_behind: bool,
@@ -83,6 +88,9 @@ pub struct OpenedVolume {
     pub tree_was_behind: bool,
     /// What it holds, where it was counted when it was last let go of, in order; from here on that counts no more.
     pub usage: Option<Usage>,
+    /// The generation of the opening before this one, where index and tree both remember it: who wrote that down then was the last
+    /// who had the volume.
+    pub generation_before: Option<u32>,
 }
 
 /// How a volume's record and the mark on its root stand to each other.
@@ -115,6 +123,11 @@ impl VolumeRecord {
         }
     }
 
+    /// The least version that a change brings since its last opening.
+    pub(crate) fn first(&self) -> Version {
+        Version { generation: self.counts_from, count: 0 }
+    }
+
     /// Whether the mark says what the index should know.
     pub(crate) fn is_behind(&self, mark: &Mark) -> bool {
         mark.generation > self.generation
@@ -128,9 +141,10 @@ impl VolumeRecord {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(95 + self.name.len() + self.path.len());
+        let mut value = Vec::with_capacity(99 + self.name.len() + self.path.len());
         value.extend(self.uuid);
         value.extend(self.generation.to_le_bytes());
+        value.extend(self.counts_from.to_le_bytes());
         value.extend(self.distrusts_before.to_le_bytes());
         value.extend(self.marked.to_le_bytes());
         value.extend(self.directories_to.to_le_bytes());
@@ -148,10 +162,12 @@ impl VolumeRecord {
         value
     }
 
-    pub(crate) fn decode(value: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn decode(value: &[u8], format: u32) -> Result<Self, Error> {
         let mut fields = Fields::of(value, "a volume's record");
         let uuid = fields.array()?;
         let generation = fields.u32()?;
+        // Of an index that did not say, every opening began a generation.
+        let counts_from = if format < 2 { 0 } else { fields.u32()? };
         let distrusts_before = fields.u32()?;
         let marked = fields.u32()?;
         let (directories_to, files_to) = (fields.u64()?, fields.u64()?);
@@ -173,6 +189,7 @@ impl VolumeRecord {
             usage,
             usage_is_settled,
             quota,
+            counts_from,
             distrusts_before,
             marked,
             distrust_all,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
-    Error, FirstUse, Index, Kind, Loaded, Memory, Number, Options, Place, Seen, Stop, Timestamp, Tree,
-    Version, VolumeId,
+    Changing, Error, FirstUse, Index, Kind, Loaded, Memory, Number, ObjectRecord, Options, Place, PlaceRef,
+    SETTLES_IN, Seen, Slot, Stop, Timestamp, Tree, Version, VolumeId,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -23,7 +23,10 @@ fn numbers_and_versions_never_come_back() {
     }
     // The histories were no easy ones.
     if seeds.end - seeds.start > 1 {
-        for stop in ["clean", "crash", "power loss", "damaged", "write failed"] {
+        let happened = ["clean", "crash", "power loss", "damaged", "write failed", "killed in a change"];
+        for stop in
+            happened.into_iter().chain(["counted on over a kill", "did not move over a kill", "had no room"])
+        {
             assert!(stops.get(stop).is_some_and(|count| *count > 100), "{stop}: {stops:?}");
         }
     }
@@ -43,6 +46,10 @@ struct History {
     /// For ever: who had a number, and what had a version.
     numbers: HashMap<Number, u32>,
     versions: HashMap<(Number, Version), u64>,
+    /// The server's last sign of life.
+    beat: SystemTime,
+    /// It was killed, and the next one may count on.
+    was_killed: bool,
 }
 
 /// A file as the file system has it, and what the index was told.
@@ -53,6 +60,12 @@ struct File {
     /// What a flush made safe: the index may not go back behind it.
     safe: Option<(Number, Version)>,
     told: Option<(Number, Version)>,
+    /// It is in use and has changed: the index is to be told yet.
+    held: Option<(Slot, ObjectRecord)>,
+    /// This life of the server has told of it.
+    is_said: bool,
+    /// Its version must be the one that was told, if it looks as it did then.
+    stays: bool,
 }
 
 impl History {
@@ -60,7 +73,7 @@ impl History {
         Self {
             seed,
             rng: SmallRng::seed_from_u64(seed),
-            disk: Memory::default(),
+            disk: Memory::journaled(),
             boot: 1,
             now: UNIX_EPOCH + Duration::from_secs(1_800_000_000),
             mark: None,
@@ -69,23 +82,60 @@ impl History {
             contents: 0,
             numbers: HashMap::new(),
             versions: HashMap::new(),
+            beat: UNIX_EPOCH,
+            was_killed: false,
         }
     }
 
     fn run(mut self, stops: &mut BTreeMap<&'static str, u32>) {
         for _ in 0..6 {
-            let options = Options { boot: [self.boot; 16], pending_max: 16, ..Options::default() };
+            let journal_max = if self.rng.random_bool(0.2) { 8 } else { 512 };
+            let options =
+                Options { boot: [self.boot; 16], pending_max: 16, journal_max, ..Options::default() };
             let index = Index::open(self.disk.clone(), options).unwrap_or_else(|error| self.fail(&error));
             if let Stop::Damaged(..) = index.last_stop() {
                 *stops.entry("damaged").or_default() += 1;
                 self.forget_what_was_safe();
             }
+            let was_killed = std::mem::take(&mut self.was_killed);
+            if !(was_killed && index.counts_on()) {
+                for file in self.files.values_mut() {
+                    (file.told, file.stays) = (None, false);
+                }
+                *stops.entry("had no room").or_default() += u32::from(was_killed);
+            } else {
+                *stops.entry("counted on over a kill").or_default() += 1;
+            }
             let volume = self.open_volume(&index);
+            self.look_at_what_stays(&index, volume, stops);
             for _ in 0..self.rng.random_range(1..60) {
                 self.step(&index, volume, stops);
             }
-            self.stop(index, stops);
+            self.stop(index, volume, stops);
         }
+    }
+
+    /// After a kill: what was told of files that nobody has changed since counts on.
+    fn look_at_what_stays(
+        &mut self,
+        index: &Index,
+        volume: VolumeId,
+        stops: &mut BTreeMap<&'static str, u32>,
+    ) {
+        let staying: Vec<_> =
+            self.files.iter().filter(|(_, file)| file.stays).map(|(file, _)| *file).collect();
+        for file in staying {
+            let told = self.files[&file].told;
+            let object = self.load(index, volume, file).object;
+            assert_eq!(
+                told,
+                Some((object.number, object.version)),
+                "seed {}: {file} moved over a kill",
+                self.seed
+            );
+            *stops.entry("did not move over a kill").or_default() += 1;
+        }
+        self.files.values_mut().for_each(|file| file.stays = false);
     }
 
     fn open_volume(&mut self, index: &Index) -> VolumeId {
@@ -103,7 +153,10 @@ impl History {
             0..3 => {
                 self.made += 1;
                 let first = vec![self.new_state()];
-                self.files.insert(self.made, File { states: first, safe: None, told: None });
+                self.files.insert(
+                    self.made,
+                    File { states: first, safe: None, told: None, held: None, is_said: false, stays: false },
+                );
                 self.load(index, volume, self.made);
             }
             3..9 => self.change(index, volume),
@@ -119,6 +172,7 @@ impl History {
                 self.files.get_mut(&file).unwrap().states.push(state);
             }
             15 => self.remove(index, volume),
+            17 => self.beat(index),
             16 => {
                 self.disk.set_failing(true);
                 self.change(index, volume);
@@ -133,25 +187,65 @@ impl History {
     /// A change by the server: the next version, told at once.
     fn change(&mut self, index: &Index, volume: VolumeId) {
         let Some(file) = self.any() else { return };
-        let mut object = self.load(index, volume, file).object;
+        let Some((slot, mut object)) = self.begin_change(index, volume, file) else { return };
         let state = self.new_state();
         self.files.get_mut(&file).unwrap().states.push(state);
-        object.version = object.version.next();
         object.seen = state.1;
-        object.place = Place { parent: 1, name: file.to_string().into_bytes() };
-        let said = (object.number, object.version);
-        if index.is_full() && index.flush().is_err() {
-            // This server will not change the file now.
-            self.files.get_mut(&file).unwrap().states.pop();
-            return;
+        // Some time goes by before it is over.
+        self.now += Duration::from_micros(self.rng.random_range(0..9_000));
+        index.changed(slot, self.now);
+        self.said(file, (object.number, object.version));
+        let record = self.files.get_mut(&file).unwrap();
+        record.held = Some((slot, object));
+        if self.rng.random_bool(0.6) {
+            self.let_go(index, volume, file);
         }
-        index.reserve();
+    }
+
+    /// What is to be changed is in use, and its version about to rise.
+    fn begin_change(&mut self, index: &Index, volume: VolumeId, file: u32) -> Option<(Slot, ObjectRecord)> {
+        let held = self.files.get_mut(&file).unwrap().held.take();
+        let (slot, mut object) = match held {
+            Some(held) => held,
+            None => {
+                let mut object = self.load(index, volume, file).object;
+                if index.is_full() && index.flush().is_err() {
+                    // This server will not change the file now.
+                    return None;
+                }
+                object.place = Place { parent: 1, name: file.to_string().into_bytes() };
+                let place = Some(PlaceRef { parent: 1, name: &object.place.name });
+                let identity = identity(file);
+                let (number, version) = (object.number, object.version);
+                (index.reserve(volume, Changing { identity: &identity, number, version, place }), object)
+            }
+        };
+        object.version = object.version.next();
+        index.changing(slot, object.version, self.now);
+        Some((slot, object))
+    }
+
+    /// It is used no more.
+    fn let_go(&mut self, index: &Index, volume: VolumeId, file: u32) {
+        let Some((slot, object)) = self.files.get_mut(&file).unwrap().held.take() else { return };
         let settled = object.seen.is_settled(self.now);
-        index.record(volume, &identity(file), object, settled).unwrap_or_else(|error| self.fail(&error));
-        self.said(file, said);
+        index
+            .record(volume, &identity(file), object, settled, slot)
+            .unwrap_or_else(|error| self.fail(&error));
+    }
+
+    fn let_all_go(&mut self, index: &Index, volume: VolumeId) {
+        let files: Vec<_> = self.files.keys().copied().collect();
+        files.into_iter().for_each(|file| self.let_go(index, volume, file));
+    }
+
+    fn beat(&mut self, index: &Index) {
+        index.beat(self.now);
+        self.beat = self.now;
     }
 
     fn load(&mut self, index: &Index, volume: VolumeId, file: u32) -> Loaded {
+        self.let_go(index, volume, file);
         let seen = self.files[&file].states.last().unwrap().1;
         let loaded = loop {
             match index.load(volume, first_use(&identity(file), seen, self.now)) {
@@ -191,12 +285,13 @@ impl History {
         let content = record.states.last().unwrap().0;
         let before = *self.versions.entry((number, version)).or_insert(content);
         assert_eq!(before, content, "seed {seed}: {number} has two contents in {version:?}");
-        record.told = Some((number, version));
+        (record.told, record.is_said) = (Some((number, version)), true);
     }
 
     fn remove(&mut self, index: &Index, volume: VolumeId) {
         let Some(file) = self.any() else { return };
         let number = self.load(index, volume, file).object.number;
+        // Behind it is nothing that could be told.
         index.forget(volume, &identity(file), number);
         assert_eq!(index.find(volume, number).unwrap(), None);
         self.files.remove(&file);
@@ -204,21 +299,23 @@ impl History {
 
     fn flush(&mut self, index: &Index) {
         index.flush().unwrap_or_else(|error| self.fail(&error));
-        for file in self.files.values_mut() {
+        for file in self.files.values_mut().filter(|file| file.held.is_none()) {
             file.safe = file.told;
         }
     }
 
-    fn stop(&mut self, index: Index, stops: &mut BTreeMap<&'static str, u32>) {
+    fn stop(&mut self, index: Index, volume: VolumeId, stops: &mut BTreeMap<&'static str, u32>) {
         match self.rng.random_range(0..10) {
             0..3 => {
+                self.let_all_go(&index, volume);
+                self.now += SETTLES_IN;
                 self.flush(&index);
                 index.close().unwrap_or_else(|error| self.fail(&error));
                 *stops.entry("clean").or_default() += 1;
             }
             3..6 => {
                 // What the kernel was given is still there. A change whose record was lost, in the tick of the one before.
-                drop(index);
+                self.kill(index, volume, stops);
                 if let Some(file) = self.any() {
                     let content = self.new_state().0;
                     let states = &mut self.files.get_mut(&file).unwrap().states;
@@ -226,6 +323,7 @@ impl History {
                     let in_its_tick = self.now < time_of(seen) + Duration::from_millis(20);
                     if in_its_tick {
                         states.push((content, seen));
+                        self.files.get_mut(&file).unwrap().stays = false;
                     }
                 }
                 *stops.entry("crash").or_default() += 1;
@@ -250,9 +348,41 @@ impl History {
             }
         }
         for file in self.files.values_mut() {
-            file.told = None;
+            (file.told, file.held) = (file.told.filter(|_| self.was_killed), None);
+            file.is_said = false;
         }
         self.now += Duration::from_millis(self.rng.random_range(0..3_000));
+    }
+
+    /// In the middle of a change, or between two.
+    fn kill(&mut self, index: Index, volume: VolumeId, stops: &mut BTreeMap<&'static str, u32>) {
+        if self.rng.random() {
+            self.now += Duration::from_millis(self.rng.random_range(0..30));
+            self.beat(&index);
+        }
+        if self.rng.random_bool(0.4)
+            && let Some(file) = self.any()
+            && self.begin_change(&index, volume, file).is_some()
+        {
+            // Done or not, and told to nobody.
+            if self.rng.random() {
+                let state = self.new_state();
+                self.files.get_mut(&file).unwrap().states.push(state);
+            }
+            self.files.get_mut(&file).unwrap().told.take();
+            *stops.entry("killed in a change").or_default() += 1;
+        }
+        drop(index);
+        let beat = self.beat;
+        for file in self.files.values_mut() {
+            let (content, seen) = *file.states.last().unwrap();
+            let is_as_told = file.told.is_some_and(|told| self.versions.get(&told) == Some(&content));
+            file.stays = is_as_told
+                && file.is_said
+                && time_of(seen) + Duration::from_millis(21) < beat
+                && seen.changed.nanos != 0;
+        }
+        self.was_killed = true;
     }
 
     fn forget_what_was_safe(&mut self) {
@@ -287,5 +417,5 @@ fn time_of(seen: Seen) -> SystemTime {
 }
 
 fn first_use(identity: &[u8], seen: Seen, now: SystemTime) -> FirstUse<'_> {
-    FirstUse { identity, kind: Kind::File, seen, place: None, now }
+    FirstUse { identity, kind: Kind::File, seen, place: None, is_to_change: true, now }
 }

@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
-    Committer, Error, FileStorage, Finding, FirstUse, Health, HostRecord, HostState, Index, Kind, Memory,
-    Number, ObjectRecord, OpenedVolume, Options, Place, Quota, Seen, Stop, Tree, Usage, Version, VolumeId,
+    Changing, Committer, Error, FileStorage, Finding, FirstUse, Health, HostRecord, HostState, Index, Kind,
+    Memory, Number, ObjectRecord, OpenedVolume, Options, Place, PlaceRef, Quota, Seen, Stop, Timestamp, Tree,
+    Usage, Version, VolumeId,
 };
 
 fn open(memory: &Memory) -> Index {
@@ -113,6 +114,104 @@ fn a_volume_whose_making_was_broken_off_before_it_had_its_mark_is_made_at_the_ne
 }
 
 #[test]
+fn versions_count_on_over_a_clean_stop_in_this_boot_and_over_nothing_else() {
+    let memory = Memory::default();
+    let mut mark = None;
+    let mut life = |memory: &Memory, boot: u8, is_to_change: bool| {
+        let options = Options { boot: [boot; 16], ..Options::default() };
+        let index = Index::open(memory.clone(), options).unwrap();
+        let opened = open_volume(&index, "home", mark.as_ref().map(|mark: &[u8; 64]| &mark[..])).unwrap();
+        mark = Some(opened.mark.encode());
+        let first = FirstUse { is_to_change, ..first_use(b"a", Seen::default(), later(9)) };
+        let version = index.load(opened.volume, first).unwrap().object.version;
+        (index, opened.first, version)
+    };
+    let end = |(index, ..): (Index, Version, Version)| index.close().unwrap();
+    let (index, first, begun) = life(&memory, 1, true);
+    assert_eq!(begun, first);
+    index.close().unwrap();
+    drop(index);
+    let image = memory.image();
+
+    let (index, first, version) = life(&memory, 1, true);
+    assert_eq!((first, version), (begun, begun), "a clean stop");
+    index.close_volume(VolumeId(0x2000_0001));
+    let tree = Tree { name: "home", path: "/srv/home", mark: None, uuid_if_new: [0; 16] };
+    let again = index.volume_of(VolumeId(0x2000_0001)).map(|record| record.generation).unwrap();
+    assert!(matches!(index.open_volume(tree, later(0)), Err(Error::OtherTree { .. })));
+    index.close().unwrap();
+    drop(index);
+
+    // A command looks between.
+    let index = open(&memory);
+    index.put_back().unwrap();
+    drop(index);
+    let (index, first, version) = life(&memory, 1, true);
+    assert!(index.volume_of(VolumeId(0x2000_0001)).unwrap().generation > again);
+    assert_eq!((first, version), (begun, begun), "a command between");
+    drop(index);
+
+    let (index, first, version) = life(&memory, 1, false);
+    assert!(first > begun, "a kill");
+    assert_eq!(version, begun, "who does not change it keeps what he had until then");
+    drop(index);
+    let after_kill = life(&memory, 1, true);
+    assert_eq!(after_kill.2, after_kill.1, "who may change it does not find a jump with his change");
+    let reached = after_kill.2;
+    end(after_kill);
+
+    let after_boot = life(&memory, 2, true);
+    assert!(after_boot.1 > reached, "another boot, though memory kept the note");
+    let reached = after_boot.1;
+    end(after_boot);
+
+    memory.set_back(&image);
+    let index = open(&memory);
+    index.put_back().unwrap();
+    drop(index);
+    let set_back = life(&memory, 1, true);
+    assert!(
+        set_back.1 > reached,
+        "an index that was put back with its tree, and a command that did not see it"
+    );
+}
+
+#[test]
+fn a_file_of_the_first_format_is_read_and_written_anew() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let home = open_volume(&index, "home", None).unwrap();
+    index.close().unwrap();
+    drop(index);
+    let database = redb::Database::builder().create_with_backend(memory.clone()).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        use redb::ReadableTable;
+        let state: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("state");
+        let volumes: redb::TableDefinition<'_, u32, &[u8]> = redb::TableDefinition::new("volumes");
+        let mut state = write.open_table(state).unwrap();
+        state.insert("format", &1_u32.to_le_bytes()[..]).unwrap();
+        let run = state.get("run").unwrap().unwrap().value().to_vec();
+        state.insert("run", &run[..17]).unwrap();
+        let mut volumes = write.open_table(volumes).unwrap();
+        let mut record = volumes.get(home.volume.0).unwrap().unwrap().value().to_vec();
+        // It did not say since when versions count on.
+        record.drain(20..24);
+        volumes.insert(home.volume.0, &record[..]).unwrap();
+    }
+    write.commit().unwrap();
+    drop(database);
+    for _ in 0..2 {
+        let index = open(&memory);
+        assert_eq!(index.last_stop(), &Stop::Clean);
+        let (volume, record) = index.volume("home").unwrap();
+        assert_eq!((volume, record.uuid, &*record.path), (home.volume, home.mark.uuid, "/srv/home"));
+        assert_eq!(record.generation, home.mark.generation);
+        index.close().unwrap();
+    }
+}
+
+#[test]
 fn a_tree_that_was_set_back_gets_new_numbers() {
     let memory = Memory::default();
     let mut index = open(&memory);
@@ -150,6 +249,93 @@ fn a_tools_use_does_not_change_how_the_server_stopped() {
 }
 
 #[test]
+fn what_was_not_committed_is_taken_over_after_a_kill_and_by_nobody_else() {
+    let memory = Memory::journaled();
+    let index = open(&memory);
+    let home = open_volume(&index, "home", None).unwrap();
+    index.flush().unwrap();
+    let earlier = memory.image();
+    let (at, over) = (later(1), later(1) + Duration::from_millis(5));
+    let load = |index: &Index, name: &'static [u8], changed: SystemTime| {
+        index.load(home.volume, first_use(name, seen_at(changed), later(9))).unwrap().object
+    };
+    let mut object = load(&index, b"changed", later(0) + Duration::from_nanos(1));
+    let place = PlaceRef { parent: 1, name: b"name" };
+    let of =
+        Changing { identity: b"changed", number: object.number, version: object.version, place: Some(place) };
+    let slot = index.reserve(home.volume, of);
+    object.version = object.version.next();
+    index.changing(slot, object.version, at);
+    index.changed(slot, over);
+    // Another is just being changed, in a life that goes on for a while.
+    let other = load(&index, b"changing", at);
+    let of = Changing { identity: b"changing", number: other.number, version: other.version, place: None };
+    let slot = index.reserve(home.volume, of);
+    index.beat(later(8));
+    index.changing(slot, other.version.next(), later(8));
+    index.flush().unwrap();
+    let killed = memory.parted();
+
+    let next = |memory: &Memory, boot: u8| {
+        let index = Index::open(memory.clone(), Options { boot: [boot; 16], ..Options::default() }).unwrap();
+        let mark = home.mark.encode();
+        let tree = Tree { name: "home", path: "/srv/home", mark: Some(&mark), uuid_if_new: [0; 16] };
+        let opened = index.open_volume(tree, later(20)).unwrap();
+        index.marked(opened.volume, &opened.mark);
+        index
+    };
+    let found = next(&killed.parted(), 1);
+    assert_eq!((found.last_stop(), found.counts_on()), (&Stop::Crash, true));
+    let kept = load(&found, b"changed", over);
+    assert_eq!((kept.number, kept.version), (object.number, object.version));
+    assert_eq!(kept.place, place_of(place));
+    assert_eq!(load(&found, b"changing", at).version, other.version.next().next(), "it may have had it");
+    drop(found);
+    for (changed, why) in
+        [(at - Duration::from_millis(21), "before"), (over + Duration::from_nanos(1), "after")]
+    {
+        let found = next(&killed.parted(), 1);
+        assert_eq!(
+            load(&found, b"changed", changed).version,
+            object.version.next(),
+            "changed {why} its window"
+        );
+    }
+    let is_broken = |index: &Index| {
+        !index.counts_on() && load(index, b"changed", over).version.generation > object.version.generation
+    };
+    assert!(is_broken(&next(&killed.parted(), 2)), "the machine was started anew");
+    let set_back = killed.parted();
+    set_back.set_back(&earlier);
+    assert!(!next(&set_back, 1).counts_on(), "the index is as it was before");
+    let tool = Index::open(killed.clone(), Options { boot: [1; 16], ..Options::default() }).unwrap();
+    tool.put_back().unwrap();
+    drop(tool);
+    let found = next(&killed, 1);
+    assert_eq!((found.last_stop(), found.counts_on()), (&Stop::Crash, true), "after a tool");
+    assert_eq!(load(&found, b"changed", over).version, object.version);
+}
+
+#[test]
+fn a_journal_without_room_for_all_is_none() {
+    let memory = Memory::journaled();
+    let options = Options { boot: [1; 16], journal_max: 2, ..Options::default() };
+    let index = Index::open(memory.clone(), options).unwrap();
+    let home = open_volume(&index, "home", None).unwrap().volume;
+    let slots = [0; 3].map(|_| index.reserve(home, changing()));
+    let counts_on = |memory: &Memory| Index::open(memory.parted(), options).unwrap().counts_on();
+    assert!(!counts_on(&memory));
+    index.give_back(slots[2]);
+    assert!(counts_on(&memory), "the file that lacked one is no more");
+    let [first, second, _] = slots;
+    index.give_back(first);
+    index.reserve(home, changing());
+    assert!(counts_on(&memory), "one that is free is taken again");
+    index.give_back(second);
+    index.close().unwrap();
+}
+
+#[test]
 fn numbers_wait_for_the_mark_and_the_next_range_comes_in_time() {
     let index = open(&Memory::default());
     let tree = Tree { name: "home", path: "/srv", mark: None, uuid_if_new: [1; 16] };
@@ -183,17 +369,17 @@ fn memory_of_what_is_not_committed_is_bounded() {
     assert_eq!(load(0).unwrap().object, first, "what is there is found");
     assert!(index.is_full());
     let record = |object: &ObjectRecord, identity: &[u8]| {
-        index.reserve();
-        index.record(home, identity, object.clone(), true)
+        let slot = index.reserve(home, changing());
+        index.record(home, identity, object.clone(), true, slot)
     };
     record(&first, &[0]).expect("and may change");
     index.flush().unwrap();
     assert_eq!(index.backlog().objects, 0);
     assert!(load(4).is_ok());
-    (0..3).for_each(|_| index.reserve());
+    let slots = [0; 3].map(|_| index.reserve(home, changing()));
     assert!(index.is_full(), "what is to come counts");
     assert!(matches!(load(5), Err(Error::Full)));
-    (0..3).for_each(|_| index.give_back());
+    slots.into_iter().for_each(|slot| index.give_back(slot));
     assert!(load(5).is_ok());
 }
 
@@ -253,8 +439,8 @@ fn a_check_finds_and_mends_what_does_not_agree() {
         place: Place::default(),
     };
     let record = |identity: &[u8], object: &ObjectRecord| {
-        index.reserve();
-        index.record(home, identity, object.clone(), true).unwrap();
+        let slot = index.reserve(home, changing());
+        index.record(home, identity, object.clone(), true, slot).unwrap();
     };
     let ahead = index.load(home, first_use(b"ahead", Seen::default(), later(1))).unwrap().object;
     let generation = ahead.version.generation + 1;
@@ -289,8 +475,8 @@ fn a_hint_may_outlive_its_directory() {
     let home = open_volume(&index, "home", None).unwrap().volume;
     let object = index.load(home, first_use(b"parted", Seen::default(), later(1))).unwrap().object;
     let place = Place { parent: 77, name: Vec::new() };
-    index.reserve();
-    index.record(home, b"parted", ObjectRecord { place, ..object }, true).unwrap();
+    let slot = index.reserve(home, changing());
+    index.record(home, b"parted", ObjectRecord { place, ..object }, true, slot).unwrap();
     assert_eq!(index.check(home, false).unwrap().findings, []);
 }
 
@@ -302,8 +488,10 @@ fn a_place_that_is_not_known_now_leaves_the_one_that_was_recorded() {
     let here = Place { parent: 1, name: b"here".to_vec() };
     let there = Place { parent: 3, name: b"there".to_vec() };
     let record = |object: &ObjectRecord, place: &Place| {
-        index.reserve();
-        index.record(home, b"file", ObjectRecord { place: place.clone(), ..object.clone() }, true).unwrap();
+        let slot = index.reserve(home, changing());
+        index
+            .record(home, b"file", ObjectRecord { place: place.clone(), ..object.clone() }, true, slot)
+            .unwrap();
     };
     let place = || index.look_up(home, b"file").unwrap().unwrap().place;
     let by_number = |number| index.find(home, number).unwrap().unwrap().object.place;
@@ -372,13 +560,28 @@ fn a_file_of_a_later_format_is_left_alone() {
     let database = redb::Database::builder().create_with_backend(memory.clone()).unwrap();
     let write = database.begin_write().unwrap();
     let state: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("state");
-    write.open_table(state).unwrap().insert("format", &2_u32.to_le_bytes()[..]).unwrap();
+    write.open_table(state).unwrap().insert("format", &3_u32.to_le_bytes()[..]).unwrap();
     write.commit().unwrap();
     drop(database);
     let refused = Index::open(memory, Options::default());
-    assert!(matches!(refused, Err(Error::Format { found: 2, known: 1 })));
+    assert!(matches!(refused, Err(Error::Format { found: 3, known: 2 })));
+}
+
+fn seen_at(changed: SystemTime) -> Seen {
+    let since = changed.duration_since(UNIX_EPOCH).unwrap();
+    let changed = Timestamp { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() };
+    Seen { changed, size: 1 }
+}
+
+fn place_of(place: PlaceRef<'_>) -> Place {
+    Place { parent: place.parent, name: place.name.to_vec() }
+}
+
+/// A file of which nobody asks what is told after a kill.
+fn changing() -> Changing<'static> {
+    Changing { identity: b"any", number: Number::ROOT, version: Version::from(0), place: None }
 }
 
 fn first_use(identity: &[u8], seen: Seen, now: SystemTime) -> FirstUse<'_> {
-    FirstUse { identity, kind: Kind::File, seen, place: None, now }
+    FirstUse { identity, kind: Kind::File, seen, place: None, is_to_change: true, now }
 }

@@ -342,13 +342,29 @@ fn own(dir: &Path, attribute: Attribute) -> anyhow::Result<Option<Acl>> {
 
 fn write(file: &File, attribute: Attribute, acl: &Acl) -> anyhow::Result<()> {
     rustix::fs::fsetxattr(file, attribute.name(), &acl.encode(), XattrFlags::empty()).map_err(explain)?;
+    remove_descriptor(file, attribute)?;
     // A server may act on it at once: it must not come back after a power cut.
     file.sync_all().context("sync")
 }
 
 fn remove(file: &File, attribute: Attribute) -> anyhow::Result<()> {
     match rustix::fs::fremovexattr(file, attribute.name()) {
-        Err(Errno::NODATA) | Ok(()) => file.sync_all().context("sync"),
+        Err(Errno::NODATA) | Ok(()) => {
+            remove_descriptor(file, attribute)?;
+            file.sync_all().context("sync")
+        }
+        Err(error) => Err(explain(error)),
+    }
+}
+
+/// A security descriptor of its own would count in place of the list.
+fn remove_descriptor(file: &File, attribute: Attribute) -> anyhow::Result<()> {
+    let name = match attribute {
+        Attribute::Trusted => c"security.NTACL",
+        Attribute::User => c"user.NTACL",
+    };
+    match rustix::fs::fremovexattr(file, name) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) | Ok(()) => Ok(()),
         Err(error) => Err(explain(error)),
     }
 }

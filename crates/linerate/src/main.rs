@@ -23,6 +23,7 @@ mod remote;
 mod rxdebug;
 mod serve;
 mod smb;
+mod smb_users;
 mod stat;
 mod transferred;
 mod user;
@@ -48,6 +49,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Show what a running server does, one line a second
     Stat(stat::Args),
+    /// Show who uses a server's SMB shares, or end that
+    Smb(smb_users::Args),
     /// Say who may sign in
     User(user::Args),
     /// Put users together, for access lists
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Smb(args) => smb_users::run(&args),
         Command::User(args) => user::run(&args),
         Command::Group(args) => group::run(&args),
         Command::Acl(args) => acl::run(&args),

@@ -10,10 +10,12 @@ use server::stats::{LaneSnapshot, Snapshot};
 use server::volumes::VolumeShown;
 
 use self::placement::{Looks, Placement};
+use self::smb::Smb;
 use self::trees::{Shown, Trees};
 use crate::output::{bit_rate, rate};
 
 mod placement;
+mod smb;
 mod trees;
 
 /// Flags of `linerate stat`.
@@ -39,6 +41,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut before = fetch(args.server)?;
     let (mut looks, mut volumes) = (Looks::default(), Shown::default());
+    let mut tells_smb = false;
     let mut out = std::io::stdout().lock();
     for line in 0.. {
         if args.count.is_some_and(|count| line >= count) {
@@ -56,6 +59,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 if trees::are_there(&now) {
                     writeln!(out, "{}", trees::HEADER)?;
                 }
+                if smb::is_there(&now) {
+                    writeln!(out, "{}", smb::HEADER)?;
+                }
+                tells_smb = smb::is_there(&now);
                 volumes.forget();
             }
             let line = |name: &str, part: &Part| {
@@ -69,6 +76,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             if trees::are_there(&now) {
                 writeln!(out, "{}", rates.trees.line())?;
                 volumes.news(&now).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+            }
+            if smb::is_there(&now) {
+                // Its first client came under another head.
+                if !std::mem::replace(&mut tells_smb, true) {
+                    writeln!(out, "{}", smb::HEADER)?;
+                }
+                writeln!(out, "{}", rates.smb.line())?;
             }
         }
         out.flush()?;
@@ -90,6 +104,7 @@ struct Rates {
     total: Part,
     silos: std::collections::BTreeMap<u16, Part>,
     trees: Trees,
+    smb: Smb,
     volumes: Vec<VolumeShown>,
 }
 
@@ -130,8 +145,9 @@ impl Rates {
         let switches = now.context_switches.saturating_sub(before.context_switches);
         total.context_switches_per_second = switches as f64 / seconds;
         let trees = Trees::between(before, now, seconds);
+        let smb = Smb::between(before, now, seconds);
         let (time_ms, resident_bytes, volumes) = (now.time_ms, now.resident_bytes, now.volumes.clone());
-        Self { time_ms, resident_bytes, total, silos, trees, volumes }
+        Self { time_ms, resident_bytes, total, silos, trees, smb, volumes }
     }
 }
 
@@ -202,6 +218,11 @@ pub(crate) fn fetch(server: SocketAddr) -> anyhow::Result<Snapshot> {
     serde_json::from_str(body).with_context(|| format!("{server} is not a Linerate admin address"))
 }
 
+/// A counter of all lanes.
+fn sum(now: &Snapshot, of: impl Fn(&LaneSnapshot) -> u64) -> u64 {
+    now.lanes.iter().map(of).sum()
+}
+
 fn parse_interval(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
@@ -214,3 +235,36 @@ const HEADER: &str =
 const HEADER_EVERY: u64 = 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_MAX: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Of one lane.
+    pub(super) fn snapshot(counters: &[(&str, &str, u64)], volumes: Vec<VolumeShown>) -> Snapshot {
+        let mut areas = BTreeMap::<String, BTreeMap<String, u64>>::new();
+        for (area, name, value) in counters {
+            areas.entry((*area).to_owned()).or_default().insert((*name).to_owned(), *value);
+        }
+        let lane =
+            LaneSnapshot { id: 0, silo: 0, cpu: 0, cpu_seconds: 0.0, context_switches: 0, counters: areas };
+        Snapshot {
+            time_ms: 0,
+            uptime_seconds: 0.0,
+            cpu_seconds: 0.0,
+            context_switches: 0,
+            resident_bytes: 0,
+            lanes: vec![lane],
+            volumes,
+        }
+    }
+
+    /// Where the words of a line end: a figure's unit and a head of two words have ends of their own.
+    pub(super) fn ends(text: &str) -> Vec<usize> {
+        let bytes = text.as_bytes();
+        let is_end = |at: &usize| bytes[*at] != b' ' && bytes.get(at + 1).is_none_or(|next| *next == b' ');
+        (0..bytes.len()).filter(is_end).collect()
+    }
+}

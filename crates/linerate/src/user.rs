@@ -151,6 +151,9 @@ fn add(args: &Add) -> anyhow::Result<()> {
     };
     let id = store.change(|edit| edit.add_user(&user))?;
     done(&store, &format!("{} is user {id}", user.name));
+    if user.password.is_some() {
+        by_smb(&user.name, user.nt.is_some());
+    }
     Ok(())
 }
 
@@ -167,7 +170,23 @@ fn passwd(args: &Passwd) -> anyhow::Result<()> {
     store.change(|edit| edit.set_password(&args.name, Some(&hash), nt.as_ref()))?;
     let smb = if nt.is_some() { ", for SMB too" } else { "" };
     done(&store, &format!("{} has a new password{smb}", args.name));
+    if args.nt {
+        by_smb(&args.name, true);
+    }
     Ok(())
+}
+
+/// How a user reaches the shares, or what keeps him from it.
+fn by_smb(name: &str, has_nt: bool) {
+    if !has_nt {
+        say!("SMB does not know {name}'s password: linerate user passwd {name} --nt");
+        return;
+    }
+    say!("By SMB, with the server's name and a volume's in place of SERVER and VOLUME:");
+    say!("  smbclient -U {name} //SERVER/VOLUME");
+    say!("  mount -t cifs -o username={name},vers=3.1.1,uid=$(id -u) //SERVER/VOLUME /mnt");
+    say!("  in Windows: net use Z: \\\\SERVER\\VOLUME /user:{name}");
+    say!("  in the Finder, Go > Connect to Server: smb://{name}@SERVER/VOLUME");
 }
 
 impl Input {

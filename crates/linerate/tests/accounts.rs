@@ -76,6 +76,7 @@ fn a_user_gets_a_password_another_one_and_none_any_more() {
     let said = String::from_utf8(added.stdout).unwrap();
     assert!(added.status.success() && said.starts_with("alice is user 1000\n"), "{said}");
     assert!(said.contains("SIGHUP") && !said.contains("horse"), "{said}");
+    assert!(said.contains("linerate user passwd alice --nt"), "what SMB lacks is said: {said}");
     assert!(scene.signs_in("alice", "correct horse") && !scene.signs_in("alice", "correct horse\n"));
     assert_eq!(std::fs::metadata(scene.file()).unwrap().permissions().mode() & 0o777, 0o600);
 
@@ -83,6 +84,8 @@ fn a_user_gets_a_password_another_one_and_none_any_more() {
     assert!(again.contains("linerate user passwd alice"), "{again}");
     let changed = scene.with_password("user passwd alice --password-stdin --nt", b"battery staple\r\n");
     assert!(changed.status.success(), "{changed:?}");
+    let said = String::from_utf8(changed.stdout).unwrap();
+    assert!(said.contains("\n  smbclient -U alice //SERVER/VOLUME\n"), "{said}");
     assert!(scene.signs_in("alice", "battery staple") && !scene.signs_in("alice", "correct horse"));
     let nt = |scene: &Scene| {
         scene.accounts().users()[0].has_nt.then(|| *scene.accounts().nt_hash("alice").expose())

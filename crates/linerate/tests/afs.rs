@@ -1,9 +1,17 @@
 //! `linerate get`, `put`, `ls` and `bench afs` against a stock cell and against our own server, which serves a directory over AFS
 //! without being asked to.
 
+use std::cell::Cell;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use afs_wire::rxafs::opcode::GET_TIME;
+use rustix::process::Signal;
+use rx::ack::{self, ACK_PAYLOAD_MAX, AckFields, AckReason, Trailer};
+use rx::header::{HEADER_LEN, Header, PacketType, flags};
 use serde_json::Value;
 use testkit::netns::Namespace;
 use testkit::stock_cell::StockCell;
@@ -70,6 +78,67 @@ fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
 }
 
 #[test]
+fn versions_count_on_over_a_stop_in_order_and_over_a_kill() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    // A directory whose file system keeps attributes, which that of temporary files may not.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::create_dir_all(dir.path().join("pub/d")).unwrap();
+    let config = dir.path().join("linerate.toml");
+    let text = "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+                [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\n[[volume]]\nname = 'pub'\npath = 'pub'\n\
+                writable = 'anyone'\n";
+    std::fs::write(&config, text).unwrap();
+    let local = dir.path().join("local");
+    std::fs::write(&local, "text").unwrap();
+    let put = |name: &str| {
+        // A server that has just begun may say that it is to be asked again.
+        testkit::wait_for("a file to be put", PATIENCE, || {
+            let mut put = linerate(["put", "--overwrite"]);
+            put.arg(&local).arg(format!("afs://127.0.0.1/pub/d/{name}"));
+            put.output().unwrap().status.success().then_some(())
+        });
+    };
+    // Of the directory, and of the file in it that is put first.
+    let versions = || {
+        let of = |path: &str| {
+            testkit::wait_for("a version to be told", PATIENCE, || {
+                let listed = linerate(["ls", "--json", path]).output().unwrap();
+                let line: Value =
+                    serde_json::from_slice(listed.stdout.split(|&byte| byte == b'\n').next()?).ok()?;
+                line["data_version"].as_u64()
+            })
+        };
+        (of("afs://127.0.0.1/pub"), of("afs://127.0.0.1/pub/d"))
+    };
+    let start = || Launch::config(&config).start();
+    let mut server = start();
+    // It gets its name after its last store.
+    put("a");
+    let (before, file) = versions();
+    put("b");
+    let (after, _) = versions();
+    let of_a_put = after - before;
+    assert!((1..8).contains(&of_a_put), "{before} {after}");
+
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    server = start();
+    assert_eq!(versions(), (after, file), "a stop in order");
+    put("c");
+    assert_eq!(versions(), (after + of_a_put, file), "and a change after it");
+
+    // What was changed in the last moments before a kill has another version.
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal(Signal::KILL);
+    server.wait();
+    let server = start();
+    assert_eq!(versions(), (after + of_a_put, file), "a kill");
+    put("d");
+    assert_eq!(versions(), (after + 2 * of_a_put, file), "and a change after it");
+    drop(server);
+}
+
+#[test]
 fn a_directory_is_served_over_afs_unless_something_is_in_its_way() {
     let Some(_namespace) = Namespace::new_or_skip() else { return };
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -101,6 +170,122 @@ fn a_directory_is_served_over_afs_unless_something_is_in_its_way() {
     drop(first);
     let again = launch().state(state.path()).start();
     assert!(again.stdout().contains("afs://127.0.0.1:7000/"), "{}", again.stdout());
+}
+
+#[test]
+fn packets_to_clients_have_the_configured_code_point_on_connections_that_begin_from_then_on() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("linerate.toml");
+    let configure = |dscp: u8| {
+        let text = format!(
+            "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+             [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\ndscp = {dscp}\n[[volume]]\nname = 'pub'\n\
+             path = {:?}\n",
+            dir.path()
+        );
+        std::fs::write(&config, text).unwrap();
+    };
+    configure(46);
+    let server = Launch::config(&config).start();
+    let first = Asking::new();
+    assert_eq!(first.class_of_reply(), 46 << 2);
+    configure(8);
+    server.reload("reloaded");
+    assert_eq!(Asking::new().class_of_reply(), 8 << 2);
+    assert_eq!(first.class_of_reply(), 46 << 2, "a connection keeps what it began with");
+}
+
+/// A client with one connection, which looks at the headers of what it is sent.
+struct Asking {
+    socket: UdpSocket,
+    header: Cell<Header>,
+}
+
+impl Asking {
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        lane::socket::traffic_class::report(&socket).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let header = Header {
+            epoch: 0x5eed_0000 + u32::from(socket.local_addr().unwrap().port()),
+            cid: 4,
+            call: 0,
+            seq: 1,
+            serial: 0,
+            kind: PacketType::Data,
+            flags: flags::CLIENT_INITIATED | flags::LAST_PACKET,
+            user_status: 0,
+            security: 0,
+            checksum: 0,
+            service: 1,
+        };
+        Self { socket, header: Cell::new(header) }
+    }
+
+    /// Asks for the time; says the octet of the IP header of the packet that has it.
+    fn class_of_reply(&self) -> u8 {
+        self.begin();
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            self.send(self.next(), &GET_TIME.to_be_bytes());
+            let mut bytes = [0; 2048];
+            // Looking waits for a packet, receiving does not.
+            while self.socket.peek(&mut bytes).is_ok() {
+                let received = lane::socket::udp::receive(self.socket.as_fd(), &mut bytes).unwrap();
+                let (reply, _) = Header::parse(&bytes[..received.length]).unwrap();
+                match reply.kind {
+                    _ if reply.call != self.header.get().call => {}
+                    PacketType::Data => return received.class.expect("it was asked for"),
+                    // A server that has just started lets nobody in before it knows who relied on an earlier run.
+                    PacketType::Abort => {
+                        std::thread::sleep(Duration::from_millis(100));
+                        self.begin();
+                        break;
+                    }
+                    PacketType::Ack if reply.flags & flags::REQUEST_ACK != 0 => self.is_here(&reply),
+                    _ => {}
+                }
+            }
+        }
+        panic!("the server does not answer");
+    }
+
+    /// Answers the server that asks whether anybody is at this address, before it serves him.
+    fn is_here(&self, ping: &Header) {
+        let fields = AckFields {
+            first: 1,
+            previous: 0,
+            serial: ping.serial,
+            reason: AckReason::PingResponse,
+            trailer: Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo_max: 1 },
+            extended: false,
+        };
+        let mut payload = [0; ACK_PAYLOAD_MAX];
+        let length = ack::encode(&mut payload, &fields, |_| 0, || None);
+        let header = Header { kind: PacketType::Ack, seq: 0, flags: flags::CLIENT_INITIATED, ..self.next() };
+        self.send(header, &payload[..length]);
+    }
+
+    /// What is asked next is another call.
+    fn begin(&self) {
+        let header = self.header.get();
+        self.header.set(Header { call: header.call + 1, ..header });
+    }
+
+    /// The header of the call's one packet of DATA, under the next serial number.
+    fn next(&self) -> Header {
+        let header = self.header.get();
+        let header = Header { serial: header.serial + 1, ..header };
+        self.header.set(header);
+        header
+    }
+
+    fn send(&self, header: Header, payload: &[u8]) {
+        let mut packet = [0; HEADER_LEN];
+        header.encode(&mut packet);
+        self.socket.send_to(&[&packet[..], payload].concat(), "127.0.0.1:7000").unwrap();
+    }
 }
 
 fn files_and_trees_are_put_listed_and_got(host: &str) {
@@ -173,3 +358,6 @@ fn interrupted_transfers_leave_nothing_half_done(large: &Path, root: &str) {
     assert_eq!(put.wait().unwrap().code(), Some(130));
     assert!(!names().iter().any(|name| name.contains("large")), "{:?}", names());
 }
+
+/// How long a server may take to let somebody in.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,11 +1,10 @@
-//! A server that is killed, or told to stop, while clients of AFS store and rename, and started again: what was acknowledged is there, files have the numbers and
-//! rights that they had, a stock client that lives through it believes nothing older, and `linerate volume check` finds nothing.
+//! A server that is killed, or told to stop, while clients of AFS store and rename, and started again: what was acknowledged is there, files have the numbers,
+//! versions and rights that they had, a stock client that lives through it believes nothing older, and `linerate volume check` finds nothing.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -14,11 +13,14 @@ use rustix::process::Signal;
 use serde_json::Value;
 use testkit::netns::Namespace;
 
+use support::afs_mount::AfsMount;
 use support::{Launch, linerate, output};
 
 mod support;
 
 const CELL: &str = "killed.example";
+/// What a stock client says when it reaches the server.
+const FIXED: &str = "test \"$(cat mnt/killed.example/tree/fixed/a)\" = a";
 /// How often the server is ended: the last time it is told to stop, else it is killed.
 const ROUNDS: u64 = 4;
 /// Who put files beside each other, and how many each of them puts in turn.
@@ -51,9 +53,14 @@ fn what_clients_were_told_outlives_a_server_that_is_killed_among_stores_and_rena
     let rights = acl(home, &["get", "--json"], &[]);
 
     let mut server = Launch::config(&config).start();
+    // One of them the server has changed itself, and given its name.
+    put_once(home, "afs://127.0.0.1/tree/fixed/c");
     let numbers = numbers();
     is_closed();
-    let mut client = Mounted::start(&home.join("client"));
+    let mut client = AfsMount::start_or_skip(&home.join("client"), CELL);
+    if let Some(client) = &mut client {
+        client.waits_for(FIXED);
+    }
     let puts = Puts::new(home);
     std::thread::scope(|scope| {
         for putter in 0..PUTTERS {
@@ -89,7 +96,7 @@ fn what_clients_were_told_outlives_a_server_that_is_killed_among_stores_and_rena
             is_closed();
             puts.pause(true);
             if let Some(client) = &mut client {
-                client.agrees(&tree, puts.told().into_keys());
+                agrees(client, &tree, puts.told().into_keys());
             }
             puts.pause(false);
         }
@@ -118,17 +125,28 @@ fn problems(home: &Path) -> Vec<String> {
     problems.iter().map(|problem| problem["kind"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The numbers of files that nobody touches.
-fn numbers() -> Vec<[String; 3]> {
-    // A server that has just begun may say of one to ask again.
-    let listed = testkit::wait_for("all to be told", PATIENCE, || {
-        let output = linerate(["ls", "--json", "afs://127.0.0.1/tree/fixed"]).output().unwrap();
-        output.status.success().then_some(output.stdout)
+/// A file that is stored under another name and renamed.
+fn put_once(home: &Path, to: &str) {
+    let local = home.join("once");
+    fs::write(&local, "c").unwrap();
+    testkit::wait_for("a file to be put", PATIENCE, || {
+        let put = linerate(["put", "--overwrite"]).arg(&local).arg(to).output().unwrap();
+        put.status.success().then_some(())
     });
-    let lines = String::from_utf8(listed).unwrap();
+}
+
+/// The numbers of files that nobody touches, and what their contents have come to.
+fn numbers() -> Vec<[String; 4]> {
+    // A server that has just begun may say of one to ask again.
+    let lines = testkit::wait_for("all to be told", PATIENCE, || {
+        let output = linerate(["ls", "--json", "afs://127.0.0.1/tree/fixed"]).output().unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let is_whole = output.status.success() && lines.lines().all(|line| line.contains("data_version"));
+        is_whole.then_some(lines)
+    });
     let number = |line: &str| {
         let told: Value = serde_json::from_str(line).unwrap();
-        ["name", "vnode", "uniquifier"].map(|key| told[key].to_string())
+        ["name", "vnode", "uniquifier", "data_version"].map(|key| told[key].to_string())
     };
     let numbers: Vec<_> = lines.lines().map(number).collect();
     assert_eq!(numbers.len(), 3, "{lines}");
@@ -232,87 +250,15 @@ fn serial(bytes: &[u8]) -> u64 {
     first.parse().unwrap()
 }
 
-/// A stock client (afsd.fuse, of the Debian package openafs-fuse), and a shell beside it.
-struct Mounted {
-    shell: Child,
-    to: Option<ChildStdin>,
-    from: BufReader<ChildStdout>,
-}
-
-impl Mounted {
-    /// `None` where there is none, or no FUSE.
-    fn start(home: &Path) -> Option<Self> {
-        if Command::new("afsd.fuse").arg("-help").output().is_err() {
-            testkit::skip("the Debian package openafs-fuse is not installed; `cargo xtask test` installs it");
-            return None;
-        }
-        if File::open("/dev/fuse").is_err() {
-            eprintln!("the stock client is left out: there is no /dev/fuse");
-            return None;
-        }
-        for name in ["etc", "cache", "mnt"] {
-            fs::create_dir_all(home.join(name)).unwrap();
-        }
-        let write = |name: &str, text: String| fs::write(home.join("etc").join(name), text).unwrap();
-        write("ThisCell", format!("{CELL}\n"));
-        write("CellServDB", format!(">{CELL}\n127.0.0.1 #server\n"));
-        write("cacheinfo", format!("/afs:{}:50000\n", home.join("cache").display()));
-        let mut command = Command::new("unshare");
-        command.args(["-m", "sh", "-c", SHELL]).current_dir(home);
-        let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let from = BufReader::new(shell.stdout.take().unwrap());
-        let to = shell.stdin.take();
-        let mut mounted = Self { shell, to, from };
-        mounted.waits_for(&format!("test \"$(cat mnt/{CELL}/tree/fixed/a)\" = a"));
-        Some(mounted)
-    }
-
-    /// Whether a line of shell succeeds.
-    fn does(&mut self, words: &str) -> bool {
-        writeln!(self.to.as_mut().unwrap(), "{words}").unwrap();
-        let mut said = String::new();
-        loop {
-            let mut line = String::new();
-            assert!(self.from.read_line(&mut line).unwrap() > 0, "the client has ended: {said}");
-            if let Some(code) = line.strip_prefix("ended ") {
-                return code.trim() == "0";
-            }
-            said.push_str(&line);
-        }
-    }
-
-    /// A client that has lost its server looks for it every three minutes.
-    fn waits_for(&mut self, words: &str) {
-        testkit::wait_for(words, 2 * PATIENCE, || self.does(words).then_some(()));
-    }
-
-    /// Once it has found the server again, it has each file as that is on disk, at once.
-    fn agrees(&mut self, tree: &Path, names: impl Iterator<Item = String>) {
-        self.waits_for(&format!("test \"$(cat mnt/{CELL}/tree/fixed/a)\" = a"));
-        for name in names {
-            let there = tree.join("d").join(&name);
-            let same = format!("cmp mnt/{CELL}/tree/d/{name} {}", there.display());
-            assert!(self.does(&same), "{name} is not as it is on disk");
-        }
+/// Once a stock client has found the server again, it has each file as that is on disk, at once.
+fn agrees(client: &mut AfsMount, tree: &Path, names: impl Iterator<Item = String>) {
+    client.waits_for(FIXED);
+    for name in names {
+        let there = tree.join("d").join(&name);
+        let same = format!("cmp mnt/{CELL}/tree/d/{name} {}", there.display());
+        assert!(client.does(&same), "{name} is not as it is on disk");
     }
 }
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // With its input the shell ends, and with it the client.
-        self.to.take();
-        let _ = self.shell.wait();
-    }
-}
-
-const SHELL: &str = r#"
-mount --bind etc /etc/openafs || exit 1
-afsd.fuse -f -confdir /etc/openafs -cachedir $PWD/cache -mountdir $PWD/mnt >client.out 2>&1 </dev/null &
-client=$!
-while read -r line; do eval "$line" 2>/dev/null </dev/null; echo "ended $?"; done
-umount -l mnt
-kill -9 $client
-"#;
 
 /// What the index had not heard of when the server was killed: names are written to it a moment after they are changed, and looked at anew by
 /// the next run (docs/index.md).

@@ -1,13 +1,14 @@
 //! `linerate get`, `put` and `ls` of SMB shares, at a server of ours and at Debian's smbd.
 
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use testkit::metrics::Scrape;
 use testkit::netns::Namespace;
 use testkit::stock_smbd::StockSmbd;
 
@@ -152,6 +153,7 @@ struct Ours {
     child: Child,
     work: TempDir,
     address: SocketAddr,
+    admin: SocketAddr,
 }
 
 impl Ours {
@@ -168,9 +170,9 @@ impl Ours {
         let mut add = add.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         writeln!(add.stdin.take().unwrap(), "{}", StockSmbd::PASSWORD).unwrap();
         assert!(add.wait().unwrap().success());
-        let address = testkit::free_address();
+        let (address, admin) = (testkit::free_address(), testkit::free_address());
         let text = format!(
-            "[server]\nlanes = 2\ndrain_seconds = 1\nstate_dir = 'state'\n[admin]\nlisten = 'off'\n\
+            "[server]\nlanes = 2\ndrain_seconds = 1\nstate_dir = 'state'\n[admin]\nlisten = '{admin}'\n\
              [http]\nlisten = []\n[https]\nlisten = []\n[identity]\naccounts = 'accounts.toml'\n\
              [smb]\nlisten = '{address}'\n\
              [[volume]]\nname = 'files'\npath = 'tree'\nwritable = '{}'\n",
@@ -183,7 +185,7 @@ impl Ours {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let ours = Self { child, work, address };
+        let ours = Self { child, work, address, admin };
         let give_up = Instant::now() + Duration::from_secs(60);
         while std::net::TcpStream::connect(address).is_err() {
             assert!(Instant::now() < give_up, "the server does not listen");
@@ -194,6 +196,46 @@ impl Ours {
 
     fn share(&self) -> Share {
         Share::new(self.address, "files", &self.work.path().join("tree"))
+    }
+
+    /// The sum of a family's samples that have these labels.
+    fn metric(&self, family: &str, labels: &[&str]) -> f64 {
+        let mut stream = TcpStream::connect(self.admin).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, text) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        Scrape::parse(text).unwrap().sum(family, labels).unwrap()
+    }
+
+    /// `linerate smb` with these words, and how it ended.
+    fn smb(&self, words: &[&str]) -> (String, bool) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        let output =
+            command.arg("smb").args(words).args(["--server", &self.admin.to_string()]).output().unwrap();
+        let said = [&output.stdout[..], &output.stderr].concat();
+        (String::from_utf8_lossy(&said).into_owned(), output.status.success())
+    }
+
+    /// What it shows of these, in its JSON, once it shows something.
+    fn shown(&self, what: &str) -> serde_json::Value {
+        let shown = || {
+            let (said, went_well) = self.smb(&[what, "--json"]);
+            assert!(went_well, "{said}");
+            let shown: serde_json::Value = serde_json::from_str(&said).unwrap();
+            shown.as_array().is_some_and(|shown| !shown.is_empty()).then_some(shown)
+        };
+        testkit::wait_for(what, Duration::from_secs(60), shown)
+    }
+}
+
+/// A program that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -263,4 +305,82 @@ fn a_load_over_four_channels_on_two_lanes_moves_what_it_should() {
     let report = share.json(&[&common[..], &storm, &[&url]].concat());
     assert_eq!(report["sessions"].as_u64(), Some(40), "{report}");
     assert!(report["slowest_sign_in_seconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn channels_that_are_killed_in_the_middle_of_a_load_cost_no_request() {
+    let ours = Ours::start();
+    let share = ours.share();
+    std::fs::write(share.tree.join("file"), patterned(2_000_000)).unwrap();
+    std::fs::create_dir(share.tree.join("written")).unwrap();
+    let common =
+        ["bench", "smb", "--json", "--seconds", "2", "--connections", "1", "--channels", "4", "--verify"];
+    for (name, words) in [
+        ("file", &["--mode", "read", "--size", "256K", "--lanes", "2"][..]),
+        ("written", &["--mode", "write", "--size", "128K", "--file-size", "1M", "--lanes", "2"]),
+        ("written", &["--mode", "mixed", "--size", "64K", "--sign", "--lanes", "1"]),
+        ("file", &["--mode", "open-close", "--seal", "--lanes", "1"]),
+    ] {
+        let url = share.at(name);
+        let report = share.json(&[&common[..], &["--kill-every", "50"], words, &[&url]].concat());
+        let count = |field: &str| report[field].as_u64().unwrap();
+        assert!(count("requests") > 0 && count("kills") > 3 && count("replays") > 0, "{words:?}: {report}");
+        assert_eq!((&report["errors"], count("wrong_signatures")), (&serde_json::json!({}), 0), "{report}");
+    }
+    assert_eq!(std::fs::read_dir(share.tree.join("written")).unwrap().count(), 0, "what it made is gone");
+    assert!(ours.metric("linerate_smb_channels_lost", &[]) > 12.0);
+    assert!(ours.metric("linerate_smb_address_bytes_out", &["address=\"127.0.0.1\""]) > 2e6);
+    assert!(ours.metric("linerate_smb_address_requests", &["address=\"127.0.0.1\""]) > 100.0);
+    let url = share.at("file");
+    let words = share.refused(&["bench", "smb", "--kill-every", "50", &url]);
+    assert!(words.contains("--channels"), "{words}");
+}
+
+#[test]
+fn who_uses_a_share_is_shown_and_ended() {
+    let ours = Ours::start();
+    let share = ours.share();
+    std::fs::create_dir(share.tree.join("deep")).unwrap();
+    std::fs::write(share.tree.join("deep/file"), patterned(300_000)).unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    bench.env("LINERATE_PASSWORD", StockSmbd::PASSWORD).stdout(Stdio::null()).stderr(Stdio::null());
+    bench.args([
+        "bench",
+        "smb",
+        "--size",
+        "64K",
+        "--seconds",
+        "600",
+        "--lanes",
+        "1",
+        "--connections",
+        "1",
+        "--channels",
+        "2",
+    ]);
+    let _load = Running(bench.arg(share.at("deep/file")).spawn().unwrap());
+    let wide = ["channels=\"2\""];
+    testkit::wait_for("a session of two channels", Duration::from_secs(60), || {
+        (ours.metric("linerate_smb_sessions_by_channels", &wide) > 0.0).then_some(())
+    });
+    let busy = testkit::wait_for("two channels at work", Duration::from_secs(60), || {
+        let sessions = ours.shown("sessions");
+        let channels = sessions[0]["channels"].as_array().unwrap();
+        let works = |channel: &serde_json::Value| channel["bytes_out"].as_u64() > Some(300_000);
+        (channels.len() == 2 && channels.iter().all(works)).then(|| sessions[0].clone())
+    });
+    assert_eq!(busy["user"], StockSmbd::USER);
+    assert_eq!(busy["shares"], serde_json::json!(["files"]));
+    let open = ours.shown("opens")[0].clone();
+    assert_eq!((&open["path"], &open["session"]), (&"deep/file".into(), &busy["id"]), "{open}");
+    assert!(open["access"].as_str().unwrap().contains('r'), "{open}");
+    let (table, _) = ours.smb(&["sessions"]);
+    assert!(table.contains(&busy["id"].to_string()) && table.contains(StockSmbd::USER), "{table}");
+    assert!(ours.smb(&["opens"]).0.contains("deep/file"));
+    assert_eq!(ours.smb(&["locks", "--json"]), ("[]\n".to_owned(), true));
+    assert_eq!(ours.smb(&["close", "open", &open["id"].to_string()]), (String::new(), true));
+    assert!(!ours.smb(&["close", "open", &open["id"].to_string()]).1, "it is closed");
+    assert_eq!(ours.smb(&["close", "session", &busy["id"].to_string()]), (String::new(), true));
+    let (said, went_well) = ours.smb(&["close", "session", &busy["id"].to_string()]);
+    assert!(!went_well && said.contains("there is no"), "{said}");
 }

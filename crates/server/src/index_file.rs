@@ -1,11 +1,14 @@
 //! The index of a server that writes: one file in the state directory, held for as long as the process lives, with a thread
 //! that commits.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use index::{Committer, Error, FileStorage, Health, Index, Options, Stop, VolumeId, VolumeRecord};
+use index::{Committer, Error, FileStorage, Health, Index, Options, Stop, VolumeId, VolumeRecord, Words};
+use lane::memory::WordFile;
 
 lane::counter_block! {
     /// The index of numbers and versions.
@@ -21,6 +24,7 @@ lane::counter_block! {
 /// The index, open.
 pub(crate) struct IndexFile {
     index: Arc<Index>,
+    state: PathBuf,
     /// Commits for as long as it lives.
     _committer: Committer,
     counters: Arc<IndexCounters>,
@@ -37,7 +41,12 @@ impl IndexFile {
         let options = Options { boot: index::boot(), ..Options::default() };
         let index = open(state, options).map_err(|error| problem(&error))?;
         let committer = Committer::start(&index, COMMIT_PERIOD).map_err(|error| problem(&error))?;
-        Ok(Self { index: Arc::new(index), _committer: committer, counters: Arc::default() })
+        Ok(Self {
+            index: Arc::new(index),
+            state: state.to_owned(),
+            _committer: committer,
+            counters: Arc::default(),
+        })
     }
 
     pub(crate) fn index(&self) -> Arc<Index> {
@@ -51,8 +60,12 @@ impl IndexFile {
     /// What the administrator should know of how it was found.
     pub(crate) fn news(&self) -> Option<String> {
         match self.index.last_stop() {
+            Stop::Crash if self.index.counts_on() => Some(
+                "the last server did not stop in order: what it had not committed was found in memory, and versions count on"
+                    .to_owned(),
+            ),
             Stop::Crash => Some(
-                "the last server did not stop in order: files that changed shortly before have new versions"
+                "the last server did not stop in order: files have new versions, and clients fetch anew what they had"
                     .to_owned(),
             ),
             Stop::PowerLoss => Some(
@@ -85,9 +98,19 @@ impl IndexFile {
         }
     }
 
+    /// The directory that it lies in.
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
     /// Ends in order: what lies on these paths is safe, all is committed, and so is that this was no crash. With objects in use
-    /// it is one, as what they would tell is missing.
-    pub(crate) fn close<'a>(self, objects_in_use: usize, paths: impl Iterator<Item = &'a Path>) {
+    /// it is one, as what they would tell is missing. `leave` does what is to be done then, before another server can have the index.
+    pub(crate) fn close<'a>(
+        &self,
+        objects_in_use: usize,
+        paths: impl Iterator<Item = &'a Path>,
+        leave: impl FnOnce(),
+    ) {
         let mut is_safe = objects_in_use == 0;
         for path in paths {
             let synced = std::fs::File::open(path).and_then(|root| Ok(rustix::fs::syncfs(root)?));
@@ -95,6 +118,9 @@ impl IndexFile {
                 tracing::error!(path = %path.display(), %error, "what was written may not be safe");
                 is_safe = false;
             }
+        }
+        if is_safe {
+            leave();
         }
         let closed = if is_safe { self.index.close() } else { self.index.flush() };
         if let Err(error) = closed {
@@ -113,11 +139,28 @@ impl std::fmt::Debug for IndexFile {
 fn open(state: &Path, options: Options) -> Result<Index, Error> {
     let until = Instant::now() + IN_USE_MAX;
     loop {
-        match Index::open(FileStorage::in_directory(state), options) {
+        match Index::open(FileStorage::in_directory(state).with_journal(map), options) {
             Err(Error::InUse) if Instant::now() < until => std::thread::sleep(ASK_AGAIN),
             opened => return opened,
         }
     }
+}
+
+/// The journal of what is not committed, which a kill leaves.
+struct Journal(WordFile);
+
+impl Words for Journal {
+    fn words(&self) -> &[AtomicU64] {
+        self.0.words()
+    }
+
+    fn grow(&self, len: usize) -> bool {
+        self.0.grow(len)
+    }
+}
+
+fn map(file: File, words_max: usize, words: usize) -> std::io::Result<Box<dyn Words>> {
+    Ok(Box::new(Journal(WordFile::map(file, words_max, words)?)))
 }
 
 /// What is to be told where the index had to be begun anew.
@@ -152,5 +195,48 @@ mod tests {
         let waits = std::thread::spawn(move || IndexFile::open(&path).map(|_| ()));
         drop(held);
         assert_eq!(waits.join().unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn versions_count_on_after_a_server_that_did_not_close_the_index() {
+        use index::{Changing, FirstUse, Kind, Seen, Tree};
+        use std::time::{SystemTime, UNIX_EPOCH};
+
+        let dir = tempfile::tempdir().unwrap();
+        let mut mark = None;
+        let mut open = |now| {
+            let index = IndexFile::open(dir.path()).unwrap();
+            let tree = Tree { name: "home", path: "/srv", mark: mark.as_deref(), uuid_if_new: [1; 16] };
+            let opened = index.index().open_volume(tree, now).unwrap();
+            index.index().marked(opened.volume, &opened.mark);
+            mark = Some(opened.mark.encode().to_vec());
+            (index, opened.volume)
+        };
+        let now = SystemTime::now() - Duration::from_secs(9);
+        let since = now.duration_since(UNIX_EPOCH).unwrap();
+        let changed =
+            index::Timestamp { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos().max(1) };
+        let load = |index: &IndexFile, volume| {
+            let seen = Seen { changed, size: 1 };
+            let of =
+                FirstUse { identity: b"f", kind: Kind::File, seen, place: None, is_to_change: true, now };
+            index.index().load(volume, of).unwrap().object
+        };
+        let (index, volume) = open(now);
+        let object = load(&index, volume);
+        let of = Changing { identity: b"f", number: object.number, version: object.version, place: None };
+        let slot = index.index().reserve(volume, of);
+        index.index().changing(slot, object.version.next(), now);
+        index.index().changed(slot, now + Duration::from_millis(1));
+        index.index().beat(SystemTime::now());
+        drop(index);
+        let (index, volume) = open(SystemTime::now());
+        if !index.index().counts_on() {
+            eprintln!("skipped: there is no /dev/shm to write to");
+            return;
+        }
+        assert!(index.news().unwrap().contains("count on"));
+        assert_eq!(load(&index, volume).version, object.version.next());
+        index.close(0, std::iter::empty(), || {});
     }
 }

@@ -20,6 +20,7 @@ use crate::logs::LaneLogs;
 use crate::metrics::Blocks;
 use crate::round::{Order, Preparation};
 use crate::silo::{Door, Loads, Placement, SiloCounters, ways};
+use crate::threshold::Threshold;
 
 /// What each service of the program is to serve, by its place; `None` where it is not wanted.
 pub(crate) type Sites = Vec<Option<Arc<dyn Site>>>;
@@ -30,6 +31,7 @@ pub(crate) struct Boot {
     pub(crate) volumes: VolumeTable,
     pub(crate) listeners: Vec<LaneListener>,
     pub(crate) placement: Arc<Placement>,
+    pub(crate) threshold: Arc<Threshold>,
     pub(crate) loads: Loads,
     pub(crate) control: Orders,
     pub(crate) news: Teller,
@@ -86,12 +88,14 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     boot.blocks.add("silo", id, silo, Arc::clone(&silo_counters) as _);
     boot.blocks.add("rate", id, silo, Arc::clone(&boot.share.usage) as _);
     let ended = EndedGuard { news: boot.news.clone(), cut: 0 };
+    let keeper = boot.threshold.keeper(spec.id);
 
     let services = match LaneServices::start(&mut boot) {
         Ok(services) => services,
         Err(problem) => return boot.news.tell(News::Failed(problem)),
     };
     mark(&services, &silo_counters, boot.mark);
+    boot.threshold.cross(keeper, &services).await;
     let (outgoing, incoming) = ways(lane.mesh(), spec.id);
     let (placement, counters) = (Arc::clone(&boot.placement), Arc::clone(&silo_counters));
     let several_nodes = placement.is_open();
@@ -156,10 +160,12 @@ async fn obey(
             Control::Place(placement) => door.set_placement(placement),
             Control::Mark(new) => mark(services, silo_counters, new),
             Control::Drain(patience) => {
-                lane::spawn(follow_marks(boot.control, Rc::clone(services), Arc::clone(silo_counters)))
-                    .detach();
+                let following = follow_marks(boot.control, Rc::clone(services), Arc::clone(silo_counters));
+                lane::spawn(following).detach();
                 ended.cut = services.drain(time::now() + patience).await;
-                return;
+                // What another program changes while no server runs has a later time than what was changed here.
+                time::sleep(vfs::SETTLES_IN).await;
+                return boot.threshold.leave(services).await;
             }
         }
     }

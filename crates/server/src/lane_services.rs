@@ -122,6 +122,20 @@ impl LaneServices {
         left
     }
 
+    /// Takes up what the last server has left.
+    pub(crate) async fn take_up(&self) {
+        for service in self.running() {
+            Rc::clone(service).take_up().await;
+        }
+    }
+
+    /// Puts down what the next is to have.
+    pub(crate) async fn put_down(&self) {
+        for service in self.running() {
+            Rc::clone(service).put_down().await;
+        }
+    }
+
     /// Hands over what access logs have collected, for as long as the lane lives.
     pub(crate) async fn keep_logs_fresh(self: Rc<Self>) -> Ended {
         loop {

@@ -2,6 +2,7 @@
 //! everything they count is told at the admin address. Nothing here is on a data path.
 
 pub mod config;
+pub mod console;
 pub mod logs;
 pub mod metrics;
 pub mod process;
@@ -12,6 +13,7 @@ mod admin;
 mod control;
 mod descriptors;
 mod egress;
+mod handover;
 mod health;
 mod index_file;
 mod lane_main;
@@ -29,6 +31,7 @@ mod serve;
 mod shares;
 mod signals;
 mod silo;
+mod threshold;
 mod usage;
 mod writers;
 

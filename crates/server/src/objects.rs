@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use index::{VolumeId, VolumeRecord};
 use rustix::thread::CapabilitySet;
+use service::Service;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
 use vfs::{Closed, Objects, ObjectsOptions, SharedVolume, VolumeName};
 
 use crate::config::{Config, ConfigError};
+use crate::handover;
 use crate::index_file::IndexFile;
 use crate::volumes::{UsageShown, VolumeShown};
 
@@ -146,8 +148,22 @@ impl ProcessObjects {
             .iter()
             .filter(|volume| volume.writable != identity::Writable::Nobody)
             .map(|volume| &*volume.path);
-        index.close(in_use, paths);
+        let leave = || handover::leave(index.state(), &services(config));
+        index.close(in_use, paths, leave);
     }
+
+    /// Tells services what the last server has left for them beside the index, which no other server has.
+    pub(crate) fn hand_over(&self, config: &Config) {
+        if let Some(index) = &self.index {
+            handover::hand_over(index.state(), &services(config));
+        }
+    }
+}
+
+/// Those that are served.
+fn services(config: &Config) -> Vec<Arc<dyn Service>> {
+    let wanted = config.wishes.iter().filter(|wish| wish.settings.is_some());
+    wanted.map(|wish| Arc::clone(&wish.service)).collect()
 }
 
 fn open_index(state: Option<PathBuf>) -> Result<IndexFile, String> {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::admin::{self, Subject};
 use crate::config::{Config, ConfigError};
+use crate::console;
 use crate::control::{self, LaneControl, NewsDesk};
 use crate::egress::{self, Egress, EgressError};
 use crate::lane_main::{Boot, Control, News, lane_main};
@@ -29,6 +30,7 @@ use crate::process;
 use crate::roots::{Root, RootWatch};
 use crate::signals::{Said, Signals};
 use crate::silo::{Loads, MemoryWatch, Placement, Taking, TakingError, who_serves_what};
+use crate::threshold::Threshold;
 use crate::writers;
 
 use self::reload::{ReloadCounters, Reloading};
@@ -71,6 +73,7 @@ struct Serving {
     _memory: Option<MemoryWatch>,
     logs: RequestLogs,
     admin: Option<std::net::TcpListener>,
+    console: Option<std::os::unix::net::UnixListener>,
     subject: Subject,
     /// As the lanes have them open.
     volumes: VolumeTable,
@@ -279,18 +282,27 @@ impl Serving {
         let admin = config.admin.listen.map(admin::bind).transpose();
         let admin = admin.map_err(io(format!("the admin address {:?}", config.admin.listen)))?;
 
+        let bound = admin.as_ref().and_then(|listener| listener.local_addr().ok());
+        // Without one everything is served as well.
+        let console = bound.map(console::bind).transpose().unwrap_or_else(|error| {
+            warnings.push(format!("no console for `linerate smb`: {error}"));
+            None
+        });
+
         let (tellers, mut news) = control::news(layout.lane_count());
         let (controls, orders) = control::controls(layout.lane_count(), CONTROLS_MAX);
         let mut boots = Vec::new();
         let shares = (0..layout.lane_count()).map(|_| Arc::<RateShare>::default()).collect();
         let pacing = Pacing::new(shares, config.total_bytes_per_second);
         let loads = Loads::new(layout.lane_count());
+        let threshold = Threshold::new(layout.lane_count());
         for (lane, (control, news)) in orders.into_iter().zip(tellers).enumerate() {
             boots.push(Some(Boot {
                 sites: sites.clone(),
                 volumes: volumes.clone(),
                 listeners: if purpose == Purpose::Serve { change.for_lane(lane)? } else { Vec::new() },
                 placement: Arc::clone(&placement),
+                threshold: Arc::clone(&threshold),
                 loads: loads.clone(),
                 control,
                 news,
@@ -305,6 +317,8 @@ impl Serving {
             change.listen()?;
         }
         listeners.commit(change);
+        // From here on nothing but a defect keeps it from serving.
+        objects.hand_over(&config);
         let boots = Arc::new(Mutex::new(boots));
         let runtime = Runtime::start(&layout, RuntimeOptions::default(), move |spec| {
             let boot = boots.lock().ok().and_then(|mut boots| boots[spec.id].take());
@@ -318,8 +332,7 @@ impl Serving {
         let lanes: Arc<[LaneInfo]> = runtime.lanes().cloned().collect();
         let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
         let asker = memory.as_ref().map(MemoryWatch::asker).unwrap_or_default();
-        let addresses =
-            Addresses { services, admin: admin.as_ref().and_then(|listener| listener.local_addr().ok()) };
+        let addresses = Addresses { services, admin: bound };
         let roots = RootWatch::start(roots).map_err(io("the watch over volumes"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
@@ -354,6 +367,7 @@ impl Serving {
             _memory: memory,
             logs,
             admin,
+            console,
             subject,
             volumes,
             objects,
@@ -378,6 +392,11 @@ impl Serving {
         if let Some(listener) = self.admin.take() {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(io("the admin address"))?;
             tokio::spawn(admin::serve(listener, self.subject.clone()));
+        }
+        if let Some(listener) = self.console.take() {
+            let services = self.config.wishes.iter().map(|wish| &wish.service);
+            let desks = services.filter_map(|service| Some((service.name(), service.desk()?))).collect();
+            tokio::spawn(console::serve(listener, desks));
         }
         let mut rounds = tokio::time::interval(upkeep::LOOK_AROUND_PERIOD);
         loop {

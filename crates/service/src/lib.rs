@@ -29,6 +29,7 @@ pub mod commons;
 pub mod config;
 pub mod connections;
 pub mod counters;
+pub mod desk;
 pub mod drain;
 pub mod log;
 pub mod memory;

@@ -10,6 +10,8 @@ use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
 
+pub mod audit;
+pub mod openafs;
 pub mod packed;
 pub mod text;
 

@@ -7,7 +7,7 @@
 //! stalled longest; where many addresses together leave too little, that of the address that holds most.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -38,7 +38,11 @@ struct Address {
     held: Cell<usize>,
     last_round: Cell<u64>,
     accounts: RefCell<Slab<Weak<Account>>>,
-    waiting: RefCell<VecDeque<Waker>>,
+    /// Who waits, in the order of coming.
+    waiting: RefCell<BTreeMap<u64, Waker>>,
+    next_place: Cell<u64>,
+    /// Nobody was found who may be told to end; until then nobody will be.
+    sheds_again: Cell<Option<Instant>>,
 }
 
 /// What one connection holds.
@@ -61,6 +65,12 @@ pub struct Charge {
     account: Rc<Account>,
     bytes: usize,
     is_granted: bool,
+}
+
+/// A place in the line of an address, until this is dropped.
+struct Place<'a> {
+    account: &'a Account,
+    number: Option<u64>,
 }
 
 /// The lane's memory for replies was short, and of those who hold it this connection had stalled longest.
@@ -123,12 +133,12 @@ impl ReplyMemory {
         let mut turns = self.turns.borrow_mut();
         let Some(address) = turns.pop_front() else { return };
         let mut waiting = address.waiting.borrow_mut();
-        let first = waiting.pop_front();
+        let first = waiting.pop_first();
         if !waiting.is_empty() {
             turns.push_back(Rc::clone(&address));
         }
         drop((waiting, turns));
-        first.into_iter().for_each(Waker::wake);
+        first.into_iter().for_each(|(_, waker)| waker.wake());
     }
 }
 
@@ -140,20 +150,29 @@ impl Address {
             last_round: Cell::new(0),
             accounts: RefCell::default(),
             waiting: RefCell::default(),
+            next_place: Cell::new(0),
+            sheds_again: Cell::new(None),
         }
     }
 
     /// Tells the connection to end that has stalled longest, if one has for long enough.
     fn shed(&self) {
+        // A crowd that waits would look through itself each time one of it asks.
+        if self.sheds_again.get().is_some_and(|again| now() < again) {
+            return;
+        }
         let accounts = self.accounts.borrow();
         let stalled = accounts.iter().filter_map(|(_, account)| account.upgrade()).filter_map(|account| {
             let since = account.stalled_since.get()?;
             let may_go = account.held.get() > 0 && !account.gives_way.get() && now() >= since + PATIENCE;
             may_go.then_some((since, account))
         });
-        if let Some((_, account)) = stalled.min_by_key(|(since, _)| *since) {
-            account.gives_way.set(true);
-            account.waker.take().into_iter().for_each(Waker::wake);
+        match stalled.min_by_key(|(since, _)| *since) {
+            Some((_, account)) => {
+                account.gives_way.set(true);
+                account.waker.take().into_iter().for_each(Waker::wake);
+            }
+            None => self.sheds_again.set(Some(now() + SHED_PAUSE)),
         }
     }
 }
@@ -161,10 +180,11 @@ impl Address {
 impl Account {
     /// The right to hold `bytes` more, if they are to be had now.
     pub fn try_charge(self: &Rc<Self>, bytes: usize) -> Option<Charge> {
-        self.ask(bytes).ok()
+        self.ask(bytes, 0).ok()
     }
 
-    fn ask(self: &Rc<Self>, bytes: usize) -> Result<Charge, Short> {
+    /// `mine` bytes of what the connection was granted are of who asks: he would wait for himself.
+    fn ask(self: &Rc<Self>, bytes: usize, mine: usize) -> Result<Charge, Short> {
         let (free, granted) = (self.memory.free(), self.granted.get());
         if bytes > free {
             return Err(Short::Lane);
@@ -173,7 +193,8 @@ impl Account {
             return Err(Short::Address);
         }
         // A connection without any gets its first where its address may have it.
-        if granted > 0 && granted + bytes > free / CONNECTION_DIVISOR {
+        let others = granted.saturating_sub(mine);
+        if others > 0 && others + bytes > free / CONNECTION_DIVISOR {
             return Err(Short::Connection);
         }
         self.granted.set(granted + bytes);
@@ -198,40 +219,42 @@ impl Account {
     }
 
     /// The right to hold `bytes` more; where they are not to be had, the caller is woken to ask again.
-    fn poll_charge(self: &Rc<Self>, cx: &mut Context<'_>, bytes: usize) -> Poll<Charge> {
-        match self.ask(bytes) {
+    fn poll_charge(
+        self: &Rc<Self>,
+        cx: &mut Context<'_>,
+        place: &mut Place<'_>,
+        bytes: usize,
+        mine: usize,
+    ) -> Poll<Charge> {
+        match self.ask(bytes, mine) {
             Ok(charge) => return Poll::Ready(charge),
             Err(Short::Lane) => self.memory.shed(),
             Err(Short::Address) => self.address.shed(),
             Err(Short::Connection) => {}
         }
-        self.wait(cx);
+        place.wait(cx);
         Poll::Pending
     }
 
     /// The right to hold `bytes` more, as soon as they are to be had.
     pub async fn acquire(self: &Rc<Self>, bytes: usize) -> Charge {
-        if let Some(charge) = self.try_charge(bytes) {
-            return charge;
-        }
-        loop {
-            // Whoever was woken in this one's place may have gone: now and then it looks for itself.
-            let deadline = now() + PATIENCE;
-            if let Ok(charge) = timeout_at(deadline, poll_fn(|cx| self.poll_charge(cx, bytes))).await {
-                return charge;
-            }
-        }
+        self.acquire_beside(bytes, 0).await
     }
 
-    /// Registers for the next chance.
-    fn wait(&self, cx: &mut Context<'_>) {
-        let mut waiting = self.address.waiting.borrow_mut();
-        if waiting.is_empty() {
-            self.memory.turns.borrow_mut().push_back(Rc::clone(&self.address));
+    /// The same for who holds `mine` bytes himself, which he keeps while he waits: of his connection only what others hold is in
+    /// his way. Who waits so does well to set himself a time, as several may hold what each of them waits for.
+    pub async fn acquire_beside(self: &Rc<Self>, bytes: usize, mine: usize) -> Charge {
+        if let Ok(charge) = self.ask(bytes, mine) {
+            return charge;
         }
-        if !waiting.iter().any(|known| known.will_wake(cx.waker())) {
-            waiting.push_back(cx.waker().clone());
-            self.counters.reply_memory_waits.increment();
+        let mut place = Place { account: self, number: None };
+        loop {
+            // Nobody may have stalled for long enough when it asked: now and then it looks for itself.
+            let deadline = now() + PATIENCE;
+            let asking = poll_fn(|cx| self.poll_charge(cx, &mut place, bytes, mine));
+            if let Ok(charge) = timeout_at(deadline, asking).await {
+                return charge;
+            }
         }
     }
 
@@ -276,6 +299,50 @@ impl Account {
     }
 }
 
+impl Place<'_> {
+    /// Registers for the next chance: in its place, or behind the others where it has had one.
+    fn wait(&mut self, cx: &mut Context<'_>) {
+        let Account { address, memory, counters, .. } = self.account;
+        let mut waiting = address.waiting.borrow_mut();
+        if waiting.is_empty() {
+            memory.turns.borrow_mut().push_back(Rc::clone(address));
+        }
+        let number = self.number.filter(|number| waiting.contains_key(number)).unwrap_or_else(|| {
+            if self.number.is_none() {
+                counters.reply_memory_waits.increment();
+            }
+            address.next_place.replace(address.next_place.get() + 1)
+        });
+        self.number = Some(number);
+        waiting.insert(number, cx.waker().clone());
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let Account { address, memory, .. } = self.account;
+        let mut waiting = address.waiting.borrow_mut();
+        if waiting.remove(&number).is_some() && waiting.is_empty() {
+            memory.turns.borrow_mut().retain(|turn| !Rc::ptr_eq(turn, address));
+        }
+    }
+}
+
+impl Charge {
+    /// Bytes that it is for.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// One right for what both are for: the same connection's, and both asked for.
+    pub fn and(mut self, mut other: Self) -> Self {
+        assert!(Rc::ptr_eq(&self.account, &other.account) && self.is_granted && other.is_granted);
+        self.bytes += std::mem::take(&mut other.bytes);
+        self
+    }
+}
+
 /// Ends a wait for the peer.
 struct Stalled<'a>(&'a Account);
 
@@ -315,6 +382,8 @@ const ADDRESS_TIMES: usize = 3;
 const CONNECTION_DIVISOR: usize = 32;
 /// How long a client may take nothing where memory is short.
 pub const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks through an address's connections for one that may be told to end.
+const SHED_PAUSE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -408,6 +477,22 @@ mod tests {
             held.truncate(1);
             waiting.await;
             assert!(now() < begun + PATIENCE, "it was woken");
+        });
+    }
+
+    #[test]
+    fn what_somebody_holds_himself_is_not_in_his_way_and_two_rights_become_one() {
+        in_a_lane(|memory, counters| async move {
+            let account = memory.account("192.0.2.1".parse().unwrap());
+            let first = account.acquire(LIMIT / CONNECTION_DIVISOR).await;
+            assert!(account.try_charge(PIECE).is_none(), "it has what a connection may have");
+            let second = account.acquire_beside(PIECE, first.bytes()).await;
+            let both = first.and(second);
+            assert_eq!(both.bytes(), LIMIT / CONNECTION_DIVISOR + PIECE);
+            assert_eq!(counters.reply_memory_bytes.get(), both.bytes() as u64);
+            drop(both);
+            assert_eq!(counters.reply_memory_bytes.get(), 0);
+            assert!(account.try_charge(LIMIT / CONNECTION_DIVISOR).is_some(), "nothing is left of them");
         });
     }
 

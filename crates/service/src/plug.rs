@@ -24,6 +24,7 @@ use vfs::{Objects, VolumeName};
 
 use crate::commons::Commons;
 use crate::config::{ConfigError, Document, Keys};
+use crate::desk::Desk;
 use crate::log::LaneLog;
 use crate::socket::{Bound, Door, LaneSocket, Role, Wanted};
 use crate::volumes::{LaneVolumes, VolumeSection};
@@ -57,6 +58,23 @@ pub trait Service: Send + Sync {
         document: &Document,
         volumes: &[VolumeSection],
     ) -> Result<Option<Arc<dyn Settings>>, ConfigError>;
+
+    /// Hears what the last server's [`left_behind`](Service::left_behind) was, before the lanes start: one of them
+    /// [takes it up](LaneService::take_up). It is there once: a server that is killed leaves nothing.
+    fn hear(&self, left: Vec<u8>) {
+        drop(left);
+    }
+
+    /// What it leaves behind for the next server, when every lane has ended in order: some lane has
+    /// [put it down](LaneService::put_down).
+    fn left_behind(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Where an administrator asks who uses it; `None` where nobody can.
+    fn desk(&self) -> Option<Arc<dyn Desk>> {
+        None
+    }
 }
 
 /// What a configuration wants of a service: checked, nothing loaded.
@@ -189,6 +207,17 @@ pub trait LaneService {
     /// Takes nothing new and asks everybody to leave. Ready when all are gone, or at `deadline` with the number of
     /// those that are left, which the end of the lane cuts.
     fn drain(self: Rc<Self>, deadline: Instant) -> LaneFuture<usize>;
+
+    /// Takes up what the last server has left behind: on one lane, before anything is listened at on any.
+    fn take_up(self: Rc<Self>) -> LaneFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Puts down what the next server is to take up, and lets go of what lanes share: on one lane, when all services of every lane
+    /// have drained.
+    fn put_down(self: Rc<Self>) -> LaneFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Hands over what the access log has collected; called once a second.
     fn flush_log(&self);

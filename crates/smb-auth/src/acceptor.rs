@@ -17,6 +17,12 @@ pub trait Accounts {
 
     /// Whether there is such an account: where guests are let in, only others are.
     fn is_known(&self, domain: &str, user: &str) -> bool;
+
+    /// Whether so many have failed with this name, be there such an account or not, that its password is not looked at now.
+    fn is_held_off(&self, domain: &str, user: &str) -> bool {
+        let _ = (domain, user);
+        false
+    }
 }
 
 /// How the server calls itself in a challenge.
@@ -62,7 +68,8 @@ pub enum Who {
 pub struct SignedIn {
     /// Who.
     pub who: Who,
-    /// The session's key. Without proof there is none, and nothing of the session is signed or sealed.
+    /// The session's key. A guest has none, and nothing of his session is signed or sealed; that of nobody in particular is one that
+    /// everybody knows, and proves nothing.
     pub session_key: Option<SessionKey>,
 }
 
@@ -90,6 +97,7 @@ pub struct Acceptor {
     list: Option<Vec<u8>>,
     /// NTLM was not the client's first choice, so that somebody may have struck out what was.
     mic_required: bool,
+    claimed: Option<String>,
 }
 
 #[derive(Debug)]
@@ -103,7 +111,12 @@ enum Step {
 impl Acceptor {
     /// A sign-in with this challenge, which is random and never used again.
     pub fn new(policy: Policy, challenge: [u8; 8]) -> Self {
-        Self { policy, challenge, state: Step::Offer, list: None, mic_required: false }
+        Self { policy, challenge, state: Step::Offer, list: None, mic_required: false, claimed: None }
+    }
+
+    /// The user's name as the client gave it, once it has.
+    pub fn claimed(&self) -> Option<&str> {
+        self.claimed.as_deref()
     }
 
     /// Takes a client's token. `now` is the time, 100 ns since 1601.
@@ -207,7 +220,7 @@ impl Acceptor {
     }
 
     fn authenticate(
-        &self,
+        &mut self,
         message: &Authenticate<'_>,
         agreed: u32,
         negotiate: &[u8],
@@ -215,9 +228,14 @@ impl Acceptor {
         accounts: &dyn Accounts,
     ) -> Result<SignedIn, Refused> {
         if message.user.is_empty() && message.nt.is_empty() && message.lm.len() <= 1 {
-            let signed_in = SignedIn { who: Who::Anonymous, session_key: None };
+            //= MS-NLMP 3.2.5.1.2
+            //# Of nobody in particular the base key is zeros. Who exchanges keys chooses his own under it.
+            let session_key = session_key(SessionKey::default(), message.session_key, agreed).ok();
+            let signed_in = SignedIn { who: Who::Anonymous, session_key };
             return if self.policy.anonymous { Ok(signed_in) } else { Err(Refused::Anonymous) };
         }
+        let names = message.user.decode().zip(message.domain.decode());
+        self.claimed = names.as_ref().map(|(user, _)| user.clone());
         //= MS-NLMP 3.3.2
         //# NTLMv2's answer is a proof of 16 bytes and what it proves; 24 bytes are of NTLMv1.
         let (proof, said) = message.nt.split_first_chunk::<16>().ok_or(Refused::Weak)?;
@@ -225,8 +243,13 @@ impl Acceptor {
         if said.len() < 32 || said[..2] != [1, 1] {
             return Err(Refused::Weak);
         }
-        let names = message.user.decode().zip(message.domain.decode());
+        //= MS-NLMP 2.2.2.7
+        //# The answer ends with a list of pairs, and that with MsvAvEOL: one without an end is malformed, whoever sent it.
+        let flags = find(&said[28..], av::FLAGS)?.and_then(|value| value.first_chunk()).copied();
         let (user, domain) = names.ok_or(Refused::Wrong)?;
+        if accounts.is_held_off(&domain, &user) {
+            return Err(Refused::HeldOff);
+        }
         let nt_hash = accounts.nt_hash(&domain, &user);
         let key = crypto::ntowf_v2(&nt_hash, message.user.units(), message.domain.units());
         let expected = crypto::proof(&key, &self.challenge, said);
@@ -237,7 +260,6 @@ impl Acceptor {
         }
         let base = crypto::base_key(&key, proof);
         let session_key = session_key(base, message.session_key, agreed)?;
-        let flags = find(&said[28..], av::FLAGS)?.and_then(|value| value.first_chunk()).copied();
         let has_mic = flags.is_some_and(|flags| u32::from_le_bytes(flags) & av::FLAG_MIC != 0);
         //= MS-NLMP 3.2.5.1.2
         //# Where the answer, which the password proves, says that there is a code, the code must be there and right.
@@ -259,7 +281,9 @@ impl Acceptor {
     fn finish(&self, signed_in: SignedIn, agreed: u32, mic: Option<&[u8]>) -> Result<Reply, Refused> {
         let Some(list) = &self.list else { return Ok(Reply::Done(Vec::new(), signed_in)) };
         let signature = |key, sender| crypto::first_signature(key, agreed, sender, list);
-        let ours = match (mic, &signed_in.session_key) {
+        // A code under a key that everybody knows says nothing.
+        let key = signed_in.session_key.as_ref().filter(|_| signed_in.who != Who::Anonymous);
+        let ours = match (mic, key) {
             (Some(mic), Some(key)) => {
                 //= RFC 4178 5
                 //# A mechListMIC that does not verify ends the negotiation.

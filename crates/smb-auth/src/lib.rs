@@ -48,6 +48,9 @@ pub enum Refused {
     /// The messages have no integrity code, though one is announced or needed.
     #[error("no message integrity code")]
     NoMic,
+    /// So many with this name have failed that its password is not looked at for a while.
+    #[error("too many failed sign-ins with this name")]
+    HeldOff,
     /// They were changed on their way.
     #[error("a message was changed on its way")]
     Changed,
@@ -64,6 +67,7 @@ impl Refused {
                 Status::INVALID_PARAMETER
             }
             Self::Weak | Self::Wrong => Status::LOGON_FAILURE,
+            Self::HeldOff => Status::ACCOUNT_LOCKED_OUT,
             Self::Changed | Self::Anonymous => Status::ACCESS_DENIED,
         }
     }

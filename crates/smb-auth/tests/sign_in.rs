@@ -102,6 +102,34 @@ fn a_wrong_password_and_an_unknown_name_are_refused_alike() {
     }
 }
 
+/// Holds everybody off.
+struct Tired;
+
+impl Accounts for Tired {
+    fn nt_hash(&self, domain: &str, user: &str) -> Zeroizing<[u8; 16]> {
+        One.nt_hash(domain, user)
+    }
+
+    fn is_known(&self, domain: &str, user: &str) -> bool {
+        One.is_known(domain, user)
+    }
+
+    fn is_held_off(&self, _domain: &str, _user: &str) -> bool {
+        true
+    }
+}
+
+#[test]
+fn who_is_held_off_is_not_let_in_by_the_right_password_and_his_name_is_known() {
+    for (user, hash) in [("user", HASH), ("user", [0; 16]), ("nobody", HASH)] {
+        let (mut acceptor, _, answer) = third(Policy::default(), user, hash);
+        assert_eq!(acceptor.claimed(), None);
+        let refused = acceptor.accept(&answer, &target(), NOW, &Tired).unwrap_err();
+        assert_eq!((refused, refused.status()), (Refused::HeldOff, Status::ACCOUNT_LOCKED_OUT));
+        assert_eq!(acceptor.claimed(), Some(user));
+    }
+}
+
 #[test]
 fn guests_and_nobody_come_in_only_where_they_are_let_in() {
     let guests = Policy { guest: true, ..Policy::default() };
@@ -117,7 +145,7 @@ fn guests_and_nobody_come_in_only_where_they_are_let_in() {
     let (mut acceptor, initiator, answer) =
         third(Policy { anonymous: true, ..Policy::default() }, "", [0; 16]);
     let (token, signed_in) = done(accept(&mut acceptor, &answer));
-    assert_eq!((signed_in.who, signed_in.session_key.is_none()), (Who::Anonymous, true));
+    assert_eq!((signed_in.who, signed_in.session_key.map(|key| *key)), (Who::Anonymous, Some([0; 16])));
     assert!(initiator.finish(&token).unwrap().is_none());
 }
 
@@ -239,6 +267,9 @@ fn what_is_weaker_than_ntlm_v2_or_lacks_its_code_is_refused() {
     assert_eq!(weak(ByHand { pairs: vec![0; 3], ..ByHand::default() }), Refused::Weak);
     assert_eq!(weak(ByHand { pairs: vec![6, 0, 4, 0, 2, 0, 0, 0], ..ByHand::default() }), Refused::Malformed);
     assert_eq!(weak(ByHand { pairs: [6, 0, 0, 0].repeat(65), ..ByHand::default() }), Refused::Malformed);
+    // Also from who proves nothing.
+    let unproved = [vec![0xab; 16], vec![1, 1], vec![0; 26], vec![0x11, 0xa2, 0x08, 0x81, 0]].concat();
+    assert_eq!(weak(ByHand { nt: Some(unproved), ..ByHand::default() }), Refused::Malformed);
     assert_eq!(weak(ByHand { key_len: 8, ..ByHand::default() }), Refused::Malformed);
     assert_eq!(weak(ByHand { key_len: 17, ..ByHand::default() }), Refused::Malformed);
     assert_eq!(Refused::Weak.status(), Status::LOGON_FAILURE);

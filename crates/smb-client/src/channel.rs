@@ -32,6 +32,8 @@ pub(crate) struct Keys {
     pub(crate) signing: Option<SigningKey>,
     /// Answers must be signed.
     pub(crate) must_sign: bool,
+    /// The server encrypts all that is of the session.
+    pub(crate) must_seal: bool,
     sealing: Option<(SealingKey, SealingKey)>,
     nonces: RefCell<Nonces>,
 }
@@ -87,11 +89,16 @@ impl Ticket {
         self.0.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
+    /// How often a channel was lost.
+    pub(crate) fn sequence(&self) -> u16 {
+        self.0.sequence.load(Ordering::Relaxed)
+    }
+
     /// The same session's, for binding as somebody else: which servers refuse.
     pub fn of(&self, credentials: Credentials) -> Self {
         let Shared { session_id, flags, ref key, agreed, preauth, .. } = *self.0;
         let channels = AtomicU32::new(self.channels());
-        let sequence = AtomicU16::new(self.0.sequence.load(Ordering::Relaxed));
+        let sequence = AtomicU16::new(self.sequence());
         let key = key.clone();
         Self(Arc::new(Shared { session_id, flags, key, agreed, preauth, credentials, channels, sequence }))
     }
@@ -182,6 +189,7 @@ impl Channel {
             session_id: shared.session_id,
             signing: Some(signing_key(key, &shared.agreed, &shared.preauth)),
             must_sign: true,
+            must_seal: false,
             sealing: None,
             nonces: RefCell::new(Nonces::new(0)?),
         });
@@ -231,6 +239,7 @@ impl Channel {
             session_id: shared.session_id,
             signing,
             must_sign: sign,
+            must_seal: shared.flags & session_flags::ENCRYPT_DATA != 0,
             sealing,
             nonces: RefCell::new(nonces),
         });
@@ -298,7 +307,7 @@ impl Channel {
             sign: self.0.sign,
             seal: self.0.seal || seal,
             check: true,
-            sequence: if is_smb3 { self.0.ticket.0.sequence.load(Ordering::Relaxed) } else { 0 },
+            sequence: if is_smb3 { self.0.ticket.sequence() } else { 0 },
             keep: false,
         }
     }

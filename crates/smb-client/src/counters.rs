@@ -7,6 +7,7 @@ lane::counter_block! {
         count answers: "Answers received, interim ones apart.",
         count interim: "Interim answers received.",
         count breaks: "Breaks of oplocks and leases received.",
+        count notifications: "Notifications that a session was closed received.",
         count breaks_lost: "Breaks that nobody took before too many waited.",
         count wrong_signatures as refused [reason = "wrong_signature"]: "Answers refused.",
         count unsigned as refused [reason = "unsigned"]: "Answers refused.",

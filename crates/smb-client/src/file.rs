@@ -1,6 +1,7 @@
 //! Opens: files and directories, read and written.
 
 use std::ops::{Deref, Range};
+use std::rc::Rc;
 
 use lane::buffer::Buf;
 use smb_wire::body::change_notify::ChangeNotifyRequest;
@@ -118,6 +119,14 @@ impl How {
 #[derive(Clone, Debug)]
 pub struct Open {
     tree: Tree,
+    opened: Rc<Opened>,
+    /// Of the headers of what changes it: a replay's.
+    flags: u32,
+}
+
+/// What the server told of an open, whichever channel it is used over.
+#[derive(Debug)]
+pub(crate) struct Opened {
     file: FileId,
     created: CreateResponseFixed,
     contexts: Vec<u8>,
@@ -159,12 +168,23 @@ impl Open {
             }
         }
         let contexts = if contexts.is_empty() { Vec::new() } else { kept.bytes().to_vec() };
-        Ok(Self { tree: tree.clone(), file: fixed.file_id, created: *fixed, contexts })
+        let opened = Opened { file: fixed.file_id, created: *fixed, contexts };
+        Ok(Self { tree: tree.clone(), opened: Rc::new(opened), flags: 0 })
     }
 
     /// The same open over another channel of its session.
     pub fn over(&self, tree: &Tree) -> Self {
         Self { tree: tree.clone(), ..self.clone() }
+    }
+
+    /// It without its channel.
+    pub(crate) fn into_opened(self) -> Rc<Opened> {
+        self.opened
+    }
+
+    /// What was opened, over this channel; `flags` go with what changes it.
+    pub(crate) fn of_opened(opened: &Rc<Opened>, tree: &Tree, flags: u32) -> Self {
+        Self { tree: tree.clone(), opened: Rc::clone(opened), flags }
     }
 
     /// Its tree.
@@ -174,17 +194,17 @@ impl Open {
 
     /// Its number.
     pub fn id(&self) -> FileId {
-        self.file
+        self.opened.file
     }
 
     /// What the server told when it was opened.
     pub fn created(&self) -> &CreateResponseFixed {
-        &self.created
+        &self.opened.created
     }
 
     /// The data of a context that was granted with it.
     pub fn context(&self, name: &[u8]) -> Option<&[u8]> {
-        Contexts::parse(&self.contexts).ok()?.find(name)
+        Contexts::parse(&self.opened.contexts).ok()?.find(name)
     }
 
     /// The state of the lease that was granted, and how often it changed.
@@ -205,7 +225,7 @@ impl Open {
 
     /// The request of [`Open::read`].
     pub fn read_ask(&self, offset: u64, len: u32) -> Ask<'static> {
-        read_of(self.file, offset, len)
+        read_of(self.opened.file, offset, len)
     }
 
     /// Writes the buffers' bytes, in all no more than the connection's `max_write`, and gives the buffers back. Says how
@@ -220,10 +240,10 @@ impl Open {
             data_offset: ((HEADER_LEN + size_of::<WriteRequestFixed>()) as u16).into(),
             length: len.into(),
             offset: offset.into(),
-            file_id: self.file,
+            file_id: self.opened.file,
             ..WriteRequestFixed::blank()
         };
-        let ask = Ask::new(Command::Write, move |body| body.push(&fixed)).carrying(len, 0);
+        let ask = Ask::new(Command::Write, move |body| body.push(&fixed)).carrying(len, 0).with(self.flags);
         let mut pending = match self.tree.start_with(ask, payload).await {
             Ok(pending) => pending,
             Err(error) => return (Err(error), Vec::new()),
@@ -240,7 +260,7 @@ impl Open {
     /// # Errors
     /// The request's.
     pub async fn flush(&self) -> Result<(), Error> {
-        let request = FlushRequest { file_id: self.file, ..FlushRequest::blank() };
+        let request = FlushRequest { file_id: self.opened.file, ..FlushRequest::blank() };
         let reply = self.tree.ask(Ask::new(Command::Flush, move |body| body.push(&request))).await?;
         reply.body().map(|_| ())
     }
@@ -250,7 +270,7 @@ impl Open {
     /// # Errors
     /// The request's.
     pub async fn close(&self, flags: u16) -> Result<CloseResponse, Error> {
-        let reply = self.tree.ask(close_of(self.file, flags)).await?;
+        let reply = self.tree.ask(close_of(self.opened.file, flags)).await?;
         match reply.body()? {
             Response::Close(answer) => Ok(*answer),
             _ => Err(Error::Unexpected("something else than a close")),
@@ -262,7 +282,7 @@ impl Open {
     /// # Errors
     /// The request's.
     pub async fn query(&self, info_type: u8, class: u8, additional: u32, len: u32) -> Result<Data, Error> {
-        let reply = self.tree.ask(query_of(self.file, info_type, class, additional, len)).await?;
+        let reply = self.tree.ask(query_of(self.opened.file, info_type, class, additional, len)).await?;
         let Response::QueryInfo(output) = reply.body()? else {
             return Err(Error::Unexpected("something else than information"));
         };
@@ -279,12 +299,12 @@ impl Open {
             info_type,
             file_info_class: class,
             additional_information: additional.into(),
-            file_id: self.file,
+            file_id: self.opened.file,
             ..SetInfoRequestFixed::blank()
         };
         let ask = Ask::new(Command::SetInfo, |body| SetInfoRequest::write(body, fixed, data));
         let sent = u32::try_from(data.len()).map_err(|_| Error::TooLarge)?;
-        self.tree.ask(ask.carrying(sent, 0)).await?.body().map(|_| ())
+        self.tree.ask(ask.carrying(sent, 0).with(self.flags)).await?.body().map(|_| ())
     }
 
     /// Gives the file another name: from the share's root on, over what has that where `replace` says so. The open needs
@@ -310,7 +330,7 @@ impl Open {
     pub async fn lock(&self, sequence: u32, ranges: &[LockElement]) -> Result<Pending, Error> {
         let fixed = LockRequestFixed {
             lock_sequence: sequence.into(),
-            file_id: self.file,
+            file_id: self.opened.file,
             ..LockRequestFixed::blank()
         };
         let ask = Ask::new(Command::Lock, |body| LockRequest::write(body, fixed, ranges));
@@ -326,7 +346,7 @@ impl Open {
         let request = ChangeNotifyRequest {
             flags: flags.into(),
             output_buffer_length: len.into(),
-            file_id: self.file,
+            file_id: self.opened.file,
             completion_filter: filter.into(),
             ..ChangeNotifyRequest::blank()
         };
@@ -342,19 +362,29 @@ impl Open {
     pub async fn control(&self, code: u32, input: &[u8], output_max: u32) -> Result<Data, Error> {
         let fixed = IoctlRequestFixed {
             ctl_code: code.into(),
-            file_id: self.file,
+            file_id: self.opened.file,
             max_output_response: output_max.into(),
             flags: FLAG_IS_FSCTL.into(),
             ..IoctlRequestFixed::blank()
         };
         let sent = u32::try_from(input.len()).map_err(|_| Error::TooLarge)?;
         let ask = Ask::new(Command::Ioctl, |body| IoctlRequest::write(body, fixed, input));
-        let reply = self.tree.ask(ask.carrying(sent, output_max)).await?;
+        let reply = self.tree.ask(ask.carrying(sent, output_max).with(self.flags)).await?;
         let Response::Ioctl(answer) = reply.body()? else {
             return Err(Error::Unexpected("something else than a control code's answer"));
         };
         let range = reply.range_of(answer.output);
         Ok(Data { reply: Some(reply), range })
+    }
+}
+
+impl Opened {
+    pub(crate) fn created(&self) -> &CreateResponseFixed {
+        &self.created
+    }
+
+    pub(crate) fn file(&self) -> FileId {
+        self.file
     }
 }
 

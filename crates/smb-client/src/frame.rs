@@ -1,9 +1,10 @@
-//! Received frames: memory that is used again, as a new page costs more than a copy of it.
+//! Received frames: memory that is used again, as a new page costs more than a copy of it. The connections of a lane share it, so
+//! that whoever receives next gets what the caches of the CPU still have.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Frames of a connection that nobody holds.
+/// Frames of a lane that nobody holds.
 #[derive(Debug, Default)]
 pub(crate) struct FramePool {
     kept: RefCell<Kept>,
@@ -11,7 +12,9 @@ pub(crate) struct FramePool {
 
 #[derive(Debug, Default)]
 struct Kept {
-    small: Vec<Vec<u8>>,
+    /// By the power of two that they have room for.
+    small: [Vec<Vec<u8>>; SMALL_CLASSES],
+    /// Few, as they are long.
     large: Vec<Vec<u8>>,
     bytes: usize,
 }
@@ -23,27 +26,46 @@ pub(crate) struct Frame {
     pool: Rc<FramePool>,
 }
 
+thread_local! {
+    static OF_LANE: Rc<FramePool> = Rc::default();
+}
+
 impl FramePool {
+    /// That of this lane.
+    pub(crate) fn of_lane() -> Rc<Self> {
+        OF_LANE.with(Rc::clone)
+    }
+
     /// Empty memory for at least `len` bytes.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
         let mut kept = self.kept.borrow_mut();
-        let shelf = if len <= SMALL_BYTES { &mut kept.small } else { &mut kept.large };
-        match shelf.iter().rposition(|bytes| bytes.capacity() >= len) {
-            Some(at) => {
-                let bytes = shelf.swap_remove(at);
+        let (found, room) = if len <= SMALL_BYTES {
+            let room = len.next_power_of_two();
+            (kept.small[room.ilog2() as usize].pop(), room)
+        } else {
+            let at = kept.large.iter().rposition(|bytes| bytes.capacity() >= len);
+            (at.map(|at| kept.large.swap_remove(at)), len)
+        };
+        match found {
+            Some(bytes) => {
                 kept.bytes -= bytes.capacity();
                 bytes
             }
-            None => Vec::with_capacity(len.max(SMALL_BYTES.min(len.next_power_of_two()))),
+            None => Vec::with_capacity(room),
         }
     }
 
     pub(crate) fn put(&self, mut bytes: Vec<u8>) {
         let mut kept = self.kept.borrow_mut();
-        if kept.bytes + bytes.capacity() <= KEPT_BYTES_MAX {
+        let capacity = bytes.capacity();
+        if capacity > 0 && kept.bytes + capacity <= KEPT_BYTES_MAX {
             bytes.clear();
-            kept.bytes += bytes.capacity();
-            let shelf = if bytes.capacity() <= SMALL_BYTES { &mut kept.small } else { &mut kept.large };
+            kept.bytes += capacity;
+            let shelf = if capacity <= SMALL_BYTES {
+                &mut kept.small[capacity.ilog2() as usize]
+            } else {
+                &mut kept.large
+            };
             shelf.push(bytes);
         }
     }
@@ -65,8 +87,10 @@ impl Drop for Frame {
     }
 }
 
-const SMALL_BYTES: usize = 8 << 10;
-/// Of one connection. A client that reads with more under way makes new memory.
+const SMALL_BYTES: usize = 1 << (SMALL_CLASSES - 1);
+/// 1 byte to 8 KiB.
+const SMALL_CLASSES: usize = 14;
+/// Of one lane. Clients that read with more under way make new memory.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
 #[cfg(test)]
@@ -88,5 +112,18 @@ mod tests {
         assert_eq!((again.as_ptr(), again.len(), pool.kept.borrow().bytes), (at, 0, 0));
         (0..100).for_each(|_| pool.put(Vec::with_capacity(1 << 20)));
         assert!(pool.kept.borrow().bytes <= KEPT_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_short_frame_has_room_among_those_of_any_length() {
+        let pool = FramePool::default();
+        for len in [0, 1, 73, 128, 129, 4096 + 80, SMALL_BYTES, SMALL_BYTES + 1] {
+            let bytes = pool.take(len);
+            assert!(bytes.capacity() >= len);
+            pool.put(bytes);
+            (0..20).for_each(|shift| pool.put(Vec::with_capacity(1 << shift)));
+            let again = pool.take(len);
+            assert!(again.is_empty() && again.capacity() >= len, "{len}");
+        }
     }
 }

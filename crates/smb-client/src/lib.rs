@@ -5,6 +5,9 @@
 //! on a connection: a request waits for credits, its answer comes in whatever order the server likes. What comes back is checked:
 //! a signature that is wrong or missing where one must be is an error of its request, and counted ([`Counters`]).
 //!
+//! [`Channels`] are those of one session on a lane: a [`Handle`] is asked over whichever is there, and what was under way on one
+//! that is lost goes again by another.
+//!
 //! [`Get`] and [`Put`] move files and trees.
 //!
 //! The client waits for as long as the connection stands; who wants less puts a time limit around a request. A request that is
@@ -13,6 +16,7 @@
 mod address;
 mod breaks;
 mod channel;
+mod channels;
 mod connection;
 mod counters;
 mod credits;
@@ -22,6 +26,7 @@ mod exchange;
 mod file;
 mod frame;
 mod get;
+mod handle;
 mod local;
 mod options;
 mod put;
@@ -30,6 +35,7 @@ mod tree;
 pub use address::{Address, AddressError};
 pub use breaks::Broken;
 pub use channel::{Channel, Ticket};
+pub use channels::Channels;
 pub use connection::{Connection, Negotiated};
 pub use counters::Counters;
 pub use credits::{Credits, OutOfCredits};
@@ -38,6 +44,7 @@ pub use error::Error;
 pub use exchange::{Ask, Pending, Reply};
 pub use file::{Data, How, Open};
 pub use get::Get;
+pub use handle::Handle;
 pub use local::{TransferError, joined};
 pub use options::{Options, Random, Sealing, Signing};
 pub use put::Put;

@@ -46,6 +46,8 @@ pub struct Options {
     pub credits: u16,
     /// Whether to say that several connections of one session are understood.
     pub multichannel: bool,
+    /// Whether the server may say that it has ended a session (3.1.1): [`Broken::SessionClosed`](crate::Broken::SessionClosed).
+    pub notifications: bool,
     /// Randomness: salts and challenges.
     pub random: Random,
 }
@@ -62,6 +64,7 @@ impl Options {
             ciphers: Cipher::PREFERRED.to_vec(),
             credits: 512,
             multichannel: true,
+            notifications: true,
             random,
         }
     }

@@ -24,7 +24,41 @@ const AHEAD_MAX: u16 = 0x7fff;
 
 /// The word of an open.
 #[derive(Debug, Default)]
-pub struct ChannelWord(AtomicU64);
+pub struct ChannelWord<A = AtomicU64>(A);
+
+/// What a word is kept in: the processor's, or that of a test which tries every order of what threads do.
+pub trait Atomic {
+    /// As [`AtomicU64::load`].
+    fn load(&self, order: Ordering) -> u64;
+
+    /// As [`AtomicU64::compare_exchange_weak`].
+    ///
+    /// # Errors
+    /// What is there instead.
+    fn compare_exchange_weak(
+        &self,
+        now: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64>;
+}
+
+impl Atomic for AtomicU64 {
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+
+    fn compare_exchange_weak(
+        &self,
+        now: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.compare_exchange_weak(now, new, success, failure)
+    }
+}
 
 /// What a request is counted by until it is answered. Each goes back by [`ChannelWord::leave`], once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +152,9 @@ impl ChannelWord {
     pub fn new(sequence: u16) -> Self {
         Self(AtomicU64::new(State { sequence, ..State::default() }.word()))
     }
+}
 
+impl<A: Atomic> ChannelWord<A> {
     /// A request about the open begins. `modifies` as [`Command::modifies`](smb_wire::Command::modifies) says.
     ///
     /// # Errors
@@ -161,7 +197,7 @@ impl ChannelWord {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::BTreeMap;
 
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
@@ -225,26 +261,29 @@ mod tests {
         word.leave(current);
     }
 
-    /// Against counts by sequence that never wrap: histories of one open, one request at a time.
+    /// Against counts by sequence that never wrap: histories of one open, three million steps of them in all.
     #[test]
     fn any_history_is_that_of_a_plain_count() {
-        for seed in 0..100 {
+        for seed in 0..1000 {
             let mut rng = StdRng::seed_from_u64(seed);
             let word = ChannelWord::new(0);
             let mut now = 0u64;
-            let mut outstanding: HashMap<u64, u32> = HashMap::new();
+            let mut outstanding: BTreeMap<u64, u32> = BTreeMap::new();
             let mut tickets = Vec::new();
             for _ in 0..3000 {
-                if rng.random_bool(0.5) && !tickets.is_empty() {
+                if !tickets.is_empty() && rng.random_range(0..64) < 24 + tickets.len() {
                     let (ticket, of) = tickets.swap_remove(rng.random_range(0..tickets.len()));
                     word.leave(ticket);
-                    *outstanding.get_mut(&of).unwrap() -= 1;
+                    let count = outstanding.get_mut(&of).unwrap();
+                    *count -= 1;
+                    if *count == 0 {
+                        outstanding.remove(&of);
+                    }
                     continue;
                 }
                 let of = (now + 3).saturating_sub(rng.random_range(0..6));
                 let (replay, modifies) = (rng.random(), rng.random());
-                let before = |now: u64| outstanding.iter().any(|(of, count)| *of < now && *count > 0);
-                let late = of < now || replay && before(now.max(of));
+                let late = of < now || replay && outstanding.range(..now.max(of)).next().is_some();
                 now = now.max(of);
                 match word.enter(of as u16, replay, modifies) {
                     Ok(ticket @ Ticket::Counted { .. }) => {
@@ -260,6 +299,76 @@ mod tests {
                 assert_eq!(word.outstanding() as usize, tickets.len(), "seed {seed}");
             }
         }
+    }
+
+    /// Loom's, for every order in which threads may run and see each other's memory.
+    type Tried = ChannelWord<loom::sync::atomic::AtomicU64>;
+
+    impl Atomic for loom::sync::atomic::AtomicU64 {
+        fn load(&self, order: Ordering) -> u64 {
+            self.load(order)
+        }
+
+        fn compare_exchange_weak(
+            &self,
+            now: u64,
+            new: u64,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<u64, u64> {
+            self.compare_exchange_weak(now, new, success, failure)
+        }
+    }
+
+    fn tried() -> loom::sync::Arc<Tried> {
+        loom::sync::Arc::new(ChannelWord(loom::sync::atomic::AtomicU64::new(0)))
+    }
+
+    /// The file is a cell that loom lets nobody touch beside, or without having seen, who touched it before.
+    #[test]
+    fn in_every_order_a_write_and_its_replay_are_never_at_the_file_at_once() {
+        loom::model(|| {
+            let word = tried();
+            let file = loom::sync::Arc::new(loom::cell::UnsafeCell::new(()));
+            let write = |sequence: u16, replay: bool| {
+                let (word, file) = (loom::sync::Arc::clone(&word), loom::sync::Arc::clone(&file));
+                loom::thread::spawn(move || {
+                    let entered = word.enter(sequence, replay, true);
+                    entered.map(|ticket| {
+                        file.with_mut(|_| ());
+                        word.leave(ticket);
+                    })
+                })
+            };
+            let (first, again) = (write(0, false), write(1, true));
+            let (first, again) = (first.join().unwrap(), again.join().unwrap());
+            assert!(first.is_ok() || again.is_ok(), "one of them is always written");
+            assert_eq!(word.outstanding(), 0);
+        });
+    }
+
+    /// In every order of up to three interruptions.
+    #[test]
+    fn in_every_order_what_channels_count_is_given_back() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let word = tried();
+            let channel = |sequence: u16| {
+                let word = loom::sync::Arc::clone(&word);
+                loom::thread::spawn(move || {
+                    let changing = word.enter(sequence, false, true);
+                    changing.into_iter().for_each(|ticket| word.leave(ticket));
+                })
+            };
+            let other = channel(1);
+            word.begin_anew(3);
+            let pending = word.enter(3, false, false).expect("it changes nothing");
+            word.leave(pending);
+            other.join().unwrap();
+            assert_eq!(word.outstanding(), 0);
+            assert_eq!(word.enter(2, false, true), LATE, "it never goes back");
+        });
     }
 
     /// Channels of four threads at once: all that is counted is given back, and no write passes the barrier while an

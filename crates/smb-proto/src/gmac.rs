@@ -38,11 +38,10 @@ impl GmacKey {
         Self { gcm: LessSafeKey::new(gcm), powers }
     }
 
-    pub(crate) fn sign<'a>(&self, nonce: [u8; 12], parts: impl Iterator<Item = &'a [u8]>) -> Block {
+    /// Begins the tag of a message that comes in parts.
+    pub(crate) fn begin(&self, nonce: [u8; 12]) -> Running<'_> {
         let mask = self.tag(nonce, &[]);
-        let mut hash = Running { key: self, nonce, mask, z: [0; 16], rest: [0; 16], rest_len: 0, len: 0 };
-        parts.for_each(|part| hash.update(part));
-        hash.finish()
+        Running { key: self, nonce, mask, z: [0; 16], rest: [0; 16], rest_len: 0, len: 0 }
     }
 
     /// The tag of a message that lies in one piece; of nothing it is the mask.
@@ -64,7 +63,8 @@ impl GmacKey {
     }
 }
 
-struct Running<'a> {
+/// A tag in the making.
+pub(crate) struct Running<'a> {
     key: &'a GmacKey,
     nonce: [u8; 12],
     mask: Block,
@@ -76,7 +76,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    fn update(&mut self, mut part: &[u8]) {
+    pub(crate) fn update(&mut self, mut part: &[u8]) {
         self.len += part.len() as u64;
         if self.rest_len > 0 {
             let taken = part.len().min(16 - self.rest_len);
@@ -113,7 +113,7 @@ impl Running<'_> {
         self.z = xor(self.key.shift(self.z, run.len() / 16), z);
     }
 
-    fn finish(mut self) -> Block {
+    pub(crate) fn finish(mut self) -> Block {
         let len = self.len;
         if self.rest_len > 0 {
             // What fills the last block is zero.
@@ -147,6 +147,12 @@ fn multiply(a: Block, b: &Block) -> Block {
 mod tests {
     use super::*;
 
+    fn tag_of(key: &GmacKey, nonce: [u8; 12], parts: &[&[u8]]) -> Block {
+        let mut hash = key.begin(nonce);
+        parts.iter().for_each(|part| hash.update(part));
+        hash.finish()
+    }
+
     #[test]
     fn parts_have_the_tag_of_the_whole() {
         let key = GmacKey::new(&[7; 16]);
@@ -157,7 +163,7 @@ mod tests {
             for cut in [0, 1, 7, 16, 64, 80, 600, 1024, 4095].map(|cut| cut.min(len)) {
                 for second in [cut, (cut + 5).min(len), (cut + 1500).min(len)] {
                     let parts = [&message[..cut], &message[cut..second], &message[second..]];
-                    assert_eq!(key.sign([3; 12], parts.into_iter()), whole, "{len} {cut} {second}");
+                    assert_eq!(tag_of(&key, [3; 12], &parts), whole, "{len} {cut} {second}");
                 }
             }
         }
@@ -168,6 +174,6 @@ mod tests {
         let key = GmacKey::new(&[9; 16]);
         let message = vec![0x5a; (1 << 20) + 80];
         let parts = [&message[..80], &message[80..]];
-        assert_eq!(key.sign([1; 12], parts.into_iter()), key.tag([1; 12], &message));
+        assert_eq!(tag_of(&key, [1; 12], &parts), key.tag([1; 12], &message));
     }
 }

@@ -102,9 +102,12 @@ impl Chain {
                 };
             }
             Ok(step) => {
-                self.session_id =
-                    (step.session_id != 0 && command != Command::SessionSetup).then_some(step.session_id);
-                self.tree_id = (step.tree_id != 0 && command != Command::TreeConnect).then_some(step.tree_id);
+                //= MS-SMB2 3.3.5.2.7.2
+                //# Where the operation before had no session or tree that is, STATUS_INVALID_PARAMETER.
+                let has_session = command != Command::SessionSetup && status != Status::USER_SESSION_DELETED;
+                let has_tree = command != Command::TreeConnect && status != Status::NETWORK_NAME_DELETED;
+                self.session_id = (step.session_id != 0 && has_session).then_some(step.session_id);
+                self.tree_id = (step.tree_id != 0 && has_tree).then_some(step.tree_id);
                 // The specification would fail whatever follows a failure. A file that is open stays so here, as with
                 // Windows and Samba: else the CLOSE that clients put last would leave it open after a bad question.
                 if has_file(command) {
@@ -200,12 +203,16 @@ mod tests {
 
     #[test]
     fn without_a_session_or_a_tree_to_go_on_with_the_parameters_are_invalid() {
-        use Command::{Create, SessionSetup, TreeConnect};
+        use Command::{Close, Create, SessionSetup, TreeConnect};
         let failed =
             run(&[(SessionSetup, false, Status::LOGON_FAILURE), (TreeConnect, true, Status::SUCCESS)]);
         assert_eq!(failed[1], Err(Status::INVALID_PARAMETER));
         let failed = run(&[(TreeConnect, false, Status::BAD_NETWORK_NAME), (Create, true, Status::SUCCESS)]);
         assert_eq!(failed[1], Err(Status::INVALID_PARAMETER));
+        for gone in [Status::USER_SESSION_DELETED, Status::NETWORK_NAME_DELETED] {
+            let failed = run(&[(Close, false, gone), (Close, true, Status::SUCCESS)]);
+            assert_eq!(failed[1], Err(Status::INVALID_PARAMETER), "{gone:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Encryption (MS-SMB2 3.1.4.3, 3.3.5.2.1.1): a frame is sealed and opened where it lies.
 
+use aes::cipher::{BlockCipherEncrypt, BlockSizeUser};
 use aes::{Aes128, Aes256};
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ccm::aead::array::Array;
@@ -8,6 +9,8 @@ use ccm::consts::{U11, U16};
 use smb_wire::Malformed;
 use smb_wire::transform::{AUTHENTICATED_AT, TRANSFORM_LEN, TransformHeader};
 use zerocopy::IntoBytes;
+
+use crate::ccm_parts::{self, Parts, Running};
 
 /// How a connection encrypts: the values of SMB2_ENCRYPTION_CAPABILITIES (MS-SMB2 2.2.3.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,13 +97,53 @@ pub struct SealingKey {
     key: Kind,
 }
 
-type Ccm128 = ccm::Ccm<Aes128, U16, U11>;
-type Ccm256 = ccm::Ccm<Aes256, U16, U11>;
-
 enum Kind {
     Gcm(Box<LessSafeKey>),
-    Ccm128(Box<Ccm128>),
-    Ccm256(Box<Ccm256>),
+    Ccm128(Box<CcmKey<Aes128>>),
+    Ccm256(Box<CcmKey<Aes256>>),
+}
+
+/// A key for messages that are whole, and for those that come in parts.
+struct CcmKey<A: BlockCipherEncrypt + BlockSizeUser<BlockSize = U16>> {
+    whole: ccm::Ccm<A, U16, U11>,
+    parts: A,
+}
+
+impl<A> CcmKey<A>
+where
+    A: BlockCipherEncrypt + BlockSizeUser<BlockSize = U16> + KeyInit + Clone,
+{
+    fn new(key: &[u8]) -> Box<Self> {
+        let parts = A::new_from_slice(key).expect("a key of the cipher's length");
+        Box::new(Self { whole: parts.clone().into(), parts })
+    }
+}
+
+/// A frame that is sealed by parts.
+pub struct ByParts<'a> {
+    header: TransformHeader,
+    running: Running<'a>,
+}
+
+impl ByParts<'_> {
+    /// What the parts before the last are multiples of.
+    pub const UNIT: usize = ccm_parts::BLOCK_LEN;
+
+    /// The messages go on with `part`, which is sealed where it lies.
+    ///
+    /// # Panics
+    /// If it is longer than what was announced, or not the last and no multiple of [`ByParts::UNIT`].
+    pub fn update(&mut self, part: &mut [u8]) {
+        self.running.update(part);
+    }
+
+    /// They are whole: the header that stands before them.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub fn finish(self) -> TransformHeader {
+        TransformHeader { signature: self.running.finish(), ..self.header }
+    }
 }
 
 impl SealingKey {
@@ -116,12 +159,8 @@ impl SealingKey {
         let key = match cipher {
             Cipher::Aes128Gcm => gcm(&AES_128_GCM),
             Cipher::Aes256Gcm => gcm(&AES_256_GCM),
-            Cipher::Aes128Ccm => {
-                Kind::Ccm128(Box::new(Ccm128::new_from_slice(key).expect("a key of the cipher's length")))
-            }
-            Cipher::Aes256Ccm => {
-                Kind::Ccm256(Box::new(Ccm256::new_from_slice(key).expect("a key of the cipher's length")))
-            }
+            Cipher::Aes128Ccm => Kind::Ccm128(CcmKey::new(key)),
+            Cipher::Aes256Ccm => Kind::Ccm256(CcmKey::new(key)),
         };
         Self { cipher, key }
     }
@@ -136,14 +175,42 @@ impl SealingKey {
         Ok(())
     }
 
+    /// Begins to seal a frame with `len` bytes of messages by parts, for who has reason to pause between them; `None` where the
+    /// cipher takes a frame whole, and takes no time for it.
+    ///
+    /// # Panics
+    /// If the frame is of 4 GiB or more.
+    pub fn begin(
+        &self,
+        session_id: u64,
+        nonces: &mut Nonces,
+        len: usize,
+    ) -> Result<Option<ByParts<'_>>, NoNonce> {
+        let mut header = || {
+            let len = u32::try_from(len).expect("a frame is shorter than 4 GiB");
+            Ok(TransformHeader::new(session_id, nonces.take()?, len))
+        };
+        let nonce = |header: &TransformHeader| *header.nonce.first_chunk().expect("11 of 16 bytes");
+        Ok(Some(match &self.key {
+            Kind::Gcm(_) => return Ok(None),
+            Kind::Ccm128(key) => {
+                let header = header()?;
+                let parts = Parts::begin(&key.parts, &nonce(&header), &authenticated(&header), len);
+                ByParts { header, running: Running::Aes128(parts) }
+            }
+            Kind::Ccm256(key) => {
+                let header = header()?;
+                let parts = Parts::begin(&key.parts, &nonce(&header), &authenticated(&header), len);
+                ByParts { header, running: Running::Aes256(parts) }
+            }
+        }))
+    }
+
     fn seal_with(&self, session_id: u64, nonce: [u8; 16], frame: &mut [u8]) {
         let (head, message) = frame.split_at_mut(TRANSFORM_LEN);
         let len = u32::try_from(message.len()).expect("a frame is shorter than 4 GiB");
         let mut header = TransformHeader::new(session_id, nonce, len);
-        //= MS-SMB2 3.1.4.3
-        //# The header without ProtocolId and Signature is authenticated.
-        let aad: [u8; TRANSFORM_LEN - AUTHENTICATED_AT] =
-            *header.as_bytes().last_chunk().expect("a part of the header");
+        let aad = authenticated(&header);
         let nonce = &nonce[..self.cipher.nonce_len()];
         header.signature = match &self.key {
             Kind::Gcm(key) => {
@@ -151,8 +218,8 @@ impl SealingKey {
                 let tag = key.seal_in_place_separate_tag(nonce, Aad::from(aad), message);
                 *tag.expect("no frame is too long").as_ref().first_chunk().expect("a tag of 16 bytes")
             }
-            Kind::Ccm128(key) => seal_ccm(&**key, nonce, &aad, message),
-            Kind::Ccm256(key) => seal_ccm(&**key, nonce, &aad, message),
+            Kind::Ccm128(key) => seal_ccm(&key.whole, nonce, &aad, message),
+            Kind::Ccm256(key) => seal_ccm(&key.whole, nonce, &aad, message),
         };
         head.copy_from_slice(header.as_bytes());
     }
@@ -166,19 +233,25 @@ impl SealingKey {
         let (header, _) = TransformHeader::parse(frame)?;
         let header = *header;
         let (_, message) = frame.split_at_mut(TRANSFORM_LEN);
-        let aad: [u8; TRANSFORM_LEN - AUTHENTICATED_AT] =
-            *header.as_bytes().last_chunk().expect("a part of the header");
+        let aad = authenticated(&header);
         let nonce = &header.nonce[..self.cipher.nonce_len()];
         let opened = match &self.key {
             Kind::Gcm(key) => {
                 let nonce = Nonce::try_assume_unique_for_key(nonce).expect("12 bytes");
                 key.open_in_place_separate_tag(nonce, Aad::from(aad), &header.signature, message).is_ok()
             }
-            Kind::Ccm128(key) => open_ccm(&**key, nonce, &aad, message, &header.signature),
-            Kind::Ccm256(key) => open_ccm(&**key, nonce, &aad, message, &header.signature),
+            Kind::Ccm128(key) => open_ccm(&key.whole, nonce, &aad, message, &header.signature),
+            Kind::Ccm256(key) => open_ccm(&key.whole, nonce, &aad, message, &header.signature),
         };
         if opened { Ok(message) } else { Err(Malformed::Protocol) }
     }
+}
+
+/// What of a header is authenticated.
+fn authenticated(header: &TransformHeader) -> [u8; TRANSFORM_LEN - AUTHENTICATED_AT] {
+    //= MS-SMB2 3.1.4.3
+    //# The header without ProtocolId and Signature is authenticated.
+    *header.as_bytes().last_chunk().expect("a part of the header")
 }
 
 fn seal_ccm<A>(key: &A, nonce: &[u8], aad: &[u8], message: &mut [u8]) -> [u8; 16]
@@ -264,6 +337,38 @@ mod tests {
             assert_eq!(frame, hex(sealed), "{cipher:?}");
             assert_eq!(key.open(&mut frame).unwrap(), hex(message));
         }
+    }
+
+    #[test]
+    fn what_is_sealed_by_parts_is_sealed_as_if_it_were_whole() {
+        for cipher in Cipher::PREFERRED {
+            let key = SealingKey::new(cipher, &vec![5; cipher.key_len()]);
+            for len in [0, 1, 15, 16, 17, 100, 4096, 4097] {
+                for step in [16, 48, 1024, 1 << 20] {
+                    let message: Vec<u8> = (0..len).map(|at| (at * 7 + at / 251) as u8).collect();
+                    let mut whole = [vec![0; TRANSFORM_LEN], message.clone()].concat();
+                    key.seal(9, &mut Nonces::new(7).unwrap(), &mut whole).unwrap();
+                    let mut nonces = Nonces::new(7).unwrap();
+                    let Some(mut by_parts) = key.begin(9, &mut nonces, len).unwrap() else {
+                        assert!(matches!(cipher, Cipher::Aes128Gcm | Cipher::Aes256Gcm));
+                        assert_eq!(nonces.next, 0, "no nonce is lost");
+                        continue;
+                    };
+                    let mut sealed = message;
+                    sealed.chunks_mut(step).for_each(|part| by_parts.update(part));
+                    let head = by_parts.finish();
+                    assert_eq!([head.as_bytes(), &sealed].concat(), whole, "{cipher:?} {len} {step}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a part ends with a block")]
+    fn a_part_that_ends_within_a_block_is_a_defect() {
+        let key = SealingKey::new(Cipher::Aes128Ccm, &[5; 16]);
+        let by_parts = key.begin(9, &mut Nonces::new(7).unwrap(), 100).unwrap();
+        by_parts.unwrap().update(&mut [0; 50]);
     }
 
     #[test]

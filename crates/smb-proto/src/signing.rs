@@ -7,7 +7,7 @@ use smb_wire::{Command, Header, Role};
 use subtle::ConstantTimeEq;
 use zerocopy::IntoBytes;
 
-use crate::gmac::GmacKey;
+use crate::gmac::{self, GmacKey};
 
 /// How a connection signs: the values of SMB2_SIGNING_CAPABILITIES (MS-SMB2 2.2.3.1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,19 @@ enum Kind {
     Gmac(Box<GmacKey>),
 }
 
+/// A signature in the making.
+pub struct Signature<'a>(Running<'a>);
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for one message; a box would cost each signature an allocation"
+)]
+enum Running<'a> {
+    Hmac(hmac::Context),
+    Cmac(cmac::Context),
+    Gmac(gmac::Running<'a>),
+}
+
 /// Why there is no signature: what was given is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the first part of a message must begin with its header")]
@@ -65,28 +78,28 @@ impl SigningKey {
 
     /// The signature of a message that `sender` sends: its parts in order, the first of which holds the header whole.
     pub fn sign(&self, sender: Role, parts: &[&[u8]]) -> Result<[u8; 16], NoHeader> {
-        let first = parts.first().ok_or(NoHeader)?;
-        let (head, rest) = first.split_first_chunk::<HEADER_LEN>().ok_or(NoHeader)?;
+        let (first, others) = parts.split_first().ok_or(NoHeader)?;
+        let (head, rest) = first.split_first_chunk().ok_or(NoHeader)?;
+        let mut signature = self.begin(sender, head)?;
+        signature.update(rest);
+        others.iter().for_each(|part| signature.update(part));
+        Ok(signature.finish())
+    }
+
+    /// Begins the signature of a message that `sender` sends by its header, for who has reason to pause between the parts.
+    pub fn begin(&self, sender: Role, head: &[u8; HEADER_LEN]) -> Result<Signature<'_>, NoHeader> {
         let header = Header::parse(head).map_err(|_| NoHeader)?;
         //= MS-SMB2 3.1.4.1
         //# The signature is zero while it is computed, and padding of a compound is part of the message.
         let mut blank = *head;
         blank[SIGNATURE].fill(0);
-        let parts = || [&blank[..], rest].into_iter().chain(parts[1..].iter().copied());
-        Ok(match &self.0 {
-            Kind::Hmac(key) => {
-                let mut context = hmac::Context::with_key(key);
-                parts().for_each(|part| context.update(part));
-                *context.sign().as_ref().first_chunk().expect("32 bytes of SHA-256")
-            }
-            Kind::Cmac(key) => {
-                let mut context = cmac::Context::with_key(key);
-                parts().for_each(|part| context.update(part).expect("AES takes every length"));
-                let tag = context.sign().expect("a context that was only updated");
-                *tag.as_ref().first_chunk().expect("a block of AES")
-            }
-            Kind::Gmac(key) => key.sign(nonce(sender, header), parts()),
-        })
+        let mut signature = Signature(match &self.0 {
+            Kind::Hmac(key) => Running::Hmac(hmac::Context::with_key(key)),
+            Kind::Cmac(key) => Running::Cmac(cmac::Context::with_key(key)),
+            Kind::Gmac(key) => Running::Gmac(key.begin(nonce(sender, header))),
+        });
+        signature.update(&blank);
+        Ok(signature)
     }
 
     /// Whether the signature in the header is that of the message. It takes as long for a wrong one.
@@ -100,6 +113,29 @@ impl SigningKey {
         let signature = self.sign(sender, &[message])?;
         message[SIGNATURE].copy_from_slice(signature.as_bytes());
         Ok(())
+    }
+}
+
+impl Signature<'_> {
+    /// The message goes on with `part`.
+    pub fn update(&mut self, part: &[u8]) {
+        match &mut self.0 {
+            Running::Hmac(context) => context.update(part),
+            Running::Cmac(context) => context.update(part).expect("AES takes every length"),
+            Running::Gmac(hash) => hash.update(part),
+        }
+    }
+
+    /// The message is whole.
+    pub fn finish(self) -> [u8; 16] {
+        match self.0 {
+            Running::Hmac(context) => *context.sign().as_ref().first_chunk().expect("32 bytes of SHA-256"),
+            Running::Cmac(context) => {
+                let tag = context.sign().expect("a context that was only updated");
+                *tag.as_ref().first_chunk().expect("a block of AES")
+            }
+            Running::Gmac(hash) => hash.finish(),
+        }
     }
 }
 

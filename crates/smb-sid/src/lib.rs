@@ -6,7 +6,14 @@
 //! | the accounts as a whole | `S-1-5-21-a-b-c`, of the server's name |
 //! | a user or group of the accounts | that, and its AFS number + 999 (mod 2³²) |
 //! | `system:administrators`, `system:anyuser`, `system:authuser`, anonymous | `S-1-5-32-544`, `S-1-1-0`, `S-1-5-11`, `S-1-5-7` |
-//! | a POSIX user or group that is nobody's here | `S-1-22-1-uid`, `S-1-22-2-gid`, as Samba calls them |
+//! | a POSIX user or group that the accounts map nobody to | `S-1-22-1-uid`, `S-1-22-2-gid`, as Samba calls them |
+
+pub use self::inherit::{ENTRIES_MAX, inherited};
+pub use self::judge::{mends, rights_of};
+
+mod inherit;
+mod judge;
+pub mod ntacl;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use identity::{Accounts, Id, Owner};
@@ -141,6 +148,23 @@ impl Sids {
         Sid::new(UNIX, &[2, gid]).expect("two parts")
     }
 
+    /// The identifier of a POSIX user as whom the accounts know him, which a list can name; else his own.
+    pub fn of_user(&self, uid: u32, accounts: &Accounts) -> Sid {
+        accounts.user_of_uid(uid).map_or_else(|| Self::of_uid(uid), |id| self.of_id(id))
+    }
+
+    /// As [`Sids::of_user`], of a group.
+    pub fn of_group(&self, gid: u32, accounts: &Accounts) -> Sid {
+        accounts.group_of_gid(gid).map_or_else(|| Self::of_gid(gid), |id| self.of_id(id))
+    }
+
+    /// Whom of the accounts a list names by this identifier, also as the POSIX user or group he is.
+    pub fn listed(&self, sid: &Sid, accounts: &Accounts) -> Option<Id> {
+        let user = || Self::uid_of(sid).and_then(|uid| accounts.user_of_uid(uid));
+        let group = || Self::gid_of(sid).and_then(|gid| accounts.group_of_gid(gid));
+        self.id_of(sid).or_else(user).or_else(group)
+    }
+
     /// The POSIX user who is called so.
     pub fn uid_of(sid: &Sid) -> Option<u32> {
         unix(sid).and_then(|(kind, id)| (kind == 1).then_some(id))
@@ -209,6 +233,14 @@ impl Sids {
         let who = identity::Who::new(&name.to_lowercase(), "").ok()?;
         self.named(&self.of_id(accounts.id_of(&who)?), accounts)
     }
+}
+
+/// What a server is called that was given no name: the first part of this machine's, in capitals, of at most 15 characters.
+pub fn machine_name() -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let is_of_name = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
+    let short: String = machine.trim().chars().take_while(is_of_name).take(15).collect();
+    if short.is_empty() { "LINERATE".to_owned() } else { short.to_uppercase() }
 }
 
 /// An identifier below a domain's.
@@ -304,6 +336,25 @@ mod tests {
         assert_eq!(owner(Some(5), Some(Id(9))), sids.of_id(Id(9)));
         assert_eq!(owner(Some(5), None), Sids::of_uid(5));
         assert_eq!(owner(None, None), Sids::of_uid(65534));
+    }
+
+    #[test]
+    fn whom_the_accounts_know_is_called_by_his_number_there_and_understood_as_posix_user_too() {
+        let text = "version = 1\n[user.alice]\nid = 1000\nuid = 501\n[group.staff]\nid = -1000\ngid = 50\n";
+        let (sids, accounts) = (Sids::new("files"), Accounts::parse(text).unwrap());
+        assert_eq!(sids.of_user(501, &accounts), sids.of_id(Id(1000)));
+        assert_eq!(sids.of_group(50, &accounts), sids.of_id(Id(-1000)));
+        assert_eq!(sids.of_user(502, &accounts), Sids::of_uid(502));
+        assert_eq!(sids.of_group(501, &accounts), Sids::of_gid(501), "a user is no group");
+        for (sid, who) in [
+            (sids.of_id(Id(1000)), Some(Id(1000))),
+            (Sids::of_uid(501), Some(Id(1000))),
+            (Sids::of_gid(50), Some(Id(-1000))),
+            (Sids::of_uid(50), None),
+            (Sid::EVERYONE, Some(Id::ANYUSER)),
+        ] {
+            assert_eq!(sids.listed(&sid, &accounts), who, "{sid}");
+        }
     }
 
     #[test]

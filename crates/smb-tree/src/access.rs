@@ -15,15 +15,36 @@ pub(crate) struct Allowed {
     pub(crate) above: Option<Rights>,
     pub(crate) is_directory: bool,
     pub(crate) is_administrator: bool,
+    /// What its own security descriptor grants, if it has one.
+    pub(crate) granted: Option<u32>,
 }
 
 impl Allowed {
     pub(crate) fn new(who: &Principal, own: Rights, above: Option<Rights>, is_directory: bool) -> Self {
-        Self { own, above, is_directory, is_administrator: who.is_administrator() }
+        Self { own, above, is_directory, is_administrator: who.is_administrator(), granted: None }
+    }
+
+    /// The same of what has a security descriptor of its own.
+    pub(crate) fn granted(self, granted: Option<u32>) -> Self {
+        Self { granted, ..self }
+    }
+
+    /// What it can be granted beside, if it is asked for by name.
+    pub(crate) fn beside(&self, who: &Principal) -> u32 {
+        if self.granted.is_some() { smb_sid::mends(who, self.is_directory) } else { 0 }
     }
 
     /// As an access mask: most that an open can be granted.
     pub(crate) fn mask(&self) -> u32 {
+        //= MS-FSA 2.1.5.1.2.1
+        //# Beside what the descriptor grants, who may list the directory sees the attributes, and who may delete in it may delete.
+        if let Some(granted) = self.granted {
+            let above = self.above.unwrap_or(self.own);
+            let seen = if above.contains(Rights::LOOKUP) { READ_ATTRIBUTES } else { 0 };
+            // Names are the directory's: nobody takes one away who may not take any.
+            let goes = if above.contains(Rights::DELETE) { DELETE } else { 0 };
+            return (granted & !DELETE) | seen | goes;
+        }
         let table = if self.is_directory { DIRECTORY } else { FILE };
         let own = table.iter().filter(|(right, _)| self.own.contains(*right));
         let mut mask = own.fold(0, |mask, (_, bits)| mask | bits);
@@ -44,8 +65,9 @@ pub(crate) fn needed(mask: u32, is_directory: bool) -> Rights {
         // Each change in it is looked at by itself.
         return if mask & READ_DATA == 0 { Rights::NONE } else { Rights::LOOKUP };
     }
-    let read = if mask & (READ_DATA | EXECUTE) == 0 { Rights::NONE } else { Rights::READ };
-    let write = if mask & (WRITE_DATA | APPEND_DATA) == 0 { Rights::NONE } else { Rights::WRITE };
+    // A descriptor of the file's own may grant to execute or to append alone; a list has no letters for that.
+    let read = if mask & READ_DATA == 0 { Rights::NONE } else { Rights::READ };
+    let write = if mask & WRITE_DATA == 0 { Rights::NONE } else { Rights::WRITE };
     read | write
 }
 
@@ -59,9 +81,14 @@ pub(crate) fn borne(mask: u32) -> grants::Access {
         | bit(DELETE, grants::Access::DELETE)
 }
 
-/// Whether an open with these rights is to see or set attributes alone: it asks nobody to give anything back.
-pub(crate) fn looks(mask: u32) -> bool {
-    mask & !(READ_ATTRIBUTES | WRITE_ATTRIBUTES | SYNCHRONIZE) == 0
+/// Whether an open with these rights is to see or set attributes alone, or to see who may do what: it asks nobody, or nobody with a
+/// lease, to give anything back.
+pub(crate) fn looks(mask: u32) -> grants::Looks {
+    match mask & !(READ_ATTRIBUTES | WRITE_ATTRIBUTES | SYNCHRONIZE) {
+        0 => grants::Looks::AtAttributes,
+        READ_CONTROL => grants::Looks::AtRights,
+        _ => grants::Looks::Not,
+    }
 }
 
 const SEEN: u32 = READ_ATTRIBUTES | READ_EA | READ_CONTROL | SYNCHRONIZE;

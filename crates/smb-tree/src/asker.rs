@@ -2,11 +2,13 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use grants::Client;
 use smb_wire::{Dialect, Guid};
 use vfs::Caller;
 
+use crate::apple::Apple;
 use crate::open::Open;
 
 /// A session's user in one tree connect, by one connection. Cheap to clone.
@@ -20,28 +22,50 @@ pub struct Asker {
     pub tree: u32,
     /// ClientGuid of the connection; zero for dialect 2.0.2.
     pub client: Guid,
-    /// Where the connection comes from.
+    /// Where the connection comes from, as shares are counted: an IPv4 address, an IPv6 /64.
     pub address: IpAddr,
     /// What was negotiated.
     pub dialect: Dialect,
     /// The POSIX extensions were negotiated.
     pub posix: bool,
+    /// What a Mac has agreed on in the tree connect.
+    pub apple: Arc<Apple>,
 }
 
 impl Asker {
-    /// In whose share of what one object may have it counts: the client's, whatever its connections; without a GUID the
-    /// address's.
+    /// In whose share of what is bounded it counts: the address's, for a client makes up as many GUIDs as it likes.
     pub(crate) fn grants_client(&self) -> Client {
         let mut hasher = DefaultHasher::new();
-        match self.client.is_zero() {
-            true => self.address.hash(&mut hasher),
-            false => self.client.hash(&mut hasher),
-        }
+        self.address.hash(&mut hasher);
         Client(hasher.finish())
     }
 
     /// The caller as who has this open: what is his is spared.
     pub(crate) fn by(&self, open: &Open) -> Caller {
         open.grants().caller(&self.caller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use identity::Accounts;
+
+    use super::*;
+
+    #[test]
+    fn a_client_has_one_share_whatever_it_calls_itself() {
+        let asker = |guid: u8, last: u8| Asker {
+            caller: Caller::new(Accounts::none().anonymous()),
+            session: 1,
+            tree: 1,
+            client: Guid::new([guid; 16]),
+            address: IpAddr::from([192, 0, 2, last]),
+            dialect: Dialect::Smb311,
+            posix: false,
+            apple: Arc::default(),
+        };
+        let share = asker(1, 1).grants_client();
+        assert!((0..=255).all(|guid| asker(guid, 1).grants_client() == share));
+        assert_ne!(asker(1, 2).grants_client(), share);
     }
 }

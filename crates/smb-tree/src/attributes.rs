@@ -9,11 +9,15 @@ use lane::fs::Timestamp;
 use smb_sid::Sids;
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
+use smb_wire::fsctl::reparse;
+use smb_wire::info::posix::{Posix, kind};
 use smb_wire::time::from_unix;
-use vfs::{Attributes, FileId};
+use vfs::{Attributes, FileId, FileKind};
 
+use crate::apple;
 use crate::dos::{self, Dos};
-use crate::hand::Hand;
+use crate::hand::{Hand, What};
+use crate::open::Open;
 use crate::share::Share;
 
 /// What a file is at one moment. Times are 100 ns since 1601.
@@ -31,22 +35,23 @@ pub(crate) struct Info {
     pub(crate) device: u64,
     pub(crate) links: u32,
     pub(crate) is_directory: bool,
+    /// What kind of link it is; 0 if none.
+    pub(crate) reparse_tag: u32,
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
 impl Info {
-    /// What the POSIX extensions tell more: links, what kind of link it is, mode, and whose it is, as identifiers that say the POSIX
-    /// numbers.
-    pub(crate) fn posix(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.extend(self.links.to_le_bytes());
-        out.extend([0; 4]);
-        out.extend((self.mode & 0o7777).to_le_bytes());
-        Sids::of_uid(self.uid).write(&mut out);
-        Sids::of_gid(self.gid).write(&mut out);
-        out
+    /// What the POSIX extensions tell more; whose it is by identifiers that say the POSIX numbers.
+    pub(crate) fn posix(&self) -> Posix {
+        Posix {
+            links: self.links,
+            reparse_tag: self.reparse_tag,
+            mode: (if self.reparse_tag == 0 { kind::PLAIN } else { kind::SYMLINK }) | self.mode & 0o7777,
+            owner: Sids::of_uid(self.uid),
+            group: Sids::of_gid(self.gid),
+        }
     }
 }
 
@@ -62,6 +67,8 @@ pub(crate) struct Seen {
     changed: Timestamp,
     dos: Dos,
     born: Option<Timestamp>,
+    /// What Finder keeps, where a Mac has asked.
+    apple: Option<apple::Kept>,
 }
 
 impl Known {
@@ -97,10 +104,38 @@ impl Share {
         Ok(self.info_of(&now, &seen, name))
     }
 
+    /// As [`Share::info`], to who has renamed it by this open.
+    pub(crate) async fn info_by(
+        &self,
+        open: &Open,
+        hand: &Hand,
+        name: Option<&[u8]>,
+    ) -> Result<Info, Status> {
+        let mut now = hand.attributes()?;
+        let renamed = open.state().renamed.filter(|renamed| renamed.holds(&now));
+        now.ctime = renamed.map_or(now.ctime, |renamed| renamed.before);
+        let seen = self.seen(hand, &now).await?;
+        Ok(self.info_of(&now, &seen, name))
+    }
+
     /// What is kept with a file.
     pub(crate) async fn dos_of(&self, hand: &Hand) -> Result<Dos, Status> {
         let now = hand.attributes()?;
         Ok(self.seen(hand, &now).await?.dos)
+    }
+
+    /// What Finder keeps with a file.
+    pub(crate) async fn apple_kept(&self, hand: &Hand) -> Result<apple::Kept, Status> {
+        let now = hand.attributes()?;
+        let seen = self.seen(hand, &now).await?;
+        if let Some(kept) = seen.apple {
+            return Ok(kept);
+        }
+        let kept = apple::Kept::of(hand).await?;
+        if is_settled(now.ctime) {
+            self.side().known().keep(now.id, Seen { apple: Some(kept), ..seen });
+        }
+        Ok(kept)
     }
 
     async fn seen(&self, hand: &Hand, now: &Attributes) -> Result<Seen, Status> {
@@ -110,11 +145,12 @@ impl Share {
         }
         let value = hand.extended(dos::NAME, dos::VALUE_MAX).await?;
         let dos = value.map(|value| Dos::parse(&value)).unwrap_or_default();
-        let born = match hand.directory() {
-            Some(directory) => directory.born().await.ok(),
-            None => hand.file()?.lane_file().born().await.ok(),
+        let born = match &hand.what {
+            What::Directory(directory) => directory.born().await.ok(),
+            What::File(file) => file.lane_file().born().await.ok(),
+            What::Link(_) => None,
         };
-        let seen = Seen { changed: now.ctime, dos, born: born.flatten() };
+        let seen = Seen { changed: now.ctime, dos, born: born.flatten(), apple: None };
         // A change within the tick of the file system's clock would leave the time as it is.
         if is_settled(now.ctime) {
             known.keep(now.id, seen);
@@ -130,22 +166,27 @@ impl Share {
 
     /// As [`Share::info_of`] of what nothing more is known of.
     pub(crate) fn plain_info_of(&self, now: &Attributes, name: &[u8]) -> Info {
-        let seen = Seen { changed: now.ctime, dos: Dos::default(), born: None };
+        let seen = Seen { changed: now.ctime, dos: Dos::default(), born: None, apple: None };
         self.info_of(now, &seen, Some(name))
     }
 
     fn info_of(&self, now: &Attributes, seen: &Seen, name: Option<&[u8]>) -> Info {
-        let (written, changed) = (wire_time(now.mtime), wire_time(now.ctime));
+        let (written, kernels) = (wire_time(now.mtime), wire_time(now.ctime));
+        let set = seen.dos.changed.filter(|set| set.holds(written, kernels));
+        let changed = set.map_or(kernels, |set| set.told);
         let born = seen.born.map(wire_time);
-        let created = seen.dos.created.or(born).unwrap_or_else(|| written.min(changed));
+        let created = seen.dos.created.or(born).unwrap_or_else(|| written.min(kernels));
         let is_directory = now.is_directory();
         let default = if is_directory { 0 } else { attributes::ARCHIVE };
         let mut bits = seen.dos.attributes.unwrap_or(default);
         if is_directory {
             bits |= attributes::DIRECTORY;
         }
-        let is_dotted = name.is_some_and(|name| name.starts_with(b".") && name.len() > 1 && name != b"..");
-        if is_dotted && self.options().hide_dot_files {
+        let is_link = now.kind == FileKind::Symlink;
+        if is_link {
+            bits |= attributes::REPARSE_POINT;
+        }
+        if name.is_some_and(|name| self.options().hides(name)) {
             bits |= attributes::HIDDEN;
         }
         Info {
@@ -162,6 +203,7 @@ impl Share {
             device: now.id.dev,
             links: now.nlink.max(1),
             is_directory,
+            reparse_tag: if is_link { reparse::SYMLINK } else { 0 },
             mode: now.mode,
             uid: now.uid,
             gid: now.gid,
@@ -185,7 +227,7 @@ fn is_settled(changed: Timestamp) -> bool {
 
 /// Bytes of an allocation unit, as clients are told.
 pub(crate) const UNIT_BYTES: u64 = 4096;
-/// Files remembered on a lane: about 80 bytes each.
+/// Files remembered on a lane: about 160 bytes each.
 const KNOWN_MAX: usize = 65_536;
 /// Longest tick of the clocks that file systems stamp with, and of those that keep whole seconds.
 const TICK_MAX: Duration = Duration::from_millis(20);

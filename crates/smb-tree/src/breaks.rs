@@ -5,7 +5,8 @@ use smb_wire::create::oplock_level;
 use smb_wire::{FileId, Guid};
 
 /// What a service does with breaks, on the lane of the holder's connection. The frame is queued, behind what is queued already,
-/// before these return: the reply to who caused the break comes after.
+/// before these return: the reply to who caused the break comes after. One of [names](LeaseBroken::names) may come behind it where
+/// both leave by one connection.
 pub trait Breaks {
     /// The open of this session is left the oplock `level`: [`oplock_level::II`] or [`oplock_level::NONE`]. Unless it falls from
     /// level II its client answers.
@@ -30,6 +31,8 @@ pub struct LeaseBroken {
     pub epoch: u16,
     /// The client has to answer.
     pub acknowledge: bool,
+    /// It is of a directory, because of names in it: nobody waits for the answer.
+    pub names: bool,
 }
 
 /// Who is told, by the number of the holder.

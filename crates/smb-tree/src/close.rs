@@ -20,6 +20,10 @@ impl Share {
     /// # Errors
     /// `STATUS_FILE_CLOSED` where it was closed before.
     pub async fn close(&self, asker: &Asker, open: &Arc<Open>, flags: u16) -> Result<CloseResponse, Status> {
+        if open.is_writing() {
+            // Else what is still written would come behind whoever has the file next. Where no permit is to be had nobody else can change it.
+            let _ = open.grants().settled(self.volume()).await;
+        }
         self.keep_sticky(asker, open).await;
         let mut response = CloseResponse::blank();
         //= MS-SMB2 3.3.5.10
@@ -53,10 +57,10 @@ impl Share {
         {
             let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
             // As with names: who closes is not told why it stayed.
-            let _ = self.change_stream(&asker.by(open), &hand, object, stream, Change::Remove).await;
+            let _ = self.change_stream(&asker.by(open), &hand, object, &stream, Change::Remove).await;
         }
         self.side().let_go(open);
-        self.counters().opens_closed.increment();
+        self.counters().closed(open);
         Ok(response)
     }
 
@@ -73,9 +77,9 @@ impl Share {
     ) -> Result<crate::attributes::Info, Status> {
         let path = open.grants().path(self.volume());
         let name = path.as_ref().and_then(|path| path.as_path().file_name());
-        let mut info = self.info(hand, name.map(|name| name.as_bytes())).await?;
+        let mut info = self.info_by(open, hand, name.map(|name| name.as_bytes())).await?;
         if open.kind() == OpenKind::Stream {
-            let size = streams::read(hand, open.stream().unwrap_or_default()).await?.len() as u64;
+            let size = streams::read(hand, &open.stream().unwrap_or_default()).await?.len() as u64;
             info.size = size;
             info.allocation = crate::attributes::allocated(size);
         }

@@ -1,10 +1,15 @@
 //! What a lane counts of trees.
 
+use crate::breaks::Held;
+use crate::open::Open;
+
 lane::counter_block! {
     /// Opens and refusals of one lane.
     pub struct TreeCounters {
         count opens_made: "Opens that SMB's clients made.",
         count opens_closed: "Opens that SMB's clients closed, or that went with their session.",
+        count caching_opens_made: "Of the opens made, those that were granted an oplock or a lease.",
+        count caching_opens_closed: "Of the opens closed, those that had been granted an oplock or a lease.",
         count opens_refused_limit: "Opens refused because the process, the session or the address has as many as it may.",
         count breaks_oplock as breaks_sent [kind = "oplock"]: "Breaks handed to connections.",
         count breaks_lease as breaks_sent [kind = "lease"]: "Breaks handed to connections.",
@@ -17,6 +22,14 @@ lane::counter_block! {
         count durable_gave_way_conflict as durable_closed [reason = "conflict"]: "Durable opens that were closed without their client.",
         count durable_gave_way_limit as durable_closed [reason = "limit"]: "Durable opens that were closed without their client.",
         count durable_taken_over as durable_closed [reason = "instance"]: "Durable opens that were closed without their client.",
+        count durable_kept: "Durable opens that were written down for the next server as this one ended.",
+        count durable_restored: "Durable opens of the last server that wait for their clients since this one began.",
+        count durable_lost_late as durable_lost [reason = "time"]: "Durable opens of the last server that could not be had again.",
+        count durable_lost_gone as durable_lost [reason = "gone"]: "Durable opens of the last server that could not be had again.",
+        count durable_lost_changed as durable_lost [reason = "changed"]: "Durable opens of the last server that could not be had again.",
+        count durable_lost_user as durable_lost [reason = "user"]: "Durable opens of the last server that could not be had again.",
+        count durable_lost_share as durable_lost [reason = "share"]: "Durable opens of the last server that could not be had again.",
+        count durable_lost_conflict as durable_lost [reason = "conflict"]: "Durable opens of the last server that could not be had again.",
         count creates_replayed: "Creates that came again and were answered with what the first had opened.",
         count creates_replayed_early as replay_refused [reason = "under_way"]: "Creates refused by their CreateGuid.",
         count creates_replayed_wrongly as replay_refused [reason = "known"]: "Creates refused by their CreateGuid.",
@@ -29,7 +42,22 @@ lane::counter_block! {
         count refused_other as create_refused [reason = "other"]: "Creates refused.",
         count listings_refused: "Enumerations refused because the directory has too many names or the open's session holds too many listings.",
         count security_refused: "Security descriptors refused because no access list can hold them.",
+        count change_times_lost: "Times of change that clients set and that could not be kept, as the machine was too slow: the kernel's are told.",
         count notify_refused: "Watches refused because the process or the open has as many as it may.",
         count notify_overflows: "Watches whose changes were too many to be told one by one.",
+    }
+}
+
+impl TreeCounters {
+    /// An open was made.
+    pub(crate) fn made(&self, open: &Open) {
+        self.opens_made.increment();
+        self.caching_opens_made.add((open.held != Held::Nothing).into());
+    }
+
+    /// It is no more.
+    pub(crate) fn closed(&self, open: &Open) {
+        self.opens_closed.increment();
+        self.caching_opens_closed.add((open.held != Held::Nothing).into());
     }
 }

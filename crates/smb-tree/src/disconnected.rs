@@ -114,6 +114,13 @@ impl Disconnected {
         was_in
     }
 
+    /// How long an open still waits for its client; `None` where it has one.
+    pub(crate) fn left(&self, open: &Open, now: Instant) -> Option<Duration> {
+        let tables = self.lock();
+        let rest = tables.resting.get(&open.id().volatile.get())?;
+        Some(rest.until.saturating_duration_since(now))
+    }
+
     /// Those of a holder.
     fn of_holder(&self, holder: Holder) -> Vec<Arc<Open>> {
         if self.len() == 0 {
@@ -187,7 +194,7 @@ impl Open {
     /// Whether it stays when its session ends.
     ///
     /// A file that goes with its open is not kept waiting for who may not come back.
-    fn outlives_session(&self) -> bool {
+    pub(crate) fn outlives_session(&self) -> bool {
         //= MS-SMB2 3.3.7.1
         //# A durable open stays that has a batch oplock, or a lease with SMB2_LEASE_HANDLE_CACHING, which is not breaking.
         self.durability.is_some()
@@ -226,22 +233,28 @@ impl crate::tree::Side {
     fn disconnect(self: &Rc<Self>, open: &Arc<Open>) -> Vec<Arc<Open>> {
         let Some(durability) = open.durability else { return vec![Arc::clone(open)] };
         let (opens, counters) = (self.opens(), self.counters());
-        opens.unseat(open);
-        let limits = opens.limits();
-        let until = lane::time::now() + durability.timeout;
-        let disconnected = opens.disconnected();
-        let goes =
-            disconnected.keep(open, until, limits.disconnected_max, limits.disconnected_per_address_max);
+        if !opens.unseat(open) {
+            return Vec::new();
+        }
         counters.durable_disconnected.increment();
-        counters.durable_gave_way_limit.add(goes.is_some().into());
-        let mut close = Vec::from_iter(goes);
+        let mut close = Vec::from_iter(self.rest(open, durability.timeout));
         // Who was told meanwhile is not heard any more.
-        if !open.keeps_handle() && disconnected.claim(open) {
+        if !open.keeps_handle() && opens.disconnected().claim(open) {
             counters.durable_gave_way_conflict.increment();
             close.push(Arc::clone(open));
         }
-        self.reap();
         close
+    }
+
+    /// An open that has no session waits so long for its client. Gives one that has to be closed for it.
+    pub(crate) fn rest(self: &Rc<Self>, open: &Arc<Open>, patience: Duration) -> Option<Arc<Open>> {
+        let limits = self.opens().limits();
+        let until = lane::time::now() + patience;
+        let (max, per_address_max) = (limits.disconnected_max, limits.disconnected_per_address_max);
+        let goes = self.opens().disconnected().keep(open, until, max, per_address_max);
+        self.counters().durable_gave_way_limit.add(goes.is_some().into());
+        self.reap();
+        goes
     }
 
     /// Sees to it that what is not asked for again in time is closed.

@@ -1,6 +1,7 @@
 //! The attribute `user.DOSATTRIB` as Samba keeps it, so that a share moves over as it is: NDR of `xattr_DOSATTRIB`, a hexadecimal
 //! text and a version, behind which stand what is valid, the attributes and the time of creation. Versions 3 to 5 are read, and the
-//! bare text of older ones; version 3 is written, which every Samba since 3.5 reads.
+//! bare text of older ones; version 3 is written, which every Samba since 3.5 reads. Behind it stands, where a client has set the
+//! time of change, what shows that it still holds; Samba leaves unread what lies behind the structure.
 
 use smb_wire::create::access::attributes;
 
@@ -26,6 +27,28 @@ pub(crate) struct Dos {
     pub(crate) attributes: Option<u32>,
     /// When it was made, 100 ns since 1601.
     pub(crate) created: Option<u64>,
+    /// The time of change that a client has set.
+    pub(crate) changed: Option<SetChange>,
+}
+
+/// A time of change that a client has set. The kernel's own cannot be set, and moves when this is kept: from then on it is as it was
+/// left, within a tick, and the time of the last write exactly so, until something changes the file. All are 100 ns since 1601.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SetChange {
+    /// What clients are told.
+    pub(crate) told: u64,
+    /// The kernel's time of change lies between these,
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    /// and its time of the last write is this.
+    pub(crate) written: u64,
+}
+
+impl SetChange {
+    /// Whether nothing has changed the file since, by the kernel's times of now.
+    pub(crate) fn holds(&self, written: u64, changed: u64) -> bool {
+        self.written == written && (self.from..=self.until).contains(&changed)
+    }
 }
 
 impl Dos {
@@ -40,7 +63,7 @@ impl Dos {
         let from_text = || u32::from_str_radix(text.strip_prefix("0x")?, 16).ok();
         let head = (end + 1).next_multiple_of(2);
         let Some(version) = u16_at(value, head) else {
-            return Some(Self { attributes: Some(from_text()? & KEPT), created: None });
+            return Some(Self { attributes: Some(from_text()? & KEPT), ..Self::default() });
         };
         // The union repeats the version, and is aligned to four bytes behind it.
         let at = (head + 4).next_multiple_of(4);
@@ -53,9 +76,10 @@ impl Dos {
             5 => at + 8,
             _ => return None,
         };
+        let changed = if version == 3 && valid & VALID_CHANGED != 0 { set_change(value, at) } else { None };
         let created = if valid & VALID_CREATED == 0 { None } else { u64_at(value, created) };
         let attributes = (valid & VALID_ATTRIBUTES != 0).then_some(bits & KEPT);
-        Some(Self { attributes, created: created.filter(|created| *created != 0) })
+        Some(Self { attributes, created: created.filter(|created| *created != 0), changed })
     }
 
     /// The attribute's value.
@@ -67,14 +91,29 @@ impl Dos {
         out.extend(3u16.to_le_bytes());
         out.resize(out.len().next_multiple_of(4), 0);
         let valid = if self.attributes.is_some() { VALID_ATTRIBUTES } else { 0 }
-            | if self.created.is_some() { VALID_CREATED } else { 0 };
+            | if self.created.is_some() { VALID_CREATED } else { 0 }
+            | if self.changed.is_some() { VALID_CHANGED } else { 0 };
         out.extend(valid.to_le_bytes());
         out.extend(bits.to_le_bytes());
         out.extend([0; 20]);
         out.extend(self.created.unwrap_or_default().to_le_bytes());
-        out.extend([0; 8]);
+        out.extend(self.changed.map_or(0, |set| set.told).to_le_bytes());
+        if let Some(set) = self.changed {
+            out.extend(PROOF_MAGIC);
+            out.extend([set.from, set.until, set.written].iter().flat_map(|time| time.to_le_bytes()));
+        }
         out
     }
+}
+
+/// The time of change that was set, with what lies behind the structure that begins at `at`. Without that it says nothing: others
+/// that write it, if there are any, mean the kernel's.
+fn set_change(value: &[u8], at: usize) -> Option<SetChange> {
+    let proof = at + INFO3_LEN;
+    let is_ours = value.get(proof..)?.starts_with(PROOF_MAGIC);
+    let time = |n: usize| u64_at(value, proof + PROOF_MAGIC.len() + 8 * n);
+    is_ours.then_some(())?;
+    Some(SetChange { told: u64_at(value, at + 36)?, from: time(0)?, until: time(1)?, written: time(2)? })
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -91,6 +130,11 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 const VALID_ATTRIBUTES: u32 = 0x01;
 const VALID_CREATED: u32 = 0x10;
+const VALID_CHANGED: u32 = 0x20;
+/// Bytes of version 3 behind its number: what is valid, the attributes, four lengths and two times.
+const INFO3_LEN: usize = 44;
+/// Before what shows that a time of change holds.
+const PROOF_MAGIC: &[u8] = b"LRct";
 
 #[cfg(test)]
 mod tests {
@@ -110,15 +154,29 @@ mod tests {
         // Version 4, with a text.
         let dos =
             Dos::parse(&bytes("307832320000040004000000510000002200000001000000000000000200000000000000"));
-        assert_eq!(dos, Dos { attributes: Some(attributes::HIDDEN | attributes::ARCHIVE), created: Some(2) });
+        let attributes = Some(attributes::HIDDEN | attributes::ARCHIVE);
+        assert_eq!(dos, Dos { attributes, created: Some(2), changed: None });
         // Before there were versions.
         assert_eq!(Dos::parse(b"0x26\0").attributes, Some(0x26));
         assert_eq!(Dos::parse(b"0x26").attributes, Some(0x26));
     }
 
     #[test]
+    fn a_time_of_change_comes_back_with_its_proof_alone_and_holds_until_the_kernel_says_otherwise() {
+        let set = SetChange { told: 5, from: 100, until: 120, written: 90 };
+        let dos = Dos { changed: Some(set), ..Dos::default() };
+        let whole = dos.to_bytes();
+        assert_eq!(Dos::parse(&whole), dos);
+        for end in whole.len() - 28..whole.len() {
+            assert_eq!(Dos::parse(&whole[..end]), Dos::default(), "{end}");
+        }
+        assert!(set.holds(90, 100) && set.holds(90, 120));
+        assert!(!set.holds(91, 100) && !set.holds(90, 99) && !set.holds(90, 121));
+    }
+
+    #[test]
     fn what_is_written_comes_back_and_nothing_else_harms() {
-        let dos = Dos { attributes: Some(attributes::SYSTEM), created: Some(77) };
+        let dos = Dos { attributes: Some(attributes::SYSTEM), created: Some(77), changed: None };
         assert_eq!(Dos::parse(&dos.to_bytes()), dos);
         assert_eq!(Dos::parse(&Dos { created: None, ..dos }.to_bytes()).created, None);
         let whole = dos.to_bytes();

@@ -14,21 +14,23 @@ use crate::share::Share;
 use crate::{Answer, status, streams};
 
 /// Names of a file's attributes that clients see.
-async fn names(hand: &Hand) -> Result<Vec<Vec<u8>>, Status> {
+async fn names(hand: &Hand, hidden: &[String]) -> Result<Vec<Vec<u8>>, Status> {
     let mut names = hand.extended_names().await?;
-    names.retain(|name| is_shown(name));
+    names.retain(|name| is_shown(name, hidden));
     Ok(names)
 }
 
-fn is_shown(name: &[u8]) -> bool {
+/// Whether clients see an attribute; `hidden` are those that the share keeps for itself.
+fn is_shown(name: &[u8], hidden: &[String]) -> bool {
     let is_own = name == dos::NAME || name.starts_with(streams::PREFIX) || name.starts_with(b"SAMBA_");
-    !is_own && name.len() <= NAME_MAX
+    let is_hidden = hidden.iter().any(|hidden| name.eq_ignore_ascii_case(hidden.as_bytes()));
+    !is_own && !is_hidden && name.len() <= NAME_MAX
 }
 
 /// Bytes that a list of all of them takes; 0 where there are none.
-pub(crate) async fn size(hand: &Hand) -> Result<u32, Status> {
+pub(crate) async fn size(hand: &Hand, hidden: &[String]) -> Result<u32, Status> {
     let mut size = 0;
-    for name in names(hand).await? {
+    for name in names(hand, hidden).await? {
         let len = hand.extended(&name, VALUE_MAX).await?.map_or(0, |value| value.len());
         size += (HEAD_LEN + name.len() + 1 + len).next_multiple_of(4);
     }
@@ -41,11 +43,12 @@ pub(crate) async fn size(hand: &Hand) -> Result<u32, Status> {
 /// `STATUS_NO_EAS_ON_FILE`; `STATUS_BUFFER_TOO_SMALL` where not even one fits.
 pub(crate) async fn list(
     hand: &Hand,
+    hidden: &[String],
     first: usize,
     is_single: bool,
     len_max: usize,
 ) -> Result<(Answer, usize), Status> {
-    let names = names(hand).await?;
+    let names = names(hand, hidden).await?;
     if names.len() <= first {
         //= MS-SMB2 3.3.5.20.1
         //# STATUS_NO_EAS_ON_FILE where there are none, STATUS_NO_MORE_EAS behind the last.
@@ -76,8 +79,13 @@ pub(crate) async fn list(
 ///
 /// # Errors
 /// `STATUS_INVALID_PARAMETER` for a list that is not whole; `STATUS_BUFFER_TOO_SMALL`.
-pub(crate) async fn named(hand: &Hand, wanted: &[u8], len_max: usize) -> Result<Answer, Status> {
-    let known = names(hand).await?;
+pub(crate) async fn named(
+    hand: &Hand,
+    hidden: &[String],
+    wanted: &[u8],
+    len_max: usize,
+) -> Result<Answer, Status> {
+    let known = names(hand, hidden).await?;
     let mut output = Vec::new();
     let mut entries = EntryWriter::new(&mut output, 4, len_max);
     for entry in Entries::new(wanted, 4, 5) {
@@ -114,7 +122,7 @@ impl Share {
         for item in list {
             let same = stored.iter().find(|name| name.eq_ignore_ascii_case(item.name));
             let name = same.map_or(item.name, |name| name);
-            if !is_shown(name) {
+            if !is_shown(name, &self.options().hide_attributes) {
                 return Err(Status::ACCESS_DENIED);
             }
             let value = (!item.value.is_empty()).then(|| item.value.to_vec());

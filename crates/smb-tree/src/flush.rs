@@ -27,6 +27,7 @@ impl Share {
         let hand = self.hand(asker, open).await?;
         let synced = match &hand.what {
             What::Directory(directory) => directory.sync().await,
+            What::Link(_) => Ok(()),
             What::File(_) => {
                 let writer = hand.writer(self.volume(), &asker.by(open), open.grants().object()).await;
                 writer.map_err(status::of)?.sync(SyncOf::All).await

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use identity::Rights;
 use lane::fs::XattrHow;
 use smb_wire::Status;
-use vfs::{Attributes, Caller, Directory, Error, Listing, OpenFile, Resolved, Volume, Writer};
+use vfs::{Attributes, Caller, Directory, Error, Listing, OpenFile, Resolved, SymbolicLink, Volume, Writer};
 
 use crate::status;
 
@@ -21,6 +21,8 @@ pub(crate) struct Hand {
 pub(crate) enum What {
     File(Rc<OpenFile>),
     Directory(Directory),
+    /// A symbolic link itself: it has no data, no streams and no attributes of its own to set.
+    Link(SymbolicLink),
 }
 
 /// Makes a new value of an extended attribute of the old one; `None` is no attribute.
@@ -35,10 +37,15 @@ impl Hand {
         Self { what, writer: RefCell::new(writer), listing: RefCell::default() }
     }
 
+    pub(crate) fn of_link(link: SymbolicLink) -> Self {
+        Self { what: What::Link(link), writer: RefCell::default(), listing: RefCell::default() }
+    }
+
     pub(crate) fn attributes(&self) -> Result<Attributes, Status> {
         let attributes = match &self.what {
             What::File(file) => file.attributes(),
             What::Directory(directory) => directory.attributes(),
+            What::Link(link) => return Ok(link.attributes),
         };
         attributes.map_err(status::of)
     }
@@ -48,14 +55,21 @@ impl Hand {
             What::File(file) => Ok(file),
             //= MS-SMB2 3.3.5.12
             //# What is done to a file's data fails with STATUS_INVALID_DEVICE_REQUEST for a directory.
-            What::Directory(_) => Err(Status::INVALID_DEVICE_REQUEST),
+            What::Directory(_) | What::Link(_) => Err(Status::INVALID_DEVICE_REQUEST),
+        }
+    }
+
+    pub(crate) fn link(&self) -> Option<&SymbolicLink> {
+        match &self.what {
+            What::Link(link) => Some(link),
+            What::File(_) | What::Directory(_) => None,
         }
     }
 
     pub(crate) fn directory(&self) -> Option<&Directory> {
         match &self.what {
             What::Directory(directory) => Some(directory),
-            What::File(_) => None,
+            What::File(_) | What::Link(_) => None,
         }
     }
 
@@ -66,8 +80,10 @@ impl Hand {
         caller: &Caller,
         object: &vfs::Object,
     ) -> Result<Writer, Error> {
-        if let What::Directory(_) = self.what {
-            return Err(Error::IsADirectory);
+        match self.what {
+            What::File(_) => {}
+            What::Directory(_) => return Err(Error::IsADirectory),
+            What::Link(_) => return Err(Error::NotServable),
         }
         if let Some(writer) = self.writer.borrow().as_ref() {
             return Ok(writer.clone());
@@ -94,6 +110,7 @@ impl Hand {
         let value = match &self.what {
             What::File(file) => file.extended(name, max).await,
             What::Directory(directory) => directory.extended(name, max).await,
+            What::Link(_) => return Ok(None),
         };
         match value {
             Err(error) if is_unsupported(&error) => Ok(None),
@@ -106,6 +123,7 @@ impl Hand {
         let names = match &self.what {
             What::File(file) => file.extended_names().await,
             What::Directory(directory) => directory.extended_names().await,
+            What::Link(_) => return Ok(Vec::new()),
         };
         match names {
             Err(error) if is_unsupported(&error) => Ok(Vec::new()),
@@ -125,7 +143,7 @@ impl Hand {
     ) -> Result<(), Error> {
         match &self.what {
             What::Directory(directory) => directory.edit_extended(caller, name, max, &*edit).await,
-            What::File(_) => {
+            What::File(_) | What::Link(_) => {
                 let writer = self.writer(volume, caller, object).await?;
                 writer.edit_extended(caller, name, max, move |before| (edit(before), ())).await
             }
@@ -146,7 +164,7 @@ impl Hand {
                 let edit: Edit = Rc::new(move |_| Some(value.clone()));
                 self.edit_extended(volume, caller, object, name, VALUE_MAX, edit).await
             }
-            What::File(_) => {
+            What::File(_) | What::Link(_) => {
                 let writer = self.writer(volume, caller, object).await?;
                 writer.set_extended(caller, name, value, XattrHow::Any).await
             }

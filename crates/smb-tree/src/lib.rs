@@ -16,10 +16,12 @@
 //!
 //! A volume is opened [with objects](vfs::VolumeSpec::with_objects) to be a share, also one that nobody may change.
 
+pub use apple::Apple;
 pub use asker::Asker;
 pub use breaks::{Breaks, LeaseBroken};
 pub use counters::TreeCounters;
 pub use create::{CreateError, Created};
+pub use kept::{Damaged, PutDown, TakenUp};
 pub use open::{Open, OpenKind};
 pub use opens::{Opens, OpensLimits, OpensUsage};
 pub use read::Reading;
@@ -28,6 +30,8 @@ pub use tree::Tree;
 
 mod access;
 mod acknowledge;
+mod administer;
+mod apple;
 mod asker;
 mod attributes;
 mod breaks;
@@ -41,6 +45,7 @@ mod flush;
 mod hand;
 mod instances;
 mod ioctl;
+mod kept;
 mod lock;
 mod names;
 mod notify;
@@ -53,10 +58,14 @@ mod replays;
 mod security;
 mod set_info;
 mod share;
+mod short;
 mod status;
 mod streams;
 mod tree;
 mod write;
+
+/// Longest output of a command, whatever room its client has: what is longer comes in several answers, or cut.
+pub const ANSWER_MAX: u32 = 1 << 20;
 
 /// What a command answers with, in the class that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -120,6 +120,16 @@ fn does(elements: &[LockElement]) -> Result<Does, Status> {
 }
 
 impl Sequences {
+    /// As they were.
+    pub(crate) fn of_numbers(numbers: Option<[u8; ENTRIES]>) -> Self {
+        Self { numbers: numbers.map(Box::new) }
+    }
+
+    /// What has been done by now.
+    pub(crate) fn numbers(&self) -> Option<[u8; ENTRIES]> {
+        self.numbers.as_deref().copied()
+    }
+
     /// Whether this request was done before; else the entry holds nothing until it is.
     fn begin(&mut self, sequence: LockSequence) -> bool {
         let Some(at) = entry(sequence) else { return false };
@@ -144,7 +154,8 @@ fn entry(sequence: LockSequence) -> Option<usize> {
     (at < ENTRIES).then_some(at)
 }
 
-const ENTRIES: usize = 64;
+/// Of the table of each open.
+pub(crate) const ENTRIES: usize = 64;
 /// No number, which are of four bits.
 const NONE: u8 = 0xff;
 

@@ -6,7 +6,8 @@ use smb_wire::Status;
 use smb_wire::name::Name as WireName;
 use vfs::{Directory, Error, Found, Name, RelPath, RelPathBuf, Volume};
 
-use crate::status;
+use crate::share::ShareOptions;
+use crate::{short, status};
 
 /// Where a path leads.
 pub(crate) struct Spot {
@@ -67,7 +68,28 @@ pub(crate) fn path_to_wire(path: RelPath<'_>) -> String {
     out
 }
 
-/// Finds what a name means, in whatever case it is stored.
+/// The path that a name says, in just this case.
+///
+/// # Errors
+/// `STATUS_OBJECT_NAME_INVALID`.
+pub(crate) fn exact(name: &WireName) -> Result<RelPathBuf, Status> {
+    let mut path = RelPathBuf::root();
+    for component in &name.path {
+        push(&mut path, &to_stored(component))?;
+    }
+    Ok(path)
+}
+
+/// Which names are found by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Case {
+    /// Those that differ in case alone too.
+    Any,
+    /// It alone, as programs of POSIX want it.
+    Exact,
+}
+
+/// Finds what a name means.
 ///
 /// # Errors
 /// `STATUS_OBJECT_PATH_NOT_FOUND` where something on the way is missing or no directory; else as the tree has it.
@@ -75,35 +97,50 @@ pub(crate) async fn find(
     volume: &Volume,
     caller: &vfs::Caller,
     name: &WireName,
-    names_max: usize,
+    case: Case,
+    options: &ShareOptions,
 ) -> Result<Spot, Status> {
-    let components: Vec<_> = name.path.iter().map(|component| to_stored(component)).collect();
-    let mut exact = RelPathBuf::root();
-    for component in &components {
-        push(&mut exact, component)?;
-    }
+    let exact = exact(name)?;
     match volume.lookup_with_rights(caller, exact.as_path(), Rights::NONE).await {
         Ok(found) => Ok(spot(exact, Some(found))),
-        Err(Error::NotFound | Error::NotADirectory) => {
-            find_folded(volume, caller, &components, names_max).await
-        }
+        Err(Error::NotFound | Error::NotADirectory) => match case {
+            Case::Any => find_folded(volume, caller, name, options).await,
+            Case::Exact => nothing_at(volume, caller, exact).await,
+        },
         Err(error) => Err(status::of(error)),
     }
+}
+
+/// Where there is nothing, if it is a place at all.
+async fn nothing_at(volume: &Volume, caller: &vfs::Caller, path: RelPathBuf) -> Result<Spot, Status> {
+    if let Some(above) = path.as_path().parent() {
+        let above = volume.lookup_as(caller, above, Rights::NONE).await.map_err(on_the_way)?;
+        below(above)?;
+    }
+    Ok(spot(path, None))
 }
 
 async fn find_folded(
     volume: &Volume,
     caller: &vfs::Caller,
-    components: &[Vec<u8>],
-    names_max: usize,
+    name: &WireName,
+    options: &ShareOptions,
 ) -> Result<Spot, Status> {
+    let components: Vec<_> = name.path.iter().map(|component| to_stored(component)).collect();
     let mut path = RelPathBuf::root();
     let root = volume.lookup_as(caller, RelPath::ROOT, Rights::NONE).await.map_err(status::of)?;
     let mut directory = root.into_directory().map_err(status::of)?.0;
     for (at, component) in components.iter().enumerate() {
         let is_last = at + 1 == components.len();
-        let name = Name::parse(component).map_err(|_| Status::OBJECT_NAME_INVALID)?;
-        let found = directory.lookup_folded(caller, name, Rights::NONE, names_max).await;
+        let parsed = Name::parse(component).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+        let mut found = directory.lookup_folded(caller, parsed, Rights::NONE, options.names_max).await;
+        if options.short_names
+            && matches!(found, Err(Error::NotFound))
+            && let Some(long) = short::find(&directory, caller, &name.path[at], options.names_max).await?
+            && let Ok(long) = Name::parse(&long)
+        {
+            found = directory.lookup_folded(caller, long, Rights::NONE, options.names_max).await;
+        }
         match found {
             Ok((stored, found)) => {
                 push(&mut path, &stored)?;

@@ -109,7 +109,8 @@ impl Share {
                 //= MS-SMB2 3.3.5.19
                 //# What the first request of an open asks for counts for all of them.
                 let beneath = request.flags.get() & FLAG_WATCH_TREE != 0;
-                watching.watch = directory.watch(WatchHow { beneath, kinds: kinds(wanted) });
+                let how = WatchHow { beneath, kinds: kinds(wanted) };
+                watching.watch = directory.watch(how, asker.grants_client());
             }
             if is_full || (watching.watch.is_none() && !watching.is_closed) {
                 self.counters().notify_refused.increment();

@@ -12,6 +12,7 @@ use crate::asker::Asker;
 use crate::breaks::Held;
 use crate::disconnected::Durability;
 use crate::instances::Member;
+use crate::names::Case;
 use crate::opens::{Room, Tellable};
 use crate::replays::Entry;
 
@@ -24,6 +25,8 @@ pub enum OpenKind {
     Directory,
     /// A named stream of a file or directory.
     Stream,
+    /// A symbolic link itself.
+    Link,
 }
 
 /// An open of a file, directory or stream. Immutable but for the channel word and what is under a rarely taken lock; any lane may
@@ -38,11 +41,12 @@ pub struct Open {
     pub(crate) made_by: Asker,
     pub(crate) share: Arc<str>,
     pub(crate) kind: OpenKind,
-    pub(crate) stream: Option<Box<str>>,
     pub(crate) access: u32,
     pub(crate) maximal_access: u32,
     pub(crate) share_access: u32,
     pub(crate) options: u32,
+    /// Which names its client means by one.
+    pub(crate) case: Case,
     pub(crate) held: Held,
     /// CreateAction of the response.
     pub(crate) action: u32,
@@ -57,6 +61,8 @@ pub struct Open {
     pub(crate) word: ChannelWord,
     /// CurrentByteOffset: behind what was read last, or as it was set. The server never uses it.
     pub(crate) position: AtomicU64,
+    /// Writes that were begun and of whose end nobody has heard: of a request that was given up nobody does.
+    pub(crate) writes: AtomicU32,
     pub(crate) state: Mutex<State>,
 }
 
@@ -64,14 +70,36 @@ pub struct Open {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) enumeration: Option<crate::query_directory::Enumeration>,
+    /// The named stream that it is of, as it is stored.
+    pub(crate) stream: Option<Arc<str>>,
     /// FILE_MODE_INFORMATION, as it was set.
     pub(crate) mode: Option<u32>,
     /// Which extended attribute is told next.
     pub(crate) ea_next: usize,
-    /// The time of change that was set by this open, which its writes do not move.
+    /// The time of the last write that was set by this open, which its writes do not move,
     pub(crate) sticky: Option<lane::fs::Timestamp>,
+    /// and the time of change, 100 ns since 1601.
+    pub(crate) sticky_change: Option<u64>,
+    pub(crate) renamed: Option<Renamed>,
     pub(crate) watching: crate::notify::Watching,
     pub(crate) lock_sequences: crate::lock::Sequences,
+}
+
+/// The kernel's times of change before a rename by this open, and as it left it. Who renames is told the former: to him a name is no
+/// part of the file, as with Samba. Who opens the file anew is told the kernel's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renamed {
+    pub(crate) before: lane::fs::Timestamp,
+    pub(crate) left: lane::fs::Timestamp,
+    /// The time of the last write, which tells what is written within the same tick.
+    pub(crate) written: lane::fs::Timestamp,
+}
+
+impl Renamed {
+    /// Whether nothing has changed the file since.
+    pub(crate) fn holds(&self, now: &vfs::Attributes) -> bool {
+        self.left == now.ctime && self.written == now.mtime
+    }
 }
 
 impl Open {
@@ -130,9 +158,9 @@ impl Open {
         self.kind == OpenKind::Directory
     }
 
-    /// The named stream that it is of.
-    pub fn stream(&self) -> Option<&str> {
-        self.stream.as_deref()
+    /// The named stream that it is of, by the name that it has now.
+    pub fn stream(&self) -> Option<Arc<str>> {
+        if self.kind == OpenKind::Stream { self.state().stream.clone() } else { None }
     }
 
     /// Rights that it was granted: [`smb_wire::create::access::rights`].
@@ -176,6 +204,11 @@ impl Open {
     /// Whether it was granted any of these rights.
     pub(crate) fn may(&self, any: u32) -> bool {
         self.access & any != 0
+    }
+
+    /// Whether the kernel may be at work on writes by it.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writes.load(Ordering::Acquire) != 0
     }
 
     pub(crate) fn position(&self) -> u64 {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use grants::Holder;
+use smb_proto::numbers::NumberMap;
 use smb_wire::{FileId, Status};
 
 use crate::breaks::Told;
@@ -68,7 +69,7 @@ pub struct Opens {
 }
 
 /// By FileId.Volatile.
-type Shard = HashMap<u64, Arc<Open>>;
+type Shard = NumberMap<u64, Arc<Open>>;
 
 #[derive(Default)]
 struct Owners {
@@ -117,9 +118,12 @@ impl Opens {
     pub fn find(&self, session: u64, id: FileId) -> Result<Arc<Open>, Status> {
         //= MS-SMB2 3.3.5.10
         //# An open is looked up by FileId.Volatile; DurableFileId must be FileId.Persistent.
-        let found = self.shard(id.volatile.get()).get(&id.volatile.get()).cloned();
-        let found = found.filter(|open| open.id() == id && open.session() == session);
-        found.inspect(|open| open.end_replay()).ok_or(Status::FILE_CLOSED)
+        self.seen(session, id).inspect(|open| open.end_replay()).ok_or(Status::FILE_CLOSED)
+    }
+
+    /// The open of this FileId, for who only tells of it: the session's, as `find` finds it, and nothing is done to it.
+    pub fn seen(&self, session: u64, id: FileId) -> Option<Arc<Open>> {
+        self.find_any(id.volatile.get()).filter(|open| open.id() == id && open.session() == session)
     }
 
     /// The open of this FileId.Persistent, whoever has it.
@@ -136,6 +140,11 @@ impl Opens {
     pub fn of_session(&self, session: u64) -> Vec<Arc<Open>> {
         let ids: Vec<_> = self.owners().sessions.get(&session).into_iter().flatten().copied().collect();
         ids.into_iter().filter_map(|id| self.shard(id).get(&id).cloned()).collect()
+    }
+
+    /// How many a session has.
+    pub fn count_of(&self, session: u64) -> usize {
+        self.owners().sessions.get(&session).map_or(0, HashSet::len)
     }
 
     /// Those of one of its tree connects.
@@ -194,12 +203,35 @@ impl Opens {
         Ok(Room { opens: Arc::clone(self), session: AtomicU64::new(session), address, volatile })
     }
 
-    /// The open has no session from now on.
-    pub(crate) fn unseat(&self, open: &Open) {
+    /// Room for an open of an earlier process by the number that it had there, without a session; `None` where there is none, or one of
+    /// this process has the number. Those to come have greater ones.
+    pub(crate) fn room_again(self: &Arc<Self>, volatile: u64, address: IpAddr) -> Option<Room> {
+        if self.find_any(volatile).is_some() {
+            return None;
+        }
         let mut owners = self.owners();
+        let of_address = owners.addresses.get(&address).copied().unwrap_or(0);
+        if self.count.load(Ordering::Relaxed) >= self.limits.all_max
+            || of_address >= self.limits.per_address_max
+        {
+            return None;
+        }
+        self.next.fetch_max(volatile + 1, Ordering::Relaxed);
+        *owners.addresses.entry(address).or_default() += 1;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Some(Room { opens: Arc::clone(self), session: AtomicU64::new(0), address, volatile })
+    }
+
+    /// The open has no session from now on; `false` where it had none.
+    pub(crate) fn unseat(&self, open: &Open) -> bool {
+        let mut owners = self.owners();
+        if open.session() == 0 {
+            return false;
+        }
         owners.leave(open.session(), open.id().volatile.get());
         open.room.session.store(0, Ordering::Release);
         open.tree.store(0, Ordering::Release);
+        true
     }
 
     /// An open without a session has this one from now on.

@@ -8,17 +8,18 @@ use smb_wire::Status;
 use smb_wire::body::query_directory::{QueryDirectoryRequest, flags};
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::access::rights::READ_DATA;
-use smb_wire::info::directory::{self, Class, Entry, fits};
-use vfs::{Attributes, Directory, Error, Listing, Name};
+use smb_wire::info::directory::{self, Class, fits};
+use vfs::{Attributes, Directory, Entry, Error, FileKind, Listing, Name};
 
-use crate::Answer;
+use crate::apple::Listed;
 use crate::asker::Asker;
 use crate::attributes::Info;
 use crate::hand::Hand;
-use crate::names;
+use crate::names::{self, Spot};
 use crate::open::Open;
 use crate::share::Share;
 use crate::status;
+use crate::{ANSWER_MAX, Answer, short};
 
 /// How far an open's enumeration has come.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ struct Reply<'a> {
     entries: EntryWriter<'a>,
     class: Class,
     is_single: bool,
+    /// Long names are told with the short ones beside them.
+    short_names: bool,
     given: usize,
 }
 
@@ -63,6 +66,7 @@ impl Share {
         request: &QueryDirectoryRequest<'_>,
     ) -> Result<Answer, Status> {
         let class = Class::from_wire(request.fixed.file_information_class);
+        let class = class.filter(|class| *class != Class::Posix || asker.posix);
         let class = class.ok_or(Status::INVALID_INFO_CLASS)?;
         //= MS-SMB2 3.3.5.18
         //# An open of something else than a directory fails with STATUS_INVALID_PARAMETER.
@@ -78,14 +82,15 @@ impl Share {
         if state.next == Next::This {
             hand.forget_listing();
         }
-        let len_max = request.fixed.output_buffer_length.get() as usize;
+        let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
         if len_max < class.fixed_len() {
             return Err(Status::INFO_LENGTH_MISMATCH);
         }
         let mut output = Vec::new();
         let entries = EntryWriter::new(&mut output, 8, len_max);
         let is_single = bits & flags::RETURN_SINGLE_ENTRY != 0;
-        let mut reply = Reply { entries, class, is_single, given: 0 };
+        let short_names = self.options().short_names;
+        let mut reply = Reply { entries, class, is_single, short_names, given: 0 };
         let is_full = self.fill(asker, open, &hand, &mut state, &mut reply).await?;
         let given = reply.given;
         let had_given = state.has_given;
@@ -113,7 +118,7 @@ impl Share {
         let directory = hand.directory().ok_or(Status::INVALID_PARAMETER)?;
         if let Some(single) = state.single.clone().filter(|_| state.next == Next::This) {
             state.next = Next::Nothing;
-            return self.fill_single(asker, directory, &single, reply).await;
+            return self.fill_single(asker, open, directory, &single, reply).await;
         }
         for (dots, then) in [(".", Next::Upper), ("..", Next::After(None))] {
             let is_next = matches!((dots, &state.next), (".", Next::This) | ("..", Next::Upper));
@@ -122,7 +127,7 @@ impl Share {
             }
             if fits(&state.pattern, &dots.chars().collect::<Vec<_>>()) {
                 let info = self.dots_info(asker, open, hand, dots).await?;
-                if !reply.push(dots, &info) {
+                if !reply.push(dots, &info, None) {
                     return Ok(true);
                 }
             }
@@ -133,18 +138,15 @@ impl Share {
         }
         let Next::After(after) = state.next.clone() else { return Ok(false) };
         let listing = self.listing(asker, hand, directory).await?;
-        let first = match &after {
-            Some(name) => listing.partition_point(|entry| *entry.name <= **name),
-            None => 0,
-        };
-        for (at, entry) in listing[first..].iter().enumerate() {
+        for (at, entry) in behind(&listing, after.as_deref(), reply.class).enumerate() {
             if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {
                 lane::give_way().await;
             }
             if let Some(name) = names::to_wire(&entry.name) {
-                if fits(&state.pattern, &folded(&name)) {
+                if reply.fits(&state.pattern, &name) {
                     let info = self.entry_info(asker, directory, &entry.name, &entry.attributes).await;
-                    if !reply.push(&name, &info) {
+                    let more = self.apple_entry(asker, open, reply.class, &entry.name).await;
+                    if !reply.push(&name, &info, more) {
                         return Ok(true);
                     }
                 }
@@ -164,6 +166,7 @@ impl Share {
     async fn fill_single(
         &self,
         asker: &Asker,
+        open: &Open,
         directory: &Directory,
         single: &str,
         reply: &mut Reply<'_>,
@@ -171,7 +174,14 @@ impl Share {
         let stored = names::to_stored(single);
         let Ok(name) = Name::parse(&stored) else { return Ok(false) };
         let names_max = self.options().names_max;
-        let found = directory.lookup_folded(&asker.caller, name, Rights::NONE, names_max).await;
+        let mut found = directory.lookup_folded(&asker.caller, name, Rights::NONE, names_max).await;
+        if reply.short_names
+            && matches!(found, Err(Error::NotFound))
+            && let Some(long) = short::find(directory, &asker.caller, single, names_max).await?
+            && let Ok(long) = Name::parse(&long)
+        {
+            found = directory.lookup_folded(&asker.caller, long, Rights::NONE, names_max).await;
+        }
         let (stored, found) = match found {
             Ok(found) => found,
             Err(Error::NotFound | Error::Hidden) => return Ok(false),
@@ -179,7 +189,18 @@ impl Share {
         };
         let Some(name) = names::to_wire(&stored) else { return Ok(false) };
         let info = self.entry_info(asker, directory, &stored, found.attributes()).await;
-        Ok(!reply.push(&name, &info))
+        let more = self.apple_entry(asker, open, reply.class, &stored).await;
+        Ok(!reply.push(&name, &info, more))
+    }
+
+    /// What a Mac is told besides, in the class that it asks for.
+    async fn apple_entry(&self, asker: &Asker, open: &Open, class: Class, name: &[u8]) -> Option<Listed> {
+        if class != Class::IdBothDirectory || !asker.apple.lists() {
+            return None;
+        }
+        let above = open.grants().path(self.volume())?;
+        let path = Name::parse(name).and_then(|name| above.as_path().join(name)).ok()?;
+        Some(self.apple_listed(asker, &Spot { above: Some(above), path, found: None }).await)
     }
 
     /// The names as this lane has read them for the open.
@@ -206,6 +227,9 @@ impl Share {
         name: &[u8],
         attributes: &Attributes,
     ) -> Info {
+        if attributes.kind == FileKind::Symlink {
+            return self.plain_info_of(attributes, name);
+        }
         if let Some(info) = self.try_info_of(attributes, name) {
             return info;
         }
@@ -240,8 +264,23 @@ impl Share {
 }
 
 impl Reply<'_> {
-    fn push(&mut self, name: &str, info: &Info) -> bool {
-        let entry = Entry {
+    /// Whether a name is asked for, or the short one beside it.
+    fn fits(&self, pattern: &[char], name: &str) -> bool {
+        let beside = || short::beside(name).is_some_and(|short| fits(pattern, &folded(&short)));
+        fits(pattern, &folded(name)) || (self.short_names && beside())
+    }
+
+    fn push(&mut self, name: &str, info: &Info, apple: Option<Listed>) -> bool {
+        let beside = if self.short_names && apple.is_none() { short::beside(name) } else { None };
+        let (mut short_name, mut short_name_len) = ([0; 24], 0);
+        if let Some(apple) = &apple {
+            (short_name, short_name_len) = (apple.in_short_name(info), 24);
+        } else if let Some(beside) = beside {
+            let units = smb_wire::text::encoded(&beside);
+            short_name[..units.len()].copy_from_slice(&units);
+            short_name_len = units.len() as u8;
+        }
+        let entry = directory::Entry {
             name,
             file_id: info.index,
             creation_time: info.created,
@@ -251,11 +290,13 @@ impl Reply<'_> {
             end_of_file: info.size,
             allocation_size: info.allocation,
             file_attributes: info.attributes,
-            ea_size: 0,
-            reparse_tag: 0,
-            short_name: [0; 24],
-            short_name_len: 0,
-            reserved2: 0,
+            ea_size: apple.map_or(0, |apple| apple.access),
+            reparse_tag: info.reparse_tag,
+            short_name,
+            short_name_len,
+            reserved2: if apple.is_some() { Listed::mode(info) } else { 0 },
+            device: info.device as u32,
+            posix: info.posix(),
         };
         let fits = directory::write(&mut self.entries, self.class, &entry);
         self.given += usize::from(fits);
@@ -265,6 +306,25 @@ impl Reply<'_> {
     fn is_over(&self) -> bool {
         self.is_single && self.given > 0
     }
+}
+
+/// The entries behind a name. Who lists by POSIX is told of links as links, others of what they lead to.
+fn behind<'a>(listing: &'a Listing, name: Option<&[u8]>, class: Class) -> impl Iterator<Item = &'a Entry> {
+    let behind = |entries: &'a [Entry]| {
+        let first = name.map_or(0, |name| entries.partition_point(|entry| *entry.name <= *name));
+        entries[first..].iter().peekable()
+    };
+    let sees_links = class == Class::Posix;
+    let mut others = behind(listing);
+    let mut links = behind(if sees_links { listing.links() } else { &[] });
+    std::iter::from_fn(move || {
+        while sees_links && others.next_if(|entry| entry.symlink).is_some() {}
+        match (others.peek(), links.peek()) {
+            (Some(other), Some(link)) if link.name < other.name => links.next(),
+            (None, _) => links.next(),
+            (Some(_), _) => others.next(),
+        }
+    })
 }
 
 /// Where the open's enumeration stands, begun anew where the request says so.
@@ -289,7 +349,7 @@ fn begin_or_go_on(open: &Open, request: &QueryDirectoryRequest<'_>, bits: u8) ->
 }
 
 /// As patterns and names are compared.
-fn folded(name: &str) -> Vec<char> {
+pub(crate) fn folded(name: &str) -> Vec<char> {
     name.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect()
 }
 

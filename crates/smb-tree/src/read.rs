@@ -46,7 +46,7 @@ impl Share {
     ) -> Result<Reading, Status> {
         let hand = self.readable(asker, open, offset, length).await?;
         if open.kind() == OpenKind::Stream {
-            let mut data = streams::read(&hand, open.stream().unwrap_or_default()).await?;
+            let mut data = streams::read(&hand, &open.stream().unwrap_or_default()).await?;
             let len = within(data.len() as u64, offset, length, minimum)?;
             open.set_position(offset + u64::from(len));
             let begin = offset.min(data.len() as u64) as usize;
@@ -79,7 +79,12 @@ impl Share {
             return Ok(false);
         }
         // What fails fails again for who asks next, and is told by him.
-        Ok(matches!(hand.file()?.lane_file().try_read_at(offset, into), Ok(Some(n)) if n == into.len()))
+        let is_all =
+            matches!(hand.file()?.lane_file().try_read_at(offset, into), Ok(Some(n)) if n == into.len());
+        if is_all {
+            open.set_position(offset + u64::from(length));
+        }
+        Ok(is_all)
     }
 
     /// What an open is of, if these bytes of it may be read.

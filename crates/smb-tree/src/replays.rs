@@ -77,6 +77,11 @@ impl Entry {
         }
     }
 
+    /// Whether the CREATE does not come again.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.is_in.load(Ordering::Acquire)
+    }
+
     /// What was opened is used: the CREATE does not come again.
     pub(crate) fn end(&self) {
         if self.is_in.load(Ordering::Relaxed) && self.is_in.swap(false, Ordering::AcqRel) {

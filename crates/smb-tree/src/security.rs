@@ -1,11 +1,11 @@
 //! Security descriptors (MS-SMB2 3.3.5.20.3, 3.3.5.21.3), made of what the tree has: the owner's and group's numbers, and the access list
-//! that counts. One that says what is so is taken; any other only where a directory's list can hold it.
+//! that counts; or the one that a file or directory has of its own. One that says what is so is taken, one that a directory's list can
+//! hold becomes that, and any other is kept with the file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use identity::{Acl, Id, Nearest, Rights, Side};
-use smb_sid::Sids;
 use smb_wire::Status;
 use smb_wire::body::query_info::security_information::{DACL, GROUP, OWNER};
 use smb_wire::create::access::expand_generic;
@@ -19,8 +19,9 @@ use crate::Answer;
 use crate::access::Allowed;
 use crate::asker::Asker;
 use crate::attributes::Info;
+use crate::hand::Hand;
 use crate::open::Open;
-use crate::share::Share;
+use crate::share::{Share, ShareOptions};
 use crate::status;
 
 impl Share {
@@ -49,12 +50,15 @@ impl Share {
     async fn descriptor(&self, asker: &Asker, open: &Arc<Open>, wanted: u32) -> Result<Descriptor, Status> {
         let hand = self.hand(asker, open).await?;
         let info = self.info(&hand, None).await?;
+        if let Some(own) = own_of(&hand, open) {
+            return Ok(self.part_of(&own, &info, wanted));
+        }
         let mut descriptor = Descriptor::default();
         if wanted & OWNER != 0 {
-            descriptor.owner = Some(Sids::of_uid(info.uid));
+            descriptor.owner = Some(self.owner_of(&info));
         }
         if wanted & GROUP != 0 {
-            descriptor.group = Some(Sids::of_gid(info.gid));
+            descriptor.group = Some(self.group_of(&info));
         }
         if wanted & DACL != 0 {
             descriptor.dacl = Some(self.dacl(asker, open, &info).await?);
@@ -63,13 +67,37 @@ impl Share {
         Ok(descriptor)
     }
 
+    /// Of a descriptor that is kept, what is asked for.
+    fn part_of(&self, own: &Descriptor, info: &Info, wanted: u32) -> Descriptor {
+        let of = |bit: u32, sid: Option<Sid>| sid.filter(|_| wanted & bit != 0);
+        let owner = of(OWNER, own.owner.or_else(|| Some(self.owner_of(info))));
+        let group = of(GROUP, own.group.or_else(|| Some(self.group_of(info))));
+        let (control, dacl) = match wanted & DACL {
+            0 => (0, None),
+            _ => {
+                let is_null = if own.dacl.is_none() { control::DACL_PRESENT } else { 0 };
+                (own.control | is_null, own.dacl.clone())
+            }
+        };
+        Descriptor { control, owner, group, dacl }
+    }
+
+    /// The owner as a list can name him, where the accounts know him.
+    fn owner_of(&self, info: &Info) -> Sid {
+        self.options().sids.of_user(info.uid, &self.options().accounts)
+    }
+
+    fn group_of(&self, info: &Info) -> Sid {
+        self.options().sids.of_group(info.gid, &self.options().accounts)
+    }
+
     /// Who may do what: the nearest list, or where there is none what the mode says.
     async fn dacl(&self, asker: &Asker, open: &Open, info: &Info) -> Result<Vec<Ace>, Status> {
         let directory = self.list_directory(asker, open, info.is_directory).await?;
         let nearest = directory.access_list(&asker.caller).await.map_err(status::of)?;
         Ok(match nearest {
             Nearest::List(acl) => self.listed(&acl, info.is_directory),
-            Nearest::None => moded(info),
+            Nearest::None => self.moded(info),
             Nearest::Unreadable => Vec::new(),
         })
     }
@@ -89,7 +117,7 @@ impl Share {
     }
 
     /// Entries of a list: what is denied stands first, as Windows orders them.
-    fn listed(&self, acl: &Acl, is_directory: bool) -> Vec<Ace> {
+    pub(crate) fn listed(&self, acl: &Acl, is_directory: bool) -> Vec<Ace> {
         let mut aces = Vec::new();
         for (side, kind) in [(Side::Denied, ace_type::ACCESS_DENIED), (Side::Given, ace_type::ACCESS_ALLOWED)]
         {
@@ -119,34 +147,88 @@ impl Share {
             return Err(Status::ACCESS_DENIED);
         }
         let asked = Descriptor::parse(data).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
-        let now = self.descriptor(asker, open, wanted).await?;
-        let refused = || {
-            self.counters().security_refused.increment();
-            Status::ACCESS_DENIED
+        let hand = self.hand(asker, open).await?;
+        let now = self.descriptor(asker, open, OWNER | GROUP | DACL).await?;
+        // Whom the accounts know is also called as the POSIX user that he is, in descriptors that clients have kept.
+        let other = |asked: Option<Sid>, now: Option<Sid>, bit: u32| {
+            let asked = asked.filter(|_| wanted & bit != 0);
+            asked.filter(|asked| now.is_none_or(|now| self.plain(asked) != self.plain(&now)))
         };
-        let changes_owner = wanted & OWNER != 0 && asked.owner.is_some() && asked.owner != now.owner;
-        let changes_group = wanted & GROUP != 0 && asked.group.is_some() && asked.group != now.group;
-        if changes_owner || changes_group {
-            return Err(refused());
+        let (owner, group) = (other(asked.owner, now.owner, OWNER), other(asked.group, now.group, GROUP));
+        if owner.is_some_and(|owner| !self.may_own(asker, &owner)) {
+            return Err(self.security_refused());
         }
-        if wanted & DACL == 0 || is_same(asked.dacl.as_deref(), now.dacl.as_deref()) {
-            return Ok(());
+        let has_own = own_of(&hand, open).is_some();
+        let is_same_list = wanted & DACL == 0
+            || match has_own {
+                true => {
+                    asked.dacl == now.dacl && kept_control(&asked) == now.control & !control::DACL_PRESENT
+                }
+                false => self.is_same(asked.dacl.as_deref(), now.dacl.as_deref()),
+            };
+        if owner.is_none() && group.is_none() {
+            if is_same_list {
+                return Ok(());
+            }
+            let acl = asked.dacl.as_deref().filter(|_| !has_own).and_then(|aces| self.to_acl(aces));
+            if let (Some(acl), true) = (acl, open.is_directory()) {
+                let directory = self.list_directory(asker, open, true).await?;
+                return directory.set_access_list(&asker.by(open), Some(&acl)).await.map_err(status::of);
+            }
         }
-        let acl = asked.dacl.as_deref().and_then(|aces| self.to_acl(aces));
-        let (Some(acl), true) = (acl, open.is_directory()) else { return Err(refused()) };
-        let directory = self.list_directory(asker, open, true).await?;
-        directory.set_access_list(&asker.by(open), Some(&acl)).await.map_err(status::of)
+        let list = if is_same_list { &now } else { &asked };
+        let new = Descriptor {
+            control: if is_same_list { now.control & !control::DACL_PRESENT } else { kept_control(&asked) },
+            owner: owner.or(now.owner),
+            group: group.or(now.group),
+            dacl: list.dacl.as_deref().map(kept_list).transpose()?,
+        };
+        self.keep_descriptor(asker, open, &hand, &Arc::new(new)).await
+    }
+
+    /// Keeps a descriptor with what is open.
+    async fn keep_descriptor(
+        &self,
+        asker: &Asker,
+        open: &Open,
+        hand: &Hand,
+        descriptor: &Arc<Descriptor>,
+    ) -> Result<(), Status> {
+        let caller = asker.by(open);
+        if let Some(directory) = hand.directory() {
+            return directory.set_descriptor(&caller, descriptor).await.map_err(status::of);
+        }
+        if hand.link().is_some() {
+            return Err(self.security_refused());
+        }
+        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let name = path.as_path().file_name().ok_or(Status::FILE_DELETED)?;
+        let directory = self.list_directory(asker, open, false).await?;
+        let object = open.grants().object();
+        directory.set_descriptor_of(&caller, name, object, descriptor).await.map_err(status::of)
+    }
+
+    /// Whether somebody may have this owner named as his files': himself, or one of his groups; administrators whomever they like.
+    pub(crate) fn may_own(&self, asker: &Asker, owner: &Sid) -> bool {
+        let who = &asker.caller.principal;
+        who.is_administrator() || (who.is_user() && self.options().sids.is_called(who, owner))
+    }
+
+    /// What cannot be held is refused, and counted.
+    pub(crate) fn security_refused(&self) -> Status {
+        self.counters().security_refused.increment();
+        Status::ACCESS_DENIED
     }
 
     /// The entries as a directory's list, if it can hold them.
-    fn to_acl(&self, aces: &[Ace]) -> Option<Acl> {
+    pub(crate) fn to_acl(&self, aces: &[Ace]) -> Option<Acl> {
         let mut all: BTreeMap<(u8, i32), Rights> = BTreeMap::new();
         for ace in aces {
             // What counts only below, or only here, no list can say.
-            if ace.flags & (ace_flags::INHERIT_ONLY | ace_flags::NO_PROPAGATE_INHERIT) != 0 {
+            if ace.flags & !ace_flags::INHERITED != INHERITED_BELOW {
                 return None;
             }
-            let id = self.options().sids.id_of(&ace.sid)?;
+            let id = self.options().sids.listed(&ace.sid, &self.options().accounts)?;
             let rights = rights_of(ace.mask)?;
             *all.entry((ace.kind, id.0)).or_insert(Rights::NONE) |= rights;
         }
@@ -158,28 +240,80 @@ impl Share {
         }
         Some(acl)
     }
+
+    /// Who is meant, as he is called here.
+    fn plain(&self, sid: &Sid) -> Sid {
+        let ShareOptions { sids, accounts, .. } = self.options();
+        sids.listed(sid, accounts).map_or(*sid, |id| sids.of_id(id))
+    }
+
+    /// Whether both lists say the same, in whatever order and however inherited.
+    pub(crate) fn is_same(&self, a: Option<&[Ace]>, b: Option<&[Ace]>) -> bool {
+        let entry = |ace: &Ace| (ace.kind, expand_generic(ace.mask), self.plain(&ace.sid).to_string());
+        let sorted = |aces: &[Ace]| {
+            let mut all: Vec<_> = aces.iter().map(entry).collect();
+            all.sort();
+            all
+        };
+        match (a, b) {
+            (Some(a), Some(b)) => sorted(a) == sorted(b),
+            (a, b) => a.is_none() && b.is_none(),
+        }
+    }
+
+    /// What the mode says, of owner, group and everybody.
+    fn moded(&self, info: &Info) -> Vec<Ace> {
+        let of = |shift: u32, sid: Sid| {
+            let bits = info.mode >> shift & 7;
+            let mut rights = Rights::NONE;
+            if bits & 4 != 0 {
+                rights |= Rights::READ | Rights::LOOKUP;
+            }
+            if bits & 2 != 0 {
+                rights |= Rights::WRITE | Rights::INSERT | Rights::DELETE;
+            }
+            if shift == 6 {
+                rights |= Rights::ADMINISTER | Rights::LOOKUP;
+            }
+            let mask = mask_of(rights, info.is_directory);
+            Ace { kind: ace_type::ACCESS_ALLOWED, flags: 0, mask, sid }
+        };
+        vec![of(6, self.owner_of(info)), of(3, self.group_of(info)), of(0, Sid::EVERYONE)]
+    }
 }
 
-/// Whether both lists say the same, in whatever order and however inherited.
-fn is_same(a: Option<&[Ace]>, b: Option<&[Ace]>) -> bool {
-    let sorted = |aces: &[Ace]| {
-        let mut all: Vec<_> =
-            aces.iter().map(|ace| (ace.kind, expand_generic(ace.mask), ace.sid.to_string())).collect();
-        all.sort();
-        all
-    };
-    match (a, b) {
-        (Some(a), Some(b)) => sorted(a) == sorted(b),
-        (a, b) => a.is_none() && b.is_none(),
+/// The descriptor that what is open has of its own; links have none.
+fn own_of(hand: &Hand, open: &Open) -> Option<Arc<Descriptor>> {
+    open.grants().object().descriptor().filter(|_| hand.link().is_none())
+}
+
+/// What is kept of a list: generic rights are what they mean, but where they wait for what is below.
+///
+/// # Errors
+/// `STATUS_INVALID_SECURITY_DESCR` for one that is too long.
+pub(crate) fn kept_list(aces: &[Ace]) -> Result<Vec<Ace>, Status> {
+    if aces.len() > smb_sid::ENTRIES_MAX {
+        return Err(Status::INVALID_SECURITY_DESCR);
     }
+    let kept = |ace: &Ace| match ace.flags & ace_flags::INHERIT_ONLY {
+        0 => Ace { mask: expand_generic(ace.mask), ..*ace },
+        _ => *ace,
+    };
+    Ok(aces.iter().map(kept).collect())
+}
+
+/// What is kept of a descriptor's bits. That its list was inherited is so only where that was asked for.
+pub(crate) fn kept_control(of: &Descriptor) -> u16 {
+    let both = control::DACL_AUTO_INHERITED | control::DACL_AUTO_INHERIT_REQ;
+    let inherited = if of.control & both == both { control::DACL_AUTO_INHERITED } else { 0 };
+    inherited | (of.control & control::DACL_PROTECTED)
 }
 
 /// Rights of a list as a mask.
 fn mask_of(rights: Rights, is_directory: bool) -> u32 {
     let traverse = if rights.contains(Rights::LOOKUP) { Rights::TRAVERSE } else { Rights::NONE };
-    let allowed =
-        Allowed { own: rights | traverse, above: Some(rights), is_directory, is_administrator: false };
-    allowed.mask()
+    let (own, above) = (rights | traverse, Some(rights));
+    Allowed { own, above, is_directory, is_administrator: false, granted: None }.mask()
 }
 
 /// The rights that a mask means in a directory, if there are such: what a list says more than the mask, or less, is another meaning.
@@ -207,26 +341,6 @@ fn rights_of(mask: u32) -> Option<Rights> {
     }
     let means = mask_of(rights, true);
     ((mask & !loose & !WRITE_OWNER) & !means == 0 && !rights.is_empty()).then_some(rights)
-}
-
-/// What the mode says, of owner, group and everybody.
-fn moded(info: &Info) -> Vec<Ace> {
-    let of = |shift: u32, sid: Sid| {
-        let bits = info.mode >> shift & 7;
-        let mut rights = Rights::NONE;
-        if bits & 4 != 0 {
-            rights |= Rights::READ | Rights::LOOKUP;
-        }
-        if bits & 2 != 0 {
-            rights |= Rights::WRITE | Rights::INSERT | Rights::DELETE;
-        }
-        if shift == 6 {
-            rights |= Rights::ADMINISTER | Rights::LOOKUP;
-        }
-        let mask = mask_of(rights, info.is_directory);
-        Ace { kind: ace_type::ACCESS_ALLOWED, flags: 0, mask, sid }
-    };
-    vec![of(6, Sids::of_uid(info.uid)), of(3, Sids::of_gid(info.gid)), of(0, Sid::EVERYONE)]
 }
 
 /// Files and directories below inherit it.

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use identity::{Accounts, Rights};
 use smb_sid::Sids;
 use smb_wire::Status;
+use smb_wire::info::directory::fits;
 use vfs::{RelPath, Volume};
 
 use crate::access::Allowed;
 use crate::asker::Asker;
 use crate::counters::TreeCounters;
 use crate::hand::{Hand, REOPENED};
-use crate::open::Open;
+use crate::open::{Open, OpenKind};
 use crate::opens::Opens;
+use crate::query_directory::folded;
 use crate::status;
 use crate::tree::Side;
 
@@ -22,6 +24,12 @@ use crate::tree::Side;
 pub struct ShareOptions {
     /// Files whose names begin with a dot have the attribute "hidden" (Samba's `hide dot files`).
     pub hide_dot_files: bool,
+    /// So have those that fit one of these patterns (`hide files`), of [`ShareOptions::patterns`].
+    pub hide: Arc<[Box<[char]>]>,
+    /// Extended attributes that clients neither see nor set, beside the server's own, in any case.
+    pub hide_attributes: Arc<[String]>,
+    /// Long names have short ones beside them, by which they are found too.
+    pub short_names: bool,
     /// Names of a directory that are read to find one in another case, or to list it.
     pub names_max: usize,
     /// Who is who in security descriptors,
@@ -34,10 +42,34 @@ impl Default for ShareOptions {
     fn default() -> Self {
         Self {
             hide_dot_files: true,
+            hide: Arc::default(),
+            hide_attributes: Arc::default(),
+            short_names: false,
             names_max: 1_000_000,
             accounts: Accounts::none(),
             sids: Sids::new("linerate"),
         }
+    }
+}
+
+impl ShareOptions {
+    /// Patterns as clients' are compared: `*` is anything, `?` one character, and case is none.
+    pub fn patterns(patterns: &[String]) -> Arc<[Box<[char]>]> {
+        patterns.iter().map(|pattern| folded(pattern).into_boxed_slice()).collect()
+    }
+
+    /// Whether a name has the attribute "hidden" without anybody having set it.
+    pub(crate) fn hides(&self, name: &[u8]) -> bool {
+        let is_dotted = name.starts_with(b".") && name.len() > 1 && name != b"..";
+        if is_dotted && self.hide_dot_files {
+            return true;
+        }
+        let mut patterns = self.hide.iter().peekable();
+        if patterns.peek().is_none() {
+            return false;
+        }
+        let name = folded(&String::from_utf8_lossy(name));
+        patterns.any(|pattern| fits(pattern, &name))
     }
 }
 
@@ -75,7 +107,26 @@ impl Share {
         let found = self.volume().lookup_with_rights(&asker.caller, RelPath::ROOT, Rights::NONE).await;
         let found = found.map_err(status::of)?;
         let who = &asker.caller.principal;
-        Ok(Allowed::new(who, found.rights(who), None, true).mask())
+        Ok(Allowed::new(who, found.rights(who), None, true).granted(found.granted(who)).mask())
+    }
+
+    /// The path of an open below the share as it is stored, with its stream: `/directory/file:stream`. `None` once it cannot be
+    /// reached, or is closed.
+    pub fn stored_path(&self, open: &Open) -> Option<String> {
+        let path = open.grants().path(self.volume())?;
+        let mut text = String::new();
+        for name in path.as_path().components() {
+            text.push('/');
+            text.push_str(&String::from_utf8_lossy(name.as_bytes()));
+        }
+        if text.is_empty() {
+            text.push('/');
+        }
+        if let Some(stream) = open.stream() {
+            text.push(':');
+            text.push_str(&stream);
+        }
+        Some(text)
     }
 
     pub(crate) fn options(&self) -> &ShareOptions {
@@ -99,16 +150,45 @@ impl Share {
         if let Some(hand) = self.side().hand(open) {
             return Ok(hand);
         }
+        if open.kind() == OpenKind::Link {
+            return self.link_hand(asker, open).await;
+        }
         let identity = open.grants().object().identity();
         let found = self.volume().reopen(&asker.caller, identity, REOPENED).await;
         self.counters().hands_reopened.increment();
         let hand = Rc::new(Hand::new(found.map_err(status::of)?, None));
         Ok(self.side().keep_hand(open, hand))
     }
+
+    async fn link_hand(&self, asker: &Asker, open: &Arc<Open>) -> Result<Rc<Hand>, Status> {
+        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let found = self.volume().find_link(&asker.caller, path.as_path()).await.map_err(status::of)?;
+        let is_it = |found: &vfs::FoundLink| Arc::ptr_eq(&found.link.object, open.grants().object());
+        let found = found.filter(is_it).ok_or(Status::FILE_DELETED)?;
+        Ok(self.side().keep_hand(open, Rc::new(Hand::of_link(found.link))))
+    }
 }
 
 impl std::fmt::Debug for Share {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Share").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_hidden_by_their_dot_or_by_a_pattern_in_any_case() {
+        let hide = ShareOptions::patterns(&["~*".to_owned(), "Desktop.ini".to_owned()]);
+        let options = ShareOptions { hide, ..ShareOptions::default() };
+        for (name, is_hidden) in
+            [(".x", true), (".", false), ("..", false), ("~lock", true), ("DESKTOP.INI", true), ("a~", false)]
+        {
+            assert_eq!(options.hides(name.as_bytes()), is_hidden, "{name}");
+        }
+        let shown = ShareOptions { hide_dot_files: false, ..ShareOptions::default() };
+        assert!(!shown.hides(b".x"));
     }
 }

@@ -69,9 +69,16 @@ pub(crate) async fn all(hand: &Hand) -> Result<Vec<Stream>, Status> {
 /// # Errors
 /// `STATUS_FILE_DELETED` once it is gone.
 pub(crate) async fn read(hand: &Hand, stream: &str) -> Result<Vec<u8>, Status> {
-    let mut value = hand.extended(&attribute(stream), VALUE_MAX).await?.ok_or(Status::FILE_DELETED)?;
-    value.truncate(data(&value).len());
-    Ok(value)
+    content(hand, stream).await?.ok_or(Status::FILE_DELETED)
+}
+
+/// What the stream of just this name holds; `None` without one.
+pub(crate) async fn content(hand: &Hand, stream: &str) -> Result<Option<Vec<u8>>, Status> {
+    let value = hand.extended(&attribute(stream), VALUE_MAX).await?;
+    Ok(value.map(|mut value| {
+        value.truncate(data(&value).len());
+        value
+    }))
 }
 
 /// Without Samba's zero byte.

@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak as Weakly};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
+use smb_proto::numbers::NumberMap;
 use smb_wire::Guid;
 use vfs::{Breaker, Broken, ByLease, Telling, Volume};
 use zerocopy::IntoBytes;
@@ -29,7 +30,7 @@ pub struct Tree {
 /// What all shares of a lane have in common.
 pub(crate) struct Side {
     opens: Arc<Opens>,
-    hands: RefCell<HashMap<u64, AtHand>>,
+    hands: RefCell<NumberMap<u64, AtHand>>,
     /// Hands that there may be before those of closed opens are looked for.
     hands_mark: Cell<usize>,
     known: Known,
@@ -194,7 +195,7 @@ impl Side {
         let watching = open.state().watching.close();
         watching.into_iter().for_each(Waker::wake);
         if self.opens.remove(open) {
-            self.counters.opens_closed.increment();
+            self.counters.closed(open);
         }
     }
 
@@ -215,7 +216,7 @@ impl Side {
     }
 
     /// Takes out what was closed on other lanes: twice as many as are left may come before the next time.
-    fn swept(&self, hands: &mut HashMap<u64, AtHand>) -> Vec<AtHand> {
+    fn swept(&self, hands: &mut NumberMap<u64, AtHand>) -> Vec<AtHand> {
         let closed = hands.extract_if(|_, at_hand| at_hand.open.strong_count() == 0);
         let closed: Vec<_> = closed.map(|(_, at_hand)| at_hand).collect();
         self.counters.hands_swept.add(closed.len() as u64);
@@ -259,6 +260,7 @@ impl Breaker for Breaking {
                     to: told.to.bits().into(),
                     epoch: told.epoch,
                     acknowledge: told.acknowledge,
+                    names: told.names,
                 });
             }
             None => self.counters.breaks_homeless.increment(),

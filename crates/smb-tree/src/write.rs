@@ -1,6 +1,7 @@
 //! WRITE (MS-SMB2 3.3.5.13).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use grants::Range;
 use grants::conflict::Wants;
@@ -47,7 +48,10 @@ impl Share {
             Ok(writer) => writer,
             Err(error) => return (Err(status::of(error)), Some(bufs)),
         };
+        open.writes.fetch_add(1, Ordering::AcqRel);
         let (written, bufs) = writer.write_vectored_at(&caller, offset, bufs).await;
+        // Not so where this is dropped: who takes the open over or closes it waits for the kernel then.
+        open.writes.fetch_sub(1, Ordering::AcqRel);
         if let Err(error) = written {
             return (Err(of_write(error)), bufs);
         }
@@ -124,7 +128,7 @@ impl Share {
     ) -> Result<(), Status> {
         let stream = open.stream().unwrap_or_default();
         let change = Change::Write(offset, data);
-        self.change_stream(&asker.by(open), hand, open.grants().object(), stream, change).await
+        self.change_stream(&asker.by(open), hand, open.grants().object(), &stream, change).await
     }
 
     /// Bytes have been written.

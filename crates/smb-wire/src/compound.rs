@@ -2,7 +2,7 @@
 
 use zerocopy::IntoBytes;
 
-use crate::header::{HEADER_LEN, Header};
+use crate::header::{HEADER_LEN, Header, NEXT_COMMAND};
 use crate::malformed::Malformed;
 use crate::message::{Body, Message};
 
@@ -90,7 +90,8 @@ impl<'a> Compound<'a> {
             let len = (self.out.len() - last).next_multiple_of(8);
             self.out.resize(last + len, 0);
             let next = u32::try_from(len).expect("a message is shorter than 4 GiB");
-            self.out[last + 20..last + 24].copy_from_slice(&next.to_le_bytes());
+            let field = last + NEXT_COMMAND.start..last + NEXT_COMMAND.end;
+            self.out[field].copy_from_slice(&next.to_le_bytes());
         }
         let at = self.out.len();
         self.out.extend_from_slice(Header { next_command: 0.into(), ..*header }.as_bytes());

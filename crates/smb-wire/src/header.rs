@@ -11,6 +11,8 @@ use crate::status::Status;
 pub const HEADER_LEN: usize = 64;
 /// `ProtocolId`.
 pub const PROTOCOL_ID: [u8; 4] = [0xfe, b'S', b'M', b'B'];
+/// Where the header holds the offset of the next message.
+pub const NEXT_COMMAND: std::ops::Range<usize> = 20..24;
 /// Where the header holds the signature.
 pub const SIGNATURE: std::ops::Range<usize> = 48..64;
 /// `MessageId` of what the server sends unasked.

@@ -18,6 +18,8 @@ pub struct Name {
     pub path: Vec<String>,
     /// The stream, where one other than the default is named.
     pub stream: Option<String>,
+    /// The default one is named, as `::$DATA`: it is of a file.
+    pub is_data: bool,
 }
 
 impl Name {
@@ -51,8 +53,9 @@ impl Name {
                 components.push(check_component(component)?.to_owned());
             }
         }
-        let stream = stream.map(parse_stream).transpose()?.flatten();
-        Ok(Self { path: components, stream })
+        let named = stream.map(parse_stream).transpose()?;
+        let is_data = matches!(named, Some(None));
+        Ok(Self { path: components, stream: named.flatten(), is_data })
     }
 
     /// It as a client would write it.

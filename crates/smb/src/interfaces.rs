@@ -10,6 +10,7 @@ use lane::time::now;
 use lane::topology::Nic;
 use smb_wire::fsctl::interfaces::{Interface, RSS_CAPABLE};
 
+use crate::server::Kept;
 use crate::settings::{InterfaceSection, SmbSection};
 
 /// What clients are told.
@@ -34,14 +35,14 @@ impl Told {
     }
 
     /// What a client is told who came by `here`.
-    pub(crate) async fn of_client(&self, here: SocketAddr, live: &Live) -> Vec<Interface> {
+    pub(crate) async fn of_client(&self, here: SocketAddr, kept: &Kept) -> Vec<Interface> {
         let here = here.ip().to_canonical();
         let told = match self {
             Self::These(these) => these.clone(),
             // Who is on this machine needs no other way.
             Self::Live(_) if here.is_loopback() => Vec::new(),
             Self::Live(listen) => {
-                let all = live.read().await;
+                let all = kept.live.read(kept.lane_nodes()).await;
                 all.iter().filter(|interface| is_served(listen, interface.address)).copied().collect()
             }
         };
@@ -53,12 +54,13 @@ impl Told {
 }
 
 impl Live {
-    async fn read(&self) -> Arc<[Interface]> {
+    async fn read(&self, lane_nodes: Vec<u32>) -> Arc<[Interface]> {
         if let Some(fresh) = self.fresh() {
             return fresh;
         }
         // Where a helper fails there is nothing to tell, and the client stays with what it has.
-        let read: Arc<[Interface]> = offload(None, read).await.unwrap_or_default().into();
+        let read: Arc<[Interface]> =
+            offload(None, move || read(&lane_nodes)).await.unwrap_or_default().into();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now(), Arc::clone(&read)));
         read
     }
@@ -70,13 +72,14 @@ impl Live {
     }
 }
 
-/// Every address of the interfaces that are up, the fastest first.
-fn read() -> Vec<Interface> {
-    of_machine(&Nic::of_this_machine(), &Address::of_this_machine().unwrap_or_default())
+/// Every address of the interfaces that are up: those on the nodes of lanes first, which serve them without a way between nodes,
+/// and the fastest first among them.
+fn read(lane_nodes: &[u32]) -> Vec<Interface> {
+    of_machine(&Nic::of_this_machine(), &Address::of_this_machine().unwrap_or_default(), lane_nodes)
 }
 
-fn of_machine(nics: &[Nic], addresses: &[Address]) -> Vec<Interface> {
-    let mut all: Vec<Interface> = Vec::new();
+fn of_machine(nics: &[Nic], addresses: &[Address], lane_nodes: &[u32]) -> Vec<Interface> {
+    let mut all: Vec<(bool, Interface)> = Vec::new();
     for address in addresses {
         // `/sys` may be that of another network namespace: then nothing is known but the address.
         let nic = nics.iter().find(|nic| nic.ifindex == address.ifindex);
@@ -86,18 +89,21 @@ fn of_machine(nics: &[Nic], addresses: &[Address]) -> Vec<Interface> {
         let speed =
             nic.and_then(|nic| nic.speed_mbps).map_or(SPEED_UNKNOWN, |speed| u64::from(speed) * 1_000_000);
         let has_queues = nic.is_some_and(|nic| nic.rx_queues.len() > 1);
-        all.push(Interface {
+        let node = nic.and_then(|nic| nic.node);
+        let is_far = node.is_some_and(|node| !lane_nodes.is_empty() && !lane_nodes.contains(&node));
+        let interface = Interface {
             index: address.ifindex,
             capability: if has_queues { RSS_CAPABLE } else { 0 },
             link_speed: speed,
             address: address.ip,
-        });
+        };
+        all.push((is_far, interface));
     }
-    all.sort_by_key(|interface| {
-        (std::cmp::Reverse(interface.link_speed), interface.index, interface.address)
+    all.sort_by_key(|(is_far, interface)| {
+        (*is_far, std::cmp::Reverse(interface.link_speed), interface.index, interface.address)
     });
     all.truncate(TOLD_MAX);
-    all
+    all.into_iter().map(|(_, interface)| interface).collect()
 }
 
 /// Whether somebody who comes by this address is heard.
@@ -160,7 +166,7 @@ mod tests {
             address(3, "192.0.2.3"),
             address(4, "192.0.2.4"),
         ];
-        let told = of_machine(&nics, &addresses);
+        let told = of_machine(&nics, &addresses, &[]);
         let told: Vec<_> = told
             .iter()
             .map(|it| {
@@ -173,6 +179,22 @@ mod tests {
     }
 
     #[test]
+    fn interfaces_whose_node_has_lanes_come_before_faster_ones_of_others() {
+        let nics = [
+            Nic { node: Some(1), ..nic(2, Some(25_000), true, 8) },
+            Nic { node: Some(0), ..nic(3, Some(10_000), true, 8) },
+            nic(4, Some(1000), true, 1),
+        ];
+        let addresses = [address(2, "192.0.2.2"), address(3, "192.0.2.3"), address(4, "192.0.2.4")];
+        let order = |lane_nodes: &[u32]| -> Vec<_> {
+            of_machine(&nics, &addresses, lane_nodes).iter().map(|interface| interface.index).collect()
+        };
+        assert_eq!(order(&[0]), [3, 4, 2]);
+        assert_eq!(order(&[0, 1]), [2, 3, 4]);
+        assert_eq!(order(&[]), [2, 3, 4], "lanes that are on no node in particular are near to all");
+    }
+
+    #[test]
     fn only_addresses_that_are_listened_at_are_told() {
         let served = |listen: &str, ip: &str| is_served(&[listen.parse().unwrap()], ip.parse().unwrap());
         assert!(served("0.0.0.0:445", "192.0.2.1") && !served("0.0.0.0:445", "2001:db8::1"));
@@ -182,6 +204,6 @@ mod tests {
 
     #[test]
     fn this_machine_tells_no_loopback() {
-        assert!(read().iter().all(|interface| !interface.address.is_loopback() && interface.index != 0));
+        assert!(read(&[]).iter().all(|interface| !interface.address.is_loopback() && interface.index != 0));
     }
 }

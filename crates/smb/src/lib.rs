@@ -5,10 +5,14 @@
 //! - `connection`: one TCP connection on its lane: frames in, requests at once, replies in any order by one writer.
 //! - `command`: one file for each command, read from top to bottom.
 
+mod audit;
 mod command;
 mod connection;
 mod counters;
+pub mod desk;
+mod estate;
 mod interfaces;
+mod long_turns;
 mod memory;
 mod options;
 mod pipe;

@@ -18,10 +18,8 @@ impl Pieces {
     /// Room for `capacity` bytes at least, and nothing in it. What it holds in truth is [`Pieces::size`].
     pub(crate) fn take(&self, capacity: usize) -> Vec<u8> {
         let class = class(capacity);
-        let kept = self.shelves.borrow_mut()[class].pop();
-        match kept {
+        match self.take_kept(class) {
             Some(piece) => {
-                self.kept.update(|kept| kept - piece.len());
                 let mut piece = Vec::from(piece);
                 piece.clear();
                 piece
@@ -30,9 +28,23 @@ impl Pieces {
         }
     }
 
+    fn take_kept(&self, class: usize) -> Option<Box<[u8]>> {
+        let piece = self.shelves.borrow_mut()[class].pop()?;
+        self.kept.update(|kept| kept - piece.len());
+        Some(piece)
+    }
+
     /// Bytes of the piece that [`Pieces::take`] gives for this.
     pub(crate) fn size(capacity: usize) -> usize {
         bytes(class(capacity))
+    }
+
+    /// A piece of `capacity` bytes for who reads on behind the first `written`. They hold what they held for who had it last, and he
+    /// writes them: nothing is cleared.
+    pub(crate) fn lend_blank(self: &Rc<Self>, capacity: usize, written: usize) -> Buf {
+        let class = class(capacity);
+        let piece = self.take_kept(class).unwrap_or_else(|| vec![0; bytes(class)].into_boxed_slice());
+        Buf::lent(piece, 0..capacity, written, 0, Rc::clone(self) as _)
     }
 
     /// `part` of a piece, of which `written` bytes are there, for who reads it on or goes on writing it. The piece comes back when
@@ -144,6 +156,10 @@ mod tests {
         let again = pieces.take(128 << 10);
         assert_eq!((again.as_ptr(), again.len()), (address, 0));
         pieces.put(again);
+        assert_eq!(pieces.kept.get(), Pieces::size(128 << 10));
+        let blank = pieces.lend_blank(100 << 10, 4);
+        assert_eq!((blank.as_ptr(), blank.len(), blank.spare()), (address, 4, (100 << 10) - 4));
+        drop(blank);
         assert_eq!(pieces.kept.get(), Pieces::size(128 << 10));
     }
 }

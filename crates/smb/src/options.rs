@@ -46,5 +46,6 @@ impl Options {
     }
 }
 
-/// Directories and the like: an answer is put together in memory.
-const TRANSACT_MAX: u32 = 1 << 20;
+/// MaxTransactSize, where READ and WRITE are as long: what Windows and Samba offer, and clients ask for. An answer is never longer
+/// than [`smb_tree::ANSWER_MAX`].
+const TRANSACT_MAX: u32 = 8 << 20;

@@ -4,10 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
+use lane::mesh::Member;
 use smb_tree::{Opens, OpensLimits};
 use smb_wire::Guid;
 use smb_wire::time::from_unix;
 
+use crate::connection::AllFigures;
+use crate::desk::Asked;
+use crate::estate::Estate;
 use crate::interfaces::Live;
 use crate::pipe::Pipes;
 use crate::service::Clients;
@@ -30,6 +34,13 @@ pub(crate) struct Kept {
     pub(crate) clients: Clients,
     /// This machine's addresses, as they were a moment ago.
     pub(crate) live: Live,
+    /// What they have moved.
+    pub(crate) figures: AllFigures,
+    /// What it has of the last server, and leaves to the next.
+    pub(crate) estate: Estate,
+    /// What administrators ask.
+    pub(crate) asked: Asked,
+    nodes: OnceLock<Vec<Option<u32>>>,
     /// Whose sign-ins fail.
     pub(crate) failures: Failures,
 }
@@ -38,6 +49,11 @@ impl Kept {
     /// By which clients know the server while it runs.
     pub(crate) fn guid(&self) -> Guid {
         *self.guid.get_or_init(|| Guid::new(random()))
+    }
+
+    /// Clients know it by this from an earlier process, unless it has told them otherwise.
+    pub(crate) fn be_known_as(&self, guid: Guid) {
+        self.guid.get_or_init(|| guid);
     }
 
     /// For how long it has run, at least.
@@ -49,6 +65,21 @@ impl Kept {
     /// Every open file.
     pub(crate) fn opens(&self) -> &Arc<Opens> {
         self.opens.get_or_init(|| Opens::new(OpensLimits::default()))
+    }
+
+    /// Lanes are on these nodes for as long as the process lives.
+    pub(crate) fn lanes_are_on(&self, nodes: impl Iterator<Item = Option<u32>>) {
+        self.nodes.get_or_init(|| nodes.collect());
+    }
+
+    /// The node of a lane.
+    pub(crate) fn node_of(&self, lane: Member) -> Option<u32> {
+        *self.nodes.get()?.get(lane.index())?
+    }
+
+    /// The nodes of all lanes.
+    pub(crate) fn lane_nodes(&self) -> Vec<u32> {
+        self.nodes.get().into_iter().flatten().filter_map(|node| *node).collect()
     }
 
     /// A number for a connection that no other has.

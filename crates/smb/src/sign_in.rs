@@ -1,8 +1,9 @@
-//! Who signs in: accounts as NTLM asks for them, and addresses whose sign-ins fail.
+//! Who signs in: accounts as NTLM asks for them, and whose sign-ins fail.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use identity::Accounts;
@@ -21,19 +22,43 @@ impl Users<'_> {
     }
 }
 
-impl smb_auth::Accounts for Users<'_> {
+/// The same as one sign-in asks for them.
+pub(crate) struct Asked<'a> {
+    pub(crate) users: Users<'a>,
+    /// `None`: however many fail, all are looked at.
+    pub(crate) failures: Option<&'a Failures>,
+    /// From where,
+    pub(crate) address: IpAddr,
+    /// and when.
+    pub(crate) now: Instant,
+}
+
+impl smb_auth::Accounts for Asked<'_> {
     fn nt_hash(&self, _: &str, user: &str) -> Zeroizing<[u8; 16]> {
-        Zeroizing::new(*self.0.nt_hash(&self.name(user)).expose())
+        Zeroizing::new(*self.users.0.nt_hash(&self.users.name(user)).expose())
     }
 
     fn is_known(&self, _: &str, user: &str) -> bool {
-        !matches!(self.0.user(&self.name(user)), Err(identity::Refused::Unknown))
+        !matches!(self.users.0.user(&self.users.name(user)), Err(identity::Refused::Unknown))
+    }
+
+    fn is_held_off(&self, _: &str, user: &str) -> bool {
+        self.failures.is_some_and(|failures| !failures.may_try_as(self.address, user, self.now))
     }
 }
 
-/// Sign-ins that failed, by address: each may fail so often at once, and so often a minute. Touched by sign-ins alone.
+/// Sign-ins that failed. A name may fail so often at once from an address, and then so often a minute, so that who shares his
+/// address with a client that has a wrong password is not held off with it; an address may fail ten times as often with whatever
+/// names. Touched by sign-ins alone.
 #[derive(Debug, Default)]
-pub(crate) struct Failures(Mutex<HashMap<IpAddr, Failed>>);
+pub(crate) struct Failures {
+    failed: Mutex<HashMap<Key, Failed>>,
+    /// Names are kept as what this makes of them: nobody chooses what collides, or how much memory a name takes.
+    hasher: RandomState,
+}
+
+/// An address, and the name in small letters, or all names.
+type Key = (IpAddr, Option<u64>);
 
 #[derive(Clone, Copy, Debug)]
 struct Failed {
@@ -43,8 +68,9 @@ struct Failed {
 
 impl Failed {
     /// How many still count.
-    fn left(&self, now: Instant) -> u32 {
-        let forgiven = now.saturating_duration_since(self.since).as_secs() / FORGIVEN_AFTER.as_secs();
+    fn left(&self, limit: Limit, now: Instant) -> u32 {
+        let forgiven =
+            now.saturating_duration_since(self.since).as_millis() / limit.forgiven_after.as_millis();
         self.count.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX))
     }
 }
@@ -52,60 +78,139 @@ impl Failed {
 impl Failures {
     /// Whether `address` may try.
     pub(crate) fn may_try(&self, address: IpAddr, now: Instant) -> bool {
-        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.get(&address_of(address)).is_none_or(|failed| failed.left(now) < AT_ONCE)
+        self.is_within((address_of(address), None), now)
     }
 
-    /// One has failed.
-    pub(crate) fn failed(&self, address: IpAddr, now: Instant) {
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= ADDRESSES_MAX {
-            failures.retain(|_, failed| failed.left(now) > 0);
+    /// Whether it may try with this name.
+    pub(crate) fn may_try_as(&self, address: IpAddr, user: &str, now: Instant) -> bool {
+        self.is_within(self.key(address, user), now)
+    }
+
+    /// One has failed; without a name, it did not come as far as that.
+    pub(crate) fn failed(&self, address: IpAddr, user: Option<&str>, now: Instant) {
+        let mut failed = self.lock();
+        for key in [Some((address_of(address), None)), user.map(|user| self.key(address, user))] {
+            let Some(key) = key else { continue };
+            let is_new = !failed.contains_key(&key);
+            if is_new && failed.len() >= REMEMBERED_MAX {
+                failed.retain(|key, failed| failed.left(Limit::of(key), now) > 0);
+            }
+            if is_new && failed.len() >= REMEMBERED_MAX {
+                // So many addresses at once are one's who has as many as he likes: what is forgotten is the oldest.
+                let oldest = failed.iter().min_by_key(|(_, failed)| failed.since).map(|(key, _)| *key);
+                oldest.map(|oldest| failed.remove(&oldest));
+            }
+            let failed = failed.entry(key).or_insert(Failed { count: 0, since: now });
+            *failed = Failed { count: failed.left(Limit::of(&key), now) + 1, since: now };
         }
-        if failures.len() >= ADDRESSES_MAX {
-            // So many addresses at once are one's who has as many as he likes: what is forgotten is the oldest.
-            let oldest = failures.iter().min_by_key(|(_, failed)| failed.since).map(|(address, _)| *address);
-            oldest.map(|address| failures.remove(&address));
-        }
-        let failed = failures.entry(address_of(address)).or_insert(Failed { count: 0, since: now });
-        *failed = Failed { count: failed.left(now) + 1, since: now };
+    }
+
+    /// One has gone well: what failed with this name before was a slip.
+    pub(crate) fn succeeded(&self, address: IpAddr, user: &str) {
+        self.lock().remove(&self.key(address, user));
+    }
+
+    fn is_within(&self, key: Key, now: Instant) -> bool {
+        let limit = Limit::of(&key);
+        self.lock().get(&key).is_none_or(|failed| failed.left(limit, now) < limit.at_once)
+    }
+
+    fn key(&self, address: IpAddr, user: &str) -> Key {
+        (address_of(address), Some(self.hasher.hash_one(user.to_lowercase())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Failed>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An address may fail so often before it has to wait.
-const AT_ONCE: u32 = 20;
-/// After so long one failure counts no more.
-const FORGIVEN_AFTER: Duration = Duration::from_secs(3);
-/// Addresses that are remembered.
-const ADDRESSES_MAX: usize = 65_536;
+/// How often may fail.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    /// Before who fails has to wait.
+    at_once: u32,
+    /// After so long one failure counts no more.
+    forgiven_after: Duration,
+}
+
+impl Limit {
+    /// With one name from one address: no password is guessed so.
+    const NAME: Self = Self { at_once: 20, forgiven_after: Duration::from_secs(3) };
+    /// From one address, behind which there may be many clients.
+    const ADDRESS: Self = Self { at_once: 200, forgiven_after: Duration::from_millis(300) };
+
+    fn of(key: &Key) -> Self {
+        if key.1.is_some() { Self::NAME } else { Self::ADDRESS }
+    }
+}
+
+/// Names of addresses, and addresses, that are remembered.
+const REMEMBERED_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_address_that_fails_too_often_waits_and_others_do_not() {
-        let failures = Failures::default();
-        let (now, [one, other]) = (Instant::now(), ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap()));
-        for _ in 0..AT_ONCE {
-            assert!(failures.may_try(one, now));
-            failures.failed(one, now);
-        }
-        assert!(!failures.may_try(one, now) && failures.may_try(other, now));
-        assert!(!failures.may_try(one, now + FORGIVEN_AFTER / 2));
-        let later = now + FORGIVEN_AFTER;
-        assert!(failures.may_try(one, later));
-        failures.failed(one, later);
-        assert!(!failures.may_try(one, later), "one is forgiven at a time");
+    fn addresses() -> [IpAddr; 2] {
+        ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap())
     }
 
+    #[test]
+    fn a_name_that_fails_too_often_waits_there_and_nobody_else_does() {
+        let failures = Failures::default();
+        let (now, [one, other]) = (Instant::now(), addresses());
+        for _ in 0..Limit::NAME.at_once {
+            assert!(failures.may_try_as(one, "alice", now));
+            failures.failed(one, Some("alice"), now);
+        }
+        assert!(!failures.may_try_as(one, "ALICE", now), "in whatever letters");
+        assert!(failures.may_try(one, now) && failures.may_try_as(one, "bob", now));
+        assert!(failures.may_try_as(other, "alice", now));
+        let forgiven_after = Limit::NAME.forgiven_after;
+        assert!(!failures.may_try_as(one, "alice", now + forgiven_after / 2));
+        let later = now + forgiven_after;
+        assert!(failures.may_try_as(one, "alice", later));
+        failures.failed(one, Some("alice"), later);
+        assert!(!failures.may_try_as(one, "alice", later), "one is forgiven at a time");
+        failures.succeeded(one, "Alice");
+        assert!(failures.may_try_as(one, "alice", later));
+    }
+
+    #[test]
+    fn an_address_that_tries_name_after_name_waits_and_others_do_not() {
+        let failures = Failures::default();
+        let (now, [one, other]) = (Instant::now(), addresses());
+        for number in 0..Limit::ADDRESS.at_once {
+            assert!(failures.may_try(one, now));
+            failures.failed(one, Some(&number.to_string()), now);
+        }
+        assert!(!failures.may_try(one, now) && failures.may_try(other, now));
+        assert!(failures.may_try(one, now + Limit::ADDRESS.forgiven_after));
+    }
+
+    #[test]
+    fn as_much_is_remembered_as_there_is_room_for_and_the_latest_is_among_it() {
+        let failures = Failures::default();
+        let (now, [_, other]) = (Instant::now(), addresses());
+        for number in 0..REMEMBERED_MAX as u32 {
+            let address = IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + number));
+            failures.failed(address, None, now);
+        }
+        for _ in 0..Limit::NAME.at_once {
+            failures.failed(other, Some("alice"), now + Duration::from_millis(1));
+        }
+        assert!(!failures.may_try_as(other, "alice", now));
+        assert_eq!(failures.lock().len(), REMEMBERED_MAX);
+    }
     #[test]
     fn a_name_is_found_as_it_was_typed_or_in_small_letters() {
         let text = "version = 1\n[user.alice]\nid = 1000\n";
         let accounts = Accounts::parse(text).unwrap();
-        let users = Users(&accounts);
+        let (users, failures) = (Users(&accounts), Failures::default());
         assert_eq!(["ALICE", "alice", "BOB"].map(|name| users.name(name)), ["alice", "alice", "BOB"]);
         use smb_auth::Accounts as _;
-        assert!(users.is_known("WORKGROUP", "Alice") && !users.is_known("", "carol"));
+        let [address, _] = addresses();
+        let asked = Asked { users, failures: Some(&failures), address, now: Instant::now() };
+        assert!(asked.is_known("WORKGROUP", "Alice") && !asked.is_known("", "carol"));
     }
 }

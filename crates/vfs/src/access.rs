@@ -3,18 +3,23 @@
 //! the place of this directory or one above it changes.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
-use identity::{Id, Kind, Nearest, Object, Owner, Principal, Rights, VolumePolicy, decide};
+use identity::{Id, Kind, Nearest, Object, Owner, Principal, Rights, VolumePolicy, decide, decide_described};
 use lane::fs::{FileKind, Stat};
 use smallvec::SmallVec;
+use smb_sid::Sids;
 
 use crate::attributes::Attributes;
+use crate::descriptor::Own;
 use crate::error::Error;
 
 /// Of one directory.
 pub(crate) struct Access {
     nearest: Nearest,
     directory: Object,
+    /// The directory's own descriptor, and who is called how in it and in those of what is in it.
+    own: Option<Own>,
     known: RefCell<SmallVec<[Known; 1]>>,
 }
 
@@ -26,11 +31,11 @@ struct Known {
 }
 
 impl Access {
-    /// Of a directory whose own list is `own`, beneath one for which `above` counts.
-    pub(crate) fn new(stat: &Stat, own: Option<&[u8]>, above: Option<&Self>) -> Self {
+    /// Of a directory whose own list is `list` and own descriptor `own`, beneath one for which `above` counts.
+    pub(crate) fn new(stat: &Stat, list: Option<&[u8]>, own: Option<Own>, above: Option<&Self>) -> Self {
         let none = Nearest::None;
-        let nearest = Nearest::of(own, above.map_or(&none, |above| &above.nearest));
-        Self { nearest, directory: object(&Attributes::from(*stat)), known: RefCell::default() }
+        let nearest = Nearest::of(list, above.map_or(&none, |above| &above.nearest));
+        Self { nearest, directory: object(&Attributes::from(*stat)), own, known: RefCell::default() }
     }
 
     /// The list that counts.
@@ -39,13 +44,38 @@ impl Access {
     }
 
     /// Rights over the directory and what is in it, nothing said of those above.
-    pub(crate) fn own_rights(&self, who: &Principal, policy: &VolumePolicy) -> Rights {
-        decide(who, &self.directory, &self.nearest, policy)
+    pub(crate) fn own_rights(
+        &self,
+        who: &Principal,
+        policy: &VolumePolicy,
+        sids: impl FnOnce() -> Arc<Sids>,
+    ) -> Rights {
+        match &self.own {
+            None => decide(who, &self.directory, &self.nearest, policy),
+            Some(own) => decide_described(who, &self.directory, own.rights(who, &sids(), true), policy),
+        }
+    }
+
+    /// The directory's own descriptor.
+    pub(crate) fn own(&self) -> Option<&Own> {
+        self.own.as_ref()
     }
 
     /// Rights over something in it that is no directory.
     pub(crate) fn rights_of(&self, who: &Principal, policy: &VolumePolicy, of: &Attributes) -> Rights {
         decide(who, &object(of), &self.nearest, policy)
+    }
+
+    /// As [`Access::rights_of`], of what has a descriptor of its own. Who may list the directory sees the attributes of what is in it.
+    pub(crate) fn rights_of_own(
+        &self,
+        who: &Principal,
+        policy: &VolumePolicy,
+        of: &Attributes,
+        given: Rights,
+        here: Rights,
+    ) -> Rights {
+        decide_described(who, &object(of), given | (here & Rights::LOOKUP), policy)
     }
 
     pub(crate) fn known(&self, who: &Principal) -> Option<Rights> {

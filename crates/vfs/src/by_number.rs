@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use identity::{Principal, Rights};
+use identity::{Principal, Rights, Writable};
 use index::Number;
 use lane::offload::offload;
+use smb_wire::create::access::rights::{FILE_EXECUTE, FILE_READ};
 
 use crate::cache::WatchedDir;
 use crate::caller::Caller;
@@ -33,6 +34,18 @@ impl Found {
     }
 }
 
+impl Found {
+    /// Everything that somebody is granted of what has a security descriptor of its own, as an access mask of SMB; `None` for what has none.
+    pub fn granted(&self, who: &Principal) -> Option<u32> {
+        let policy = self.volume.root().policy()?;
+        let granted = match &self.resolved {
+            Resolved::Directory(..) => self.directory.granted_here(who, policy)?,
+            Resolved::File(file, _) => self.directory.granted_of(who, policy, &file.own()?),
+        };
+        Some(if policy.writable == Writable::Nobody { granted & UNCHANGING } else { granted })
+    }
+}
+
 impl std::fmt::Debug for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Found").field("resolved", &self.resolved).finish_non_exhaustive()
@@ -49,7 +62,7 @@ pub(crate) fn rights_there(
     let Some(policy) = volume.root().policy() else { return Rights::NONE };
     match resolved {
         Resolved::Directory(..) => directory.rights(who, policy),
-        Resolved::File(_, attributes) => directory.rights_of(who, policy, attributes),
+        Resolved::File(file, attributes) => directory.rights_of(who, policy, attributes, file.own().as_ref()),
     }
 }
 
@@ -255,5 +268,7 @@ fn is_it(found: &Resolved, number: Number) -> bool {
     found.object().is_some_and(|object| object.number() == number)
 }
 
+/// What of a mask changes nothing.
+const UNCHANGING: u32 = FILE_READ | FILE_EXECUTE;
 /// Searches for something that moves again and again.
 const ATTEMPTS_MAX: u32 = 16;

@@ -14,6 +14,7 @@ lane::counter_block! {
         count names_read: "Directories read with the numbers of what is in them, for images of them.",
         count listings_refused: "Directories not read because readers of listings that changed hold too much.",
         count listing_hits: "Listings answered from the cache.",
+        count images_used: "Names sought in another case among those that a lane keeps of a directory.",
         gauge open_cached: "Files and directories kept open.",
         gauge absent_cached: "Absent names remembered.",
         gauge listing_entries_cached: "Entries of remembered listings.",

@@ -74,11 +74,11 @@ impl Directory {
     }
 
     /// Is told what happens here from now on, whichever lane and whichever service does it; `None` on a volume without objects, and
-    /// where 65,536 watch already. Of what others do behind the server's back it is told as far as the server hears of it, and not in
+    /// where of the 65,536 that may watch `client` has three times what is free. Of what others do behind the server's back it is told as far as the server hears of it, and not in
     /// detail.
-    pub fn watch(&self, how: WatchHow) -> Option<Watch> {
+    pub fn watch(&self, how: WatchHow, client: grants::Client) -> Option<Watch> {
         let object = self.object()?;
-        object.volume().watch(object, how)
+        object.volume().watch(object, how, client)
     }
 
     /// Makes its names safe.
@@ -220,6 +220,12 @@ impl Directory {
     /// # Errors
     /// [`Error::Denied`]; as [`Directory::entries`].
     pub async fn entries_as(&self, caller: &Caller, max: usize) -> Result<Listing, Error> {
+        self.may_list(caller).await?;
+        self.entries(max).await
+    }
+
+    /// Whether the caller has [`Rights::LOOKUP`] here.
+    pub(crate) async fn may_list(&self, caller: &Caller) -> Result<(), Error> {
         if let Some(object) = self.object() {
             let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
             let found = self.volume.lookup_as(caller, here.as_path(), Rights::LOOKUP).await?;
@@ -227,7 +233,21 @@ impl Directory {
                 return self.volume.counted(Err(Error::Stale));
             }
         }
-        self.entries(max).await
+        Ok(())
+    }
+
+    /// Its names as the file system has them, at most `max`.
+    pub(crate) async fn listed_names(&self, max: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let dir = self.dir().open(&c".".to_owned(), LISTED).await?.into_dir()?;
+        let listed = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
+            Some(libc::EFBIG) => Error::TooLarge { max },
+            _ => error.into(),
+        })?;
+        Ok(listed.into_iter().map(|entry| entry.name).collect())
+    }
+
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.node.readers
     }
 
     /// The remembered listing, if no entry came or went (the directory's own time stamp tells, without any
@@ -260,7 +280,7 @@ impl Directory {
         })?;
         let found = raw.len();
         let entries = self.served(raw).await;
-        let alive = cache.count_alive(entries.len())?;
+        let alive = cache.count_alive(entries.0.len() + entries.1.len())?;
         let listing = Rc::new(CachedListing::new(entries, found, before.change_token(), vantage, alive));
         // Within the tick of the file system's clock a later change would leave the time stamp as it is.
         if before.is_settled(lane::time::wall_clock()) {
@@ -269,10 +289,10 @@ impl Directory {
         Ok(Listing::new(listing))
     }
 
-    /// Leaves out what no look-up would give, looks through symbolic links, and sorts.
-    async fn served(&self, raw: Vec<DirEntry>) -> Box<[Entry]> {
+    /// Leaves out what no look-up would give, looks through symbolic links, and sorts; and the links themselves.
+    async fn served(&self, raw: Vec<DirEntry>) -> (Box<[Entry]>, Box<[Entry]>) {
         let mut entries = Vec::with_capacity(raw.len());
-        let mut links = 0;
+        let mut links = Vec::new();
         for entry in raw {
             let Some(stat) = entry.stat else { continue };
             let Ok(path) = Name::parse(&entry.name).and_then(|name| self.path().join(name)) else { continue };
@@ -283,8 +303,12 @@ impl Directory {
             let attributes = match stat.kind {
                 FileKind::File | FileKind::Directory => Some(stat.into()),
                 FileKind::Symlink => {
-                    links += 1;
-                    if links % LINKS_PER_TURN == 0 {
+                    links.push(Entry {
+                        name: entry.name.as_slice().into(),
+                        attributes: stat.into(),
+                        symlink,
+                    });
+                    if links.len().is_multiple_of(LINKS_PER_TURN) {
                         lane::give_way().await;
                     }
                     self.far_end(path.as_path()).await
@@ -295,9 +319,7 @@ impl Directory {
                 entries.push(Entry { name: entry.name.into(), attributes, symlink });
             }
         }
-        let order = order_in_turns(&entries, |a: &Entry, b: &Entry| a.name.cmp(&b.name)).await;
-        let mut entries: Vec<_> = entries.into_iter().map(Some).collect();
-        order.into_iter().filter_map(|at| entries[at as usize].take()).collect()
+        (sorted(entries).await, sorted(links).await)
     }
 
     async fn far_end(&self, link: RelPath<'_>) -> Option<Attributes> {
@@ -336,6 +358,12 @@ impl Drop for OpenDirectory {
             object.note_closing(|| self.dir.stat());
         }
     }
+}
+
+async fn sorted(entries: Vec<Entry>) -> Box<[Entry]> {
+    let order = order_in_turns(&entries, |a: &Entry, b: &Entry| a.name.cmp(&b.name)).await;
+    let mut entries: Vec<_> = entries.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|at| entries[at as usize].take()).collect()
 }
 
 /// How a directory is opened to be listed.

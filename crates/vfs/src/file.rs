@@ -9,6 +9,7 @@ use lane::fs::File;
 
 use crate::attributes::{Attributes, ChangeToken, FileId};
 use crate::counters::VfsCounters;
+use crate::descriptor::Own;
 use crate::error::Error;
 use crate::object::Object;
 use crate::trouble::Place;
@@ -38,6 +39,11 @@ impl OpenFile {
     /// What lanes share of it; `None` on a volume without objects.
     pub fn object(&self) -> Option<&Arc<Object>> {
         self.object.as_ref()
+    }
+
+    /// The security descriptor that it has of its own.
+    pub(crate) fn own(&self) -> Option<Own> {
+        self.object.as_ref()?.own()
     }
 
     /// Which file it is.

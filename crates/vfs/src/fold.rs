@@ -23,7 +23,8 @@ impl Directory {
     /// What `name` names in this directory in whatever case it is stored, with the name as it is stored: as it is given if
     /// there is one, else the first in the order of the listing. Takes [`Rights::LOOKUP`] here, and `need` there.
     ///
-    /// Costs a look in a table where the directory's listing is at hand, else a listing of at most `max` entries.
+    /// Costs a look in a table while the lane keeps the directory's names, which it brings up to date with each change, else a listing of
+    /// at most `max` entries.
     ///
     /// # Errors
     /// As [`Volume::lookup_as`](crate::Volume::lookup_as) and [`Directory::entries`].
@@ -38,7 +39,21 @@ impl Directory {
             Err(Error::NotFound) => {}
             found => return Ok((name.as_bytes().into(), found?)),
         }
-        let listing = self.entries_as(caller, max).await?;
+        self.may_list(caller).await?;
+        let image = self.folded_image(max).await;
+        if let Some(image) =
+            self.volume().counted(self.volume().told(self.path(), "a directory cannot be read", image))?
+        {
+            for stored in image.find(name.as_bytes()) {
+                match self.lookup_as(caller, Name::parse(&stored)?, need).await {
+                    // What is no file or directory to clients is not there.
+                    Err(Error::NotFound | Error::Hidden | Error::NotServable | Error::Reserved) => {}
+                    found => return Ok((stored, found?)),
+                }
+            }
+            return self.volume().counted(Err(Error::NotFound));
+        }
+        let listing = self.entries(max).await?;
         let stored = listing.find_folded(name.as_bytes()).await.ok_or(Error::NotFound);
         let stored = self.volume().counted(stored)?;
         let found = self.lookup_as(caller, Name::parse(&stored)?, need).await?;

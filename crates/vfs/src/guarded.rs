@@ -13,6 +13,7 @@ use crate::access::require;
 use crate::attributes::Attributes;
 use crate::cache::{Found, Node, Vantage, WatchedDir};
 use crate::caller::Caller;
+use crate::descriptor::Own;
 use crate::error::Error;
 use crate::name::{Name, NameError, RelPath, RelPathBuf};
 use crate::object::{Object, Permits, Place};
@@ -110,7 +111,8 @@ impl Volume {
             Node::File(_) => above?,
             Node::Directory(_) => self.cache().known(key)?,
         };
-        let allowed = self.allowed(caller, &directory, resolved.attributes(), need);
+        let own = own_of(&resolved);
+        let allowed = self.allowed(caller, &directory, resolved.attributes(), own.as_ref(), need);
         self.counters().lookup_hits.increment();
         Some(allowed.map(|()| (resolved, directory)))
     }
@@ -140,8 +142,9 @@ impl Volume {
         let Some(directory) = directory.cloned() else { return Ok(Seen::Moving(at.hindrance().cloned())) };
         note_place(&node, &vantage, path, cache.options().ttl);
         cache.keep_open(key, node.clone(), vantage);
-        self.allowed(caller, &directory, &stat.into(), need)?;
-        Ok(Seen::Resolved(self.resolved(&node, stat.into()), directory))
+        let resolved = self.resolved(&node, stat.into());
+        self.allowed(caller, &directory, &stat.into(), own_of(&resolved).as_ref(), need)?;
+        Ok(Seen::Resolved(resolved, directory))
     }
 
     /// Waits until a change that is under way is over.
@@ -171,11 +174,12 @@ impl Volume {
         caller: &Caller,
         directory: &WatchedDir,
         of: &Attributes,
+        own: Option<&Own>,
         need: Rights,
     ) -> Result<(), Error> {
         let Some(policy) = self.root().policy() else { return Ok(()) };
         if !of.is_directory() {
-            return require(directory.rights_of(&caller.principal, policy, of), need);
+            return require(directory.rights_of(&caller.principal, policy, of, own), need);
         }
         let names = if need.contains(Rights::READ) { Rights::LOOKUP } else { Rights::NONE };
         require(directory.rights(&caller.principal, policy), need.without(Rights::READ) | names)
@@ -231,6 +235,14 @@ impl Volume {
                 _ => Err(error.into()),
             },
         }
+    }
+}
+
+/// The descriptor that a file has of its own; those of directories are looked at with their lists.
+fn own_of(resolved: &Resolved) -> Option<Own> {
+    match resolved {
+        Resolved::File(file, _) => file.own(),
+        Resolved::Directory(..) => None,
     }
 }
 

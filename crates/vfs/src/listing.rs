@@ -23,7 +23,7 @@ pub struct Listing {
 pub struct Entry {
     /// The name, as the file system keeps it.
     pub name: Box<[u8]>,
-    /// Attributes; of the link's far end if `symlink`.
+    /// Attributes; of the link's far end if `symlink`, but among [`Listing::links`].
     pub attributes: Attributes,
     /// The name is a symbolic link that leads to a file or directory of the volume.
     pub symlink: bool,
@@ -32,6 +32,7 @@ pub struct Entry {
 /// A listing and what it takes to believe it later.
 pub(crate) struct CachedListing {
     entries: Box<[Entry]>,
+    links: Box<[Entry]>,
     /// How many there were before those not served were left out.
     found: usize,
     /// The directory's own, from before the entries were read.
@@ -91,6 +92,11 @@ impl Listing {
         Some(self[at].name.clone())
     }
 
+    /// The symbolic links as themselves, with their own attributes, sorted by the bytes of their names: those that lead nowhere too.
+    pub fn links(&self) -> &[Entry] {
+        &self.cached.links
+    }
+
     /// Tells this listing of a directory from any other that is alive.
     pub fn identity(&self) -> usize {
         Rc::as_ptr(&self.cached).addr()
@@ -107,7 +113,7 @@ impl Deref for Listing {
 
 impl CachedListing {
     pub(crate) fn new(
-        entries: Box<[Entry]>,
+        (entries, links): (Box<[Entry]>, Box<[Entry]>),
         found: usize,
         token: ChangeToken,
         vantage: Vantage,
@@ -115,6 +121,7 @@ impl CachedListing {
     ) -> Self {
         Self {
             entries,
+            links,
             found,
             token,
             vantage,
@@ -135,7 +142,7 @@ impl CachedListing {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.links.len()
     }
 }
 

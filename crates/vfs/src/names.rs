@@ -46,18 +46,7 @@ impl History {
     /// makes them one after another has the same image. `None` where that is not known, as after changes behind the server's back: the
     /// names are to be read anew. Never waits.
     pub fn catch_up(&mut self) -> Option<Vec<Edit>> {
-        // Before the look: a change that begins after it raises the version further, or is under way.
-        let is_changing = self.object.is_changing();
-        let now = self.object.version();
-        if now == self.version {
-            return Some(Vec::new());
-        }
-        let (edits, version) = self.log.since(self.version)?;
-        if version < now && !is_changing {
-            return None;
-        }
-        self.version = version;
-        Some(edits)
+        self.log.catch_up(&self.object, &mut self.version)
     }
 }
 

@@ -173,12 +173,8 @@ impl Root {
         self.dir.read_link_at(path).await
     }
 
-    /// The directory's own object, if anybody has relied on it yet.
-    pub(crate) fn object(&self) -> Option<&Arc<Object>> {
-        self.shared.as_ref()?.object.get()
-    }
-
-    pub(crate) fn set_object(&self, object: &Arc<Object>) {
+    /// Keeps the directory's own object from here on: each way down begins there.
+    pub(crate) fn keep_object(&self, object: &Arc<Object>) {
         if let Some(shared) = &self.shared {
             // It is the same each time: the directory stays open.
             let _ = shared.object.set(Arc::clone(object));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use identity::Rights;
 use lane::fs::{File, FileKind, Stat, SystemStat};
+use smb_sid::Sids;
 
 use crate::attributes::Attributes;
 use crate::cache::{Cache, Found, KeyRef, Node, OpeningId, Vantage};
@@ -16,7 +17,7 @@ use crate::directory::{Directory, OpenDirectory};
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::{RelPath, RelPathBuf};
-use crate::object::{At, By, Object, SharedVolume, path_beneath};
+use crate::object::{At, By, Object, SharedVolume, path_in_volume};
 use crate::root::Root;
 use crate::spec::{VolumeName, VolumeOptions, VolumeSpec};
 use crate::trouble::{self, Place};
@@ -162,14 +163,19 @@ impl Volume {
         self.inner.root.shared()
     }
 
+    /// Who is called how in security descriptors.
+    pub(crate) fn sids(&self) -> Option<Arc<Sids>> {
+        Some(self.shared()?.objects().sids())
+    }
+
     /// Who asks where nobody is named; `None` where everybody may read what the server can.
     pub(crate) fn anonymous(&self) -> Option<&Caller> {
         self.inner.anonymous.as_ref()
     }
 
-    /// Where a directory is now, as far as this server has moved it.
+    /// Where a directory of this volume is now, as far as this server has moved it.
     pub(crate) fn path_of(&self, directory: &Arc<Object>) -> Option<RelPathBuf> {
-        path_beneath(self.inner.root.object()?, directory)
+        Arc::ptr_eq(directory.volume(), self.shared()?).then(|| path_in_volume(directory))?
     }
 
     /// For messages.
@@ -295,6 +301,10 @@ impl Volume {
         if let Some(kept) = self.inner.cache.peek(key) {
             self.counters().rechecks.increment();
             if kept.id() == id {
+                // Somebody beside the server may have given it another descriptor.
+                if let (Node::File(_), Some(object)) = (&kept, kept.object()) {
+                    object.read_own(&file).await?;
+                }
                 return Ok(kept);
             }
             self.counters().invalidated_replaced.increment();

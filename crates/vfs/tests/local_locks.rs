@@ -31,7 +31,7 @@ fn another_process_and_clients_find_each_others_locks() {
             access,
             share,
             need,
-            looks: false,
+            looks: grants::Looks::Not,
             overwrites: false,
             client,
             wanted: None,

@@ -12,10 +12,15 @@ use lane::runtime::{RuntimeOptions, run_here};
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rx_lane::{Anonymous, Connection, Driver, DriverConfig};
 use rxperf::{Outbound, Reply, Request, Work};
+use smb_wire::body::lock::flags;
+use smb_wire::create::Disposition;
+use smb_wire::create::access::{rights, share};
 
 use super::arena::{Arena, inside};
 use super::samples::{PATIENCE, Part, Samples};
-use super::server::{HTTP, HTTPS, RX, SMALL_BYTES};
+use super::server::{HTTP, HTTPS, RX, SMALL_BYTES, SMB};
+use super::smb;
+use super::smb::raw::{How, Raw};
 use crate::lab::guest::https::Https;
 
 /// Asks over HTTP and HTTPS until all is over.
@@ -102,6 +107,30 @@ impl Plain {
     }
 }
 
+/// Opens, locks, reads and closes over SMB until all is over.
+pub(crate) fn smb(arena: &Arena, samples: &Samples) -> anyhow::Result<()> {
+    inside(&arena.good, || {
+        let connect = || {
+            let stream = TcpStream::connect_timeout(&SMB, PATIENCE)?;
+            stream.set_nodelay(true)?;
+            Raw::arrive(stream, smb::GOOD, true)
+        };
+        ask_again_and_again(samples, NEWCOMER_SMB, connect, work_with_a_file);
+        Ok(())
+    })
+}
+
+/// What takes a place of each kind that clients could hoard.
+fn work_with_a_file(client: &mut Raw) -> anyhow::Result<()> {
+    let access = rights::READ_DATA | rights::WRITE_DATA;
+    let how = How { access, share: share::READ | share::WRITE, disposition: Disposition::Open };
+    let file = client.create("small", how)?.map_err(|status| anyhow::anyhow!("CREATE: {status}"))?;
+    client.lock(file, flags::EXCLUSIVE)?;
+    ensure!(client.read(file, 0, SMALL_BYTES as u32)? == [b's'; SMALL_BYTES], "other bytes than the file's");
+    client.lock(file, flags::UNLOCK)?;
+    client.close(file)
+}
+
 /// Calls rxperf's service until all is over.
 pub(crate) fn rx(arena: &Arena, samples: &Arc<Samples>) -> anyhow::Result<()> {
     let samples = Arc::clone(samples);
@@ -176,5 +205,6 @@ const PAUSE: Duration = Duration::from_millis(3);
 const NEWCOMER_PLAIN: u64 = 16;
 const NEWCOMER_TLS: u64 = 250;
 const NEWCOMER_RX: u64 = 16;
+const NEWCOMER_SMB: u64 = 16;
 const RX_CALLERS: usize = 3;
 const RX_REPLY_BYTES: u32 = 4000;

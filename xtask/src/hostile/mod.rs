@@ -13,11 +13,13 @@ mod arena;
 mod good;
 mod http;
 mod load;
+mod net;
 mod report;
 mod rx;
 mod samples;
 mod scenario;
 mod server;
+mod smb;
 
 use arena::{Arena, inside};
 use load::Burners;
@@ -68,7 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let work = tempfile::Builder::new().prefix("linerate-hostile").tempdir()?;
     let tree = work.path().join("tree");
-    if chosen.iter().any(|scenario| scenario.service() == Service::Http) {
+    if chosen.iter().any(|scenario| matches!(scenario.service(), Service::Http | Service::Smb)) {
         server::make_tree(&tree)?;
     }
     let bench = Bench { program, tree, work: work.path(), seconds: args.seconds, tell_late: args.tell_late };
@@ -123,6 +125,7 @@ impl Bench<'_> {
         let mut server = match scenario.service() {
             Service::Http => Server::http(&arena, &self.program, &work, &self.tree, &wishes)?,
             Service::Rx => Server::rx(&arena, &self.program, &work)?,
+            Service::Smb => Server::smb(&arena, &self.program, &work, &self.tree, &wishes)?,
         };
         let stderr = Mutex::new(server.take_stderr());
         let (samples, memory) = (Arc::new(Samples::new()), MemoryWatch::default());
@@ -135,6 +138,7 @@ impl Bench<'_> {
                     Ok(())
                 }
                 Service::Rx => good::rx(&arena, &samples),
+                Service::Smb => good::smb(&arena, &samples),
             });
             let parts = Parts { bench: self, scenario, arena: &arena, server: &server, samples: &samples };
             let outcome = parts.run(&stderr);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::arena::Arena;
 use super::server::Wishes;
-use super::{http, rx};
+use super::{http, rx, smb};
 
 /// What attackers do to a server while a good client asks beside them.
 pub(crate) trait Scenario: Sync {
@@ -44,6 +44,8 @@ pub(crate) enum Service {
     Http,
     /// `linerate bench rx-server`.
     Rx,
+    /// `linerate serve` over the same tree, by SMB, to users who may write.
+    Smb,
 }
 
 /// What an attack finds where it takes place.
@@ -151,4 +153,11 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &rx::connections::Connections,
     &rx::flood::Flood,
     &rx::stores::Stores,
+    &smb::silent::Silent,
+    &smb::sign_ins::SignIns,
+    &smb::lies::Lies,
+    &smb::hoards::Hoards,
+    &smb::cut::Cut,
+    &smb::killed::Killed,
+    &smb::unread::Unread,
 ];

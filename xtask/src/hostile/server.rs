@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use identity::{AccountsStore, NewUser, NtHash, Secret};
 
 use super::arena::{Arena, SERVER, inside};
+use super::smb;
 use crate::cpu;
 use crate::lab::guest::metrics::{Scrape, scrape};
 
@@ -20,6 +22,8 @@ use crate::lab::guest::metrics::{Scrape, scrape};
 pub(crate) struct Wishes {
     /// More of the configuration of `linerate serve`.
     pub(crate) config: String,
+    /// Keys of its `[smb]`.
+    pub(crate) smb: &'static str,
     /// Descriptors it may have; `None` for what this process may.
     pub(crate) open_files: Option<u64>,
     /// Nobody reads its standard error unless the scenario does.
@@ -51,6 +55,39 @@ impl Server {
              [https]\nlisten = ['{HTTPS}']\n[admin]\nlisten = '{ADMIN}'\n",
             wishes.config,
             tree.display()
+        );
+        std::fs::write(&config, text)?;
+        let mut command = limited(program, wishes.open_files);
+        command.arg("serve").arg("--config").arg(&config).env("XDG_STATE_HOME", work.join("state"));
+        Self::start(arena, command, work, wishes.stderr_piped)
+    }
+
+    /// The same by SMB, once it accepts, for users who may write.
+    pub(crate) fn smb(
+        arena: &Arena,
+        program: &Path,
+        work: &Path,
+        tree: &Path,
+        wishes: &Wishes,
+    ) -> anyhow::Result<Self> {
+        let (config, accounts) = (work.join("linerate.toml"), work.join("accounts.toml"));
+        let add = |edit: &mut identity::Edit| {
+            for name in smb::USERS {
+                let nt = NtHash::new(&Secret::from(smb::PASSWORD));
+                let (id, uid, gid, principals, password) = (None, None, None, Vec::new(), None);
+                edit.add_user(&NewUser { name: name.to_owned(), id, uid, gid, principals, password, nt })?;
+            }
+            Ok(())
+        };
+        AccountsStore::new(&accounts).change(add)?;
+        let text = format!(
+            "{}\n[identity]\naccounts = '{}'\n[[volume]]\nname = 'files'\npath = '{}'\nwritable = '{}'\n\
+             [smb]\nlisten = ['{SMB}']\n{}\n[admin]\nlisten = '{ADMIN}'\n",
+            wishes.config,
+            accounts.display(),
+            tree.display(),
+            smb::USERS.join(","),
+            wishes.smb
         );
         std::fs::write(&config, text)?;
         let mut command = limited(program, wishes.open_files);
@@ -233,6 +270,7 @@ pub(crate) fn make_tree(root: &Path) -> anyhow::Result<()> {
 
 pub(crate) const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 8080);
 pub(crate) const HTTPS: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 8443);
+pub(crate) const SMB: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 445);
 pub(crate) const RX: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 7009);
 const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8090);
 
@@ -249,6 +287,9 @@ const LEVELS: &[(&str, f64)] = &[
     ("linerate_lane_sockets", 6.0),
     ("linerate_lane_tasks", 12.0),
     ("linerate_http_connections", 6.0),
+    ("linerate_smb_connections", 6.0),
+    ("linerate_smb_sessions", 6.0),
+    ("linerate_smb_waiting", 4.0),
     ("linerate_rx_packets_in_use", 64.0),
     ("linerate_rx_handlers", 4.0),
 ];

@@ -30,7 +30,9 @@ pub(crate) fn run(
         eprintln!("lab: {} on {}: {}", scenario.name(), kernel.version, scenario.about());
     }
     let machines = scenario.machines();
-    let consoles: Vec<PathBuf> = machines.iter().map(|machine| console(scenario, machine, kernel)).collect();
+    let runs = Runs { scenario: scenario.name(), kernel: &kernel.version };
+    runs.forget_old();
+    let consoles: Vec<PathBuf> = machines.iter().map(|machine| runs.console(machine)).collect();
     let outcome =
         start(scenario, &machines, &consoles, kernel, binaries, options).and_then(|(guests, work)| {
             let mut lab = Lab::new(guests, options, &mut report)?;
@@ -53,9 +55,43 @@ pub(crate) fn run(
     report
 }
 
-fn console(scenario: &dyn Scenario, machine: &Machine, kernel: &Kernel) -> PathBuf {
-    let file = format!("{}-{}-{}.console", scenario.name(), machine.name, kernel.version);
-    super::directory().join(file)
+/// What runs of a scenario on a kernel leave behind. Each has names of its own, so that two at once do not write into one file.
+struct Runs<'a> {
+    scenario: &'a str,
+    kernel: &'a str,
+}
+
+impl Runs<'_> {
+    fn console(&self, machine: &Machine) -> PathBuf {
+        let file = format!("{}{}.console", self.prefix(std::process::id()), machine.name);
+        super::directory().join(file)
+    }
+
+    /// Removes what failures of runs that are over have left: the last one's is enough.
+    fn forget_old(&self) {
+        let Ok(files) = std::fs::read_dir(super::directory()) else { return };
+        for file in files.flatten() {
+            let name = file.file_name();
+            if self.run_of(&name.to_string_lossy()).is_some_and(|run| !is_alive(run)) {
+                // Whoever else removes it does the same.
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
+
+    /// Which run a file is of, if it is one of these.
+    fn run_of(&self, file: &str) -> Option<u32> {
+        let (run, _) = file.strip_prefix(&format!("{}-{}-", self.scenario, self.kernel))?.split_once('-')?;
+        run.parse().ok()
+    }
+
+    fn prefix(&self, run: u32) -> String {
+        format!("{}-{}-{run}-", self.scenario, self.kernel)
+    }
+}
+
+fn is_alive(process: u32) -> bool {
+    Path::new("/proc").join(process.to_string()).exists()
 }
 
 fn start(
@@ -211,3 +247,22 @@ fn listen(guest: usize, stream: UnixStream, tell: &Sender<(usize, Heard)>) {
 const CONSOLE_LINES: usize = 15;
 /// A person works in the guest.
 const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_tells_its_run_and_no_other_scenarios_or_kernels_is_taken_for_it() {
+        let runs = Runs { scenario: "kafs", kernel: "6.1.0-9-amd64" };
+        assert_eq!(runs.run_of(&format!("{}first.console", runs.prefix(17))), Some(17));
+        for other in [
+            "kafs-fsx-6.1.0-9-amd64-17-first.console",
+            "kafs-6.12-17-first.console",
+            "kafs-6.1.0-9-amd64",
+            "x",
+        ] {
+            assert_eq!(runs.run_of(other), None, "{other}");
+        }
+    }
+}

@@ -132,8 +132,10 @@ impl Drop for Starting {
 
 fn command(boot: &Boot<'_>, channel: &Path, monitor: &Path) -> anyhow::Result<Command> {
     let Boot { machine, kernel, .. } = boot;
-    let mut command = Command::new("qemu-system-x86_64");
+    // A guest whose lab is killed ends with it: nobody else would.
+    let mut command = Command::new("setpriv");
     command
+        .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
         .args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"])
         .args(["-nodefaults", "-no-reboot", "-display", "none"])
         .args(machine.arguments(boot.wires)?)

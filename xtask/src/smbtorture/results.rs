@@ -88,6 +88,14 @@ impl Results {
         self.0.iter().map(|(test, outcome)| (test.as_str(), *outcome))
     }
 
+    /// What passes in `baseline` and not here.
+    pub(crate) fn lost(&self, baseline: &Self) -> Vec<(String, Outcome)> {
+        let is_lost = |(test, outcome): &(&str, Outcome)| {
+            *outcome != Outcome::Success && baseline.get(test) == Some(Outcome::Success)
+        };
+        self.iter().filter(is_lost).map(|(test, outcome)| (test.to_owned(), outcome)).collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -107,6 +115,14 @@ mod tests {
         assert_eq!(Outcome::said("skip: a [\nno\n]\nfailure: a [\nwhy\n]\n"), Outcome::Failure);
         assert_eq!(Outcome::said("Failed to connect\ntimeout: x"), Outcome::Error);
         assert_eq!(Outcome::said(""), Outcome::Error);
+    }
+
+    #[test]
+    fn lost_is_what_passed_and_does_not_any_more() {
+        let of = |text: &str| Results::parse(text).unwrap();
+        let baseline = of("smb2.a success\nsmb2.b success\nsmb2.c failure\n");
+        let lost = of("smb2.a timeout\nsmb2.b success\nsmb2.c failure\nsmb2.d failure\n").lost(&baseline);
+        assert_eq!(lost, [("smb2.a".to_owned(), Outcome::Timeout)]);
     }
 
     #[test]

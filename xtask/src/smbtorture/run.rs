@@ -19,6 +19,10 @@ use super::suite::Suite;
 /// Tests of a suite that reach the limit before the rest are taken to do the same.
 const TIMEOUTS_MAX: usize = 3;
 
+/// Tests that wait for what a server gives up after 35 s, once or more, and the least that they are given, in seconds.
+const LONG: [(&str, u64); 2] =
+    [("smb2.multichannel.oplocks.test3_specification", 110), ("smb2.multichannel.leases.test4", 110)];
+
 /// What smbtorture is told: as Samba's own selftest tells it.
 const OPTIONS: [&str; 7] = [
     "torture:progress=no",
@@ -40,6 +44,8 @@ pub(crate) struct Torture<'a> {
     pub(crate) out: &'a Path,
     /// What the server says.
     pub(crate) log: &'a Path,
+    /// What smbtorture is told besides.
+    pub(crate) options: &'static [&'static str],
 }
 
 impl Torture<'_> {
@@ -95,7 +101,7 @@ impl Torture<'_> {
         let mut command = self.samba.command("usr/bin/smbtorture");
         command.args(["-s", "/dev/null", "--target=samba3", "-U", &format!("{USER}%{PASSWORD}")]);
         command.arg(format!("--basedir={}", self.out.display()));
-        for option in OPTIONS {
+        for option in OPTIONS.iter().chain(self.options) {
             command.arg(format!("--option={option}"));
         }
         command.arg(format!("--option=torture:user2name={OTHER_USER}"));
@@ -103,7 +109,8 @@ impl Torture<'_> {
         command.arg(format!("//{}/{share}", SERVER[0])).arg(test);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mut child = crate::process::Killed(self.arena.start_client(command)?);
-        let give_up = Instant::now() + self.limit;
+        let least = LONG.iter().find(|(long, _)| *long == test).map_or(0, |(_, seconds)| *seconds);
+        let give_up = Instant::now() + self.limit.max(Duration::from_secs(least));
         let status = loop {
             if let Some(status) = child.0.try_wait()? {
                 break status;

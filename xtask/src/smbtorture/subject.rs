@@ -21,6 +21,8 @@ pub(crate) const PASSWORD: &str = "Secret007";
 const UIDS: [(&str, u32); 2] = [(USER, 60_001), (OTHER_USER, 60_002)];
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// By how much the share `slow` is: longer than the server takes to send an interim response.
+const DELAY_MS: u16 = 300;
 
 /// A running server; it goes with this value.
 #[derive(Debug)]
@@ -61,6 +63,14 @@ impl Subject {
                 "[[volume]]\nname = '{share}'\nmount = '/{share}'\npath = '{}'\nwritable = 'listed'\nhidden = true\n",
                 path.display()
             )?;
+            // As Samba's own selftest has its shares.
+            writeln!(config, "smb_short_names = true\nsmb_hide = ['hidefile']")?;
+            if *share == "hackme" {
+                writeln!(config, "smb_hide_attributes = ['hackme']")?;
+            }
+            if *share == "slow" {
+                writeln!(config, "smb_test_delay_ms = {DELAY_MS}")?;
+            }
         }
         let file = work.join("linerate.toml");
         std::fs::write(&file, config)?;

@@ -197,7 +197,7 @@ impl Directory {
     fn find(&self, name: &[u8]) -> Option<Found> {
         let (mut before, mut slot) = (None, self.pages[0].head(bucket(name)));
         while slot != 0 {
-            if self.name_at(slot) == name {
+            if self.page_of(slot).is_name(at(slot), name) {
                 return Some(Found { slot, before });
             }
             (before, slot) = (Some(slot), self.next_of(slot));

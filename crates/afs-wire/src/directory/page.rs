@@ -115,6 +115,12 @@ impl Page {
         rest.iter().position(|byte| *byte == 0).map(|len| &rest[..len])
     }
 
+    /// Whether that name is this one, without looking for its end first: chains are long in large directories.
+    pub(super) fn is_name(&self, slot: usize, name: &[u8]) -> bool {
+        let rest = &self.0[slot * SLOT + NAME_AT..];
+        rest.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0))
+    }
+
     pub(super) fn target(&self, slot: usize) -> Target {
         let at = slot * SLOT;
         Target { vnode: self.u32(at + VNODE_AT), uniquifier: self.u32(at + UNIQUIFIER_AT) }

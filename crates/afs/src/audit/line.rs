@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use afs_wire::Fid;
-use service::civil::{MONTHS, Moment, WEEKDAYS};
 use service::log::Format;
-use service::log::text::{put_escaped_word, put_json_string};
+use service::log::openafs::{put_head, put_value};
+use service::log::text::put_json_field;
 
 use super::{Event, Record};
 
@@ -17,26 +17,9 @@ pub fn put_line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// `Sun Nov  6 08:49:37 1994 EVENT AFS_SRX_FchData CODE 0 NAME --UnAuth-- HOST 192.0.2.1 ID 32766 FID 536870912:4:7 `: words
-/// before values, a blank behind each, as `osi_auditU` has them. Times are UTC, and blanks and what is not visible in names are
-/// `\xHH`, so that a name is one word.
+/// Behind what every line has: the files, names in them, and lists.
 fn openafs(record: &Record<'_>, out: &mut Vec<u8>) {
-    let at = Moment { unix_us: record.unix_us }.civil();
-    let _ = write!(
-        out,
-        "{} {} {:2} {:02}:{:02}:{:02} {} EVENT {} CODE {} NAME ",
-        WEEKDAYS[at.weekday as usize].escape_ascii(),
-        MONTHS[at.month as usize - 1].escape_ascii(),
-        at.day,
-        at.hour,
-        at.minute,
-        at.second,
-        at.year,
-        record.event.openafs(),
-        record.code
-    );
-    put_escaped_word(if record.user.is_empty() { b"--UnAuth--" } else { record.user }, out);
-    let _ = write!(out, " HOST {} ID {} ", record.peer.ip(), record.user_id);
+    put_head(record.event.into(), &record.act, out);
     match record.event {
         Event::GetVolumeStatus | Event::SetVolumeStatus => {
             record.files.iter().for_each(|file| _ = write!(out, "LONG {} ", file.volume));
@@ -48,9 +31,7 @@ fn openafs(record: &Record<'_>, out: &mut Vec<u8>) {
         _ => files(record, out),
     }
     if !record.acl.is_empty() {
-        out.extend_from_slice(b"ACL ");
-        put_escaped_word(record.acl, out);
-        out.push(b' ');
+        put_value("ACL", record.acl, out);
     }
     out.push(b'\n');
 }
@@ -60,9 +41,7 @@ fn files(record: &Record<'_>, out: &mut Vec<u8>) {
     for (place, file) in record.files.iter().enumerate() {
         put_fid(*file, out);
         if let Some(name) = record.names.get(place).filter(|name| !name.is_empty()) {
-            out.extend_from_slice(b"STR ");
-            put_escaped_word(name, out);
-            out.push(b' ');
+            put_value("STR", name, out);
         }
     }
 }
@@ -72,42 +51,23 @@ fn put_fid(Fid { volume, vnode, uniquifier }: Fid, out: &mut Vec<u8>) {
 }
 
 fn json(record: &Record<'_>, out: &mut Vec<u8>) {
-    let _ = write!(
-        out,
-        "{{\"time\":\"{}\",\"call\":\"{}\",\"code\":{},\"peer\":\"{}\",\"port\":{},\"user_id\":{},\"duration_us\":{}",
-        Moment { unix_us: record.unix_us },
-        record.event.procedure(),
-        record.code,
-        record.peer.ip(),
-        record.peer.port(),
-        record.user_id,
-        record.duration_us
-    );
-    put_text("user", record.user, out);
+    record.act.put_json_head(format_args!("{:?}", record.event), out);
     out.extend_from_slice(b",\"files\":[");
     for (place, file) in record.files.iter().enumerate() {
         let comma = if place == 0 { "" } else { "," };
         let _ = write!(out, "{comma}{{\"fid\":\"{file}\"");
-        put_text("name", record.names.get(place).copied().unwrap_or_default(), out);
+        put_json_field("name", record.names.get(place).copied().unwrap_or_default(), out);
         out.push(b'}');
     }
     out.push(b']');
-    put_text("acl", record.acl, out);
+    put_json_field("acl", record.acl, out);
     out.extend_from_slice(b"}\n");
-}
-
-/// A field with U+FFFD for what is not UTF-8, if there is something in it.
-fn put_text(field: &str, text: &[u8], out: &mut Vec<u8>) {
-    if text.is_empty() {
-        return;
-    }
-    let mut value = String::with_capacity(text.len() + 2);
-    put_json_string(&String::from_utf8_lossy(text), &mut value);
-    let _ = write!(out, ",\"{field}\":{value}");
 }
 
 #[cfg(test)]
 mod tests {
+    use service::log::audit::Act;
+
     use super::super::record::tests::record;
     use super::*;
 
@@ -121,9 +81,7 @@ mod tests {
         let fid = |vnode| Fid { volume: 5, vnode, uniquifier: 2 };
         Record {
             event: Event::Rename,
-            code: 13,
-            user: b"alice",
-            user_id: 1000,
+            act: Act { code: 13, user: b"alice", user_id: 1000, ..record().act },
             files: [fid(1), fid(3)].into_iter().collect(),
             names: [b"a b", b"c\n"],
             ..record()

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use afs_wire::Fid;
-use service::civil::Moment;
 use service::log::LaneLog;
+use service::log::audit::Act;
 
 use super::{Event, Files, Record};
 
@@ -129,25 +129,15 @@ impl Drop for Trail<'_> {
         let Some(Inner { log, event, who, begun, code, files, names, acl }) = self.inner.take() else {
             return;
         };
-        let took = lane::time::now().saturating_duration_since(begun);
         let [name, other] = &names;
         log.borrow_mut().push(&Record {
-            unix_us: Moment::now().unix_us,
-            duration_us: micros(took),
+            act: Act::ended(begun, code.into(), who.peer, &who.user, who.user_id),
             event,
-            code,
-            peer: who.peer,
-            user: &who.user,
-            user_id: who.user_id,
             files,
             names: [name, other],
             acl: &acl,
         });
     }
-}
-
-fn micros(took: Duration) -> u32 {
-    u32::try_from(took.as_micros()).unwrap_or(u32::MAX)
 }
 
 /// RX_CALL_DEAD: the client gave up, or went away.

@@ -12,7 +12,7 @@ use xdr::rpc::Failure;
 use xdr::{Chars, List};
 
 use super::{Cell, CellCounters, Current, Refusal, refused};
-use crate::attached::{Known, Served};
+use crate::attached::{Kind, Known, Served};
 use crate::code;
 use crate::roots::Root;
 
@@ -51,11 +51,15 @@ impl Volumes {
         if found.is_empty() { Err(Failure::Refused(VOLSERILLEGAL_PARTITION)) } else { Ok(found) }
     }
 
-    /// One of them.
+    /// One of them, or a copy of it, which is there for who asks by its number.
     fn one(&self, partition: i32, id: u32) -> Result<Known, Refusal> {
-        let found = self.on(partition)?.into_iter().find(|volume| volume.id() == id);
+        // Whether there is such a partition comes first.
+        self.on(partition)?;
+        let found = self.cell.get().attached.located(id).filter(|(volume, kind)| {
+            i32::from(volume.partition) == partition && (*kind != Kind::ReadWrite || volume.kind == *kind)
+        });
         // Stock servers tell it as a system call would.
-        found.ok_or_else(|| {
+        found.map(|(volume, kind)| Known { kind, ..volume }).ok_or_else(|| {
             self.counters.volumes_not_found.increment();
             Failure::Refused(ENODEV)
         })
@@ -65,9 +69,9 @@ impl Volumes {
     async fn told(&self, volume: &Known) -> Option<Told> {
         let cell = self.cell.get();
         if let Some(served) = cell.attached.served(volume) {
-            return Some(Told::of(served).await);
+            return Some(Told::of(volume, served).await);
         }
-        cell.attached.made_up().now().by_id(volume.first).map(Told::made_up)
+        cell.attached.made_up().now().by_id(volume.first).map(|root| Told::made_up(volume, root))
     }
 
     /// Of the partition's file system.
@@ -98,7 +102,7 @@ struct Told {
 }
 
 impl Told {
-    async fn of(served: &Served) -> Self {
+    async fn of(known: &Known, served: &Served) -> Self {
         let record = served.volume.shared().and_then(|shared| shared.record());
         let created = record.as_ref().map_or(0, |record| seconds(record.created));
         // Its own directory's time: of the files below nothing is kept for the volume as a whole.
@@ -106,13 +110,11 @@ impl Told {
         let changed = root.ok().map_or(0, |root| seconds(root.attributes().mtime.secs));
         let usage = record.as_ref().map(|record| record.usage).unwrap_or_default();
         let quota = record.and_then(|record| record.quota.bytes);
-        // Of a copy that is told of alone tools want the suffix.
-        let name = format!("{}{}", served.name, served.kind.suffix());
         Self {
-            name: Chars::from_text(name.as_bytes()).expect("names of AFS leave room for it"),
-            volume: served.id(),
-            kind: served.kind.index() as i32,
-            parent: served.first,
+            name: full_name(known),
+            volume: known.id(),
+            kind: known.kind.index() as i32,
+            parent: known.first,
             created,
             updated: changed.max(created),
             files: i32::try_from(usage.files).unwrap_or(i32::MAX),
@@ -122,11 +124,11 @@ impl Told {
         }
     }
 
-    fn made_up(root: &Root) -> Self {
-        let (known, since) = (root.known(), root.since());
+    fn made_up(known: &Known, root: &Root) -> Self {
+        let since = root.since();
         Self {
-            name: Chars::from_text(known.name.as_bytes()).expect("they are short"),
-            volume: known.first,
+            name: full_name(known),
+            volume: known.id(),
             kind: known.kind.index() as i32,
             parent: known.first,
             created: since,
@@ -174,6 +176,10 @@ impl Told {
             ..Default::default()
         }
     }
+}
+
+fn full_name(known: &Known) -> Chars<32> {
+    Chars::from_text(known.full_name().as_bytes()).expect("names of AFS leave room for the suffix")
 }
 
 /// `/vicepa` to `/vicepz`, then `/vicepaa` and so on.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use afs_wire::code::{EINVAL, EROFS, VNOVNODE, VNOVOL};
-use afs_wire::{Fid, rxafs};
+use afs_wire::{Fid, VolumeSync, rxafs};
 use identity::{Accounts, Principal, Rights};
 use rx_lane::ServerConnection;
 use vfs::{Caller, Directory, Name, Number};
@@ -44,6 +44,11 @@ impl Serving {
         Ok(self.server.inner.hosts.of(call.data()).await?)
     }
 
+    /// What the reply of a call says of its volume.
+    pub(super) fn sync(&self, call: &Call) -> VolumeSync {
+        call.data().host().map_or_else(VolumeSync::default, |host| sync(&host))
+    }
+
     pub(super) fn volume(&self, id: u32) -> Result<AttachedVolume, Refused> {
         let found = self.server.inner.attached.borrow().by_id(id);
         // What is made up is told of before anybody comes here; all else that may be asked for changes it.
@@ -52,6 +57,11 @@ impl Serving {
 }
 
 impl Asked {
+    /// As [`Serving::sync`].
+    pub(super) fn sync(&self) -> VolumeSync {
+        sync(&self.host)
+    }
+
     /// The number of a file in the volume.
     pub(super) fn number(&self, fid: Fid) -> Result<Number, Refused> {
         if fid.vnode == 0 || fid.uniquifier == 0 { Err(VNOVNODE.into()) } else { Ok(fid::number(fid)) }
@@ -93,9 +103,10 @@ pub(super) fn name<'n>(
     Ok(Name::parse(bytes)?)
 }
 
-/// What replies say of a volume: nothing that clients need of one whose files they are told of one by one.
-pub(super) const SYNC: afs_wire::VolumeSync =
-    afs_wire::VolumeSync { created: 0, spare2: 0, spare3: 0, spare4: 0, spare5: 0, spare6: 0 };
+/// What replies say of a volume: since when its client relies on what it knows ([`Host::relies_since`]).
+fn sync(host: &Host) -> VolumeSync {
+    VolumeSync { created: host.relies_since(), ..VolumeSync::default() }
+}
 
 /// Looks at something that changes all the time, before its client is asked to try again.
 pub(super) const ATTEMPTS_MAX: u32 = 16;

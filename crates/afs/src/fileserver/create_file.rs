@@ -3,7 +3,7 @@
 use afs_wire::rxafs::CreateFile;
 use vfs::How;
 
-use super::asked::{Reply, SYNC, name};
+use super::asked::{Reply, name};
 use super::changing::{left_to_do, mode_of};
 use super::{Call, Refused, Serving};
 
@@ -31,7 +31,7 @@ impl Serving {
             status: made.told.status,
             directory_status: made.directory,
             call_back: made.told.call_back,
-            sync: SYNC,
+            sync: asked.sync(),
         })
     }
 }

@@ -4,7 +4,7 @@ use afs_wire::rxafs::*;
 use rx_lane::CallError;
 use xdr::rpc::Failure;
 
-use super::asked::{Reply, SYNC};
+use super::asked::Reply;
 use super::fetch_data::Length;
 use super::store_data::Extent;
 use super::{Call, Serving};
@@ -19,7 +19,7 @@ impl Server<Call> for Serving {
         trail.told(outcome.map(|told| FetchDataReply {
             status: told.status,
             call_back: told.call_back,
-            sync: SYNC,
+            sync: self.sync(call),
         }))
     }
 
@@ -30,7 +30,7 @@ impl Server<Call> for Serving {
         trail.told(outcome.map(|told| FetchData64Reply {
             status: told.status,
             call_back: told.call_back,
-            sync: SYNC,
+            sync: self.sync(call),
         }))
     }
 
@@ -52,26 +52,26 @@ impl Server<Call> for Serving {
             file_len: request.file_length.into(),
         };
         let outcome = self.store(call, request.fid, &request.change, extent).await;
-        trail.told(outcome.map(|status| StoreDataReply { status, sync: SYNC }))
+        trail.told(outcome.map(|status| StoreDataReply { status, sync: self.sync(call) }))
     }
 
     async fn store_data64(&self, call: &mut Call, request: StoreData64) -> Outcome<StoreData64> {
         let trail = self.trail(call, &request);
         let extent = Extent { offset: request.offset, len: request.length, file_len: request.file_length };
         let outcome = self.store(call, request.fid, &request.change, extent).await;
-        trail.told(outcome.map(|status| StoreData64Reply { status, sync: SYNC }))
+        trail.told(outcome.map(|status| StoreData64Reply { status, sync: self.sync(call) }))
     }
 
     async fn old_store_acl(&self, call: &Call, request: OldStoreACL<'_>) -> Outcome<OldStoreACL<'static>> {
         let trail = self.trail(call, &request);
         let outcome = self.set_list(call, request.fid, &request.access_list).await;
-        trail.told(outcome.map(|status| OldStoreACLReply { status, sync: SYNC }))
+        trail.told(outcome.map(|status| OldStoreACLReply { status, sync: self.sync(call) }))
     }
 
     async fn store_acl(&self, call: &Call, request: StoreACL<'_>) -> Outcome<StoreACL<'static>> {
         let trail = self.trail(call, &request);
         let outcome = self.set_list(call, request.fid, &request.access_list).await;
-        trail.told(outcome.map(|status| StoreACLReply { status, sync: SYNC }))
+        trail.told(outcome.map(|status| StoreACLReply { status, sync: self.sync(call) }))
     }
 
     async fn store_status(&self, call: &Call, request: StoreStatus) -> Outcome<StoreStatus> {
@@ -135,19 +135,19 @@ impl Server<Call> for Serving {
     async fn set_lock(&self, call: &Call, request: SetLock) -> Outcome<SetLock> {
         let trail = self.trail(call, &request);
         let outcome = self.lock(call, request.fid, request.r#type).await;
-        trail.told(outcome.map(|()| SetLockReply { sync: SYNC }))
+        trail.told(outcome.map(|()| SetLockReply { sync: self.sync(call) }))
     }
 
     async fn extend_lock(&self, call: &Call, request: ExtendLock) -> Outcome<ExtendLock> {
         let trail = self.trail(call, &request);
         let outcome = self.extend(call, request.fid).await;
-        trail.told(outcome.map(|()| ExtendLockReply { sync: SYNC }))
+        trail.told(outcome.map(|()| ExtendLockReply { sync: self.sync(call) }))
     }
 
     async fn release_lock(&self, call: &Call, request: ReleaseLock) -> Outcome<ReleaseLock> {
         let trail = self.trail(call, &request);
         let outcome = self.release(call, request.fid).await;
-        trail.told(outcome.map(|()| ReleaseLockReply { sync: SYNC }))
+        trail.told(outcome.map(|()| ReleaseLockReply { sync: self.sync(call) }))
     }
 
     async fn get_statistics(&self, _: &Call, _: GetStatistics) -> Outcome<GetStatistics> {
@@ -224,7 +224,11 @@ impl Server<Call> for Serving {
     async fn bulk_status(&self, call: &Call, request: BulkStatus) -> Outcome<BulkStatus> {
         let trail = self.trail(call, &request);
         let outcome = self.statuses(call, &request.fids).await;
-        trail.told(outcome.map(|(statuses, call_backs)| BulkStatusReply { statuses, call_backs, sync: SYNC }))
+        trail.told(outcome.map(|(statuses, call_backs)| BulkStatusReply {
+            statuses,
+            call_backs,
+            sync: self.sync(call),
+        }))
     }
 
     async fn inline_bulk_status(&self, call: &Call, request: InlineBulkStatus) -> Outcome<InlineBulkStatus> {
@@ -233,7 +237,7 @@ impl Server<Call> for Serving {
         trail.told(outcome.map(|(statuses, call_backs)| InlineBulkStatusReply {
             statuses,
             call_backs,
-            sync: SYNC,
+            sync: self.sync(call),
         }))
     }
 
@@ -247,14 +251,14 @@ impl Server<Call> for Serving {
         trail.told(outcome.map(|told| FetchDataOOBReply {
             status: told.status,
             call_back: told.call_back,
-            sync: SYNC,
+            sync: self.sync(call),
         }))
     }
 
     async fn store_data_oob(&self, call: &mut Call, request: StoreDataOOB) -> Outcome<StoreDataOOB> {
         let trail = self.trail(call, &request);
         let outcome = self.store_out_of_band(call, &request).await;
-        trail.told(outcome.map(|status| StoreDataOOBReply { status, sync: SYNC }))
+        trail.told(outcome.map(|status| StoreDataOOBReply { status, sync: self.sync(call) }))
     }
 
     async fn flush_cps(&self, call: &Call, request: FlushCPS) -> Outcome<FlushCPS> {

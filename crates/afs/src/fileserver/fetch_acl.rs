@@ -5,7 +5,7 @@ use identity::{Acl, Nearest, Rights};
 use vfs::Directory;
 
 use super::access::text_of;
-use super::asked::{Asked, Reply, SYNC};
+use super::asked::{Asked, Reply};
 use super::{Call, Refused, Serving};
 use afs_wire::Fid;
 use afs_wire::code::EACCES;
@@ -26,7 +26,7 @@ impl Serving {
         // Clients read it as a string of C.
         let access_list = (text + "\0").into_bytes().into();
         let told = self.told(&asked, request.fid).await?;
-        Ok(Reply::<FetchACL> { access_list, status: told.status, sync: SYNC })
+        Ok(Reply::<FetchACL> { access_list, status: told.status, sync: asked.sync() })
     }
 }
 

@@ -3,7 +3,7 @@
 use afs_wire::Fid;
 use afs_wire::rxafs::FetchStatus;
 
-use super::asked::{Reply, SYNC};
+use super::asked::Reply;
 use super::look::Told;
 use super::{Call, Refused, Serving};
 
@@ -14,7 +14,7 @@ impl Serving {
         request: FetchStatus,
     ) -> Result<Reply<FetchStatus>, Refused> {
         let told = self.told_of(call, request.fid).await?;
-        Ok(Reply::<FetchStatus> { status: told.status, call_back: told.call_back, sync: SYNC })
+        Ok(Reply::<FetchStatus> { status: told.status, call_back: told.call_back, sync: self.sync(call) })
     }
 
     /// What may be told of a file, with a promise.

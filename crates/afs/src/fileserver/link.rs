@@ -5,7 +5,7 @@ use afs_wire::rxafs::{Link, Symlink};
 use identity::Rights;
 use vfs::Name;
 
-use super::asked::{ATTEMPTS_MAX, Asked, Reply, SYNC, name};
+use super::asked::{ATTEMPTS_MAX, Asked, Reply, name};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -26,7 +26,7 @@ impl Serving {
             fid: made.fid,
             status: made.told.status,
             directory_status: made.directory,
-            sync: SYNC,
+            sync: asked.sync(),
         })
     }
 
@@ -68,6 +68,6 @@ impl Serving {
     async fn linked(&self, asked: &Asked, request: &Link<'_>) -> Result<Reply<Link<'static>>, Refused> {
         let status = self.told_of_change(asked, request.existing).await?.status;
         let directory_status = self.directory_status(asked, request.directory).await?;
-        Ok(Reply::<Link<'static>> { status, directory_status, sync: SYNC })
+        Ok(Reply::<Link<'static>> { status, directory_status, sync: asked.sync() })
     }
 }

@@ -7,7 +7,7 @@ use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, VolumeStatus}
 use identity::{Acl, Rights, Side, Who};
 
 use super::access::text_of;
-use super::asked::{Reply, SYNC};
+use super::asked::Reply;
 use super::fetch_data::Content;
 use super::look::Told;
 use super::{Call, Refused, Serving};
@@ -46,7 +46,7 @@ impl Serving {
         let anyone: Who = "system:anyuser".parse().expect("it names somebody");
         acl.set(Side::Given, anyone, Rights::READER).expect("a list has room for one");
         let access_list = (text_of(&acl) + "\0").into_bytes().into();
-        Ok(Some(Reply::<FetchACL> { access_list, status: told.status, sync: SYNC }))
+        Ok(Some(Reply::<FetchACL> { access_list, status: told.status, sync: self.sync(call) }))
     }
 
     /// What `fs examine` shows of one.

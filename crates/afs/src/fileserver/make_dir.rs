@@ -2,7 +2,7 @@
 
 use afs_wire::rxafs::MakeDir;
 
-use super::asked::{Reply, SYNC, name};
+use super::asked::{Reply, name};
 use super::changing::mode_of;
 use super::{Call, Refused, Serving};
 
@@ -25,7 +25,7 @@ impl Serving {
             status: made.told.status,
             directory_status: made.directory,
             call_back: made.told.call_back,
-            sync: SYNC,
+            sync: asked.sync(),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use afs_wire::rxafs::{RemoveDir, RemoveFile};
 
-use super::asked::{Reply, SYNC, name};
+use super::asked::{Reply, name};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -15,7 +15,7 @@ impl Serving {
         let name = name(&request.name)?;
         asked.directory(request.directory).await?.remove(&asked.caller, name).await?;
         let status = self.directory_status(&asked, request.directory).await?;
-        Ok(Reply::<RemoveFile<'static>> { status, sync: SYNC })
+        Ok(Reply::<RemoveFile<'static>> { status, sync: asked.sync() })
     }
 
     pub(super) async fn remove_directory(
@@ -27,6 +27,6 @@ impl Serving {
         let name = name(&request.name)?;
         asked.directory(request.directory).await?.remove_directory(&asked.caller, name).await?;
         let status = self.directory_status(&asked, request.directory).await?;
-        Ok(Reply::<RemoveDir<'static>> { status, sync: SYNC })
+        Ok(Reply::<RemoveDir<'static>> { status, sync: asked.sync() })
     }
 }

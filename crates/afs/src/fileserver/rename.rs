@@ -4,7 +4,7 @@ use afs_wire::code::EXDEV;
 use afs_wire::rxafs::Rename;
 use vfs::Over;
 
-use super::asked::{Reply, SYNC, name};
+use super::asked::{Reply, name};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -28,6 +28,6 @@ impl Serving {
             true => from_status,
             false => self.directory_status(&asked, request.to).await?,
         };
-        Ok(Reply::<Rename<'static>> { from_status, to_status, sync: SYNC })
+        Ok(Reply::<Rename<'static>> { from_status, to_status, sync: asked.sync() })
     }
 }

@@ -6,7 +6,7 @@ use identity::Rights;
 use lane::fs::AttributeChange;
 use vfs::{Directory, Name};
 
-use super::asked::{ATTEMPTS_MAX, Asked, Reply, SYNC};
+use super::asked::{ATTEMPTS_MAX, Asked, Reply};
 use super::look::Look;
 use super::status::wanted;
 use super::{Call, Refused, Serving};
@@ -34,7 +34,7 @@ impl Serving {
         if change.mode.is_some() {
             self.let_go_if_executable(&asked, request.fid, &status)?;
         }
-        Ok(Reply::<StoreStatus> { status, sync: SYNC })
+        Ok(Reply::<StoreStatus> { status, sync: asked.sync() })
     }
 
     /// Sets attributes of a file by its name, which may just move.

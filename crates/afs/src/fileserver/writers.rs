@@ -63,7 +63,10 @@ impl Serving {
         let shared = volume.shared().ok_or(vfs::Error::ReadOnly)?;
         let (writers, holder) = (&self.server.inner.writers, asked.host.holder());
         let kept = writers.find(holder, shared.id(), number);
-        if let Some(kept) = kept.as_ref().filter(|kept| kept.is_its_own) {
+        // What has a descriptor of its own that says who may write to it, whoever has made it.
+        let is_described =
+            |kept: &Kept| kept.writer.file().object().is_some_and(|object| object.is_described());
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.is_its_own && !is_described(kept)) {
             volume.find_placed(&asked.caller, number, Rights::NONE, Rights::INSERT).await?;
             return Ok(kept.writer.clone());
         }

@@ -26,6 +26,11 @@ impl Contact {
         &self.connection
     }
 
+    /// The client that was found there last, whatever has become of it.
+    pub fn host(&self) -> Option<Arc<Host>> {
+        self.host.borrow().as_ref().map(|(_, host)| Arc::clone(host))
+    }
+
     /// Who was found there, if the client still calls from `address` and is still a host.
     pub(super) fn known(&self, address: SocketAddr) -> Option<Arc<Host>> {
         let host = self.host.borrow();

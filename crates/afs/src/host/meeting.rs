@@ -102,7 +102,10 @@ impl LaneHosts {
     /// A client that is a host already.
     async fn welcome(&self, host: Arc<Host>, how: How) -> Result<Arc<Host>, AbortCode> {
         match how {
-            How::Again => self.counters.hosts_again.increment(),
+            How::Again => {
+                self.counters.hosts_again.increment();
+                host.relies_on_nothing();
+            }
             How::Also | How::Moved => {
                 self.counters.hosts_moved.increment();
                 self.cache.be_home_of(host.client());

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use afs_wire::Fid;
 use smallvec::SmallVec;
@@ -28,6 +28,8 @@ pub struct Host {
     pub(super) recorded: AtomicU32,
     /// Since when it has not answered when it was called, in seconds of the table's clock, and one more; 0 if it has.
     silent_since: AtomicU32,
+    /// What it is told of volumes: see [`Host::relies_since`].
+    relies_since: AtomicU32,
     has_left: AtomicBool,
     /// The index has it safe, with where it is now: only then it is promised something.
     is_safe: AtomicBool,
@@ -60,6 +62,7 @@ impl Host {
             seen,
             recorded,
             silent_since,
+            relies_since: AtomicU32::new(wall_milliseconds()),
             has_left,
             is_safe,
             names,
@@ -86,6 +89,22 @@ impl Host {
     /// counting no addresses as its own. OpenAFS's notices, and may take 400 ms to acknowledge, for which changes would wait.
     pub fn loses_overtaking_breaks(&self) -> bool {
         self.loses_overtaking
+    }
+
+    /// Another number each time that all it relied on was void, also by the server's being begun anew: the lower half of the milliseconds
+    /// since 1970 at which that was. Linux's client (since 6.8) forgets at InitCallBackState3 no more than that the volume is as it was;
+    /// once it has asked for one file of it, it goes on relying on all that it had of the others. A volume of which replies tell another
+    /// creation it asks for anew, file by file.
+    pub fn relies_since(&self) -> u32 {
+        self.relies_since.load(Ordering::Acquire)
+    }
+
+    /// It relies on nothing from here on: to be said before it is told so.
+    pub(super) fn relies_on_nothing(&self) {
+        let now = wall_milliseconds();
+        let next = |before: u32| Some(if now == before { now.wrapping_add(1) } else { now });
+        let outcome = self.relies_since.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        outcome.expect("there is always a next");
     }
 
     /// It knows this volume by another number too, as that of its read-only name: it is told of that one as well. To be said before
@@ -153,6 +172,11 @@ impl Host {
         self.client.retire();
         self.has_left.store(true, Ordering::Release);
     }
+}
+
+/// Since 1970, as far as 32 bits have them.
+fn wall_milliseconds() -> u32 {
+    lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u32
 }
 
 impl Promise {

@@ -53,6 +53,25 @@ fn volumes_are_listed_whole_or_by_number_in_both_forms() {
 }
 
 #[test]
+fn a_copy_is_told_of_to_who_asks_by_its_number_and_in_no_list() {
+    with(FILES, async |client| {
+        let files = client.first();
+        for (kind, name) in [(1, &b"files.readonly"[..]), (2, b"files.backup")] {
+            let (partition, volume) = (0, files + kind);
+            let short = ask(&client, &afs_vol::ListOneVolume { partition, volume }).await.unwrap();
+            let short = short.get().volumes[0];
+            assert_eq!((short.name.text(), short.volume, short.kind), (name, volume, kind as i32));
+            assert_eq!((short.parent_volume, short.status, short.in_use), (files, 2, 1));
+            let long = ask(&client, &afs_vol::XListOneVolume { partition, volume }).await.unwrap();
+            let long = long.get().volumes[0];
+            assert_eq!((long.name, long.volume, long.kind), (short.name, volume, kind as i32));
+        }
+        let list = ask(&client, &afs_vol::ListVolumes { partition: 0, whole: 0 }).await.unwrap();
+        assert_eq!(list.get().volumes.len(), 2);
+    });
+}
+
+#[test]
 fn a_partition_is_a_file_system_with_its_room() {
     with(FILES, async |client| {
         let old = ask(&client, &afs_vol::ListPartitions {}).await.unwrap().get().partitions;
@@ -78,8 +97,12 @@ fn a_partition_is_a_file_system_with_its_room() {
 fn what_is_not_there_is_refused_as_stock_servers_do() {
     with(FILES, async |client| {
         let volume = client.first();
-        let absent = afs_vol::ListOneVolume { partition: 0, volume: volume + 1 };
-        assert_eq!(ask(&client, &absent).await.unwrap_err(), ENODEV);
+        // Of the second volume a copy alone is told of.
+        let tree_of_music = client.cell.get().attached.all()[1].first;
+        for absent in [tree_of_music, volume - 1] {
+            let absent = afs_vol::ListOneVolume { partition: 0, volume: absent };
+            assert_eq!(ask(&client, &absent).await.unwrap_err(), ENODEV);
+        }
         let elsewhere = afs_vol::ListOneVolume { partition: 1, volume };
         assert_eq!(ask(&client, &elsewhere).await.unwrap_err(), VOLSERILLEGAL_PARTITION);
         let list = afs_vol::ListVolumes { partition: -1, whole: 1 };

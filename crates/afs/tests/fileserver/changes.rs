@@ -259,3 +259,33 @@ fn who_makes_names_where_others_do_is_told_of_each_however_often_they_change_it(
         }
     });
 }
+
+/// A list of nothing, as Samba keeps it with a file.
+const NOBODY: [u8; 36] = [
+    1, 0, 1, 0, 0, 0, 2, 0, 1, 0, 4, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 2, 0, 8, 0, 0, 0,
+    0, 0,
+];
+
+#[test]
+fn a_files_own_descriptor_counts_for_its_maker_too_and_who_has_a_callback_hears_of_it() {
+    run(async |bed| {
+        let client = bed.client();
+        let fid = client.create(bed.root(), "f").await.unwrap().fid;
+        client.store(fid, 0, b"blob", 4).await.unwrap();
+        assert_eq!(client.status(fid).await.unwrap().caller_access & 0x7f, 0x3f, "rlidwk");
+        client.broken();
+        let operator = vfs::Caller::new(identity::Accounts::none().local_administrator());
+        let at = vfs::RelPath::parse(b"f").unwrap();
+        let found = bed.volume.lookup_as(&operator, at, identity::Rights::NONE).await.unwrap();
+        let root = bed.volume.lookup_as(&operator, vfs::RelPath::ROOT, identity::Rights::NONE).await.unwrap();
+        let (root, _) = root.into_directory().unwrap();
+        let nothing = smb_sid::ntacl::parse(&NOBODY).unwrap();
+        let name = vfs::Name::parse(b"f").unwrap();
+        root.set_descriptor_of(&operator, name, found.object().unwrap(), &nothing.into()).await.unwrap();
+        lane::time::sleep(std::time::Duration::from_secs(1)).await;
+        assert_eq!(client.broken(), [fid]);
+        assert_eq!(code(client.store(fid, 0, b"X", 4).await), EACCES);
+        assert_eq!(code(client.fetch(fid, 0, 9).await), EACCES);
+        assert_eq!(client.status(fid).await.unwrap().caller_access & 0x7f, 8, "who may list sees attributes");
+    });
+}

@@ -78,7 +78,7 @@ impl Shared {
 }
 
 impl Bed {
-    /// Two clients behind one address translator, two that have no identity or an old way of telling it, and one more.
+    /// Two clients behind one address translator, two that have no identity or an old way of telling it, and one that voids volumes as one.
     pub(crate) fn new(seed: u64, config: Config) -> Self {
         // What has no identity is of the kind that notices.
         let is_careful = |n: usize| config.net.link.loss > 0.0 || [0, 2, 3, 4].contains(&n);
@@ -98,7 +98,7 @@ impl Bed {
         let kinds = [
             (0, 0, Kind::Today),
             (0, 1, Kind::Today),
-            (1, 0, Kind::Today),
+            (1, 0, Kind::Volumes),
             (2, 0, Kind::Nameless),
             (3, 0, Kind::Older),
         ];
@@ -168,9 +168,7 @@ impl Bed {
             let rng = &mut self.rng;
             self.memory.lose_power(|| rng.random());
         }
-        let image = self.memory.image();
-        self.memory = Memory::default();
-        self.memory.set_back(&image);
+        self.memory = self.memory.parted();
         self.server.restart();
     }
 
@@ -203,6 +201,9 @@ impl Bed {
         for (n, player) in self.players.iter().enumerate() {
             player.client.cache.borrow_mut().retain(|_, kept| kept.until > now);
             if player.is_doubtful.get() || player.misses.get() != misses {
+                continue;
+            }
+            if !player.client.relies() {
                 continue;
             }
             for (file, kept) in &*player.client.cache.borrow() {

@@ -37,6 +37,9 @@ pub(crate) enum Mode {
 pub(crate) enum Kind {
     /// As today's: TellMeAboutYourself.
     Today,
+    /// As Linux's since 6.8: the same, but InitCallBackState3 voids the volume as one, which one file's promise makes good again; what it
+    /// has of the others it drops when a reply tells that they are of another volume.
+    Volumes,
     /// WhoAreYou alone.
     Older,
     /// Nothing: known by its address.
@@ -66,6 +69,10 @@ pub(crate) struct Client {
     is_careful: bool,
     told: Cell<u64>,
     told_all: Cell<u64>,
+    /// Of [`Kind::Volumes`]: what it has of the volume counts.
+    volume_stands: Cell<bool>,
+    /// Of [`Kind::Volumes`]: what the last reply said of the volume.
+    since: Cell<u32>,
     pub(crate) tally: rxafscb::Tally,
     pub(crate) files_told: Cell<u64>,
 }
@@ -84,6 +91,8 @@ impl Client {
             is_careful,
             told: Cell::new(0),
             told_all: Cell::new(0),
+            volume_stands: Cell::new(true),
+            since: Cell::new(0),
             tally: rxafscb::Tally::default(),
             files_told: Cell::new(0),
         })
@@ -141,6 +150,10 @@ impl Client {
         // It counts from before it asked.
         let until = asked + Duration::from_secs(word(16).into());
         let kept = Kept { content: reply[20], version, until, fid: (word(0), word(4)) };
+        self.hears_of_volume(word(21));
+        if self.told_all.get() == told_all {
+            self.volume_stands.set(true);
+        }
         let is_over = self.told_all.get() != told_all || self.is_careful && self.told.get() != told;
         if is_over {
             self.cache.borrow_mut().remove(file);
@@ -159,8 +172,11 @@ impl Client {
     ) -> Result<u64, CallError> {
         let told = self.told.get() + self.told_all.get();
         let reply = self.call(which, &[&[WRITE, content], file.as_bytes()].concat()).await;
+        let version = reply.map(|reply| {
+            self.hears_of_volume(u32::from_be_bytes(reply[8..].try_into().unwrap()));
+            u64::from_be_bytes(reply[..8].try_into().unwrap())
+        });
         let mut cache = self.cache.borrow_mut();
-        let version = reply.map(|reply| u64::from_be_bytes(reply[..].try_into().unwrap()));
         match (&version, cache.get_mut(file)) {
             (Ok(version), Some(kept)) if told == self.told.get() + self.told_all.get() => {
                 (kept.content, kept.version) = (content, *version);
@@ -198,6 +214,18 @@ impl Client {
             uuid: self.uuid.get(),
             addresses,
             ..Interfaces::default()
+        }
+    }
+
+    /// Whether it believes what it has.
+    pub(crate) fn relies(&self) -> bool {
+        self.kind != Kind::Volumes || self.volume_stands.get()
+    }
+
+    /// What a reply says of the volume.
+    fn hears_of_volume(&self, since: u32) {
+        if self.since.replace(since) != since && self.kind == Kind::Volumes {
+            self.cache.borrow_mut().clear();
         }
     }
 
@@ -259,7 +287,12 @@ impl rxafscb::Server<ServerCall> for Client {
             return Err(UNKNOWN);
         }
         assert_eq!(request.server, super::server::UUID);
-        self.forgets_all();
+        if self.kind == Kind::Volumes {
+            self.told_all.set(self.told_all.get() + 1);
+            self.volume_stands.set(false);
+        } else {
+            self.forgets_all();
+        }
         Ok(rxafscb::InitCallBackState3Reply)
     }
 
@@ -280,7 +313,7 @@ impl rxafscb::Server<ServerCall> for Client {
         _: rxafscb::TellMeAboutYourself,
     ) -> Result<rxafscb::TellMeAboutYourselfReply, Refused> {
         match self.kind {
-            Kind::Today => Ok(rxafscb::TellMeAboutYourselfReply {
+            Kind::Today | Kind::Volumes => Ok(rxafscb::TellMeAboutYourselfReply {
                 interfaces: self.interfaces(),
                 capabilities: xdr::List(vec![1]),
             }),

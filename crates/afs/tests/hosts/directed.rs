@@ -53,9 +53,7 @@ impl Scene {
         process.lanes.borrow_mut().clear();
         drop(process);
         self.server.kill();
-        let image = self.memory.image();
-        self.memory = Memory::default();
-        self.memory.set_back(&image);
+        self.memory = self.memory.parted();
         self.server.restart();
     }
 
@@ -120,14 +118,14 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 
 #[test]
 fn a_client_is_told_that_it_relies_on_nothing_before_it_is_served_first() {
-    for kind in [Kind::Today, Kind::Older, Kind::Nameless] {
+    for kind in [Kind::Today, Kind::Volumes, Kind::Older, Kind::Nameless] {
         let mut scene = Scene::new(HostOptions::default());
         let client = scene.client("10.0.1.1", 7001, kind);
         assert_eq!(scene.read(&client, "a"), Ok(0));
         let calls = |index: usize| client.tally.of(index).replied;
         // In the order of the interface: 205, 212, 213, 65538.
         let expected = match kind {
-            Kind::Today => [0, 0, 1, 1],
+            Kind::Today | Kind::Volumes => [0, 0, 1, 1],
             Kind::Older => [0, 1, 1, 0],
             Kind::Nameless => [1, 0, 0, 0],
         };
@@ -338,6 +336,23 @@ fn hosts_that_ask_for_nothing_any_more_are_forgotten_everywhere() {
     scene.fall();
     scene.start(1);
     assert_eq!(scene.process().resets.get().unwrap(), afs::host::Resets::default());
+    scene.end();
+}
+
+#[test]
+fn who_voids_a_volume_as_one_relies_after_a_kill_on_what_it_asked_for_since_alone() {
+    let mut scene = Scene::new(HostOptions::default());
+    let [one, two] = ["10.0.1.1", "10.0.1.2"].map(|ip| scene.client(ip, 7001, Kind::Volumes));
+    for file in FILES {
+        scene.keep(&one, file);
+    }
+    scene.fall();
+    scene.start(1);
+    assert!(!one.relies() && one.cache.borrow().len() == FILES.len());
+    scene.write(&two, "b", 1).unwrap();
+    scene.keep(&one, "a");
+    assert!(one.relies());
+    assert_eq!(one.cache.borrow().keys().copied().collect::<Vec<_>>(), ["a"]);
     scene.end();
 }
 

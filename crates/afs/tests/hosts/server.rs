@@ -187,6 +187,7 @@ impl Handler for Files {
                     let version = write(&lane, &host, std::str::from_utf8(file).unwrap(), *content).await;
                     let version = version.map_err(|error| AbortCode(afs::code::of(&error)))?;
                     call.write(&version.to_be_bytes()).await?;
+                    call.write(&host.relies_since().to_be_bytes()).await?;
                     Ok(call.finish().await?)
                 }
                 _ => {
@@ -198,7 +199,7 @@ impl Handler for Files {
     }
 }
 
-/// Answers vnode, uniquifier, version, for how many seconds, content.
+/// Answers vnode, uniquifier, version, for how many seconds, content, and since when the client relies on what it has.
 async fn read(
     lane: &Lane,
     host: &Arc<Host>,
@@ -223,6 +224,7 @@ async fn read(
         reply.extend(u64::from(confirmed.version).to_be_bytes());
         reply.extend(promise.seconds.to_be_bytes());
         reply.push(buf[0]);
+        reply.extend(host.relies_since().to_be_bytes());
         let on_its_way = host.loses_overtaking_breaks().then(|| promised.on_its_way());
         call.write(&reply).await?;
         call.finish().await?;

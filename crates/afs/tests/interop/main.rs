@@ -117,6 +117,7 @@ fn look_at_volumes(tools: &Tools<'_>) {
     assert!(list.contains(ADDRESS) || list.contains("number of sites -> 1"), "{list}");
     tools.says("vos", &format!("listvldb -server {ADDRESS} -noauth"), &["Total entries: 2"]);
     tools.says("vos", "examine files -noauth", &["files", "RW", "On-line", "/vicepa", "RWrite"]);
+    tools.says("vos", "examine files.readonly -noauth", &["files.readonly", "RO", "On-line", "RO Site"]);
     // Of a volume without a tree it shows the entry alone.
     tools.refuses("vos", "examine music -noauth", "RO Site");
     tools.says("vos", "examine music.readonly -noauth", &["music.readonly", "RO", "On-line"]);

@@ -24,7 +24,8 @@ pub struct CallbacksReport {
     pub callbacks: usize,
     /// Seconds until all had asked for the status of all files.
     pub asking_seconds: f64,
-    /// What the server's resident memory grew by meanwhile, if it was told which process it is.
+    /// What the server's resident memory grew by meanwhile, if it was told which process it is: for the callbacks, and the files that
+    /// they are of.
     pub server_bytes_grown: Option<u64>,
     /// The same for each callback.
     pub server_bytes_per_callback: Option<f64>,
@@ -60,9 +61,10 @@ async fn measure(about: &Clients) -> Result<CallbacksReport, LoadError> {
     if files.is_empty() {
         return Err(LoadError::Kind("a directory with files in it"));
     }
+    let clients = start(about, found.server.address()).await?;
     let before = about.pid.and_then(resident_bytes);
     let began = Instant::now();
-    let clients = rely(about, found.server.address(), &files).await?;
+    rely(&clients, &files).await?;
     let asking_seconds = began.elapsed().as_secs_f64();
     let grown = || Some(resident_bytes(about.pid?)?.saturating_sub(before?));
     let server_bytes_grown = grown();
@@ -90,30 +92,52 @@ async fn measure(about: &Clients) -> Result<CallbacksReport, LoadError> {
     })
 }
 
-/// Clients that have asked for the status of every file.
-async fn rely(
-    about: &Clients,
-    server: SocketAddr,
-    files: &Rc<[Fid]>,
-) -> Result<Vec<(Client, FileServer)>, LoadError> {
+/// The clients, who have come often enough for the server to have used all its buffers for what it receives: it has those whatever it is
+/// asked, but gets the memory of each at first use.
+async fn start(about: &Clients, server: SocketAddr) -> Result<Vec<(Client, FileServer)>, LoadError> {
     let mut clients = Vec::with_capacity(about.count);
     for number in 0..about.count {
         let client = about.start(number)?;
         let server = client.file_server(server)?;
         clients.push((client, server));
     }
+    let rounds = COMING_CALLS.div_ceil(clients.len().max(1));
+    each(&clients, async move |server: FileServer| {
+        for _ in 0..rounds {
+            server.capabilities().await?;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(clients)
+}
+
+/// Has them ask for the status of every file.
+async fn rely(clients: &[(Client, FileServer)], files: &Rc<[Fid]>) -> Result<(), LoadError> {
+    let files = Rc::clone(files);
+    each(clients, async move |server: FileServer| {
+        let told = server.statuses(&files).await?;
+        told.into_iter().find_map(Result::err).map_or(Ok(()), |refused| Err(Error::Refused(refused)))
+    })
+    .await
+}
+
+/// Has each client do something, some at a time; the error of one ends it.
+async fn each<F>(clients: &[(Client, FileServer)], work: F) -> Result<(), LoadError>
+where
+    F: AsyncFn(FileServer) -> Result<(), Error> + 'static,
+{
     let failed: Rc<RefCell<Option<Error>>> = Rc::default();
     let next = Rc::new(Cell::new(0));
     let servers: Rc<[FileServer]> = clients.iter().map(|(_, server)| server.clone()).collect();
+    let work = Rc::new(work);
     let asking: Vec<_> = (0..ASKING_AT_ONCE)
         .map(|_| {
-            let (servers, files, failed) = (Rc::clone(&servers), Rc::clone(files), Rc::clone(&failed));
+            let (servers, work, failed) = (Rc::clone(&servers), Rc::clone(&work), Rc::clone(&failed));
             let next = Rc::clone(&next);
             lane::spawn(async move {
                 while let Some(server) = servers.get(next.replace(next.get() + 1)) {
-                    let answer = server.statuses(&files).await;
-                    let refused = answer.map(|all| all.into_iter().find_map(Result::err).map(Error::Refused));
-                    if let Err(error) | Ok(Some(error)) = refused {
+                    if let Err(error) = work(server.clone()).await {
                         failed.replace(Some(error));
                         break;
                     }
@@ -126,7 +150,7 @@ async fn rely(
     }
     match failed.take() {
         Some(error) => Err(error.into()),
-        None => Ok(clients),
+        None => Ok(()),
     }
 }
 
@@ -167,6 +191,8 @@ fn resident_bytes(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Calls of all clients together before anything is measured: several for each buffer of some lanes.
+const COMING_CALLS: usize = 4096;
 /// Clients that ask at the same time.
 const ASKING_AT_ONCE: usize = 16;
 const TOLD_MAX: Duration = Duration::from_secs(10);

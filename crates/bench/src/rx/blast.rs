@@ -8,8 +8,10 @@
 //! answer                datagrams of 1444 bytes, in bursts of 45
 //! ```
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use lane::backend::{Datagram, DatagramBatch, UdpOptions};
@@ -42,20 +44,23 @@ pub fn blast(
     run_here(RuntimeOptions::default(), async move { receive(server, duration, &socket).await })
 }
 
-/// Answers blasts at `listen`, one after the other, until the process ends; `started` gets the address.
+/// Answers blasts at `listen`, one after the other, until the process ends; `started` gets the address. What is sent is read from `file`
+/// burst by burst, as whoever serves files has to, or the same zeros each time.
 ///
 /// # Errors
-/// The lane's, and the socket's.
+/// The lane's, the socket's and the file's.
 pub fn serve_blast(
     listen: SocketAddr,
     socket: UdpOptions,
+    file: Option<File>,
     started: impl FnOnce(SocketAddr) + 'static,
 ) -> Result<io::Result<()>, StartError> {
     run_here(RuntimeOptions::default(), async move {
         let socket = UdpSocket::bind(listen, &socket)?;
+        let mut payload = Payload { bytes: vec![0; SEGMENT_BYTES * SEGMENTS], file, at: 0 };
         started(socket.local_addr()?);
         loop {
-            send(&socket).await?;
+            send(&socket, &mut payload).await?;
         }
     })
 }
@@ -110,22 +115,42 @@ fn parse(message: &[u8]) -> Option<(Duration, u64)> {
     (message[..8] == *MAGIC).then(|| (Duration::from_millis(word(8).min(MS_MAX)), word(16)))
 }
 
+/// What a burst is made of.
+struct Payload {
+    bytes: Vec<u8>,
+    file: Option<File>,
+    /// Where the file is read next.
+    at: u64,
+}
+
+impl Payload {
+    fn next(&mut self) -> io::Result<&[u8]> {
+        if let Some(file) = &self.file {
+            // The rest of the last burst before the file's end stays as it was: what is sent is not looked at.
+            match file.read_at(&mut self.bytes, self.at)? {
+                0 if self.at == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                0 => self.at = 0,
+                count => self.at += count as u64,
+            }
+        }
+        Ok(&self.bytes)
+    }
+}
+
 /// Waits for one receiver and answers it until its time is up.
-async fn send(socket: &UdpSocket) -> io::Result<()> {
+async fn send(socket: &UdpSocket, payload: &mut Payload) -> io::Result<()> {
     let mut batch = Vec::new();
     socket.recv(&mut batch, 1).await?;
     let Some(question) = batch.pop() else { return Ok(()) };
     let Some((duration, 0)) = parse(&question.buf) else { return Ok(()) };
     let receiver = question.from;
     let end = Instant::now() + duration;
-    let payload = vec![0; SEGMENT_BYTES * SEGMENTS];
-    // As an Rx burst is: one slice a packet.
-    let parts: Vec<IoSlice<'_>> = payload.chunks(SEGMENT_BYTES).map(IoSlice::new).collect();
-    let burst = DatagramBatch::new(receiver, SEGMENT_BYTES as u16, &parts);
     let (mut sent, mut received) = (0u64, 0u64);
     while Instant::now() < end {
         while sent < received + WINDOW_BYTES {
-            match socket.try_send(&burst)? {
+            // As an Rx burst is: one slice a packet.
+            let parts: Vec<IoSlice<'_>> = payload.next()?.chunks(SEGMENT_BYTES).map(IoSlice::new).collect();
+            match socket.try_send(&DatagramBatch::new(receiver, SEGMENT_BYTES as u16, &parts))? {
                 Some(bytes) => sent += bytes as u64,
                 None => socket.writable().await?,
             }
@@ -162,11 +187,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blast_arrives_whole_in_datagrams_of_rx_size() {
+    fn blast_arrives_whole_in_datagrams_of_rx_size_from_memory_or_a_file() {
+        blast_arrives_whole(None);
+        let own = std::env::current_exe().and_then(File::open);
+        blast_arrives_whole(Some(own.expect("the test's own program")));
+    }
+
+    fn blast_arrives_whole(file: Option<File>) {
         let (tell, address) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let listen = (Ipv4Addr::LOCALHOST, 0).into();
-            serve_blast(listen, UdpOptions::default(), move |at| tell.send(at).expect("the test waits"))
+            serve_blast(listen, UdpOptions::default(), file, move |at| tell.send(at).expect("the test waits"))
         });
         let server = address.recv().expect("the sender starts");
         let report = blast(server, Duration::from_millis(300), UdpOptions::default());

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use lane::buffer::Buf;
-use smb_client::{Error, How, Open, Tree};
+use smb_client::{Channels, Error, Handle, How};
 use smb_wire::body::query_info::info_type;
 use smb_wire::info::file::class;
 
@@ -14,12 +14,12 @@ use crate::pattern::Pattern;
 
 /// Makes the requests of one session that follow one another.
 pub(super) struct Actor {
-    tree: Tree,
+    channels: Channels,
     load: Rc<Load>,
     /// Which of the load's actors it is.
     number: u64,
     /// What it reads or writes; what it opens, it opens anew each time.
-    open: Option<Open>,
+    open: Option<Handle>,
     offset: Cell<u64>,
     /// Bytes of its own file so far.
     stored: Cell<u64>,
@@ -50,9 +50,9 @@ pub(super) enum Failure {
 
 impl Actor {
     /// Opens the common file, or makes its own where it writes.
-    pub(super) async fn new(tree: Tree, load: Rc<Load>, number: u64, of: u64) -> Result<Self, Error> {
+    pub(super) async fn new(channels: Channels, load: Rc<Load>, number: u64, of: u64) -> Result<Self, Error> {
         let mut actor = Self {
-            tree,
+            channels,
             number,
             open: None,
             offset: Cell::new(0),
@@ -64,13 +64,14 @@ impl Actor {
         };
         match actor.load.work {
             Work::Read | Work::Random => {
-                actor.open = Some(Open::create(&actor.tree, &actor.load.name, &How::read()).await?);
+                actor.open = Some(Handle::create(&actor.channels, &actor.load.name, &How::read()).await?);
                 // They begin where the others do not.
                 let pieces = actor.load.length.div_ceil(u64::from(actor.load.size)).max(1);
                 actor.offset.set(pieces * number / of.max(1) % pieces * u64::from(actor.load.size));
             }
             Work::Write | Work::Mixed => {
-                actor.open = Some(Open::create(&actor.tree, &actor.own_name(), &How::overwrite()).await?);
+                actor.open =
+                    Some(Handle::create(&actor.channels, &actor.own_name(), &How::overwrite()).await?);
             }
             Work::OpenClose | Work::Idle => {}
         }
@@ -94,12 +95,12 @@ impl Actor {
                 }
             },
             (Work::OpenClose, _) => {
-                let open = Open::create(&self.tree, &self.load.name, &How::read()).await?;
-                open.close(0).await?;
+                let open = Handle::create(&self.channels, &self.load.name, &How::read()).await?;
+                open.close().await?;
                 Ok(Moved::default())
             }
             _ => {
-                self.tree.channel().echo().await?;
+                self.channels.echo().await?;
                 Ok(Moved::default())
             }
         }
@@ -119,9 +120,9 @@ impl Actor {
                 verified = true;
             }
         }
-        open.close(0).await?;
+        open.close().await?;
         if own {
-            self.tree.remove(&self.own_name()).await?;
+            self.channels.remove(&self.own_name()).await?;
         }
         Ok(verified)
     }
@@ -155,7 +156,7 @@ impl Actor {
         x % (self.load.length / size).max(1) * size
     }
 
-    async fn read(&self, open: &Open, offset: u64) -> Result<Moved, Failure> {
+    async fn read(&self, open: &Handle, offset: u64) -> Result<Moved, Failure> {
         let size = self.load.size;
         let data = open.read(offset, size).await?;
         if data.len() as u64 != u64::from(size).min(self.load.length - offset) {
@@ -171,7 +172,7 @@ impl Actor {
         Ok(Moved { received, verified: true, sent: 0 })
     }
 
-    async fn read_own(&self, open: &Open) -> Result<Moved, Failure> {
+    async fn read_own(&self, open: &Handle) -> Result<Moved, Failure> {
         let data = open.read(0, self.load.size).await?;
         if self.load.verify && !self.pattern().is(0, &data) {
             return Err(Failure::Differs);
@@ -179,7 +180,7 @@ impl Actor {
         Ok(Moved { received: data.len() as u64, verified: self.load.verify, sent: 0 })
     }
 
-    async fn write(&self, open: &Open) -> Result<Moved, Failure> {
+    async fn write(&self, open: &Handle) -> Result<Moved, Failure> {
         let (size, offset) = (self.load.size as usize, self.next_offset(self.load.file_size));
         let mut payload = self.payload.take();
         let is_whole = payload.iter().map(|part| part.len()).sum::<usize>() == size;
@@ -189,7 +190,12 @@ impl Actor {
         if self.load.verify || !is_whole {
             self.pattern().fill(offset, &mut payload[0]);
         }
-        let (written, payload) = open.write(offset, payload).await;
+        let again = || {
+            let mut bytes = vec![0; size];
+            self.pattern().fill(offset, &mut bytes);
+            vec![Buf::from(bytes)]
+        };
+        let (written, payload) = open.write(offset, payload, again).await;
         *self.payload.borrow_mut() = payload;
         if written? as usize != size {
             return Err(Failure::Short);
@@ -200,23 +206,23 @@ impl Actor {
 }
 
 /// The sums of a file's pieces, and its length.
-pub(super) async fn sums(tree: &Tree, name: &str, size: u32) -> Result<Vec<Vec<u8>>, Error> {
-    let open = Open::create(tree, name, &How::read()).await?;
+pub(super) async fn sums(channels: &Channels, name: &str, size: u32) -> Result<Vec<Vec<u8>>, Error> {
+    let open = Handle::create(channels, name, &How::read()).await?;
     let mut sums = Vec::new();
     for offset in (0..open.created().end_of_file.get()).step_by(size as usize) {
         sums.push(digest(&SHA256, &open.read(offset, size).await?).as_ref().to_vec());
     }
-    open.close(0).await?;
+    open.close().await?;
     Ok(sums)
 }
 
 /// Length of a file, and whether it is a directory.
-pub(super) async fn look(tree: &Tree, name: &str) -> Result<(u64, bool), Error> {
+pub(super) async fn look(channels: &Channels, name: &str) -> Result<(u64, bool), Error> {
     let how = How { options: 0, ..How::read() };
-    let open = Open::create(tree, name, &how).await?;
+    let open = Handle::create(channels, name, &how).await?;
     let created = open.created();
     let is_directory = created.file_attributes.get() & smb_wire::create::access::attributes::DIRECTORY != 0;
     let length = created.end_of_file.get();
-    open.close(0).await?;
+    open.close().await?;
     Ok((length, is_directory))
 }

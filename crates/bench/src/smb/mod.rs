@@ -1,6 +1,8 @@
 //! SMB load: many sessions, each with requests under way at once, over one connection or several.
 
 mod actor;
+mod kills;
+mod lane_load;
 mod load;
 mod session;
 

@@ -1,11 +1,13 @@
 //! The sessions of the load: each signs in on one lane, and its further channels are bound on the lanes behind that.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use smb_client::{Channel, Connection, Error, Options, Sealing, SharedTree, Ticket, Tree};
+use smb_client::{Channel, Channels, Connection, Error, Options, Sealing, SharedTree, Ticket, Tree};
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_proto::window;
@@ -15,8 +17,11 @@ use super::load;
 
 /// One session, on the lane where it signed in.
 pub(super) struct Session {
-    pub(super) tree: Tree,
-    client: Guid,
+    /// Its channels on this lane.
+    pub(super) channels: Channels,
+    /// That by which it signed in, for who kills it: held by somebody else its connection would outlive that.
+    pub(super) first: Cell<Option<Channel>>,
+    told: Told,
 }
 
 /// What other lanes need of a session to bind channels.
@@ -25,6 +30,8 @@ struct Told {
     client: Guid,
     ticket: Ticket,
     tree: SharedTree,
+    /// A channel is lost, and not bound again yet: while one is, no other is killed.
+    is_down: Arc<AtomicBool>,
 }
 
 /// Where lanes tell of their sessions, by number; `None` is one that did not sign in.
@@ -47,23 +54,20 @@ impl Session {
         if options.size > most {
             return Err(Error::TooLarge);
         }
-        Ok(Self { tree, client })
+        let told = Told { client, ticket: channel.ticket(), tree: tree.shared(), is_down: Arc::default() };
+        Ok(Self { channels: options.channels_of(tree), first: Cell::new(Some(channel)), told })
     }
 
     /// Says good-bye; a server that is gone has forgotten.
     pub(super) async fn end(&self) {
-        let _ = self.tree.channel().log_off().await;
+        let _ = self.channels.log_off().await;
     }
 }
 
 impl Board {
     /// Tells of a session, or that there is none.
     pub(super) fn tell(&self, number: usize, session: Option<&Session>) {
-        let told = session.map(|session| Told {
-            client: session.client,
-            ticket: session.tree.channel().ticket(),
-            tree: session.tree.shared(),
-        });
+        let told = session.map(|session| session.told.clone());
         self.0.lock().expect("nobody panics with it").insert(number, told);
     }
 
@@ -75,16 +79,24 @@ impl Board {
         channel: usize,
     ) -> Result<Option<Tree>, Error> {
         let told = loop {
-            let told = self.0.lock().expect("nobody panics with it").get(&number).cloned();
-            match told {
+            match self.told(number) {
                 Some(told) => break told,
                 None => lane::time::sleep(LOOK_INTERVAL).await,
             }
         };
-        let Some(Told { client, ticket, tree }) = told else { return Ok(None) };
+        let Some(Told { client, ticket, tree, .. }) = told else { return Ok(None) };
         let connection = Connection::open(options.address_of(channel), wire_options(options, client)).await?;
         let channel = Channel::bind(&connection, &ticket).await?;
         Ok(Some(tree.over(&channel)))
+    }
+
+    /// Whether a session has a channel less at the moment.
+    pub(super) fn is_down(&self, number: usize) -> Option<Arc<AtomicBool>> {
+        Some(self.told(number)??.is_down)
+    }
+
+    fn told(&self, number: usize) -> Option<Option<Told>> {
+        self.0.lock().expect("nobody panics with it").get(&number).cloned()
     }
 }
 

@@ -8,8 +8,9 @@ use crate::event::{Asked, Event, Refused};
 use crate::holding::Question;
 use crate::range::Owner;
 use crate::share::Access;
+use crate::stream::Open;
 use crate::waiting::Ticket;
-use crate::{Holder, OpenId};
+use crate::{By, Holder, OpenId};
 
 /// What a close leaves to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,13 @@ pub enum Closed<L> {
     /// Nothing.
     Stays,
     /// The name is to be taken away. Until [`Object::deleted`] nobody opens it by that.
-    DeleteName(L),
+    DeleteName {
+        /// Which.
+        link: L,
+        /// The key of the lease of the directory that is spared by it: as who had it deleted and who closes it last have both
+        /// named.
+        parent: Option<[u8; 16]>,
+    },
     /// The named stream is to be taken away.
     DeleteStream,
 }
@@ -38,7 +45,8 @@ impl<L: Clone + Eq> Object<L> {
         let closing = self.streams[at].open(open).filter(|closing| closing.deletes_on_close);
         if let Some(by) = closing.map(|closing| closing.holder.unwrap_or(Holder(open.0))) {
             // It is to go now. Who closes waits for nobody.
-            let question = Question { now, asks: Asks::Delete, by: Some(by), limits: self.limits };
+            let question =
+                Question { now, asks: Asks::Delete, by: Some(By::Holder(by)), limits: self.limits };
             self.streams[at].ask(&question, events);
         }
         self.abandon(open, events)
@@ -60,24 +68,31 @@ impl<L: Clone + Eq> Object<L> {
         }
         if closed.deletes_on_close {
             if stream.name.is_empty() {
-                self.deletions.set(closed.link.clone());
+                self.deletions.set(closed.link.clone(), closed.parent);
             } else {
                 self.streams[at].deletes = true;
             }
         }
         self.waiting.wake(&self.streams[at].name, events);
-        let left = self.fall_due(at, closed.link);
+        let left = self.fall_due(at, closed);
         self.tidy();
         Ok(left)
     }
 
-    fn fall_due(&mut self, at: usize, link: L) -> Closed<L> {
+    fn fall_due(&mut self, at: usize, closed: Open<L>) -> Closed<L> {
+        let Open { link, parent, .. } = closed;
         let stream = &mut self.streams[at];
         if stream.opens.is_empty() && std::mem::take(&mut stream.deletes) {
             return Closed::DeleteStream;
         }
         let is_open = self.streams.iter().any(|stream| stream.opens.iter().any(|open| open.link == link));
-        if !is_open && self.deletions.fall_due(&link) { Closed::DeleteName(link) } else { Closed::Stays }
+        if is_open {
+            return Closed::Stays;
+        }
+        match self.deletions.fall_due(&link) {
+            Some(by) => Closed::DeleteName { link, parent: parent.filter(|_| by == parent) },
+            None => Closed::Stays,
+        }
     }
 
     /// Has the name, or the named stream, deleted when the open is closed, and whatever is open by it (FILE_DELETE_ON_CLOSE).
@@ -113,7 +128,8 @@ impl<L: Clone + Eq> Object<L> {
         if !it.access.contains(Access::DELETE) {
             return Asked::Refused(Refused::Access);
         }
-        let (by, link) = (Some(it.holder.unwrap_or(Holder(open.0))), it.link.clone());
+        let by = Some(By::Holder(it.holder.unwrap_or(Holder(open.0))));
+        let (link, parent) = (it.link.clone(), it.parent);
         if deletes {
             let asked =
                 self.streams[at].ask(&Question { now, asks: Asks::Delete, by, limits: self.limits }, events);
@@ -123,7 +139,7 @@ impl<L: Clone + Eq> Object<L> {
         }
         match (self.streams[at].name.is_empty(), deletes) {
             (false, deletes) => self.streams[at].deletes = deletes,
-            (true, true) => self.deletions.set(link),
+            (true, true) => self.deletions.set(link, parent),
             (true, false) => self.deletions.take_back(&link),
         }
         Asked::Granted(())

@@ -8,7 +8,7 @@ use crate::event::{Asked, Event, Refused};
 use crate::holding::Question;
 use crate::range::{Owner, Range, RangeLock};
 use crate::waiting::Ticket;
-use crate::{Holder, OpenId};
+use crate::{By, Holder, OpenId};
 
 /// A lock of somebody without an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl<L: Clone + Eq> Object<L> {
         let by = match owner {
             Owner::Open(open) => {
                 let holder = self.streams[at].open(open).and_then(|open| open.holder);
-                Some(holder.unwrap_or(Holder(open.0)))
+                Some(By::Holder(holder.unwrap_or(Holder(open.0))))
             }
             Owner::Advisory(_) => None,
         };
@@ -174,6 +174,12 @@ impl<L: Clone + Eq> Object<L> {
     pub fn has_locked(&self, open: OpenId) -> bool {
         let mut held = self.streams.iter().flat_map(|stream| stream.ranges.held());
         held.any(|(owner, _)| owner == Owner::Open(open))
+    }
+
+    /// The ranges that an open has locked.
+    pub fn locked_by(&self, open: OpenId) -> Vec<RangeLock> {
+        let held = self.streams.iter().flat_map(|stream| stream.ranges.held());
+        held.filter(|(owner, _)| *owner == Owner::Open(open)).map(|(_, lock)| lock).collect()
     }
 
     /// A lock that waits is wanted no more. Says whether it still waited: else it is held, or was cancelled.

@@ -12,13 +12,14 @@ use crate::event::{Asked, Event, Refused, Wait};
 use crate::holding::{BadAcknowledgement, Holding, Question};
 use crate::limits::Limits;
 use crate::share::{Access, Share};
-use crate::stream::Stream;
+use crate::stream::{Open, Stream};
 use crate::waiting::{Ticket, Waiting};
-use crate::{Holder, Home, OpenId};
+use crate::{By, Holder, Home, OpenId};
 
 mod close;
 mod lock;
 mod open;
+mod restore;
 
 /// What is held of one file or directory. `L` names it: a directory and a name in that.
 ///
@@ -39,7 +40,7 @@ pub struct Change {
     /// What.
     pub asks: Asks,
     /// Who, if he holds something: what is his is spared.
-    pub by: Option<Holder>,
+    pub by: Option<By>,
 }
 
 impl<L: Clone + Eq> Object<L> {
@@ -59,10 +60,16 @@ impl<L: Clone + Eq> Object<L> {
         self.streams.iter().any(|stream| !stream.opens.is_empty())
     }
 
-    /// Whether anybody has it open for any of this.
-    pub fn is_open_for(&self, access: Access) -> bool {
-        let mut opens = self.streams.iter().flat_map(|stream| &stream.opens);
-        opens.any(|open| open.access.overlaps(access))
+    /// Whether it is open by somebody who keeps no opens for later: asking him for them would not close it.
+    pub fn is_open_to_stay(&self) -> bool {
+        self.streams.iter().any(|stream| {
+            let may_close = |open: &Open<L>| {
+                let holder = open.holder.unwrap_or(Holder(open.id.0));
+                let holding = stream.holdings.iter().find(|holding| holding.holder == holder);
+                holding.is_some_and(|holding| holding.caching.contains(Caching::H))
+            };
+            !stream.opens.iter().all(may_close)
+        })
     }
 
     /// Whether a range is locked.
@@ -100,7 +107,7 @@ impl<L: Clone + Eq> Object<L> {
         self.handle_timeout(now, events);
         let Some(at) = self.stream(stream) else { return Asked::Granted(()) };
         let Change { asks, by } = change;
-        let is_opener = by.is_some_and(|by| self.streams[at].is_opened_by(by));
+        let is_opener = matches!(by, Some(By::Holder(by)) if self.streams[at].is_opened_by(by));
         let shares = is_opener || self.streams[at].shares_with(needs(asks), Share::ALL);
         let asks = if shares { asks } else { Asks::Share };
         match self.streams[at].ask(&Question { now, asks, by, limits: self.limits }, events) {
@@ -110,11 +117,50 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
+    /// Asks whether an open may move names out of this directory, or into it: not beside one that may delete it
+    /// (MS-FSA 2.1.5.15.11), as far as that is not one kept for later.
+    pub fn move_names(
+        &mut self,
+        now: Instant,
+        by: Option<By>,
+        ticket: Option<Ticket>,
+        events: &mut Vec<Event>,
+    ) -> Asked<()> {
+        self.handle_timeout(now, events);
+        let Some(at) = self.stream(b"") else { return Asked::Granted(()) };
+        if !self.streams[at].opens.iter().any(|open| open.access.overlaps(Access::DELETE)) {
+            return Asked::Granted(());
+        }
+        let question = Question { now, asks: Asks::Share, by, limits: self.limits };
+        match self.streams[at].ask(&question, events) {
+            Some(until) => self.wait(at, ticket, by, Asks::Share, until),
+            None => Asked::Refused(Refused::Sharing),
+        }
+    }
+
+    /// A named stream gets another name, by its one open.
+    ///
+    /// # Errors
+    /// [`Refused::Sharing`] beside other opens of it, or where somebody has a stream of that name open; [`Refused::NotOpen`].
+    pub fn rename_stream(&mut self, open: OpenId, to: &[u8], events: &mut Vec<Event>) -> Result<(), Refused> {
+        let at = self.stream_of(open)?;
+        let is_named = !self.streams[at].name.is_empty() && !to.is_empty();
+        debug_assert!(is_named, "a file's own data has no name to lose");
+        let is_taken = self.stream(to).is_some_and(|other| other != at);
+        if !is_named || is_taken || self.streams[at].opens.len() > 1 {
+            return Err(Refused::Sharing);
+        }
+        let from = std::mem::replace(&mut self.streams[at].name, to.into());
+        // Who waits for something of it does so by its name.
+        self.waiting.wake(&from, events);
+        Ok(())
+    }
+
     fn wait<T>(
         &mut self,
         at: usize,
         ticket: Option<Ticket>,
-        by: Option<Holder>,
+        by: Option<By>,
         asks: Asks,
         until: Instant,
     ) -> Asked<T> {

@@ -8,10 +8,10 @@ use crate::conflict::Asks;
 use crate::event::{Asked, Event, Refused};
 use crate::grant::{granted, left_beside, rises};
 use crate::holding::{Holding, Question};
-use crate::share::{Access, Share};
+use crate::share::{Access, Looks, Share};
 use crate::stream::Open;
 use crate::waiting::Ticket;
-use crate::{Client, Holder, Home, OpenId};
+use crate::{By, Client, Holder, Home, OpenId, may_have_more};
 
 /// An open that somebody wants (MS-SMB2 2.2.13), rights having been looked at.
 #[derive(Clone, Copy, Debug)]
@@ -24,14 +24,16 @@ pub struct Request<L> {
     pub access: Access,
     /// What others may do beside it.
     pub share: Share,
-    /// It is to see or set attributes alone, and needs nothing back.
-    pub looks: bool,
+    /// Whether it needs nothing back.
+    pub looks: Looks,
     /// It puts an end to the content there is.
     pub overwrites: bool,
     /// It is of a directory.
     pub is_directory: bool,
     /// The name by which it was found.
     pub link: L,
+    /// The key of the lease of the directory that is spared by what is done by this open.
+    pub parent: Option<[u8; 16]>,
     /// What the client wants to cache.
     pub want: Option<Want>,
 }
@@ -47,6 +49,8 @@ pub struct Want {
     pub caching: Caching,
     /// Where the holder is told.
     pub home: Home,
+    /// That of a lease, by which others may name it.
+    pub key: Option<[u8; 16]>,
 }
 
 /// An open that there is now.
@@ -60,6 +64,15 @@ pub struct Opened {
     pub is_breaking: bool,
     /// As what the holder has it: the first who asked says so. `None` where he has nothing.
     pub kind: Option<Kind>,
+}
+
+impl<L> Request<L> {
+    /// What is open once it is granted.
+    pub(super) fn into_open(self) -> Open<L> {
+        let Self { open: id, client, access, share, looks, link, parent, want, .. } = self;
+        let holder = want.map(|want| want.holder);
+        Open { id, client, holder, access, share, looks, deletes_on_close: false, link, parent }
+    }
 }
 
 impl<L: Clone + Eq> Object<L> {
@@ -93,17 +106,23 @@ impl<L: Clone + Eq> Object<L> {
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
     ) -> Asked<Opened> {
-        let by = request.want.map(|want| want.holder);
+        let by = request.want.map(|want| By::Holder(want.holder));
         let stream = &self.streams[at];
         if stream.deletes {
             return Asked::Refused(Refused::DeletePending);
         }
-        let shares = stream.shares_with(request.access, request.share);
+        if !self.shares_deletion(at, &request) {
+            return Asked::Refused(Refused::Sharing);
+        }
+        // Who empties a file writes to it, whatever he opens it for; afterwards others need not bear with that.
+        let does = if request.overwrites { request.access | Access::WRITE } else { request.access };
+        let shares = stream.shares_with(does, request.share);
         let asks = match (shares, request.overwrites, request.looks) {
             (false, ..) => Asks::Share,
             (true, true, _) => Asks::Overwrite,
-            (true, false, true) => Asks::Look,
-            (true, false, false) => Asks::Open,
+            (true, false, Looks::AtAttributes) => Asks::Look,
+            (true, false, Looks::AtRights) => Asks::LookAtRights,
+            (true, false, Looks::Not) => Asks::Open,
         };
         if let Some(until) = self.streams[at].ask(&Question { now, asks, by, limits: self.limits }, events) {
             return self.wait(at, ticket, by, asks, until);
@@ -111,22 +130,32 @@ impl<L: Clone + Eq> Object<L> {
         if !shares {
             return Asked::Refused(Refused::Sharing);
         }
-        let Request { open: id, client, access, share, looks, link, want, .. } = request;
-        let holder = want.map(|want| want.holder);
-        self.streams[at].opens.push(Open {
-            id,
-            client,
-            holder,
-            access,
-            share,
-            looks,
-            deletes_on_close: false,
-            link,
-        });
+        let (id, want, is_directory) = (request.open, request.want, request.is_directory);
+        self.streams[at].opens.push(request.into_open());
         Asked::Granted(match want {
-            Some(want) => self.hold(at, id, want, request.is_directory, ticket),
+            Some(want) => self.hold(at, id, want, is_directory, ticket),
             None => Opened::default(),
         })
+    }
+
+    /// Whether an open bears with those of the file's other streams.
+    pub(super) fn shares_deletion(&self, at: usize, request: &Request<L>) -> bool {
+        //= MS-FSA 2.1.5.1.2.1
+        //# The streams of a file go with it: it is opened to be deleted only where all opens of all of them share that, and a stream without
+        //# sharing it only where nobody has the file open to delete it. Else STATUS_SHARING_VIOLATION.
+        let mut beside = self.streams.iter().enumerate().filter(|(other, _)| *other != at);
+        match self.streams[at].name.is_empty() {
+            true if request.access.overlaps(Access::DELETE) => {
+                beside.all(|(_, stream)| stream.shares_deletion())
+            }
+            false if !request.access.is_none() && !request.share.allows(Access::DELETE) => {
+                let main = beside.find(|(_, stream)| stream.name.is_empty());
+                main.is_none_or(|(_, main)| {
+                    !main.opens.iter().any(|open| open.access.overlaps(Access::DELETE))
+                })
+            }
+            _ => true,
+        }
     }
 
     /// Gives the holder what can be had of what he wants.
@@ -139,12 +168,12 @@ impl<L: Clone + Eq> Object<L> {
         ticket: Option<Ticket>,
     ) -> Opened {
         let stream = &mut self.streams[at];
-        let beside = stream.beside(want.holder, open);
+        let beside = stream.beside(&want, open);
         let mut granted = granted(want.kind, want.caching, is_directory, beside);
         // He who waits would only have it taken back.
         let others = self.waiting.iter().filter(|waiter| {
             Some(waiter.ticket) != ticket
-                && waiter.holder != Some(want.holder)
+                && !waiter.by.is_some_and(|by| by.has(want.holder, want.key))
                 && waiter.stream == stream.name
         });
         for waiter in others {
@@ -154,7 +183,7 @@ impl<L: Clone + Eq> Object<L> {
             if granted.is_none() {
                 return Opened::default();
             }
-            let mut holding = Holding::new(want.holder, want.home, want.kind);
+            let mut holding = Holding::new(&want);
             holding.give(granted);
             let opened = holding.standing();
             stream.holdings.push(holding);
@@ -167,13 +196,13 @@ impl<L: Clone + Eq> Object<L> {
         holding.standing()
     }
 
-    fn is_full(&self, request: &Request<L>) -> Option<Refused> {
+    pub(super) fn is_full(&self, request: &Request<L>) -> Option<Refused> {
         let (mut opens, mut own) = (0, 0);
         for stream in &self.streams {
             opens += stream.opens.len();
             own += stream.opens.iter().filter(|open| open.client == request.client).count();
         }
-        let is_full = opens >= self.limits.opens || own >= self.limits.opens_per_client;
-        is_full.then_some(Refused::TooMany)
+        let may = may_have_more(own, self.limits.opens.saturating_sub(opens));
+        (!may).then_some(Refused::TooMany)
     }
 }

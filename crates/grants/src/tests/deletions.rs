@@ -1,7 +1,7 @@
 //! Deletion on close, by name.
 
 use super::{Bench, request, with_lease};
-use crate::{Access, Asked, Caching, Closed, Holder, OpenId, Refused, Request};
+use crate::{Access, Asked, Caching, Closed, Holder, OpenId, Refused, Request, Share};
 
 fn dispose(bench: &mut Bench, open: u64, deletes: bool) -> Asked<()> {
     bench.object.set_deletion(bench.now, OpenId(open), deletes, None, &mut bench.events)
@@ -17,7 +17,7 @@ fn the_last_close_takes_the_name_away_and_nobody_opens_it_meanwhile() {
     assert_eq!(bench.close(1), Closed::Stays);
     assert_eq!(bench.open(request(4)), Asked::Refused(Refused::DeletePending));
     assert_eq!(bench.close(2), Closed::Stays);
-    assert_eq!(bench.close(3), Closed::DeleteName("page"));
+    assert_eq!(bench.close(3), Closed::DeleteName { link: "page", parent: None });
     // Until it is done.
     assert_eq!(bench.open(request(5)), Asked::Refused(Refused::DeletePending));
     bench.object.deleted(&"page");
@@ -34,7 +34,11 @@ fn another_name_of_the_same_file_stays() {
     assert_eq!(dispose(&mut bench, 1, true), Asked::Granted(()));
     assert_eq!(bench.open(request(3)), Asked::Refused(Refused::DeletePending));
     bench.granted(by_other(3));
-    assert_eq!(bench.close(1), Closed::DeleteName("page"), "whoever has it open by the other");
+    assert_eq!(
+        bench.close(1),
+        Closed::DeleteName { link: "page", parent: None },
+        "whoever has it open by the other"
+    );
     assert_eq!(bench.close(2), Closed::Stays);
     assert_eq!(bench.close(3), Closed::Stays);
 }
@@ -54,12 +58,60 @@ fn a_deletion_is_taken_back_and_needs_the_right() {
 }
 
 #[test]
+fn a_file_is_opened_to_be_deleted_only_beside_streams_that_bear_it_and_the_other_way_round() {
+    let mut bench = Bench::new();
+    let reading = |open, share| Request { access: Access::READ, share, ..request(open) };
+    let unshared = Share::from_bits(3);
+    let stream = |bench: &mut Bench, request| {
+        bench.object.open(bench.now, b"stream", request, None, &mut bench.events)
+    };
+    assert!(matches!(stream(&mut bench, reading(1, unshared)), Asked::Granted(_)));
+    assert_eq!(bench.open(request(2)), Asked::Refused(Refused::Sharing));
+    bench.granted(reading(3, Share::ALL));
+    bench.close(1);
+    assert!(matches!(stream(&mut bench, reading(4, Share::ALL)), Asked::Granted(_)));
+    bench.granted(request(5));
+    assert_eq!(stream(&mut bench, reading(6, unshared)), Asked::Refused(Refused::Sharing));
+    let looking = Request { access: Access::NONE, ..reading(7, unshared) };
+    assert!(
+        matches!(stream(&mut bench, looking), Asked::Granted(_)),
+        "who only looks keeps nobody from anything"
+    );
+    bench.close(5);
+    assert!(matches!(stream(&mut bench, reading(8, unshared)), Asked::Granted(_)));
+    for open in [3, 4, 7, 8] {
+        assert_eq!(bench.close(open), Closed::Stays);
+    }
+    assert!(bench.object.is_empty());
+}
+
+#[test]
 fn a_renamed_file_is_deleted_by_its_new_name() {
     let mut bench = Bench::new();
     bench.granted(request(1));
     assert_eq!(dispose(&mut bench, 1, true), Asked::Granted(()));
     bench.object.renamed(&"page", &"moved");
-    assert_eq!(bench.close(1), Closed::DeleteName("moved"));
+    assert_eq!(bench.close(1), Closed::DeleteName { link: "moved", parent: None });
+}
+
+#[test]
+fn a_deletion_spares_the_directorys_lease_only_if_who_set_it_and_who_closes_last_name_the_same() {
+    let with_parent = |open, parent| Request { parent: Some([parent; 16]), ..request(open) };
+    for (set_by, kept) in [(1, None), (2, Some([2; 16]))] {
+        let mut bench = Bench::new();
+        bench.granted(with_parent(1, 1));
+        bench.granted(with_parent(2, 2));
+        assert_eq!(dispose(&mut bench, set_by, true), Asked::Granted(()));
+        assert_eq!(bench.close(1), Closed::Stays);
+        assert_eq!(bench.close(2), Closed::DeleteName { link: "page", parent: kept });
+    }
+    // Set by CREATE, it is set when that open is closed.
+    let mut bench = Bench::new();
+    bench.granted(with_parent(1, 1));
+    bench.object.delete_on_close(OpenId(1)).unwrap();
+    bench.granted(request(2));
+    assert_eq!(bench.close(1), Closed::Stays);
+    assert_eq!(bench.close(2), Closed::DeleteName { link: "page", parent: None });
 }
 
 #[test]

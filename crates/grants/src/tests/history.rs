@@ -11,8 +11,8 @@ use rand::{Rng, SeedableRng};
 use super::model::{Came, Letters, Lock as ModelLock, Model, Open, Told, letters};
 use crate::conflict::{Asks, Wants};
 use crate::{
-    Access, Advisory, Asked, Caching, Change, Client, Closed, Event, Holder, Home, Kind, Limits, Lock,
-    Object, OpenId, Owner, Range, RangeLock, Refused, Request, Share, Ticket, Want,
+    Access, Advisory, Asked, By, Caching, Change, Client, Closed, Event, Holder, Home, Kind, Limits, Lock,
+    Looks, Object, OpenId, Owner, Range, RangeLock, Refused, Request, Share, Ticket, Want,
 };
 
 const SEEDS: u64 = 2000;
@@ -147,7 +147,7 @@ impl History {
             }
             Question::Change(stream, does, by) => {
                 let asks = asks(does);
-                let change = Change { asks, by: by.map(Holder) };
+                let change = Change { asks, by: by.map(|by| By::Holder(Holder(by))) };
                 let answer =
                     self.object.change(self.now(), stream.as_bytes(), change, ticket, &mut self.events);
                 let came = self.model.change(number, stream, does, *by);
@@ -213,16 +213,18 @@ impl History {
             kind: if is_oplock { Kind::Oplock } else { Kind::Lease { epoch: None } },
             caching: caching_of(&letters(caching)),
             home: Home(0),
+            key: None,
         });
         let request = Request {
             open: OpenId(open.id),
             client: Client(open.id % 3),
             access: Access::from_bits(bits(&open.does)),
             share: Share::from_bits(bits(&open.lets)),
-            looks: open.does.is_empty(),
+            looks: if open.does.is_empty() { Looks::AtAttributes } else { Looks::Not },
             overwrites,
             is_directory: false,
             link: open.link,
+            parent: None,
             want,
         };
         self.object.open(self.now(), open.stream.as_bytes(), request, ticket, &mut self.events)
@@ -249,7 +251,7 @@ impl History {
         let expected = match self.model.close(open.id) {
             None => Closed::Stays,
             Some("tags") => Closed::DeleteStream,
-            Some(link) => Closed::DeleteName(link),
+            Some(link) => Closed::DeleteName { link, parent: None },
         };
         assert_eq!(closed, expected, "{}", self.at);
         // Questions of an open that is gone are asked no more.
@@ -259,7 +261,7 @@ impl History {
         });
         let gone: Vec<_> = gone.map(|(ticket, _)| *ticket).collect();
         gone.into_iter().for_each(|ticket| self.leave(ticket));
-        if let Closed::DeleteName(link) = closed
+        if let Closed::DeleteName { link, .. } = closed
             && self.rng.random_bool(0.7)
         {
             self.object.deleted(&link);

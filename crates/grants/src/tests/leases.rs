@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Bench, request, with_lease, with_oplock};
 use crate::conflict::Asks;
 use crate::{
-    Access, Asked, BadAcknowledgement, Caching, Change, Event, Holder, LeaseKey, Leases, Limits, NotHere,
-    OpenId, Refused, Request, Share, Wait,
+    Access, Asked, BadAcknowledgement, By, Caching, Change, Event, Holder, LeaseKey, Leases, Limits, Looks,
+    NotHere, OpenId, Refused, Request, Share, Wait, Want,
 };
 
 const RWH: Caching = Caching::RWH;
@@ -30,6 +30,26 @@ fn a_second_open_waits_until_the_first_has_written_back() {
     let opened = bench.open_again(with_lease(2, 12, RWH), Some(ticket));
     assert!(matches!(opened, Asked::Granted(opened) if opened.caching == RH));
     bench.object.leave(ticket);
+}
+
+#[test]
+fn who_opens_beside_a_break_waits_for_its_end_and_what_follows_an_answer_is_of_the_same_break() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RWH));
+    let Asked::Wait(Wait { ticket: opens, .. }) = bench.open(with_lease(2, 12, R)) else { panic!() };
+    let overwriting = || Request { overwrites: true, ..with_lease(3, 13, R) };
+    let Asked::Wait(Wait { ticket: overwrites, .. }) = bench.open(overwriting()) else { panic!() };
+    assert_eq!(bench.breaks(), [(11, RH, true)]);
+    let epoch = bench.object.standing(Holder(11)).epoch;
+    for (keeps, then, acknowledges) in [(RH, R, true), (R, NONE, false)] {
+        bench.object.acknowledge(bench.now, Holder(11), keeps, &mut bench.events).unwrap();
+        assert_eq!(bench.breaks(), [(11, then, acknowledges)]);
+        assert_eq!(bench.object.standing(Holder(11)).epoch, epoch);
+        let opened = bench.open_again(with_lease(2, 12, R), Some(opens));
+        assert_eq!(matches!(opened, Asked::Wait(_)), acknowledges, "{opened:?}");
+    }
+    bench.object.leave(opens);
+    assert!(matches!(bench.open_again(overwriting(), Some(overwrites)), Asked::Granted(_)));
 }
 
 #[test]
@@ -119,9 +139,31 @@ fn an_open_for_more_than_attributes_is_no_look_though_no_share_mode_minds_it() {
     let mut bench = Bench::new();
     bench.granted(with_lease(1, 11, RWH));
     let sees = Request { access: Access::NONE, share: Share::NONE, ..request(2) };
-    assert!(matches!(bench.open(Request { looks: true, ..sees }), Asked::Granted(_)));
+    assert!(matches!(bench.open(Request { looks: Looks::AtAttributes, ..sees }), Asked::Granted(_)));
     assert!(matches!(bench.open(sees), Asked::Wait(_)));
     assert_eq!(bench.breaks(), [(11, RH, true)]);
+}
+
+#[test]
+fn an_open_to_see_rights_is_a_look_to_leases_that_are_held_and_an_open_to_all_else() {
+    let sees = |open| Request { access: Access::NONE, looks: Looks::AtRights, ..request(open) };
+    let mut leased = Bench::new();
+    leased.granted(with_lease(1, 11, RWH));
+    leased.granted(sees(2));
+    assert_eq!(leased.breaks(), []);
+    leased.close(1);
+    assert_eq!(
+        leased.granted(with_lease(3, 13, RWH)).caching,
+        RH,
+        "a lease that is new has no writes beside it"
+    );
+    let mut kept = Bench::new();
+    kept.granted(with_oplock(1, RWH));
+    assert!(matches!(kept.open(sees(2)), Asked::Wait(_)));
+    assert_eq!(kept.breaks(), [(1, R, true)]);
+    let mut beside = Bench::new();
+    beside.granted(sees(1));
+    assert_eq!(beside.granted(with_oplock(2, RWH)).caching, R);
 }
 
 #[test]
@@ -182,7 +224,12 @@ fn an_exclusive_oplock_does_not_hide_a_share_mode_but_a_batch_oplock_does() {
 fn opens_for_attributes_break_nothing_and_are_in_nobodys_way() {
     let mut bench = Bench::new();
     bench.granted(Request { share: Share::NONE, ..with_lease(1, 11, RWH) });
-    let look = Request { access: Access::NONE, looks: true, share: Share::NONE, ..with_lease(2, 12, R) };
+    let look = Request {
+        access: Access::NONE,
+        looks: Looks::AtAttributes,
+        share: Share::NONE,
+        ..with_lease(2, 12, R)
+    };
     assert_eq!(bench.granted(look).caching, NONE, "the first may hold what is not written yet");
     assert_eq!(bench.breaks(), []);
     bench.close(1);
@@ -206,7 +253,7 @@ fn level_two_goes_by_its_own_holders_write_and_a_lease_does_not() {
     bench.granted(with_oplock(1, R));
     bench.granted(with_lease(2, 12, R));
     bench.events.clear();
-    let write = |by| Change { asks: Asks::Write, by: Some(Holder(by)) };
+    let write = |by| Change { asks: Asks::Write, by: Some(By::Holder(Holder(by))) };
     let mut change = |by| bench.object.change(bench.now, b"", write(by), None, &mut bench.events);
     assert_eq!(change(1), Asked::Granted(()));
     assert_eq!(bench.breaks(), [(1, NONE, false), (12, NONE, false)]);
@@ -222,11 +269,54 @@ fn a_directory_lease_goes_with_a_name_unless_it_is_the_parents_own() {
     let directory = |open, lease| Request { is_directory: true, ..with_lease(open, lease, RWH) };
     assert_eq!(bench.granted(directory(1, 11)).caching, RH);
     assert_eq!(bench.granted(directory(2, 12)).caching, RH);
-    let names = Change { asks: Asks::Names, by: Some(Holder(12)) };
+    let names = Change { asks: Asks::Names, by: Some(By::ParentKey([12; 16])) };
     let changed = bench.object.change(bench.now, b"", names, None, &mut bench.events);
     assert_eq!(changed, Asked::Granted(()), "nobody waits for a lease of a directory");
     assert_eq!(bench.breaks(), [(11, NONE, true)]);
     assert_eq!(bench.object.held(Holder(12)), Some(RH));
+}
+
+#[test]
+fn the_parents_key_spares_every_clients_lease_with_it_and_no_holder_by_its_number() {
+    let mut bench = Bench::new();
+    let lease = |open, holder, key| {
+        let request = with_lease(open, holder, RH);
+        let want = request.want.map(|want| Want { key: Some([key; 16]), ..want });
+        Request { is_directory: true, want, ..request }
+    };
+    // Two clients have chosen the same key; a third has another.
+    for (open, holder, key) in [(1, 11, 7), (2, 12, 7), (3, 13, 8)] {
+        bench.granted(lease(open, holder, key));
+    }
+    let names = |by| Change { asks: Asks::Names, by: Some(by) };
+    let by_key = names(By::ParentKey([7; 16]));
+    assert_eq!(bench.object.change(bench.now, b"", by_key, None, &mut bench.events), Asked::Granted(()));
+    assert_eq!(bench.breaks(), [(13, NONE, true)]);
+    let by_number = names(By::Holder(Holder(11)));
+    assert_eq!(bench.object.change(bench.now, b"", by_number, None, &mut bench.events), Asked::Granted(()));
+    assert_eq!(bench.breaks(), [(12, NONE, true)]);
+}
+
+#[test]
+fn names_are_moved_beside_opens_that_may_delete_the_directory_only_once_those_are_closed() {
+    let mut bench = Bench::new();
+    let directory = |request| Request { is_directory: true, ..request };
+    let moves =
+        |bench: &mut Bench, ticket| bench.object.move_names(bench.now, None, ticket, &mut bench.events);
+    bench.granted(directory(Request { access: Access::READ, ..request(1) }));
+    assert_eq!(moves(&mut bench, None), Asked::Granted(()));
+    bench.granted(directory(with_lease(2, 12, RH)));
+    assert!(bench.object.is_open_to_stay(), "the first keeps nothing for later");
+    bench.close(1);
+    assert!(!bench.object.is_open_to_stay());
+    let Asked::Wait(Wait { ticket, .. }) = moves(&mut bench, None) else { panic!() };
+    assert_eq!(bench.breaks(), [(12, R, true)]);
+    // He keeps it open.
+    bench.object.acknowledge(bench.now, Holder(12), R, &mut bench.events).unwrap();
+    assert!(bench.object.is_open_to_stay());
+    assert_eq!(moves(&mut bench, Some(ticket)), Asked::Refused(Refused::Sharing));
+    bench.close(2);
+    assert_eq!(moves(&mut bench, Some(ticket)), Asked::Granted(()));
 }
 
 #[test]
@@ -240,7 +330,11 @@ fn who_writes_without_an_open_is_refused_by_share_modes_and_waits_for_leases() {
     assert_eq!(ask(&mut bench, Asks::Write, None), Asked::Refused(Refused::Sharing));
     assert_eq!(ask(&mut bench, Asks::Remove, None), Asked::Refused(Refused::Sharing));
     assert_eq!(ask(&mut bench, Asks::Read, None), Asked::Granted(()));
-    assert_eq!(ask(&mut bench, Asks::Write, Some(Holder(1))), Asked::Granted(()), "he has it open");
+    assert_eq!(
+        ask(&mut bench, Asks::Write, Some(By::Holder(Holder(1)))),
+        Asked::Granted(()),
+        "he has it open"
+    );
     bench.close(1);
     bench.granted(with_lease(2, 12, RWH));
     for asks in [Asks::Write, Asks::Remove, Asks::Read] {
@@ -272,16 +366,17 @@ fn while_somebody_waits_nobody_is_granted_what_he_would_ask_back() {
 
 #[test]
 fn beyond_the_limits_opens_and_waits_are_refused() {
-    let small = Limits { opens: 3, opens_per_client: 2, waiting: 1, streams: 2, ..Limits::DEFAULT };
+    let small = Limits { opens: 4, waiting: 1, streams: 2, ..Limits::DEFAULT };
     let mut bench = Bench::new();
     bench.object = crate::Object::new(Box::leak(Box::new(small)));
     let of_client = |open, client| Request { client: crate::Client(client), ..request(open) };
     bench.granted(of_client(1, 1));
     bench.granted(of_client(2, 1));
-    assert_eq!(bench.open(of_client(3, 1)), Asked::Refused(Refused::TooMany));
-    bench.granted(of_client(3, 2));
-    assert_eq!(bench.open(of_client(4, 3)), Asked::Refused(Refused::TooMany));
-    assert_eq!([1, 2, 3].map(|open| bench.close(open)), [crate::Closed::Stays; 3]);
+    bench.granted(of_client(3, 1));
+    assert_eq!(bench.open(of_client(4, 1)), Asked::Refused(Refused::TooMany), "three quarters");
+    bench.granted(of_client(4, 2));
+    assert_eq!(bench.open(of_client(5, 3)), Asked::Refused(Refused::TooMany));
+    assert_eq!([1, 2, 3, 4].map(|open| bench.close(open)), [crate::Closed::Stays; 4]);
     bench.granted(with_lease(1, 11, RWH));
     assert!(matches!(bench.open(request(2)), Asked::Wait(_)));
     assert_eq!(bench.open(request(3)), Asked::Refused(Refused::TooMany));

@@ -6,13 +6,14 @@ mod leases;
 mod locks;
 mod memory;
 mod model;
+mod restores;
 mod tables;
 
 use std::time::{Duration, Instant};
 
 use crate::{
-    Access, Asked, Caching, Client, Event, Holder, Home, Kind, Limits, Object, OpenId, Opened, Request,
-    Share, Ticket, Want,
+    Access, Asked, Caching, Client, Event, Holder, Home, Kind, Limits, Looks, Object, OpenId, Opened,
+    Request, Share, Ticket, Want,
 };
 
 /// An object, its clock, and what was told since somebody last looked.
@@ -68,20 +69,22 @@ fn request(open: u64) -> Request<&'static str> {
         client: Client(open),
         access: Access::READ | Access::WRITE | Access::DELETE,
         share: Share::ALL,
-        looks: false,
+        looks: Looks::Not,
         overwrites: false,
         is_directory: false,
         link: "page",
+        parent: None,
         want: None,
     }
 }
 
 fn with_lease(open: u64, lease: u64, caching: Caching) -> Request<&'static str> {
     let kind = Kind::Lease { epoch: Some(0) };
-    Request { want: Some(Want { holder: Holder(lease), kind, caching, home: Home(3) }), ..request(open) }
+    let (holder, key) = (Holder(lease), Some([lease as u8; 16]));
+    Request { want: Some(Want { holder, kind, caching, home: Home(3), key }), ..request(open) }
 }
 
 fn with_oplock(open: u64, caching: Caching) -> Request<&'static str> {
-    let want = Want { holder: Holder(open), kind: Kind::Oplock, caching, home: Home(3) };
+    let want = Want { holder: Holder(open), kind: Kind::Oplock, caching, home: Home(3), key: None };
     Request { want: Some(want), ..request(open) }
 }

@@ -168,6 +168,7 @@ impl Model {
             }
             let (left, is_awaited) = left(does, cache);
             if left == cache.has {
+                waits |= does == "open" && !cache.is_oplock && cache.told.is_some();
                 continue;
             }
             waits |= is_awaited;
@@ -199,6 +200,18 @@ impl Model {
                 .all(|open| does.is_subset(&open.lets) && open.does.is_subset(lets))
     }
 
+    /// A file is deleted with its streams: they have to bear it.
+    fn bears_deletion(&self, stream: &str, does: &Letters, lets: &Letters) -> bool {
+        let uses = |open: &&Open| open.stream != stream && !open.does.is_empty();
+        let mut beside = self.opens.iter().filter(uses);
+        if stream.is_empty() {
+            !does.contains(&'d') || beside.all(|open| open.lets.contains(&'d'))
+        } else {
+            let mut main = beside.filter(|open| open.stream.is_empty());
+            does.is_empty() || lets.contains(&'d') || !main.any(|open| open.does.contains(&'d'))
+        }
+    }
+
     pub(super) fn open(
         &mut self,
         ticket: u64,
@@ -211,7 +224,12 @@ impl Model {
         if self.pending.contains(open.link) || self.pending.contains(stream) {
             return Came::Pending;
         }
-        let bears = self.bears(stream, &open.does, &open.lets);
+        if !self.bears_deletion(stream, &open.does, &open.lets) {
+            return Came::Sharing;
+        }
+        let mut asked = open.does.clone();
+        asked.extend(overwrites.then_some('w'));
+        let bears = self.bears(stream, &asked, &open.lets);
         let does = match (bears, overwrites) {
             (false, _) => "share",
             (true, true) => "overwrite",

@@ -155,3 +155,18 @@ fn crowd_of_one_address_waits_in_turns_and_is_bounded() {
     assert_eq!(pair.counters.logins_wrong.get(), 10);
     pair.end();
 }
+
+#[test]
+fn what_is_forbidden_by_a_files_own_descriptor_is_asked_for_in_vain() {
+    // A list of nothing, as Samba keeps it with a file.
+    let mut nobody = vec![1, 0, 1, 0, 0, 0, 2, 0, 1, 0, 4, 128];
+    nobody.extend([[0; 4], [0; 4], [0; 4], [20, 0, 0, 0], [2, 0, 8, 0], [0; 4]].concat());
+    let pair = pair(1, Role::Tls, Auth::Needed);
+    pair.server.fs().set_xattr("/srv/f", "user.NTACL", &nobody).unwrap();
+    pair.run(async {
+        for (method, lines, status) in [("GET", "", 401), ("GET", RIGHT, 403), ("PUT", RIGHT, 403)] {
+            assert_eq!(ask(Role::Tls, method, lines).await.status, status, "{method} {lines}");
+        }
+    });
+    pair.end();
+}

@@ -431,7 +431,7 @@ fn what_somebody_has_open_and_does_not_share_is_locked() {
     pair.server.spawn(async move {
         let how = OpenHow {
             stream: b"",
-            looks: false,
+            looks: grants::Looks::Not,
             access: Access::READ,
             share: Share::from_bits(1),
             need: identity::Rights::READ,

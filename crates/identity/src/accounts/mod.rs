@@ -3,6 +3,7 @@
 mod edit;
 mod format;
 mod membership;
+mod posix;
 mod store;
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 pub use self::edit::{Edit, NewUser};
 use self::format::{GroupTable, UserTable};
 use self::membership::Memberships;
+use self::posix::Posix;
 pub use self::store::AccountsStore;
 use crate::name::{Id, Who};
 use crate::principal::{Inner, Kind, Names, Principal};
@@ -28,6 +30,7 @@ pub struct Accounts {
     users: HashMap<String, User>,
     groups: HashMap<String, GroupTable>,
     memberships: Memberships,
+    posix: Posix,
     next_ids: [Id; 2],
     anonymous: Principal,
     administrator: Principal,
@@ -67,6 +70,7 @@ impl Accounts {
         let file = format::parse(text)?;
         let names = Arc::new(file.names()?);
         let memberships = Memberships::new(&file.group, &names)?;
+        let posix = Posix::new(&file.user, &file.group);
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
         let somebody = |kind, name: &str, id, groups: &[Id]| {
             Principal::new(Inner {
@@ -86,6 +90,7 @@ impl Accounts {
             anonymous: somebody(Kind::Anonymous, "anonymous", Id::ANONYMOUS, &[Id::ANYUSER]),
             administrator: somebody(Kind::Administrator, "administrator", Id(0), &all_system),
             memberships,
+            posix,
             next_ids: file.next_ids(),
             decoy: PasswordHash::decoy(usual_strength(file.user.values())),
             nt_decoy: NtHash::decoy(),
@@ -163,6 +168,16 @@ impl Accounts {
             return self.user(principal.name()).ok().filter(|user| user.id() == principal.id());
         }
         Some(if principal.is_anonymous() { self.anonymous() } else { self.local_administrator() })
+    }
+
+    /// The user that a POSIX user is mapped from; of several the one with the lowest number.
+    pub fn user_of_uid(&self, uid: u32) -> Option<Id> {
+        self.posix.user(uid)
+    }
+
+    /// The group that a POSIX group is mapped from; of several the one with the number nearest to 0.
+    pub fn group_of_gid(&self, gid: u32) -> Option<Id> {
+        self.posix.group(gid)
     }
 
     /// Whether `password` is that of the user `name`, and then on whose behalf he acts. Takes tens of milliseconds and

@@ -51,6 +51,16 @@ fn a_subdomain_is_oneself_everybody_and_all_groups_through_groups_too() {
 }
 
 #[test]
+fn posix_users_and_groups_lead_back_to_whom_they_were_given_first() {
+    let accounts = Accounts::parse(SAMPLE).unwrap();
+    assert_eq!((accounts.user_of_uid(501), accounts.group_of_gid(50)), (Some(Id(1000)), Some(Id(-1000))));
+    // A user's first group is no group of the file.
+    assert_eq!((accounts.user_of_uid(50), accounts.group_of_gid(500)), (None, None));
+    let twice = "version = 1\n[user.a]\nid = 9\nuid = 501\n[user.b]\nid = 3\nuid = 501\n";
+    assert_eq!(Accounts::parse(twice).unwrap().user_of_uid(501), Some(Id(3)));
+}
+
+#[test]
 fn a_user_is_found_by_name_number_and_realm() {
     let accounts = Accounts::parse(SAMPLE).unwrap();
     for who in ["alice", "alice@EXAMPLE.COM", "alice/admin@EXAMPLE.COM", "al@OTHER.ORG"] {

@@ -312,9 +312,36 @@ fn words_for_who_may_write() {
     }
     assert_eq!("staff, alice".parse::<Writable>().unwrap().to_string(), "alice,staff");
     assert_eq!("system:anyuser".parse::<Writable>().unwrap(), Writable::anyone());
+    assert!(
+        Writable::anyone().is_anyones() && "alice,system:anyuser".parse::<Writable>().unwrap().is_anyones()
+    );
+    assert!(!Writable::AsListed.is_anyones() && !"alice".parse::<Writable>().unwrap().is_anyones());
     for text in ["", "alice,", "a b", "-alice"] {
         let error = text.parse::<Writable>().unwrap_err().to_string();
         assert!(error.contains("give nobody, listed, anyone, or users"), "{error}");
     }
     assert!((0..21).map(|n| format!("u{n}")).collect::<Vec<_>>().join(",").parse::<Writable>().is_err());
+}
+
+#[test]
+fn what_a_descriptor_gives_stands_but_for_who_mends_it_and_for_who_may_change_nothing() {
+    let shown = |at: usize, kind, owner, given: &str, writable: &str| {
+        let volume = VolumePolicy { owner, ..policy(true, writable) };
+        decide_described(&principals()[at], &object(kind, 0), given.parse().unwrap(), &volume).to_string()
+    };
+    let (file, directory) = (Kind::File, Kind::Directory);
+    for (at, kind, owner, given, writable, expected) in [
+        // Bits and owners say nothing: the descriptor has heard of both.
+        (2, file, NOBODYS, "none", "anyone", "none"),
+        (2, file, ALICES, "rw", "anyone", "rw"),
+        (0, file, NOBODYS, "rlidwka", "nobody", "rl"),
+        (2, directory, ALICES, "none", "anyone", "la"),
+        (5, file, NOBODYS, "none", "anyone", "la"),
+        (1, file, NOBODYS, "none", "listed", "rlidwkaABCDEFGH"),
+    ] {
+        assert_eq!(shown(at, kind, owner, given, writable), expected, "{at} {kind:?} {given} {writable}");
+    }
+    let appends =
+        decide_described(&principals()[2], &object(file, 0), Rights::APPEND, &policy(true, "nobody"));
+    assert_eq!(appends, Rights::NONE);
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
-use super::Shared;
+use super::{Run, Shared};
+use crate::note;
 use crate::object::Entry;
 use crate::pending::{Change, Pending};
 use crate::tables::{self, HOSTS, IDENTITIES, OBJECTS, STATE, VOLUMES};
@@ -16,22 +17,27 @@ impl Shared {
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let wanted = self.state().told;
         let _turn = self.committing.lock().expect("nobody panics while holding it");
-        let (batch, told) = {
+        let (batch, told, number) = {
             let mut state = self.state();
             if state.committed >= wanted && state.failing.is_none() {
                 return Ok(());
             }
             let batch = Arc::new(std::mem::take(&mut state.pending));
             state.underway = Some(Arc::clone(&batch));
-            (batch, state.told)
+            (batch, state.told, state.commits + 1)
         };
-        let result = self.with_database(|database| write(database, &batch, self.options.boot));
+        self.journal.iter().for_each(|journal| journal.begin_commit(number));
+        let result = self.with_database(|database| write(database, &batch, self.options.boot, number));
         let mut state = self.state();
         state.underway = None;
         match result {
             Ok(()) => {
                 state.committed = told;
+                state.commits = number;
                 state.failing = None;
+                if let Some(journal) = &self.journal {
+                    journal.committed(number, batch.slots());
+                }
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 self.count(&state);
                 Ok(())
@@ -40,7 +46,8 @@ impl Shared {
                 state.failing = Some(error.to_string());
                 let batch =
                     Arc::into_inner(batch).expect("who reads it does so under the lock, and keeps none");
-                state.pending.put_back(batch);
+                let overtaken = state.pending.put_back(batch);
+                state.free(overtaken);
                 self.failures.fetch_add(1, Ordering::Relaxed);
                 Err(error)
             }
@@ -48,17 +55,29 @@ impl Shared {
     }
 
     /// Notes how this run stands, with all that waits.
-    pub(crate) fn commit_run(&self, is_clean: bool) -> Result<(), Error> {
+    pub(crate) fn commit_run(&self, run: Run) -> Result<(), Error> {
         {
             let mut state = self.state();
-            state.pending.run = Some(is_clean);
+            state.pending.run = Some(run);
             state.tell();
         }
         self.flush()
     }
+
+    /// The run has ended, in order or as the one before it; `is_whole`: so that versions may count on from here.
+    pub(crate) fn end_run(&self, is_over: bool, is_whole: bool) -> Result<(), Error> {
+        let note = note::draw();
+        self.commit_run(Run { is_over, note: is_whole.then_some(note) })?;
+        // After it: a note is never of an index that is not yet as it says.
+        if is_whole {
+            self.storage.leave_note(&note);
+        }
+        self.storage.remove_journal();
+        Ok(())
+    }
 }
 
-fn write(database: &Database, batch: &Pending, boot: [u8; 16]) -> Result<(), Error> {
+fn write(database: &Database, batch: &Pending, boot: [u8; 16], number: u64) -> Result<(), Error> {
     let write = database.begin_write()?;
     write_volumes(&write, batch)?;
     write_objects(&write, batch)?;
@@ -74,10 +93,12 @@ fn write(database: &Database, batch: &Pending, boot: [u8; 16]) -> Result<(), Err
         if let Some(next) = batch.next_volume {
             state.insert(tables::NEXT_VOLUME_KEY, &next.to_le_bytes()[..])?;
         }
-        if let Some(is_clean) = batch.run {
+        state.insert(tables::COMMITS_KEY, &number.to_le_bytes()[..])?;
+        if let Some(Run { is_over, note }) = batch.run {
             state.insert(tables::FORMAT_KEY, &tables::FORMAT.to_le_bytes()[..])?;
-            let mut run = vec![is_clean.into()];
+            let mut run = vec![is_over.into()];
             run.extend(boot);
+            run.extend(note.unwrap_or_default());
             state.insert(tables::RUN_KEY, &run[..])?;
         }
     }

@@ -13,11 +13,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use redb::{Builder, Database, ReadableDatabase, ReadableTable};
 
 use crate::codec::Fields;
+use crate::journal::{self, Journal};
 use crate::pending::{Backlog, Pending};
 use crate::range::Ranges;
 use crate::storage::Storage;
 use crate::tables::{self, STATE, VOLUMES};
-use crate::{Error, VolumeId, VolumeRecord};
+use crate::{Error, Note, Version, VolumeId, VolumeRecord, note};
 
 /// What the server remembers of its trees. Shared by all lanes; only [`Index::load`], [`Index::find`], [`Index::flush`] and
 /// what says so waits for a disk, and is for threads that may.
@@ -32,6 +33,9 @@ pub struct Options {
     pub boot: [u8; 16],
     /// Records that may wait to be committed; more than 0.
     pub pending_max: usize,
+    /// Files of which the journal takes up what is not committed, 256 bytes each as far as they are used; with more a kill has
+    /// every volume begin a generation.
+    pub journal_max: usize,
     /// Bytes of memory for pages of the file.
     pub cache_bytes: usize,
 }
@@ -64,6 +68,8 @@ pub(crate) struct Shared {
     storage: Box<dyn Storage>,
     options: Options,
     stop: Stop,
+    /// It ended in this boot, in order or with all that it knew in its journal, and nothing was set back since: versions count on.
+    is_unbroken: bool,
     /// `None` after a failure, until it is opened again.
     database: RwLock<Option<Database>>,
     /// One commits at a time; who waits for it finds its own committed by it.
@@ -75,6 +81,7 @@ pub(crate) struct Shared {
     reserved: AtomicUsize,
     commits: AtomicU64,
     failures: AtomicU64,
+    pub(crate) journal: Option<Arc<Journal>>,
     /// Rung when there is something for the committer.
     pub(crate) bell: Condvar,
 }
@@ -88,6 +95,9 @@ pub(crate) struct State {
     /// Volumes that are served.
     open: BTreeMap<VolumeId, Open>,
     next_volume: u32,
+    journal: Option<Arc<Journal>>,
+    /// Counts what the file has been through, for ever.
+    commits: u64,
     /// Counts what is told and what is committed.
     told: u64,
     committed: u64,
@@ -95,17 +105,27 @@ pub(crate) struct State {
     pub(crate) ends: bool,
 }
 
+/// How a run stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// It has ended in order.
+    pub(crate) is_over: bool,
+    /// What its journal has, or what it leaves as it ends; `None` where versions do not count on from there.
+    pub(crate) note: Option<Note>,
+}
+
 /// A volume that is served.
 struct Open {
     ranges: Ranges,
-    generation: u32,
+    /// The least version that a change brings.
+    first: Version,
     /// Its mark is on the root.
     is_marked: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { boot: [0; 16], pending_max: 262_144, cache_bytes: 64 << 20 }
+        Self { boot: [0; 16], pending_max: 262_144, journal_max: 262_144, cache_bytes: 64 << 20 }
     }
 }
 
@@ -139,17 +159,39 @@ impl Index {
             }
             opened => opened?,
         };
-        let mut state = State { volumes: found.volumes, next_volume: found.next_volume, ..State::default() };
-        if stop == Stop::PowerLoss {
+        // Taken whatever is found: they are of one stop alone.
+        let (left_note, left_journal) = (storage.take_note(), storage.take_journal());
+        let noted = found.note.filter(|_| matches!(stop, Stop::Clean | Stop::Crash));
+        let taken_over = noted.filter(|_| stop == Stop::Crash).zip(left_journal);
+        let taken_over = taken_over.and_then(|(note, left)| left.read(&note, found.commits));
+        let is_unbroken = noted.is_some() && noted == left_note || taken_over.is_some();
+        let mut state = State {
+            volumes: found.volumes,
+            next_volume: found.next_volume,
+            commits: found.commits,
+            ..State::default()
+        };
+        if let Some(files) = taken_over {
+            state.take_over(&database, files)?;
+        }
+        if !is_unbroken {
             for (&volume, record) in &mut state.volumes {
-                record.distrust_all = true;
+                record.counts_from = 0;
+                record.distrust_all |= stop == Stop::PowerLoss;
                 state.pending.volumes.insert(volume, Some(record.clone()));
             }
         }
+        let (note, slots_max) = (note::draw(), options.journal_max);
+        let journal = storage.new_journal(journal::words_max(slots_max));
+        let journal = journal.and_then(|words| Journal::begin(words, &note, found.commits, slots_max));
+        let journal = journal.map(Arc::new);
+        state.journal.clone_from(&journal);
+        let run = Run { is_over: false, note: journal.is_some().then_some(note) };
         let shared = Shared {
             storage: Box::new(storage),
             options,
             stop,
+            is_unbroken,
             database: RwLock::new(Some(database)),
             committing: Mutex::default(),
             state: Mutex::new(state),
@@ -157,15 +199,21 @@ impl Index {
             reserved: AtomicUsize::new(0),
             commits: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            journal,
             bell: Condvar::new(),
         };
-        shared.commit_run(false)?;
+        shared.commit_run(run)?;
         Ok(Self { shared: Arc::new(shared) })
     }
 
     /// How the server before this one stopped.
     pub fn last_stop(&self) -> &Stop {
         &self.shared.stop
+    }
+
+    /// Whether versions count on from where that server had come to.
+    pub fn counts_on(&self) -> bool {
+        self.shared.is_unbroken
     }
 
     /// Whether commits go through.
@@ -195,12 +243,13 @@ impl Index {
     }
 
     /// Ends in order: all is committed, and so is that this is a clean stop. The caller has synced the volumes' file
-    /// systems before.
+    /// systems before, and [`SETTLES_IN`](crate::SETTLES_IN) has gone by since the last change of his: one by somebody else will
+    /// have a later time.
     ///
     /// # Errors
     /// When it could not be written: the stop is then no clean one.
     pub fn close(&self) -> Result<(), Error> {
-        self.shared.commit_run(true)
+        self.shared.end_run(true, true)
     }
 
     /// Ends the use by a tool: what it told is committed, and the next server finds that the last one stopped as it did.
@@ -208,7 +257,7 @@ impl Index {
     /// # Errors
     /// When it could not be written.
     pub fn put_back(&self) -> Result<(), Error> {
-        self.shared.commit_run(self.shared.stop.is_clean())
+        self.shared.end_run(self.shared.stop.is_clean(), self.shared.is_unbroken)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -283,6 +332,9 @@ impl State {
 
 /// What an opened file holds that is kept in memory.
 struct Found {
+    /// Of its last run, in this boot.
+    note: Option<Note>,
+    commits: u64,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     next_volume: u32,
 }
@@ -294,14 +346,15 @@ fn open_known(
 ) -> Result<(Database, Stop, Found), Error> {
     let database = storage.open(builder)?;
     let read = database.begin_read()?;
-    let mut found = Found { volumes: BTreeMap::new(), next_volume: FIRST_VOLUME };
+    let mut found = Found { note: None, commits: 0, volumes: BTreeMap::new(), next_volume: FIRST_VOLUME };
     let state = match read.open_table(STATE) {
         Err(redb::TableError::TableDoesNotExist(_)) => return Ok((database, Stop::First, found)),
         state => state?,
     };
-    if let Some(format) = state.get(tables::FORMAT_KEY)? {
-        let format = Fields::of(format.value(), "the format").u32()?;
-        if format != tables::FORMAT {
+    let mut format = tables::FORMAT;
+    if let Some(found) = state.get(tables::FORMAT_KEY)? {
+        format = Fields::of(found.value(), "the format").u32()?;
+        if !tables::FORMATS.contains(&format) {
             return Err(Error::Format { found: format, known: tables::FORMAT });
         }
     }
@@ -309,20 +362,27 @@ fn open_known(
         None => Stop::First,
         Some(run) => {
             let mut fields = Fields::of(run.value(), "the last run");
-            match (fields.u8()?, fields.array()? == boot) {
+            let (is_clean, is_this_boot) = (fields.u8()?, fields.array()? == boot);
+            let stop = match (is_clean, is_this_boot) {
                 (1, _) => Stop::Clean,
                 (_, true) => Stop::Crash,
                 (_, false) => Stop::PowerLoss,
-            }
+            };
+            let note = fields.array().ok().filter(|note| is_this_boot && *note != Note::default());
+            found.note = note;
+            stop
         }
     };
+    if let Some(commits) = state.get(tables::COMMITS_KEY)? {
+        found.commits = Fields::of(commits.value(), "the number of commits").u64()?;
+    }
     if let Some(next) = state.get(tables::NEXT_VOLUME_KEY)? {
         found.next_volume = Fields::of(next.value(), "the next volume").u32()?;
     }
     let volumes = read.open_table(VOLUMES)?;
     for volume in volumes.iter()? {
         let (id, record) = volume?;
-        found.volumes.insert(VolumeId(id.value()), VolumeRecord::decode(record.value())?);
+        found.volumes.insert(VolumeId(id.value()), VolumeRecord::decode(record.value(), format)?);
     }
     let names: HashSet<_> = found.volumes.values().map(|volume| &volume.name).collect();
     if names.len() != found.volumes.len() {

@@ -1,16 +1,18 @@
 //! Objects: their numbers and versions.
 
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
-use redb::ReadableDatabase;
+use redb::{Database, ReadableDatabase};
 
-use super::{Index, Shared, State};
+use super::{Index, Open, Shared, State};
+use crate::journal::{Changing, Files, Journal, Slot};
 use crate::object::{Entry, check_lengths};
 use crate::pending::Change;
 use crate::tables::{IDENTITIES, OBJECTS};
 use crate::{
     Error, FirstUse, Kind, Known, Listed, ListedAs, Loaded, Number, ObjectRecord, Place, PlaceRef, Seen,
-    Version, VolumeId,
+    Timestamp, Version, VolumeId,
 };
 
 impl Index {
@@ -67,14 +69,57 @@ impl Index {
     }
 
     /// One record more is to come: of a file that is about to change. Before the first change of each, who changes files
-    /// looks whether the index [is full](Index::is_full).
-    pub fn reserve(&self) {
+    /// looks whether the index [is full](Index::is_full). What is told by the slot outlives a kill.
+    pub fn reserve(&self, volume: VolumeId, of: Changing<'_>) -> Slot {
         self.shared().reserved.fetch_add(1, Ordering::Relaxed);
+        self.journal().map_or(Slot::NONE, |journal| journal.take(volume, of, None))
     }
 
     /// What was reserved is not needed.
-    pub fn give_back(&self) {
+    pub fn give_back(&self, slot: Slot) {
         self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
+        self.journal().into_iter().for_each(|journal| journal.free(slot));
+    }
+
+    /// The file's content is about to change and comes to `version`, or its change time will be another: until that is
+    /// [over](Index::changed) how it looks bears nothing out.
+    pub fn changing(&self, slot: Slot, version: Version, now: SystemTime) {
+        self.journal().into_iter().for_each(|journal| journal.changing(slot, version, now));
+    }
+
+    /// The change that is under way has left the file in this version.
+    pub fn fell_back(&self, slot: Slot, version: Version) {
+        self.journal().into_iter().for_each(|journal| journal.fell_back(slot, version));
+    }
+
+    /// The change is over: no change time that is later is of it.
+    pub fn changed(&self, slot: Slot, now: SystemTime) {
+        let Some(journal) = self.journal() else { return };
+        if journal.changed(slot, now) {
+            self.shared().bell.notify_all();
+        }
+    }
+
+    /// The file has its version with this change time; `None` where somebody else has changed it.
+    pub fn seen(&self, slot: Slot, changed: Option<Timestamp>) {
+        self.journal().into_iter().for_each(|journal| journal.seen(slot, changed));
+    }
+
+    /// Where it lies by now.
+    pub fn placed(&self, slot: Slot, place: Option<PlaceRef<'_>>) {
+        self.journal().into_iter().for_each(|journal| journal.placed(slot, place));
+    }
+
+    /// The server lives at this time: a change by somebody else after its end has a later one. To be told every
+    /// [`BEAT`](crate::BEAT) or so while files change, as the [`Committer`](crate::Committer) does.
+    pub fn beat(&self, now: SystemTime) {
+        if let Some(journal) = self.journal() {
+            journal.beat(now);
+        }
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        self.shared().journal.as_deref()
     }
 
     /// Whether as much as may waits to be committed, or is to come: flush before more is changed. One atomic read.
@@ -96,20 +141,23 @@ impl Index {
         identity: &[u8],
         object: ObjectRecord,
         settled: bool,
+        slot: Slot,
     ) -> Result<(), Error> {
-        self.give_back();
-        check_lengths(identity, &object.place)?;
+        self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.shared().state();
-        state.record_object(volume, identity, object, settled)?;
+        let recorded = check_lengths(identity, &object.place)
+            .and_then(|()| state.record_object(volume, identity, object, settled, slot));
+        if recorded.is_err() {
+            state.free([slot]);
+        }
         self.shared().count(&state);
-        Ok(())
+        recorded
     }
 
     /// The file is gone for ever, and its number with it.
     pub fn forget(&self, volume: VolumeId, identity: &[u8], number: Number) {
         let mut state = self.shared().state();
-        state.pending.put(volume, identity.into(), Change::Forgotten(number.vnode));
-        state.tell();
+        state.tell_of(volume, identity.into(), Change::Forgotten(number.vnode));
         self.shared().count(&state);
     }
 
@@ -188,8 +236,7 @@ impl Index {
     /// Keeps this of a file from now on.
     pub(crate) fn put_entry(&self, volume: VolumeId, entry: Entry) {
         let mut state = self.shared().state();
-        state.pending.put(volume, entry.identity.clone(), Change::Recorded(entry));
-        state.tell();
+        state.tell_of(volume, entry.identity.clone(), Change::Recorded(entry));
         self.shared().count(&state);
     }
 }
@@ -199,7 +246,10 @@ impl State {
     fn told_of(&self, volume: VolumeId, identity: &[u8]) -> Option<Option<Entry>> {
         for told in std::iter::once(&self.pending).chain(self.underway.as_deref()) {
             match told.of(volume, identity) {
-                Some(Change::Recorded(entry)) => return Some(Some(entry.clone())),
+                // What comes of it has a slot of its own.
+                Some(Change::Recorded(entry)) => {
+                    return Some(Some(Entry { slot: Slot::NONE, ..entry.clone() }));
+                }
                 Some(Change::Forgotten(_)) => return Some(None),
                 None if told.is_cleared(volume) => return Some(None),
                 None => {}
@@ -219,9 +269,8 @@ impl State {
         open.ok_or(Error::Full)?.ranges.take(kind).ok_or(Error::Full)
     }
 
-    fn first_version(&self, volume: VolumeId) -> Result<Version, Error> {
-        let open = self.open.get(&volume).ok_or_else(|| Error::NoVolume(volume.to_string()))?;
-        Ok(Version { generation: open.generation, count: 0 })
+    fn open_one(&self, volume: VolumeId) -> Result<&Open, Error> {
+        self.open.get(&volume).ok_or_else(|| Error::NoVolume(volume.to_string()))
     }
 
     fn load(
@@ -233,11 +282,13 @@ impl State {
         is_full: bool,
     ) -> Result<Loaded, Error> {
         let FirstUse { identity, kind, seen, now, .. } = of;
-        let distrusts_before = self.record(volume)?.distrusts_before;
-        let first = self.first_version(volume)?;
+        let first = self.open_one(volume)?.first;
         let keeps_place = known.as_ref().is_some_and(|entry| entry.keeps_place);
         let (object, is_new) = match known {
-            Some(entry) if entry.is_sound(&seen, first.generation, distrusts_before) => {
+            Some(entry)
+                if entry.is_sound(&seen, self.record(volume)?)
+                    && (entry.object.version >= first || !of.is_to_change) =>
+            {
                 return Ok(Loaded { object: entry.object, is_new: false });
             }
             _ if is_full && !self.pending.knows(volume, identity) => return Err(Error::Full),
@@ -254,9 +305,12 @@ impl State {
                 (ObjectRecord { number, version: first, seen, place }, true)
             }
         };
+        if let Some(journal) = &self.journal {
+            journal.lives(now);
+        }
         // A place that is committed is in the way of one that was only looked at.
         let is_settled = seen.is_settled(now);
-        self.put(volume, identity, object.clone(), is_settled, keeps_place)?;
+        self.put(volume, identity, object.clone(), is_settled, keeps_place, Slot::NONE)?;
         Ok(Loaded { object, is_new })
     }
 
@@ -277,8 +331,15 @@ impl State {
             return Err(Error::Full);
         }
         let number = self.take_number(volume, file.kind)?;
-        let (version, seen, place) = (self.first_version(volume)?, Seen::NOTHING, file.place.to_place());
-        self.put(volume, file.identity, ObjectRecord { number, version, seen, place }, false, false)?;
+        let (version, seen, place) = (self.open_one(volume)?.first, Seen::NOTHING, file.place.to_place());
+        self.put(
+            volume,
+            file.identity,
+            ObjectRecord { number, version, seen, place },
+            false,
+            false,
+            Slot::NONE,
+        )?;
         Ok(ListedAs { number, is_elsewhere: false })
     }
 
@@ -289,6 +350,7 @@ impl State {
         identity: &[u8],
         mut object: ObjectRecord,
         settled: bool,
+        slot: Slot,
     ) -> Result<(), Error> {
         let keeps_place = object.place.parent == 0
             && match self.told_of(volume, identity) {
@@ -300,7 +362,7 @@ impl State {
                 Some(None) => false,
                 _ => true,
             };
-        self.put(volume, identity, object, settled, keeps_place)
+        self.put(volume, identity, object, settled, keeps_place, slot)
     }
 
     /// `keeps_place`: where one is committed it stays the object's place.
@@ -311,11 +373,58 @@ impl State {
         object: ObjectRecord,
         settled: bool,
         keeps_place: bool,
+        slot: Slot,
     ) -> Result<(), Error> {
         let recorded = self.record(volume)?.generation;
-        let entry = Entry { object, recorded, settled, keeps_place, identity: identity.into() };
-        self.pending.put(volume, identity.into(), Change::Recorded(entry));
+        let identity: Box<[u8]> = identity.into();
+        let entry =
+            Entry { object, recorded, settled, keeps_place, looks: None, slot, identity: identity.clone() };
+        self.tell_of(volume, identity, Change::Recorded(entry));
+        Ok(())
+    }
+
+    /// From now on this counts of a file, over a kill too.
+    fn tell_of(&mut self, volume: VolumeId, identity: Box<[u8]>, mut change: Change) {
+        if let (Change::Recorded(entry), Some(journal)) = (&mut change, &self.journal) {
+            match entry.slot {
+                Slot::NONE => entry.slot = journal.take(volume, entry.changing(), entry.window()),
+                slot if entry.object.seen != Seen::NOTHING => {
+                    journal.seen(slot, Some(entry.object.seen.changed));
+                }
+                // Changed, and not looked at since.
+                slot => entry.looks = journal.looks(slot),
+            }
+        }
+        let before = self.pending.put(volume, identity, change);
+        self.free(before);
         self.tell();
+    }
+
+    /// What was told by these counts no more.
+    pub(super) fn free(&self, slots: impl IntoIterator<Item = Slot>) {
+        if let Some(journal) = &self.journal {
+            slots.into_iter().for_each(|slot| journal.free(slot));
+        }
+    }
+
+    /// What the journal of a server that was killed tells counts, but where more is committed by now.
+    pub(super) fn take_over(&mut self, database: &Database, files: Files) -> Result<(), Error> {
+        let read = database.begin_read()?;
+        let objects = read.open_table(OBJECTS)?;
+        for ((volume, identity), file) in files {
+            let Some(generation) = self.volumes.get(&volume).map(|volume| volume.generation) else {
+                continue;
+            };
+            let committed = objects.get((volume.0, file.number.vnode))?;
+            let committed =
+                committed.map(|record| Entry::decode(file.number.vnode, record.value())).transpose()?;
+            let committed = committed.filter(|entry| entry.identity == identity);
+            if committed.is_some_and(|committed| committed.object.version > file.version) {
+                continue;
+            }
+            let entry = file.into_entry(identity.clone(), generation);
+            self.pending.put(volume, identity, Change::Recorded(entry));
+        }
         Ok(())
     }
 }
@@ -324,9 +433,13 @@ impl Shared {
     /// More waits, or less. Has the committer begin when half of what may does.
     pub(crate) fn count(&self, state: &State) {
         self.waiting.store(state.waiting(), Ordering::Relaxed);
-        if state.pending.len() * 2 >= self.options.pending_max {
+        if self.is_half_full(state) {
             self.bell.notify_all();
         }
+    }
+
+    pub(crate) fn is_half_full(&self, state: &State) -> bool {
+        state.pending.len() * 2 >= self.options.pending_max
     }
 
     fn read_entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<Entry>, Error> {

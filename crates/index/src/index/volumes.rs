@@ -45,6 +45,7 @@ impl Index {
             let mut state = self.shared().state();
             let (volume, mut record, index_was_behind) = state.settle(&tree, mark, now)?;
             let seconds = u32::try_from(since_1970(now)).unwrap_or(u32::MAX);
+            let generation_before = record.generation;
             record.generation = seconds.max(record.generation.saturating_add(1));
             let is_settled = record.usage_is_settled && !record.distrust_all && !index_was_behind;
             if record.distrust_all || index_was_behind {
@@ -54,18 +55,24 @@ impl Index {
             // What the file system gives out again it may give to other files than then.
             let tree_was_behind = mark.is_some_and(|mark| record.is_ahead_of(&mark));
             if tree_was_behind {
-                state.pending.drop_volume(volume);
+                let slots = state.pending.drop_volume(volume);
+                state.free(slots);
                 state.pending.cleared.push(volume);
+            }
+            if record.counts_from == 0 || index_was_behind || tree_was_behind {
+                record.counts_from = record.generation;
             }
             let usage = (is_settled && !tree_was_behind).then_some(record.usage);
             record.usage_is_settled = false;
             let mut ranges = Ranges::after(record.directories_to, record.files_to);
             (record.directories_to, record.files_to) = ranges.wanted();
             ranges.extend(record.directories_to, record.files_to);
-            let mark = record.mark(volume);
-            state.open.insert(volume, Open { ranges, generation: record.generation, is_marked: false });
+            let (mark, first) = (record.mark(volume), record.first());
+            state.open.insert(volume, Open { ranges, first, is_marked: false });
             state.put_volume(volume, record);
-            OpenedVolume { volume, mark, index_was_behind, tree_was_behind, usage }
+            let is_remembered = !index_was_behind && !tree_was_behind;
+            let generation_before = is_remembered.then_some(generation_before);
+            OpenedVolume { volume, mark, first, index_was_behind, tree_was_behind, usage, generation_before }
         };
         if let Err(error) = self.flush() {
             self.close_volume(opened.volume);
@@ -131,7 +138,8 @@ impl Index {
             let (volume, _) = state.named(name).ok_or_else(|| Error::NoVolume(name.to_owned()))?;
             state.open.remove(&volume);
             state.volumes.remove(&volume);
-            state.pending.drop_volume(volume);
+            let slots = state.pending.drop_volume(volume);
+            state.free(slots);
             state.pending.volumes.insert(volume, None);
             state.tell();
             volume
@@ -287,6 +295,7 @@ fn new_record(name: &str, path: &str, uuid: [u8; 16], now: SystemTime) -> Volume
         usage_is_settled: false,
         quota: Quota::default(),
         marked: 0,
+        counts_from: 0,
         distrusts_before: 0,
         distrust_all: false,
         directories_to: 0,

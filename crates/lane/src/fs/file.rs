@@ -7,6 +7,7 @@ use crate::backend::operation as op;
 use crate::backend::{Descriptor, Fd, FileKind, OpFuture, Stat};
 use crate::buffer::Buf;
 use crate::context;
+use crate::executor::give_way;
 
 /// An open file.
 #[derive(Debug)]
@@ -107,8 +108,8 @@ impl File {
         (Ok(done), bufs)
     }
 
-    /// Writes all of `buf` at `offset`. It shows at once, and is safe after [`File::sync`]. The buffer comes back in every
-    /// case; after an error, and where the future was dropped early, an unknown part was written.
+    /// Writes all of `buf` at `offset`. It shows at once, and is safe after [`File::sync`]. Of what is longer than one write takes,
+    /// others of the lane get their turn between the writes. The buffer comes back in every case; after an error, and where the future was dropped early, an unknown part was written.
     ///
     /// # Errors
     /// `EBADF` where the file was not opened with [`OpenHow::write`](super::OpenHow::write); `ENOSPC`, `EFBIG`, `EIO` and others as the kernel says.
@@ -121,6 +122,9 @@ impl File {
             match taken(result) {
                 Ok(n) => done += n,
                 Err(error) => return (Err(error), buf),
+            }
+            if done < buf.len() {
+                give_way().await;
             }
         }
         (Ok(()), buf)
@@ -137,6 +141,9 @@ impl File {
             match taken(result) {
                 Ok(n) => done += n,
                 Err(error) => return (Err(error), bufs),
+            }
+            if done < len {
+                give_way().await;
             }
         }
         (Ok(()), bufs)

@@ -1,6 +1,8 @@
 //! `linerate bench rx HOST:PORT` and `linerate bench rx-server`: the load and the service of OpenAFS's rxperf.
 
+use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +70,9 @@ pub(crate) struct ServerArgs {
     /// Send without protocol to `linerate bench udp`, as a limit to compare with
     #[arg(long)]
     blast: bool,
+    /// What a blast sends is read from this file, as by a server of files
+    #[arg(long, value_name = "FILE", requires = "blast")]
+    blast_file: Option<PathBuf>,
 }
 
 /// Flags of `linerate bench udp`.
@@ -207,7 +212,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<ExitCode> {
     if args.blast {
         let listening = |at| say!("blasting whoever asks at {at}; try: linerate bench udp {at}");
-        bench::rx::serve_blast(args.listen, args.transport.socket(), listening)??;
+        let open =
+            |path: &PathBuf| File::open(path).with_context(|| format!("cannot read {}", path.display()));
+        let file = args.blast_file.as_ref().map(open).transpose()?;
+        bench::rx::serve_blast(args.listen, args.transport.socket(), file, listening)??;
         return Ok(ExitCode::SUCCESS);
     }
     let options = ServerOptions { listen: args.listen, driver: args.transport.driver() };

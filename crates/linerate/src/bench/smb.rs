@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use bench::smb::{Options, Report, Work};
 use clap::ValueEnum;
 use smb_client::{Address, Sealing, Signing};
@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Connections of each session (SMB 3), on one lane after another
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
     channels: u32,
+    /// Kill one channel of each session so often, in milliseconds, and bind it again: what was under way goes again by the others
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    kill_every: Option<u32>,
     /// Addresses of the server, over which the channels of a session are spread; without them all go to the ADDRESS's host
     #[arg(long, value_name = "IP,…", value_delimiter = ',')]
     interfaces: Vec<IpAddr>,
@@ -101,7 +104,7 @@ impl From<Mode> for Work {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Newest {
     #[value(name = "2.0.2")]
     Smb202,
@@ -129,6 +132,11 @@ impl From<Newest> for Dialect {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let address = &args.address;
+    if args.kill_every.is_some() {
+        ensure!(args.channels > 1, "--kill-every needs others to go on by: give --channels 2 or more");
+        ensure!(args.mode != Mode::Idle, "--kill-every needs something under way: give another --mode");
+        ensure!(args.dialect >= Newest::Smb300, "--kill-every needs several channels, which SMB 3 has");
+    }
     let options = Options {
         server: address.resolve().with_context(|| format!("cannot find {}", address.host))?,
         interfaces: args.interfaces.iter().map(|ip| (*ip, address.port).into()).collect(),
@@ -147,6 +155,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         signing: if args.sign { Signing::Required } else { Signing::IfRequired },
         sealing: if args.seal { Sealing::Required } else { Sealing::IfRequired },
         dialect_max: args.dialect.into(),
+        kill_every: args.kill_every.map(|ms| Duration::from_millis(ms.into())),
         pid: args.pid,
     };
     let layout = super::layout(args.lanes)?;
@@ -174,6 +183,10 @@ fn print(address: &Address, report: &Report) {
     table.add_row(["read".to_owned(), output::bytes(report.bytes_received)]);
     if report.verified > 0 {
         table.add_row(["verified".to_owned(), report.verified.to_string()]);
+    }
+    if report.kills > 0 || report.replays > 0 {
+        table.add_row(["channels killed".to_owned(), report.kills.to_string()]);
+        table.add_row(["replays".to_owned(), report.replays.to_string()]);
     }
     super::add_cpu(&mut table, report.server_cpu_seconds, report.client_cpu_seconds);
     super::add_latencies(&mut table, &report.latency);

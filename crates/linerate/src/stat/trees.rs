@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use server::stats::{LaneSnapshot, Snapshot};
 use server::volumes::{UsageShown, UsageState, VolumeShown};
 
+use super::sum;
 use crate::output::{bit_rate, bytes, rate};
 
 /// Changes and clients of all lanes. What is open, promised or known is a level, all else a rate.
@@ -136,35 +137,14 @@ fn of_usage(usage: &UsageShown) -> Vec<String> {
     told
 }
 
-fn sum(now: &Snapshot, of: impl Fn(&LaneSnapshot) -> u64) -> u64 {
-    now.lanes.iter().map(of).sum()
-}
-
 /// Head of [`Trees::line`].
 pub(super) const HEADER: &str =
     "              uploads      written changes/s   locks/s   promises AFS hosts   told/s refused/s";
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{ends, snapshot};
     use super::*;
-
-    fn snapshot(counters: &[(&str, &str, u64)], volumes: Vec<VolumeShown>) -> Snapshot {
-        let mut areas = BTreeMap::<String, BTreeMap<String, u64>>::new();
-        for (area, name, value) in counters {
-            areas.entry((*area).to_owned()).or_default().insert((*name).to_owned(), *value);
-        }
-        let lane =
-            LaneSnapshot { id: 0, silo: 0, cpu: 0, cpu_seconds: 0.0, context_switches: 0, counters: areas };
-        Snapshot {
-            time_ms: 0,
-            uptime_seconds: 0.0,
-            cpu_seconds: 0.0,
-            context_switches: 0,
-            resident_bytes: 0,
-            lanes: vec![lane],
-            volumes,
-        }
-    }
 
     #[test]
     fn figures_stand_under_their_heads() {
@@ -187,14 +167,7 @@ mod tests {
         assert!((trees.bits_written_per_second - f64::from(1 << 23)).abs() < 1.0);
         let line = trees.line();
         assert_eq!(line.len(), HEADER.len());
-        let ends = |text: &str| -> Vec<usize> {
-            let bytes = text.as_bytes();
-            let is_end =
-                |at: &usize| bytes[*at] != b' ' && bytes.get(at + 1).is_none_or(|next| *next == b' ');
-            (0..bytes.len()).filter(is_end).collect()
-        };
-        // A figure's unit and a head of two words have ends of their own.
-        let heads: Vec<_> = ends(HEADER);
+        let heads = ends(HEADER);
         assert!(ends(&line)[1..].iter().filter(|end| heads.contains(end)).count() >= 8, "\n{HEADER}\n{line}");
         assert!(line.contains(" 10 ") && line.ends_with(" 4"), "{line}");
     }

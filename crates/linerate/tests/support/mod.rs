@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use testkit::metrics::Scrape;
 
+pub(crate) mod afs_mount;
 pub(crate) mod http2;
 pub(crate) mod raw;
 pub(crate) mod site;

@@ -50,8 +50,9 @@ fn a_service_is_served_without_http_and_without_volumes() {
         assert_eq!(say(lines, "hello"), "lo hello");
         assert_eq!(send(datagrams, "world"), "lo world");
     }
-    assert_eq!(server.sum("linerate_echo_lines_total", ""), 8);
-    assert_eq!(server.sum("linerate_echo_datagrams_total", ""), 8);
+    for name in ["linerate_echo_lines_total", "linerate_echo_datagrams_total"] {
+        testkit::wait_for(name, PATIENCE, || (server.sum(name, "") == 8).then_some(()));
+    }
     assert!(!get(server.addresses.admin.unwrap(), "/metrics").contains("linerate_http"));
     server.stop();
     server.end();

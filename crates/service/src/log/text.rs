@@ -43,3 +43,13 @@ pub fn put_json_string(text: &str, out: &mut String) {
     }
     out.push('"');
 }
+
+/// A field of a JSON object behind others, with U+FFFD for what is not UTF-8; nothing where the text is empty.
+pub fn put_json_field(field: &str, text: &[u8], out: &mut Vec<u8>) {
+    if text.is_empty() {
+        return;
+    }
+    let mut value = String::with_capacity(text.len() + 2);
+    put_json_string(&String::from_utf8_lossy(text), &mut value);
+    let _ = write!(out, ",\"{field}\":{value}");
+}

@@ -11,6 +11,7 @@ use lane::Task;
 use lane::backend::SocketOption;
 use lane::buffer::Buf;
 use lane::net::TcpStream;
+use smb_proto::numbers::NumberMap;
 use smb_proto::preauth::PreauthHash;
 use smb_wire::body::plain::Empty;
 use smb_wire::compound::{self, Compound};
@@ -42,7 +43,7 @@ pub struct Connection(Rc<Handle>);
 
 struct Handle {
     shared: Rc<Shared>,
-    _tasks: [Task<()>; 2],
+    tasks: RefCell<Option<[Task<()>; 2]>>,
 }
 
 pub(crate) struct Shared {
@@ -55,7 +56,7 @@ pub(crate) struct Shared {
     /// The hash of the negotiation, from which each sign-in goes on.
     preauth: Cell<PreauthHash>,
     credits: RefCell<Credits>,
-    pending: RefCell<HashMap<u64, Rc<Slot>>>,
+    pending: RefCell<NumberMap<u64, Rc<Slot>>>,
     queue: RefCell<Queue>,
     /// Who may seal on this connection, by session.
     sealers: RefCell<HashMap<u64, Rc<Keys>>>,
@@ -89,7 +90,7 @@ impl Connection {
         let shared = Rc::new(Shared {
             stream,
             counters: Counters::default(),
-            frames: Rc::default(),
+            frames: FramePool::of_lane(),
             inbox: Inbox::default(),
             negotiated: RefCell::default(),
             preauth: Cell::default(),
@@ -106,7 +107,7 @@ impl Connection {
             lane::spawn(async move { receives.end(receive::run(&receives).await) }),
             lane::spawn(async move { sends.end(send::run(&sends).await) }),
         ];
-        let connection = Self(Rc::new(Handle { shared, _tasks: tasks }));
+        let connection = Self(Rc::new(Handle { shared, tasks: RefCell::new(Some(tasks)) }));
         negotiate::negotiate(&connection).await?;
         Ok(connection)
     }
@@ -147,6 +148,26 @@ impl Connection {
     /// Ends it at once, as a lost network does: what is under way fails with [`Error::Closed`].
     pub fn break_off(&self) {
         self.shared().end(Error::Closed);
+    }
+
+    /// Ends it by a reset, with whatever is half sent, as a client that dies: what is under way fails with [`Error::Closed`]. The
+    /// server hears of it when the last handle is dropped.
+    pub fn reset(&self) {
+        let shared = self.shared();
+        // A socket that takes no option is broken already.
+        let _ = shared.stream.set_option(SocketOption::ResetOnClose);
+        shared.tell_end(Error::Closed);
+        // What they wait for of the ring holds the socket.
+        self.0.tasks.take();
+    }
+
+    /// Requests that wait for their answers.
+    pub fn outstanding(&self) -> usize {
+        self.shared().pending.borrow().len()
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn shared(&self) -> &Rc<Shared> {
@@ -334,10 +355,19 @@ impl Drop for InLine<'_> {
 }
 
 impl Shared {
-    /// The connection is over: everybody who waits hears why. Only the first reason counts.
+    /// The connection is over, and so is its socket. Only the first reason counts.
     fn end(&self, error: Error) {
+        // With the lane the socket goes too.
+        if self.tell_end(error) && lane::on_lane() {
+            // The peer may have closed already.
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Everybody who waits hears why it is over; `false` where they have heard before.
+    fn tell_end(&self, error: Error) -> bool {
         if self.ended.borrow().is_some() {
-            return;
+            return false;
         }
         *self.ended.borrow_mut() = Some(error.clone());
         let slots: Vec<_> = self.pending.borrow_mut().drain().map(|(_, slot)| slot).collect();
@@ -348,11 +378,7 @@ impl Shared {
         self.credits.borrow_mut().wake_all();
         self.inbox.wake();
         self.ended_wakers.take().into_iter().for_each(Waker::wake);
-        // With the lane the socket goes too.
-        if lane::on_lane() {
-            // The peer may have closed already.
-            let _ = self.stream.shutdown(Shutdown::Both);
-        }
+        true
     }
 }
 

@@ -57,6 +57,9 @@ impl Offered {
         if options.sealing != Sealing::Never {
             capabilities |= capabilities::ENCRYPTION;
         }
+        if options.notifications && options.dialects.contains(&Dialect::Smb311) {
+            capabilities |= capabilities::NOTIFICATIONS;
+        }
         if options.dialects.iter().all(|dialect| !dialect.is_smb3()) {
             capabilities = 0;
         }

@@ -1,8 +1,10 @@
 //! One task receives: frames are taken apart, opened and checked, and each answer goes to who waits for it.
 
+use std::io;
 use std::rc::Rc;
 
 use lane::buffer::RecvBuf;
+use lane::net::TcpStream;
 use smb_wire::body::oplock_break::Break;
 use smb_wire::framing::{self, MESSAGE_MAX, PREFIX_LEN};
 use smb_wire::header::{UNSOLICITED, flags};
@@ -18,9 +20,9 @@ use crate::frame::Frame;
 
 /// Receives until the connection is over.
 pub(super) async fn run(shared: &Rc<Shared>) -> Error {
-    let mut rest = RecvBuf::empty();
+    let mut frames = Frames { rest: RecvBuf::empty(), is_alone: false };
     loop {
-        let frame = match frame(shared, &mut rest).await {
+        let frame = match frames.next(shared).await {
             Ok(frame) => frame,
             Err(error) => return error,
         };
@@ -30,34 +32,67 @@ pub(super) async fn run(shared: &Rc<Shared>) -> Error {
     }
 }
 
-/// The next frame, without its prefix. What is long is received where it stays.
-async fn frame(shared: &Shared, rest: &mut RecvBuf) -> Result<Vec<u8>, Error> {
-    loop {
+/// Frames out of the stream's bytes.
+struct Frames {
+    /// What came and is no frame yet.
+    rest: RecvBuf,
+    /// The last frame was a long one, and so may be the next: prefix and frame are received alone, where they stay.
+    is_alone: bool,
+}
+
+impl Frames {
+    /// The next frame, without its prefix.
+    async fn next(&mut self, shared: &Shared) -> Result<Vec<u8>, Error> {
+        loop {
+            let prefix = self.prefix(&shared.stream).await?;
+            let framing::Frame::Message(len) = framing::parse(prefix, MESSAGE_MAX)? else { continue };
+            let was_alone = std::mem::replace(&mut self.is_alone, len > SHORT_MAX);
+            if self.is_alone {
+                // Small answers that came go first; and who has the memory of the long one before is done with it.
+                lane::give_way().await;
+            }
+            let mut bytes = shared.frames.take(len);
+            let n = len.min(self.rest.len());
+            bytes.extend_from_slice(&self.rest[..n]);
+            self.rest.advance(n);
+            if n == len {
+                return Ok(bytes);
+            }
+            self.rest = RecvBuf::empty();
+            let (result, bytes) = match was_alone {
+                true => shared.stream.recv_alone(bytes, len - n).await,
+                false => shared.stream.recv_exact(bytes, len - n).await,
+            };
+            result?;
+            return Ok(bytes);
+        }
+    }
+
+    async fn prefix(&mut self, stream: &TcpStream) -> Result<[u8; PREFIX_LEN], Error> {
+        if self.is_alone && self.rest.is_empty() {
+            let (result, prefix) = stream.recv_alone(Vec::new(), PREFIX_LEN).await;
+            return match result {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Error::Closed),
+                result => {
+                    result?;
+                    Ok(prefix.try_into().expect("so many were asked for"))
+                }
+            };
+        }
         let (mut prefix, mut have) = ([0; PREFIX_LEN], 0);
         while have < PREFIX_LEN {
-            if rest.is_empty() {
-                *rest = shared.stream.recv().await?;
-                if rest.is_empty() {
+            if self.rest.is_empty() {
+                self.rest = stream.recv().await?;
+                if self.rest.is_empty() {
                     return Err(Error::Closed);
                 }
             }
-            let n = rest.len().min(PREFIX_LEN - have);
-            prefix[have..have + n].copy_from_slice(&rest[..n]);
-            rest.advance(n);
+            let n = self.rest.len().min(PREFIX_LEN - have);
+            prefix[have..have + n].copy_from_slice(&self.rest[..n]);
+            self.rest.advance(n);
             have += n;
         }
-        let framing::Frame::Message(len) = framing::parse(prefix, MESSAGE_MAX)? else { continue };
-        let mut bytes = shared.frames.take(len);
-        let n = len.min(rest.len());
-        bytes.extend_from_slice(&rest[..n]);
-        rest.advance(n);
-        if n < len {
-            *rest = RecvBuf::empty();
-            let (result, whole) = shared.stream.recv_exact(bytes, len - n).await;
-            result?;
-            bytes = whole;
-        }
-        return Ok(bytes);
+        Ok(prefix)
     }
 }
 
@@ -97,7 +132,7 @@ fn message(shared: &Rc<Shared>, reply: Reply, opened: Option<&Rc<Keys>>) -> Resu
         return Err(Error::Unexpected("a request"));
     }
     if header.message_id.get() == UNSOLICITED {
-        return unasked(shared, &message);
+        return unasked(shared, &message, opened);
     }
     let pending = shared.pending.borrow().get(&header.message_id.get()).cloned();
     let Some(slot) = pending.filter(|slot| header.command() == Ok(slot.command)) else {
@@ -156,7 +191,7 @@ fn check(slot: &Slot, reply: &Reply, opened: Option<&Rc<Keys>>) -> Result<(), Er
 }
 
 /// What the server sends without being asked. Notifications of breaks are not signed (MS-SMB2 3.3.4.6).
-fn unasked(shared: &Shared, message: &Message<'_>) -> Result<(), Error> {
+fn unasked(shared: &Shared, message: &Message<'_>, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
     match message.header().command()? {
         Command::OplockBreak => {
             let broken = match Break::parse(message)? {
@@ -171,7 +206,12 @@ fn unasked(shared: &Shared, message: &Message<'_>) -> Result<(), Error> {
             Ok(())
         }
         Command::ServerToClientNotification => {
-            if !shared.inbox.put(Broken::SessionClosed { session_id: message.header().session_id.get() }) {
+            let session_id = message.header().session_id.get();
+            let Some(keys) = shared.sealers.borrow().get(&session_id).cloned() else { return Ok(()) };
+            shared.counters.notifications.increment();
+            if is_of_server(shared, message, &keys, opened)
+                && !shared.inbox.put(Broken::SessionClosed { session_id })
+            {
                 shared.counters.breaks_lost.increment();
             }
             Ok(())
@@ -182,3 +222,30 @@ fn unasked(shared: &Shared, message: &Message<'_>) -> Result<(), Error> {
         }
     }
 }
+
+/// Whether a notification is from who has the session's keys, as far as the session asks for that: encrypted or signed where it must be
+/// (MS-SMB2 4.11.1). Nothing but a hint is lost with one that is not.
+fn is_of_server(shared: &Shared, message: &Message<'_>, keys: &Rc<Keys>, opened: Option<&Rc<Keys>>) -> bool {
+    let is_right = match (opened, &keys.signing) {
+        (Some(opened), _) => Rc::ptr_eq(opened, keys),
+        (None, _) if keys.must_seal => {
+            shared.counters.unsealed.increment();
+            return false;
+        }
+        (None, Some(signing)) if message.header().has(flags::SIGNED) => {
+            signing.verify(Role::Server, &[message.bytes()])
+        }
+        (None, _) if keys.must_sign => {
+            shared.counters.unsigned.increment();
+            return false;
+        }
+        (None, _) => true,
+    };
+    if !is_right {
+        shared.counters.wrong_signatures.increment();
+    }
+    is_right
+}
+
+/// What is longer is received where it stays.
+const SHORT_MAX: usize = 64 << 10;

@@ -12,12 +12,15 @@ use lane::runtime::{RuntimeOptions, run_here};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use smb_auth::Credentials;
-use smb_client::{Broken, Channel, Connection, Error, How, Open, Options, Sealing, Signing, Tree};
+use smb_client::{
+    Broken, Channel, Channels, Connection, Error, Handle, How, Open, Options, Sealing, Signing, Tree,
+};
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::body::change_notify::filter;
 use smb_wire::body::lock::{LockElement, flags as lock_flags};
 use smb_wire::body::query_info::info_type;
+use smb_wire::create::Disposition;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::lease::{Lease, LeaseV2, state};
 use smb_wire::create::oplock_level;
@@ -320,5 +323,48 @@ fn one_session_has_several_channels() {
             assert_eq!(&*other.read(0, 10).await.unwrap(), &pattern(10));
             assert_eq!(ticket.channels(), 2);
         }
+    });
+}
+
+#[test]
+fn channels_that_are_killed_lose_nothing_with_smbd() {
+    with_smbd(|address, disk| async move {
+        let options = options();
+        let first = connect(address, options.clone(), "plain").await.unwrap();
+        let channels = Channels::new(first.clone(), Some(Duration::from_secs(30)));
+        let mut trees = vec![first];
+        let (piece, rounds) = (256 << 10, 12);
+        let bytes = pattern(rounds * piece);
+        let kept = Handle::create(&channels, "kept", &How::overwrite()).await.unwrap();
+        for round in 0..rounds {
+            while trees.len() < 3 {
+                let connection = Connection::open(address, options.clone()).await.unwrap();
+                let bound = Channel::bind(&connection, &trees[0].channel().ticket()).await.unwrap();
+                trees.push(trees[0].over(&bound));
+                channels.add(trees[trees.len() - 1].clone());
+            }
+            let offset = round * piece;
+            let part = bytes[offset..offset + piece].to_vec();
+            let writing = {
+                let (kept, again) = (kept.clone(), part.clone());
+                let fresh = move || vec![Buf::from(again.clone())];
+                lane::spawn(async move { kept.write(offset as u64, fresh(), fresh).await.0 })
+            };
+            let making = {
+                let how = How { disposition: Disposition::Create, ..How::overwrite() };
+                let (channels, name) = (channels.clone(), format!("made-{round}"));
+                lane::spawn(async move { Handle::create(&channels, &name, &how).await?.close().await })
+            };
+            // Both are on their way.
+            lane::give_way().await;
+            channels.kill(trees.swap_remove(round % trees.len()).channel());
+            assert_eq!(writing.await.unwrap() as usize, piece);
+            making.await.unwrap();
+            channels.remove(&format!("made-{round}")).await.unwrap();
+        }
+        kept.close().await.unwrap();
+        assert_eq!(std::fs::read(disk.join("kept")).unwrap(), bytes);
+        assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 1);
+        assert!(channels.replays() > 0 && channels.lost() == rounds as u64);
     });
 }

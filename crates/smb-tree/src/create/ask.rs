@@ -11,6 +11,7 @@ use smb_wire::{Dialect, Guid, Status};
 use super::durable::Durable;
 use crate::asker::Asker;
 use crate::instances::Instance;
+use crate::names::Case;
 use crate::tree::guid_bytes;
 
 /// A CREATE whose fields make sense by themselves.
@@ -93,6 +94,16 @@ impl<'a> Ask<'a> {
 
     pub(crate) fn shares(&self) -> Share {
         Share::from_bits(self.share_access as u8)
+    }
+
+    /// Which names are found by the one that is asked for.
+    pub(crate) fn case(&self) -> Case {
+        if self.wishes.posix.is_some() { Case::Exact } else { Case::Any }
+    }
+
+    /// Whether a link is itself what is asked for, or what stops the way: who asks so follows links on his own.
+    pub(crate) fn minds_links(&self) -> bool {
+        self.name.stream.is_none() && (self.wishes.posix.is_some() || self.has(options::OPEN_REPARSE_POINT))
     }
 
     /// Whether what is there is emptied.

@@ -5,7 +5,6 @@ use smb_wire::create::context::{
     ContextWriter, DurableResponseV2, MaximalAccessResponse, OnDiskIdResponse, tag,
 };
 use smb_wire::create::lease::{Lease, LeaseV1, LeaseV2, flags};
-use smb_wire::text;
 use zerocopy::FromZeros;
 
 use super::Answering;
@@ -37,11 +36,13 @@ pub(super) fn write(asker: &Asker, answering: &Answering<'_>, info: &Info) -> Ve
     if let Some(durability) = open.durability.filter(|_| answering.tells_durable) {
         push_durable(&mut out, wishes.durable, durability);
     }
-    if let Some(aapl) = wishes.aapl {
-        out.push(tag::AAPL, &aapl_response(aapl.command.get(), aapl.bitmap.get()));
+    if let Some(told) = wishes.aapl.and_then(|asked| asker.apple.answer(asked)) {
+        out.push(tag::AAPL, &told);
     }
     if wishes.posix.is_some() && asker.posix {
-        out.push(tag::POSIX, &info.posix());
+        let mut told = Vec::new();
+        info.posix().write(&mut told);
+        out.push(tag::POSIX, &told);
     }
     out.bytes().to_vec()
 }
@@ -105,30 +106,4 @@ pub(super) fn version(asked: &Lease<'_>, opened: &Opened) -> u8 {
     }
 }
 
-/// What macOS is told that the server can: it is of POSIX's kind, and a full sync reaches the disk.
-fn aapl_response(command: u32, wanted: u64) -> Vec<u8> {
-    let told = if command == AAPL_SERVER_QUERY { wanted & 7 } else { 0 };
-    let mut out = Vec::new();
-    out.extend(command.to_le_bytes());
-    out.extend([0; 4]);
-    out.extend(told.to_le_bytes());
-    if told & 1 != 0 {
-        out.extend(AAPL_UNIX_BASED.to_le_bytes());
-    }
-    if told & 2 != 0 {
-        out.extend(AAPL_FULL_SYNC.to_le_bytes());
-    }
-    if told & 4 != 0 {
-        let model = text::encoded(AAPL_MODEL);
-        out.extend([0; 4]);
-        out.extend((model.len() as u32).to_le_bytes());
-        out.extend(model);
-    }
-    out
-}
-
 const NONE_MAPPED: u32 = 0xc000_0073;
-const AAPL_SERVER_QUERY: u32 = 1;
-const AAPL_UNIX_BASED: u64 = 4;
-const AAPL_FULL_SYNC: u64 = 4;
-const AAPL_MODEL: &str = "Linerate";

@@ -49,7 +49,13 @@ impl Share {
         let allowed = self.allowed(asker, spot, found, is_directory).await?;
         let empties = ask.overwrites() && is_there;
         let kept = self.dos_of(&hand).await?.attributes.unwrap_or_default();
-        let (access, maximal_access) = access_of(ask, allowed.mask(), kept, is_directory, empties)?;
+        let (access, maximal_access) = access_of(
+            ask,
+            (allowed.mask(), allowed.beside(&asker.caller.principal)),
+            kept,
+            is_directory,
+            empties,
+        )?;
         let it = It { path: spot.path.as_path(), mask: access, is_new: false, is_directory };
         let (open, resolved, tellable) = self.open_beside(asker, ask, room, &it).await?;
         let caller = match empties {
@@ -98,15 +104,15 @@ impl Share {
         is_directory: bool,
     ) -> Result<Allowed, Status> {
         let who = &asker.caller.principal;
-        let above = match &spot.above {
-            Some(above) => {
-                let above =
-                    self.volume().lookup_with_rights(&asker.caller, above.as_path(), Rights::NONE).await;
-                Some(above.map_err(status::of)?.rights(who))
-            }
-            None => None,
-        };
-        Ok(Allowed::new(who, found.rights(who), above, is_directory))
+        let above = self.rights_above(asker, spot).await?;
+        Ok(Allowed::new(who, found.rights(who), above, is_directory).granted(found.granted(who)))
+    }
+
+    /// What somebody may do in the directory above; `None` for a share's root.
+    pub(super) async fn rights_above(&self, asker: &Asker, spot: &Spot) -> Result<Option<Rights>, Status> {
+        let Some(above) = &spot.above else { return Ok(None) };
+        let above = self.volume().lookup_with_rights(&asker.caller, above.as_path(), Rights::NONE).await;
+        Ok(Some(above.map_err(status::of)?.rights(&asker.caller.principal)))
     }
 
     async fn writer_of(&self, caller: &vfs::Caller, spot: &Spot) -> Result<Writer, Unopened> {
@@ -145,6 +151,10 @@ fn again_or(error: vfs::Error) -> Unopened {
 
 fn check_kind(ask: &Ask<'_>, is_directory: bool) -> Result<(), Status> {
     match is_directory {
+        //= MS-FSA 2.1.5.1
+        //# A directory has no data: `::$DATA` of one fails as a file does where a directory is wanted, and the other way round.
+        true if ask.name.is_data && ask.has(options::DIRECTORY_FILE) => Err(Status::NOT_A_DIRECTORY),
+        true if ask.name.is_data => Err(Status::FILE_IS_A_DIRECTORY),
         //= MS-FSA 2.1.5.1.2
         //# A file where a directory was asked for, and the other way round.
         false if ask.has(options::DIRECTORY_FILE) => Err(Status::NOT_A_DIRECTORY),
@@ -154,10 +164,10 @@ fn check_kind(ask: &Ask<'_>, is_directory: bool) -> Result<(), Status> {
     }
 }
 
-/// What an open is granted of what it asks for, and the most that it could be; `kept` are the attributes of what is there.
-fn access_of(
+/// What an open is granted of what it asks for, and the most that it could be, of what it is allowed and what beside if it says so; `kept` are the attributes of what is there.
+pub(super) fn access_of(
     ask: &Ask<'_>,
-    allowed: u32,
+    (allowed, beside): (u32, u32),
     kept: u32,
     is_directory: bool,
     empties: bool,
@@ -174,7 +184,7 @@ fn access_of(
     if is_readonly && (access & writes != 0 || empties) {
         return Err(Status::ACCESS_DENIED);
     }
-    if access & !allowed != 0 {
+    if access & !(allowed | beside) != 0 {
         return Err(Status::ACCESS_DENIED);
     }
     if is_readonly && ask.has(options::DELETE_ON_CLOSE) {

@@ -57,9 +57,14 @@ impl From<Status> for Unopened {
 impl Share {
     /// Opens or makes what is asked for.
     pub(super) async fn granted(&self, asker: &Asker, ask: &Ask<'_>, room: &Room) -> Result<Granted, Status> {
+        if ask.minds_links()
+            && let Some(granted) = self.link_granted(asker, ask).await?
+        {
+            return Ok(granted);
+        }
         for _ in 0..ATTEMPTS_MAX {
-            let names_max = self.options().names_max;
-            let spot = names::find(self.volume(), &asker.caller, &ask.name, names_max).await?;
+            let spot =
+                names::find(self.volume(), &asker.caller, &ask.name, ask.case(), self.options()).await?;
             let granted = match &spot.found {
                 Some(found) => self.open_existing(asker, ask, room, &spot, found).await,
                 None if ask.makes() => self.make_new(asker, ask, room, &spot).await,
@@ -87,14 +92,11 @@ impl Share {
         let is_of_data = !is_directory || ask.name.stream.is_some();
         let how = OpenHow {
             stream: stream.as_bytes(),
-            access: access::borne(mask),
-            share: ask.shares(),
             // Who has made it has the rights that he asked for.
             need: if is_new { identity::Rights::NONE } else { access::needed(mask, is_directory) },
-            looks: access::looks(mask),
             overwrites: ask.overwrites() && !is_new && is_of_data,
-            client: asker.grants_client(),
             wanted: wanted(asker, ask, !is_of_data),
+            ..beside(asker, ask, mask)
         };
         let tellable = RefCell::new(None);
         let tell = |holder| {
@@ -111,10 +113,30 @@ impl Share {
             OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
             error => Unopened::Refused(status::of_open(error)),
         })?;
-        if ask.has(options::DELETE_ON_CLOSE) {
-            open.delete_on_close().map_err(|error| Unopened::Refused(status::of_open(error)))?;
-        }
+        delete_on_close(ask, &open)?;
         Ok((open, resolved, tellable.into_inner()))
+    }
+}
+
+/// How something is opened for what a mask says, and to cache nothing.
+pub(super) fn beside(asker: &Asker, ask: &Ask<'_>, mask: u32) -> OpenHow<'static> {
+    OpenHow {
+        stream: b"",
+        access: access::borne(mask),
+        share: ask.shares(),
+        need: identity::Rights::NONE,
+        looks: access::looks(mask),
+        overwrites: false,
+        client: asker.grants_client(),
+        wanted: None,
+    }
+}
+
+/// Its name goes with it, if that is asked for.
+pub(super) fn delete_on_close(ask: &Ask<'_>, open: &vfs::Open) -> Result<(), Status> {
+    match ask.has(options::DELETE_ON_CLOSE) {
+        true => open.delete_on_close().map_err(status::of_open),
+        false => Ok(()),
     }
 }
 

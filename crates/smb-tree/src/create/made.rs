@@ -1,11 +1,13 @@
 //! Makes what is not there (MS-FSA 2.1.5.1.1).
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use identity::Rights;
+use identity::{Accounts, Rights};
 use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::{create_action, options};
+use smb_wire::info::security::Descriptor;
 use vfs::{Error, How, Resolved, Writer};
 
 use super::ask::{Ask, GIVEN};
@@ -36,7 +38,8 @@ impl Share {
         if ask.attributes & attributes::READONLY != 0 && ask.has(options::DELETE_ON_CLOSE) {
             return Err(Status::CANNOT_DELETE.into());
         }
-        let writer = self.make(asker, ask, spot, is_directory).await?;
+        let secured = self.secured(asker, ask, spot, is_directory).await?;
+        let writer = self.make(asker, ask, spot, is_directory, secured.own()).await?;
         let access = match ask.access & rights::MAXIMUM_ALLOWED {
             0 => ask.access,
             _ => rights::FILE_ALL,
@@ -46,6 +49,10 @@ impl Share {
         let caller = open.caller(&asker.caller);
         let hand = Rc::new(Hand::new(resolved, writer));
         let object = open.object();
+        self.give_list(&caller, &hand, &secured).await?;
+        // Who makes something says what it is, whatever its descriptor leaves him afterwards.
+        let operator = Accounts::none().local_administrator();
+        let caller = vfs::Caller { principal: operator, ..caller };
         self.give_attributes(&caller, &hand, object, ask).await?;
         if let Some(list) = ask.wishes.ea {
             self.set_eas(&caller, &hand, object, list).await?;
@@ -64,7 +71,10 @@ impl Share {
             self.change_stream(&caller, &hand, object, stream, Change::Make).await?;
         }
         let action = create_action::CREATED;
-        Ok(Granted { open, hand, stream, access, maximal_access: rights::FILE_ALL, action, tellable })
+        let who = &asker.caller.principal;
+        let granted = |own: Arc<Descriptor>| self.options().sids.granted(who, &own);
+        let maximal_access = open.object().descriptor().map_or(rights::FILE_ALL, granted);
+        Ok(Granted { open, hand, stream, access, maximal_access, action, tellable })
     }
 
     async fn make(
@@ -73,6 +83,7 @@ impl Share {
         ask: &Ask<'_>,
         spot: &Spot,
         is_directory: bool,
+        own: Option<&Arc<Descriptor>>,
     ) -> Result<Option<Writer>, Unopened> {
         let wanted = super::granted::wanted(asker, ask, is_directory);
         let intent = self.volume().intending(&asker.caller, wanted).map_err(status::of_open)?;
@@ -85,10 +96,10 @@ impl Share {
             let (directory, _) = above.and_then(Resolved::into_directory).map_err(of_way)?;
             let made = if is_directory {
                 let mode = ask.wishes.posix.unwrap_or(DIRECTORY_MODE) & 0o777;
-                directory.make_directory(caller, name, mode).await.map(|_| None)
+                directory.make_directory_described(caller, name, mode, own).await.map(|_| None)
             } else {
                 let mode = ask.wishes.posix.unwrap_or(FILE_MODE) & 0o777;
-                let made = directory.create(caller, name, How { exclusive: true, mode }).await;
+                let made = directory.create_described(caller, name, How { exclusive: true, mode }, own).await;
                 made.map(|made| Some(made.writer))
             };
             return made.map_err(|error| match error {
@@ -114,7 +125,7 @@ impl Share {
         if now.attributes.unwrap_or(default) == given {
             return Ok(());
         }
-        let dos = Dos { attributes: Some(given), ..now };
+        let dos = Dos { attributes: Some(given), changed: None, ..now };
         let set = hand.set_extended(self.volume(), caller, object, dos::NAME, dos.to_bytes()).await;
         match set {
             // Without a place for them there are none.

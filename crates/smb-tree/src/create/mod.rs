@@ -30,8 +30,10 @@ mod durable;
 mod existing;
 mod granted;
 mod instance;
+pub(crate) mod link;
 mod made;
 mod reconnect;
+mod secured;
 
 /// What was opened or made.
 #[derive(Debug)]
@@ -87,10 +89,16 @@ impl Share {
         replay: bool,
     ) -> Result<Created, CreateError> {
         let created = self.try_create(asker, request, channel_sequence, replay).await;
-        created.map_err(|status| {
-            self.count_refused(status);
-            status.into()
-        })
+        match created {
+            Ok(created) => Ok(created),
+            Err(status @ Status::STOPPED_ON_SYMLINK) => {
+                Err(CreateError { status, data: self.stopped_on(asker, request).await })
+            }
+            Err(status) => {
+                self.count_refused(status);
+                Err(status.into())
+            }
+        }
     }
 
     async fn try_create(
@@ -122,7 +130,7 @@ impl Share {
         let open = self.new_open(asker, &ask, room, granted, channel_sequence, replay);
         self.opens().insert(&open);
         let hand = self.side().keep_hand(&open, hand);
-        self.counters().opens_made.increment();
+        self.counters().made(&open);
         self.counters().durable_granted.add(open.is_durable().into());
         let standing = open.grants().opened();
         let answering = Answering {
@@ -161,6 +169,7 @@ impl Share {
         let kind = match (&granted.stream, is_of_directory) {
             (Some(_), _) => OpenKind::Stream,
             (None, true) => OpenKind::Directory,
+            (None, false) if granted.hand.link().is_some() => OpenKind::Link,
             (None, false) => OpenKind::File,
         };
         let held = held(ask, &granted);
@@ -181,14 +190,15 @@ impl Share {
             made_by: asker.clone(),
             share: Arc::clone(&self.inner.name),
             kind,
-            stream: granted.stream.map(String::into_boxed_str),
             access: granted.access,
             maximal_access: granted.maximal_access,
             share_access: ask.share_access,
             options: ask.options,
+            case: ask.case(),
             word: ChannelWord::new(channel_sequence),
             position: AtomicU64::new(0),
-            state: Mutex::new(State::default()),
+            writes: AtomicU32::new(0),
+            state: Mutex::new(State { stream: granted.stream.map(Into::into), ..State::default() }),
         })
     }
 

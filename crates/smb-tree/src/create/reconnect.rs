@@ -1,6 +1,7 @@
 //! A CREATE that wants a durable open again (MS-SMB2 3.3.5.9.7, 3.3.5.9.12), and one that comes a second time (3.3.5.9.10).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use smb_wire::Status;
@@ -121,6 +122,13 @@ impl Share {
         if !self.opens().disconnected().claim(open) {
             return Err(Status::OBJECT_NAME_NOT_FOUND);
         }
+        // Before its client may replay them, the writes of its lost session have reached the file.
+        let settled = open.grants().settled(self.volume()).await;
+        if settled.is_err_and(|_| open.is_writing()) {
+            self.side().closer().close(Arc::clone(open)).await;
+            return Err(Status::OBJECT_NAME_NOT_FOUND);
+        }
+        open.writes.store(0, Ordering::Release);
         if let Err(status) = self.opens().seat(open, asker.session, asker.tree) {
             self.side().closer().close(Arc::clone(open)).await;
             return Err(status);
@@ -144,11 +152,12 @@ impl Share {
         //= MS-SMB2 3.3.5.9.7
         //# A lease is of a file by its name: another name in the request fails with STATUS_INVALID_PARAMETER.
         let name = Name::parse(request.name).map_err(|_| Status::INVALID_PARAMETER)?;
-        let found = names::find(self.volume(), &asker.caller, &name, self.options().names_max).await;
+        let found = names::find(self.volume(), &asker.caller, &name, open.case, self.options()).await;
         let spot = found.map_err(|_| Status::INVALID_PARAMETER)?;
-        let path = open.grants().path(self.volume());
-        let is_it = path.is_some_and(|path| path == spot.path)
-            && name.stream.as_deref().map(streams::folded) == open.stream().map(streams::folded);
+        // Somebody in conflict with it may have had it closed meanwhile.
+        let path = open.grants().path(self.volume()).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+        let is_it = path == spot.path
+            && name.stream.as_deref().map(streams::folded) == open.stream().as_deref().map(streams::folded);
         if is_it { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
     }
 

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
-use smb_wire::create::access::rights::{READ_DATA, WRITE_ATTRIBUTES, WRITE_DATA};
+use smb_wire::create::access::rights::{APPEND_DATA, READ_DATA, WRITE_ATTRIBUTES, WRITE_DATA};
 use smb_wire::fsctl::code;
 use smb_wire::fsctl::ranges::parse_sparse;
 
-use crate::Answer;
 use crate::asker::Asker;
+use crate::create::link::told;
 use crate::dos::Dos;
 use crate::open::{Open, OpenKind};
 use crate::share::Share;
+use crate::{ANSWER_MAX, Answer};
 
 mod copy;
 mod ranges;
@@ -31,7 +32,7 @@ impl Share {
         input: &[u8],
         max_output: u32,
     ) -> Result<Answer, Status> {
-        let len_max = max_output as usize;
+        let len_max = max_output.min(ANSWER_MAX) as usize;
         let nothing = || whole(Vec::new(), len_max);
         match control {
             code::SRV_REQUEST_RESUME_KEY => whole(copy::resume_key(open), len_max),
@@ -59,9 +60,10 @@ impl Share {
                 [_, _, ..] => Err(Status::NOT_SUPPORTED),
                 _ => Err(Status::INVALID_PARAMETER),
             },
-            //= MS-FSCC 2.3.28
-            //# A file that is no reparse point: STATUS_NOT_A_REPARSE_POINT. Links are followed here, and opened by nobody.
-            code::GET_REPARSE_POINT | code::DELETE_REPARSE_POINT => Err(Status::NOT_A_REPARSE_POINT),
+            code::GET_REPARSE_POINT => self.reparse_point(asker, open, len_max).await,
+            // A link goes with its name; there is nothing that it could be without leading somewhere.
+            code::DELETE_REPARSE_POINT if open.kind() == OpenKind::Link => Err(Status::NOT_SUPPORTED),
+            code::DELETE_REPARSE_POINT => Err(Status::NOT_A_REPARSE_POINT),
             code::SET_REPARSE_POINT => Err(Status::IO_REPARSE_TAG_NOT_HANDLED),
             //= MS-SMB2 3.3.5.15.1
             //# There are no snapshots: none in all, none told, and an empty list's two bytes.
@@ -76,11 +78,11 @@ impl Share {
     /// Whether there may be holes. There may be in any case: it is kept for who asks.
     async fn set_sparse(&self, asker: &Asker, open: &Arc<Open>, sparse: bool) -> Result<(), Status> {
         //= MS-FSA 2.1.5.10.36
-        //# A directory has no holes: STATUS_INVALID_PARAMETER; and it takes the right to write data or attributes.
+        //# A directory has no holes: STATUS_INVALID_PARAMETER; and it takes the right to write data, at the end or anywhere, or attributes.
         if open.kind() != OpenKind::File {
             return Err(Status::INVALID_PARAMETER);
         }
-        if !open.may(WRITE_DATA | WRITE_ATTRIBUTES) {
+        if !open.may(WRITE_DATA | APPEND_DATA | WRITE_ATTRIBUTES) {
             return Err(Status::ACCESS_DENIED);
         }
         let hand = self.hand(asker, open).await?;
@@ -90,8 +92,17 @@ impl Share {
         if had == has {
             return Ok(());
         }
-        let dos = Dos { attributes: Some(has), ..now };
+        let dos = Dos { attributes: Some(has), changed: None, ..now };
         self.keep_dos(&asker.by(open), &hand, open.grants().object(), dos).await
+    }
+
+    /// Where a symbolic link leads.
+    async fn reparse_point(&self, asker: &Asker, open: &Arc<Open>, len_max: usize) -> Result<Answer, Status> {
+        let hand = self.hand(asker, open).await?;
+        //= MS-FSCC 2.3.28
+        //# A file that is no reparse point: STATUS_NOT_A_REPARSE_POINT.
+        let link = hand.link().ok_or(Status::NOT_A_REPARSE_POINT)?;
+        whole(told(asker, link).to_bytes().ok_or(Status::IO_REPARSE_DATA_INVALID)?, len_max)
     }
 
     /// An id that stays with the file: made of its numbers.

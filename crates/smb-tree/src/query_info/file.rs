@@ -10,6 +10,7 @@ use smb_wire::info::file::{
     AllInformationFixed, AttributeTagInformation, BasicInformation, CompressionInformation, IdInformation,
     NetworkOpenInformation, StandardInformation, class, write_all, write_name,
 };
+use smb_wire::info::posix::PosixHead;
 use smb_wire::info::{ea as ea_wire, stream};
 use smb_wire::{Dialect, Status};
 use zerocopy::{FromZeros, IntoBytes};
@@ -21,7 +22,7 @@ use crate::hand::Hand;
 use crate::names::{self, path_to_wire};
 use crate::open::{Open, OpenKind};
 use crate::share::Share;
-use crate::{Answer, ea, streams};
+use crate::{Answer, ea, short, streams};
 
 impl Share {
     pub(super) async fn query_file(
@@ -49,12 +50,12 @@ impl Share {
         };
         match class {
             class::STREAM => self.query_streams(&hand, len_max).await,
-            class::FULL_EA => query_eas(open, &hand, request, len_max).await,
+            class::FULL_EA => query_eas(open, &hand, self.hidden(), request, len_max).await,
             class::ACCESS => whole(open.granted_access().to_le_bytes().to_vec()),
             class::POSITION => whole(open.position().to_le_bytes().to_vec()),
             class::MODE => whole(mode(open).to_le_bytes().to_vec()),
             class::ALIGNMENT => whole(vec![0; 4]),
-            class::EA => whole(ea::size(&hand).await?.to_le_bytes().to_vec()),
+            class::EA => whole(ea::size(&hand, self.hidden()).await?.to_le_bytes().to_vec()),
             //= MS-FSCC 2.4.35
             //# The normalized name is known since dialect 3.1.1, and begins without a backslash.
             class::NORMALIZED_NAME if asker.dialect < Dialect::Smb311 => Err(Status::NOT_SUPPORTED),
@@ -67,18 +68,19 @@ impl Share {
                 let name = self.name_of(open);
                 let last = name.rsplit('\\').next().unwrap_or_default();
                 //= MS-FSCC 2.4.5
-                //# A name that is short is its own short name. There are no others.
-                if !names::is_short(last) {
+                //# A name that is short is its own short name. Others have one where the share gives them any.
+                let beside = if self.options().short_names { short::beside(last) } else { None };
+                if beside.is_none() && !names::is_short(last) {
                     return Err(Status::OBJECT_NAME_NOT_FOUND);
                 }
                 let mut output = Vec::new();
-                write_name(last, &mut output);
+                write_name(beside.as_deref().unwrap_or(last), &mut output);
                 cut(output, 8, len_max)
             }
             class::ALL => {
                 let info = self.open_info(open, &hand).await?;
                 let mut output = Vec::new();
-                let size = ea::size(&hand).await?;
+                let size = ea::size(&hand, self.hidden()).await?;
                 write_all(self.all(open, &info, size), &self.name_of(open), &mut output);
                 cut(output, size_of::<AllInformationFixed>().next_multiple_of(8), len_max)
             }
@@ -95,9 +97,14 @@ impl Share {
         let mut name = path_to_wire(path.as_path());
         if let Some(stream) = open.stream() {
             name.push(':');
-            name.push_str(stream);
+            name.push_str(&stream);
         }
         name
+    }
+
+    /// Extended attributes that the share keeps for itself.
+    fn hidden(&self) -> &[String] {
+        &self.options().hide_attributes
     }
 
     fn all(&self, open: &Open, info: &Info, ea_size: u32) -> AllInformationFixed {
@@ -134,15 +141,16 @@ impl Share {
 async fn query_eas(
     open: &Open,
     hand: &Hand,
+    hidden: &[String],
     request: &QueryInfoRequest<'_>,
     len_max: usize,
 ) -> Result<Answer, Status> {
     let bits = request.fixed.flags.get();
     let first = if bits & EA_RESTART == 0 { open.state().ea_next } else { 0 };
     if !request.input.is_empty() {
-        return ea::named(hand, request.input, len_max).await;
+        return ea::named(hand, hidden, request.input, len_max).await;
     }
-    let (answer, next) = ea::list(hand, first, bits & EA_SINGLE != 0, len_max).await?;
+    let (answer, next) = ea::list(hand, hidden, first, bits & EA_SINGLE != 0, len_max).await?;
     open.state().ea_next = next;
     debug_assert!(answer.output.len() <= len_max && ea_wire::parse(&answer.output).all(|ea| ea.is_ok()));
     Ok(answer)
@@ -175,8 +183,10 @@ fn plain(asker: &Asker, open: &Open, info: &Info, class: u8) -> Option<Vec<u8>> 
             network.as_bytes().to_vec()
         }
         class::ATTRIBUTE_TAG => {
-            let tag =
-                AttributeTagInformation { file_attributes: info.attributes.into(), reparse_tag: 0.into() };
+            let tag = AttributeTagInformation {
+                file_attributes: info.attributes.into(),
+                reparse_tag: info.reparse_tag.into(),
+            };
             tag.as_bytes().to_vec()
         }
         class::ID => {
@@ -223,15 +233,20 @@ fn mode(open: &Open) -> u32 {
 
 /// What Linux's client asks for with the POSIX extensions.
 fn posix(info: &Info) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in [info.created, info.accessed, info.written, info.changed, info.size, info.allocation] {
-        out.extend(word.to_le_bytes());
-    }
-    out.extend(info.attributes.to_le_bytes());
-    out.extend(info.index.to_le_bytes());
-    out.extend((info.device as u32).to_le_bytes());
-    out.extend([0; 4]);
-    out.extend(info.posix());
+    let head = PosixHead {
+        creation_time: info.created.into(),
+        last_access_time: info.accessed.into(),
+        last_write_time: info.written.into(),
+        change_time: info.changed.into(),
+        end_of_file: info.size.into(),
+        allocation_size: info.allocation.into(),
+        file_attributes: info.attributes.into(),
+        index_number: info.index.into(),
+        device: (info.device as u32).into(),
+        reserved: 0.into(),
+    };
+    let mut out = head.as_bytes().to_vec();
+    info.posix().write(&mut out);
     out
 }
 

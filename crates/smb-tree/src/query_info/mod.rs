@@ -5,10 +5,10 @@ use std::sync::Arc;
 use smb_wire::Status;
 use smb_wire::body::query_info::{QueryInfoRequest, info_type};
 
-use crate::Answer;
 use crate::asker::Asker;
 use crate::open::Open;
 use crate::share::Share;
+use crate::{ANSWER_MAX, Answer};
 
 pub(crate) use self::file::MODE_SETTABLE;
 
@@ -26,7 +26,7 @@ impl Share {
         open: &Arc<Open>,
         request: &QueryInfoRequest<'_>,
     ) -> Result<Answer, Status> {
-        let len_max = request.fixed.output_buffer_length.get() as usize;
+        let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
         let class = request.fixed.file_info_class;
         match request.fixed.info_type {
             info_type::FILE => self.query_file(asker, open, class, request, len_max).await,

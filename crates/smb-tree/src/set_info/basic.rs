@@ -1,15 +1,18 @@
-//! Times and attributes (MS-FSCC 2.4.7, MS-FSA 2.1.5.15.2). The time of creation and the attributes are kept in `user.DOSATTRIB`.
+//! Times and attributes (MS-FSCC 2.4.7, MS-FSA 2.1.5.15.2). The attributes, the time of creation and a time of change that was set
+//! are kept in `user.DOSATTRIB`.
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use lane::fs::{AttributeChange, SetTime as Set, Timestamp};
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
 use smb_wire::info::file::BasicInformation;
-use smb_wire::time::SetTime;
+use smb_wire::time::{SetTime, from_unix};
 
 use crate::asker::Asker;
-use crate::dos::{self, Dos, KEPT};
+use crate::attributes::wire_time;
+use crate::dos::{self, Dos, KEPT, SetChange};
 use crate::hand::{Hand, What, is_unsupported};
 use crate::open::Open;
 use crate::share::Share;
@@ -35,9 +38,17 @@ impl Share {
         let created = SetTime::from_wire(basic.creation_time.get());
         let written = SetTime::from_wire(basic.last_write_time.get());
         let accessed = SetTime::from_wire(basic.last_access_time.get());
+        let changed = SetTime::from_wire(basic.change_time.get());
         let caller = asker.by(open);
         let object = open.grants().object();
-        let now = self.dos_of(hand).await?;
+        if hand.link().is_some() {
+            // A link has no place for attributes; clients that clear them before they delete it lose nothing.
+            let change =
+                AttributeChange { atime: to_set(accessed), mtime: to_set(written), ..AttributeChange::NONE };
+            return self.set_link_times(&caller, open, change).await;
+        }
+        // Whatever is set moves the kernel's time of change, and ends what one that was set before rests on.
+        let now = Dos { changed: None, ..self.dos_of(hand).await? };
         let mut dos = now;
         if bits != 0 {
             let default = if is_directory { 0 } else { attributes::ARCHIVE };
@@ -51,21 +62,54 @@ impl Share {
         if let SetTime::To(..) = created {
             dos.created = Some(basic.creation_time.get());
         }
-        if dos != now {
+        let sets_change = matches!(changed, SetTime::To(..));
+        if dos != now && !sets_change {
             self.keep_dos(&caller, hand, object, dos).await?;
         }
         let (atime, mtime) = (to_set(accessed), to_set(written));
         if (atime, mtime) != (Set::Keep, Set::Keep) {
-            let set = match &hand.what {
-                What::Directory(directory) => directory.set_times(&caller, atime, mtime).await,
-                What::File(_) => {
-                    let writer = hand.writer(self.volume(), &caller, object).await.map_err(status::of)?;
-                    let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
-                    writer.set_attributes(&caller, change).await
-                }
-            };
-            set.map_err(status::of)?;
+            self.set_times(&caller, hand, object, (atime, mtime)).await?;
         }
+        if sets_change {
+            let told = basic.change_time.get();
+            match self.keep_change(&caller, hand, object, dos, told).await {
+                // Without a place for it the time of change is the kernel's, as it always was; who lists the file looks again all the same.
+                Err(Status::NOT_SUPPORTED) if dos == now => {
+                    open.grants().show_change(self.volume()).await;
+                }
+                kept => kept?,
+            }
+        }
+        self.stick(open, hand, written, changed, basic.change_time.get()).await
+    }
+
+    async fn set_times(
+        &self,
+        caller: &vfs::Caller,
+        hand: &Hand,
+        object: &vfs::Object,
+        (atime, mtime): (Set, Set),
+    ) -> Result<(), Status> {
+        let set = match &hand.what {
+            What::Directory(directory) => directory.set_times(caller, atime, mtime).await,
+            What::File(_) | What::Link(_) => {
+                let writer = hand.writer(self.volume(), caller, object).await.map_err(status::of)?;
+                let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
+                writer.set_attributes(caller, change).await
+            }
+        };
+        set.map_err(status::of)
+    }
+
+    /// Which times this open leaves alone from now on.
+    async fn stick(
+        &self,
+        open: &Open,
+        hand: &Hand,
+        written: SetTime,
+        changed: SetTime,
+        told: u64,
+    ) -> Result<(), Status> {
         match written {
             //= MS-FSA 2.1.5.15.2
             //# A time that was set, or frozen, is not moved by what this open writes.
@@ -74,7 +118,32 @@ impl Share {
             SetTime::Thaw => open.state().sticky = None,
             SetTime::Keep => {}
         }
+        match changed {
+            SetTime::To(..) => open.state().sticky_change = Some(told),
+            SetTime::Freeze => {
+                let now = self.info(hand, None).await?.changed;
+                open.state().sticky_change = Some(now);
+            }
+            SetTime::Thaw => open.state().sticky_change = None,
+            SetTime::Keep => {}
+        }
         Ok(())
+    }
+
+    /// The times of a symbolic link, which lie with its name.
+    async fn set_link_times(
+        &self,
+        caller: &vfs::Caller,
+        open: &Open,
+        change: AttributeChange,
+    ) -> Result<(), Status> {
+        if (change.atime, change.mtime) == (Set::Keep, Set::Keep) {
+            return Ok(());
+        }
+        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let name = path.as_path().file_name().ok_or(Status::FILE_DELETED)?;
+        let above = self.directory_at(caller, path.as_path().parent()).await?;
+        above.set_attributes_of(caller, name, change).await.map_err(status::of)
     }
 
     /// Keeps attributes and time of creation with a file.
@@ -92,20 +161,58 @@ impl Share {
         }
     }
 
-    /// Before an open is closed: the time of change that it has set is what it was set to.
+    /// Keeps a time of change with a file, and what else is kept with it. Keeping it moves the kernel's, to when is known afterwards
+    /// only; so what comes up to a tick later is not told from it, and more on a machine that takes longer for it.
+    async fn keep_change(
+        &self,
+        caller: &vfs::Caller,
+        hand: &Hand,
+        object: &vfs::Object,
+        dos: Dos,
+        told: u64,
+    ) -> Result<(), Status> {
+        let mut window = TICK_MAX;
+        for _ in 0..KEEP_TRIES {
+            let now = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let wire = |at: Duration| from_unix(at.as_secs() as i64, at.subsec_nanos());
+            let (from, until) = (wire(now.saturating_sub(TICK_MAX)), wire(now + window));
+            let written = wire_time(hand.attributes()?.mtime);
+            let set = SetChange { told, from, until, written };
+            self.keep_dos(caller, hand, object, Dos { changed: Some(set), ..dos }).await?;
+            if set.holds(written, wire_time(hand.attributes()?.ctime)) {
+                return Ok(());
+            }
+            window *= 2;
+        }
+        self.counters().change_times_lost.increment();
+        Ok(())
+    }
+
+    /// Before an open is closed: the times that it has set, or frozen, are again what they were then.
     pub(crate) async fn keep_sticky(&self, asker: &Asker, open: &Arc<Open>) {
-        let sticky = open.state().sticky.take();
-        let Some(mtime) = sticky else { return };
-        let Ok(hand) = self.hand(asker, open).await else { return };
-        let is_moved = hand.attributes().is_ok_and(|now| now.mtime != mtime);
-        if !is_moved || hand.directory().is_some() {
+        let (written, changed) = {
+            let mut state = open.state();
+            (state.sticky.take(), state.sticky_change.take())
+        };
+        if written.is_none() && changed.is_none() {
             return;
         }
-        let caller = asker.by(open);
-        if let Ok(writer) = hand.writer(self.volume(), &caller, open.grants().object()).await {
-            let change = AttributeChange { mtime: Set::At(mtime), ..AttributeChange::NONE };
-            // Whoever closes is not told why a time moved.
-            let _ = writer.set_attributes(&caller, change).await;
+        let Ok(hand) = self.hand(asker, open).await else { return };
+        if hand.directory().is_some() {
+            return;
+        }
+        // Whoever closes is not told why a time moved.
+        let (caller, object) = (asker.by(open), open.grants().object());
+        if let Some(mtime) = written
+            && hand.attributes().is_ok_and(|now| now.mtime != mtime)
+        {
+            let _ = self.set_times(&caller, &hand, object, (Set::Keep, Set::At(mtime))).await;
+        }
+        if let Some(told) = changed
+            && self.info(&hand, None).await.is_ok_and(|now| now.changed != told)
+            && let Ok(dos) = self.dos_of(&hand).await
+        {
+            let _ = self.keep_change(&caller, &hand, object, dos, told).await;
         }
     }
 }
@@ -116,3 +223,8 @@ fn to_set(time: SetTime) -> Set {
         SetTime::Keep | SetTime::Freeze | SetTime::Thaw => Set::Keep,
     }
 }
+
+/// Longest tick of the clock that file systems stamp with.
+const TICK_MAX: Duration = Duration::from_millis(20);
+/// How often a time of change is kept anew where the machine was slower than thought: the last within two and a half seconds.
+const KEEP_TRIES: u32 = 8;

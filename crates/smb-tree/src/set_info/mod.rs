@@ -101,16 +101,15 @@ impl Share {
         if size > i64::MAX as u64 || open.is_directory() {
             return Err(Status::INVALID_PARAMETER);
         }
-        let (caller, object) = (asker.by(open), open.grants().object());
+        let (caller, object) = (open.grants().resizing_caller(&asker.caller), open.grants().object());
         if open.kind() == OpenKind::Stream {
             let stream = open.stream().unwrap_or_default();
-            return self.change_stream(&caller, hand, object, stream, Change::Resize(size)).await;
+            return self.change_stream(&caller, hand, object, &stream, Change::Resize(size)).await;
         }
         let now = hand.attributes()?.size;
         let (from, to) = (now.min(size), now.max(size));
         let range = grants::Range { offset: from, len: to - from };
-        let checked = open.grants().check(range, grants::conflict::Wants::Writing);
-        checked.map_err(|_| Status::FILE_LOCK_CONFLICT)?;
+        open.grants().check_to_resize(range).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
         let writer = hand.writer(self.volume(), &caller, object).await.map_err(status::of)?;
         writer.truncate(&caller, size).await.map_err(status::of)
     }

@@ -12,7 +12,7 @@ use vfs::{Directory, Error, Name, Over, RelPath, RelPathBuf, Resolved};
 use crate::asker::Asker;
 use crate::hand::{Hand, VALUE_MAX};
 use crate::names::{self, to_stored};
-use crate::open::{Open, OpenKind};
+use crate::open::{Open, OpenKind, Renamed};
 use crate::share::Share;
 use crate::status;
 use crate::streams::{self, Change};
@@ -57,11 +57,12 @@ impl Share {
         let caller = asker.by(open);
         let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
-        let target = self.target(asker, &caller, &name).await?;
+        let target = self.target(open, &caller, &name).await?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
         let (name, over) = match &target.replaced {
-            // It has that name already, or the other that it is to have.
-            Some(it) if is_it(it, open) && target.name == target.stored => return Ok(()),
+            // It has that name already: who keeps it for later is asked for it all the same, as with Windows. Or another name of its own is
+            // to be written otherwise.
+            Some(it) if is_it(it, open) && target.name == target.stored => (&target.name, Over::Anything),
             Some(it) if is_it(it, open) => (&target.name, Over::Nothing),
             Some(_) if !replaces => return Err(Status::OBJECT_NAME_COLLISION),
             Some(it) => {
@@ -71,21 +72,19 @@ impl Share {
             None => (&target.name, Over::Nothing),
         };
         //= MS-FSA 2.1.5.15.11
-        //# Nothing is renamed in a directory that somebody has open to delete it: STATUS_SHARING_VIOLATION.
-        let to_delete = |directory: &Directory| {
-            directory.object().is_some_and(|object| object.is_open_for(grants::Access::DELETE))
-        };
-        if to_delete(&here) || to_delete(&target.directory) {
-            return Err(Status::SHARING_VIOLATION);
-        }
+        //# In a directory that somebody has open to delete it nothing is renamed: STATUS_SHARING_VIOLATION. Nor where what is replaced,
+        //# or lies beneath what moves, is open: STATUS_ACCESS_DENIED. Who keeps opens for later is asked for them first.
         let to = Name::parse(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
-        let renamed = here.rename(&caller, from_name, &target.directory, to, over).await;
-        renamed.map_err(|error| match error {
-            //= MS-FSA 2.1.5.15.11
-            //# What is replaced, or lies beneath what moves, is open: STATUS_ACCESS_DENIED.
-            Error::Locked if over == Over::Anything || open.is_directory() => Status::ACCESS_DENIED,
-            error => status::of(error),
-        })
+        let hand = self.hand(asker, open).await?;
+        let before = hand.attributes()?;
+        here.rename(&caller, from_name, &target.directory, to, over).await.map_err(status::of)?;
+        if let Ok(now) = hand.attributes() {
+            let mut state = open.state();
+            let first = state.renamed.filter(|renamed| renamed.holds(&before));
+            let before = first.map_or(before.ctime, |renamed| renamed.before);
+            state.renamed = Some(Renamed { before, left: now.ctime, written: now.mtime });
+        }
+        Ok(())
     }
 
     /// One more name for a file. Names in other directories would have other rights, so there are none.
@@ -98,7 +97,7 @@ impl Share {
         let caller = asker.by(open);
         let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
-        let target = self.target(asker, &caller, &name).await?;
+        let target = self.target(open, &caller, &name).await?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
         if here.id() != target.directory.id() {
             return Err(Status::NOT_SUPPORTED);
@@ -117,10 +116,9 @@ impl Share {
     }
 
     /// Where the new name lies.
-    async fn target(&self, asker: &Asker, caller: &vfs::Caller, name: &WireName) -> Result<Target, Status> {
+    async fn target(&self, open: &Open, caller: &vfs::Caller, name: &WireName) -> Result<Target, Status> {
         let last = name.path.last().ok_or(Status::OBJECT_NAME_COLLISION)?;
-        let names_max = self.options().names_max;
-        let spot = names::find(self.volume(), &asker.caller, name, names_max).await?;
+        let spot = names::find(self.volume(), caller, name, open.case, self.options()).await?;
         let directory = self.directory_at(caller, spot.above.as_ref().map(RelPathBuf::as_path)).await?;
         let stored = spot.path.as_path().file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
         Ok(Target {
@@ -131,7 +129,7 @@ impl Share {
         })
     }
 
-    async fn directory_at(
+    pub(super) async fn directory_at(
         &self,
         caller: &vfs::Caller,
         path: Option<RelPath<'_>>,
@@ -169,19 +167,45 @@ impl Share {
             return Err(Status::OBJECT_NAME_INVALID);
         }
         let hand = self.hand(asker, open).await?;
-        let there = streams::find(&hand, name).await?.filter(|there| there != from);
-        if let Some(there) = &there {
-            if !replaces {
-                return Err(Status::OBJECT_NAME_COLLISION);
-            }
-            self.change_stream(&asker.by(open), &hand, open.grants().object(), there, Change::Remove).await?;
+        if name == &*from {
+            return Ok(());
         }
+        let there = streams::find(&hand, name).await?.filter(|there| *there != *from);
+        if there.is_some() && !replaces {
+            return Err(Status::OBJECT_NAME_COLLISION);
+        }
+        // What others have open stays where it is, as files that are open are not replaced.
+        let call = |stream: &str| {
+            let named = open.grants().rename_stream(self.volume(), streams::folded(stream).as_bytes());
+            named.map_err(|_| Status::SHARING_VIOLATION)
+        };
+        call(name)?;
+        let moved = self.move_stream(asker, open, &hand, (&from, name), there.as_deref()).await;
+        match moved {
+            Ok(()) => open.state().stream = Some(name.into()),
+            // It has its old name again, which nobody had meanwhile.
+            Err(_) => call(&from)?,
+        }
+        moved
+    }
+
+    async fn move_stream(
+        &self,
+        asker: &Asker,
+        open: &Open,
+        hand: &Hand,
+        (from, to): (&str, &str),
+        replaced: Option<&str>,
+    ) -> Result<(), Status> {
         let (caller, object) = (asker.by(open), open.grants().object());
         let value = hand.extended(&streams::attribute(from), VALUE_MAX).await?;
         let value = value.ok_or(Status::FILE_DELETED)?;
-        let set = hand.set_extended(self.volume(), &caller, object, &streams::attribute(name), value).await;
+        if let Some(replaced) = replaced {
+            self.change_stream(&caller, hand, object, replaced, Change::Remove).await?;
+        }
+        let set = hand.set_extended(self.volume(), &caller, object, &streams::attribute(to), value).await;
         set.map_err(status::of)?;
-        self.change_stream(&caller, &hand, object, from, Change::Remove).await
+        self.change_stream(&caller, hand, object, from, Change::Remove).await
     }
 }
 

@@ -1,10 +1,15 @@
 //! What CREATE answers, by disposition, by what is there, by rights and share modes.
 
+use smb_tree::Asker;
 use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
+use smb_wire::create::context::{ContextWriter, tag};
 use smb_wire::create::{Disposition, create_action, options};
+use smb_wire::info::file::class;
+use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
 
-use super::{EVERYTHING, Wish, alone, asker};
+use super::information::descriptor;
+use super::{EVERYTHING, Wish, alone, asker, mary};
 
 #[test]
 fn dispositions_are_those_of_the_specification() {
@@ -43,6 +48,50 @@ fn dispositions_are_those_of_the_specification() {
 }
 
 #[test]
+fn what_is_made_gets_the_descriptor_that_its_create_brings_and_nobody_gives_files_away() {
+    alone(|side| async move {
+        let who = asker(1);
+        let wish = |options, descriptor: Descriptor| {
+            let mut contexts = ContextWriter::new();
+            contexts.push(tag::SD_BUFFER, &descriptor.to_bytes());
+            let contexts = contexts.bytes().to_vec();
+            Wish { contexts, access: rights::FILE_ALL, ..Wish::new(Disposition::OpenIf) }.with(options)
+        };
+        let allow = |mask, sid| Ace { kind: ace_type::ACCESS_ALLOWED, flags: 3, mask, sid };
+        let reads = rights::FILE_READ | rights::EXECUTE;
+        let of = |sid| Descriptor { dacl: Some(vec![allow(reads, sid)]), ..Descriptor::default() };
+        let directory = options::DIRECTORY_FILE;
+        let open = side.open(&who, "sub", &wish(directory, of(Sid::EVERYONE))).await;
+        let told = descriptor(&side, &who, &open).await.dacl.unwrap();
+        assert_eq!(told.iter().map(|ace| (ace.mask, ace.sid)).collect::<Vec<_>>(), [(reads, Sid::EVERYONE)]);
+        side.share.close(&who, &open, 0).await.unwrap();
+        let unheard = Sid::new(5, &[21, 1, 2, 3, 500]).unwrap();
+        let given = Descriptor { owner: Some(unheard), ..Descriptor::default() };
+        let mary = mary(2);
+        assert_eq!(side.status(&mary, "given", &wish(directory, given)).await, Status::ACCESS_DENIED);
+        let absent = side.status(&mary, "given", &Wish::new(Disposition::Open)).await;
+        assert_eq!(absent, Status::OBJECT_NAME_NOT_FOUND);
+        assert_eq!(side.tree.counters().security_refused.get(), 1);
+        // What no list holds is the file's own; the open that has made it has what it asked for.
+        for (name, wish) in [("page", wish(0, of(Sid::EVERYONE))), ("other", wish(directory, of(unheard)))] {
+            let open = side.open(&mary, name, &wish).await;
+            let told = descriptor(&side, &mary, &open).await;
+            assert_eq!(told.dacl.unwrap()[0].mask, reads, "{name}");
+            side.share.close(&mary, &open, 0).await.unwrap();
+        }
+        let asks = |access| Wish { access, ..Wish::new(Disposition::Open) };
+        assert_eq!(side.status(&mary, "page", &asks(rights::READ_DATA)).await, Status::SUCCESS);
+        for (name, access) in [("page", rights::WRITE_DATA), ("other", rights::READ_DATA)] {
+            assert_eq!(side.status(&mary, name, &asks(access)).await, Status::ACCESS_DENIED, "{name}");
+        }
+        // Beneath a list a file may have what it says of files; one that is there keeps what it has.
+        let page = side.open(&who, "sub\\page", &wish(0, of(Sid::EVERYONE))).await;
+        side.share.close(&who, &page, 0).await.unwrap();
+        assert_eq!(side.status(&who, "sub\\page", &wish(0, of(unheard))).await, Status::SUCCESS);
+    });
+}
+
+#[test]
 fn files_and_directories_are_told_apart_and_found_in_any_case() {
     alone(|side| async move {
         let who = asker(1);
@@ -67,6 +116,31 @@ fn files_and_directories_are_told_apart_and_found_in_any_case() {
         ] {
             assert_eq!(side.status(&who, name, &wish).await, expected, "{name}");
         }
+    });
+}
+
+#[test]
+fn who_opens_by_posix_means_the_name_he_says_and_no_other() {
+    alone(|side| async move {
+        let who = Asker { posix: true, ..asker(1) };
+        let mut contexts = ContextWriter::new();
+        contexts.push(tag::POSIX, &0o644u32.to_le_bytes());
+        let by_posix = |disposition| Wish { contexts: contexts.bytes().to_vec(), ..Wish::new(disposition) };
+        side.make(&who, "Makefile", b"one").await;
+        let missing = side.status(&who, "makefile", &by_posix(Disposition::Open)).await;
+        assert_eq!(missing, Status::OBJECT_NAME_NOT_FOUND);
+        let nowhere = side.status(&who, "sub\\makefile", &by_posix(Disposition::Create)).await;
+        assert_eq!(nowhere, Status::OBJECT_PATH_NOT_FOUND);
+        assert_eq!(side.status(&who, "makefile", &by_posix(Disposition::Create)).await, Status::SUCCESS);
+        assert_eq!(side.content(&who, "Makefile").await.unwrap(), b"one");
+        assert_eq!(side.content(&who, "makefile").await.unwrap(), b"");
+        let open = side.open(&who, "makefile", &by_posix(Disposition::Open)).await;
+        let renamed = super::information::renamed("MAKEFILE", false);
+        super::information::set(&side, &who, &open, class::RENAME, &renamed).await.unwrap();
+        side.share.close(&who, &open, 0).await.unwrap();
+        // Others find one of them by any case.
+        assert_eq!(side.content(&who, "MakeFile").await.map(|_| ()), Ok(()));
+        assert_eq!(side.content(&who, "Makefile").await.unwrap(), b"one");
     });
 }
 

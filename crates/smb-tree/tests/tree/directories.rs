@@ -7,19 +7,32 @@ use smb_tree::{Asker, Open};
 use smb_wire::Status;
 use smb_wire::body::query_directory::{QueryDirectoryRequest, QueryDirectoryRequestFixed, flags};
 use smb_wire::create::access::{attributes, rights};
+use smb_wire::create::context::{AaplRequest, ContextWriter, Contexts, tag};
 use smb_wire::create::{Disposition, options};
-use smb_wire::fixed::Fixed;
+use smb_wire::fixed::{Fixed, prefix};
 use smb_wire::info::directory::{Class, parse};
+use smb_wire::info::file::class;
+use smb_wire::info::posix::{Posix, PosixHead};
 use smb_wire::text::{Text, encoded};
 
 use super::{Side, Wish, alone, asker};
 
-async fn list(
+pub(super) async fn list(
     side: &Side,
     who: &Asker,
     open: &Arc<Open>,
     (pattern, bits, class, room): (&str, u8, Class, u32),
 ) -> Result<Vec<String>, Status> {
+    let answer = answered(side, who, open, (pattern, bits, class, room)).await?;
+    Ok(parse(&answer, class).map(|entry| entry.unwrap().name.lossy()).collect())
+}
+
+pub(super) async fn answered(
+    side: &Side,
+    who: &Asker,
+    open: &Arc<Open>,
+    (pattern, bits, class, room): (&str, u8, Class, u32),
+) -> Result<Vec<u8>, Status> {
     let mut fixed = QueryDirectoryRequestFixed::blank();
     fixed.file_information_class = class.to_wire();
     fixed.flags = bits;
@@ -28,10 +41,10 @@ async fn list(
     let request = QueryDirectoryRequest { fixed: &fixed, pattern: Text::new(&pattern).unwrap() };
     let answer = side.share.query_directory(who, open, &request).await?;
     assert!(answer.output.len() <= room as usize);
-    Ok(parse(&answer.output, class).map(|entry| entry.unwrap().name.lossy()).collect())
+    Ok(answer.output)
 }
 
-async fn root(side: &Side, who: &Asker) -> Arc<Open> {
+pub(super) async fn root(side: &Side, who: &Asker) -> Arc<Open> {
     let wish = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
     side.open(who, "", &wish.with(options::DIRECTORY_FILE)).await
 }
@@ -41,7 +54,7 @@ const ALL: Class = Class::IdBothDirectory;
 #[test]
 fn patterns_and_single_names_are_found_in_any_case_in_every_class() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = Asker { posix: true, ..asker(1) };
         for name in ["Alpha.txt", "beta.TXT", "gamma"] {
             side.make(&who, name, b"1234").await;
         }
@@ -73,6 +86,9 @@ fn patterns_and_single_names_are_found_in_any_case_in_every_class() {
             let found = list(&side, &who, &open, (pattern, flags::REOPEN, ALL, room)).await;
             assert_eq!(found, Err(expected), "{pattern} {room}");
         }
+        let plain = asker(1);
+        let found = list(&side, &plain, &open, ("*", flags::REOPEN, Class::Posix, 65_536)).await;
+        assert_eq!(found, Err(Status::INVALID_INFO_CLASS), "who has not negotiated it has no such class");
         side.share.close(&who, &open, 0).await.unwrap();
         let file = side.open(&who, "gamma", &Wish::new(Disposition::Open)).await;
         assert_eq!(list(&side, &who, &file, ("*", 0, ALL, 999)).await, Err(Status::INVALID_PARAMETER));
@@ -120,17 +136,89 @@ fn an_entry_tells_what_the_file_itself_does() {
         // Once before what is kept of it is remembered, once after.
         for _ in 0..2 {
             let open = root(&side, &who).await;
-            let mut fixed = QueryDirectoryRequestFixed::blank();
-            fixed.file_information_class = Class::Directory.to_wire();
-            fixed.output_buffer_length.set(4096);
-            let pattern = encoded("p*");
-            let request = QueryDirectoryRequest { fixed: &fixed, pattern: Text::new(&pattern).unwrap() };
-            let answer = side.share.query_directory(&who, &open, &request).await.unwrap();
-            let head = *parse(&answer.output, Class::Directory).next().unwrap().unwrap().head.unwrap();
+            let answer = answered(&side, &who, &open, ("p*", 0, Class::Directory, 4096)).await.unwrap();
+            let head = *parse(&answer, Class::Directory).next().unwrap().unwrap().head.unwrap();
             assert_eq!(head.file_attributes.get(), attributes::SYSTEM | attributes::ARCHIVE);
             assert_eq!(head.creation_time.get(), created.fixed.creation_time.get());
             side.share.close(&who, &open, 0).await.unwrap();
             lane::time::sleep(std::time::Duration::from_secs(3)).await;
         }
+    });
+}
+
+#[test]
+fn an_entry_of_posix_tells_what_the_create_and_the_file_itself_do() {
+    alone(|side| async move {
+        let who = Asker { posix: true, ..asker(1) };
+        let mut contexts = ContextWriter::new();
+        contexts.push(tag::POSIX, &0o640u32.to_le_bytes());
+        let made = Wish { contexts: contexts.bytes().to_vec(), ..Wish::new(Disposition::Create) };
+        let created = side.create(&who, "page", &made).await.unwrap();
+        let told = Contexts::parse(&created.contexts).unwrap().find(tag::POSIX).unwrap();
+        let (of_create, rest) = Posix::parse(told).unwrap();
+        assert_eq!((of_create.links, of_create.mode, rest.len()), (1, 0o640, 0));
+        side.share.write_bytes(&who, &created.open, 0, b"12345", false).await.unwrap();
+        let told = super::information::file(&side, &who, &created.open, class::POSIX).await.unwrap();
+        let (head, rest) = prefix::<PosixHead>(&told).unwrap();
+        assert_eq!(Posix::parse(rest), Ok((of_create, &[][..])));
+        let open = root(&side, &who).await;
+        let answer = answered(&side, &who, &open, ("p*", 0, Class::Posix, 4096)).await.unwrap();
+        let entry = parse(&answer, Class::Posix).next().unwrap().unwrap();
+        let (listed, posix) = entry.posix.unwrap();
+        assert_eq!((posix, listed.end_of_file.get()), (of_create, 5));
+        assert_eq!(
+            (listed.index_number, listed.device, listed.creation_time),
+            (head.index_number, head.device, head.creation_time)
+        );
+        side.share.close(&who, &open, 0).await.unwrap();
+        side.share.close(&who, &created.open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_mac_is_told_with_each_name_what_finder_wants_to_know() {
+    alone(|side| async move {
+        let who = asker(1);
+        side.make(&who, "letter", b"").await;
+        let mut information = [0; 60];
+        information[..4].copy_from_slice(b"AFP\0");
+        information[16..24].copy_from_slice(b"TEXTttxt");
+        side.make(&who, "letter:AFP_AfpInfo", &information).await;
+        side.make(&who, "letter:AFP_Resource", b"fork").await;
+        let short_name = async |open: &Arc<Open>| {
+            let answer = answered(&side, &who, open, ("letter", flags::REOPEN, ALL, 4096)).await.unwrap();
+            (answer[64..68].to_vec(), answer[68], answer[70..94].to_vec(), answer[94..96].to_vec())
+        };
+        let open = root(&side, &who).await;
+        assert_eq!(
+            short_name(&open).await,
+            (vec![0; 4], 0, vec![0; 24], vec![0; 2]),
+            "others have no use for it"
+        );
+        side.share.close(&who, &open, 0).await.unwrap();
+        let asked = AaplRequest {
+            command: 1.into(),
+            reserved: 0.into(),
+            bitmap: 7.into(),
+            client_capabilities: 1.into(),
+        };
+        let mut contexts = ContextWriter::new();
+        contexts.push_plain(tag::AAPL, &asked);
+        let wish = Wish { contexts: contexts.bytes().to_vec(), ..Wish::new(Disposition::Open) };
+        let created = side.create(&who, "", &wish.with(options::DIRECTORY_FILE)).await.unwrap();
+        assert_eq!(Contexts::parse(&created.contexts).unwrap().find(tag::AAPL).unwrap()[8], 7);
+        // What is remembered of a file counts until it changes.
+        for len in [4, 5] {
+            let (access, name_len, name, mode) = short_name(&created.open).await;
+            assert_eq!(access, rights::FILE_ALL.to_le_bytes());
+            assert_eq!((name_len, name[0], &name[8..16]), (24, len, &b"TEXTttxt"[..]));
+            assert_eq!(mode[1] & 0xf0, 0x80, "a file");
+            lane::time::sleep(std::time::Duration::from_secs(3)).await;
+            assert_eq!(short_name(&created.open).await.2[0], len);
+            let fork = side.open(&who, "letter:AFP_Resource", &Wish::new(Disposition::Open)).await;
+            side.share.write_bytes(&who, &fork, 4, b"s", false).await.unwrap();
+            side.share.close(&who, &fork, 0).await.unwrap();
+        }
+        side.share.close(&who, &created.open, 0).await.unwrap();
     });
 }

@@ -1,7 +1,5 @@
 //! Durable opens, CREATEs that come again, and instances of applications.
 
-use std::time::Duration;
-
 use identity::Accounts;
 use lane::time::sleep;
 use smb_wire::create::context::{
@@ -13,31 +11,31 @@ use zerocopy::FromZeros;
 
 use super::*;
 
-const BATCH: u8 = 9;
-const LEASE: u8 = 0xff;
-const GUID: Guid = Guid::new([7; 16]);
+pub(super) const BATCH: u8 = 9;
+pub(super) const LEASE: u8 = 0xff;
+pub(super) const GUID: Guid = Guid::new([7; 16]);
 
 /// Wants a durable open of version 2 for so many milliseconds.
-fn durable(out: &mut ContextWriter, guid: Guid, timeout: u32) {
+pub(super) fn durable(out: &mut ContextWriter, guid: Guid, timeout: u32) {
     let asked =
         DurableRequestV2 { timeout: timeout.into(), create_guid: guid, ..DurableRequestV2::new_zeroed() };
     out.push_plain(tag::DURABLE_REQUEST_V2, &asked);
 }
 
-fn lease(out: &mut ContextWriter, key: u8, state: u32) {
+pub(super) fn lease(out: &mut ContextWriter, key: u8, state: u32) {
     let asked =
         LeaseV2 { lease_key: Guid::new([key; 16]), lease_state: state.into(), ..LeaseV2::new_zeroed() };
     out.push_plain(tag::LEASE, &asked);
 }
 
-fn wish(oplock: u8, contexts: impl FnOnce(&mut ContextWriter)) -> Wish {
+pub(super) fn wish(oplock: u8, contexts: impl FnOnce(&mut ContextWriter)) -> Wish {
     let mut out = ContextWriter::new();
     contexts(&mut out);
     Wish { oplock, contexts: out.bytes().to_vec(), ..Wish::new(Disposition::OpenIf) }
 }
 
 /// Wants this open again; nothing else of it is looked at.
-fn again(id: FileId, guid: Guid, more: impl FnOnce(&mut ContextWriter)) -> Wish {
+pub(super) fn again(id: FileId, guid: Guid, more: impl FnOnce(&mut ContextWriter)) -> Wish {
     let mut out = ContextWriter::new();
     let asked = DurableReconnectV2 { file_id: id, create_guid: guid, ..DurableReconnectV2::new_zeroed() };
     out.push_plain(tag::DURABLE_RECONNECT_V2, &asked);
@@ -48,12 +46,12 @@ fn again(id: FileId, guid: Guid, more: impl FnOnce(&mut ContextWriter)) -> Wish 
 }
 
 impl Side {
-    async fn lose(&self, asker: &Asker) {
+    pub(super) async fn lose(&self, asker: &Asker) {
         let opens = self.tree.opens().of_session(asker.session);
         self.tree.leave_session(asker, opens).await;
     }
 
-    fn disconnected(&self) -> usize {
+    pub(super) fn disconnected(&self) -> usize {
         self.tree.opens().usage().disconnected
     }
 
@@ -65,7 +63,7 @@ impl Side {
 }
 
 /// The same client in another session.
-fn next_session(asker: &Asker) -> Asker {
+pub(super) fn next_session(asker: &Asker) -> Asker {
     Asker { session: asker.session + 100, tree: 5, ..asker.clone() }
 }
 
@@ -123,6 +121,42 @@ fn a_durable_open_with_a_lease_is_had_again_by_its_client_key_and_name_alone() {
         assert_eq!(had.open.caching(), grants::Caching::RWH);
         side.share.close(&two, &had.open, 0).await.unwrap();
     });
+}
+
+const WRITTEN: usize = 60_000;
+
+/// Begins a write of `o`s and gives it up after so many turns of the lane, as when its connection is lost.
+async fn give_up_a_write(side: &Side, asker: &Asker, open: &Arc<Open>, turns: u64) {
+    let under_way = {
+        let (side, asker, open) = (side.clone(), asker.clone(), Arc::clone(open));
+        lane::spawn(async move { side.share.write_bytes(&asker, &open, 0, &[b'o'; WRITTEN], false).await })
+    };
+    for _ in 0..turns {
+        lane::yield_now().await;
+    }
+    drop(under_way);
+}
+
+#[test]
+fn a_write_that_was_given_up_is_over_before_its_client_has_the_open_again() {
+    for seed in 0..40 {
+        on_slow_disk(seed, move |side| async move {
+            let (one, two) = (asker(1), next_session(&asker(1)));
+            let open = side.durable_file(&one, "a", GUID, 0).await;
+            give_up_a_write(&side, &one, &open, seed / 2 % 10).await;
+            side.lose(&one).await;
+            let had = side.create(&two, "a", &again(open.id(), GUID, |_| ())).await.unwrap().open;
+            if seed % 2 == 0 {
+                side.share.write_bytes(&two, &had, 0, &[b'n'; WRITTEN], false).await.unwrap();
+            }
+            let read = side.read(&two, &had, 0, WRITTEN as u32).await;
+            assert!(seed % 2 == 1 || read.as_ref().is_ok_and(|read| *read == [b'n'; WRITTEN]), "seed {seed}");
+            sleep(Duration::from_secs(1)).await;
+            let later = side.read(&two, &had, 0, WRITTEN as u32).await;
+            assert!(read == later, "seed {seed}: a write of the lost session came late");
+            side.share.close(&two, &had, 0).await.unwrap();
+        });
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is told of files and file systems, and what of it is set.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smb_tree::{Answer, Asker, Open};
 use smb_wire::Status;
@@ -22,7 +23,7 @@ use smb_wire::text::encoded;
 use smb_wire::time::from_unix;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Side, Wish, alone, asker};
+use super::{Side, Wish, alone, asker, mary};
 
 async fn query(
     side: &Side,
@@ -41,11 +42,22 @@ async fn query(
     side.share.query_info(who, open, &QueryInfoRequest { fixed: &fixed, input: &[] }).await
 }
 
-async fn file(side: &Side, who: &Asker, open: &Arc<Open>, class: u8) -> Result<Vec<u8>, Status> {
+pub(super) async fn descriptor(side: &Side, who: &Asker, open: &Arc<Open>) -> Descriptor {
+    let told = query(side, who, open, (info_type::SECURITY, 0, 4096)).await.unwrap();
+    Descriptor::parse(&told.output).unwrap()
+}
+
+pub(super) async fn file(side: &Side, who: &Asker, open: &Arc<Open>, class: u8) -> Result<Vec<u8>, Status> {
     query(side, who, open, (info_type::FILE, class, 65_536)).await.map(|answer| answer.output)
 }
 
-async fn set(side: &Side, who: &Asker, open: &Arc<Open>, class: u8, data: &[u8]) -> Result<(), Status> {
+pub(super) async fn set(
+    side: &Side,
+    who: &Asker,
+    open: &Arc<Open>,
+    class: u8,
+    data: &[u8],
+) -> Result<(), Status> {
     set_of(side, who, open, info_type::FILE, class, data).await
 }
 
@@ -66,7 +78,7 @@ async fn set_of(
     side.share.set_info(who, open, &SetInfoRequest { fixed: &fixed, data }).await
 }
 
-fn renamed(name: &str, replaces: bool) -> Vec<u8> {
+pub(super) fn renamed(name: &str, replaces: bool) -> Vec<u8> {
     let name = encoded(name);
     let fixed = RenameFixed {
         flags: u32::from(replaces).into(),
@@ -181,6 +193,70 @@ fn times_attributes_and_sizes_are_set_and_kept() {
             set(&side, &who, &open, class::MODE, &0x30u32.to_le_bytes()).await,
             Err(Status::INVALID_PARAMETER)
         );
+        side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+async fn change_time(side: &Side, who: &Asker, open: &Arc<Open>) -> u64 {
+    let told = file(side, who, open, class::BASIC).await.unwrap();
+    plain::<BasicInformation>(&told).unwrap().change_time.get()
+}
+
+async fn set_change_time(side: &Side, who: &Asker, open: &Arc<Open>, wire: u64) {
+    let mut basic = BasicInformation::new_zeroed();
+    basic.change_time.set(wire);
+    set(side, who, open, class::BASIC, basic.as_bytes()).await.unwrap();
+}
+
+#[test]
+fn a_time_of_change_that_was_set_is_told_until_another_open_changes_the_file() {
+    alone(|side| async move {
+        let who = asker(1);
+        let open = side.open(&who, "page", &full()).await;
+        let (set_to, second) = (from_unix(3_000_000, 0), Duration::from_secs(1));
+        set_change_time(&side, &who, &open, set_to).await;
+        assert_eq!(change_time(&side, &who, &open).await, set_to);
+        // What the open writes itself does not move it in the end.
+        lane::time::sleep(second).await;
+        side.share.write_bytes(&who, &open, 0, b"12345", false).await.unwrap();
+        side.share.close(&who, &open, 0).await.unwrap();
+        let open = side.open(&who, "page", &full()).await;
+        assert_eq!(change_time(&side, &who, &open).await, set_to);
+        lane::time::sleep(second).await;
+        side.share.write_bytes(&who, &open, 0, b"678", false).await.unwrap();
+        let moved = change_time(&side, &who, &open).await;
+        assert!(moved > from_unix(4_000_000, 0), "{moved}");
+        // Frozen, it is again what it was then; thawed, it moves.
+        set_change_time(&side, &who, &open, u64::MAX).await;
+        lane::time::sleep(second).await;
+        side.share.write_bytes(&who, &open, 0, b"9", false).await.unwrap();
+        side.share.close(&who, &open, 0).await.unwrap();
+        let open = side.open(&who, "page", &full()).await;
+        assert_eq!(change_time(&side, &who, &open).await, moved);
+        set_change_time(&side, &who, &open, set_to).await;
+        set_change_time(&side, &who, &open, u64::MAX - 1).await;
+        lane::time::sleep(second).await;
+        side.share.write_bytes(&who, &open, 0, b"0", false).await.unwrap();
+        side.share.close(&who, &open, 0).await.unwrap();
+        let open = side.open(&who, "page", &full()).await;
+        assert!(change_time(&side, &who, &open).await > moved);
+        side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_rename_moves_the_time_of_change_to_others_and_not_to_who_renames() {
+    alone(|side| async move {
+        let who = asker(1);
+        let open = side.open(&who, "one", &full()).await;
+        let before = change_time(&side, &who, &open).await;
+        for name in ["two", "three"] {
+            lane::time::sleep(Duration::from_secs(1)).await;
+            set(&side, &who, &open, class::RENAME, &renamed(name, false)).await.unwrap();
+            assert_eq!(change_time(&side, &who, &open).await, before);
+        }
+        side.share.write_bytes(&who, &open, 0, b"1", false).await.unwrap();
+        assert!(change_time(&side, &who, &open).await > before);
         side.share.close(&who, &open, 0).await.unwrap();
     });
 }
@@ -310,7 +386,7 @@ fn streams_and_extended_attributes_are_told_apart() {
 }
 
 #[test]
-fn a_descriptor_says_who_may_what_and_only_what_a_list_holds_is_taken() {
+fn a_descriptor_says_who_may_what_and_what_no_list_holds_is_the_files_own() {
     alone(|side| async move {
         let who = asker(1);
         let directory = side.open(&who, "sub", &full().with(options::DIRECTORY_FILE)).await;
@@ -343,9 +419,23 @@ fn a_descriptor_says_who_may_what_and_only_what_a_list_holds_is_taken() {
             (&directory, &with(vec![allow(rights::FILE_READ, unheard)])),
             (&directory, &with(vec![allow(rights::WRITE_OWNER, Sid::EVERYONE)])),
         ] {
-            assert_eq!(set_of(&side, &who, open, kind, 0, descriptor).await, Err(Status::ACCESS_DENIED));
+            assert_eq!(set_of(&side, &who, open, kind, 0, descriptor).await, Ok(()));
+            let told = query(&side, &who, open, (kind, 0, 4096)).await.unwrap();
+            let (told, set) =
+                (Descriptor::parse(&told.output).unwrap(), Descriptor::parse(descriptor).unwrap());
+            assert_eq!(told.dacl, set.dacl);
         }
-        assert_eq!(side.tree.counters().security_refused.get(), 3);
+        let too_long = with(vec![allow(rights::FILE_READ, unheard); smb_sid::ENTRIES_MAX + 1]);
+        let refused = set_of(&side, &who, &page, kind, 0, &too_long).await;
+        assert_eq!(refused, Err(Status::INVALID_SECURITY_DESCR));
+        let given = Descriptor { owner: Some(unheard), ..Descriptor::default() }.to_bytes();
+        let mut fixed = SetInfoRequestFixed::blank();
+        fixed.info_type = kind;
+        fixed.additional_information.set(security_information::OWNER);
+        let refused =
+            side.share.set_info(&mary(2), &page, &SetInfoRequest { fixed: &fixed, data: &given }).await;
+        assert_eq!(refused, Err(Status::ACCESS_DENIED), "nobody gives files away");
+        assert_eq!(side.tree.counters().security_refused.get(), 1);
         side.tree.close_all(&who, side.tree.opens().of_session(1)).await;
     });
 }

@@ -9,8 +9,10 @@ use smb_wire::create::access::rights;
 use smb_wire::create::context::{ContextWriter, Contexts, tag};
 use smb_wire::create::lease::{Lease, LeaseV2, flags, state};
 use smb_wire::create::{Disposition, oplock_level};
+use smb_wire::info::file::class;
 use zerocopy::FromZeros;
 
+use super::information::set;
 use super::{Side, Wish, alone, asker, on_lanes};
 
 fn batch() -> Wish {
@@ -38,7 +40,7 @@ pub(super) fn granted(contexts: &[u8]) -> u32 {
 const RWH: u32 = state::READ | state::WRITE | state::HANDLE;
 
 /// Waits until something was told.
-async fn until(has: impl Fn() -> bool) {
+pub(super) async fn until(has: impl Fn() -> bool) {
     while !has() {
         time::sleep(Duration::from_millis(1)).await;
     }
@@ -139,6 +141,48 @@ async fn directory_lease(side: Side, lane: usize) {
     }
     time::sleep(Duration::from_millis(500)).await;
     side.make(&who, "from another lane", b"").await;
+}
+
+#[test]
+fn a_length_that_is_set_shows_at_once_and_what_is_written_when_the_open_is_closed() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        let listing = Wish { access: rights::FILE_READ, ..lease(9, state::READ | state::HANDLE, None) };
+        let told = || side.heard.leases.borrow().len();
+        side.make(&who, "page", b"1").await;
+        let kept = side.create(&who, "", &listing).await.unwrap();
+        // Whichever client names the key as that of the directory's lease spares it.
+        let named = side.create(&other, "page", &lease(5, state::READ, Some(9))).await.unwrap();
+        set(&side, &other, &named.open, class::END_OF_FILE, &3u64.to_le_bytes()).await.unwrap();
+        side.share.write_bytes(&other, &named.open, 0, b"x", false).await.unwrap();
+        side.share.close(&other, &named.open, 0).await.unwrap();
+        assert_eq!(told(), 0);
+        let page = side.open(&other, "page", &Wish::new(Disposition::Open)).await;
+        side.share.write_bytes(&other, &page, 0, b"x", false).await.unwrap();
+        assert_eq!(told(), 0, "it is shown when the open is closed");
+        set(&side, &other, &page, class::END_OF_FILE, &7u64.to_le_bytes()).await.unwrap();
+        assert_eq!(told(), 1);
+        let again = side.share.lease_break(&who, Guid::new([9; 16]), 0);
+        assert_eq!(again, Ok(0));
+        side.share.close(&other, &page, 0).await.unwrap();
+        side.share.close(&who, &kept.open, 0).await.unwrap();
+        // Who overwrites it shows that at once too; what only has its length set shows no more when it is closed.
+        for disposition in [Disposition::Open, Disposition::Overwrite] {
+            let before = told();
+            let kept = side.create(&who, "", &listing).await.unwrap();
+            assert_eq!(granted(&kept.contexts), state::READ | state::HANDLE);
+            let page = side.open(&other, "page", &Wish::new(disposition)).await;
+            if disposition == Disposition::Open {
+                set(&side, &other, &page, class::END_OF_FILE, &9u64.to_le_bytes()).await.unwrap();
+            }
+            assert_eq!(told(), before + 1, "{disposition:?}");
+            side.share.close(&who, &kept.open, 0).await.unwrap();
+            let kept = side.create(&who, "", &listing).await.unwrap();
+            side.share.close(&other, &page, 0).await.unwrap();
+            assert_eq!(told(), before + 1, "{disposition:?}");
+            side.share.close(&who, &kept.open, 0).await.unwrap();
+        }
+    });
 }
 
 #[test]

@@ -11,7 +11,13 @@ use smb_wire::fixed::Fixed;
 
 use super::{Side, Wish, alone, asker};
 
-async fn lock(side: &Side, who: &Asker, open: &Arc<Open>, at: u64, bits: u32) -> Result<(), Status> {
+pub(super) async fn lock(
+    side: &Side,
+    who: &Asker,
+    open: &Arc<Open>,
+    at: u64,
+    bits: u32,
+) -> Result<(), Status> {
     lock_numbered(side, who, open, at, bits, 0).await
 }
 
@@ -30,7 +36,7 @@ async fn lock_numbered(
     side.share.lock(who, open, &LockRequest { fixed: &fixed, locks: &[element] }).await
 }
 
-const AT_ONCE: u32 = flags::EXCLUSIVE | flags::FAIL_IMMEDIATELY;
+pub(super) const AT_ONCE: u32 = flags::EXCLUSIVE | flags::FAIL_IMMEDIATELY;
 
 #[test]
 fn a_range_is_one_opens_and_binds_reads_and_writes() {

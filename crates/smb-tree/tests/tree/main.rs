@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use identity::{Accounts, Writable};
 use lane::backend::sim::{Config, Host, Remains, World};
@@ -26,9 +27,13 @@ mod directories;
 mod durable;
 mod information;
 mod ioctls;
+mod kept;
 mod leases;
+mod links;
 mod locks;
 mod notifies;
+mod renames;
+mod restarts;
 mod sessions;
 
 /// What was told on a lane.
@@ -51,6 +56,7 @@ impl Breaks for Heard {
 /// One lane of a process that shows `/srv`.
 #[derive(Clone)]
 struct Side {
+    volume: Volume,
     share: Share,
     tree: Tree,
     heard: Rc<Heard>,
@@ -97,7 +103,14 @@ fn asker(session: u64) -> Asker {
         address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, session as u8)),
         dialect: Dialect::Smb311,
         posix: false,
+        apple: Arc::default(),
     }
+}
+
+/// As [`asker`], a user whom nothing is given but by lists and descriptors.
+fn mary(session: u64) -> Asker {
+    let accounts = Accounts::parse("version = 1\n[user.mary]\nid = 7\n").unwrap();
+    Asker { caller: Caller::new(accounts.user("mary").unwrap()), ..asker(session) }
 }
 
 impl Side {
@@ -189,7 +202,22 @@ fn on_lanes_within<F: Future<Output = ()> + 'static>(
     lanes: usize,
     each: impl Fn(usize, Side) -> F,
 ) {
-    let world = World::new(seed, Config::clean());
+    in_world(World::new(seed, Config::clean()), limits, lanes, each);
+}
+
+/// Runs a test on one lane whose disk takes its time, and does things in another order than they were asked for.
+fn on_slow_disk<F: Future<Output = ()> + 'static>(seed: u64, test: impl Fn(Side) -> F) {
+    let mut config = Config::clean();
+    config.fs.delay = Duration::from_micros(10)..Duration::from_millis(20);
+    in_world(World::new(seed, config), OpensLimits::default(), 1, |_, side| test(side));
+}
+
+fn in_world<F: Future<Output = ()> + 'static>(
+    world: World,
+    limits: OpensLimits,
+    lanes: usize,
+    each: impl Fn(usize, Side) -> F,
+) {
     let host = world.host("10.0.0.1");
     host.fs().create_dir_all("/srv").unwrap();
     let objects = Objects::in_memory(ObjectsOptions { lanes_max: lanes, ..Default::default() });
@@ -214,6 +242,11 @@ fn on_lanes_within<F: Future<Output = ()> + 'static>(
 }
 
 fn side(objects: &Objects, opens: Arc<Opens>) -> Side {
+    side_for(objects, opens, Accounts::none())
+}
+
+/// As [`side`], to these users.
+fn side_for(objects: &Objects, opens: Arc<Opens>, accounts: Arc<Accounts>) -> Side {
     let options = VolumeOptions { serve_hidden: true, ..Default::default() };
     let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", options);
     let spec = spec.with_objects().writable_by(Writable::anyone());
@@ -221,8 +254,10 @@ fn side(objects: &Objects, opens: Arc<Opens>) -> Side {
     let volume = Volume::open(&cache, &spec).unwrap();
     let heard = Rc::new(Heard::default());
     let tree = Tree::new(opens, Rc::clone(&heard) as _);
-    let share = tree.add_share("test", volume, ShareOptions::default());
-    Side { share, tree, heard }
+    let options = ShareOptions { accounts, ..ShareOptions::default() };
+    objects.call_by(options.sids.clone());
+    let share = tree.add_share("test", volume.clone(), options);
+    Side { volume, share, tree, heard }
 }
 
 /// Runs a test on one lane.

@@ -13,14 +13,15 @@ use smb_wire::create::lease::{LeaseV2, state};
 use smb_wire::create::oplock_level;
 use zerocopy::FromZeros;
 
+use super::locks::{AT_ONCE, lock};
 use super::*;
 
 /// What all clients of a world know: who has the file open now, and what it must say.
 #[derive(Default)]
-struct Truth {
+pub(super) struct Truth {
     held: RefCell<Vec<Held>>,
     count: Cell<u64>,
-    had_again: Cell<u32>,
+    pub(super) had_again: Cell<u32>,
 }
 
 /// An open of a connected client.
@@ -29,6 +30,14 @@ struct Held {
     id: FileId,
     writes: bool,
     share: u32,
+    has_locked: bool,
+}
+
+/// An open that a client has lost with its session, and remembers.
+pub(super) struct Lost {
+    held: Held,
+    guid: Guid,
+    is_lease: bool,
 }
 
 impl Truth {
@@ -41,6 +50,7 @@ impl Truth {
             };
             let both = bears(other.share, new.writes) && bears(new.share, other.writes);
             assert!(both, "two opens that exclude each other");
+            assert!(!(new.has_locked && other.has_locked), "a lock was taken twice");
         }
         self.held.borrow_mut().push(new);
     }
@@ -48,16 +58,33 @@ impl Truth {
     fn remove(&self, id: FileId) {
         self.held.borrow_mut().retain(|held| held.id != id);
     }
+
+    /// The server has ended with all that was held.
+    pub(super) fn all_lost(&self) {
+        self.held.borrow_mut().clear();
+    }
+}
+
+impl Lost {
+    /// CreateGuid of the request that made it.
+    pub(super) fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// The number that the server gave.
+    pub(super) fn id(&self) -> FileId {
+        self.held.id
+    }
 }
 
 /// One client: at most one open at a time.
-struct Client {
-    side: Side,
-    who: Asker,
-    key: Guid,
-    creates: u8,
-    rng: SmallRng,
-    truth: Rc<Truth>,
+pub(super) struct Client {
+    pub(super) side: Side,
+    pub(super) who: Asker,
+    pub(super) key: Guid,
+    pub(super) creates: u8,
+    pub(super) rng: SmallRng,
+    pub(super) truth: Rc<Truth>,
 }
 
 impl Client {
@@ -100,7 +127,18 @@ impl Client {
         let made = self.side.create(&self.who, "page", &wish).await;
         match made {
             Ok(created) => {
-                self.truth.add(Held { id: created.open.id(), writes, share: wish.share });
+                let caching = created.open.caching();
+                let mut held = Held { id: created.open.id(), writes, share: wish.share, has_locked: false };
+                self.truth.add(held);
+                // Who may keep what he writes keeps his locks too.
+                if caching.contains(grants::Caching::W) && self.rng.random() {
+                    let locked = lock(&self.side, &self.who, &created.open, 100, AT_ONCE).await;
+                    if locked.is_ok() {
+                        self.truth.remove(held.id);
+                        held.has_locked = true;
+                        self.truth.add(held);
+                    }
+                }
                 Some((created.open, guid))
             }
             Err(error) => {
@@ -137,17 +175,28 @@ impl Client {
 
     /// Its session ends, and it comes back in another: with its open, unless somebody was in conflict with that, or time is over.
     async fn come_back(&mut self, open: Arc<Open>, guid: Guid) -> Option<Arc<Open>> {
+        let lost = self.lose(open, guid);
+        let opens = self.side.tree.opens().of_session(self.who.session);
+        self.side.tree.leave_session(&self.who, opens).await;
+        sleep(Duration::from_millis(self.rng.random_range(0..600))).await;
+        self.have_again(lost).await.ok()
+    }
+
+    /// It has no session any more, or will have none in a moment.
+    pub(super) fn lose(&self, open: Arc<Open>, guid: Guid) -> Lost {
         let held = Held {
             id: open.id(),
             writes: open.granted_access() & rights::WRITE_DATA != 0,
             share: open.share_access(),
+            has_locked: !open.locked().is_empty(),
         };
-        let is_lease = open.is_leased();
         self.truth.remove(held.id);
-        drop(open);
-        let opens = self.side.tree.opens().of_session(self.who.session);
-        self.side.tree.leave_session(&self.who, opens).await;
-        sleep(Duration::from_millis(self.rng.random_range(0..600))).await;
+        Lost { held, guid, is_lease: open.is_leased() }
+    }
+
+    /// Asks for its open in a new session.
+    pub(super) async fn have_again(&mut self, lost: Lost) -> Result<Arc<Open>, Status> {
+        let Lost { held, guid, is_lease } = lost;
         self.who.session += 100;
         let mut contexts = ContextWriter::new();
         let asked =
@@ -159,19 +208,34 @@ impl Client {
         let wish = Wish { contexts: contexts.bytes().to_vec(), ..Wish::new(Disposition::Open) };
         match self.side.create(&self.who, "page", &wish).await {
             Ok(created) => {
+                assert_eq!(!created.open.locked().is_empty(), held.has_locked, "its locks are as they were");
                 self.truth.add(held);
                 self.truth.had_again.update(|times| times + 1);
-                Some(created.open)
+                Ok(created.open)
             }
             Err(error) => {
                 assert_eq!(error.status, Status::OBJECT_NAME_NOT_FOUND);
-                None
+                Err(error.status)
             }
         }
     }
 
     async fn run(mut self, rounds: u32) {
-        let mut has: Option<(Arc<Open>, Guid)> = None;
+        let has = self.go_on(None, rounds).await;
+        if let Some((open, _)) = has {
+            self.truth.remove(open.id());
+            self.side.share.close(&self.who, &open, 0).await.unwrap();
+        }
+        // What it did not come back to is over by then.
+        sleep(Duration::from_secs(5)).await;
+    }
+
+    /// So many rounds; gives what it has open then.
+    pub(super) async fn go_on(
+        &mut self,
+        mut has: Option<(Arc<Open>, Guid)>,
+        rounds: u32,
+    ) -> Option<(Arc<Open>, Guid)> {
         for _ in 0..rounds {
             sleep(Duration::from_millis(self.rng.random_range(0..30))).await;
             self.answer();
@@ -189,12 +253,7 @@ impl Client {
                 }
             };
         }
-        if let Some((open, _)) = has {
-            self.truth.remove(open.id());
-            self.side.share.close(&self.who, &open, 0).await.unwrap();
-        }
-        // What it did not come back to is over by then.
-        sleep(Duration::from_secs(5)).await;
+        has
     }
 }
 

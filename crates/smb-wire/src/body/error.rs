@@ -5,6 +5,7 @@ use zerocopy::little_endian::{U16, U32};
 
 use crate::dialect::Dialect;
 use crate::fixed::{Fixed, body, part, prefix, wire};
+use crate::fsctl::reparse::SYMLINK as REPARSE_TAG_SYMLINK;
 use crate::malformed::Malformed;
 use crate::message::{Body, Message};
 use crate::text::{Text, encoded};
@@ -14,8 +15,6 @@ pub const ERROR_ID_DEFAULT: u32 = 0;
 
 /// `SymLinkErrorTag`.
 const SYMLINK_ERROR_TAG: u32 = 0x4c4d_5953;
-/// `ReparseTag` of symbolic links.
-const REPARSE_TAG_SYMLINK: u32 = 0xa000_000c;
 /// `Flags`: the target is relative to the link's directory.
 const SYMLINK_RELATIVE: u32 = 1;
 

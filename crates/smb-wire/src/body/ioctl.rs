@@ -91,8 +91,14 @@ impl<'a> IoctlResponse<'a> {
     }
 
     /// Appends a response.
-    pub fn write(body: &mut Body<'_>, mut fixed: IoctlResponseFixed, output: &[u8]) {
+    pub fn write(body: &mut Body<'_>, fixed: IoctlResponseFixed, output: &[u8]) {
+        Self::write_behind(body, fixed, &[], output);
+    }
+
+    /// As [`IoctlResponse::write`], with padding before the output.
+    pub fn write_behind(body: &mut Body<'_>, mut fixed: IoctlResponseFixed, padding: &[u8], output: &[u8]) {
         body.push(&fixed);
+        body.bytes(padding);
         let output = body.bytes(output);
         //= MS-SMB2 3.3.5.15
         //# InputOffset is where the buffer begins, InputCount zero.

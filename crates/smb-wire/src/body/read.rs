@@ -69,7 +69,15 @@ impl<'a> ReadResponse<'a> {
 
     /// Appends a response with these bytes.
     pub fn write(body: &mut Body<'_>, data: &[u8]) {
-        body.push(&ReadResponseFixed::new(u32::try_from(data.len()).expect("a read is shorter than 4 GiB")));
+        Self::write_behind(body, &[], data);
+    }
+
+    /// As [`ReadResponse::write`], with at most 64 bytes of padding before the data.
+    pub fn write_behind(body: &mut Body<'_>, padding: &[u8], data: &[u8]) {
+        let len = u32::try_from(data.len()).expect("a read is shorter than 4 GiB");
+        let data_offset = DATA_OFFSET + u8::try_from(padding.len()).expect("it is short");
+        body.push(&ReadResponseFixed { data_offset, ..ReadResponseFixed::new(len) });
+        body.bytes(padding);
         body.bytes(data);
     }
 }

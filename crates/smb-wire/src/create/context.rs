@@ -326,6 +326,11 @@ impl ContextWriter {
         self.push(name, data.as_bytes());
     }
 
+    /// Appends those of another list, but for what is no context.
+    pub fn push_all(&mut self, contexts: &Contexts<'_>) {
+        contexts.raw().flatten().for_each(|(name, data)| self.push(name, data));
+    }
+
     /// All of them.
     pub fn bytes(&self) -> &[u8] {
         &self.0

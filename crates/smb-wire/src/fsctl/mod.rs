@@ -6,6 +6,9 @@ pub mod negotiate_info;
 pub mod ranges;
 pub mod reparse;
 
+/// Zeros that Samba's tests have stand between the fixed part of a response and its data.
+pub const TEST_PADDING: [u8; 8] = [0; 8];
+
 /// `CtlCode`.
 pub mod code {
     /// Where a path of DFS leads.
@@ -60,6 +63,11 @@ pub mod code {
     pub const VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
     /// Of Samba's tests: what the connection was sent counts as never acknowledged from now on.
     pub const TEST_FORCE_UNACKED: u32 = 0x8384_8003;
+    /// Of Samba's tests: is answered with [`TEST_PADDING`](super::TEST_PADDING) zeros before its output, which is so many bytes of 8 as
+    /// there is room for.
+    pub const TEST_PAD_IOCTL: u32 = 0x8384_8013;
+    /// Of Samba's tests: the same zeros stand before the data of each READ of the connection from now on.
+    pub const TEST_PAD_READS: u32 = 0x8384_8023;
     /// Of Samba's tests: is answered after so many milliseconds, as its one byte of input says.
     pub const TEST_ASYNC_SLEEP: u32 = 0x8384_8043;
 }

@@ -1,5 +1,5 @@
 //! Entries of a listing (MS-FSCC 2.4.8, 2.4.10, 2.4.15, 2.4.22, 2.4.23, 2.4.24, 2.4.33). The classes share their
-//! beginning; what follows it differs.
+//! beginning; what follows it differs. Those of the POSIX extensions have their own.
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -7,6 +7,7 @@ use zerocopy::little_endian::{U32, U64};
 use crate::chain::{Entries, EntryWriter};
 use crate::fixed::{part, prefix, wire};
 use crate::info::file::class;
+use crate::info::posix::{self, Posix, PosixHead};
 use crate::malformed::Malformed;
 use crate::text::{Text, encode};
 
@@ -38,11 +39,12 @@ pub enum Class {
     IdFullDirectory,
     IdExtdDirectory,
     IdExtdBothDirectory,
+    Posix,
 }
 
 impl Class {
     /// Every class.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Directory,
         Self::FullDirectory,
         Self::BothDirectory,
@@ -51,6 +53,7 @@ impl Class {
         Self::IdFullDirectory,
         Self::IdExtdDirectory,
         Self::IdExtdBothDirectory,
+        Self::Posix,
     ];
 
     /// Of a wire value; `None`, and the request fails with `STATUS_INVALID_INFO_CLASS`, if it is none of listings.
@@ -69,10 +72,11 @@ impl Class {
             Self::IdFullDirectory => class::ID_FULL_DIRECTORY,
             Self::IdExtdDirectory => class::ID_EXTD_DIRECTORY,
             Self::IdExtdBothDirectory => class::ID_EXTD_BOTH_DIRECTORY,
+            Self::Posix => class::POSIX,
         }
     }
 
-    /// Bytes in front of the name.
+    /// Bytes in front of the name; of the class of POSIX at least.
     pub fn fixed_len(self) -> usize {
         match self {
             Self::Names => 12,
@@ -83,6 +87,7 @@ impl Class {
             Self::IdBothDirectory => 104,
             Self::IdExtdDirectory => 88,
             Self::IdExtdBothDirectory => 114,
+            Self::Posix => posix::ENTRY_MIN,
         }
     }
 }
@@ -118,6 +123,10 @@ pub struct Entry<'a> {
     pub short_name_len: u8,
     /// 16 bits in front of the number: macOS finds the mode here.
     pub reserved2: u16,
+    /// Where it lies.
+    pub device: u32,
+    /// What the POSIX extensions tell more.
+    pub posix: Posix,
 }
 
 /// Appends an entry of this class; `false`, and nothing is changed, if it does not fit.
@@ -127,6 +136,11 @@ pub fn write(list: &mut EntryWriter<'_>, class: Class, entry: &Entry<'_>) -> boo
         let name_len = U32::new(2 * entry.name.encode_utf16().count() as u32);
         if class == Class::Names {
             out.extend([0; 8]);
+            out.extend(name_len.as_bytes());
+            return encode(entry.name, out);
+        }
+        if class == Class::Posix {
+            write_posix(out, entry);
             out.extend(name_len.as_bytes());
             return encode(entry.name, out);
         }
@@ -149,6 +163,25 @@ pub fn write(list: &mut EntryWriter<'_>, class: Class, entry: &Entry<'_>) -> boo
     })
 }
 
+/// What stands in front of the name's length in the class of POSIX.
+fn write_posix(out: &mut Vec<u8>, entry: &Entry<'_>) {
+    let head = PosixHead {
+        creation_time: entry.creation_time.into(),
+        last_access_time: entry.last_access_time.into(),
+        last_write_time: entry.last_write_time.into(),
+        change_time: entry.change_time.into(),
+        end_of_file: entry.end_of_file.into(),
+        allocation_size: entry.allocation_size.into(),
+        file_attributes: entry.file_attributes.into(),
+        index_number: entry.file_id.into(),
+        device: entry.device.into(),
+        reserved: U32::ZERO,
+    };
+    out.extend([0; 8]);
+    out.extend(head.as_bytes());
+    entry.posix.write(out);
+}
+
 /// What stands between the head and the name.
 fn write_tail(out: &mut Vec<u8>, class: Class, entry: &Entry<'_>) {
     let ea_size = if entry.reparse_tag == 0 { entry.ea_size } else { entry.reparse_tag };
@@ -157,7 +190,7 @@ fn write_tail(out: &mut Vec<u8>, class: Class, entry: &Entry<'_>) {
         out.extend(entry.short_name);
     };
     match class {
-        Class::Names | Class::Directory => {}
+        Class::Names | Class::Directory | Class::Posix => {}
         Class::FullDirectory => out.extend(ea_size.to_le_bytes()),
         Class::IdFullDirectory => {
             out.extend(ea_size.to_le_bytes());
@@ -189,10 +222,12 @@ fn write_tail(out: &mut Vec<u8>, class: Class, entry: &Entry<'_>) {
 /// An entry as a client reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a> {
-    /// The shared beginning; none in the class of names alone.
+    /// The shared beginning; none in the classes of names alone and of POSIX.
     pub head: Option<&'a DirectoryHead>,
     /// The number, in the classes that have it.
     pub file_id: Option<u64>,
+    /// What the class of POSIX tells.
+    pub posix: Option<(&'a PosixHead, Posix)>,
     /// The name.
     pub name: Text<'a>,
 }
@@ -205,7 +240,10 @@ pub fn parse<'a>(data: &'a [u8], class: Class) -> impl Iterator<Item = Result<Re
         if class == Class::Names {
             let len = u32::from_le_bytes(*entry[8..].first_chunk().ok_or(Malformed::Short)?);
             let name = Text::new(part(entry, fixed_len, len as usize)?)?;
-            return Ok(Read { head: None, file_id: None, name });
+            return Ok(Read { head: None, file_id: None, posix: None, name });
+        }
+        if class == Class::Posix {
+            return parse_posix(entry);
         }
         let (head, _) = prefix::<DirectoryHead>(entry)?;
         let name = Text::new(part(entry, fixed_len, head.file_name_length.get() as usize)?)?;
@@ -215,8 +253,16 @@ pub fn parse<'a>(data: &'a [u8], class: Class) -> impl Iterator<Item = Result<Re
             _ => None,
         };
         let file_id = at.map(|at| prefix::<U64>(&entry[at..]).map(|(id, _)| id.get())).transpose()?;
-        Ok(Read { head: Some(head), file_id, name })
+        Ok(Read { head: Some(head), file_id, posix: None, name })
     })
+}
+
+fn parse_posix(entry: &[u8]) -> Result<Read<'_>, Malformed> {
+    let (head, rest) = prefix::<PosixHead>(entry.get(8..).ok_or(Malformed::Short)?)?;
+    let (posix, rest) = Posix::parse(rest)?;
+    let (len, rest) = prefix::<U32>(rest)?;
+    let name = Text::new(part(rest, 0, len.get() as usize)?)?;
+    Ok(Read { head: None, file_id: Some(head.index_number.get()), posix: Some((head, posix)), name })
 }
 
 /// Whether `name` fits a pattern: `*` is anything, `?` one character; `<`, `>` and `"` are the same for names before
@@ -263,6 +309,7 @@ fn close(pattern: &[char], reached: &mut [bool], name: &[char], at: usize, _dot:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::info::security::Sid;
 
     fn entry(name: &str) -> Entry<'_> {
         Entry {
@@ -280,6 +327,14 @@ mod tests {
             short_name: [0; 24],
             short_name_len: 0,
             reserved2: 0,
+            device: 9,
+            posix: Posix {
+                links: 1,
+                reparse_tag: 0,
+                mode: 0o600,
+                owner: Sid::EVERYONE,
+                group: Sid::LOCAL_SYSTEM,
+            },
         }
     }
 
@@ -295,6 +350,9 @@ mod tests {
             let names: Vec<_> = read.iter().map(|read| read.name.lossy()).collect();
             assert_eq!(names, [".", "ä", "long name"], "{class:?}");
             assert!(read.iter().all(|read| read.head.is_none_or(|head| head.end_of_file.get() == 5)));
+            let posix = read.iter().filter_map(|read| read.posix);
+            assert!(posix.clone().all(|(head, posix)| head.end_of_file.get() == 5 && posix.mode == 0o600));
+            assert_eq!(posix.count(), if class == Class::Posix { 3 } else { 0 });
             let with_number = class.fixed_len() >= 80 && class != Class::BothDirectory;
             assert_eq!(read[1].file_id, with_number.then_some(0x77), "{class:?}");
             assert_eq!(Class::from_wire(class.to_wire()), Some(class));

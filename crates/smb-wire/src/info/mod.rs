@@ -5,5 +5,6 @@ pub mod ea;
 pub mod file;
 pub mod file_system;
 pub mod notify;
+pub mod posix;
 pub mod security;
 pub mod stream;

@@ -17,6 +17,8 @@ pub mod control {
     pub const DACL_PRESENT: u16 = 0x0004;
     /// There is a list of what is audited.
     pub const SACL_PRESENT: u16 = 0x0010;
+    /// Asks that the list be taken for one that was inherited as its flags say.
+    pub const DACL_AUTO_INHERIT_REQ: u16 = 0x0100;
     /// The list was inherited.
     pub const DACL_AUTO_INHERITED: u16 = 0x0400;
     /// The list does not inherit.
@@ -60,6 +62,10 @@ impl Sid {
     pub const EVERYONE: Self = Self::well_known(1, 0);
     /// Whoever made the thing: `S-1-3-0`.
     pub const CREATOR_OWNER: Self = Self::well_known(3, 0);
+    /// Whose primary group is that of whoever made the thing: `S-1-3-1`.
+    pub const CREATOR_GROUP: Self = Self::well_known(3, 1);
+    /// Whoever owns the thing: `S-1-3-4`.
+    pub const OWNER_RIGHTS: Self = Self::well_known(3, 4);
     /// Nobody: `S-1-5-7`.
     pub const ANONYMOUS: Self = Self::well_known(5, 7);
     /// Whoever signed in: `S-1-5-11`.
@@ -190,7 +196,7 @@ pub struct Descriptor {
     pub owner: Option<Sid>,
     /// The primary group.
     pub group: Option<Sid>,
-    /// Who may do what.
+    /// Who may do what. Where `control` has `DACL_PRESENT` all the same, it is a list that allows everything.
     pub dacl: Option<Vec<Ace>>,
 }
 
@@ -208,8 +214,10 @@ impl Descriptor {
         let at = |offset: U32| bytes.get(offset.get() as usize..).ok_or(Malformed::Offset);
         let sid = |offset: U32| (offset != U32::ZERO).then(|| Ok(Sid::parse(at(offset)?)?.0)).transpose();
         let has_dacl = bits & control::DACL_PRESENT != 0 && head.offset_dacl != U32::ZERO;
+        // Of one that is said to be there and is not the bit is all there is to see.
+        let has_list = if has_dacl { control::DACL_PRESENT } else { 0 };
         Ok(Self {
-            control: bits & !(control::SELF_RELATIVE | control::DACL_PRESENT | control::SACL_PRESENT),
+            control: bits & !(control::SELF_RELATIVE | control::SACL_PRESENT | has_list),
             owner: sid(head.offset_owner)?,
             group: sid(head.offset_group)?,
             dacl: has_dacl.then(|| parse_acl(at(head.offset_dacl)?)).transpose()?,

@@ -58,7 +58,7 @@ pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>
     }
     //= MS-SMB2 3.3.5.5
     //# A session of a guest or of nobody in particular fails with STATUS_NOT_SUPPORTED.
-    if session.signed_in().is_none_or(|signed_in| signed_in.signing.is_none()) {
+    if session.signed_in().is_none_or(|signed_in| !signed_in.is_proved) {
         return Err(Status::NOT_SUPPORTED);
     }
     //= MS-SMB2 3.3.5.5
@@ -71,6 +71,11 @@ pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>
     if call.channel.is_none() {
         connection.lane.counters.signatures_wrong.increment();
         return Err(Status::ACCESS_DENIED);
+    }
+    //= MS-SMB2 3.3.5.5
+    //# In 3.1.1 Session.SupportsNotifications is that of each of its connections; STATUS_INVALID_PARAMETER.
+    if session.notifies != here.notifies() {
+        return Err(Status::INVALID_PARAMETER);
     }
     //= MS-SMB2 3.3.5.5
     //# A 33rd channel fails with STATUS_INSUFFICIENT_RESOURCES.

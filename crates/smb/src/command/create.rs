@@ -4,11 +4,11 @@ use smb_wire::Status;
 use smb_wire::create::{CreateRequest, CreateResponse};
 
 use crate::connection::{Call, Reply};
-use crate::session::Kind;
+use crate::session::{Kind, State};
 
 /// Opens or makes what the request names.
 pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Result<Reply, Status> {
-    let tree = call.tree()?;
+    let (tree, channel) = (call.tree()?, call.channel()?);
     let (id, fixed, contexts) = match &tree.kind {
         Kind::Disk { share, asker } => {
             let created = share.create(asker, request, call.sequence(), call.replays()).await;
@@ -16,11 +16,19 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
                 Ok(created) => created,
                 Err(refused) => return Ok(Reply::error(refused.status, refused.data)),
             };
+            // Who ended the session or the tree meanwhile may not have seen what was opened since.
+            if channel.session.state() != State::Valid {
+                call.connection.lane.of_trees().leave_session(asker, vec![created.open]).await;
+                return Err(Status::USER_SESSION_DELETED);
+            }
+            if !tree.connect.is_open() {
+                call.connection.lane.of_trees().close_all(asker, vec![created.open]).await;
+                return Err(Status::NETWORK_NAME_DELETED);
+            }
             (created.open.id(), created.fixed, created.contexts)
         }
         Kind::Pipes => {
-            let (id, fixed) =
-                call.connection.lane.kept.pipes.open(call.channel()?, tree.connect.id, request)?;
+            let (id, fixed) = call.connection.lane.kept.pipes.open(channel, tree.connect.id, request)?;
             (id, fixed, Vec::new())
         }
     };

@@ -2,6 +2,7 @@
 
 use smb_wire::Status;
 
+use super::of_tests;
 use super::target::Target;
 use crate::connection::{Call, Reply};
 
@@ -10,6 +11,7 @@ pub(super) async fn flush(call: &Call<'_>) -> Result<Reply, Status> {
     match call.target()? {
         Target::File { share, asker, open } => {
             let _entered = call.enter(&open)?;
+            of_tests::slowness(call).await;
             share.flush(&asker, &open).await?;
         }
         // What is written to a pipe is taken at once.

@@ -1,8 +1,5 @@
 //! IOCTL (MS-SMB2 3.3.5.15): what concerns the connection or the server is answered here.
 
-use std::time::Duration;
-
-use lane::time::sleep;
 use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlResponse, IoctlResponseFixed};
 use smb_wire::chain::EntryWriter;
 use smb_wire::fixed::Fixed;
@@ -12,6 +9,7 @@ use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateResponse};
 use smb_wire::{Dialect, FileId, Status};
 use zerocopy::IntoBytes;
 
+use super::of_tests;
 use super::target::Target;
 use crate::connection::{Call, Reply};
 use crate::pipe::PipeOpen;
@@ -45,9 +43,8 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
             }
             Ok(answer(request, Status::SUCCESS, network_interfaces(call, output_max).await?))
         }
-        code @ (code::TEST_FORCE_UNACKED | code::TEST_ASYNC_SLEEP) => {
-            of_tests(call, code, request.input).await?;
-            Ok(answer(request, Status::SUCCESS, Vec::new()))
+        code::TEST_FORCE_UNACKED | code::TEST_ASYNC_SLEEP | code::TEST_PAD_IOCTL | code::TEST_PAD_READS => {
+            of_tests::ioctl(call, request).await
         }
         //= MS-SMB2 3.3.5.15.2
         //# A server that knows no DFS fails with STATUS_FS_DRIVER_REQUIRED.
@@ -99,12 +96,13 @@ async fn of_pipe(
 
 /// A response with this output.
 pub(super) fn answer(request: &IoctlRequest<'_>, status: Status, output: Vec<u8>) -> Reply {
-    let fixed = IoctlResponseFixed {
-        ctl_code: request.fixed.ctl_code,
-        file_id: request.fixed.file_id,
-        ..IoctlResponseFixed::blank()
-    };
+    let fixed = answer_fixed(request);
     Reply::with(status, move |body| IoctlResponse::write(body, fixed, &output))
+}
+
+pub(super) fn answer_fixed(request: &IoctlRequest<'_>) -> IoctlResponseFixed {
+    let (ctl_code, file_id) = (request.fixed.ctl_code, request.fixed.file_id);
+    IoctlResponseFixed { ctl_code, file_id, ..IoctlResponseFixed::blank() }
 }
 
 /// Whether somebody has changed the negotiation on its way: the connection ends then.
@@ -137,32 +135,13 @@ fn validate_negotiate(call: &Call<'_>, input: &[u8], output_max: usize) -> Resul
 async fn network_interfaces(call: &Call<'_>, output_max: usize) -> Result<Vec<u8>, Status> {
     let connection = call.connection;
     let here = connection.stream.local_addr().map_err(|_| Status::INVALID_PARAMETER)?;
-    let told = connection.lane.options().interfaces.of_client(here, &connection.lane.kept.live).await;
+    let told = connection.lane.options().interfaces.of_client(here, &connection.lane.kept).await;
     let mut output = Vec::new();
     let mut list = EntryWriter::new(&mut output, 8, output_max);
     let fits = told.iter().all(|interface| interfaces::write(&mut list, interface));
     //= MS-SMB2 3.3.5.15.11
     //# What does not fit fails with STATUS_BUFFER_TOO_SMALL.
     if fits { Ok(output) } else { Err(Status::BUFFER_TOO_SMALL) }
-}
-
-/// As Samba's tests hold a connection's acknowledgements back, or a request of an open.
-async fn of_tests(call: &Call<'_>, code: u32, input: &[u8]) -> Result<(), Status> {
-    if !call.connection.lane.options().test_switches {
-        return Err(Status::INVALID_DEVICE_REQUEST);
-    }
-    match (code, input) {
-        (code::TEST_FORCE_UNACKED, []) => call.connection.take_as_unacknowledged(),
-        (code::TEST_ASYNC_SLEEP, &[milliseconds]) => {
-            let target = call.target()?;
-            sleep(Duration::from_millis(milliseconds.into())).await;
-            // It may have been closed meanwhile.
-            drop(target);
-            call.target()?;
-        }
-        _ => return Err(Status::INVALID_PARAMETER),
-    }
-    Ok(())
 }
 
 /// `NamedPipeState`.

@@ -10,6 +10,7 @@ mod ioctl;
 mod lock;
 mod logoff;
 pub(crate) mod negotiate;
+mod of_tests;
 mod oplock_break;
 mod query_directory;
 mod query_info;
@@ -27,32 +28,33 @@ use smb_wire::{Command, Header, Request, Status};
 
 use crate::connection::{Call, Connection, Reply};
 
-/// Answers a request.
+/// Answers a request. What is done to data is done by the task of its frame as it stands; a command that needs more room while it waits
+/// has it for itself, so that every READ need not have it too.
 ///
 /// # Errors
 /// The status that it fails with, where nothing goes with it.
 pub(crate) async fn run(call: &Call<'_>, request: Request<'_>) -> Result<Reply, Status> {
     match request {
         Request::Negotiate(request) => negotiate::negotiate(call, &request),
-        Request::SessionSetup(request) => session_setup::session_setup(call, &request).await,
-        Request::Logoff => logoff::logoff(call).await,
+        Request::SessionSetup(request) => Box::pin(session_setup::session_setup(call, &request)).await,
+        Request::Logoff => Box::pin(logoff::logoff(call)).await,
         Request::TreeConnect(request) => tree_connect::tree_connect(call, &request).await,
         Request::TreeDisconnect => tree_disconnect::tree_disconnect(call).await,
-        Request::Create(request) => create::create(call, &request).await,
-        Request::Close(request) => close::close(call, request).await,
-        Request::Flush(_) => flush::flush(call).await,
+        Request::Create(request) => Box::pin(create::create(call, &request)).await,
+        Request::Close(request) => Box::pin(close::close(call, request)).await,
+        Request::Flush(_) => Box::pin(flush::flush(call)).await,
         Request::Read(request) => read::read(call, request).await,
         Request::Write(request) => write::write(call, &request).await,
-        Request::Lock(request) => lock::lock(call, &request).await,
-        Request::Ioctl(request) => ioctl::ioctl(call, &request).await,
+        Request::Lock(request) => Box::pin(lock::lock(call, &request)).await,
+        Request::Ioctl(request) => Box::pin(ioctl::ioctl(call, &request)).await,
         // It has no answer, and was obeyed before.
         Request::Cancel => Err(Status::INVALID_PARAMETER),
         Request::Echo => echo::echo(),
-        Request::QueryDirectory(request) => query_directory::query_directory(call, &request).await,
-        Request::QueryInfo(request) => query_info::query_info(call, &request).await,
-        Request::SetInfo(request) => set_info::set_info(call, &request).await,
-        Request::OplockBreak(answer) => oplock_break::oplock_break(call, &answer).await,
-        Request::ChangeNotify(request) => change_notify::change_notify(call, request).await,
+        Request::QueryDirectory(request) => Box::pin(query_directory::query_directory(call, &request)).await,
+        Request::QueryInfo(request) => Box::pin(query_info::query_info(call, &request)).await,
+        Request::SetInfo(request) => Box::pin(set_info::set_info(call, &request)).await,
+        Request::OplockBreak(answer) => Box::pin(oplock_break::oplock_break(call, &answer)).await,
+        Request::ChangeNotify(request) => Box::pin(change_notify::change_notify(call, request)).await,
     }
 }
 

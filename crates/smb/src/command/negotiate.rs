@@ -59,6 +59,11 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
     if dialect.is_smb3() && options.multichannel {
         negotiated.capabilities |= client_capabilities & capabilities::MULTI_CHANNEL;
     }
+    //= MS-SMB2 3.3.5.4
+    //# SMB2_GLOBAL_CAP_NOTIFICATIONS in 3.1.1, where the client has it.
+    if dialect == Dialect::Smb311 {
+        negotiated.capabilities |= client_capabilities & capabilities::NOTIFICATIONS;
+    }
     let mut preauth = PreauthHash::new();
     preauth.update(call.message.bytes());
     connection.preauth.replace(preauth);

@@ -7,8 +7,10 @@ use lane::buffer::Buf;
 use smb_tree::{Asker, Open, Reading, Share};
 use smb_wire::Status;
 use smb_wire::body::read::{ReadRequest, ReadResponse};
+use smb_wire::fsctl::TEST_PADDING;
 use vfs::OpenFile;
 
+use super::of_tests;
 use super::target::Target;
 use crate::connection::{Call, Content, DATA_AT, Reply};
 use crate::memory::Pieces;
@@ -30,28 +32,27 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
         }
     };
     let _entered = call.enter(&open)?;
-    if let Some(short) = short(call, &share, &asker, &open, request).await? {
+    of_tests::slowness(call).await;
+    let padding: &'static [u8] = if call.connection.pads_reads.get() { &TEST_PADDING } else { &[] };
+    // Its message is put together in memory.
+    let is_gathered = call.is_compounded || !padding.is_empty();
+    if !is_gathered && let Some(short) = short(call, &share, &asker, &open, request).await? {
         return Ok(short);
     }
     match share.read(&asker, &open, offset, length, request.minimum_count.get()).await? {
-        Reading::Bytes(data) => Ok(Reply::of(move |body| ReadResponse::write(body, &data))),
-        Reading::File { file, offset, len } if call.is_compounded || len == 0 => {
+        Reading::Bytes(data) => Ok(Reply::of(move |body| ReadResponse::write_behind(body, padding, &data))),
+        Reading::File { file, offset, len } if is_gathered || len == 0 => {
             let (pieces, size) = (&call.connection.lane.pieces, len as usize);
-            let charge = call.connection.account.acquire(Pieces::size(size)).await;
-            let room = pieces.lend(pieces.take(size), 0..size, 0);
+            let charge = call.memory(Pieces::size(size)).await?;
+            let room = pieces.lend_blank(size, 0);
             let data = into_memory(&file, offset, room, len).await?;
             call.connection.lane.counters.bytes_read.add(data.len() as u64);
-            let reply = Reply::of(move |body| ReadResponse::write(body, &data));
+            let reply = Reply::of(move |body| ReadResponse::write_behind(body, padding, &data));
             Ok(reply.paid_by(Some(charge)))
         }
         Reading::File { file, offset, len } if call.protects_reply => {
-            let (pieces, size) = (&call.connection.lane.pieces, DATA_AT + len as usize);
-            let charge = call.connection.account.acquire(Pieces::size(size)).await;
-            let mut piece = pieces.take(size);
-            piece.resize(DATA_AT, 0);
-            let piece = into_memory(&file, offset, pieces.lend(piece, 0..size, DATA_AT), len).await?;
-            call.connection.lane.counters.bytes_read.add((piece.len() - DATA_AT) as u64);
-            Ok(Reply { content: Content::Piece { piece, charge }, ..Reply::empty() })
+            let trail = None;
+            Ok(Reply { content: Content::Later { file, offset, len, trail }, ..Reply::empty() })
         }
         Reading::File { file, offset, len } => {
             Ok(Reply { content: Content::File { file, offset, len }, ..Reply::empty() })
@@ -69,7 +70,7 @@ async fn short(
     request: &ReadRequest,
 ) -> Result<Option<Reply>, Status> {
     let (offset, length) = (request.offset.get(), request.length.get());
-    if call.is_compounded || length == 0 || length > SHORT_MAX || request.minimum_count.get() > length {
+    if length == 0 || length > SHORT_MAX || request.minimum_count.get() > length {
         return Ok(None);
     }
     let size = DATA_AT + length as usize;

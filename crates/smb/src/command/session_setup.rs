@@ -1,6 +1,7 @@
 //! SESSION_SETUP (MS-SMB2 3.3.5.5): a sign-in of two or three messages, of a new session or of one that there is.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use identity::Principal;
 use lane::time::{now, wall_clock};
@@ -15,19 +16,20 @@ use smb_wire::negotiate::security_mode;
 use smb_wire::{Role, Status};
 
 use super::binding;
+use crate::audit::SignIn;
 use crate::connection::{Call, Connection, Negotiated, Reply, SigningIn};
 use crate::options::Options;
 use crate::server::{file_time, random};
 use crate::session::{Channel, Sealing, Session, SignedIn};
 use crate::settings::{Encryption, Signing};
-use crate::sign_in::Users;
+use crate::sign_in::{Asked, Users};
 
 /// Takes one token of a sign-in, and answers with the next.
 pub(super) async fn session_setup(
     call: &Call<'_>,
     request: &SessionSetupRequest<'_>,
 ) -> Result<Reply, Status> {
-    let (connection, negotiated) = (call.connection, call.negotiated()?);
+    let (connection, negotiated, begun) = (call.connection, call.negotiated()?, now());
     let options = connection.lane.options();
     let binds = request.fixed.flags & FLAG_BINDING != 0;
     let mut signing_in = match call.step.get().session_id {
@@ -38,8 +40,8 @@ pub(super) async fn session_setup(
     let id = signing_in.session.id;
     call.now_with(|step| step.session_id = id);
     signing_in.preauth.update(call.message.bytes());
-    let (users, time) = (Users(&options.accounts), file_time(wall_clock()));
-    let answer = signing_in.acceptor.accept(request.security, &options.target, time, &users);
+    let (asked, time) = (asked(connection, &options, begun), file_time(wall_clock()));
+    let answer = signing_in.acceptor.accept(request.security, &options.target, time, &asked);
     match answer {
         Ok(smb_auth::Reply::More(token)) => {
             connection.signing_in.borrow_mut().insert(id, signing_in);
@@ -49,8 +51,19 @@ pub(super) async fn session_setup(
         }
         Ok(smb_auth::Reply::Done(token, proved)) => {
             let who = principal(&options, &proved);
-            let Some(who) = who else { return Err(refused(connection, &signing_in, Refused::Wrong).await) };
+            let Some(who) = who else {
+                return Err(refused(connection, &signing_in, Refused::Wrong, begun).await);
+            };
+            let how = how(&signing_in, &proved);
+            let told = (id, who.id().0, signing_in.acceptor.claimed().unwrap_or_default());
             let ended = end(call, request, &options, &signing_in, who, proved).await;
+            let (session, user_id, user) = told;
+            let status = ended.err().unwrap_or(Status::SUCCESS);
+            let how = if ended.is_ok() { how } else { "the session takes no such channel" };
+            connection
+                .lane
+                .audit
+                .signed_in(connection, &SignIn { begun, status, session, user, user_id, how });
             if ended.is_err() && signing_in.is_binding {
                 connection.lane.counters.channels_refused.increment();
             } else if ended.is_err() && signing_in.session.signed_in().is_none() {
@@ -63,7 +76,7 @@ pub(super) async fn session_setup(
             };
             Ok(Reply::of(move |body| SessionSetupResponse::write(body, fixed, &token)))
         }
-        Err(why) => Err(refused(connection, &signing_in, why).await),
+        Err(why) => Err(refused(connection, &signing_in, why, begun).await),
     }
 }
 
@@ -88,7 +101,10 @@ fn begin(connection: &Connection, negotiated: &Negotiated, options: &Options) ->
     let Negotiated { dialect, signing, cipher, .. } = *negotiated;
     let session = match held < SESSIONS_MAX {
         true => kept.sessions.add(connection.peer, options.sessions_max, |id| {
-            Session::new(id, negotiated.client, Agreed { dialect, signing, cipher })
+            //= MS-SMB2 3.3.5.5.3
+            //# Session.SupportsNotifications is that of its connection.
+            let agreed = Agreed { dialect, signing, cipher };
+            Session::new(id, negotiated.client, agreed, negotiated.notifies())
         }),
         false => Err(Status::INSUFFICIENT_RESOURCES),
     };
@@ -136,21 +152,52 @@ fn signing_in(
     SigningIn { session, is_binding, acceptor, preauth: *connection.preauth.borrow() }
 }
 
+/// As what somebody comes in.
+fn how(signing_in: &SigningIn, proved: &Proved) -> &'static str {
+    match proved.who {
+        Who::User { .. } if signing_in.is_binding => "user, by one more channel",
+        Who::User { .. } if signing_in.session.signed_in().is_some() => "user, again",
+        Who::User { .. } => "user",
+        Who::Guest => "guest",
+        Who::Anonymous => "anonymous",
+    }
+}
+
+/// What a sign-in asks of the accounts.
+fn asked<'a>(connection: &'a Connection, options: &'a Options, now: Instant) -> Asked<'a> {
+    // Samba's tests fail as fast as they can.
+    let failures = (!options.test_switches).then_some(&connection.lane.kept.failures);
+    Asked { users: Users(&options.accounts), failures, address: connection.peer, now }
+}
+
 /// Too many that failed: nothing of an address is looked at for a while.
 fn may_try(connection: &Connection) -> Result<(), Status> {
-    if connection.lane.kept.failures.may_try(connection.peer, now()) {
+    let now = now();
+    if connection.lane.options().test_switches || connection.lane.kept.failures.may_try(connection.peer, now)
+    {
         return Ok(());
     }
     connection.lane.counters.sign_in_limited.increment();
-    Err(Status::REQUEST_NOT_ACCEPTED)
+    let (status, how) = (Status::REQUEST_NOT_ACCEPTED, "too many failed sign-ins from this address");
+    let told = SignIn { begun: now, status, session: 0, user: "", user_id: 0, how };
+    connection.lane.audit.signed_in(connection, &told);
+    Err(status)
 }
 
 /// A sign-in has failed: a session that was to begin with it is none, and one that was to go on is over.
-async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused) -> Status {
-    connection.lane.counters.sign_in_failed.increment();
-    if matches!(why, Refused::Wrong | Refused::Weak | Refused::Changed) {
-        connection.lane.kept.failures.failed(connection.peer, now());
+async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused, begun: Instant) -> Status {
+    let (lane, claimed) = (&connection.lane, signing_in.acceptor.claimed());
+    match why {
+        Refused::HeldOff => lane.counters.sign_in_limited.increment(),
+        _ => lane.counters.sign_in_failed.increment(),
     }
+    if matches!(why, Refused::Wrong | Refused::Weak | Refused::Changed) {
+        lane.kept.failures.failed(connection.peer, claimed, begun);
+    }
+    let (status, how) = (why.status(), why.to_string());
+    let session = signing_in.session.id;
+    let told = SignIn { begun, status, session, user: claimed.unwrap_or_default(), user_id: 0, how: &how };
+    lane.audit.signed_in(connection, &told);
     let session = &signing_in.session;
     //= MS-SMB2 3.3.5.5.3
     //# A failed binding leaves the session as it is.
@@ -166,7 +213,7 @@ async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused) 
         session.remove_channel(connection.number);
         connection.lane.close_session(connection, session).await;
     }
-    why.status()
+    status
 }
 
 /// Whose rights a session has.
@@ -189,6 +236,9 @@ async fn end(
     let (connection, session) = (call.connection, &signing_in.session);
     let counters = &connection.lane.counters;
     counters.signed_in.increment();
+    if let Who::User { user, .. } = &proved.who {
+        connection.lane.kept.failures.succeeded(connection.peer, user);
+    }
     if !matches!(proved.who, Who::User { .. }) {
         counters.signed_in_guest.increment();
     }
@@ -210,6 +260,7 @@ async fn end(
         None => None,
     };
     session.begin(who.clone(), signed_in);
+    counters.sessions_begun.increment();
     let channel = Channel::new(Arc::clone(session), signing, nonces);
     connection.channels.borrow_mut().insert(session.id, channel);
     counters.sessions.add(1);
@@ -236,8 +287,9 @@ fn signed_in(
     let key = proved.session_key.as_ref().map(|key| SessionKey::new(&key[..]));
     let sealing = key.as_ref().filter(|_| options.encryption != Encryption::Off);
     let sealing = sealing.and_then(|key| keys::sealing_keys(key, agreed, preauth, Role::Server));
+    let is_proved = matches!(proved.who, Who::User { .. });
     let asks = u16::from(request.fixed.security_mode) & security_mode::SIGNING_REQUIRED != 0;
-    let sealing_required = options.encryption == Encryption::Required && sealing.is_some();
+    let sealing_required = options.encryption == Encryption::Required && sealing.is_some() && is_proved;
     let mut flags = match proved.who {
         Who::User { .. } => 0,
         Who::Guest => session_flags::IS_GUEST,
@@ -247,11 +299,13 @@ fn signed_in(
         flags |= session_flags::ENCRYPT_DATA;
     }
     SignedIn {
+        is_proved,
         signing: key.as_ref().map(|key| Arc::new(keys::signing_key(key, agreed, preauth))),
         sealing: sealing.map(|(to_client, to_server)| Sealing { to_client, to_server }),
         //= MS-SMB2 3.3.5.5.3
-        //# Session.SigningRequired where the client or the server insists, and there is a key.
-        signing_required: key.is_some() && (asks || options.signing == Signing::Required),
+        //# Session.SigningRequired where the client or the server insists, and the session is neither a guest's nor nobody's. What nobody
+        //# signs or seals all the same is checked, and answered so, as with Windows and Samba.
+        signing_required: is_proved && (asks || options.signing == Signing::Required),
         sealing_required,
         flags,
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use service::memory::Charge;
 use smb_proto::channel_word::Ticket;
-use smb_tree::{Asker, Open, Share};
+use smb_tree::{ANSWER_MAX, Asker, Open, Share};
 use smb_wire::body::query_directory::Output;
 use smb_wire::header::flags;
 use smb_wire::{FileId, Status};
@@ -103,7 +103,7 @@ impl Call<'_> {
     /// Leave for an answer of up to `room` bytes, and the memory for it where it is much.
     ///
     /// # Errors
-    /// `STATUS_INVALID_PARAMETER` for more than `MaxTransactSize`, or than was paid for.
+    /// `STATUS_INVALID_PARAMETER` for more than `MaxTransactSize`, or than was paid for; as [`Call::memory`].
     pub(crate) async fn output_room(&self, room: u32) -> Result<Option<Charge>, Status> {
         //= MS-SMB2 3.3.5.18
         //# More than MaxTransactSize fails with STATUS_INVALID_PARAMETER.
@@ -111,10 +111,11 @@ impl Call<'_> {
             return Err(Status::INVALID_PARAMETER);
         }
         self.pays(0, room)?;
+        let room = room.min(ANSWER_MAX);
         if room <= SMALL_MAX {
             return Ok(None);
         }
-        Ok(Some(self.connection.account.acquire(room as usize).await))
+        Ok(Some(self.memory(room as usize).await?))
     }
 }
 

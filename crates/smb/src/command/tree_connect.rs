@@ -18,7 +18,7 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
     //= MS-SMB2 3.3.5.7
     //# In 3.1.1 it is signed or encrypted, unless the session is a guest's or nobody's; else the connection ends.
     let protected = call.is_sealed || call.header().has(flags::SIGNED);
-    if call.negotiated()?.dialect == Dialect::Smb311 && channel.signing.is_some() && !protected {
+    if call.negotiated()?.dialect == Dialect::Smb311 && session.is_proved() && !protected {
         lane.counters.unsigned_refused.increment();
         connection.end();
         return Err(Status::ACCESS_DENIED);

@@ -4,6 +4,7 @@ use smb_wire::body::write::{FLAG_WRITE_THROUGH, WriteRequest, WriteRequestFixed,
 use smb_wire::fixed::Fixed;
 use smb_wire::{Dialect, Status};
 
+use super::of_tests;
 use super::target::Target;
 use crate::connection::{Call, Received, Reply};
 
@@ -14,6 +15,7 @@ pub(super) async fn write(call: &Call<'_>, request: &WriteRequest<'_>) -> Result
     let written = match call.target()? {
         Target::File { share, asker, open } => {
             let _entered = call.enter(&open)?;
+            of_tests::slowness(call).await;
             share.write_bytes(&asker, &open, fixed.offset.get(), data, is_through(call, fixed)?).await?
         }
         Target::Pipe(pipe) => pipe.write(call, data)?,
@@ -28,6 +30,7 @@ pub(crate) async fn write_received(call: &Call<'_>, received: Received) -> Resul
     let written = match call.target()? {
         Target::File { share, asker, open } => {
             let _entered = call.enter(&open)?;
+            of_tests::slowness(call).await;
             let through = is_through(call, &fixed)?;
             let (written, buffers) =
                 share.write(&asker, &open, fixed.offset.get(), vec![data], through).await;

@@ -1,9 +1,11 @@
 //! A request as its command sees it, and what the command answers.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
-use lane::buffer::Buf;
+use lane::time::timeout;
 use service::memory::Charge;
 use smb_proto::related::Step;
 use smb_proto::window;
@@ -15,10 +17,11 @@ use smb_wire::{Header, Message, Status};
 use vfs::OpenFile;
 
 use super::replies::FRONT;
-use super::{Connection, Negotiated};
+use super::{Connection, Negotiated, at_once};
+use crate::audit::Trail;
 use crate::session::{Channel, LaneTree};
 
-/// Where the data of a READ begins in [`Content::Piece`].
+/// Where the data of a READ begins in a message that is put together in one piece.
 pub(crate) const DATA_AT: usize = FRONT + DATA_OFFSET as usize;
 
 /// One request.
@@ -36,6 +39,10 @@ pub(crate) struct Call<'a> {
     pub(crate) protects_reply: bool,
     /// Others stand before or behind it in its frame.
     pub(crate) is_compounded: bool,
+    /// Bytes of memory that its frame was granted and keeps.
+    pub(crate) held: usize,
+    /// It is about to wait for memory: replies before it must not, as what it waits for may be theirs.
+    pub(crate) is_short: Cell<bool>,
 }
 
 /// What a command answers.
@@ -58,16 +65,18 @@ pub(crate) enum Content {
         offset: u64,
         len: u32,
     },
-    /// READ of little, alone in its frame: its whole message in memory of its own, as [`Content::Piece`].
+    /// READ of little, alone in its frame: its whole message in memory of its own, with room for [`DATA_AT`] bytes of headers.
     Short {
         message: Vec<u8>,
         charge: Charge,
     },
-    /// READ, alone in its frame: a piece of memory that holds the data, and room before it for [`super::DATA_AT`] bytes of
-    /// headers.
-    Piece {
-        piece: Buf,
-        charge: Charge,
+    /// READ, alone in its frame, of what is long and will be signed or sealed: read when it can be sent.
+    Later {
+        file: Rc<OpenFile>,
+        offset: u64,
+        len: u32,
+        /// What the audit log is told then.
+        trail: Option<Trail>,
     },
 }
 
@@ -99,6 +108,29 @@ impl Call<'_> {
         let charge = self.header().credit_charge.get();
         let pays = window::pays(charge, self.negotiated()?.multi_credit(), sent, received);
         if pays { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
+    }
+
+    /// Memory for a reply of up to `bytes`: at once, or when others have let go of theirs.
+    ///
+    /// # Errors
+    /// `STATUS_INSUFFICIENT_RESOURCES`: there was none for a while, and the request itself holds some that others may be waiting for.
+    pub(crate) async fn memory(&self, bytes: usize) -> Result<Charge, Status> {
+        let connection = self.connection;
+        let asking = async {
+            let mut asking = pin!(connection.account.acquire_beside(bytes, self.held));
+            if let Some(charge) = at_once(&mut asking).await {
+                return charge;
+            }
+            self.is_short.set(true);
+            asking.await
+        };
+        if self.held == 0 {
+            return Ok(asking.await);
+        }
+        timeout(HOLDING, asking).await.map_err(|_| {
+            connection.lane.counters.requests_refused_memory.increment();
+            Status::INSUFFICIENT_RESOURCES
+        })
     }
 
     /// Puts in a session or a tree that was made.
@@ -141,6 +173,9 @@ impl From<Status> for Reply {
         Self::error(status, Vec::new())
     }
 }
+
+/// How long a request that holds memory waits for more.
+const HOLDING: Duration = Duration::from_secs(5);
 
 /// Appends a body that says nothing.
 pub(crate) fn put_empty(body: &mut Body<'_>) {

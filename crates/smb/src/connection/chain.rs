@@ -15,18 +15,20 @@ use smb_wire::body::error::ErrorResponse;
 use smb_wire::body::read::ReadResponseFixed;
 use smb_wire::body::write::{WriteRequest, WriteRequestFixed};
 use smb_wire::compound::Messages;
+use smb_wire::create::context::CreateContext;
 use smb_wire::fsctl::code;
-use smb_wire::header::{HEADER_LEN, flags};
+use smb_wire::header::flags;
 use smb_wire::{Command, Dialect, FileId, Header, Message, Request, Role, Status};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 use super::call::{Call, Content, DATA_AT, Reply, put_empty};
 use super::inbox::Frame;
 use super::outbox::Payload;
-use super::replies::{FRONT, Replies, leave_before, leave_in_piece, leave_short};
+use super::promise::{Promise, put_read_headers};
+use super::replies::{Replies, leave_before, leave_short};
 use super::{Connection, Negotiated};
 use crate::command;
-use crate::session::{Channel, State};
+use crate::session::{Channel, Kind, State};
 
 /// Serves the messages of a frame; `sealer` is whose keys have opened it.
 pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer: Option<Rc<Channel>>) {
@@ -35,7 +37,8 @@ pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer
         sealer,
         chain: Chain::new(),
         replies: Replies::new(),
-        is_checked: false,
+        checked: None,
+        held: frame.held(),
     };
     let is_compounded = Messages::new(&frame).count() > 1;
     if !is_compounded && let Ok(message) = Message::new(&frame) {
@@ -68,8 +71,10 @@ struct Serving<'a> {
     sealer: Option<Rc<Channel>>,
     chain: Chain,
     replies: Replies,
-    /// The signature was looked at while the message was whole.
-    is_checked: bool,
+    /// What the check of a WRITE came to while it was whole.
+    checked: Option<Result<(), Status>>,
+    /// Bytes of memory that the frame was granted, and keeps until all of it is served.
+    held: usize,
 }
 
 /// The data of a WRITE, where it was received.
@@ -101,11 +106,11 @@ impl Serving<'_> {
         let head: Vec<u8> = frame[..part.start].to_vec();
         let Ok(message) = Message::new(&frame) else { return Next::End };
         let channel = self.channel_of(message.header().session_id.get());
-        if let Err(status) = self.check(&message, Command::Write, channel.as_deref()) {
-            let answering = Answering::of(*message.header(), Command::Write);
-            return self.put(&answering, None, channel, status.into());
+        let checked = self.check(&message, Command::Write, channel.as_deref());
+        self.checked = Some(checked);
+        if checked.is_err() {
+            return self.serve(message, false, None).await;
         }
-        self.is_checked = true;
         let (data, charge) = frame.into_part(part);
         let Ok(message) = Message::new(&head) else { return Next::End };
         self.serve(message, false, Some(Received { fixed, data, charge })).await
@@ -146,6 +151,8 @@ impl Serving<'_> {
                     is_sealed: self.sealer.is_some(),
                     protects_reply: self.sealer.is_some() || answering.is_to_sign(channel.as_deref()),
                     is_compounded,
+                    held: self.held,
+                    is_short: Cell::new(false),
                 };
                 let reply = self.answer(call, command, &mut answering, received).await;
                 let Some((step, reply)) = reply else { return Next::End };
@@ -156,7 +163,7 @@ impl Serving<'_> {
         self.put(&answering, used.ok(), channel, reply)
     }
 
-    /// Runs the command, with an interim reply where it takes long. `None` where the connection ends.
+    /// Answers a request that may be processed, or says why it may not; the audit log is told. `None` where the connection ends.
     async fn answer(
         &mut self,
         mut call: Call<'_>,
@@ -164,16 +171,35 @@ impl Serving<'_> {
         answering: &mut Answering,
         received: Option<Received>,
     ) -> Option<(Step, Reply)> {
-        if let Err(status) = self.ready(&mut call, command) {
-            return Some((call.step.get(), status.into()));
+        let ready = self.ready(&mut call, command);
+        let trail = self.connection.lane.audit.begin(command, &call);
+        let mut reply = match ready {
+            Ok(()) => self.carry_out(&call, command, answering, received).await?,
+            Err(status) => status.into(),
+        };
+        match &mut reply.content {
+            Content::Later { trail: later, .. } => *later = Some(trail),
+            _ => trail.end(&call, reply.status),
         }
+        Some((call.step.get(), reply))
+    }
+
+    /// Runs the command, with an interim reply where it takes long. `None` where the connection ends.
+    async fn carry_out(
+        &mut self,
+        call: &Call<'_>,
+        command: Command,
+        answering: &mut Answering,
+        received: Option<Received>,
+    ) -> Option<Reply> {
         if let Some(received) = received {
-            let mut running = pin!(command::write::write_received(&call, received));
+            let running = pin!(command::write::write_received(call, received));
+            let mut running = causing(self.connection, running);
             let reply = match super::at_once(&mut running).await {
                 Some(reply) => reply,
-                None => self.wait(running, command, answering).await,
+                None => self.wait(Pin::new(&mut running), call, command, answering).await,
             };
-            return Some((call.step.get(), reply.unwrap_or_else(Reply::from)));
+            return Some(reply.unwrap_or_else(Reply::from));
         }
         let request = match Request::parse(&call.message) {
             Ok(request) => request,
@@ -182,22 +208,24 @@ impl Serving<'_> {
                 self.connection.end();
                 return None;
             }
-            Err(malformed) => return Some((call.step.get(), malformed.status().into())),
+            Err(malformed) => return Some(malformed.status().into()),
         };
         let reply = {
-            let mut running = pin!(command::run(&call, request));
+            let running = pin!(command::run(call, request));
+            let mut running = causing(self.connection, running);
             match super::at_once(&mut running).await {
                 Some(reply) => reply,
-                None => self.wait(running, command, answering).await,
+                None => self.wait(Pin::new(&mut running), call, command, answering).await,
             }
         };
-        Some((call.step.get(), reply.unwrap_or_else(Reply::from)))
+        Some(reply.unwrap_or_else(Reply::from))
     }
 
     /// Waits for a command that was not done at once.
     async fn wait(
         &mut self,
         mut running: Pin<&mut impl Future<Output = Result<Reply, Status>>>,
+        call: &Call<'_>,
         command: Command,
         answering: &mut Answering,
     ) -> Result<Reply, Status> {
@@ -210,9 +238,14 @@ impl Serving<'_> {
         if !is_last && matches!(command, Command::Lock | Command::ChangeNotify) {
             return Err(Status::INTERNAL_ERROR);
         }
-        // An asynchronous header has no room for a tree's id, and clients expect none of what is about the session itself.
-        let may_be_async = command.needs_tree() && (is_last || command == Command::Create);
-        let place = connection.requests.enter(answering.header.message_id.get(), session);
+        // An asynchronous header has no room for a tree's id, and clients expect none of what is about the session itself. Windows sends
+        // none for SET_INFO, however long a rename waits for leases.
+        let may_be_async =
+            command.needs_tree() && command != Command::SetInfo && (is_last || command == Command::Create);
+        let outlives = outlives_connection(&call.message, command);
+        let obeys_cancel = !is_data_of_file(call, command);
+        let message_id = answering.header.message_id.get();
+        let place = connection.requests.enter(message_id, session, outlives, obeys_cancel);
         let mut patience = pin!(sleep(patience(command)));
         loop {
             let is_async = answering.async_id.is_some();
@@ -222,6 +255,9 @@ impl Serving<'_> {
                 }
                 if place.pending.poll_cancelled(cx).is_ready() {
                     return Poll::Ready(Woken::Cancelled);
+                }
+                if call.is_short.take() {
+                    return Poll::Ready(Woken::Short);
                 }
                 if may_be_async && !is_async && patience.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Woken::Late);
@@ -243,6 +279,9 @@ impl Serving<'_> {
                     counters.cancelled.increment();
                     return Err(Status::CANCELLED);
                 }
+                //= MS-SMB2 3.3.4.1.3
+                //# The server may compound responses: those that hold memory leave before it is waited for.
+                Woken::Short => self.leave(),
                 Woken::Late => {
                     let Some(id) = place.go_async() else {
                         counters.requests_refused_async.increment();
@@ -302,7 +341,10 @@ impl Serving<'_> {
         channel: Option<&Channel>,
     ) -> Result<(), Status> {
         let counters = &self.connection.lane.counters;
-        if self.sealer.is_some() || self.is_checked {
+        if let Some(checked) = self.checked {
+            return checked;
+        }
+        if self.sealer.is_some() {
             return Ok(());
         }
         let signed_in = channel.and_then(|channel| channel.session.signed_in());
@@ -355,6 +397,8 @@ impl Serving<'_> {
     ) -> Next {
         let (connection, counters) = (self.connection, &self.connection.lane.counters);
         counters.requests.increment();
+        connection.figures.requests.add(1);
+        connection.moved().requests.increment();
         if reply.status.is_error() && reply.status != Status::MORE_PROCESSING_REQUIRED {
             counters.requests_failed.increment();
         }
@@ -381,16 +425,14 @@ impl Serving<'_> {
                 leave_before(connection, &mut self.replies, Payload::File { file, offset, len }, len);
                 return Next::Message;
             }
-            Content::Piece { mut piece, charge } => {
-                put_read_headers(&mut piece, &header, signer.is_some());
-                let sealer = self.sealer.as_deref();
-                if leave_in_piece(connection, piece, charge, signer.as_deref(), sealer).is_err() {
-                    connection.end();
-                }
+            Content::Later { file, offset, len, trail } => {
+                let sealer = self.sealer.clone();
+                connection.promise(Promise { file, offset, len, header, signer, sealer, trail });
                 return Next::Message;
             }
             Content::Short { mut message, charge } => {
-                put_read_headers(&mut message, &header, signer.is_some());
+                let data = message.len() - DATA_AT;
+                put_read_headers(&mut message, &header, signer.is_some(), data);
                 let sealer = self.sealer.as_deref();
                 if leave_short(connection, message, charge, signer.as_deref(), sealer).is_err() {
                     connection.end();
@@ -404,10 +446,17 @@ impl Serving<'_> {
             Content::Empty => put_empty(body),
             Content::Error(data) => ErrorResponse::write(body, dialect, &data),
             Content::Body(fill) => fill(body),
-            Content::File { .. } | Content::Piece { .. } | Content::Short { .. } => {
+            Content::File { .. } | Content::Later { .. } | Content::Short { .. } => {
                 unreachable!("they have left")
             }
         });
+        //= MS-SMB2 3.3.4.1.3
+        //# A compound of replies that is too long is not sent: what would make it so leaves by itself. Windows sends all that a prefix can announce.
+        if let Some(before) = self.replies.before_the_last() {
+            let last = std::mem::replace(&mut self.replies, before);
+            self.leave();
+            self.replies = last;
+        }
         self.replies.hold(reply.charge);
         // What goes into keys is hashed as it leaves.
         let is_of_sign_in = answering.command == Command::SessionSetup;
@@ -439,7 +488,8 @@ impl Serving<'_> {
         let ends_sign_in = answering.command == Command::SessionSetup && status == Status::SUCCESS;
         let channel = if ends_sign_in { made().or(channel) } else { channel.or_else(made) };
         let channel = channel.filter(|channel| channel.signing.is_some())?;
-        (answering.is_to_sign(Some(&channel)) || ends_sign_in).then_some(channel)
+        let signs = answering.is_to_sign(Some(&channel)) || (ends_sign_in && channel.session.is_proved());
+        signs.then_some(channel)
     }
 
     /// Whether a client has earned more credits than it paid.
@@ -464,6 +514,12 @@ impl Serving<'_> {
         if self.replies.leave(self.connection, self.sealer.as_deref()).is_err() {
             self.connection.end();
         }
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        self.connection.lane.tell_late(self.connection);
     }
 }
 
@@ -494,15 +550,18 @@ impl Answering {
 enum Woken {
     Done(Result<Reply, Status>),
     Cancelled,
+    /// It waits for memory.
+    Short,
     Late,
 }
 
-/// Writes the headers of a READ's answer before its data, which begins at [`DATA_AT`].
-fn put_read_headers(message: &mut [u8], header: &Header, is_signed: bool) {
-    let header = if is_signed { header.with(flags::SIGNED) } else { *header };
-    let fixed = ReadResponseFixed::new((message.len() - DATA_AT) as u32);
-    message[FRONT..FRONT + HEADER_LEN].copy_from_slice(header.as_bytes());
-    message[FRONT + HEADER_LEN..DATA_AT].copy_from_slice(fixed.as_bytes());
+/// What breaks while the command runs is of its connection's making. The command stays where it is: a future as large as the
+/// largest command's is not moved for each request.
+fn causing<T>(
+    connection: &Connection,
+    mut command: Pin<&mut impl Future<Output = T>>,
+) -> impl Future<Output = T> + Unpin {
+    poll_fn(move |cx| connection.lane.caused_by(connection, || command.as_mut().poll(cx)))
 }
 
 /// The file that a request is about.
@@ -510,6 +569,29 @@ fn named_file(message: &Message<'_>, command: Command) -> Option<FileId> {
     let at = command.file_id_offset()?;
     let bytes = message.body().get(at..at + size_of::<FileId>())?;
     FileId::read_from_bytes(bytes).ok()
+}
+
+/// Whether a request goes on when its connection is lost and its session has others: it may be replayed by one of them, and what the
+/// replay repeats has to be under way or done. What only waits or reads is asked for anew.
+fn outlives_connection(message: &Message<'_>, command: Command) -> bool {
+    match command {
+        // Without a CreateGuid its client could never name what it has opened.
+        Command::Create => match Request::parse(message) {
+            Ok(Request::Create(request)) => {
+                let is_named = |context| matches!(context, Ok(CreateContext::DurableRequestV2(_)));
+                request.contexts.iter().any(is_named)
+            }
+            _ => false,
+        },
+        command => command.modifies() || command == Command::Close,
+    }
+}
+
+/// Whether a request is one for a file's data: what the kernel has begun to read or write nobody calls off, so its client hears how it
+/// ended, as with Windows.
+fn is_data_of_file(call: &Call<'_>, command: Command) -> bool {
+    let is_file = call.tree.as_ref().is_some_and(|tree| matches!(tree.kind, Kind::Disk { .. }));
+    is_file && matches!(command, Command::Read | Command::Write | Command::Flush)
 }
 
 /// What an IOCTL asks for.
@@ -523,7 +605,7 @@ fn patience(command: Command) -> Duration {
     match command {
         // They wait for others, and may do so for ever.
         Command::Lock | Command::ChangeNotify => Duration::ZERO,
-        Command::Create | Command::SetInfo => Duration::from_millis(2),
+        Command::Create => Duration::from_millis(2),
         _ => Duration::from_millis(100),
     }
 }

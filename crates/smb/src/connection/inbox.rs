@@ -65,6 +65,11 @@ impl Frame {
         self.start += bytes;
     }
 
+    /// Bytes of memory that it was granted.
+    pub(crate) fn held(&self) -> usize {
+        self.charge.as_ref().map_or(0, Charge::bytes)
+    }
+
     /// A part of it as a buffer, without a copy, and what was paid for it.
     pub(crate) fn into_part(self, part: Range<usize>) -> (Buf, Option<Charge>) {
         let part = self.start + part.start..self.start + part.end;
@@ -181,6 +186,8 @@ impl Inbox {
             result?;
             return Ok(Frame::of(bytes));
         }
+        // Small requests of others go first; and the piece of the long one before is free by then, and hot.
+        lane::give_way().await;
         let charge = account.acquire(Pieces::size(len)).await;
         let mut piece = pieces.take(len);
         piece.extend_from_slice(&unread);

@@ -1,12 +1,15 @@
 //! One TCP connection on its lane. Frames come in order and are begun in order; each is served by a task of its own when it
 //! has to wait, and its replies leave when they are done.
 
+mod by_address;
 mod call;
 mod chain;
+mod figures;
 mod inbox;
 mod opening;
 mod outbox;
 mod pending;
+mod promise;
 mod replies;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -14,6 +17,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Shutdown};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -24,22 +28,27 @@ use service::connections::Open;
 use service::memory::Account;
 use service::pacer::Ticket;
 use smb_auth::Acceptor;
+use smb_proto::numbers::NumberMap;
 use smb_proto::preauth::PreauthHash;
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_proto::window::Window;
-use smb_wire::negotiate::smb1;
+use smb_wire::framing::PREFIX_LEN;
+use smb_wire::negotiate::{capabilities, smb1};
 use smb_wire::{Command, Dialect, FrameKind, Guid, Malformed};
 
+pub(crate) use self::by_address::ByAddress;
+use self::by_address::Moved;
 pub(crate) use self::call::{Call, Content, DATA_AT, Reply};
 pub(crate) use self::chain::Received;
 use self::chain::serve_frame;
+pub(crate) use self::figures::{AllFigures, Figures};
 use self::inbox::{End, Frame, Inbox};
 use self::outbox::Outbox;
 use self::pending::Requests;
 pub(crate) use self::replies::{send_alone, send_unasked};
 use crate::command;
-use crate::service::{LaneSmb, Undelivered};
+use crate::service::{Break, LaneSmb, Undelivered};
 use crate::session::{Channel, Session};
 
 /// A connection, for as long as somebody needs it.
@@ -56,18 +65,25 @@ pub(crate) struct Connection {
     /// Over the negotiation, and each sign-in goes on from it.
     pub(crate) preauth: RefCell<PreauthHash>,
     pub(crate) window: RefCell<Window>,
-    pub(crate) channels: RefCell<HashMap<u64, Rc<Channel>>>,
+    pub(crate) channels: RefCell<NumberMap<u64, Rc<Channel>>>,
     /// Sign-ins under way, by session.
     pub(crate) signing_in: RefCell<HashMap<u64, SigningIn>>,
     pub(crate) requests: Requests,
     /// Breaks that were sent here and not acknowledged by the client's TCP.
     pub(crate) undelivered: Undelivered,
+    /// Breaks that a request of this connection causes here, until it is answered.
+    pub(crate) late_breaks: RefCell<Vec<Break>>,
     pub(crate) account: Rc<Account>,
+    pub(crate) figures: Arc<Figures>,
+    /// Of the address that it came by.
+    place: usize,
     outbox: Outbox,
     ticket: RefCell<Option<Ticket>>,
     has_ended: Cell<bool>,
     /// As Samba's tests want it: nothing behind this byte counts as acknowledged.
     acknowledged_max: Cell<u64>,
+    /// As Samba's tests want it: zeros stand before the data of READs.
+    pub(crate) pads_reads: Cell<bool>,
 }
 
 /// What client and server agreed on (MS-SMB2 3.3.1.7).
@@ -88,7 +104,7 @@ pub(crate) struct Negotiated {
 
 /// A sign-in between two of its messages.
 pub(crate) struct SigningIn {
-    pub(crate) session: std::sync::Arc<Session>,
+    pub(crate) session: Arc<Session>,
     /// Of one more channel.
     pub(crate) is_binding: bool,
     pub(crate) acceptor: Acceptor,
@@ -98,15 +114,27 @@ pub(crate) struct SigningIn {
 impl Negotiated {
     /// Whether requests may pay for more than 64 KiB.
     pub(crate) fn multi_credit(&self) -> bool {
-        self.capabilities & smb_wire::negotiate::capabilities::LARGE_MTU != 0
+        self.capabilities & capabilities::LARGE_MTU != 0
+    }
+
+    /// Whether the client hears of what the server does of its own accord (`Connection.SupportsNotifications`).
+    pub(crate) fn notifies(&self) -> bool {
+        self.capabilities & capabilities::NOTIFICATIONS != 0
     }
 }
 
 impl Connection {
+    /// What the lane counts by the address that the connection came by.
+    fn moved(&self) -> &Moved {
+        self.lane.by_address.at(self.place)
+    }
+
     /// Serves a connection to its end.
     pub(crate) async fn serve(lane: Rc<LaneSmb>, stream: Rc<TcpStream>, open: Open) {
         let peer = stream.peer_addr().ip();
         let (account, ticket) = lane.accounts(peer);
+        let figures = Figures::new(stream.peer_addr(), stream.local_addr().ok());
+        let place = ByAddress::place(figures.local);
         let me = Rc::new(Self {
             number: lane.kept.next_connection(),
             window: RefCell::new(Window::new(lane.options().credits)),
@@ -120,11 +148,15 @@ impl Connection {
             signing_in: RefCell::default(),
             requests: Requests::default(),
             undelivered: Undelivered::default(),
+            late_breaks: RefCell::default(),
             account,
+            figures,
+            place,
             outbox: Outbox::default(),
             ticket: RefCell::new(Some(ticket)),
             has_ended: Cell::new(false),
             acknowledged_max: Cell::new(u64::MAX),
+            pads_reads: Cell::new(false),
         });
         me.count_end(me.take_frames(&open).await);
         me.outbox.empty().await;
@@ -135,7 +167,8 @@ impl Connection {
     /// Takes frames until there are no more, or something is wrong with them.
     async fn take_frames(self: &Rc<Self>, open: &Open) -> End {
         let mut inbox = Inbox::default();
-        let began = now();
+        // Since when it has had no session. Who ends the last one of an old connection gets his answer, and may sign in again.
+        let mut without = Some(now());
         let drain = self.lane.connections().drain();
         loop {
             self.outbox.room().await;
@@ -150,9 +183,12 @@ impl Connection {
             let begun = inbox.begun(&self.stream);
             let begun = match is_signed_in {
                 // A client may say nothing for days.
-                true => drain.unless_leaving(open.cohort(), begun).await,
+                true => {
+                    without = None;
+                    drain.unless_leaving(open.cohort(), begun).await
+                }
                 false => {
-                    let begun = timeout_at(began + SIGN_IN_WITHIN, begun);
+                    let begun = timeout_at(*without.get_or_insert_with(now) + SIGN_IN_WITHIN, begun);
                     drain
                         .unless_leaving(open.cohort(), begun)
                         .await
@@ -170,7 +206,13 @@ impl Connection {
             }
             let frame = inbox.frame(&self.stream, self.frame_max(), &self.account, &self.lane.pieces).await;
             let before = self.outbox.bytes();
-            if let Err(end) = frame.and_then(|frame| self.begin(frame)) {
+            let begun = frame.and_then(|frame| {
+                let bytes = (PREFIX_LEN + frame.len()) as u64;
+                self.figures.bytes_in.add(bytes);
+                self.moved().bytes_in.add(bytes);
+                self.begin(frame)
+            });
+            if let Err(end) = begun {
                 return end;
             }
             // What was read and signed or sealed at once took its time: others of this lane get theirs.
@@ -262,11 +304,11 @@ impl Connection {
         }
     }
 
-    /// Nothing of it goes on.
+    /// It is lost: nothing more is received or sent. Requests that change something go on while their session does.
     pub(crate) fn end(&self) {
         if !self.has_ended.replace(true) {
             self.outbox.close();
-            self.requests.cancel_all();
+            self.requests.lose();
             // Whoever waits for bytes finds the end. A stream that is broken has it already.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
@@ -276,7 +318,8 @@ impl Connection {
         self.has_ended.get()
     }
 
-    /// Gives back what the connection had of sessions: those whose last channel it was are over.
+    /// Gives back what the connection had of sessions: those whose last channel it was are over. It keeps its place among the
+    /// server's connections until the last of its requests has ended.
     async fn release(self: &Rc<Self>) {
         if let Some(negotiated) = self.negotiated.get() {
             self.lane.knows_no_more(negotiated.client, self);
@@ -289,11 +332,16 @@ impl Connection {
                 self.lane.kept.sessions.remove(id);
             }
         }
-        let channels: Vec<_> = self.channels.borrow_mut().drain().map(|(_, channel)| channel).collect();
-        for channel in channels {
-            self.lane.counters.sessions.sub(1);
+        let channels: Vec<_> = self.channels.borrow().values().cloned().collect();
+        for channel in &channels {
             self.lane.lost(self, &channel.session).await;
         }
+        self.requests.empty().await;
+        for channel in channels {
+            channel.session.has_left(self.number);
+            self.forget(channel.session.id);
+        }
+        self.lane.is_gone(self);
     }
 
     /// Where what was queued last ends, in bytes of the connection.
@@ -342,7 +390,7 @@ pub(crate) async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Outp
     .await
 }
 
-/// How long a client has to negotiate and sign in.
+/// How long a client has to negotiate and sign in, and to sign in again once it has no session any more.
 const SIGN_IN_WITHIN: Duration = Duration::from_secs(60);
 /// Bytes of replies that a frame may have made before others get their turn.
 const LONG_BYTES: usize = 128 << 10;

@@ -21,7 +21,11 @@ pub(super) fn open(connection: &Connection, mut frame: Frame) -> Result<(Frame, 
     //# A SessionId that is not in the table, or a session without keys, disconnects.
     let channel = connection.channels.borrow().get(&header.session_id.get()).cloned();
     let channel = channel.ok_or(Malformed::Protocol).map_err(refused)?;
-    let sealing = channel.sealing().ok_or(Malformed::Protocol).map_err(refused)?;
+    //= MS-SMB2 3.3.5.2.1.1
+    //# Before somebody has proved who he is by the connection it is constrained: what is sealed disconnects, even where nobody's keys
+    //# open it.
+    let is_proved = connection.channels.borrow().values().any(|channel| channel.session.is_proved());
+    let sealing = channel.sealing().filter(|_| is_proved).ok_or(Malformed::Protocol).map_err(refused)?;
     sealing.to_server.open(&mut frame).map_err(refused)?;
     frame.skip(TRANSFORM_LEN);
     // Sealed within sealed is no message, and neither is SMB1.

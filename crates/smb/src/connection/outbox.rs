@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use lane::buffer::{Buf, BufClass};
 use lane::resident::Resident;
-use lane::time::timeout;
+use lane::time::{now, timeout};
 use service::memory::Charge;
 use vfs::OpenFile;
 
 use super::Connection;
+use super::promise::{PROMISES_MAX, Promises, SLOW};
 
 /// A frame, ready to leave.
 pub(crate) struct Outgoing {
@@ -24,6 +25,8 @@ pub(crate) struct Outgoing {
     pub(crate) payload: Payload,
     /// For what it holds.
     pub(crate) charge: Option<Charge>,
+    /// Bytes of it that were promised before they were read.
+    pub(crate) promised: usize,
 }
 
 /// What follows the headers.
@@ -73,6 +76,8 @@ impl Outgoing {
 pub(crate) struct Outbox {
     short: RefCell<VecDeque<Outgoing>>,
     long: RefCell<VecDeque<Outgoing>>,
+    /// Long ones that are not put together yet.
+    pub(super) promises: Promises,
     /// Short ones have just left.
     is_turn_of_long: Cell<bool>,
     bytes: Cell<usize>,
@@ -92,7 +97,10 @@ impl Outbox {
     pub(crate) async fn room(&self) {
         poll_fn(|cx| {
             let frames = self.short.borrow().len() + self.long.borrow().len();
-            if self.bytes.get() < QUEUED_MAX && frames < FRAMES_MAX || self.is_closed.get() {
+            let has_room = self.bytes.get() < QUEUED_MAX
+                && frames < FRAMES_MAX
+                && self.promises.waiting() < PROMISES_MAX;
+            if has_room || self.is_closed.get() {
                 return Poll::Ready(());
             }
             *self.waiting.borrow_mut() = Some(cx.waker().clone());
@@ -104,7 +112,7 @@ impl Outbox {
     /// Waits until all of it has left, or nothing can.
     pub(crate) async fn empty(&self) {
         poll_fn(|cx| {
-            if self.is_closed.get() || !self.is_writing.get() {
+            if self.is_closed.get() || self.is_empty() {
                 return Poll::Ready(());
             }
             *self.emptied.borrow_mut() = Some(cx.waker().clone());
@@ -123,22 +131,24 @@ impl Outbox {
         self.sent.get()
     }
 
-    fn took(&self, bytes: u64) {
-        self.sent.update(|sent| sent + bytes);
-    }
-
     /// Nothing leaves any more.
     pub(crate) fn close(&self) {
         self.is_closed.set(true);
         self.short.borrow_mut().clear();
         self.long.borrow_mut().clear();
+        self.promises.drop_all();
         self.bytes.set(0);
         self.wake();
     }
 
-    fn wake(&self) {
+    fn is_empty(&self) -> bool {
+        !self.is_writing.get() && self.promises.are_kept()
+    }
+
+    /// Some of it has left, or will not.
+    pub(super) fn wake(&self) {
         self.waiting.take().into_iter().for_each(Waker::wake);
-        if self.is_closed.get() || !self.is_writing.get() {
+        if self.is_closed.get() || self.is_empty() {
             self.emptied.take().into_iter().for_each(Waker::wake);
         }
     }
@@ -187,12 +197,25 @@ impl Connection {
         }
     }
 
+    /// The stream has taken so much more.
+    fn took(&self, bytes: u64) {
+        self.outbox.sent.update(|sent| sent + bytes);
+        self.figures.bytes_out.add(bytes);
+        self.moved().bytes_out.add(bytes);
+    }
+
     /// Writes until the queue is empty.
     async fn write(self: Rc<Self>) {
         let outbox = &self.outbox;
         while let Some(frame) = outbox.pop() {
+            let promised = frame.promised;
             match self.account.unless_short(self.write_frame(frame)).await {
-                Ok(Ok(())) => outbox.wake(),
+                Ok(Ok(())) => {
+                    if promised > 0 {
+                        self.promised_left(promised);
+                    }
+                    outbox.wake();
+                }
                 Ok(Err(error)) => {
                     if error.kind() == io::ErrorKind::TimedOut {
                         self.lane.counters.ended_stalled.increment();
@@ -213,7 +236,7 @@ impl Connection {
 
     async fn write_frame(&self, frame: Outgoing) -> io::Result<()> {
         let is_short = frame.is_short();
-        let Outgoing { head, from, payload, charge } = frame;
+        let Outgoing { head, from, payload, charge, .. } = frame;
         match payload {
             Payload::None if is_short => {
                 let Some(mut batch) = self.batch(head.len() - from) else {
@@ -255,7 +278,7 @@ impl Connection {
         let len = batch.len() as u64;
         self.pace(batch.len()).await;
         let sent = timeout(STALL, self.stream.send(batch, false)).await;
-        self.outbox.took(len);
+        self.took(len);
         sent.map_or(Err(io::ErrorKind::TimedOut.into()), |(result, _)| result)
     }
 
@@ -263,11 +286,11 @@ impl Connection {
     async fn write_piece(&self, piece: Buf, from: usize) -> io::Result<()> {
         let mut at = from;
         while at < piece.len() {
-            let granted = self.pace(piece.len() - at).await;
+            let granted = self.pace((piece.len() - at).min(RUN_MAX)).await;
             match self.stream.try_send(&[IoSlice::new(&piece[at..at + granted])], false)? {
                 // Others of this lane get their turn after each run.
                 Some(sent) => {
-                    self.outbox.took(sent as u64);
+                    self.took(sent as u64);
                     at += sent;
                     lane::give_way().await;
                 }
@@ -283,7 +306,7 @@ impl Connection {
         while !rest.is_empty() {
             match self.stream.try_send(&[IoSlice::new(rest)], true)? {
                 Some(sent) => {
-                    self.outbox.took(sent as u64);
+                    self.took(sent as u64);
                     rest = &rest[sent..];
                 }
                 None => self.writable().await?,
@@ -293,14 +316,14 @@ impl Connection {
         let mut resident = Resident::new(end);
         let mut at = offset;
         while at < end {
-            let wanted = self.pace((end - at) as usize).await;
+            let wanted = self.pace(((end - at) as usize).min(RUN_MAX)).await;
             let part = resident.ensure(file, at, wanted).await?;
             match self.stream.try_send_file(file, at, part)? {
                 None => self.writable().await?,
                 Some(0) => return self.write_zeros(end - at).await,
                 Some(sent) => {
                     at += sent as u64;
-                    self.outbox.took(sent as u64);
+                    self.took(sent as u64);
                     self.lane.counters.bytes_read.add(sent as u64);
                     // As there.
                     lane::give_way().await;
@@ -317,7 +340,7 @@ impl Connection {
             let zeros = &ZEROS[..ZEROS.len().min(left as usize)];
             match self.stream.try_send(&[IoSlice::new(zeros)], false)? {
                 Some(sent) => {
-                    self.outbox.took(sent as u64);
+                    self.took(sent as u64);
                     left -= sent as u64;
                 }
                 None => self.writable().await?,
@@ -327,7 +350,12 @@ impl Connection {
     }
 
     async fn writable(&self) -> io::Result<()> {
-        timeout(STALL, self.stream.writable()).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+        let began = now();
+        let writable = timeout(STALL, self.stream.writable()).await;
+        if now() >= began + SLOW {
+            self.outbox.promises.is_slow();
+        }
+        writable.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Waits for leave to send some of `want` bytes at the server's rate.
@@ -344,6 +372,8 @@ impl Connection {
 const QUEUED_MAX: usize = 4 << 20;
 /// And so many frames.
 const FRAMES_MAX: usize = 1024;
+/// Bytes that the stream is given at once, before others of the lane have their turn.
+const RUN_MAX: usize = 1 << 20;
 /// How long a client may take nothing.
 const STALL: Duration = Duration::from_secs(60);
 /// Bytes that a file does not have any more.

@@ -1,4 +1,5 @@
-//! Requests that are not answered at once: how many there are, how they are named, and how they are cancelled.
+//! Requests that are not answered at once: how many there are, how they are named, how they are cancelled, and which of them go
+//! on when their connection is lost.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,6 +15,9 @@ pub(crate) struct Requests {
     async_count: Cell<usize>,
     async_ids: Cell<u64>,
     has_room: RefCell<Option<Waker>>,
+    /// Who waits until there are none.
+    emptied: RefCell<Option<Waker>>,
+    is_lost: Cell<bool>,
 }
 
 /// One request that waits.
@@ -21,6 +25,10 @@ pub(crate) struct Pending {
     message_id: u64,
     /// With which it ends; 0 for what goes on.
     session: u64,
+    /// It ends with its session alone, and not with its connection.
+    outlives_connection: bool,
+    /// Its client may call it off.
+    obeys_cancel: bool,
     async_id: Cell<Option<u64>>,
     is_cancelled: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -41,7 +49,7 @@ impl Requests {
     /// Waits while there are so many without an interim reply that no more should be begun.
     pub(crate) async fn room(&self) {
         poll_fn(|cx| {
-            if self.waiting.borrow().len() - self.async_count.get() < SYNC_MAX {
+            if self.is_lost.get() || self.waiting.borrow().len() - self.async_count.get() < SYNC_MAX {
                 return Poll::Ready(());
             }
             *self.has_room.borrow_mut() = Some(cx.waker().clone());
@@ -50,13 +58,40 @@ impl Requests {
         .await;
     }
 
+    /// Waits until there are none.
+    pub(crate) async fn empty(&self) {
+        poll_fn(|cx| {
+            if self.is_empty() {
+                return Poll::Ready(());
+            }
+            *self.emptied.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// How many of a session go on without the connection.
+    pub(crate) fn going_on(&self, session: u64) -> usize {
+        let waiting = self.waiting.borrow();
+        waiting.values().filter(|pending| pending.outlives_connection && pending.session == session).count()
+    }
+
     /// A request that cannot be answered at once.
-    pub(crate) fn enter(&self, message_id: u64, session: u64) -> Place<'_> {
+    pub(crate) fn enter(
+        &self,
+        message_id: u64,
+        session: u64,
+        outlives_connection: bool,
+        obeys_cancel: bool,
+    ) -> Place<'_> {
+        let is_cancelled = self.is_lost.get() && !outlives_connection;
         let pending = Rc::new(Pending {
             message_id,
             session,
+            outlives_connection,
+            obeys_cancel,
             async_id: Cell::new(None),
-            is_cancelled: Cell::new(false),
+            is_cancelled: Cell::new(is_cancelled),
             waker: RefCell::default(),
         });
         self.waiting.borrow_mut().insert(message_id, Rc::clone(&pending));
@@ -70,7 +105,7 @@ impl Requests {
             Some(id) => waiting.values().find(|pending| pending.async_id.get() == Some(id)),
             None => waiting.get(&message_id),
         };
-        if let Some(pending) = found {
+        if let Some(pending) = found.filter(|pending| pending.obeys_cancel) {
             pending.cancel();
         }
     }
@@ -81,9 +116,12 @@ impl Requests {
         waiting.values().filter(|pending| pending.session == session).for_each(|pending| pending.cancel());
     }
 
-    /// Cancels all of them.
-    pub(crate) fn cancel_all(&self) {
-        self.waiting.borrow().values().for_each(|pending| pending.cancel());
+    /// The connection is lost: cancels those that end with it.
+    pub(crate) fn lose(&self) {
+        self.is_lost.set(true);
+        let waiting = self.waiting.borrow();
+        waiting.values().filter(|pending| !pending.outlives_connection).for_each(|pending| pending.cancel());
+        drop(waiting);
         self.has_room.take().into_iter().for_each(Waker::wake);
     }
 }
@@ -114,6 +152,9 @@ impl Drop for Place<'_> {
         }
         requests.waiting.borrow_mut().remove(&self.pending.message_id);
         requests.has_room.take().into_iter().for_each(Waker::wake);
+        if requests.is_empty() {
+            requests.emptied.take().into_iter().for_each(Waker::wake);
+        }
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::rc::Rc;
 
-use lane::buffer::Buf;
 use service::memory::Charge;
-use smb_proto::sealing::NoNonce;
+use smb_proto::sealing::{ByParts, NoNonce};
 use smb_wire::compound::Compound;
-use smb_wire::framing::{self, PREFIX_LEN};
-use smb_wire::header::{SIGNATURE, flags};
+use smb_wire::framing::{self, MESSAGE_MAX, PREFIX_LEN};
+use smb_wire::header::{NEXT_COMMAND, SIGNATURE, flags};
 use smb_wire::message::Body;
 use smb_wire::transform::TRANSFORM_LEN;
 use smb_wire::{Header, Role};
@@ -22,7 +21,8 @@ pub(crate) struct Replies {
     out: Vec<u8>,
     /// Where each message begins, and who signs it.
     messages: Vec<(usize, Option<Rc<Channel>>)>,
-    charges: Vec<Charge>,
+    /// For what they hold.
+    charge: Option<Charge>,
 }
 
 /// Where messages begin.
@@ -30,7 +30,7 @@ pub(crate) const FRONT: usize = PREFIX_LEN + TRANSFORM_LEN;
 
 impl Replies {
     pub(crate) fn new() -> Self {
-        Self { out: Vec::new(), messages: Vec::new(), charges: Vec::new() }
+        Self { out: Vec::new(), messages: Vec::new(), charge: None }
     }
 
     /// Appends a message, signed by `signer` in the end if there is one.
@@ -54,7 +54,29 @@ impl Replies {
 
     /// What a message holds is paid for until it has left.
     pub(crate) fn hold(&mut self, charge: Option<Charge>) {
-        self.charges.extend(charge);
+        self.charge = match (self.charge.take(), charge) {
+            (Some(held), Some(more)) => Some(held.and(more)),
+            (held, more) => held.or(more),
+        };
+    }
+
+    /// Takes those before the last one where they would be too long together; what was appended last has not been
+    /// paid for yet, and nobody has signed anything.
+    pub(crate) fn before_the_last(&mut self) -> Option<Self> {
+        let (start, _) = *self.messages.last().filter(|_| self.out.len() > FRONT + TOGETHER_MAX)?;
+        if self.messages.len() == 1 {
+            return None;
+        }
+        let mut last = vec![0; FRONT];
+        last.extend_from_slice(&self.out[start..]);
+        let signer = self.messages.pop().expect("there are two").1;
+        let mut before =
+            std::mem::replace(self, Self { out: last, messages: vec![(FRONT, signer)], charge: None });
+        // Nothing follows the one before it any more.
+        before.out.truncate(start);
+        let (end, _) = before.messages.last().expect("there were two");
+        before.out[end + NEXT_COMMAND.start..end + NEXT_COMMAND.end].fill(0);
+        Some(before)
     }
 
     /// Signs the message that was appended last, to which nothing is appended any more.
@@ -83,9 +105,13 @@ impl Replies {
         }
         let mut head = std::mem::take(&mut self.out);
         let messages = std::mem::take(&mut self.messages);
+        if messages.len() > 1 {
+            // Windows and Samba end every reply of a compound at a multiple of eight bytes, the last one too.
+            head.resize(FRONT + (head.len() - FRONT).next_multiple_of(8), 0);
+        }
         let from = match sealer {
             Some(channel) => {
-                seal(channel, &mut head[PREFIX_LEN..])?;
+                seal(channel, &mut head)?;
                 0
             }
             None => {
@@ -100,10 +126,8 @@ impl Replies {
             }
         };
         put_prefix(&mut head[from..], 0);
-        let charge = self.charges.pop();
-        // One charge travels with the frame; a compound's others are given back now.
-        self.charges.clear();
-        connection.send(Outgoing { head, from, payload: Payload::None, charge });
+        let charge = self.charge.take();
+        connection.send(Outgoing { head, from, payload: Payload::None, charge, promised: 0 });
         Ok(())
     }
 }
@@ -115,37 +139,23 @@ pub(crate) fn send_alone(connection: &Rc<Connection>, header: &Header, fill: imp
     replies.leave(connection, None).expect("nothing is sealed");
 }
 
-/// A message that nobody asked for: sealed where all of the session's is, else unsigned.
+/// A message that nobody asked for: sealed where all of the session's is, else signed by `signer` if there is one.
 pub(crate) fn send_unasked(
     connection: &Rc<Connection>,
     header: &Header,
     channel: &Channel,
+    signer: Option<Rc<Channel>>,
     fill: impl FnOnce(&mut Body<'_>),
 ) {
     let mut replies = Replies::new();
-    replies.push(header, None, fill);
     let seals = channel.session.signed_in().is_some_and(|signed_in| signed_in.sealing_required);
+    replies.push(header, signer.filter(|signer| !seals && signer.signing.is_some()), fill);
     if replies.leave(connection, seals.then_some(channel)).is_err() {
         connection.end();
     }
 }
 
-/// A message alone in its frame whose data lies behind it in `piece`, which begins with [`FRONT`] bytes of room and the
-/// message's own headers; sealed or signed where it lies.
-pub(crate) fn leave_in_piece(
-    connection: &Rc<Connection>,
-    mut piece: Buf,
-    charge: Charge,
-    signer: Option<&Channel>,
-    sealer: Option<&Channel>,
-) -> Result<(), NoNonce> {
-    let from = protect(&mut piece, signer, sealer)?;
-    let payload = Payload::Piece { piece, from };
-    connection.send(Outgoing { head: Vec::new(), from: 0, payload, charge: Some(charge) });
-    Ok(())
-}
-
-/// As [`leave_in_piece`], of a short message, which may leave with others.
+/// A message alone in its frame, which begins with [`FRONT`] bytes of room; sealed or signed where it lies. It may leave with others.
 pub(crate) fn leave_short(
     connection: &Rc<Connection>,
     mut head: Vec<u8>,
@@ -154,26 +164,25 @@ pub(crate) fn leave_short(
     sealer: Option<&Channel>,
 ) -> Result<(), NoNonce> {
     let from = protect(&mut head, signer, sealer)?;
-    connection.send(Outgoing { head, from, payload: Payload::None, charge: Some(charge) });
+    connection.send(Outgoing { head, from, payload: Payload::None, charge: Some(charge), promised: 0 });
     Ok(())
 }
 
-/// Seals or signs the message behind [`FRONT`], and puts the prefix in front of it; says where that begins.
+/// Seals or signs the message behind [`FRONT`]; says where its frame begins.
 fn protect(frame: &mut [u8], signer: Option<&Channel>, sealer: Option<&Channel>) -> Result<usize, NoNonce> {
-    let from = match sealer {
-        Some(channel) => {
-            seal(channel, &mut frame[PREFIX_LEN..])?;
-            0
-        }
-        None => {
-            if let Some(key) = signer.and_then(|channel| channel.signing.as_ref()) {
-                key.sign_in_place(Role::Server, &mut frame[FRONT..]).expect("a message of ours");
-            }
-            TRANSFORM_LEN
-        }
-    };
+    if let Some(channel) = sealer {
+        seal(channel, frame)?;
+    } else if let Some(key) = signer.and_then(|channel| channel.signing.as_ref()) {
+        key.sign_in_place(Role::Server, &mut frame[FRONT..]).expect("a message of ours");
+    }
+    Ok(front(frame, sealer.is_some()))
+}
+
+/// Puts the prefix in front of a frame of one message; says where it begins.
+pub(super) fn front(frame: &mut [u8], is_sealed: bool) -> usize {
+    let from = if is_sealed { 0 } else { TRANSFORM_LEN };
     put_prefix(&mut frame[from..], 0);
-    Ok(from)
+    from
 }
 
 /// A message alone in its frame whose data leaves behind it by itself: neither signed nor sealed.
@@ -181,12 +190,19 @@ pub(crate) fn leave_before(connection: &Rc<Connection>, replies: &mut Replies, p
     let mut head = std::mem::take(&mut replies.out);
     replies.messages.clear();
     put_prefix(&mut head[TRANSFORM_LEN..], len as usize);
-    connection.send(Outgoing { head, from: TRANSFORM_LEN, payload, charge: None });
+    connection.send(Outgoing { head, from: TRANSFORM_LEN, payload, charge: None, promised: 0 });
 }
 
-fn seal(channel: &Channel, frame: &mut [u8]) -> Result<(), NoNonce> {
+/// Seals what lies behind the prefix.
+pub(super) fn seal(channel: &Channel, frame: &mut [u8]) -> Result<(), NoNonce> {
     let (Some(sealing), Some(nonces)) = (channel.sealing(), &channel.nonces) else { return Err(NoNonce) };
-    sealing.to_client.seal(channel.session.id, &mut nonces.borrow_mut(), frame)
+    sealing.to_client.seal(channel.session.id, &mut nonces.borrow_mut(), &mut frame[PREFIX_LEN..])
+}
+
+/// Begins to seal by parts what lies behind [`FRONT`]; `None` where the cipher takes it whole.
+pub(super) fn begin_sealing<'a>(channel: &'a Channel, frame: &[u8]) -> Result<Option<ByParts<'a>>, NoNonce> {
+    let (Some(sealing), Some(nonces)) = (channel.sealing(), &channel.nonces) else { return Err(NoNonce) };
+    sealing.to_client.begin(channel.session.id, &mut nonces.borrow_mut(), frame.len() - FRONT)
 }
 
 /// Says how long the frame is that begins with room for the prefix, and goes on for `behind` bytes elsewhere.
@@ -195,4 +211,8 @@ fn put_prefix(frame: &mut [u8], behind: usize) {
     frame[..PREFIX_LEN].copy_from_slice(&prefix);
 }
 
+/// Bytes of replies that one frame holds, but for a longer one that is alone: sealing and signing take it whole.
+const TOGETHER_MAX: usize = 4 << 20;
+
+const _: () = assert!(TOGETHER_MAX < MESSAGE_MAX);
 const _: () = assert!(SIGNATURE.end <= smb_wire::header::HEADER_LEN);

@@ -71,10 +71,15 @@ pub(crate) struct Ways(RefCell<HashMap<u64, Weak<Connection>>>);
 
 impl Ways {
     pub(super) fn of(&self, connection: u64) -> Option<Rc<Connection>> {
-        self.0.borrow().get(&connection).and_then(Weak::upgrade).filter(|connection| !connection.has_ended())
+        self.even_lost(connection).filter(|connection| !connection.has_ended())
     }
 
-    /// All that there are.
+    /// The same, or one that was lost and whose requests go on.
+    pub(super) fn even_lost(&self, connection: u64) -> Option<Rc<Connection>> {
+        self.0.borrow().get(&connection).and_then(Weak::upgrade)
+    }
+
+    /// All that there are, and those that were lost and whose requests go on.
     pub(super) fn all(&self) -> Vec<Rc<Connection>> {
         self.0.borrow().values().filter_map(Weak::upgrade).collect()
     }
@@ -86,12 +91,18 @@ impl LaneSmb {
         self.ways().0.borrow_mut().insert(connection.number, Rc::downgrade(connection));
         let entry = ChannelEntry { connection: connection.number, lane: self.post.here() };
         self.kept.clients.add(client, entry);
+        self.kept.figures.add(connection.number, &connection.figures);
     }
 
-    /// The connection has ended.
+    /// The connection has ended: nobody is told anything by it.
     pub(crate) fn knows_no_more(&self, client: Guid, connection: &Connection) {
-        self.ways().0.borrow_mut().remove(&connection.number);
         self.kept.clients.remove(client, connection.number);
+    }
+
+    /// Nothing of the connection goes on.
+    pub(crate) fn is_gone(&self, connection: &Connection) {
+        self.ways().0.borrow_mut().remove(&connection.number);
+        self.kept.figures.remove(connection.number);
     }
 
     /// Tells a client by the next of its connections, the older before the younger. Where nobody waits for the answer, those of
@@ -135,6 +146,20 @@ impl LaneSmb {
         }
     }
 
+    /// Runs a step of what a request of this connection causes.
+    pub(crate) fn caused_by<T>(&self, connection: &Connection, step: impl FnOnce() -> T) -> T {
+        let before = self.causer.replace(Some(connection.number));
+        let came = step();
+        self.causer.set(before);
+        came
+    }
+
+    /// The replies to a frame of the connection have been queued: so are the breaks that it has caused there.
+    pub(crate) fn tell_late(self: &Rc<Self>, connection: &Connection) {
+        let late = connection.late_breaks.take();
+        late.into_iter().for_each(|broken| self.tell_by(connection.number, broken));
+    }
+
     fn send_break(self: &Rc<Self>, connection: u64, broken: &Break) -> bool {
         let Some(connection) = self.ways().of(connection) else { return false };
         let channel = {
@@ -145,6 +170,10 @@ impl LaneSmb {
             }
         };
         let Some(channel) = channel else { return false };
+        if broken.what.may_follow() && self.causer.get() == Some(connection.number) {
+            connection.late_breaks.borrow_mut().push(broken.clone());
+            return true;
+        }
         broken.what.send(&connection, &channel);
         self.counters.breaks_sent.increment();
         let has_others = self.kept.clients.count(channel.session.client) > 1;
@@ -154,6 +183,12 @@ impl LaneSmb {
 }
 
 impl What {
+    /// Whether it may come behind the reply to who causes it, where he hears both by one connection: he knows of the names that he
+    /// changes by the reply, and his other leases of the directory go a moment later, as with Samba. Whoever else is told is told before.
+    fn may_follow(&self) -> bool {
+        matches!(self, Self::Lease(broken) if broken.names)
+    }
+
     /// Whether what causes it goes on only when the client has answered.
     fn is_awaited(&self) -> bool {
         match self {
@@ -170,7 +205,7 @@ impl What {
             Self::Oplock { open, session, level } => {
                 let body = OplockBreak { oplock_level: *level, file_id: *open, ..OplockBreak::blank() };
                 header.session_id.set(*session);
-                send_unasked(connection, &header, channel, |out| out.push(&body));
+                send_unasked(connection, &header, channel, None, |out| out.push(&body));
             }
             //= MS-SMB2 3.3.4.7
             //# SessionId and TreeId are 0.
@@ -183,7 +218,7 @@ impl What {
                     new_lease_state: broken.to.into(),
                     ..LeaseBreak::blank()
                 };
-                send_unasked(connection, &header, channel, |out| out.push(&body));
+                send_unasked(connection, &header, channel, None, |out| out.push(&body));
             }
         }
     }

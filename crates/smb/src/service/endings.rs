@@ -12,9 +12,10 @@ use smb_tree::Asker;
 use vfs::Caller;
 
 use super::lane_service::LaneSmb;
+use super::notification;
 use super::post::Word;
 use crate::connection::Connection;
-use crate::session::{ChannelEntry, Kind, LaneTree, Session, State};
+use crate::session::{ChannelEntry, Kind, LaneTree, Loss, Session, State};
 
 /// What goes on to its end though nobody waits for it any more.
 struct GoesOn(Option<Task<()>>);
@@ -51,11 +52,29 @@ impl LaneSmb {
         GoesOn(Some(lane::spawn(closing))).await;
     }
 
+    /// Ends a session on an administrator's word, with all that is open, durable or not; `false` where there is none.
+    pub(crate) async fn expel(self: &Rc<Self>, session: u64) -> bool {
+        let Some(session) = self.kept.sessions.remove(session) else { return false };
+        self.counters.sessions_expelled.increment();
+        //= MS-SMB2 3.3.4.12
+        //# Every open of a session that the server's application closes is closed.
+        self.counters.sessions_ended.increment();
+        let ended = session.expel();
+        ended.trees.iter().for_each(|tree| tree.close());
+        self.kept.pipes.close_all(session.id, None);
+        for open in self.opens().of_session(session.id) {
+            self.of_trees().close_by_administrator(open.id().volatile.get()).await;
+        }
+        self.tell_ended(session.id, &ended.channels);
+        true
+    }
+
     /// Ends a session, wherever its channels are, with all that was open. It ends though the caller goes.
     pub(crate) async fn close_session(self: &Rc<Self>, connection: &Connection, session: &Arc<Session>) {
         if self.kept.sessions.remove(session.id).is_none() {
             return;
         }
+        self.counters.sessions_ended.increment();
         let ended = session.close();
         ended.trees.iter().for_each(|tree| tree.close());
         let (me, session, address) = (Rc::clone(self), Arc::clone(session), connection.peer);
@@ -71,6 +90,7 @@ impl LaneSmb {
                     address,
                     dialect: session.agreed.dialect,
                     posix: false,
+                    apple: Arc::default(),
                 };
                 me.of_trees().leave_session(&asker, opens).await;
             }
@@ -94,7 +114,8 @@ impl LaneSmb {
 
     /// A session is over: its requests are cancelled, and these connections have nothing of it any more.
     pub(super) fn forget(&self, session: u64, connections: &[u64]) {
-        connections.iter().filter_map(|number| self.ways().of(*number)).for_each(|connection| {
+        connections.iter().filter_map(|number| self.ways().even_lost(*number)).for_each(|connection| {
+            notification::tell(&connection, session);
             connection.forget(session);
         });
     }
@@ -107,15 +128,31 @@ impl LaneSmb {
                 let is_over = |id: &&u64| channels[id].session.state() == State::Closed;
                 channels.keys().filter(is_over).copied().collect()
             };
-            ended.into_iter().for_each(|session| connection.forget(session));
+            for session in ended {
+                notification::tell(&connection, session);
+                connection.forget(session);
+            }
         }
     }
 
-    /// A connection was lost: a session that has others goes on, and is told of breaks where they are.
+    /// A connection was lost: a session that has others goes on, with what changes something, and is told of breaks where they are.
     pub(crate) async fn lost(self: &Rc<Self>, connection: &Connection, session: &Arc<Session>) {
-        if session.remove_channel(connection.number) {
-            return self.close_session(connection, session).await;
+        let requests = connection.requests.going_on(session.id);
+        match session.lose_channel(connection.number, requests) {
+            Loss::Over => {
+                connection.requests.cancel_session(session.id);
+                return self.close_session(connection, session).await;
+            }
+            //= MS-SMB2 3.3.7.1
+            //# Requests of a lost connection are cancelled. Those that change something are not, as with Samba: their replay by
+            //# another channel has to find that they are under way.
+            Loss::GoesOn { keeps_requests: true } => self.counters.requests_left.add(requests as u64),
+            Loss::GoesOn { keeps_requests: false } => {
+                self.counters.requests_left_refused.add(requests as u64);
+                connection.requests.cancel_session(session.id);
+            }
         }
+        self.counters.channels_lost.increment();
         let left = session.channels();
         let here = self.post.here();
         if left.iter().any(|entry| entry.lane == here) {

@@ -5,13 +5,13 @@ use std::io;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lane::Task;
 use lane::backend::SocketOption;
 use lane::counters::CounterBlock;
 use lane::net::TcpStream;
-use service::address::client_of;
+use service::address::{address_of, client_of};
 use service::commons::Commons;
 use service::connections::Connections;
 use service::counters::ConnectionCounters;
@@ -19,19 +19,22 @@ use service::memory::{Account, ReplyMemory};
 use service::pacer::Ticket;
 use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, LaneStart, Role, Site, Switch};
-use smb_tree::{Asker, Opens, ShareOptions, Tree};
+use smb_tree::{Asker, Damaged, Opens, PutDown, ShareOptions, TakenUp, Tree};
 use smb_wire::Status;
 use vfs::Caller;
 
+use super::answers;
 use super::breaks::{LaneBreaks, Ways};
 use super::post::{self, Post};
 use super::site::SmbSite;
-use crate::connection::{Call, Connection};
+use crate::audit::Audit;
+use crate::connection::{ByAddress, Call, Connection};
 use crate::counters::SmbCounters;
+use crate::long_turns::LongTurns;
 use crate::memory::Pieces;
 use crate::options::Options;
 use crate::server::Kept;
-use crate::session::{Channel, Kind, LaneTree};
+use crate::session::{Channel, ChannelsPerSession, Kind, LaneTree};
 use crate::settings::{PIPES, ShareSection};
 
 /// SMB on one lane.
@@ -43,14 +46,19 @@ pub(crate) struct LaneSmb {
     connections: Rc<Connections>,
     connection_counters: Arc<ConnectionCounters>,
     pub(crate) counters: Arc<SmbCounters>,
+    pub(crate) by_address: Arc<ByAddress>,
+    pub(crate) audit: Audit,
     commons: Commons,
     memory: Rc<ReplyMemory>,
     pub(crate) pieces: Rc<Pieces>,
+    pub(crate) long_turns: LongTurns,
     ways: Ways,
+    /// The connection whose request is at work just now.
+    pub(super) causer: Cell<Option<u64>>,
     pub(crate) post: Post,
     tree: Tree,
-    /// Takes the lane's mail.
-    mail: OnceCell<Task<()>>,
+    /// Takes the lane's mail, and answers administrators.
+    tasks: OnceCell<[Task<()>; 2]>,
 }
 
 impl LaneSmb {
@@ -67,9 +75,10 @@ impl LaneSmb {
             problem = show(&tree, &options, lane.volumes).err();
             Self {
                 ways: Ways::default(),
+                causer: Cell::new(None),
                 post,
                 tree,
-                mail: OnceCell::new(),
+                tasks: OnceCell::new(),
                 memory: ReplyMemory::new(options.memory),
                 options: RefCell::new(options),
                 generation: Cell::new(0),
@@ -77,12 +86,16 @@ impl LaneSmb {
                 connections: Connections::new(Arc::clone(&connection_counters)),
                 connection_counters,
                 counters: Arc::default(),
+                by_address: Arc::default(),
+                audit: Audit::new(lane.audit.clone()),
                 commons: lane.commons.clone(),
                 pieces: Rc::default(),
+                long_turns: LongTurns::default(),
             }
         });
-        let taking = post::take(Rc::downgrade(&me), port);
-        me.mail.set(taking).map_err(|_| ()).expect("it was empty");
+        let answering = answers::answer(Rc::downgrade(&me), Arc::clone(&me.kept));
+        let tasks = [post::take(Rc::downgrade(&me), port), answering];
+        me.tasks.set(tasks).map_err(|_| ()).expect("it was empty");
         problem.map_or(Ok(me), Err)
     }
 
@@ -90,7 +103,7 @@ impl LaneSmb {
         &self.ways
     }
 
-    pub(super) fn of_trees(&self) -> &Tree {
+    pub(crate) fn of_trees(&self) -> &Tree {
         &self.tree
     }
 
@@ -132,14 +145,18 @@ impl LaneSmb {
                         session: session.id,
                         tree: connect.id,
                         client: session.client,
-                        address: connection.peer,
+                        address: address_of(connection.peer),
                         dialect: negotiated.dialect,
                         posix: negotiated.posix,
+                        apple: Arc::clone(&connect.apple),
                     };
                     Kind::Disk { share, asker }
                 }
             };
-            Ok(LaneTree { connect, kind, generation: self.generation.get(), renewals })
+            let options = self.options();
+            let section = options.shares.iter().find(|share| *share.name == *connect.share);
+            let test_delay = section.and_then(|share| share.test_delay);
+            Ok(LaneTree { connect, kind, generation: self.generation.get(), renewals, test_delay })
         })
     }
 
@@ -162,7 +179,11 @@ fn show(tree: &Tree, options: &Options, volumes: &LaneVolumes) -> Result<(), Str
         let volume = volumes.get(&share.volume);
         let volume = volume.ok_or_else(|| format!("the volume {} is not open", share.volume))?;
         let (accounts, sids) = (Arc::clone(&options.accounts), options.sids.clone());
-        let how = ShareOptions { accounts, sids, ..ShareOptions::default() };
+        let hide = ShareOptions::patterns(&share.hide);
+        let hide_attributes = share.hide_attributes.clone().into();
+        let short_names = share.short_names;
+        let options = ShareOptions::default();
+        let how = ShareOptions { accounts, sids, short_names, hide, hide_attributes, ..options };
         tree.add_share(&share.name, volume.clone(), how);
     }
     Ok(())
@@ -174,6 +195,8 @@ impl LaneService for LaneSmb {
             ("smb", Arc::clone(&self.counters) as _),
             ("smb", Arc::clone(&self.connection_counters) as _),
             ("smb", Arc::clone(self.tree.counters()) as _),
+            ("smb", Arc::clone(&self.by_address) as _),
+            ("smb", Arc::new(ChannelsPerSession::new(&self.kept, self.post.here())) as _),
         ]
     }
 
@@ -234,5 +257,41 @@ impl LaneService for LaneSmb {
         Box::pin(async move { self.connections.drain().ask(deadline).await })
     }
 
-    fn flush_log(&self) {}
+    fn take_up(self: Rc<Self>) -> LaneFuture<()> {
+        Box::pin(async move {
+            let Some((page, guid)) = self.kept.estate.heard() else { return };
+            match self.tree.take_up(&page, TAKE_UP_WITHIN).await {
+                Ok(TakenUp { restored, lost }) => {
+                    self.kept.be_known_as(guid);
+                    tracing::info!(
+                        restored,
+                        lost,
+                        "SMB: durable opens of the last server wait for their clients"
+                    );
+                }
+                Err(Damaged) => tracing::error!(
+                    "SMB: what the last server has kept of durable opens is not to be understood; clients open their files anew"
+                ),
+            }
+        })
+    }
+
+    fn put_down(self: Rc<Self>) -> LaneFuture<()> {
+        Box::pin(async move {
+            let PutDown { page, kept, left_out } = self.tree.put_down(PUT_DOWN_WITHIN).await;
+            if kept + left_out > 0 {
+                tracing::info!(kept, left_out, "SMB: durable opens are kept for the next server");
+            }
+            self.kept.estate.leave(page, self.kept.guid());
+        })
+    }
+
+    fn flush_log(&self) {
+        self.audit.flush();
+    }
 }
+
+/// Clients who wait meanwhile have to be heard before they give up.
+const TAKE_UP_WITHIN: Duration = Duration::from_secs(10);
+/// Before the server stops waiting for its lanes.
+const PUT_DOWN_WITHIN: Duration = Duration::from_secs(3);

@@ -21,6 +21,8 @@ pub(crate) struct SmbSite {
     hindrance: Option<String>,
     /// Some user has a hash that SMB can sign him in by.
     has_users: bool,
+    /// Guests come in as somebody has said `--writable anyone`.
+    by_command: bool,
     bound: Vec<Bound>,
     kept: Arc<Kept>,
 }
@@ -32,8 +34,12 @@ impl SmbSite {
         let hindrance = settings.hindrance().map(str::to_owned);
         // Without addresses nobody asks, and the volumes have no objects.
         let shares = if hindrance.is_some() { Vec::new() } else { settings.shares.clone() };
+        // Whom the other protocols let write without a name.
+        let by_command = settings.is_directory && ground.volumes.iter().any(|of| of.writable.is_anyones());
+        let policy =
+            Policy { guest: section.guest || by_command, anonymous: section.anonymous || by_command };
         let options = Options {
-            policy: Policy { guest: section.guest, anonymous: section.anonymous },
+            policy,
             signing: section.signing,
             encryption: section.encryption,
             multichannel: section.multichannel,
@@ -49,10 +55,16 @@ impl SmbSite {
             transfer_max: u32::try_from(section.transfer_max.0).expect("it was checked"),
             memory: usize::try_from(section.memory_per_lane.0).unwrap_or(usize::MAX),
         };
+        // Descriptors mean the same to all protocols.
+        if let Some(objects) = ground.objects {
+            objects.call_by(options.sids.clone());
+        }
+        settings.kept.lanes_are_on(ground.layout.lanes().map(|lane| lane.node));
         Ok(Self {
             options: Arc::new(options),
             hindrance,
             has_users: ground.accounts.users().iter().any(|user| user.has_nt && !user.disabled),
+            by_command,
             bound: Vec::new(),
             kept: Arc::clone(&settings.kept),
         })
@@ -66,15 +78,22 @@ impl SmbSite {
 impl Site for SmbSite {
     fn warnings(&self) -> Vec<String> {
         let nobody = !self.has_users && !self.options.policy.guest && !self.options.policy.anonymous;
-        let nobody = (nobody && !self.bound.is_empty()).then(|| {
+        let nobody = (nobody && self.hindrance.is_none()).then(|| {
             "SMB: nobody can sign in yet: give somebody a password for it by `linerate user add NAME --nt`, or let guests in by smb.guest"
                 .to_owned()
         });
-        let tests = self.options.test_switches.then(|| {
-            "SMB: smb.test_switches is on: any client can have its connection ended and its requests held; for tests alone"
+        let guests = (self.by_command && self.hindrance.is_none()).then(|| {
+            "SMB: anyone comes in without a password, as --writable anyone says; nothing of a guest is signed or encrypted. \
+             Windows refuses such servers unless an administrator there allows them by \
+             `Set-SmbClientConfiguration -EnableInsecureGuestLogons $true -RequireSecuritySignature $false`; a user of \
+             `linerate user add NAME --nt` gets in as Windows is"
                 .to_owned()
         });
-        self.hindrance.iter().cloned().chain(nobody).chain(tests).collect()
+        let tests = self.options.test_switches.then(|| {
+            "SMB: smb.test_switches is on: any client can have its connection ended and its requests held and padded, shares may be slow, and passwords may be tried as fast as one can; for tests alone"
+                .to_owned()
+        });
+        self.hindrance.iter().cloned().chain(nobody).chain(guests).chain(tests).collect()
     }
 
     fn bound(&mut self, sockets: &[Bound]) {
@@ -124,7 +143,8 @@ impl SmbSite {
         ];
         // Windows knows no other port.
         if port == 445 && !ip.is_loopback() {
-            tries.push(format!("in Windows: net use Z: \\\\{ip}\\{share} /user:NAME"));
+            let who = if self.has_users { "/user:NAME" } else { "/user:guest \"\"" };
+            tries.push(format!("in Windows: net use Z: \\\\{ip}\\{share} {who}"));
         }
         tries.push(format!("in the Finder, Go > Connect to Server: smb://{host}{of_url}/{share}"));
         tries
@@ -135,14 +155,40 @@ impl SmbSite {
 fn target(section: &SmbSection) -> Target {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let machine = machine.trim();
-    let is_of_name = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
-    let short: String = machine.chars().take_while(is_of_name).take(15).collect();
-    let short = if short.is_empty() { "LINERATE".to_owned() } else { short.to_uppercase() };
-    let netbios_name = section.server_name.clone().unwrap_or(short);
+    let netbios_name = section.server_name.clone().unwrap_or_else(smb_sid::machine_name);
     Target {
         dns_name: if machine.is_empty() { netbios_name.to_lowercase() } else { machine.to_owned() },
         netbios_name,
         netbios_domain: section.workgroup.clone(),
         dns_domain: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::bed::rules;
+
+    /// What is said of a site before any address is bound, as a start and a check ask.
+    fn warns_that_nobody_comes_in(has_users: bool, guest: bool, hindrance: Option<&str>) -> bool {
+        let mut options = rules();
+        options.policy.guest = guest;
+        let site = SmbSite {
+            options: Arc::new(options),
+            hindrance: hindrance.map(str::to_owned),
+            has_users,
+            by_command: false,
+            bound: Vec::new(),
+            kept: Arc::default(),
+        };
+        site.warnings().iter().any(|warning| warning.contains("nobody can sign in yet"))
+    }
+
+    #[test]
+    fn a_start_says_that_nobody_can_sign_in_where_nobody_can() {
+        assert!(warns_that_nobody_comes_in(false, false, None));
+        assert!(!warns_that_nobody_comes_in(true, false, None));
+        assert!(!warns_that_nobody_comes_in(false, true, None));
+        assert!(!warns_that_nobody_comes_in(false, false, Some("SMB is not served")), "nobody would");
     }
 }

@@ -4,22 +4,25 @@
 //! signed in; channels and trees are behind its lock, which is taken when one comes or goes. Each connection has a
 //! [`Channel`] of its own on its lane, and with it all that a request needs: a request takes no lock of the session.
 
+mod channels_per_session;
 mod table;
 mod tree;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use identity::Principal;
 use lane::mesh::Member;
 use smb_proto::keys::Agreed;
+use smb_proto::numbers::NumberMap;
 use smb_proto::sealing::{Nonces, SealingKey};
 use smb_proto::signing::SigningKey;
 use smb_wire::{Guid, Status};
 
+pub(crate) use self::channels_per_session::ChannelsPerSession;
 pub(crate) use self::table::Sessions;
 pub(crate) use self::tree::{Kind, LaneTree, TreeConnect};
 
@@ -31,6 +34,10 @@ pub(crate) struct Session {
     pub(crate) client: Guid,
     /// What its connections agreed on: the same for each.
     pub(crate) agreed: Agreed,
+    /// Its connections hear of what the server does of its own accord (`Session.SupportsNotifications`).
+    pub(crate) notifies: bool,
+    /// Its client is to hear that it is over.
+    is_to_be_told: AtomicBool,
     /// Its [`State`] in the low bits, and above them how often its user has signed in again.
     state: AtomicU32,
     signed_in: OnceLock<SignedIn>,
@@ -39,6 +46,8 @@ pub(crate) struct Session {
 
 /// What sign-in leaves, for good.
 pub(crate) struct SignedIn {
+    /// Somebody has proved who he is: the keys are his alone. Those of nobody in particular everybody knows.
+    pub(crate) is_proved: bool,
     /// With which requests to bind a further channel are signed.
     pub(crate) signing: Option<Arc<SigningKey>>,
     pub(crate) sealing: Option<Sealing>,
@@ -62,6 +71,8 @@ struct Shared {
     /// Who it is; another snapshot of the same user after he signed in again.
     principal: Option<Principal>,
     channels: Vec<ChannelEntry>,
+    /// Connections that were lost and whose requests go on.
+    left: Vec<Left>,
     /// Channels there were: each has a number of its own, for its nonces.
     channels_made: u32,
     trees: HashMap<u32, Arc<TreeConnect>>,
@@ -77,9 +88,26 @@ pub(crate) struct ChannelEntry {
     pub(crate) lane: Member,
 }
 
+/// What goes on of a connection that was lost.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    entry: ChannelEntry,
+    requests: usize,
+}
+
+/// What becomes of a session that has lost a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// It was the last one.
+    Over,
+    /// It has others. Without room for the requests that were under way they end.
+    GoesOn { keeps_requests: bool },
+}
+
 /// What a session leaves that is over.
 pub(crate) struct Ended {
     pub(crate) trees: Vec<Arc<TreeConnect>>,
+    /// Lost ones too whose requests went on.
     pub(crate) channels: Vec<ChannelEntry>,
 }
 
@@ -102,14 +130,14 @@ pub(crate) struct Channel {
     pub(crate) signing: Option<Arc<SigningKey>>,
     /// Of what is sealed on this connection.
     pub(crate) nonces: Option<RefCell<Nonces>>,
-    trees: RefCell<HashMap<u32, Rc<LaneTree>>>,
+    trees: RefCell<NumberMap<u32, Rc<LaneTree>>>,
 }
 
 impl Session {
-    pub(crate) fn new(id: u64, client: Guid, agreed: Agreed) -> Self {
+    pub(crate) fn new(id: u64, client: Guid, agreed: Agreed, notifies: bool) -> Self {
         let (state, signed_in, shared) =
             (AtomicU32::new(State::InProgress as u32), OnceLock::new(), Mutex::default());
-        Self { id, client, agreed, state, signed_in, shared }
+        Self { id, client, agreed, notifies, is_to_be_told: AtomicBool::new(false), state, signed_in, shared }
     }
 
     pub(crate) fn state(&self) -> State {
@@ -123,6 +151,11 @@ impl Session {
     /// What sign-in left; `None` before its end.
     pub(crate) fn signed_in(&self) -> Option<&SignedIn> {
         self.signed_in.get()
+    }
+
+    /// Whether somebody has proved who he is.
+    pub(crate) fn is_proved(&self) -> bool {
+        self.signed_in().is_some_and(|signed_in| signed_in.is_proved)
     }
 
     /// The first sign-in has ended well.
@@ -154,7 +187,20 @@ impl Session {
         self.state.fetch_or(State::Closed as u32, Ordering::Release);
         let mut shared = self.shared();
         let trees = shared.trees.drain().map(|(_, tree)| tree).collect();
-        Ended { trees, channels: std::mem::take(&mut shared.channels) }
+        let mut channels = std::mem::take(&mut shared.channels);
+        channels.extend(shared.left.drain(..).map(|left| left.entry));
+        Ended { trees, channels }
+    }
+
+    /// The same, not on its client's word: he is told by one of its channels, where he understands that.
+    pub(crate) fn expel(&self) -> Ended {
+        self.is_to_be_told.store(self.notifies, Ordering::Release);
+        self.close()
+    }
+
+    /// Whether its client is to be told that it is over: said to the first who asks, and who asks has to tell him.
+    pub(crate) fn is_to_be_told(&self) -> bool {
+        self.is_to_be_told.swap(false, Ordering::AcqRel)
     }
 
     /// A connection becomes a channel, and gets its number.
@@ -183,6 +229,27 @@ impl Session {
         let mut shared = self.shared();
         shared.channels.retain(|channel| channel.connection != connection);
         shared.channels.is_empty()
+    }
+
+    /// A connection was lost with so many requests under way, which go on while there are few of them.
+    pub(crate) fn lose_channel(&self, connection: u64, requests: usize) -> Loss {
+        let mut shared = self.shared();
+        let at = shared.channels.iter().position(|channel| channel.connection == connection);
+        let entry = at.map(|at| shared.channels.remove(at));
+        if shared.channels.is_empty() {
+            return Loss::Over;
+        }
+        let left: usize = shared.left.iter().map(|left| left.requests).sum();
+        let keeps_requests = left + requests <= LEFT_MAX;
+        if let Some(entry) = entry.filter(|_| keeps_requests && requests > 0) {
+            shared.left.push(Left { entry, requests });
+        }
+        Loss::GoesOn { keeps_requests }
+    }
+
+    /// None of a lost connection's requests goes on any more.
+    pub(crate) fn has_left(&self, connection: u64) {
+        self.shared().left.retain(|left| left.entry.connection != connection);
     }
 
     /// Its connections, the oldest first.
@@ -222,6 +289,15 @@ impl Session {
     pub(crate) fn disk_tree(&self, pipes: &str) -> Option<u32> {
         let shared = self.shared();
         shared.trees.values().find(|tree| &*tree.share != pipes).map(|tree| tree.id)
+    }
+
+    /// The shares that it is connected to.
+    pub(crate) fn shares(&self) -> Vec<String> {
+        let shared = self.shared();
+        let mut shares: Vec<_> = shared.trees.values().map(|tree| tree.share.to_string()).collect();
+        shares.sort();
+        shares.dedup();
+        shares
     }
 
     /// Disconnects a tree; `None` if it is gone already.
@@ -288,6 +364,8 @@ const STATE_MASK: u32 = 3;
 const RENEWAL: u32 = 4;
 /// Channels of a session.
 const CHANNELS_MAX: usize = 32;
+/// Requests of a session that go on without their connections: as many as two connections may have waiting.
+const LEFT_MAX: usize = 1022;
 /// Trees of a session.
 const TREES_MAX: usize = 4096;
 

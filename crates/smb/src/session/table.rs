@@ -72,6 +72,15 @@ impl Sessions {
         self.shard(id).get(&id).map(|entry| Arc::clone(&entry.session))
     }
 
+    /// All there are.
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        let of_shard = |shard: &Mutex<HashMap<u64, Entry>>| -> Vec<_> {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.values().map(|entry| Arc::clone(&entry.session)).collect()
+        };
+        self.shards.iter().flat_map(of_shard).collect()
+    }
+
     /// Takes a session out; `None` if somebody else has.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<Session>> {
         let Entry { session, address } = self.shard(id).remove(&id)?;

@@ -7,7 +7,7 @@ const LANE: usize = 0;
 
 fn session(id: u64) -> Session {
     let agreed = Agreed { dialect: Dialect::Smb311, signing: SigningAlgorithm::AesGmac, cipher: None };
-    Session::new(id, Guid::default(), agreed)
+    Session::new(id, Guid::default(), agreed, false)
 }
 
 #[test]
@@ -43,6 +43,18 @@ fn channels_have_numbers_of_their_own_and_the_last_one_ends_it() {
 }
 
 #[test]
+fn requests_go_on_without_their_connections_while_there_are_few_of_them() {
+    let session = session(7);
+    (0..4).for_each(|connection| assert!(session.add_channel(connection, LANE.into()).is_ok()));
+    assert_eq!(session.lose_channel(1, LEFT_MAX - 1), Loss::GoesOn { keeps_requests: true });
+    assert_eq!(session.lose_channel(2, 2), Loss::GoesOn { keeps_requests: false });
+    session.has_left(1);
+    assert_eq!(session.lose_channel(3, 2), Loss::GoesOn { keeps_requests: true });
+    assert_eq!(session.close().channels.len(), 2, "who ends it tells the lost one too");
+    assert_eq!(session.lose_channel(0, 0), Loss::Over);
+}
+
+#[test]
 fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
     let session = Arc::new(session(7));
     let [one, other] = [(); 2].map(|()| Channel::new(Arc::clone(&session), None, None));
@@ -50,7 +62,8 @@ fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
     let find = |channel: &Channel| {
         channel
             .tree(tree.id, 1, |connect| {
-                Ok(LaneTree { connect, kind: Kind::Pipes, generation: 1, renewals: session.renewals() })
+                let (kind, renewals) = (Kind::Pipes, session.renewals());
+                Ok(LaneTree { connect, kind, generation: 1, renewals, test_delay: None })
             })
             .map(|tree| tree.connect.id)
     };

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use smb_tree::{Asker, Share};
+use smb_tree::{Apple, Asker, Share};
 
 use super::Session;
 
@@ -13,6 +14,8 @@ pub(crate) struct TreeConnect {
     pub(crate) id: u32,
     /// The share's name, as the configuration has it.
     pub(crate) share: Arc<str>,
+    /// What a Mac has agreed on in it.
+    pub(crate) apple: Arc<Apple>,
     is_open: AtomicBool,
 }
 
@@ -24,6 +27,8 @@ pub(crate) struct LaneTree {
     pub(crate) generation: u64,
     /// And of the session's user, as he had signed in so often.
     pub(crate) renewals: u32,
+    /// For tests: by how much its data is late.
+    pub(crate) test_delay: Option<Duration>,
 }
 
 impl LaneTree {
@@ -49,7 +54,7 @@ pub(crate) enum Kind {
 
 impl TreeConnect {
     pub(crate) fn new(id: u32, share: &str) -> Self {
-        Self { id, share: share.into(), is_open: AtomicBool::new(true) }
+        Self { id, share: share.into(), apple: Arc::default(), is_open: AtomicBool::new(true) }
     }
 
     /// Whether it was disconnected, by whatever channel.

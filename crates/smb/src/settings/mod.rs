@@ -4,13 +4,16 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use serde::Deserialize;
 use service::config::{ConfigError, Document, Keys, Size};
+use service::desk::Desk;
 use service::volumes::VolumeSection;
 use service::{ConnectionsMax, Ground, Problem, Role, Settings, Transport, Wanted};
 use vfs::VolumeName;
 
+use crate::desk::SmbDesk;
 use crate::server::Kept;
 use crate::service::SmbSite;
 
@@ -89,7 +92,7 @@ pub struct SmbSection {
     pub anonymous: bool,
     /// Addresses that clients are told of; without any, those of this machine's interfaces, as they are at the moment.
     pub interface: Vec<InterfaceSection>,
-    /// Control codes of Samba's tests are obeyed, from whoever sends them.
+    /// Control codes of Samba's tests are obeyed, from whoever sends them, shares may be slow, and nobody is held off who fails to sign in.
     pub test_switches: bool,
     /// Connections of each lane.
     pub connections_per_lane: usize,
@@ -131,6 +134,13 @@ struct VolumeKeys {
     #[serde(default)]
     smb: Attach,
     smb_share: Option<String>,
+    #[serde(default)]
+    smb_short_names: bool,
+    #[serde(default)]
+    smb_hide: Vec<String>,
+    #[serde(default)]
+    smb_hide_attributes: Vec<String>,
+    smb_test_delay_ms: Option<u16>,
 }
 
 /// As what SMB serves a volume.
@@ -150,6 +160,14 @@ pub(crate) struct ShareSection {
     pub(crate) path: PathBuf,
     /// Somebody may change it, as far as the volume says.
     pub(crate) writable: bool,
+    /// Long names have short ones beside them.
+    pub(crate) short_names: bool,
+    /// Patterns of names with the attribute "hidden",
+    pub(crate) hide: Vec<String>,
+    /// and names of extended attributes that clients neither see nor set.
+    pub(crate) hide_attributes: Vec<String>,
+    /// For tests: by how much its data is late.
+    pub(crate) test_delay: Option<Duration>,
 }
 
 #[derive(Deserialize)]
@@ -163,6 +181,8 @@ pub(crate) struct SmbSettings {
     pub(crate) section: SmbSection,
     /// In the order of the configuration.
     pub(crate) shares: Vec<ShareSection>,
+    /// The command line names a directory, and no configuration says more.
+    pub(crate) is_directory: bool,
     hindrance: OnceLock<String>,
     pub(crate) kept: Arc<Kept>,
 }
@@ -176,11 +196,34 @@ impl service::Service for Smb {
     }
 
     fn keys(&self) -> Keys {
-        Keys { tables: &["smb"], volume: &["smb", "smb_share"], limits: &[] }
+        Keys {
+            tables: &["smb"],
+            volume: &[
+                "smb",
+                "smb_share",
+                "smb_short_names",
+                "smb_hide",
+                "smb_hide_attributes",
+                "smb_test_delay_ms",
+            ],
+            limits: &[],
+        }
     }
 
     fn listen_keys(&self) -> &'static [&'static str] {
         &["smb.listen"]
+    }
+
+    fn hear(&self, left: Vec<u8>) {
+        self.kept.estate.hear(left);
+    }
+
+    fn left_behind(&self) -> Option<Vec<u8>> {
+        self.kept.estate.left()
+    }
+
+    fn desk(&self) -> Option<Arc<dyn Desk>> {
+        Some(Arc::new(SmbDesk(Arc::clone(&self.kept))))
     }
 
     fn read(
@@ -202,9 +245,10 @@ impl service::Service for Smb {
             return Ok(None);
         }
         check(&section)?;
-        let shares = shares(volumes, &document.volumes()?)?;
-        let settings =
-            SmbSettings { section, shares, hindrance: OnceLock::new(), kept: Arc::clone(&self.kept) };
+        let shares = shares(volumes, &document.volumes()?, section.test_switches)?;
+        let (hindrance, kept) = (OnceLock::new(), Arc::clone(&self.kept));
+        let is_directory = document.directory().is_some();
+        let settings = SmbSettings { section, shares, is_directory, hindrance, kept };
         if !is_said
             && !settings.kept.has_listened()
             && let Some(taken) = service::taken::which(&settings.wanted(), "--smb off")
@@ -291,11 +335,19 @@ fn is_netbios_name(name: &str) -> bool {
 }
 
 /// Of the volumes that are not switched off.
-fn shares(volumes: &[VolumeSection], keys: &[VolumeKeys]) -> Result<Vec<ShareSection>, ConfigError> {
+fn shares(
+    volumes: &[VolumeSection],
+    keys: &[VolumeKeys],
+    test_switches: bool,
+) -> Result<Vec<ShareSection>, ConfigError> {
     let (mut shares, mut seen) = (Vec::new(), HashSet::new());
     for (index, (volume, keys)) in volumes.iter().zip(keys).enumerate() {
         if keys.smb == Attach::Off {
             continue;
+        }
+        if keys.smb_test_delay_ms.is_some() && !test_switches {
+            let problem = "only tests want a share to be slow: leave it out, or set smb.test_switches = true";
+            return Err(ConfigError::invalid(format!("volume[{index}].smb_test_delay_ms"), problem));
         }
         let invalid = |problem: String| ConfigError::invalid(format!("volume[{index}].smb_share"), problem);
         let name = keys.smb_share.as_deref().unwrap_or(volume.name.as_str());
@@ -316,6 +368,10 @@ fn shares(volumes: &[VolumeSection], keys: &[VolumeKeys]) -> Result<Vec<ShareSec
             volume: volume.name.clone(),
             path: volume.path.clone(),
             writable: volume.writable != identity::Writable::Nobody,
+            short_names: keys.smb_short_names,
+            hide: hidden(index, "smb_hide", &keys.smb_hide)?,
+            hide_attributes: hidden(index, "smb_hide_attributes", &keys.smb_hide_attributes)?,
+            test_delay: keys.smb_test_delay_ms.map(|delay| Duration::from_millis(delay.into())),
         });
     }
     if shares.is_empty() {
@@ -324,10 +380,22 @@ fn shares(volumes: &[VolumeSection], keys: &[VolumeKeys]) -> Result<Vec<ShareSec
     Ok(shares)
 }
 
+/// Names, or patterns of names, that are looked at for each file that is told of.
+fn hidden(volume: usize, key: &str, names: &[String]) -> Result<Vec<String>, ConfigError> {
+    let is_name = |name: &String| (1..=255).contains(&name.len()) && !name.contains(['/', '\\']);
+    if names.len() > HIDDEN_MAX || !names.iter().all(is_name) {
+        let problem = format!("at most {HIDDEN_MAX} names of 1 to 255 bytes without a slash");
+        return Err(ConfigError::invalid(format!("volume[{volume}].{key}"), problem));
+    }
+    Ok(names.to_vec())
+}
+
 /// The share of named pipes, which every server has.
 pub(crate) const PIPES: &str = "IPC$";
 /// Longest READ and WRITE: with headers it must fit a frame.
 const TRANSFER_MAX: u64 = 0xff_0000;
+/// Names that a share hides.
+const HIDDEN_MAX: usize = 64;
 /// Addresses that one answer tells.
 const INTERFACES_MAX: usize = 64;
 

@@ -43,6 +43,8 @@ fn contradictions_name_their_key_and_what_would_do() {
         ),
         (format!("{VOLUME}[smb]\nsigning = 'required'\nguest = true\n"), "smb.signing: ", "key"),
         (format!("{VOLUME}[smb]\nencryption = 'required'\nanonymous = true\n"), "smb.encryption: ", "key"),
+        (format!("{VOLUME}smb_test_delay_ms = 5\n[smb]\n"), "volume[0].smb_test_delay_ms: ", "test_switches"),
+        (format!("{VOLUME}smb_hide = ['a/b']\n[smb]\n"), "volume[0].smb_hide: ", "slash"),
         (format!("{VOLUME}[smb]\ncredits = 1\n"), "smb.credits: ", "8192"),
         (format!("{VOLUME}[smb]\ntransfer_max = '32M'\n"), "smb.transfer_max: ", "65536"),
         (format!("{VOLUME}[smb]\nmemory_per_lane = '8M'\n"), "smb.memory_per_lane: ", "between"),

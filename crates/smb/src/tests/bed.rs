@@ -4,18 +4,22 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use identity::{Accounts, NtHash, Writable};
 use lane::backend::ListenOptions;
 use lane::backend::sim::{Config, Fs, Host, Net, World};
 use lane::net::{TcpListener, TcpStream};
+use lane::time::sleep;
 use service::commons::Commons;
+use service::log::{Format, LaneLog, LogReader};
 use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
 use service::{Door, LaneService, LaneSocket, LaneStart, Role};
 use smb_auth::{Credentials, Policy, Target};
 use smb_client::{Channel, Connection, Options as ClientOptions, Tree};
 use smb_sid::Sids;
 use smb_wire::Guid;
+use smb_wire::body::lock::{self, LockElement};
 use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 use zeroize::Zeroizing;
 
@@ -39,6 +43,7 @@ pub(crate) struct Bed {
     table: VolumeTable,
     /// Further lanes.
     others: RefCell<Vec<Other>>,
+    audit: (LaneLog, LogReader),
 }
 
 /// A lane beside the one of the test.
@@ -76,10 +81,14 @@ pub(crate) fn rules() -> Options {
         accounts: Accounts::parse(&text).unwrap(),
         sids: Sids::new("FILES"),
         shares: vec![ShareSection {
+            short_names: false,
+            hide: Vec::new(),
+            hide_attributes: Vec::new(),
             name: "Files".to_owned(),
             volume: "files".parse().unwrap(),
             path: "/srv".into(),
             writable: true,
+            test_delay: None,
         }],
         interfaces: Told::These(Vec::new()),
         test_switches: false,
@@ -131,10 +140,11 @@ impl Bed {
         let table = VolumeTable::default().followed_by(&[section], |_| None).sharing(&objects);
         let (kept, options) = (Arc::<Kept>::default(), Arc::new(options));
         let address: SocketAddr = "10.0.0.1:445".parse().unwrap();
-        let lane = serve(&options, &kept, &objects, &table, address);
+        let audit = service::log::channel(64);
+        let lane = serve(&options, &kept, &objects, &table, address, &audit.0);
         let fs = host.fs();
         let others = RefCell::default();
-        Self { lane, kept, fs, host, address, guids: Cell::new(1), options, objects, table, others }
+        Self { lane, kept, fs, host, address, guids: Cell::new(1), options, objects, table, others, audit }
     }
 
     /// One more lane of the server, which has a port of its own.
@@ -142,9 +152,9 @@ impl Bed {
         let lane = self.host.add_lane();
         let address = SocketAddr::new(self.address.ip(), 445 + lane as u16);
         let (options, kept) = (Arc::clone(&self.options), Arc::clone(&self.kept));
-        let (objects, table) = (self.objects.clone(), self.table.clone());
+        let (objects, table, audit) = (self.objects.clone(), self.table.clone(), self.audit.0.clone());
         let start = self.host.start_on(lane, async move {
-            let lane = serve(&options, &kept, &objects, &table, address);
+            let lane = serve(&options, &kept, &objects, &table, address, &audit);
             let counters = Arc::clone(&lane.counters);
             lane::spawn(async move {
                 let _lane = lane;
@@ -160,6 +170,14 @@ impl Bed {
 
     pub(crate) fn counters(&self) -> &SmbCounters {
         &self.lane.counters
+    }
+
+    /// Lines of the audit log since they were read last, of the first lane.
+    pub(crate) fn audited(&self) -> Vec<String> {
+        self.lane.flush_log();
+        let mut lines = Vec::new();
+        while self.audit.1.read(Format::Json, &mut lines) {}
+        String::from_utf8(lines).unwrap().lines().map(str::to_owned).collect()
     }
 
     /// How a client of ours negotiates.
@@ -199,6 +217,7 @@ fn serve(
     objects: &Objects,
     table: &VolumeTable,
     address: SocketAddr,
+    audit: &LaneLog,
 ) -> Rc<LaneSmb> {
     let volumes = LaneVolumes::new(Cache::sharing(CacheOptions::default(), objects));
     let volumes = volumes.followed_by(table).unwrap();
@@ -206,7 +225,7 @@ fn serve(
         volumes: &volumes,
         commons: Commons::new(Arc::default()),
         log: None,
-        audit: None,
+        audit: Some(audit.clone()),
         seed: 1,
     };
     let lane = LaneSmb::new(Arc::clone(options), Arc::clone(kept), &start).unwrap();
@@ -217,6 +236,33 @@ fn serve(
     })
     .detach();
     lane
+}
+
+/// Waits until it is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..3000 {
+        if is_so() {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what}");
+}
+
+/// One more channel of a client who has signed in.
+pub(crate) async fn bind(
+    to: &Tree,
+    address: SocketAddr,
+    options: ClientOptions,
+) -> Result<Tree, smb_client::Error> {
+    let connection = Connection::open(address, options).await?;
+    Ok(to.over(&Channel::bind(&connection, &to.channel().ticket()).await?))
+}
+
+/// The first ten bytes of a file, for nobody else.
+pub(crate) fn first_ten() -> LockElement {
+    let flags = lock::flags::EXCLUSIVE.into();
+    LockElement { offset: 0.into(), length: 10.into(), flags, reserved: 0.into() }
 }
 
 /// Signs in and opens the share.

@@ -5,35 +5,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lane::buffer::Buf;
-use lane::time::{sleep, timeout};
+use lane::time::timeout;
 use smb_client::{
     Broken, Channel, Connection, Error, How, Open, Options as ClientOptions, Sealing, Signing, Tree,
 };
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
-use smb_wire::body::lock::{self, LockElement};
 use smb_wire::create::oplock_level;
 use smb_wire::fsctl::code;
 use smb_wire::{Dialect, Status};
 
-use super::bed::{Bed, credentials, rules, run, sign_in};
+use super::bed::{Bed, bind, credentials, first_ten, rules, run, sign_in, until};
 use crate::options::Options;
-
-/// Waits until it is so.
-async fn until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..3000 {
-        if is_so() {
-            return;
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{what}");
-}
-
-async fn bind(to: &Tree, address: std::net::SocketAddr, options: ClientOptions) -> Result<Tree, Error> {
-    let connection = Connection::open(address, options).await?;
-    Ok(to.over(&Channel::bind(&connection, &to.channel().ticket()).await?))
-}
 
 fn status(result: Result<Tree, Error>) -> Option<Status> {
     result.err().and_then(|error| error.status())
@@ -202,7 +185,13 @@ fn codes_of_tests_are_refused_unless_they_are_switched_on() {
             .on(0, async move {
                 let tree = sign_in(address, options).await.unwrap();
                 let file = Open::create(&tree, "file", &How::overwrite()).await.unwrap();
-                for (code, input) in [(code::TEST_FORCE_UNACKED, &[][..]), (code::TEST_ASYNC_SLEEP, &[1])] {
+                let codes = [
+                    (code::TEST_FORCE_UNACKED, &[][..]),
+                    (code::TEST_ASYNC_SLEEP, &[1]),
+                    (code::TEST_PAD_IOCTL, &[]),
+                    (code::TEST_PAD_READS, &[]),
+                ];
+                for (code, input) in codes {
                     let refused = file.control(code, input, 0).await.err().and_then(|error| error.status());
                     assert_eq!(refused, Some(Status::INVALID_DEVICE_REQUEST));
                 }
@@ -220,12 +209,7 @@ fn what_waits_on_one_lane_is_cancelled_by_a_log_off_on_another() {
         let watch = Rc::clone(&bed);
         world
             .on(0, async move {
-                let exclusive = [LockElement {
-                    offset: 0.into(),
-                    length: 10.into(),
-                    flags: lock::flags::EXCLUSIVE.into(),
-                    reserved: 0.into(),
-                }];
+                let exclusive = [first_ten()];
                 let theirs = sign_in(first, holder).await.unwrap();
                 let held = Open::create(&theirs, "locked", &How::overwrite()).await.unwrap();
                 held.lock(0, &exclusive).await.unwrap().await.unwrap();

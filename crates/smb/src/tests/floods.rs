@@ -7,7 +7,7 @@ use lane::time::sleep;
 use smb_client::{Channel, Connection, Error};
 use smb_wire::Status;
 
-use super::bed::{credentials, rules, run, sign_in};
+use super::bed::{PASSWORD, credentials, rules, run, sign_in};
 
 #[test]
 fn connections_that_never_negotiate_end_and_others_sign_in_meanwhile() {
@@ -39,7 +39,7 @@ fn connections_that_never_negotiate_end_and_others_sign_in_meanwhile() {
 }
 
 #[test]
-fn an_address_whose_sign_ins_fail_has_to_wait_and_another_does_not() {
+fn a_name_whose_sign_ins_fail_is_held_off_and_others_of_its_address_are_not() {
     run(3, rules(), async |bed, world| {
         let address = bed.address;
         let options: Vec<_> = (0..30).map(|_| bed.client()).collect();
@@ -55,10 +55,20 @@ fn an_address_whose_sign_ins_fail_has_to_wait_and_another_does_not() {
             })
             .await;
         assert_eq!(refused[..20], [Some(Status::LOGON_FAILURE); 20]);
-        assert_eq!(refused[20..], [Some(Status::REQUEST_NOT_ACCEPTED); 10]);
+        assert_eq!(refused[20..], [Some(Status::ACCOUNT_LOCKED_OUT); 10]);
         assert_eq!(bed.counters().sign_in_failed.get(), 20);
         assert_eq!(bed.counters().sign_in_limited.get(), 10);
-        let options = bed.client();
+        let (options, again) = (bed.client(), bed.client());
         world.on(0, async move { sign_in(address, options).await.map(drop).unwrap() }).await;
+        let of_bob = async move {
+            let connection = Connection::open(address, again).await?;
+            Channel::sign_in(&connection, credentials("bob", PASSWORD)).await.map(drop)
+        };
+        world.on(1, of_bob).await.unwrap();
+        let told = bed.audited();
+        let of = |words: &str| told.iter().filter(|line| line.contains(words)).count();
+        assert_eq!(of("\"status\":\"STATUS_LOGON_FAILURE\""), 20, "{told:#?}");
+        assert_eq!(of("\"reason\":\"too many failed sign-ins with this name\""), 10, "{told:#?}");
+        assert_eq!(of("\"user\":\"bob\""), 1, "{told:#?}");
     });
 }

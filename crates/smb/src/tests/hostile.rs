@@ -3,90 +3,15 @@
 use std::time::Duration;
 
 use lane::buffer::Buf;
-use lane::net::TcpStream;
-use lane::time::{sleep, timeout};
+use lane::time::sleep;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use smb_auth::Initiator;
-use smb_wire::body::session_setup::{SessionSetupRequest, SessionSetupRequestFixed};
+use smb_wire::Command;
 use smb_wire::compound::Compound;
-use smb_wire::fixed::Fixed;
-use smb_wire::framing::{self, PREFIX_LEN};
 use smb_wire::header::flags;
-use smb_wire::message::Body;
-use smb_wire::negotiate::{self, NegotiateRequest, security_mode};
-use smb_wire::{Command, Dialect, Guid, Header, Message, Response, Status};
 
-use super::bed::{PASSWORD, credentials, rules, run, sign_in};
-
-/// A client that sends what it likes: 2.1, unsigned.
-struct Raw {
-    stream: TcpStream,
-    next: u64,
-    session: u64,
-}
-
-impl Raw {
-    async fn open(address: std::net::SocketAddr) -> Self {
-        Self { stream: TcpStream::connect(address).await.unwrap(), next: 0, session: 0 }
-    }
-
-    fn header(&mut self, command: Command) -> Header {
-        let mut header = Header::request(command, self.next);
-        header.credits.set(64);
-        header.session_id.set(self.session);
-        self.next += 1;
-        header
-    }
-
-    async fn send(&self, message: &[u8]) -> bool {
-        let prefix = framing::prefix(message.len()).unwrap();
-        self.stream.send(Buf::from([&prefix[..], message].concat()), false).await.0.is_ok()
-    }
-
-    /// The next frame; `None` at the end, or where nothing comes.
-    async fn receive(&self) -> Option<Vec<u8>> {
-        let within = Duration::from_secs(5);
-        let (result, prefix) = timeout(within, self.stream.recv_exact(Vec::new(), PREFIX_LEN)).await.ok()?;
-        result.ok()?;
-        let len = u32::from_be_bytes([0, prefix[1], prefix[2], prefix[3]]) as usize;
-        let (result, frame) = timeout(within, self.stream.recv_exact(Vec::new(), len)).await.ok()?;
-        result.ok()?;
-        Some(frame)
-    }
-
-    async fn ask(&mut self, command: Command, fill: impl FnOnce(&mut Body<'_>)) -> Option<Vec<u8>> {
-        let header = self.header(command);
-        let mut out = Vec::new();
-        fill(&mut Compound::new(&mut out).begin(&header));
-        self.send(&out).await;
-        self.receive().await
-    }
-
-    async fn sign_in(&mut self) {
-        let fixed = negotiate::request(Guid::new([9; 16]), security_mode::SIGNING_ENABLED, 0);
-        self.ask(Command::Negotiate, |body| NegotiateRequest::write(body, fixed, &[Dialect::Smb210], &[]))
-            .await
-            .unwrap();
-        let mut initiator =
-            Initiator::new(credentials("alice", PASSWORD), [3; 8], zeroize::Zeroizing::new([4; 16]));
-        let mut token = initiator.first();
-        loop {
-            let fixed = SessionSetupRequestFixed::blank();
-            let reply = self
-                .ask(Command::SessionSetup, |body| SessionSetupRequest::write(body, fixed, &token))
-                .await
-                .unwrap();
-            let message = Message::new(&reply).unwrap();
-            self.session = message.header().session_id.get();
-            if message.header().status() == Status::SUCCESS {
-                return;
-            }
-            let Ok(Response::SessionSetup(answer)) = Response::parse(&message) else { panic!("no sign-in") };
-            token = initiator.answer(answer.security, 0).unwrap();
-        }
-    }
-}
+use super::bed::{rules, run, sign_in};
+use super::raw::Raw;
 
 /// A frame that may be anything: often nearly right.
 fn frame(raw: &mut Raw, rng: &mut StdRng) -> Vec<u8> {

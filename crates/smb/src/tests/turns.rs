@@ -5,9 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use smb_client::{How, Open, Options, Sealing, Signing};
+use smb_proto::sealing::Cipher;
 
 use super::bed::{Bed, rules, run, sign_in};
 use crate::connection::at_once;
+use crate::long_turns::ROUND_COST;
+use crate::options::Options as Rules;
 
 const LENGTH: usize = 1 << 20;
 
@@ -95,4 +98,37 @@ fn a_client_that_reads_much_does_not_hold_up_another() {
             assert!(slowest.get() < Duration::from_secs(1), "{:?}: {told}", slowest.get());
         }
     });
+}
+
+/// Steps that a sealed READ of 8 MiB takes, and what the longest of them costs.
+fn steps_of_a_sealed_read(cipher: Cipher) -> (u64, usize) {
+    const LONG: usize = 8 << 20;
+    let told = Rc::new(Cell::new((0, 0)));
+    let tell = Rc::clone(&told);
+    run(10, Rules { transfer_max: LONG as u32, memory: 128 << 20, ..rules() }, async move |bed, world| {
+        let data: Vec<u8> = (0..LONG + 5).map(|at| (at * 7 + at / 251) as u8).collect();
+        bed.fs.write("/srv/large", data.clone()).unwrap();
+        let (address, mut options) = (bed.address, bed.client());
+        (options.sealing, options.ciphers) = (Sealing::Required, vec![cipher]);
+        world
+            .on(0, async move {
+                let tree = sign_in(address, options).await.unwrap();
+                let file = Open::create(&tree, "large", &How::read()).await.unwrap();
+                assert!(file.read(5, LONG as u32).await.unwrap()[..] == data[5..]);
+                tree.channel().log_off().await.unwrap();
+            })
+            .await;
+        tell.set((bed.counters().long_steps.get(), bed.lane.long_turns.most.get()));
+    });
+    told.get()
+}
+
+#[test]
+fn a_long_reply_sealed_by_ccm_holds_the_lane_no_longer_than_one_by_gcm() {
+    let (gcm_steps, gcm) = steps_of_a_sealed_read(Cipher::Aes128Gcm);
+    for cipher in [Cipher::Aes128Ccm, Cipher::Aes256Ccm] {
+        let (steps, most) = steps_of_a_sealed_read(cipher);
+        assert!(most <= ROUND_COST && most < gcm, "{cipher:?}: a step costs {most}, {gcm} by AES-GCM");
+        assert!(steps >= gcm_steps + 60, "{cipher:?}: {steps} steps, {gcm_steps} by AES-GCM");
+    }
 }

@@ -1,4 +1,4 @@
-//! interop: Debian's smbclient and rpcclient, and a script of impacket, use the tree of a server of this process.
+//! interop: Debian's smbclient and rpcclient, and scripts of impacket and smbprotocol, use the tree of a server of this process.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,16 @@ use tempfile::TempDir;
 
 mod impacket;
 mod pipes;
+mod smb_rs;
 mod smbclient;
+mod smbprotocol_client;
 
 /// Who uses the tree, and who looks after it.
 const USER: &str = "anne";
 const ADMINISTRATOR: &str = "root";
 const PASSWORD: &str = "Secret007";
+/// Where the server is, and what clients of several channels are told of that.
+const ADDRESSES: [&str; 4] = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
 
 /// The server's tree and port.
 struct Site {
@@ -47,6 +51,12 @@ impl Site {
     }
 }
 
+/// What `cargo xtask test` has made below the build directory.
+fn made(path: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(target).join(path)
+}
+
 /// Both outputs, and whether it went well.
 fn said(output: &Output) -> (String, bool) {
     let told = [&output.stdout[..], &output.stderr].concat();
@@ -70,8 +80,10 @@ fn stock_clients_use_the_tree() {
     let address = testkit::free_address();
     let text = format!(
         "[server]\nlanes = 2\ndrain_seconds = 1\nstate_dir = 'state'\n[admin]\nlisten = 'off'\n\
-         [identity]\naccounts = 'accounts.toml'\n[smb]\nlisten = '{address}'\nserver_name = 'FILES'\n\
-         [[volume]]\nname = 'tree'\npath = 'tree'\nwritable = '{USER},{ADMINISTRATOR}'\n"
+         [identity]\naccounts = 'accounts.toml'\n[smb]\nlisten = [{}]\nserver_name = 'FILES'\n{}\
+         [[volume]]\nname = 'tree'\npath = 'tree'\nwritable = '{USER},{ADMINISTRATOR}'\n",
+        ADDRESSES.map(|ip| format!("'{ip}:{}'", address.port())).join(","),
+        ADDRESSES.map(|ip| format!("[[smb.interface]]\naddress = '{ip}'\nspeed = 10_000_000_000\n")).concat(),
     );
     let document = Document::of_text(&directory.path().join("linerate.toml"), text);
     let services: Arc<Services> = Arc::new([Arc::new(smb::Smb::default())]);
@@ -89,6 +101,8 @@ fn stock_clients_use_the_tree() {
     smbclient::transfers(&site);
     smbclient::many_names(&site);
     impacket::uses_the_tree(&site);
+    smbprotocol_client::uses_the_tree(&site);
+    smb_rs::uses_four_channels(&site);
     kill_process(getpid(), Signal::TERM).unwrap();
     thread.join().unwrap();
 }

@@ -40,6 +40,7 @@ use crate::volume::WeakVolume;
 mod behind;
 mod clients;
 mod hear;
+mod images;
 mod joined;
 mod key;
 mod relied;
@@ -92,6 +93,7 @@ struct Inner {
     /// Where files were that somebody named by their numbers.
     numbers: OnceCell<RefCell<Numbers>>,
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
+    images: images::Images,
     watches: Rc<Watches>,
     relied: Relied,
     /// With the caches of other lanes; empty where there are no writable volumes.
@@ -134,6 +136,7 @@ impl Cache {
                     options.listing_entries_max as u64,
                     EntryWeight,
                 )),
+                images: images::Images::new(options.listing_entries_max),
                 watches: Watches::new(options.watches_max, Arc::clone(&counters)),
                 relied: Relied::new(options.watches_max / 2),
                 joined: OnceCell::new(),
@@ -197,6 +200,7 @@ impl Cache {
             numbers.borrow_mut().clear();
         }
         self.inner.listings.borrow_mut().clear();
+        self.inner.images.clear();
         self.inner.relied.clear();
         self.inner.gauge();
     }
@@ -500,6 +504,7 @@ impl Inner {
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
         self.changed.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
         self.listings.borrow_mut().retain(|_, listing| listing.age() < idle_max);
+        self.images.sweep(idle_max);
         self.gauge();
     }
 
@@ -508,6 +513,7 @@ impl Inner {
             && self.absent.borrow().is_empty()
             && self.changed.borrow().is_empty()
             && self.listings.borrow().is_empty()
+            && self.images.is_empty()
             && self.relied.is_empty()
     }
 

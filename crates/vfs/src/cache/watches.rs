@@ -18,6 +18,7 @@ use index::Version;
 use lane::backend::Watch;
 use lane::fs::{Dir, unwatch};
 use lane::time;
+use smb_sid::Sids;
 
 use super::joined::Joined;
 use super::key::{Key, KeyRef};
@@ -26,6 +27,7 @@ use super::vantage::Vantage;
 use crate::access::Access;
 use crate::attributes::Attributes;
 use crate::counters::VfsCounters;
+use crate::descriptor::Own;
 use crate::object::{At, By, Object, Place};
 use crate::promise::{Mark, Promise};
 use crate::root::Root;
@@ -276,7 +278,7 @@ impl Watches {
         let by = By::Open(dir.as_file());
         let object = shared.object_of(root.dir(), by, &stat, at).await.map_err(|_| None)?;
         if path.is_root() {
-            root.set_object(&object);
+            root.keep_object(&object);
         }
         watched.promise.set(joined.promises.hold(&object)).ok().expect("it is new");
         self.by_object.borrow_mut().entry(Arc::as_ptr(&object)).or_default().push(Rc::downgrade(watched));
@@ -286,8 +288,9 @@ impl Watches {
         // Looked at again: what was seen before the promise may have changed untold.
         let stat = dir.stat().map_err(|_| None)?;
         let list = root.access_list(&dir).await.map_err(|_| None)?;
+        object.read_own(dir.as_file()).await.map_err(|_| None)?;
         let above = watched.upper.as_ref().and_then(|upper| upper.access.get());
-        watched.access.set(Access::new(&stat, list.as_deref(), above)).ok().expect("it is new");
+        watched.access.set(Access::new(&stat, list.as_deref(), object.own(), above)).ok().expect("it is new");
         // Changed meanwhile, it may be of before or after: it is looked at anew.
         if !watched.is_whole() {
             return Err(None);
@@ -494,18 +497,53 @@ impl WatchedDir {
         }
         let passes = |upper: &Rc<Self>| upper.rights(who, policy).contains(Rights::TRAVERSE);
         let rights = match self.upper.as_ref().is_none_or(passes) {
-            true => access.own_rights(who, policy),
+            true => access.own_rights(who, policy, || self.sids()),
             false => Rights::NONE,
         };
         access.keep(who, rights)
     }
 
-    /// What somebody may do with something in it that is no directory.
-    pub(crate) fn rights_of(&self, who: &Principal, policy: &VolumePolicy, of: &Attributes) -> Rights {
-        match (self.access.get(), self.rights(who, policy).contains(Rights::TRAVERSE)) {
-            (Some(access), true) => access.rights_of(who, policy, of),
+    /// What somebody may do with something in it that is no directory, and has this descriptor of its own.
+    pub(crate) fn rights_of(
+        &self,
+        who: &Principal,
+        policy: &VolumePolicy,
+        of: &Attributes,
+        own: Option<&Own>,
+    ) -> Rights {
+        let here = self.rights(who, policy);
+        match (self.access.get(), here.contains(Rights::TRAVERSE), own) {
+            (Some(access), true, None) => access.rights_of(who, policy, of),
+            (Some(access), true, Some(own)) => {
+                let given = own.rights(who, &self.sids(), false);
+                access.rights_of_own(who, policy, of, given, here)
+            }
             _ => Rights::NONE,
         }
+    }
+
+    /// What somebody is granted by the directory's own descriptor, as an access mask of SMB; `None` without one.
+    pub(crate) fn granted_here(&self, who: &Principal, policy: &VolumePolicy) -> Option<u32> {
+        let own = self.access.get()?.own()?;
+        let passes = |upper: &Rc<Self>| upper.rights(who, policy).contains(Rights::TRAVERSE);
+        Some(match self.upper.as_ref().is_none_or(passes) {
+            true => own.granted(who, &self.sids()),
+            false => 0,
+        })
+    }
+
+    /// As [`WatchedDir::granted_here`], by the descriptor of something in it that is no directory.
+    pub(crate) fn granted_of(&self, who: &Principal, policy: &VolumePolicy, own: &Own) -> u32 {
+        match self.rights(who, policy).contains(Rights::TRAVERSE) {
+            true => own.granted(who, &self.sids()),
+            false => 0,
+        }
+    }
+
+    /// Who is called how in descriptors.
+    fn sids(&self) -> Arc<Sids> {
+        let object = self.object().expect("only what is promised has rights");
+        object.volume().objects().sids()
     }
 
     /// The access list that counts here.

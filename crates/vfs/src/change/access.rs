@@ -10,6 +10,7 @@ use super::way::to_the_end;
 use crate::access::require;
 use crate::attributes::Attributes;
 use crate::caller::Caller;
+use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::promise::What;
@@ -53,6 +54,11 @@ impl Directory {
                 None => file.remove_xattr(&name).await.or_else(is_none_already),
             };
             set.map_err(Error::of_write)?;
+            // The list is to count.
+            let object = directory.changed()?;
+            if object.own().is_some() {
+                object.write_own(file, None).await?;
+            }
             way.end(directory.volume());
             Ok(())
         })
@@ -62,11 +68,32 @@ impl Directory {
 
 impl Here {
     /// Whether the caller has these rights over something in the directory that is no directory.
-    pub(super) fn require_of(&self, caller: &Caller, of: &Attributes, need: Rights) -> Result<(), Error> {
-        let rights = self.watched().zip(self.volume().root().policy());
-        let rights =
-            rights.map_or(Rights::NONE, |(watched, policy)| watched.rights_of(&caller.principal, policy, of));
-        require(rights, need)
+    pub(super) fn require_of(
+        &self,
+        caller: &Caller,
+        of: &Attributes,
+        own: Option<&Own>,
+        need: Rights,
+    ) -> Result<(), Error> {
+        require(self.rights_of(caller, of, own), need)
+    }
+
+    /// Whether the caller may write to a file. Who has it open by a protocol that tells these apart may have been granted to append alone.
+    pub(super) fn require_to_write(
+        &self,
+        caller: &Caller,
+        of: &Attributes,
+        own: Option<&Own>,
+    ) -> Result<(), Error> {
+        let rights = self.rights_of(caller, of, own);
+        let appends = caller.open.is_some() && rights.contains(Rights::APPEND);
+        if appends { Ok(()) } else { require(rights, Rights::WRITE) }
+    }
+
+    fn rights_of(&self, caller: &Caller, of: &Attributes, own: Option<&Own>) -> Rights {
+        let watched = self.watched().zip(self.volume().root().policy());
+        watched
+            .map_or(Rights::NONE, |(watched, policy)| watched.rights_of(&caller.principal, policy, of, own))
     }
 
     /// Gives a directory just made here the list that counts here, as AFS does.

@@ -86,10 +86,14 @@ impl Directory {
         if found.kind == FileKind::Directory {
             return Err(Error::IsADirectory.into());
         }
-        let name = c_name(name);
+        let (plain, name) = (name, c_name(name));
         let stat = here.directory().dir().stat_at(&name).await.map_err(Error::of_change)?;
         let unmasked = Stat { mode: stat.mode | OWNER_ALL, ..stat };
-        here.require_of(caller, &unmasked.into(), Rights::WRITE)?;
+        let own = match found.kind {
+            FileKind::File => here.own_of(plain, &found.object).await?,
+            _ => None,
+        };
+        here.require_of(caller, &unmasked.into(), own.as_ref(), Rights::WRITE)?;
         let file = match (found.kind, &found.open) {
             (FileKind::File, None) => {
                 let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
@@ -101,6 +105,8 @@ impl Directory {
         to_the_end(way.held(), async move {
             here.still()?;
             let open = found.open.as_ref().map(|open| open.lane_file()).or(file.as_ref());
+            let before = open.map_or(Ok(stat), lane::fs::File::stat);
+            before.iter().for_each(|before| found.object.changes_aside(before));
             let set = match open {
                 Some(file) => file.set_attributes(change).await,
                 None => {

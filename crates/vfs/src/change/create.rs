@@ -1,12 +1,15 @@
 //! Makes a file, or opens one for writing.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use identity::Rights;
 use lane::fs::{CreateHow, FileKind, OpenHow, OpenKind};
+use smb_wire::info::security::Descriptor;
 
 use super::Writer;
 use super::attributes::EXECUTABLE;
+use super::descriptor::give;
 use super::find::c_name;
 use super::here::{Here, Unmade};
 use super::way::to_the_end;
@@ -46,7 +49,21 @@ impl Directory {
     /// [`Error::Exists`] with `exclusive`; [`Error::IsADirectory`], [`Error::SymlinkRefused`]; [`Error::Reserved`],
     /// [`Error::ReadOnly`], [`Error::Denied`], [`Error::Busy`], [`Error::Stale`]; those of the file system.
     pub async fn create(&self, caller: &Caller, name: Name<'_>, how: How) -> Result<Created, Error> {
-        self.attempts(async || self.try_create(caller, name, how).await).await
+        self.create_described(caller, name, how, None).await
+    }
+
+    /// As [`Directory::create`]; what is made has this security descriptor from the start, in place of one that it would inherit.
+    ///
+    /// # Errors
+    /// As there, and as [`Directory::set_descriptor`]: nothing is made then.
+    pub async fn create_described(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        how: How,
+        descriptor: Option<&Arc<Descriptor>>,
+    ) -> Result<Created, Error> {
+        self.attempts(async || self.try_create(caller, name, how, descriptor).await).await
     }
 
     /// Opens the file `name` for writing. Takes [`Rights::WRITE`].
@@ -61,15 +78,24 @@ impl Directory {
         .await
     }
 
-    async fn try_create(&self, caller: &Caller, name: Name<'_>, how: How) -> Result<Created, Unmade> {
-        let at_first = if how.exclusive { Rights::INSERT } else { Rights::NONE };
-        let here = self.here_for(caller, name, at_first).await?;
+    async fn try_create(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        how: How,
+        descriptor: Option<&Arc<Descriptor>>,
+    ) -> Result<Created, Unmade> {
+        let here = self.here_for(caller, name, Rights::NONE).await?;
+        if how.exclusive {
+            here.require_to_make(caller, false)?;
+        }
         let permits = here.permit().await?;
         if !how.exclusive && here.find(name).await?.is_some() {
             drop(permits);
             return Ok(here.open_to_write(caller, name).await?);
         }
-        here.require(caller, Rights::INSERT)?;
+        here.require_to_make(caller, false)?;
+        let gift = here.gift(caller, false, descriptor)?;
         let way = here.tell_of(caller, permits, name).await?;
         let (name, owner) = (c_name(name), here.volume().owner_of_new(caller));
         to_the_end(way.held(), async move {
@@ -83,7 +109,9 @@ impl Directory {
             let made = async {
                 let stat = file.stat()?;
                 let name = Name::parse(name.as_bytes())?;
-                Ok::<_, Error>((name, stat, directory.made_file(name, file, &stat).await?))
+                let made = directory.made_file(name, file, &stat).await?;
+                give(&gift, made.object(), made.lane_file()).await?;
+                Ok::<_, Error>((name, stat, made))
             };
             let (name, stat, file) = match made.await {
                 Ok((name, stat, file)) => (name, stat, Rc::new(file)),
@@ -118,8 +146,8 @@ impl Here {
         if stat.kind != FileKind::File {
             return Err(Error::NotServable);
         }
-        self.require_of(caller, &stat.into(), Rights::WRITE)?;
         let file = Rc::new(self.directory().opened_file(name, file, &stat).await?);
+        self.require_to_write(caller, &stat.into(), file.own().as_ref())?;
         self.note_seen(name, file.object(), look.as_ref());
         let writer = Writer::new(self.volume().clone(), file);
         Ok(Created { writer, attributes: stat.into(), is_new: false })

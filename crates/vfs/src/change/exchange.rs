@@ -7,6 +7,7 @@ use lane::fs::RenameHow;
 
 use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
+use super::in_the_way::InTheWay;
 use super::rename::{Moving, has_moved, told};
 use super::way::to_the_end;
 use crate::caller::Caller;
@@ -32,7 +33,8 @@ impl Directory {
         if !self.volume().is_same(there.volume()) {
             return self.volume().counted(Err(Error::CrossDevice));
         }
-        self.attempts(async || self.try_exchange(caller, one, there, other).await).await
+        let in_the_way = InTheWay::default();
+        self.attempts(async || self.try_exchange(caller, one, there, other, &in_the_way).await).await
     }
 
     async fn try_exchange(
@@ -41,6 +43,7 @@ impl Directory {
         one: Name<'_>,
         there: &Self,
         other: Name<'_>,
+        in_the_way: &InTheWay,
     ) -> Result<(), Unmade> {
         let both = Rights::DELETE | Rights::INSERT;
         let here = self.here_for(caller, one, both).await?;
@@ -53,8 +56,9 @@ impl Directory {
         if Arc::ptr_eq(&at_one.object, &at_other.object) {
             return Ok(());
         }
+        self.volume().ask_to_move_names(caller, here.object()?, there.object()?)?;
         for moved in [&at_one, &at_other] {
-            self.volume().ask_beneath(caller, moved).await?;
+            self.volume().ask_beneath(caller, moved, in_the_way).await?;
         }
         let known = [here.known(one, &at_one).await?, there.known(other, &at_other).await?];
         let what =

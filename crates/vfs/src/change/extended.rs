@@ -9,6 +9,7 @@ use lane::fs::{AttributeChange, File, SetTime, XattrHow};
 use super::Writer;
 use super::way::to_the_end;
 use crate::caller::Caller;
+use crate::descriptor::is_kept_in;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::file::OpenFile;
@@ -181,7 +182,7 @@ async fn names_of(file: &File) -> Result<Vec<Vec<u8>>, Error> {
     let stored = file.xattrs().await.map_err(Error::of_write)?;
     let shown = |name: &CString| {
         let name = name.as_bytes().strip_prefix(NAMESPACE)?;
-        (!name.starts_with(OWN)).then(|| name.to_vec())
+        (!name.starts_with(OWN) && !is_kept_in(name)).then(|| name.to_vec())
     };
     Ok(stored.iter().filter_map(shown).collect())
 }
@@ -200,7 +201,7 @@ fn stored(name: &[u8]) -> Result<CString, Error> {
     match name {
         [] => return Err(Error::Name(NameError::Empty)),
         _ if name.len() > NAME_BYTES_MAX - NAMESPACE.len() => return Err(Error::NameTooLong),
-        _ if name.starts_with(OWN) => return Err(Error::Reserved),
+        _ if name.starts_with(OWN) || is_kept_in(name) => return Err(Error::Reserved),
         _ => {}
     }
     CString::new([NAMESPACE, name].concat()).map_err(|_| Error::Name(NameError::Nul))

@@ -51,6 +51,18 @@ impl Found {
         self.object.note_lost(directory, name, is_last);
     }
 
+    /// Looks just before it is moved from `name`: its content stays as it is, and its change time does not.
+    pub(super) async fn moves_aside(&self, here: &Here, name: &CString) {
+        if self.is_directory() {
+            return;
+        }
+        let before = match &self.open {
+            Some(file) => file.lane_file().stat(),
+            None => here.directory().dir().stat_at(name).await,
+        };
+        before.iter().for_each(|before| self.object.changes_aside(before));
+    }
+
     /// Looks just before it loses `name` how many names it has, if the index would forget it with its last one: since it was found
     /// clients had to be told, and somebody beside the server may have given it another.
     pub(super) async fn count_names(&mut self, here: &Here, name: &CString) -> Result<(), Error> {

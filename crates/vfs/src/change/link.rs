@@ -87,7 +87,8 @@ impl Directory {
         }
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
         let file = self.dir().open(&c_name(from), how).await.map_err(Error::of_change)?;
-        here.require_of(caller, &file.stat().map_err(Error::from)?.into(), Rights::WRITE)?;
+        let own = here.own_of(from, &found.object).await?;
+        here.require_of(caller, &file.stat().map_err(Error::from)?.into(), own.as_ref(), Rights::WRITE)?;
         let what = vec![(here.object()?, What::name(to.as_bytes())), (&found.object, What::Attributes)];
         let way = self.volume().tell(caller, permits, what).await?;
         let to = c_name(to);

@@ -1,10 +1,13 @@
 //! Makes a directory.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use identity::Rights;
 use lane::fs::{OpenHow, OpenKind};
+use smb_wire::info::security::Descriptor;
 
+use super::descriptor::give;
 use super::find::c_name;
 use super::here::Unmade;
 use super::way::to_the_end;
@@ -22,12 +25,34 @@ impl Directory {
     /// # Errors
     /// [`Error::Exists`]; else as [`Directory::create`].
     pub async fn make_directory(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Self, Error> {
-        self.attempts(async || self.try_make_directory(caller, name, mode).await).await
+        self.make_directory_described(caller, name, mode, None).await
     }
 
-    async fn try_make_directory(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Self, Unmade> {
-        let here = self.here_for(caller, name, Rights::INSERT).await?;
+    /// As [`Directory::make_directory`]; it has this security descriptor from the start, in place of one that it would inherit.
+    ///
+    /// # Errors
+    /// As there, and as [`Directory::set_descriptor`]: nothing is made then.
+    pub async fn make_directory_described(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        mode: u32,
+        descriptor: Option<&Arc<Descriptor>>,
+    ) -> Result<Self, Error> {
+        self.attempts(async || self.try_make_directory(caller, name, mode, descriptor).await).await
+    }
+
+    async fn try_make_directory(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        mode: u32,
+        descriptor: Option<&Arc<Descriptor>>,
+    ) -> Result<Self, Unmade> {
+        let here = self.here_for(caller, name, Rights::NONE).await?;
+        here.require_to_make(caller, true)?;
         let permits = here.permit().await?;
+        let gift = here.gift(caller, true, descriptor)?;
         let way = here.tell_of(caller, permits, name).await?;
         let (name, owner) = (c_name(name), here.volume().owner_of_new(caller));
         to_the_end(way.held(), async move {
@@ -50,11 +75,18 @@ impl Directory {
             }
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             let made = Rc::new(directory.made_directory(name, made).await?);
+            let made = Self::new(here.volume().clone(), made);
+            if let Err(error) = give(&gift, made.object(), made.dir().as_file()).await {
+                if directory.dir().rmdir(&c_name(name)).await.is_ok() {
+                    here.volume().note_removed(here.object()?, Some(Known::EMPTY));
+                }
+                return Err(error.into());
+            }
             here.note_added(&way, name, made.object());
             let mark = here.mark(name);
             way.end(here.volume());
-            here.keep(name, Node::Directory(Rc::clone(&made)), mark);
-            Ok(Self::new(here.volume().clone(), made))
+            here.keep(name, Node::Directory(Rc::clone(made.node())), mark);
+            Ok(made)
         })
         .await
     }

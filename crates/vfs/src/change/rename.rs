@@ -8,6 +8,7 @@ use lane::fs::{FileKind, RenameHow};
 
 use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
+use super::in_the_way::InTheWay;
 use super::way::{Way, to_the_end};
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -51,7 +52,8 @@ impl Directory {
         if !self.volume().is_same(to_directory.volume()) {
             return self.volume().counted(Err(Error::CrossDevice));
         }
-        self.attempts(async || self.try_rename(caller, from, to_directory, to, over).await).await
+        let in_the_way = InTheWay::default();
+        self.attempts(async || self.try_rename(caller, from, to_directory, to, over, &in_the_way).await).await
     }
 
     async fn try_rename(
@@ -61,18 +63,26 @@ impl Directory {
         to_directory: &Self,
         to: Name<'_>,
         over: Over,
+        in_the_way: &InTheWay,
     ) -> Result<(), Unmade> {
         let here = self.here_for(caller, from, Rights::DELETE).await?;
         let there = to_directory.here_for(caller, to, Rights::INSERT).await?;
         let (permits, concerned) = permits_to_rename(&here, from, &there, to).await?;
-        if !concerned.is_due(&here, &there, over)? {
-            return Ok(());
-        }
+        let is_due = concerned.is_due(&here, &there, over)?;
         let Concerned { moved, mut replaced } = concerned;
+        if !is_due {
+            // Whoever else has it open for later gives that back before an open renames it, whatever comes of it.
+            return match caller.open {
+                Some(_) => self.volume().ask_holders(caller, &[(&moved.object, moved.moves())]),
+                None => Ok(()),
+            };
+        }
         if replaced.is_some() {
             there.require(caller, Rights::DELETE)?;
         }
-        self.volume().ask_beneath(caller, &moved).await?;
+        self.volume().ask_to_move_names(caller, here.object()?, there.object()?)?;
+        self.volume().ask_replaced(caller, replaced.as_ref())?;
+        self.volume().ask_beneath(caller, &moved, in_the_way).await?;
         let known = here.known(from, &moved).await?;
         let known_replaced = match &replaced {
             Some(replaced) => there.known(to, replaced).await?,
@@ -98,6 +108,7 @@ impl Directory {
             };
             let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
             let account = Moving::begin(&here, &moved)?;
+            moved.moves_aside(&here, &from).await;
             let renamed = here_dir.rename(&from, there_dir, &to, how).await;
             let to_name = Name::parse(to.as_bytes()).map_err(Error::from)?;
             let gone = replaced.as_ref().map(|replaced| (replaced, known_replaced));

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use grants::conflict::Asks;
-use grants::{Asked, Change, Holder};
+use grants::{Asked, By, Change, Event};
 
 use super::here::Unmade;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::grant::{Pause, Told, WAIT_MAX};
+use crate::grant::{Content, Grants, OpenCaller, Pause, Told, WAIT_MAX};
 use crate::object::Object;
 use crate::promise::What;
 use crate::volume::Volume;
@@ -19,12 +21,14 @@ use crate::volume::Volume;
 pub(super) struct Asking {
     pause: Pause,
     until: Instant,
+    /// The object has to be closed: where one stays open the change is refused, whatever comes of the others.
+    must_close: bool,
 }
 
 /// A directory that shows a change, once it is made.
 pub(super) struct Shown {
     pub(super) directory: Arc<Object>,
-    pub(super) by: Option<Holder>,
+    pub(super) by: Option<By>,
 }
 
 /// Who has been waited for so far: as long as this lives nobody is given anew what was asked back.
@@ -43,7 +47,7 @@ impl Volume {
 
     /// As [`Volume::ask_holders`], to read a file.
     pub(super) fn ask_holders_to_read(&self, caller: &Caller, file: &Arc<Object>) -> Result<(), Unmade> {
-        let by = caller.open.map(|open| open.own);
+        let by = caller.open.map(OpenCaller::by);
         self.ask_all(std::iter::once((file, Change { asks: Asks::Read, by })))
     }
 
@@ -51,16 +55,30 @@ impl Volume {
         &self,
         all: impl Iterator<Item = (&'a Arc<Object>, Change)>,
     ) -> Result<(), Unmade> {
+        self.ask_each(all.map(|(object, change)| {
+            let asks = move |grants: &mut Grants, now, events: &mut Vec<Event>| {
+                grants.change(now, b"", change, None, events)
+            };
+            (object, asks)
+        }))
+    }
+
+    /// Asks something of each of these objects: holders of all of them are told at once.
+    pub(super) fn ask_each<'a>(
+        &self,
+        all: impl Iterator<
+            Item = (&'a Arc<Object>, impl FnOnce(&mut Grants, Instant, &mut Vec<Event>) -> Asked<()>),
+        >,
+    ) -> Result<(), Unmade> {
         let (mut told, mut asking, mut is_refused) = (Told::default(), Vec::new(), false);
-        for (object, change) in all {
+        for (object, asks) in all {
             let now = lane::time::now();
-            let asked =
-                object.grants().ask_if_any(|grants, events| grants.change(now, b"", change, None, events));
+            let asked = object.grants().ask_if_any(|grants, events| asks(grants, now, events));
             match asked.map(|outcome| told.take(object, outcome)) {
                 None | Some(Asked::Granted(())) => {}
                 Some(Asked::Wait(wait)) => {
                     let pause = Pause::new(object, wait.ticket);
-                    asking.push(Asking { pause, until: wait.until });
+                    asking.push(Asking { pause, until: wait.until, must_close: false });
                 }
                 Some(Asked::Refused(_)) => is_refused = true,
             }
@@ -84,33 +102,59 @@ impl Volume {
 }
 
 impl Settling {
-    /// Waits until one who was asked has given something back, or had his time; holding nothing.
+    /// Waits until all who were asked have given something back or had their time, or one goes on with what had to be closed; holding
+    /// nothing. Their times go together: many take no longer than one.
     ///
     /// # Errors
     /// [`Error::Locked`] when that has taken too long altogether.
     pub(super) async fn wait(&mut self, volume: &Volume, asking: Vec<Asking>) -> Result<(), Error> {
         let patience = *self.patience.get_or_insert_with(|| lane::time::now() + WAIT_MAX);
-        volume.counters().grants_waited.increment();
-        for mut asked in asking {
-            if lane::time::now() >= patience {
-                return Err(Error::Locked);
-            }
-            asked.pause.until(asked.until.min(patience)).await;
-            // An earlier place of the same change is no use beside the new one.
-            self.asked.retain(|earlier| !Arc::ptr_eq(earlier.pause.object(), asked.pause.object()));
-            self.asked.push(asked);
+        if lane::time::now() >= patience {
+            return Err(Error::Locked);
         }
+        volume.counters().grants_waited.increment();
+        let mut all: FuturesUnordered<_> = asking.into_iter().map(|asked| asked.ended(patience)).collect();
+        let mut ended = Vec::new();
+        while let Some(asked) = all.next().await {
+            let is_over = asked.must_close && asked.pause.object().grants().is_open_to_stay();
+            ended.push(asked);
+            if is_over {
+                break;
+            }
+        }
+        // An earlier place of the same change is no use beside the new one.
+        self.asked.retain(|earlier| !ended.iter().any(|asked| asked.is_of(earlier)));
+        self.asked.extend(ended);
         Ok(())
+    }
+}
+
+impl Asking {
+    /// What is asked for is given back by closing alone.
+    pub(super) fn until_closed(mut self) -> Self {
+        self.must_close = true;
+        self
+    }
+
+    /// When something has been given back, or its time is over.
+    async fn ended(mut self, patience: Instant) -> Self {
+        self.pause.until(self.until.min(patience)).await;
+        self
+    }
+
+    fn is_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.pause.object(), other.pause.object())
     }
 }
 
 /// What a change of an object asks of it.
 fn change(what: &What, caller: &Caller) -> Option<Change> {
-    let own = caller.open.map(|open| open.own);
+    let own = caller.open.map(OpenCaller::by);
+    let content = caller.open.map(|open| open.content).unwrap_or_default();
     let asks = match what {
         What::Names(_) => return Some(Change { asks: Asks::Names, by: parent(caller) }),
         What::Attributes => return None,
-        What::Content | What::Unknown if caller.open.is_some_and(|open| open.overwrites) => Asks::Overwrite,
+        What::Content | What::Unknown if content == Content::Overwritten => Asks::Overwrite,
         What::Content | What::Unknown => Asks::Write,
         What::Place | What::Subtree => Asks::Rename,
         What::Gone => Asks::Remove,
@@ -119,10 +163,10 @@ fn change(what: &What, caller: &Caller) -> Option<Change> {
     Some(Change { asks, by: own })
 }
 
-/// The directories that show what changes. What is written by an open they show when that is closed.
+/// The directories that show what changes. What is written by an open they show when that is closed, what it is cut to at once.
 pub(super) fn shown(what: &[(&Arc<Object>, What)], caller: &Caller) -> Vec<Shown> {
     let is_shown = |what: &What| match what {
-        What::Content | What::Unknown => caller.open.is_none(),
+        What::Content | What::Unknown => caller.open.is_none_or(|open| open.content != Content::Written),
         What::Attributes | What::Rights => true,
         What::Names(_) | What::Place | What::Subtree | What::Gone => false,
     };
@@ -137,6 +181,6 @@ fn above(object: &Arc<Object>) -> Option<Arc<Object>> {
     place.directory.grants().is_in_use().then_some(place.directory)
 }
 
-fn parent(caller: &Caller) -> Option<Holder> {
-    caller.open.and_then(|open| open.parent)
+fn parent(caller: &Caller) -> Option<By> {
+    caller.open.and_then(OpenCaller::by_above)
 }

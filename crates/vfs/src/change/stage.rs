@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use identity::Rights;
 use lane::buffer::Buf;
-use lane::fs::{AttributeChange, SetTime, SyncOf, Timestamp};
+use lane::fs::{AttributeChange, FileKind, SetTime, SyncOf, Timestamp};
 
 use super::aside::Aside;
+use super::descriptor::give;
 use super::find::c_name;
 use super::here::{Here, Unmade};
 use super::way::to_the_end;
@@ -60,7 +61,7 @@ impl Directory {
     pub async fn stage(&self, caller: &Caller, mode: u32) -> Result<Staged, Error> {
         self.attempts(async || {
             let here = self.here().await?;
-            here.require(caller, Rights::INSERT)?;
+            here.require_to_make(caller, false)?;
             Ok(self.try_stage(mode).await?)
         })
         .await
@@ -151,7 +152,8 @@ impl Staged {
         name: Name<'_>,
         expect: Expect<'_>,
     ) -> Result<Published, Unmade> {
-        let here = self.directory.here_for(caller, name, Rights::INSERT).await?;
+        let here = self.directory.here_for(caller, name, Rights::NONE).await?;
+        here.require_to_make(caller, false)?;
         let (permits, mut found) = here.permits_of(name).await?;
         if found.is_some() {
             here.require(caller, Rights::DELETE)?;
@@ -159,6 +161,19 @@ impl Staged {
         if !expect.allows(&here, name, found.is_some()).await? {
             return Err(Error::Unexpected.into());
         }
+        // A file that is replaced is written to: who may not write to it may not replace it so, and what it has of its own stays.
+        let replaced = match &found {
+            Some(found) if found.kind == FileKind::File => here.own_of(name, &found.object).await?,
+            _ => None,
+        };
+        let gift = match replaced {
+            Some(own) => {
+                let of = self.file.attributes()?;
+                here.require_of(caller, &of, Some(&own), Rights::WRITE)?;
+                own.kept()
+            }
+            None => here.gift(caller, false, None)?,
+        };
         let known = match &found {
             Some(found) => here.known(name, found).await?,
             None => None,
@@ -175,6 +190,8 @@ impl Staged {
                 replaced.count_names(&here, &name).await?;
             }
             here.still()?;
+            // Before it has a name that leads to it.
+            give(&gift, file.object(), file.lane_file()).await?;
             way.rise();
             // Only what makes files behind the server's back can have come in between.
             let given = aside.give(file.lane_file(), here.directory().dir(), &name, is_new).await;

@@ -127,6 +127,16 @@ impl Volume {
         Ok((permits.inside(pass), found))
     }
 
+    /// Has the permit of an object, which changes that are under way keep to their end, and gives it back.
+    ///
+    /// # Errors
+    /// As [`Volume::permits`].
+    pub(crate) async fn permit_for_a_moment(&self, object: &Arc<Object>) -> Result<(), Error> {
+        let (permits, ()) = self.permits(&[object], async || Ok(((), Vec::new()))).await?;
+        drop(permits);
+        Ok(())
+    }
+
     /// As [`Volume::permits`] for what was changed behind the server's back: no gate keeps that out, and it is so on a volume that no
     /// client may change too.
     ///

@@ -71,8 +71,14 @@ impl Writer {
         reads: Option<&Arc<Object>>,
         work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
-        let step = Step { reads, ..Step::default() };
-        self.change_by(caller, what, step, |_, _| Ok(()), async move |file, ()| work(file).await).await
+        let (step, is_aside) = (Step { reads, ..Step::default() }, what == What::Attributes);
+        let work = async move |file: Rc<OpenFile>, ()| {
+            if is_aside && let (Some(object), Ok(before)) = (file.object(), file.lane_file().stat()) {
+                object.changes_aside(&before);
+            }
+            work(file).await
+        };
+        self.change_by(caller, what, step, |_, _| Ok(()), work).await
     }
 
     /// As [`Writer::change`], in some other way; what `before` refuses, when nobody else can change the file any more but the caller's own

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use grants::conflict::Asks;
-use grants::{Change, Closed, Holder};
+use grants::{By, Change, Closed};
+use identity::Accounts;
 
 use super::asked::{Told, When, at_once, name_of, until_answered};
 use super::local::release;
-use super::{Link, Open, OpenError};
+use super::{Link, Open, OpenCaller, OpenError};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
@@ -28,7 +29,8 @@ pub enum Ended {
 
 impl Open {
     /// Closes it: its locks go, its lease with the last open that has it, and its name if that is to be deleted and this was
-    /// the last open by it. What `caller` may do decides about that.
+    /// the last open by it. Who has it deleted was granted that when he opened it: what `caller` may do, who may be but the last to
+    /// close it, is not looked at.
     ///
     /// # Errors
     /// Of the deletion alone: the name stays then.
@@ -38,22 +40,27 @@ impl Open {
         }
         let caller = self.caller(caller);
         if self.is_modified.load(Ordering::Relaxed) {
-            let by = caller.open.and_then(|open| open.parent);
-            if let Some(directory) = self.link.directory() {
-                volume.show_change(directory, by);
-                directory.grants().all_told().await;
-            }
+            self.show_change(volume).await;
         }
         let closed =
             at_once(volume.cache(), &self.object, |grants, now, events| grants.close(now, self.id, events));
         match closed {
             Ok(Closed::Stays) | Err(_) => Ok(Ended::Stays),
             Ok(Closed::DeleteStream) => Ok(Ended::StreamGoes),
-            Ok(Closed::DeleteName(link)) => {
-                let deleted = volume.delete(&caller, self, &link).await;
+            Ok(Closed::DeleteName { link, parent }) => {
+                let open = caller.open.map(|open| OpenCaller { parent, ..open });
+                let deleted = volume.delete(&Caller { open, ..caller }, self, &link).await;
                 self.object.grants().ask_if_any(|grants, _| grants.deleted(&link));
                 deleted.map(|()| Ended::Deleted)
             }
+        }
+    }
+
+    /// The directory shows something else of it: leases of that go, but for those with the key that this has named.
+    pub async fn show_change(&self, volume: &Volume) {
+        if let Some(directory) = self.link.directory() {
+            volume.show_change(directory, self.parent.map(By::ParentKey));
+            directory.grants().all_told().await;
         }
     }
 
@@ -99,7 +106,7 @@ impl Open {
     /// Dropped and not closed.
     pub(super) fn abandon(&mut self) {
         let outcome = self.object.grants().ask_if_any(|grants, events| {
-            if let Ok(Closed::DeleteName(link)) = grants.abandon(self.id, events) {
+            if let Ok(Closed::DeleteName { link, .. }) = grants.abandon(self.id, events) {
                 grants.deleted(&link);
             }
         });
@@ -112,11 +119,19 @@ impl Open {
 
 impl Volume {
     async fn delete(&self, caller: &Caller, open: &Open, link: &Link) -> Result<(), Error> {
+        let caller = &Caller { principal: Accounts::none().local_administrator(), ..caller.clone() };
         let Some((directory, name)) = name_of(link) else { return Err(Error::AccessDenied) };
         let path = self.path_of(directory).ok_or(Error::Stale)?;
         let name = Name::parse(name)?;
         let found = self.lookup_as(caller, path.as_path(), identity::Rights::NONE).await?;
         let (above, _) = found.into_directory()?;
+        if open.is_link {
+            return match above.symbolic_link(caller, name).await {
+                Ok(link) if Arc::ptr_eq(&link.object, &open.object) => above.remove(caller, name).await,
+                Ok(_) | Err(Error::NotServable) => Ok(()),
+                Err(error) => Err(error),
+            };
+        }
         match above.lookup_as(caller, name, identity::Rights::NONE).await? {
             // The name leads to another file by now.
             it if it.object().is_none_or(|object| !Arc::ptr_eq(object, &open.object)) => Ok(()),
@@ -126,7 +141,7 @@ impl Volume {
     }
 
     /// What a directory shows has changed: leases of it go. Nobody is waited for.
-    pub(crate) fn show_change(&self, directory: &Arc<Object>, by: Option<Holder>) {
+    pub(crate) fn show_change(&self, directory: &Arc<Object>, by: Option<By>) {
         let change = Change { asks: Asks::Names, by };
         let now = lane::time::now();
         let asked = directory.grants().ask_if_any(|grants, events| {

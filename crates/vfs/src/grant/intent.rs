@@ -1,18 +1,18 @@
 //! Who is about to open something and makes it first: what he makes spares the lease of the directory that he names, as what he changes
 //! by the open does later.
 
-use grants::{Holder, LeaseKey, Named};
+use grants::Named;
 
 use super::asked::LeasePlace;
-use super::{OpenCaller, OpenError, Wanted};
+use super::{Content, OpenCaller, OpenError, Wanted};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::volume::Volume;
 
-/// The caller as who will have an open. As long as this lives the leases that it names have their numbers.
+/// The caller as who will have an open. As long as this lives its lease has its number.
 pub struct Intent {
     caller: Caller,
-    _named: Vec<Named<LeasePlace>>,
+    _named: Option<Named<LeasePlace>>,
 }
 
 impl Intent {
@@ -30,14 +30,12 @@ impl Volume {
     pub fn intending(&self, caller: &Caller, wanted: Option<Wanted>) -> Result<Intent, OpenError> {
         let leases = self.shared().ok_or(Error::ReadOnly)?.objects().leases();
         let Some(Wanted::Lease { key, parent, .. }) = wanted else {
-            return Ok(Intent { caller: caller.clone(), _named: Vec::new() });
+            return Ok(Intent { caller: caller.clone(), _named: None });
         };
         let own = leases.name(key)?;
-        let above = parent.map(|above| leases.name(LeaseKey { key: above, ..key })).transpose()?;
-        let (holder, parent): (Holder, _) = (own.holder(), above.as_ref().map(Named::holder));
-        let caller =
-            Caller { open: Some(OpenCaller { own: holder, parent, overwrites: false }), ..caller.clone() };
-        Ok(Intent { caller, _named: std::iter::once(own).chain(above).collect() })
+        let open = OpenCaller { own: own.holder(), parent, content: Content::Written };
+        let caller = Caller { open: Some(open), ..caller.clone() };
+        Ok(Intent { caller, _named: Some(own) })
     }
 }
 

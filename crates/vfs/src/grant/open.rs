@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use grants::conflict::Wants;
 use grants::{
-    Access, BadAcknowledgement, Caching, Client, Holder, Home, Kind, LeaseKey, Named, OpenId, Opened, Range,
-    Refused, Request, Share, Want,
+    Access, BadAcknowledgement, By, Caching, Client, Holder, Home, Kind, LeaseKey, Looks, Named, OpenId,
+    Opened, Range, Refused, Request, Share, Want,
 };
 use identity::Rights;
 
@@ -27,13 +27,16 @@ pub struct Open {
     pub(super) link: Arc<Link>,
     opened: Opened,
     lease: Option<Named<LeasePlace>>,
-    parent: Option<Named<LeasePlace>>,
+    /// The key of the directory's lease that its changes spare.
+    pub(super) parent: Option<[u8; 16]>,
     access: Access,
     /// In whose share it counts.
     pub(super) client: Client,
     /// It has changed the content: leases of the directory go when it is closed.
     pub(super) is_modified: AtomicBool,
     pub(super) is_closed: AtomicBool,
+    /// It is of a symbolic link itself.
+    pub(super) is_link: bool,
 }
 
 /// How a file is opened (MS-SMB2 2.2.13).
@@ -48,8 +51,8 @@ pub struct OpenHow<'a> {
     /// Rights that the caller needs over it, as [`Volume::lookup_as`] has them. To delete or rename it he needs them in the
     /// directory, which are looked at when he does.
     pub need: Rights,
-    /// It is to see or set attributes alone.
-    pub looks: bool,
+    /// Whether it is to see or set attributes alone.
+    pub looks: Looks,
     /// What the caller is going to put an end to the content.
     pub overwrites: bool,
     /// In whose share of what is bounded it counts.
@@ -71,7 +74,7 @@ pub enum Wanted {
         caching: Caching,
         /// That of the request, for version 2 of the context.
         epoch: Option<u16>,
-        /// The key of a lease of the directory, of the same client, that this open's changes spare.
+        /// The key of leases of the directory, whichever client's, that this open's changes spare.
         parent: Option<[u8; 16]>,
     },
 }
@@ -108,7 +111,8 @@ impl Volume {
         for _ in 0..ATTEMPTS_MAX {
             let found = self.lookup_as(caller, path, how.need).await?;
             let object = Arc::clone(found.object().ok_or(Error::ReadOnly)?);
-            let open = self.open_object(path, &object, &found, how, &mut holder).await?;
+            let is_directory = matches!(found, Resolved::Directory(..));
+            let open = self.open_object(path, &object, is_directory, how, &mut holder).await?;
             // The name may have come to lead elsewhere meanwhile.
             let again = self.lookup_as(caller, path, how.need).await;
             match again {
@@ -122,14 +126,32 @@ impl Volume {
         Err(Error::Busy.into())
     }
 
-    async fn open_object(
+    pub(super) async fn open_object(
         &self,
         path: RelPath<'_>,
         object: &Arc<Object>,
-        found: &Resolved,
+        is_directory: bool,
         how: &OpenHow<'_>,
         tell: &mut impl FnMut(Holder),
     ) -> Result<Open, OpenError> {
+        let asking = self.asking(path, object, is_directory, how).await?;
+        let request = &asking.request;
+        tell(request.want.map_or(Holder(request.open.0), |want| want.holder));
+        let opened = until_answered(self, object, When::Unchanging, |grants, now, ticket, events| {
+            grants.open(now, how.stream, request.clone(), ticket, events)
+        });
+        let opened = opened.await?;
+        Ok(asking.granted(object, opened))
+    }
+
+    /// What is to be asked of the object, with a number for the open and the lease named.
+    pub(super) async fn asking(
+        &self,
+        path: RelPath<'_>,
+        object: &Arc<Object>,
+        is_directory: bool,
+        how: &OpenHow<'_>,
+    ) -> Result<Asking, OpenError> {
         let leases = object.volume().objects().leases();
         let (id, link) = (leases.next_open(), self.link(path).await?);
         let (mut lease, mut parent, mut want) = (None, None, None);
@@ -137,16 +159,16 @@ impl Volume {
             None => {}
             Some(Wanted::Oplock(caching)) => {
                 let home = self.cache().home();
-                want = Some(Want { holder: Holder(id.0), kind: Kind::Oplock, caching, home });
+                want = Some(Want { holder: Holder(id.0), kind: Kind::Oplock, caching, home, key: None });
             }
             Some(Wanted::Lease { key, caching, epoch, parent: above }) => {
                 let mut named = leases.name(key)?;
                 named.bind(LeasePlace { object: Arc::clone(object), stream: how.stream.into() })?;
                 let (holder, home) = (named.holder(), self.cache().home());
-                want = Some(Want { holder, kind: Kind::Lease { epoch }, caching, home });
+                let kind = Kind::Lease { epoch };
+                want = Some(Want { holder, kind, caching, home, key: Some(key.key) });
                 lease = Some(named);
-                parent =
-                    above.map(|key_above| leases.name(LeaseKey { key: key_above, ..key })).transpose()?;
+                parent = above;
             }
         }
         let request = Request {
@@ -156,27 +178,12 @@ impl Volume {
             share: how.share,
             looks: how.looks,
             overwrites: how.overwrites,
-            is_directory: matches!(found, Resolved::Directory(..)),
-            link: Arc::clone(&link),
+            is_directory,
+            link,
+            parent,
             want,
         };
-        tell(want.map_or(Holder(id.0), |want| want.holder));
-        let opened = until_answered(self, object, When::Unchanging, |grants, now, ticket, events| {
-            grants.open(now, how.stream, request.clone(), ticket, events)
-        });
-        let opened = opened.await?;
-        Ok(Open {
-            object: Arc::clone(object),
-            id,
-            link,
-            opened,
-            lease,
-            parent,
-            access: how.access,
-            client: how.client,
-            is_modified: AtomicBool::new(false),
-            is_closed: AtomicBool::new(false),
-        })
+        Ok(Asking { request, lease })
     }
 
     /// The name that a path ends with, in the directory above.
@@ -198,6 +205,32 @@ impl Volume {
     }
 }
 
+/// An open that is asked for.
+pub(super) struct Asking {
+    pub(super) request: Request<Arc<Link>>,
+    lease: Option<Named<LeasePlace>>,
+}
+
+impl Asking {
+    /// It is there.
+    pub(super) fn granted(self, object: &Arc<Object>, opened: Opened) -> Open {
+        let Request { open: id, link, parent, access, client, .. } = self.request;
+        Open {
+            object: Arc::clone(object),
+            id,
+            link,
+            opened,
+            lease: self.lease,
+            parent,
+            access,
+            client,
+            is_modified: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            is_link: false,
+        }
+    }
+}
+
 fn acknowledge(
     cache: &Cache,
     object: &Arc<Object>,
@@ -211,6 +244,11 @@ impl Open {
     /// The object.
     pub fn object(&self) -> &Arc<Object> {
         &self.object
+    }
+
+    /// The key of leases of the directory that its changes spare.
+    pub fn parent_key(&self) -> Option<[u8; 16]> {
+        self.parent
     }
 
     /// Its number, which no other open of the process ever has.
@@ -244,24 +282,47 @@ impl Open {
         ranges.is_ranged() && ranges.ask(|grants, _| grants.has_locked(self.id)).value
     }
 
+    /// The ranges that it has locked.
+    pub fn locked(&self) -> Vec<grants::RangeLock> {
+        let ranges = self.object.grants();
+        if ranges.is_ranged() { ranges.ask(|grants, _| grants.locked_by(self.id)).value } else { Vec::new() }
+    }
+
+    /// The named stream that it is of has another name from now on.
+    ///
+    /// # Errors
+    /// [`Refused::Sharing`] beside other opens of it, or where somebody has a stream of that name open.
+    pub fn rename_stream(&self, volume: &Volume, to: &[u8]) -> Result<(), Refused> {
+        at_once(volume.cache(), &self.object, |grants, _, events| grants.rename_stream(self.id, to, events))
+    }
+
     /// What its client has of its lease or oplock now.
     pub fn standing(&self) -> Opened {
         let asked = self.object.grants().ask_if_any(|grants, _| grants.standing(self.holder()));
         asked.map_or_else(Opened::default, |told| told.value)
     }
 
-    /// The caller as who has this open: what he changes spares its lease, and the one of the directory that it named.
+    /// The caller as who has this open: what he changes spares its lease, and those of the directory with the key that it named.
     pub fn caller(&self, caller: &Caller) -> Caller {
-        let parent = self.parent.as_ref().map(Named::holder);
-        let open = OpenCaller { own: self.holder(), parent, overwrites: false };
+        let open = OpenCaller { own: self.holder(), parent: self.parent, content: Content::Written };
         Caller { open: Some(open), ..caller.clone() }
     }
 
     /// The caller as who is opening this, and takes away the content that there was: even what he has by it of the kind that goes by
     /// his own writes is spared, since the new content is all that he was granted it for.
     pub fn overwriting_caller(&self, caller: &Caller) -> Caller {
+        self.caller_who(caller, Content::Overwritten)
+    }
+
+    /// The caller as who sets by this open how long the file is: leases of the directory, which shows that, go at once and not when the
+    /// open is closed.
+    pub fn resizing_caller(&self, caller: &Caller) -> Caller {
+        self.caller_who(caller, Content::Resized)
+    }
+
+    fn caller_who(&self, caller: &Caller, content: Content) -> Caller {
         let caller = self.caller(caller);
-        let open = caller.open.map(|open| OpenCaller { overwrites: true, ..open });
+        let open = caller.open.map(|open| OpenCaller { content, ..open });
         Caller { open, ..caller }
     }
 
@@ -288,6 +349,18 @@ impl Open {
         if wants == Wants::Writing && !self.is_modified.load(Ordering::Relaxed) {
             self.is_modified.store(true, Ordering::Relaxed);
         }
+        self.check_ranges(range, wants)
+    }
+
+    /// As [`Open::check`], of a change that the directory shows [at once](Open::resizing_caller).
+    ///
+    /// # Errors
+    /// [`Refused::Locked`].
+    pub fn check_to_resize(&self, range: Range) -> Result<(), Refused> {
+        self.check_ranges(range, Wants::Writing)
+    }
+
+    fn check_ranges(&self, range: Range, wants: Wants) -> Result<(), Refused> {
         if !self.object.grants().is_ranged() {
             return Ok(());
         }
@@ -299,9 +372,32 @@ impl Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenCaller {
     pub(crate) own: Holder,
-    pub(crate) parent: Option<Holder>,
-    /// The open is being made, and puts an end to the content.
-    pub(crate) overwrites: bool,
+    pub(crate) parent: Option<[u8; 16]>,
+    pub(crate) content: Content,
+}
+
+/// What becomes of the content by an open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// It is written, as often as the client likes before the open is closed.
+    #[default]
+    Written,
+    /// It is cut, or lengthened, to a length.
+    Resized,
+    /// The open is being made, and puts an end to it.
+    Overwritten,
+}
+
+impl OpenCaller {
+    /// As whom he asks of the object that it is an open of.
+    pub(crate) fn by(self) -> By {
+        By::Holder(self.own)
+    }
+
+    /// As whom he asks of the directory above.
+    pub(crate) fn by_above(self) -> Option<By> {
+        self.parent.map(By::ParentKey)
+    }
 }
 
 impl Drop for Open {
@@ -319,7 +415,7 @@ impl std::fmt::Debug for Open {
 }
 
 /// Names that come to lead elsewhere between a look and an open.
-const ATTEMPTS_MAX: u32 = 16;
+pub(super) const ATTEMPTS_MAX: u32 = 16;
 
 /// Where this lane's holders are told.
 pub(crate) fn home_of(member: lane::mesh::Member) -> Home {

@@ -74,6 +74,12 @@ impl<'a> Slot<'a> {
         self.is_in_use() && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_open())
     }
 
+    /// Whether it is open by somebody who keeps no opens for later.
+    pub(crate) fn is_open_to_stay(self) -> bool {
+        self.is_in_use()
+            && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_open_to_stay())
+    }
+
     /// Whether any range is locked.
     pub(crate) fn is_ranged(self) -> bool {
         self.has(RANGED, Ordering::Acquire)

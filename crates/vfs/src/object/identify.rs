@@ -43,7 +43,11 @@ impl SharedVolume {
         at: Option<At<'_>>,
     ) -> Result<Arc<Object>, Error> {
         let object = self.objects().get(self, identity_of(by, stat).await?)?;
-        self.loaded(root, object, stat, at).await
+        let object = self.loaded(root, object, stat, at).await?;
+        if let (By::Open(file), false) = (by, object.is_own_read()) {
+            object.read_own(file).await?;
+        }
+        Ok(object)
     }
 
     /// The object of a file or directory that was just made here: the index cannot know it, unless somebody has found it since and
@@ -63,10 +67,16 @@ impl SharedVolume {
             && let Ok(number) = self.index.new_number(self.id(), kind_of(stat.kind))
         {
             object.begin(number, lane::time::wall_clock());
+            // Who made it gives it what it gets.
+            object.set_own(None);
             self.reserve_numbers(root);
         }
         // Somebody looked at it before, or there was no number at hand.
-        self.loaded(root, object, stat, None).await
+        let object = self.loaded(root, object, stat, None).await?;
+        if let (By::Open(file), false) = (by, object.is_own_read()) {
+            object.read_own(file).await?;
+        }
+        Ok(object)
     }
 
     /// The object with its number and version, which at its first use come from the index.
@@ -105,17 +115,18 @@ impl SharedVolume {
         let (index, id, words) = (&self.index, self.id(), object.identity().words(self.device()));
         let kind = if self.is_root(stat) { Kind::Root } else { kind_of(stat.kind) };
         let place = at.map(|at| PlaceRef { parent: at.directory.number().vnode, name: at.name });
-        let of =
-            FirstUse { identity: &words, kind, seen: seen_of(stat), place, now: lane::time::wall_clock() };
+        let (seen, now) = (seen_of(stat), lane::time::wall_clock());
+        // Of a directory nobody keeps what is not stored yet: clients take it anew, as late as it changes.
+        let is_to_change = kind == Kind::File && self.is_writable();
+        let of = FirstUse { identity: &words, kind, seen, place, is_to_change, now };
         if let Some(loaded) = index.try_load(id, of) {
             return Ok(loaded);
         }
         let (index, name) = (Arc::clone(index), at.map(|at| Box::<[u8]>::from(at.name)));
-        let FirstUse { seen, now, .. } = of;
         let parent = place.map(|place| place.parent);
         let load = move || {
             let place = parent.zip(name.as_deref()).map(|(parent, name)| PlaceRef { parent, name });
-            index.load(id, FirstUse { identity: &words, kind, seen, place, now })
+            index.load(id, FirstUse { identity: &words, kind, seen, place, is_to_change, now })
         };
         offload(None, load).await.map_err(|_| Error::Overloaded)
     }

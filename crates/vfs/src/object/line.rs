@@ -1,4 +1,5 @@
-//! Who changes an object and who waits to: first come, first served, on whatever lane.
+//! Who changes an object and who waits to: first come, first served, on whatever lane, but for a few turns that stay on a lane. To wake
+//! another lane takes as long as several changes, in which nobody would make any.
 //!
 //! Data writes of one client share a turn on whatever lanes they are made, and the turn is kept after the last of them: nobody can rely on
 //! the object meanwhile, so the next need ask nobody. Whoever else comes takes it.
@@ -9,6 +10,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
+
+use lane::LaneId;
 
 use super::{Object, Pass};
 use crate::promise::Holder;
@@ -60,10 +63,16 @@ struct Share {
 type Ticket = NonZeroU32;
 
 #[derive(Default)]
-struct Waiters(VecDeque<Waiter>);
+struct Waiters {
+    line: VecDeque<Waiter>,
+    /// Turns in a row by which somebody was overtaken.
+    overtaken: u32,
+}
 
 struct Waiter {
     ticket: Ticket,
+    /// Where it waits; `None` off lanes.
+    lane: Option<LaneId>,
     waker: Option<Waker>,
 }
 
@@ -122,8 +131,8 @@ impl Line {
 
     /// The holder goes, or never came: the next has the turn.
     fn pass_on(&self, mut state: MutexGuard<'_, State>) {
-        let next = state.waiting.as_mut().and_then(|waiting| waiting.0.pop_front());
-        if state.waiting.as_ref().is_some_and(|waiting| waiting.0.is_empty()) {
+        let next = state.waiting.as_mut().and_then(|waiting| waiting.next());
+        if state.waiting.as_ref().is_some_and(|waiting| waiting.line.is_empty()) {
             state.waiting = None;
         }
         match next {
@@ -140,6 +149,22 @@ impl Line {
             }
         }
     }
+}
+
+impl Waiters {
+    /// Whose turn it is after that of somebody on this lane: who came first on it, [`OVERTAKEN_MAX`] times in a row at most, then who came
+    /// first of all.
+    fn next(&mut self) -> Option<Waiter> {
+        let here = here();
+        let near = self.line.iter().take(LOOKED_AT_MAX).position(|waiter| waiter.lane == here);
+        let at = near.filter(|_| self.overtaken < OVERTAKEN_MAX).unwrap_or(0);
+        self.overtaken = if at > 0 { self.overtaken + 1 } else { 0 };
+        self.line.remove(at)
+    }
+}
+
+fn here() -> Option<LaneId> {
+    lane::on_lane().then(|| lane::current().id())
 }
 
 impl State {
@@ -232,11 +257,11 @@ impl InLine {
         if state.is_free() {
             line.give(&mut state, ticket);
         } else {
-            let waiting = &mut state.waiting.get_or_insert_default().0;
+            let waiting = &mut state.waiting.get_or_insert_default().line;
             if waiting.len() >= max {
                 return Err(LineIsFull);
             }
-            waiting.push_back(Waiter { ticket, waker: None });
+            waiting.push_back(Waiter { ticket, lane: here(), waker: None });
         }
         drop(state);
         Ok(Self { object: Some(object), ticket })
@@ -255,7 +280,7 @@ impl Future for InLine {
             let object = self.object.take().expect("looked at above");
             return Poll::Ready(Turn { object, ticket });
         }
-        let mut waiting = state.waiting.iter_mut().flat_map(|waiting| waiting.0.iter_mut());
+        let mut waiting = state.waiting.iter_mut().flat_map(|waiting| waiting.line.iter_mut());
         let mine = waiting.find(|waiter| waiter.ticket == ticket);
         let mine = mine.expect("who has not left the line is in it");
         match &mut mine.waker {
@@ -276,10 +301,15 @@ impl Drop for InLine {
         }
         let ticket = self.ticket;
         let left = state.waiting.as_mut().and_then(|waiting| {
-            let at = waiting.0.iter().position(|waiter| waiter.ticket == ticket)?;
-            waiting.0.remove(at)
+            let at = waiting.line.iter().position(|waiter| waiter.ticket == ticket)?;
+            waiting.line.remove(at)
         });
         drop(state);
         drop(left);
     }
 }
+
+/// Turns that stay on a lane while somebody on another is first in line.
+pub(super) const OVERTAKEN_MAX: u32 = 16;
+/// Of a long line so many are looked at for one of this lane.
+const LOOKED_AT_MAX: usize = 64;

@@ -50,6 +50,23 @@ impl Log {
         changes.push_back(change);
     }
 
+    /// What leads from `version` to how the directory is now, but for a change that is under way; `version` is the one that it leads to.
+    /// `None` where that is not known, as after changes behind the server's back. Never waits.
+    pub(crate) fn catch_up(&self, object: &Object, version: &mut Version) -> Option<Vec<Edit>> {
+        // Before the look: a change that begins after it raises the version further, or is under way.
+        let is_changing = object.is_changing();
+        let now = object.version();
+        if now == *version {
+            return Some(Vec::new());
+        }
+        let (edits, latest) = self.since(*version)?;
+        if latest < now && !is_changing {
+            return None;
+        }
+        *version = latest;
+        Some(edits)
+    }
+
     /// The edits that lead from version `from` to the latest that is known, and which that is; `None` where they do not lead on from there.
     pub(crate) fn since(&self, from: Version) -> Option<(Vec<Edit>, Version)> {
         let changes = self.lock();

@@ -1,12 +1,13 @@
 //! What several lanes may use at once: one live [`Object`] for each file and directory of a writable volume that is in use,
 //! process-wide. docs/vfs.md shows who holds what.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use index::{Number, Version};
 use lane::mesh::Member;
+use smb_wire::info::security::Descriptor;
 
 pub use self::gate::Closed;
 pub(crate) use self::gate::{Outside, Pass};
@@ -26,7 +27,7 @@ pub(crate) use self::lanes::LaneBits;
 pub(crate) use self::line::{Line, Shared, Sharer};
 pub use self::log::Edit;
 pub(crate) use self::log::{Change, Log};
-pub(crate) use self::place::{Place, path_beneath};
+pub(crate) use self::place::{Place, path_beneath, path_in_volume};
 
 use crate::grant::{Held, Slot};
 use crate::promise::What;
@@ -57,6 +58,10 @@ pub struct Object {
     number: AtomicU64,
     /// What of it the index has to be told: `TOUCHED` and `FRESH` of `record`.
     news: AtomicU8,
+    /// What is known of a descriptor of its own: [`crate::descriptor`].
+    pub(crate) described: AtomicU8,
+    /// How often it was given another: who reads it sees whether that was meanwhile. Written under the small lock.
+    pub(crate) own_changes: AtomicU16,
     /// Lanes that let their clients rely on it.
     promises: LaneBits,
     /// Lanes that rely on it themselves; of a directory alone, once one does.
@@ -75,6 +80,8 @@ pub(crate) struct Side {
     /// What SMB's clients hold of it.
     pub(crate) grants: Option<Box<Held>>,
     draft: record::Draft,
+    /// Its descriptor, if it has one that can be read.
+    pub(crate) own: Option<Arc<Descriptor>>,
     log: Option<std::sync::Weak<Log>>,
 }
 
@@ -84,9 +91,9 @@ impl Object {
         &self.identity
     }
 
-    /// Whether anybody has it open for any of this.
-    pub fn is_open_for(&self, access: grants::Access) -> bool {
-        self.grants().ask_if_any(|grants, _| grants.is_open_for(access)).is_some_and(|told| told.value)
+    /// Which file, in words that mean the same to the next server: they outlive a restart, and a device that is numbered anew.
+    pub fn lasting_words(&self) -> Vec<u8> {
+        self.identity.words(self.volume.device()).to_vec()
     }
 
     /// The volume it lies in.
@@ -161,7 +168,7 @@ impl Object {
     pub(crate) fn set_changed(&self, at: Option<SystemTime>) {
         let before = {
             let mut side = self.lock_side();
-            side.draft.settle(at);
+            self.settle(&mut side.draft, at);
             let changed = side.changing.take();
             if at.is_some() && matches!(changed.as_deref(), Some(What::Gone)) {
                 side.draft.take_away();

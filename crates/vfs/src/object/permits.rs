@@ -14,7 +14,7 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    /// Waits for the permits of all `objects`, each first come first served. Dropped while it waits, it leaves all lines.
+    /// Waits for the permits of all `objects`, each in [line](super::line). Dropped while it waits, it leaves all lines.
     ///
     /// # Errors
     /// [`Error::Busy`] where `waiting_max` wait for one of them already.

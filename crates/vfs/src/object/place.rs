@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use index::Number;
+
 use super::Object;
 use crate::name::{Name, RelPath, RelPathBuf};
 
@@ -18,12 +20,21 @@ impl PartialEq for Place {
     }
 }
 
-/// The path of `object` beneath `root` as the places on the way have it; `None` where they do not lead there. Renames may come
+/// The path of `object` beneath `top` as the places on the way have it; `None` where they do not lead there. Renames may come
 /// in between: who goes there looks whether it is the one.
-pub(crate) fn path_beneath(root: &Arc<Object>, object: &Arc<Object>) -> Option<RelPathBuf> {
+pub(crate) fn path_beneath(top: &Arc<Object>, object: &Arc<Object>) -> Option<RelPathBuf> {
+    path_up_to(|at| Arc::ptr_eq(at, top), object)
+}
+
+/// As [`path_beneath`] the directory of its volume, which the lane that asks need not have looked at.
+pub(crate) fn path_in_volume(object: &Arc<Object>) -> Option<RelPathBuf> {
+    path_up_to(|at| at.number() == Number::ROOT, object)
+}
+
+fn path_up_to(is_top: impl Fn(&Arc<Object>) -> bool, object: &Arc<Object>) -> Option<RelPathBuf> {
     let (mut names, mut length) = (Vec::new(), 0);
     let mut at = Arc::clone(object);
-    while !Arc::ptr_eq(&at, root) {
+    while !is_top(&at) {
         let Place { directory, name } = at.place()?;
         length += name.len() + 1;
         // Places may form a circle while directories move.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use index::{Kind, Number, ObjectRecord, Seen, Timestamp, Version};
+use index::{Changing, Kind, Number, ObjectRecord, PlaceRef, Seen, Slot, Timestamp, Version};
 use lane::fs::Stat;
 
 use super::identify::{At, seen_of};
@@ -16,15 +16,14 @@ use super::{Object, Place, Side};
 /// Of an object that has changed, or is new. Packed, as every object in use has one.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    /// [`Look::Changed`]: nanoseconds since 1970. [`Look::Seen`]: the change time's seconds.
+    /// Nanoseconds since 1970. [`Look::Changed`]: when that was over. [`Look::Seen`]: the change time.
     time: i64,
     size: u64,
-    nanos: u32,
+    /// Its part of the index's journal.
+    slot: Slot,
+    /// Changes of it that are under way: writes may be several at once.
+    changing: u16,
     look: Look,
-    /// A change by somebody else after it was seen would show.
-    is_settled: bool,
-    /// Its content or names are just changing.
-    is_rising: bool,
     flags: u8,
 }
 
@@ -55,9 +54,11 @@ impl Object {
     pub(super) fn begin(self: &Arc<Self>, number: Number, now: SystemTime) {
         let mut side = self.lock_side();
         if !self.is_loaded() {
-            side.draft.change(now);
-            self.touch();
-            self.set(number, self.volume.first_version());
+            let version = self.volume.first_version();
+            self.touch(&mut side, number, version);
+            self.volume.index.changing(side.draft.slot, version, UNIX_EPOCH);
+            self.have_changed(&mut side.draft, now);
+            self.set(number, version);
         }
     }
 
@@ -94,39 +95,80 @@ impl Object {
     }
 
     /// The index will have to be told of it.
-    fn touch(&self) {
+    fn touch(&self, side: &mut Side, number: Number, version: Version) {
         if self.news.fetch_or(TOUCHED, Ordering::Relaxed) & TOUCHED == 0 {
-            self.volume.index.reserve();
+            let words = self.identity.words(self.volume.device());
+            let is_its_name = side.draft.flags & UNPLACED == 0;
+            let place = side.place.as_ref().map(|place| place_ref(place, is_its_name));
+            let changing = Changing { identity: &words, number, version, place };
+            side.draft.slot = self.volume.index.reserve(self.volume.id(), changing);
         }
     }
 
+    /// As [`touch`](Self::touch), of one that has its number.
+    fn touch_loaded(&self, side: &mut Side) {
+        self.touch(side, self.number(), self.version());
+    }
+
+    /// It is changed, `now`: a later change time is not ours.
+    fn have_changed(&self, draft: &mut Draft, now: SystemTime) {
+        draft.change(now);
+        self.volume.index.changed(draft.slot, now);
+    }
+
     /// A change of its content or names is about to be made, under its permit. The first change of what has a version of an
-    /// earlier opening begins this one: should disk and index be set back together, the same count may have been used since.
+    /// earlier generation begins the volume's: should disk and index be set back together, the same count may have been used since.
+    /// What clients write has begun it as it was first looked at.
     pub(crate) fn rise(&self) -> Version {
         let first = self.volume.first_version();
-        let next_of = |before| Version::from(before).next().max(first);
-        // Writes that share a permit rise at once, each by one.
-        let before = self
-            .version
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| Some(next_of(before).into()));
-        let next = next_of(before.expect("there is always a next"));
-        self.touch();
         let mut side = self.lock_side();
-        side.draft.is_rising = true;
-        side.draft.look = Look::Unknown;
+        self.touch_loaded(&mut side);
+        // Writes that share a permit rise at once, each by one, under the lock.
+        let next = self.version().next().max(first);
+        // Before anybody sees it: a server that is started after a kill of this one goes on above it.
+        self.begin_change(&mut side.draft, next);
+        self.version.store(next.into(), Ordering::SeqCst);
         next
     }
 
     /// The change that raised the version last was none, and nobody was told of the version.
     pub(crate) fn fall_back(&self, before: Version) {
+        let side = self.lock_side();
         self.version.store(before.into(), Ordering::SeqCst);
+        self.volume.index.fell_back(side.draft.slot, before);
     }
 
     /// The change of its content that raised the version last goes on, and nobody could look in between.
     pub(crate) fn rise_on(&self) {
+        let version = self.version();
+        self.begin_change(&mut self.lock_side().draft, version);
+    }
+
+    fn begin_change(&self, draft: &mut Draft, version: Version) {
+        draft.changing += 1;
+        draft.look = Look::Unknown;
+        self.volume.index.changing(draft.slot, version, lane::time::wall_clock());
+    }
+
+    /// A change of its attributes or its name is about to be made under its permit, `before` which it looks like this. What is known of
+    /// its content then is known of it afterwards too, when it has another change time.
+    pub(crate) fn changes_aside(&self, before: &Stat) {
         let mut side = self.lock_side();
-        side.draft.is_rising = true;
-        side.draft.look = Look::Unknown;
+        if !self.is_loaded() || !side.draft.is_ours(before) || self.volume.index.is_full() {
+            return;
+        }
+        self.touch_loaded(&mut side);
+        let version = self.version();
+        self.begin_change(&mut side.draft, version);
+    }
+
+    /// The change under way is over, made `at` this time, or failed.
+    pub(super) fn settle(&self, draft: &mut Draft, at: Option<SystemTime>) {
+        if draft.settle(at)
+            && let Some(at) = at
+        {
+            self.volume.index.changed(draft.slot, at);
+        }
     }
 
     /// Where it is from now on.
@@ -137,6 +179,7 @@ impl Object {
                 side.draft.flags |= MOVED;
             }
             side.draft.flags &= !(TAKEN | UNPLACED);
+            self.volume.index.placed(side.draft.slot, Some(place_ref(&place, true)));
             side.place.replace(place)
         };
         // Outside of the lock: it may be the last that holds the directories above.
@@ -173,12 +216,17 @@ impl Object {
             return;
         }
         let Ok(stat) = look() else { return };
-        self.lock_side().draft.see(&stat, lane::time::wall_clock());
+        let draft = &mut self.lock_side().draft;
+        draft.see(&stat, lane::time::wall_clock());
+        if draft.changing == 0 {
+            let seen = (draft.look == Look::Seen).then(|| draft.seen().changed);
+            self.volume.index.seen(draft.slot, seen);
+        }
     }
 
     /// A file of ours that nobody could change but us was given its name: what that did to its change time is ours too.
     pub(crate) fn note_published(&self) {
-        self.lock_side().draft.change(lane::time::wall_clock());
+        self.have_changed(&mut self.lock_side().draft, lane::time::wall_clock());
     }
 
     /// It has another place than the index knows.
@@ -198,70 +246,97 @@ impl Object {
         };
         if is_its_place {
             side.draft.flags |= UNPLACED;
-            side.place.get_or_insert(lost);
+            let slot = side.draft.slot;
+            let place = side.place.get_or_insert(lost);
+            self.volume.index.placed(slot, Some(place_ref(place, false)));
         }
         if is_last {
             side.draft.flags |= GONE;
         }
         if is_its_place || is_last {
-            self.touch();
+            self.touch_loaded(&mut side);
         }
     }
 
     /// Tells the index what is to be known of it when it is used again.
     pub(super) fn let_go(&mut self) {
         let news = *self.news.get_mut();
-        let side = self.side.get_mut().expect("nobody panics while holding it");
+        let mut side = std::mem::take(self.side.get_mut().expect("nobody panics while holding it"));
         if news & TOUCHED == 0 && side.draft.flags & GONE == 0 {
             // Where it was found is worth being told too, unless there is too much to tell.
             if side.draft.flags & MOVED == 0 || side.place.is_none() || self.volume.index.is_full() {
                 return;
             }
-            self.touch();
+            self.touch_loaded(&mut side);
         }
         let (number, version) = (self.number(), self.version());
         let words = self.identity.words(self.volume.device());
         let index = &self.volume.index;
-        let Side { draft, place, .. } = self.side.get_mut().expect("nobody panics while holding it");
+        let Side { draft, place, .. } = side;
         if draft.flags & GONE != 0 {
             if draft.flags & KNOWN != 0 {
                 index.forget(self.volume.id(), &words, number);
             }
             if self.news.load(Ordering::Relaxed) & TOUCHED != 0 {
-                index.give_back();
+                index.give_back(draft.slot);
             }
             return;
         }
         let place = place.as_ref().map(|place| {
             // The directory is a hint all the same: the file may have other names there.
-            let is_its_name = draft.flags & UNPLACED == 0;
-            let name = if is_its_name { place.name.to_vec() } else { Vec::new() };
-            index::Place { parent: place.directory.number().vnode, name }
+            let PlaceRef { parent, name } = place_ref(place, draft.flags & UNPLACED == 0);
+            index::Place { parent, name: name.to_vec() }
         });
         let seen = draft.seen();
         let record = ObjectRecord { number, version, seen, place: place.unwrap_or_default() };
-        if let Err(error) = index.record(self.volume.id(), &words, record, draft.is_settled) {
+        let is_settled = draft.flags & SETTLED != 0;
+        if let Err(error) = index.record(self.volume.id(), &words, record, is_settled, draft.slot) {
             tracing::error!(%error, "a version cannot be kept");
         }
     }
 }
 
+fn place_ref(place: &Place, is_its_name: bool) -> PlaceRef<'_> {
+    PlaceRef { parent: place.directory.number().vnode, name: if is_its_name { &place.name } else { &[] } }
+}
+
 impl Draft {
-    /// What was changing is changed, `at` this time; `None` where the change failed: how the file looks says nothing then.
-    pub(super) fn settle(&mut self, at: Option<SystemTime>) {
-        if std::mem::take(&mut self.is_rising) {
-            match at {
-                Some(at) => self.change(at),
-                None => self.look = Look::Unknown,
+    /// One of the changes under way is over, made `at` this time, or failed: how the file looks says nothing then. Whether it is known
+    /// again how it looks.
+    fn settle(&mut self, at: Option<SystemTime>) -> bool {
+        if self.changing == 0 {
+            return false;
+        }
+        self.changing -= 1;
+        if at.is_none() {
+            self.flags |= FAILED;
+        }
+        if self.changing > 0 {
+            return false;
+        }
+        let has_failed = self.flags & FAILED != 0;
+        self.flags &= !FAILED;
+        match at {
+            Some(at) if !has_failed => {
+                self.change(at);
+                true
+            }
+            _ => {
+                self.look = Look::Unknown;
+                false
             }
         }
     }
 
     /// It has its version as it looks now.
     fn look_as(&mut self, seen: &Seen, now: SystemTime) {
-        (self.look, self.time, self.nanos, self.size) =
-            (Look::Seen, seen.changed.secs, seen.changed.nanos, seen.size);
-        self.is_settled = seen.is_settled(now);
+        let Some(time) = nanoseconds_of(seen.changed) else {
+            self.look = Look::Unknown;
+            return;
+        };
+        (self.look, self.time, self.size) = (Look::Seen, time, seen.size);
+        self.flags &= !SETTLED;
+        self.flags |= if seen.is_settled(now) { SETTLED } else { 0 };
     }
 
     /// The name by which it was last found leads nowhere, or to another.
@@ -281,25 +356,36 @@ impl Draft {
         } else {
             self.flags &= !GONE;
         }
-        let seen = seen_of(stat);
-        let is_ours = match self.look {
-            Look::Unknown => false,
-            Look::Changed => nanoseconds(stat.ctime.to_system_time()) <= self.time,
-            Look::Seen => self.seen() == seen,
-        };
-        if !is_ours {
+        if !self.is_ours(stat) {
             self.look = Look::Unknown;
             return;
         }
-        self.look_as(&seen, now);
+        self.look_as(&seen_of(stat), now);
+    }
+
+    /// Whether it looks so by what is known here.
+    fn is_ours(&self, stat: &Stat) -> bool {
+        match self.look {
+            Look::Unknown => false,
+            Look::Changed => nanoseconds(stat.ctime.to_system_time()) <= self.time,
+            Look::Seen => self.seen() == seen_of(stat),
+        }
     }
 
     fn seen(&self) -> Seen {
         match self.look {
-            Look::Seen => Seen { changed: Timestamp { secs: self.time, nanos: self.nanos }, size: self.size },
+            Look::Seen => {
+                let (secs, nanos) = (self.time.div_euclid(NANOS), self.time.rem_euclid(NANOS));
+                Seen { changed: Timestamp { secs, nanos: nanos as u32 }, size: self.size }
+            }
             Look::Unknown | Look::Changed => Seen::NOTHING,
         }
     }
+}
+
+/// Since 1970; `None` for a time that no clock shows.
+fn nanoseconds_of(time: Timestamp) -> Option<i64> {
+    time.secs.checked_mul(NANOS)?.checked_add(time.nanos.into())
 }
 
 /// Since 1970, no less than 0.
@@ -321,6 +407,12 @@ const MOVED: u8 = 4;
 const TAKEN: u8 = 8;
 /// Of its names it was the one that it was last found by: the index is told of the directory alone.
 const UNPLACED: u8 = 16;
+/// A change by somebody else after it was seen would show.
+const SETTLED: u8 = 32;
+/// Of the changes under way one has failed.
+const FAILED: u8 = 64;
+
+const NANOS: i64 = 1_000_000_000;
 
 /// No file's number: vnodes begin at 1.
 pub(super) const NONE: u64 = 0;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,10 +11,12 @@ use grants::Leases;
 use index::{Index, Memory, Options};
 use lane::fs::{Dir, Stat, Timestamp};
 use lane::mesh::Member;
+use smb_sid::{Sids, machine_name};
 
 use super::record::NONE;
 use super::volume::Volumes;
 use super::{Closed, Identity, LaneBits, Line, Object, SharedVolume, path_beneath};
+use crate::descriptor::UNREAD;
 use crate::error::Error;
 use crate::grant::{LeasePlace, LocalPlaces};
 use crate::promise::{Client, Desks, Holder, PromiseOptions};
@@ -74,6 +76,8 @@ struct Shared {
     last_stamp: AtomicU64,
     /// Of this process, in the names that it gives to files aside.
     mark: OnceLock<u64>,
+    /// Who is called how in security descriptors.
+    sids: Mutex<Arc<Sids>>,
 }
 
 type Shard = HashMap<Identity, Weak<Object>>;
@@ -122,6 +126,7 @@ impl Objects {
                 clients: Mutex::default(),
                 last_stamp: AtomicU64::new(0),
                 mark: OnceLock::new(),
+                sids: Mutex::new(Arc::new(Sids::new(&machine_name()))),
             }),
         }
     }
@@ -297,6 +302,19 @@ impl Objects {
         &self.shared.desks
     }
 
+    /// From here on users and groups are called so in security descriptors. Without it they are as on a server that has this machine's name.
+    pub fn call_by(&self, sids: Sids) {
+        *self.lock_sids() = Arc::new(sids);
+    }
+
+    pub(crate) fn sids(&self) -> Arc<Sids> {
+        Arc::clone(&self.lock_sids())
+    }
+
+    fn lock_sids(&self) -> MutexGuard<'_, Arc<Sids>> {
+        self.shared.sids.lock().expect("nobody panics while holding it")
+    }
+
     /// The last user of an object lets go of it.
     pub(super) fn forget(&self, object: &Object) {
         self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
@@ -317,6 +335,8 @@ impl Objects {
             version: AtomicU64::new(0),
             number: AtomicU64::new(NONE),
             news: AtomicU8::new(0),
+            described: AtomicU8::new(UNREAD),
+            own_changes: AtomicU16::new(0),
             promises: LaneBits::default(),
             relied: OnceLock::new(),
             line: Line::default(),

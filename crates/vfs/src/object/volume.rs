@@ -35,8 +35,14 @@ pub struct SharedVolume {
     pub(super) elsewhere: Elsewhere,
     /// Where its numbers and versions are kept: the process's, or one in memory for a volume that nothing can be written to.
     pub(super) index: Arc<Index>,
-    /// Of its opening: the first change of what has a version of an earlier one begins it.
+    /// Of its opening.
     generation: u32,
+    /// Of the opening before.
+    generation_before: Option<u32>,
+    /// The least version that a change brings.
+    first: Version,
+    /// Some lane has been told that somebody may change it.
+    is_writable: AtomicBool,
     pub(super) bearer: Bearer,
     /// A mark with more numbers is on its way to the root.
     pub(super) is_marking: AtomicBool,
@@ -70,6 +76,7 @@ impl Volumes {
         self.open.retain(|volume| volume.strong_count() > 0);
         for volume in self.open.iter().filter_map(Weak::upgrade) {
             if volume.name == spec.name && volume.root == root {
+                volume.is_writable.fetch_or(spec.is_writable(), Ordering::Relaxed);
                 return Ok(volume);
             }
         }
@@ -109,6 +116,9 @@ impl SharedVolume {
             elsewhere: Elsewhere::new(),
             index,
             generation: opened.mark.generation,
+            generation_before: opened.generation_before,
+            first: opened.first,
+            is_writable: AtomicBool::new(false),
             bearer: Bearer::new(false),
             is_marking: AtomicBool::new(false),
             trouble: None,
@@ -141,7 +151,8 @@ impl SharedVolume {
             _ => None,
         };
         let name = spec.name.clone();
-        let (id, generation) = (opened.volume, opened.mark.generation);
+        let (id, generation, first) = (opened.volume, opened.mark.generation, opened.first);
+        let is_writable = AtomicBool::new(spec.is_writable());
         let lanes_max = objects.options().lanes_max;
         let gate = Gate::new(lanes_max);
         let ledger = Ledger::new(lanes_max, spec.is_counted(), spec.quota, opened.usage);
@@ -159,6 +170,9 @@ impl SharedVolume {
             elsewhere: Elsewhere::new(),
             index,
             generation,
+            generation_before: opened.generation_before,
+            first,
+            is_writable,
             bearer,
             is_marking,
             trouble,
@@ -232,9 +246,25 @@ impl SharedVolume {
         &self.index
     }
 
-    /// The first version of this opening.
+    /// The least version that a change brings, and that of a new file: the first of the generation that lasts for as long as nothing
+    /// can have been set back unseen.
     pub(crate) fn first_version(&self) -> Version {
-        Version { generation: self.generation, count: 0 }
+        self.first
+    }
+
+    /// Whether clients may change what lies in it, or might until a reload.
+    pub(super) fn is_writable(&self) -> bool {
+        self.is_writable.load(Ordering::Relaxed)
+    }
+
+    /// Which opening of which volume this is: its uuid, and the generation that it began. No two openings have the same.
+    pub fn opening(&self) -> Option<([u8; 16], u32)> {
+        Some((self.record()?.uuid, self.generation))
+    }
+
+    /// The opening before this one, by whatever server; `None` where index or tree may have been set back since.
+    pub fn opening_before(&self) -> Option<([u8; 16], u32)> {
+        Some((self.record()?.uuid, self.generation_before?))
     }
 
     /// Whether this is the volume's own directory.

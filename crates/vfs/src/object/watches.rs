@@ -1,11 +1,13 @@
 //! What happens in a directory, or anywhere beneath it, told as it happens: names that come and go, and files that change, whichever lane
 //! and whichever service does it. Where nobody watches, a change looks at one number.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+use grants::{Client, may_have_more};
 use index::{Kind, Number};
 
 use super::{Object, Place, SharedVolume};
@@ -105,6 +107,7 @@ pub struct Watch(Arc<Watched>);
 struct Watched {
     directory: Arc<Object>,
     how: WatchHow,
+    client: Client,
     queue: Mutex<Queue>,
 }
 
@@ -116,12 +119,19 @@ struct Queue {
     waiting: Option<Waker>,
 }
 
+#[derive(Debug, Default)]
+struct All {
+    /// By the directory's object, which each of them keeps alive.
+    by_directory: HashMap<usize, Vec<Arc<Watched>>>,
+    /// How many each client has.
+    clients: HashMap<Client, usize>,
+}
+
 /// Who watches in one volume.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     count: AtomicUsize,
-    /// By the directory's object, which each of them keeps alive.
-    by_directory: Mutex<HashMap<usize, Vec<Arc<Watched>>>>,
+    all: Mutex<All>,
     /// Events that all of them keep.
     kept: AtomicUsize,
 }
@@ -185,23 +195,45 @@ impl Watched {
     }
 }
 
+impl All {
+    /// Counts one more of a client, if it may have one of those that are free.
+    fn one_more(&mut self, client: Client, free: usize) -> bool {
+        let own = self.clients.get(&client).copied().unwrap_or(0);
+        let may = may_have_more(own, free);
+        if may {
+            self.clients.insert(client, own + 1);
+        }
+        may
+    }
+
+    fn one_less(&mut self, client: Client) {
+        if let Entry::Occupied(mut own) = self.clients.entry(client) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
+}
+
 impl Watches {
     /// Whether there are any.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Vec<Arc<Watched>>>> {
-        self.by_directory.lock().expect("nobody panics while holding it")
+    fn lock(&self) -> MutexGuard<'_, All> {
+        self.all.lock().expect("nobody panics while holding it")
     }
 
     fn remove(&self, watched: &Arc<Watched>) {
         let mut all = self.lock();
-        if let Some(beside) = all.get_mut(&key(&watched.directory)) {
+        if let Some(beside) = all.by_directory.get_mut(&key(&watched.directory)) {
             beside.retain(|other| !Arc::ptr_eq(other, watched));
             if beside.is_empty() {
-                all.remove(&key(&watched.directory));
+                all.by_directory.remove(&key(&watched.directory));
             }
+            all.one_less(watched.client);
             self.count.fetch_sub(1, Ordering::Release);
         }
         self.kept.fetch_sub(watched.lock().events.len(), Ordering::Relaxed);
@@ -214,7 +246,7 @@ impl Watches {
         let mut names = vec![Box::from(name)];
         let mut at = Arc::clone(directory);
         while names.len() <= DEPTH_MAX {
-            let beside = all.get(&key(&at)).into_iter().flatten();
+            let beside = all.by_directory.get(&key(&at)).into_iter().flatten();
             let wants = |watched: &&Arc<Watched>| {
                 watched.how.kinds.meets(kinds) && (watched.how.beneath || names.len() == 1)
             };
@@ -228,12 +260,12 @@ impl Watches {
         }
         if at.number() != Number::ROOT {
             // Nobody knows where it is, so anybody may have to hear.
-            let beneath = all.values().flatten().filter(|watched| watched.how.beneath);
+            let beneath = all.by_directory.values().flatten().filter(|watched| watched.how.beneath);
             woken.extend(beneath.filter_map(|watched| watched.lose(&mut watched.lock())));
         }
         if self.kept.load(Ordering::Relaxed) > KEPT_MAX {
             // Who keeps most gives way.
-            let most = all.values().flatten().max_by_key(|watched| watched.lock().events.len());
+            let most = all.by_directory.values().flatten().max_by_key(|watched| watched.lock().events.len());
             woken.extend(most.and_then(|watched| watched.lose(&mut watched.lock())));
         }
         drop(all);
@@ -262,7 +294,7 @@ impl Watches {
 
     fn each_of(&self, directory: &Arc<Object>, tell: impl Fn(&Watched, &mut Queue) -> Option<Waker>) {
         let all = self.lock();
-        let beside = all.get(&key(directory)).into_iter().flatten();
+        let beside = all.by_directory.get(&key(directory)).into_iter().flatten();
         let woken: Vec<_> = beside.filter_map(|watched| tell(watched, &mut watched.lock())).collect();
         drop(all);
         woken.into_iter().for_each(Waker::wake);
@@ -270,16 +302,17 @@ impl Watches {
 }
 
 impl SharedVolume {
-    /// Watches a directory from now on; `None` where as many as may be are watched.
-    pub(crate) fn watch(&self, directory: &Arc<Object>, how: WatchHow) -> Option<Watch> {
+    /// Watches a directory from now on; `None` where the client has three times what is left to all others.
+    pub(crate) fn watch(&self, directory: &Arc<Object>, how: WatchHow, client: Client) -> Option<Watch> {
         let watches = self.watches();
         let mut all = watches.lock();
-        if watches.count.load(Ordering::Relaxed) >= WATCHES_MAX {
+        let free = WATCHES_MAX.saturating_sub(watches.count.load(Ordering::Relaxed));
+        if !all.one_more(client, free) {
             return None;
         }
-        let watched = Watched { directory: Arc::clone(directory), how, queue: Mutex::default() };
+        let watched = Watched { directory: Arc::clone(directory), how, client, queue: Mutex::default() };
         let watched = Arc::new(watched);
-        all.entry(key(directory)).or_default().push(Arc::clone(&watched));
+        all.by_directory.entry(key(directory)).or_default().push(Arc::clone(&watched));
         watches.count.fetch_add(1, Ordering::AcqRel);
         Some(Watch(watched))
     }
@@ -307,7 +340,7 @@ fn path_of(names: &[Box<[u8]>]) -> Option<RelPathBuf> {
     Some(path)
 }
 
-/// Of one volume. Each belongs to an open, of which each client has a share of its own.
+/// Of one volume.
 const WATCHES_MAX: usize = 65_536;
 /// Events that one watch keeps; beyond them all are lost, and who watches is told so.
 const EVENTS_MAX: usize = 1024;
@@ -319,6 +352,26 @@ const DEPTH_MAX: usize = 2048;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_watches_all_it_can_leaves_some_to_others_and_gives_back_what_it_ends() {
+        let (mut all, mut count) = (All::default(), 0);
+        let mut take = |all: &mut All, client| {
+            let before = count;
+            while all.one_more(Client(client), WATCHES_MAX - count) {
+                count += 1;
+            }
+            count - before
+        };
+        assert_eq!(take(&mut all, 1), WATCHES_MAX / 4 * 3);
+        assert_eq!(take(&mut all, 2), WATCHES_MAX / 16 * 3);
+        assert!(take(&mut all, 3) > 1000);
+        let held: Vec<_> = all.clients.iter().map(|(client, own)| (*client, *own)).collect();
+        for (client, own) in held {
+            (0..own).for_each(|_| all.one_less(client));
+        }
+        assert!(all.clients.is_empty());
+    }
 
     #[test]
     fn kinds_meet_where_they_have_one_in_common() {

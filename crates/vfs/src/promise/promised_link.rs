@@ -166,7 +166,7 @@ impl PromisedLink {
     pub fn rights(&self, who: &Principal) -> Rights {
         let Standing { volume, directory, .. } = &self.standing;
         let policy = volume.root().policy();
-        policy.map_or(Rights::NONE, |policy| directory.rights_of(who, policy, &self.link.attributes))
+        policy.map_or(Rights::NONE, |policy| directory.rights_of(who, policy, &self.link.attributes, None))
     }
 
     /// As [`Promised::confirm`](crate::Promised::confirm).

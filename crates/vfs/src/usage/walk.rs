@@ -128,7 +128,7 @@ impl Walker<'_> {
     async fn root(&self) -> Result<Arc<Object>, Error> {
         let dir = self.volume.root().open_real_directory(RelPath::ROOT).await?;
         let object = self.of_open(&dir).await?;
-        self.volume.root().set_object(&object);
+        self.volume.root().keep_object(&object);
         Ok(object)
     }
 

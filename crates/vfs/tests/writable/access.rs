@@ -5,12 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grants::{Access, Client, Looks, Share};
 use identity::{Accounts, Acl, Nearest, Rights, Side, Writable};
 use lane::backend::sim::{Config, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{Caller, Error, Expect, How, Over, Resolved, Volume};
+use vfs::{Caller, Ended, Error, Expect, How, OpenHow, Over, Resolved, Volume};
 
 use super::{Process, directory, name, nobody, on_lanes, path, root};
 
@@ -54,6 +55,43 @@ fn each_change_takes_its_right_and_no_other() {
             note("replace", staged.publish(&caller, name("a"), Expect::Anything).await.map(drop));
             assert_eq!(may.join(" "), allowed, "{rights:?}");
         }
+    });
+}
+
+#[test]
+fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothing() {
+    on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
+        let root = root(&volume).await;
+        let home = root.make_directory(&nobody(), name("home"), 0o755).await.unwrap();
+        let given = list(&[("alice", Rights::INSERT | Rights::LOOKUP)]);
+        home.set_access_list(&operator(), Some(&given)).await.unwrap();
+        let how = |access| OpenHow {
+            stream: b"",
+            looks: Looks::Not,
+            access,
+            share: Share::ALL,
+            need: Rights::NONE,
+            overwrites: false,
+            client: Client(1),
+            wanted: None,
+        };
+        // Who makes a file has it go with the open that has made it.
+        drop(home.create(&alice(), name("made"), NEW).await.unwrap());
+        let at = path("home/made");
+        let (made, _) = volume.open_shared(&alice(), at, &how(Access::DELETE), |_| {}).await.unwrap();
+        made.delete_on_close().unwrap();
+        assert_eq!(made.close(&volume, &alice()).await.unwrap(), Ended::Deleted);
+        assert!(matches!(volume.lookup_as(&operator(), at, Rights::NONE).await, Err(Error::NotFound)));
+        // And who may delete it does, whoever looks at it last.
+        drop(home.create(&operator(), name("made"), NEW).await.unwrap());
+        let (theirs, _) = volume.open_shared(&operator(), at, &how(Access::DELETE), |_| {}).await.unwrap();
+        let (last, _) = volume.open_shared(&alice(), at, &how(Access::NONE), |_| {}).await.unwrap();
+        theirs.set_deletion(&volume, true).await.unwrap();
+        assert_eq!(theirs.close(&volume, &operator()).await.unwrap(), Ended::Stays);
+        assert_eq!(last.close(&volume, &alice()).await.unwrap(), Ended::Deleted);
+        // By its name she deletes nothing.
+        drop(home.create(&operator(), name("made"), NEW).await.unwrap());
+        assert!(matches!(home.remove(&alice(), name("made")).await, Err(Error::Denied(_))));
     });
 }
 

@@ -16,7 +16,7 @@ use super::{name, nobody, on_lanes, path, root};
 const NEW: How = How { exclusive: true, mode: 0o644 };
 const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
-    looks: false,
+    looks: grants::Looks::Not,
     access: Access::from_bits(7),
     share: Share::ALL,
     need: Rights::LOOKUP,
@@ -225,7 +225,10 @@ fn ranges_bind_opens_and_who_waits_gets_his_turn_on_any_lane() {
             }
             let it = open(&volume, "page", &EVERYTHING).await.unwrap();
             let whole = RangeLock { range: Range { offset: 0, len: 10 }, exclusive: true };
-            time::sleep(Duration::from_millis(lane as u64 * 5)).await;
+            // However long it took to open it.
+            while lane != 0 && order.borrow().is_empty() {
+                time::sleep(Duration::from_micros(100)).await;
+            }
             if lane == 1 {
                 // He gives up before his turn.
                 let lock = [whole];
@@ -246,6 +249,28 @@ fn ranges_bind_opens_and_who_waits_gets_his_turn_on_any_lane() {
     assert_eq!(seen[0], 0);
     seen.sort_unstable();
     assert_eq!(seen, [0, 1, 2]);
+}
+
+#[test]
+fn a_lane_that_never_looked_at_the_volume_tells_where_an_open_is() {
+    let kept: Rc<RefCell<Option<Open>>> = Rc::default();
+    on_lanes(1, Config::clean(), 2, move |lane, _, volume| {
+        let kept = Rc::clone(&kept);
+        async move {
+            if lane == 0 {
+                let deep = root(&volume).await.make_directory(&nobody(), name("deep"), 0o755).await.unwrap();
+                deep.create(&nobody(), name("page"), NEW).await.unwrap();
+                *kept.borrow_mut() = Some(open(&volume, "deep/page", &EVERYTHING).await.unwrap());
+                return time::sleep(Duration::from_millis(50)).await;
+            }
+            while kept.borrow().is_none() {
+                time::sleep(Duration::from_micros(100)).await;
+            }
+            let it = kept.take().unwrap();
+            assert_eq!(it.path(&volume).unwrap().as_path().to_string(), "deep/page");
+            it.close(&volume, &nobody()).await.unwrap();
+        }
+    });
 }
 
 #[test]

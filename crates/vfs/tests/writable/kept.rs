@@ -38,7 +38,13 @@ fn a_number_names_one_file_and_with_its_version_one_content_whatever_happens() {
     // The histories were no easy ones; one seed alone need not have all.
     if totals.get("seeds").is_some_and(|seeds| u64::from(*seeds) == all) {
         let happened = ["clean", "kill", "power", "lost", "set back", "disk set back", "edited", "checked"];
-        for what in happened.into_iter().chain(["mended", "nothing to mend", "as it was", "looks"]) {
+        for what in happened.into_iter().chain([
+            "mended",
+            "nothing to mend",
+            "as it was",
+            "looks",
+            "counted on over a kill",
+        ]) {
             assert!(totals.get(what).is_some_and(|count| *count > 100), "{what}: {totals:?}");
         }
     }
@@ -75,7 +81,7 @@ impl History {
         host.fs().sync_all().unwrap();
         host.add_lane();
         let rng = SmallRng::seed_from_u64(seed);
-        Self { rng, world, host, index: Memory::default(), boot: 1, said: Rc::default(), agrees: true }
+        Self { rng, world, host, index: Memory::journaled(), boot: 1, said: Rc::default(), agrees: true }
     }
 
     fn run(mut self) -> BTreeMap<&'static str, u32> {
@@ -85,11 +91,9 @@ impl History {
             let options = Options { boot: [self.boot; 16], pending_max: 64, ..Options::default() };
             let index = Arc::new(Index::open(self.index.clone(), options).unwrap());
             assert!(!matches!(index.last_stop(), Stop::Damaged(..)), "{:?}", index.last_stop());
+            *self.said.borrow_mut().counts.entry("counted on over a kill").or_default() +=
+                u32::from(*index.last_stop() == Stop::Crash && index.counts_on());
             let is_clean = self.live(index);
-            // Another file with the same bytes: what is left of the process, as jobs of its helpers, cannot write to it.
-            let image = self.index.image();
-            self.index = Memory::default();
-            self.index.set_back(&image);
             let what = self.rng.random_range(0..9);
             match what {
                 0 => {
@@ -144,6 +148,7 @@ impl History {
                 });
                 assert_eq!(objects.in_use(), 0);
                 index.close().unwrap();
+                self.part();
                 self.host.kill();
                 self.count("clean");
                 return true;
@@ -152,6 +157,7 @@ impl History {
                 let after = self.rng.random_range(0..20_000);
                 self.world.run_for(Duration::from_micros(after));
                 if kind == 1 {
+                    self.part();
                     self.host.kill();
                     drop((working, objects, index));
                     self.count("kill");
@@ -161,12 +167,18 @@ impl History {
                     drop((working, objects, index));
                     let keeps = self.rng.random_range(0.0..1.0);
                     self.index.lose_power(|| self.rng.random_bool(keeps));
+                    self.part();
                     self.boot += 1;
                     self.count("power");
                 }
             }
         }
         false
+    }
+
+    /// Another file with the same bytes: what is left of the process, as what ends with it and jobs of its helpers, cannot write to it.
+    fn part(&mut self) {
+        self.index = self.index.parted();
     }
 
     /// The whole disk, tree and index, is as it was some time ago. Numbers that were given out since are given out again, as nobody
@@ -257,6 +269,7 @@ async fn work(seed: u64, objects: &Objects, index: &Arc<Index>, said: &RefCell<S
         let at = *NAMES.choose(&mut rng).unwrap();
         match rng.random_range(0..10) {
             0..4 => look(&volume, at, said).await,
+            8 => index.beat(time::wall_clock()),
             9 => {
                 let index = Arc::clone(index);
                 lane::offload::offload(None, move || index.flush()).await.unwrap().unwrap();
@@ -272,6 +285,8 @@ async fn work(seed: u64, objects: &Objects, index: &Arc<Index>, said: &RefCell<S
             }
         }
     }
+    // As a server does when it stops.
+    time::sleep(vfs::SETTLES_IN).await;
     cache.clear();
 }
 

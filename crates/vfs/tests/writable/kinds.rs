@@ -144,6 +144,73 @@ fn a_name_is_found_in_any_case_as_it_is_stored_and_as_given_first() {
     });
 }
 
+#[test]
+fn the_names_of_a_directory_are_read_once_for_all_that_comes_and_goes_in_it() {
+    alone(|process, volume| async move {
+        let root = root(&volume).await;
+        let d = root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
+        d.create(&nobody(), name("First"), NEW).await.unwrap();
+        assert_eq!(folded(&d, "FIRST").await.as_deref(), Some("First"));
+        let listings = volume.counters().listings.get();
+        for n in 0..60 {
+            let file = format!("File{n}");
+            assert_eq!(folded(&d, &file.to_uppercase()).await, None);
+            d.create(&nobody(), name(&file), NEW).await.unwrap();
+            assert_eq!(folded(&d, &file.to_uppercase()).await, Some(file));
+        }
+        d.rename(&nobody(), name("File7"), &d, name("Seven"), vfs::Over::Nothing).await.unwrap();
+        d.rename(&nobody(), name("File8"), &root, name("Eight"), vfs::Over::Nothing).await.unwrap();
+        d.remove(&nobody(), name("File9")).await.unwrap();
+        let staged = d.stage(&nobody(), 0o644).await.unwrap();
+        staged.publish(&nobody(), name("File1"), vfs::Expect::Anything).await.unwrap();
+        for (asked, stored) in [
+            ("FILE7", None),
+            ("SEVEN", Some("Seven")),
+            ("FILE8", None),
+            ("FILE9", None),
+            ("FILE1", Some("File1")),
+            ("first", Some("First")),
+        ] {
+            assert_eq!(folded(&d, asked).await.as_deref(), stored, "{asked}");
+        }
+        assert_eq!(volume.counters().listings.get(), listings, "what was read is kept up to date");
+        // Another program's are found by the time of the directory.
+        lane::time::sleep(std::time::Duration::from_secs(3)).await;
+        process.host.fs().write("/srv/d/Theirs", b"theirs".to_vec()).unwrap();
+        assert_eq!(folded(&d, "THEIRS").await.as_deref(), Some("Theirs"));
+        assert_eq!(volume.counters().listings.get(), listings + 1);
+    });
+}
+
+#[test]
+fn every_lane_finds_what_another_makes_and_moves_in_whatever_case() {
+    const ROUNDS: usize = 30;
+    on_lanes(3, Config::clean(), 2, |lane, _, volume| async move {
+        let root = root(&volume).await;
+        let mut kept = None;
+        for n in 0..ROUNDS {
+            let mine = format!("Lane{lane}-{n}");
+            root.create(&nobody(), name(&mine), NEW).await.unwrap();
+            assert_eq!(folded(&root, &mine.to_uppercase()).await.as_deref(), Some(&*mine));
+            let theirs = format!("Lane{}-{n}", 1 - lane);
+            if volume.lookup(path(&theirs)).await.is_ok() {
+                let found = folded(&root, &theirs.to_lowercase()).await;
+                assert!(found.is_none_or(|found| found == theirs));
+            }
+            if let Some(kept) = kept.replace(mine) {
+                root.remove(&nobody(), name(&kept)).await.unwrap();
+                assert_eq!(folded(&root, &kept.to_uppercase()).await, None);
+            }
+        }
+        // What the other lane has made last stays, and is there for this one as soon as it can be opened by its name.
+        let theirs = format!("Lane{}-{}", 1 - lane, ROUNDS - 1);
+        while volume.lookup(path(&theirs)).await.is_err() {
+            lane::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        assert_eq!(folded(&root, &theirs.to_uppercase()).await, Some(theirs));
+    });
+}
+
 async fn folded(directory: &Directory, asked: &str) -> Option<String> {
     match directory.lookup_folded(&nobody(), name(asked), Rights::READ, 100).await {
         Ok((stored, Resolved::File(..))) => Some(String::from_utf8(stored.into()).unwrap()),

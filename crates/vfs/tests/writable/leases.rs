@@ -1,5 +1,6 @@
-//! Clients that hold leases and oplocks on several lanes, and somebody without an open who writes, replaces, moves and removes: his
-//! change is over only when they have given back what is in its way, or have had their time.
+//! Clients that hold leases and oplocks on several lanes, one that was promised to be told, and somebody without either who writes, replaces,
+//! moves and removes: SMB, AFS and HTTP beside each other. A change is over only when they have given back what is in its way, or have had
+//! their time, and nobody reads what was.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,11 +15,12 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Breaker, Broken, ByLease, Error, Expect, How, Open, OpenError, OpenHow, Over, Telling, Volume, Wanted,
-    Writer,
+    Breaker, Broken, ByLease, Error, Expect, How, Open, OpenError, OpenHow, Over, Teller, Telling, Volume,
+    Wanted, Writer,
 };
 
 use super::changes::buf;
+use super::keeper::Keeper;
 use super::{Process, name, nobody, path, root};
 
 const SEEDS: u64 = 1000;
@@ -30,8 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(35);
 struct All {
     host: Host,
     clients: RefCell<Vec<Rc<Client>>>,
+    keeper: RefCell<Option<Rc<Keeper>>>,
     next: Cell<u32>,
     seen: Cell<[u32; 6]>,
+    seen_by_keeper: Cell<[u32; 2]>,
 }
 
 /// An SMB-like client of one lane, with one open at a time.
@@ -75,6 +79,11 @@ impl All {
     fn check(&self) {
         let clients = self.clients.borrow();
         let current = self.host.fs().stat("/srv/page").ok();
+        if let (Some(keeper), Some(current)) = (&*self.keeper.borrow(), current)
+            && let Ok(now) = self.host.fs().read("/srv/page")
+        {
+            keeper.check(current.ino, std::str::from_utf8(&now).unwrap());
+        }
         let relied = |client: &&Rc<Client>| !client.relies_on().is_none();
         for client in clients.iter().filter(relied) {
             let beside = clients.iter().filter(relied).filter(|other| other.inode == client.inode);
@@ -143,7 +152,7 @@ impl Client {
         self.share.set(Share::from_bits(share));
         let how = OpenHow {
             stream: b"",
-            looks: false,
+            looks: grants::Looks::Not,
             access: Access::READ | Access::WRITE,
             share: self.share.get(),
             need: Rights::READ | Rights::WRITE,
@@ -378,7 +387,7 @@ fn locked(error: Error) -> Result<(), Error> {
 
 #[test]
 fn changes_by_others_are_over_when_leases_are_given_back_or_have_run_out() {
-    let (seen, ran) = (RefCell::new([0; 6]), Cell::new(0));
+    let (seen, kept, ran) = (RefCell::new([0; 6]), RefCell::new([0; 2]), Cell::new(0));
     seeds(SEEDS, |seed| {
         let world = World::new(seed, Config::rough());
         let process = Process::new(&world, 3);
@@ -386,8 +395,10 @@ fn changes_by_others_are_over_when_leases_are_given_back_or_have_run_out() {
         let all = Rc::new(All {
             host: process.host.clone(),
             clients: RefCell::default(),
+            keeper: RefCell::default(),
             next: Cell::new(0),
             seen: Cell::default(),
+            seen_by_keeper: Cell::default(),
         });
         let mut tasks = Vec::new();
         for lane in 0..3 {
@@ -404,14 +415,26 @@ fn changes_by_others_are_over_when_leases_are_given_back_or_have_run_out() {
                         lane::spawn(client.run())
                     })
                     .collect();
+                let keeper = (lane == 1).then(|| {
+                    let keeper = Keeper::new(&volume);
+                    let teller: Rc<dyn Teller> = Rc::clone(&keeper) as _;
+                    volume.cache().add_teller(&teller);
+                    all.keeper.replace(Some(Rc::clone(&keeper)));
+                    lane::spawn(keeper.run(seed * 1000 + 7))
+                });
                 if lane == 0 {
                     stranger(Rc::clone(&all), volume.clone(), seed).await;
                 }
-                for run in runs {
+                for run in runs.into_iter().chain(keeper) {
                     run.await;
                 }
                 // Whoever is asked by others answers.
                 time::sleep(Duration::from_secs(400)).await;
+                if lane == 1 {
+                    let keeper = all.keeper.take().unwrap();
+                    let [kept, told] = keeper.seen.get();
+                    all.seen_by_keeper.set([kept, told]);
+                }
                 all.clients.borrow_mut().retain(|client| client.number.div_ceil(2) as usize != lane + 1);
             }));
         }
@@ -423,6 +446,9 @@ fn changes_by_others_are_over_when_leases_are_given_back_or_have_run_out() {
         for (sum, here) in seen.borrow_mut().iter_mut().zip(all.seen.get()) {
             *sum += here;
         }
+        for (sum, here) in kept.borrow_mut().iter_mut().zip(all.seen_by_keeper.get()) {
+            *sum += here;
+        }
         ran.set(ran.get() + 1);
         world.end();
         assert_eq!(process.objects.in_use(), 0, "an object outlived its users");
@@ -430,6 +456,8 @@ fn changes_by_others_are_over_when_leases_are_given_back_or_have_run_out() {
     let (seen, ran) = (seen.into_inner(), ran.get());
     // Kept writes, opens, kept reads, writes back, answers, refusals: more often than once in ten seeds; few need not have all.
     assert!(ran < 100 || seen.iter().all(|&count| count > ran / 10), "{seen:?} of {ran}");
+    let kept = kept.into_inner();
+    assert!(ran < 100 || kept.iter().all(|&count| count > ran / 10), "{kept:?} of {ran}");
 }
 
 impl Client {

@@ -18,7 +18,7 @@ use super::{Process, name, nobody, path, root};
 
 const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
-    looks: false,
+    looks: grants::Looks::Not,
     access: Access::from_bits(7),
     share: Share::ALL,
     need: Rights::WRITE,

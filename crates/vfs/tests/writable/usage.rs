@@ -238,9 +238,7 @@ fn after_a_clean_stop_it_is_known_and_after_any_other_it_is_counted_anew() {
                 }
             }
             // What is left of the process cannot write to another.
-            let image = memory.image();
-            memory = Memory::default();
-            memory.set_back(&image);
+            memory = memory.parted();
             world.run_for(Duration::from_millis(50));
             host.restart();
         }

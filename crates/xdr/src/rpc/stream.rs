@@ -220,9 +220,14 @@ impl<P> fmt::Debug for Arguments<P> {
 /// # Errors
 /// [`Fault::NoOpcode`] where the request ends before.
 pub async fn opcode<C: CallStream>(stream: &mut C) -> Result<u32, Failure<C::Error>> {
-    let mut word = Vec::new();
-    read_up_to(stream, &mut word, UNIT).await?;
-    decode_opcode(&mut Reader::new(&word)).map_err(Failure::Fault)
+    let (mut word, mut filled) = ([0; UNIT], 0);
+    while filled < UNIT {
+        match stream.read(&mut word[filled..]).await? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    decode_opcode(&mut Reader::new(&word[..filled])).map_err(Failure::Fault)
 }
 
 /// Server: writes the reply and ends the stream; of a split call, what follows the raw bytes.
@@ -233,7 +238,7 @@ pub async fn reply<P: Procedure, C: CallStream>(
     stream: &mut C,
     reply: &P::Reply<'_>,
 ) -> Result<(), Failure<C::Error>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(TYPICAL);
     P::encode_reply(reply, &mut Writer::new(&mut bytes)).map_err(Failure::Fault)?;
     if !bytes.is_empty() {
         stream.write(&bytes).await?;
@@ -246,14 +251,14 @@ async fn write_request<P: Procedure, C: CallStream>(
     stream: &mut C,
     request: &P,
 ) -> Result<(), Failure<C::Error>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(TYPICAL);
     encode_request(request, &mut Writer::new(&mut bytes)).map_err(Failure::Fault)?;
     stream.write(&bytes).await?;
     Ok(())
 }
 
 async fn receive<P: Procedure, C: CallStream>(stream: &mut C) -> Result<Received<P>, Failure<C::Error>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(TYPICAL);
     while bytes.len() < REPLY_MAX && read_up_to(stream, &mut bytes, PIECE).await? {}
     if bytes.len() >= REPLY_MAX {
         let error = Error::TooLong { offset: 0, len: bytes.len(), max: REPLY_MAX };
@@ -273,7 +278,8 @@ async fn read_up_to<C: CallStream>(
     let target = bytes.len() + count;
     while bytes.len() < target {
         let known = bytes.len();
-        bytes.resize(target.min(known + PIECE), 0);
+        // As much again as has come: most replies are small, and what is asked for is written with zeros first.
+        bytes.resize(target.min(known + known.clamp(TYPICAL / 2, PIECE)), 0);
         let outcome = stream.read(&mut bytes[known..]).await;
         bytes.truncate(known + outcome.as_ref().copied().unwrap_or(0));
         if outcome? == 0 {
@@ -287,8 +293,10 @@ async fn read_up_to<C: CallStream>(
 pub const ARGUMENTS_MAX: usize = 256 * 1024;
 /// Longest parameters of a reply that a client reads, bytes.
 pub const REPLY_MAX: usize = 16 << 20;
-/// Bytes read at a time.
+/// Bytes read at a time, at most.
 const PIECE: usize = 4096;
+/// Bytes that most requests and replies fit in.
+const TYPICAL: usize = 512;
 /// Times that a split request's parameters are decoded as they come: one for each item of variable length, and a few. More
 /// would let a client make the server decode a long list once for each of its elements.
 const ROUNDS_MAX: u32 = 300;

@@ -1,5 +1,6 @@
 //! What is told of a row.
 
+use super::bare::Bare;
 use super::row::{Bars, Row};
 use super::run::{Blast, Run};
 use crate::compare::{median, rounded};
@@ -16,6 +17,10 @@ pub(super) struct Line {
     /// What a bare blast does over the same path, where the row is held against it.
     blast: Option<Blast>,
     ratio_blast_cpu: Option<f64>,
+    /// What it does where the bytes come from a file, as they must where files are served.
+    pub(super) blast_reading: Option<Blast>,
+    /// What the kernel alone takes for such calls, where each is a datagram either way.
+    bare: Option<Bare>,
     runs: usize,
     /// The clients used up the CPU that they have for themselves with Linerate, so more is not to be had.
     clients_at_their_end: bool,
@@ -54,12 +59,19 @@ impl Line {
             ratio_cpu,
             blast: Blast::median_of(blasts),
             ratio_blast_cpu,
+            blast_reading: None,
+            bare: None,
             runs: ours.len(),
             clients_at_their_end,
             bars,
             reached: missed.is_empty(),
             missed,
         }
+    }
+
+    /// With what nobody can do without, where that was measured beside it.
+    pub(super) fn with_floors(self, blast_reading: Option<Blast>, bare: Option<Bare>) -> Self {
+        Self { blast_reading, bare, ..self }
     }
 }
 

@@ -3,6 +3,7 @@
 //! all share all of them, as on a machine that is both. Every row ends in one JSON line; a table of all rows for people goes to standard error.
 
 mod audit;
+mod bare;
 mod line;
 mod ours;
 mod row;
@@ -14,8 +15,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 
+use self::bare::Bare;
 use self::line::Line;
 use self::row::Row;
+use self::run::Blast;
 use self::site::Site;
 use super::programs::Programs;
 use crate::{packages, process};
@@ -97,7 +100,8 @@ fn build_clients() -> anyhow::Result<PathBuf> {
 }
 
 fn measure(row: &Row, site: &Site, programs: &Programs<'_>, args: &Args) -> anyhow::Result<Line> {
-    let (mut ours, mut peer, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut peer) = (Vec::new(), Vec::new());
+    let (mut blasts, mut reading, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     let name = row.name();
     for number in 1..=args.runs {
         for (server, runs) in [(site.stock(), &mut peer), (site.ours(), &mut ours)] {
@@ -106,10 +110,19 @@ fn measure(row: &Row, site: &Site, programs: &Programs<'_>, args: &Args) -> anyh
             runs.push(run);
         }
         if row.bars.blast_cpu_most.is_some() {
-            let blast = run::blast(site, programs, args.seconds)?;
-            eprintln!("{name} {number}/{}: {blast}", args.runs);
-            limits.push(blast);
+            for (what, file, runs) in
+                [("", None, &mut blasts), (" that reads the file", Some(site.file()), &mut reading)]
+            {
+                let blast = run::blast(site, file.as_deref(), programs, args.seconds)?;
+                eprintln!("{name} {number}/{}: {blast}{what}", args.runs);
+                runs.push(blast);
+            }
+        }
+        if row.is_one_datagram() {
+            let kernel = bare::measure(site, row.clients, args.seconds)?;
+            eprintln!("{name} {number}/{}: {kernel}", args.runs);
+            bare.push(kernel);
         }
     }
-    Ok(Line::new(row, &ours, &peer, &limits))
+    Ok(Line::new(row, &ours, &peer, &blasts).with_floors(Blast::median_of(&reading), Bare::median_of(&bare)))
 }

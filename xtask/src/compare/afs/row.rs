@@ -85,6 +85,11 @@ impl Row {
         format!("{load}, {} clients, jumbograms {jumbograms}", self.clients)
     }
 
+    /// Whether each call is a datagram there and one back.
+    pub(super) fn is_one_datagram(&self) -> bool {
+        self.load == Load::Status
+    }
+
     /// Flags of `linerate bench afs`, and where in the volume it works; `None` for stock clients.
     pub(super) fn bench(&self) -> Option<(&'static [&'static str], &'static str)> {
         match self.load {

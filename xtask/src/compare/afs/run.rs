@@ -1,5 +1,6 @@
 //! One run: clients of one server for some seconds, and what both used.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
@@ -140,8 +141,13 @@ pub(super) struct Blast {
     pub(super) sender_cpu_s_per_gib: f64,
 }
 
-/// Blasts datagrams from Linerate's side to the clients'.
-pub(super) fn blast(site: &Site, programs: &Programs<'_>, seconds: u32) -> anyhow::Result<Blast> {
+/// Blasts datagrams from Linerate's side to the clients', of zeros or of a file's bytes.
+pub(super) fn blast(
+    site: &Site,
+    file: Option<&Path>,
+    programs: &Programs<'_>,
+    seconds: u32,
+) -> anyhow::Result<Blast> {
     #[derive(Deserialize)]
     struct Report {
         bits_per_second: f64,
@@ -151,6 +157,9 @@ pub(super) fn blast(site: &Site, programs: &Programs<'_>, seconds: u32) -> anyho
     let sender = site.at_ours(|| {
         let mut command = programs.command(programs.linerate, None);
         command.args(["bench", "rx-server", "--listen", &at, "--blast"]).stdout(Stdio::null());
+        if let Some(file) = file {
+            command.arg("--blast-file").arg(file);
+        }
         Ok(Killed(command.spawn().context("cannot start the blast")?))
     })?;
     let before = cpu::of_tree(sender.0.id())?;

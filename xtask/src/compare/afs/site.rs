@@ -2,7 +2,7 @@
 //! another to Linerate's. All of it goes with this value, however a run ends.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
@@ -59,6 +59,11 @@ impl Site {
 
     pub(super) fn ours(&self) -> Server {
         self.ours.server()
+    }
+
+    /// The large file, as the file system has it.
+    pub(super) fn file(&self) -> PathBuf {
+        self.work.path().join("tree").join(FILE)
     }
 
     /// Runs `act` where clients are.

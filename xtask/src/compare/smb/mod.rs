@@ -1,15 +1,21 @@
 //! SMB against Debian's smbd over the same tree: reads and writes unsigned, signed and encrypted, small reads, opens, idle
-//! sessions. `linerate bench smb` is the client of both; smbclient stands beside.
+//! sessions, channels that cost and that die. `linerate bench smb` is the client of both; smbclient stands beside.
+
+use std::cell::Cell;
 
 use anyhow::{Context, ensure};
 
 use super::turns;
+use super::wrk::Run;
 use crate::{packages, process};
 
 mod idle;
+mod killed;
 mod row;
 mod run;
 mod side;
+mod storm;
+mod wires;
 
 use row::Row;
 use side::{Linerate, Side, Smbd};
@@ -17,16 +23,16 @@ use side::{Linerate, Side, Smbd};
 /// Flags of `cargo xtask compare smb`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Seconds of each run
-    #[arg(long, default_value_t = 4)]
-    seconds: u32,
+    /// Seconds of each run; without it 4, and 60 where channels are killed
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: Option<u32>,
     /// Runs of each server and load
     #[arg(long, default_value_t = 5)]
     pairs: u32,
     /// Only loads whose name contains this
     #[arg(long)]
     load: Option<String>,
-    /// One session over four connections, in place of the other loads
+    /// One session over up to four connections, in place of the other loads
     #[arg(long)]
     multichannel: bool,
     /// Compare all bytes: it costs the clients' time, and shows that both are right
@@ -40,8 +46,14 @@ pub(crate) struct Args {
     idle_sessions: u32,
 }
 
+impl Args {
+    fn seconds(&self) -> u32 {
+        self.seconds.unwrap_or(4)
+    }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    ensure!(args.pairs > 0 && args.seconds > 0, "give at least one pair of one second");
+    ensure!(args.pairs > 0, "give at least one pair");
     packages::install(packages::STOCK_SMB)?;
     let binary = match &args.binary {
         Some(binary) => binary.clone(),
@@ -60,11 +72,37 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for row in rows {
         println!("{}", serde_json::to_string(&measure(&row, args, &binary, &ours, &smbd)?)?);
     }
+    for row in killed::ROWS.into_iter().filter(|row| args.multichannel && wants(row.load)) {
+        let seconds = args.seconds.unwrap_or(killed::SECONDS);
+        println!("{}", serde_json::to_string(&killed::measure(row, &binary, &ours, &smbd, seconds)?)?);
+    }
+    if wants(wires::LOAD) && args.multichannel {
+        for line in wires::measure(&binary, work.path(), &tree, (args.pairs, args.seconds()))? {
+            println!("{}", serde_json::to_string(&line)?);
+        }
+    }
+    if wants(storm::LOAD) && args.multichannel {
+        println!("{}", serde_json::to_string(&storm::measure(&binary, &ours, &smbd))?);
+    }
     if wants(idle::LOAD) && !args.multichannel {
         let line = idle::measure(&binary, &ours, &smbd, args.idle_sessions)?;
         println!("{}", serde_json::to_string(&line)?);
     }
     Ok(())
+}
+
+/// A row. Its peer may hang: smbd does for a minute, now and then, when several connections of a client sign in at once.
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum Measured {
+    Beside {
+        #[serde(flatten)]
+        line: turns::Line,
+        /// Runs that the peer did not come through, and that were made again.
+        peer_hung: u32,
+    },
+    /// It came through too few: there is nothing to compare with.
+    PeerHung { load: &'static str, peer_hung: u32 },
 }
 
 fn measure(
@@ -73,23 +111,49 @@ fn measure(
     binary: &std::path::Path,
     ours: &Linerate,
     smbd: &Smbd,
-) -> anyhow::Result<turns::Line> {
-    let one = |side: &Side, seconds| {
-        run::run(row, side, binary, seconds, args.verify)
-            .with_context(|| format!("{} with {}", row.bar.load, side.name))
+) -> anyhow::Result<Measured> {
+    let (hung, is_out) = (Cell::new(0), Cell::new(false));
+    let one = |side: &Side, seconds| loop {
+        let ran = run::run(row, side, binary, seconds, args.verify);
+        let ran = ran.with_context(|| format!("{} with {}", row.bar.load, side.name));
+        let Err(error) = ran else { return ran };
+        if side.pid == ours.side().pid {
+            return Err(error);
+        }
+        eprintln!("{error:#}");
+        hung.set(hung.get() + 1);
+        if hung.get() > HANGS_MAX {
+            is_out.set(true);
+            return Err(error);
+        }
     };
+    let line = beside(row, args, ours, smbd, one);
+    let peer_hung = hung.get();
+    match line {
+        Err(_) if is_out.get() => Ok(Measured::PeerHung { load: row.bar.load, peer_hung }),
+        line => Ok(Measured::Beside { line: line?, peer_hung }),
+    }
+}
+
+fn beside(
+    row: &Row,
+    args: &Args,
+    ours: &Linerate,
+    smbd: &Smbd,
+    one: impl Fn(&Side, u32) -> anyhow::Result<Run>,
+) -> anyhow::Result<turns::Line> {
     // They warm up, and smbd shows which of its modules does better here.
     one(&ours.side(), 1)?;
     let mut peer = None;
     for side in smbd.sides() {
-        let rate = one(&side, args.seconds.min(2))?.requests_per_second;
+        let rate = one(&side, args.seconds().min(2))?.requests_per_second;
         eprintln!("{}: {} {rate:.0}/s", row.bar.load, side.name);
         if peer.as_ref().is_none_or(|(best, _)| rate > *best) {
             peer = Some((rate, side));
         }
     }
     let (_, peer) = peer.context("smbd has shares")?;
-    turns::compare(row.bar, args.pairs, &ours.side(), &peer, peer.name, |side| one(side, args.seconds))
+    turns::compare(row.bar, args.pairs, &ours.side(), &peer, peer.name, |side| one(side, args.seconds()))
 }
 
 /// Bytes that say where they are.
@@ -103,3 +167,6 @@ fn make_file(path: &std::path::Path, len: u64) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// A row goes on without a peer that has hung so often.
+const HANGS_MAX: u32 = 3;

@@ -14,11 +14,13 @@ use crate::cpu;
 
 /// As much of the report of `linerate bench smb` as counts here.
 #[derive(Debug, Deserialize)]
-struct Report {
-    requests: u64,
+pub(super) struct Report {
+    pub(super) requests: u64,
     requests_per_second: f64,
-    bits_per_second: f64,
-    errors: std::collections::BTreeMap<String, u64>,
+    pub(super) bits_per_second: f64,
+    pub(super) sessions: u32,
+    pub(super) slowest_sign_in_seconds: Option<f64>,
+    pub(super) errors: std::collections::BTreeMap<String, u64>,
     wrong_signatures: u64,
 }
 
@@ -81,7 +83,7 @@ fn figures(cpu_s: f64, requests: f64, per_second: f64, bits: f64, bytes: u64) ->
 }
 
 /// What a client printed.
-fn told(mut command: Command) -> anyhow::Result<String> {
+pub(super) fn told(mut command: Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(

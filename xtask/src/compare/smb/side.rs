@@ -38,17 +38,32 @@ pub(super) struct Linerate {
 
 impl Linerate {
     pub(super) fn start(binary: &Path, work: &Path, tree: &Path) -> anyhow::Result<Self> {
+        Self::start_at(binary, work, tree, free_address()?, None)
+    }
+
+    /// One that listens at the port of `address` on all interfaces where that is not loopback's; on so many lanes.
+    pub(super) fn start_at(
+        binary: &Path,
+        work: &Path,
+        tree: &Path,
+        address: SocketAddr,
+        lanes: Option<u32>,
+    ) -> anyhow::Result<Self> {
         let (accounts, config) = (work.join("accounts.toml"), work.join("linerate.toml"));
         let mut add = Command::new(binary);
         add.args(["user", "add", USER, "--nt", "--password-stdin", "--accounts"]).arg(&accounts);
         let mut add = add.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         writeln!(add.stdin.take().context("it is piped")?, "{PASSWORD}")?;
         ensure!(add.wait()?.success(), "linerate user add failed");
-        let address = free_address()?;
+        let listen = match address.ip().is_loopback() {
+            true => address.to_string(),
+            false => format!("*:{}", address.port()),
+        };
+        let lanes = lanes.map_or_else(String::new, |lanes| format!("lanes = {lanes}\n"));
         let text = format!(
-            "[server]\nstate_dir = '{}'\n[identity]\naccounts = '{}'\n[[volume]]\nname = '{SHARE}'\npath = '{}'\n\
+            "[server]\n{lanes}state_dir = '{}'\n[identity]\naccounts = '{}'\n[[volume]]\nname = '{SHARE}'\npath = '{}'\n\
              writable = 'anyone'\n[http]\nlisten = []\n[https]\nlisten = []\n[admin]\nlisten = 'off'\n\
-             [smb]\nlisten = ['{address}']\nconnections_per_lane = 16384\n",
+             [smb]\nlisten = ['{listen}']\nconnections_per_lane = 16384\n",
             work.join("state").display(),
             accounts.display(),
             tree.display(),

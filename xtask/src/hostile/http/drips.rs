@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::{connect_from, connections_possible, source};
+use crate::hostile::net::{connect_from, connections_possible, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::HTTP;
 

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use rustls::{ClientConnection, StreamOwned};
 
 use super::http2::tls_over;
-use super::{connect_from, source};
+use crate::hostile::net::{connect_from, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::{GROWING_BYTES, HTTP, HTTPS};
 

@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tls::{Alpn, ClientTrust, Versions, client_config};
 
-use super::connect_from;
+use crate::hostile::net::connect_from;
 use crate::hostile::server::HTTPS;
 
 /// A connection whose streams may not send a byte of any body: their window is 0.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{connect_from, source};
+use crate::hostile::net::{connect_from, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::{HTTP, Wishes};
 use crate::process;

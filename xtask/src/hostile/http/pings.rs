@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::http2::Http2;
-use super::source;
+use crate::hostile::net::source;
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::Wishes;
 

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{connect_from, connections_possible};
 use crate::hostile::arena::owned;
+use crate::hostile::net::{connect_from, connections_possible};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::{HTTP, Wishes};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::http2::tls_over;
-use super::{connect_with, source};
+use crate::hostile::net::{connect_with, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::{HTTP, HTTPS, Wishes};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::http2::Http2;
-use super::source;
+use crate::hostile::net::source;
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::COLD_FILES;
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::http2::Http2;
-use super::{connect_from, connections_possible, source};
+use crate::hostile::net::{connect_from, connections_possible, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::HTTP;
 

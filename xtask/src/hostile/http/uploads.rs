@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{connect_from, connections_possible, source};
+use crate::hostile::net::{connect_from, connections_possible, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::{HTTP, Wishes};
 

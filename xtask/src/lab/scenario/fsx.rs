@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 
 use crate::process;
 
@@ -27,12 +28,36 @@ pub(super) fn run(file: &str, time: Duration, mapping: Mapping) -> anyhow::Resul
     let seconds = time.as_secs().to_string();
     let mut words = vec![file, SEED, &seconds, COPY];
     words.extend((mapping == Mapping::Unmapped).then_some("unmapped"));
-    let steps = process::output(PROGRAM, &words)?;
+    let steps = within(time + PATIENCE, &words)?;
     Ok((steps.trim().parse().context(steps)?, fs::read(COPY)?))
+}
+
+/// What the program prints. One that hangs in its kernel cannot even be killed: the error says where.
+fn within(time: Duration, words: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(PROGRAM);
+    let mut child = command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let until = Instant::now() + time;
+    while child.try_wait()?.is_none() {
+        if Instant::now() > until {
+            // Tasks that wait in the kernel, and for what.
+            fs::write("/proc/sysrq-trigger", "w")?;
+            let said = process::output("dmesg", &["--notime"])?;
+            let lines: Vec<&str> = said.lines().collect();
+            let last = lines[lines.len().saturating_sub(LINES_TOLD)..].join("\n");
+            bail!("it goes on after {} s:\n{last}", time.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// What is done is the same each time, but for how much of it there is time for.
 const SEED: &str = "11";
+/// For what is written at the end, beside a busy host.
+const PATIENCE: Duration = Duration::from_secs(180);
+const LINES_TOLD: usize = 60;
 const SOURCE: &str = "/tmp/fsx.c";
 const PROGRAM: &str = "/tmp/fsx";
 const COPY: &str = "/tmp/fsx.good";

@@ -38,7 +38,9 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &kafs::KafsMapped,
     &afs_long_link::AfsLongLink,
     &cifs::Cifs,
+    &cifs::CifsOld,
     &cifs::CifsMany,
+    &cifs::CifsChannels,
 ];
 
 /// One scenario.

@@ -1,4 +1,5 @@
-//! Receives into memory of the caller's, of any size, until it is full (recv(2) with MSG_WAITALL).
+//! Receives into memory of the caller's, of any size, until it is full (recv(2) with MSG_WAITALL). What has come already the lane
+//! takes by a call of its own, so that it is used while it is hot; the ring waits for the rest.
 //!
 //! The lane's own receive of the stream rests meanwhile: see [`crate::backend::Backend::poll_quiet`]. What had come
 //! when its future is dropped goes back to the stream, so that no byte is lost.
@@ -8,7 +9,10 @@ use std::task::Poll;
 
 use io_uring::opcode;
 use io_uring::types::Fd as RingFd;
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags};
 
+use super::write::PAGE_BYTES;
 use super::{Completion, Keeper, Operation, Start};
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
@@ -25,6 +29,25 @@ pub(crate) struct ReceiveInto {
     /// Where begins what this receive brings.
     began: usize,
     wanted: usize,
+}
+
+impl ReceiveInto {
+    /// Takes what has come. Its completion, where that is all, or nothing more comes.
+    fn receive_at_once(&mut self, ring: &Uring) -> Option<Completion> {
+        let room = &mut self.into.spare_capacity_mut()[..self.wanted];
+        let received = net::recv(ring.borrow_fd(self.stream), room, RecvFlags::DONTWAIT).map(|(_, n)| n);
+        match received {
+            Ok(n) if 0 < n && n < self.wanted => {
+                ring.counters().bytes_in.add(n as u64);
+                // SAFETY: the kernel wrote `n` bytes from the first of the room.
+                unsafe { self.into.set_len(self.into.len() + n) };
+                self.wanted -= n;
+                None
+            }
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            ended => Some(Completion::of(ended)),
+        }
+    }
 }
 
 /// What a receive brought.
@@ -56,6 +79,11 @@ impl Operation for ReceiveInto {
     fn prepare(&mut self, ring: &Uring) -> Start {
         ring.receive_into_begins(self.name);
         self.into.reserve_exact(self.wanted);
+        if ring.receives_at_once(self.wanted / PAGE_BYTES)
+            && let Some(completion) = self.receive_at_once(ring)
+        {
+            return Start::Ended(completion);
+        }
         let room = self.into.spare_capacity_mut();
         let len = u32::try_from(self.wanted.min(room.len())).unwrap_or(u32::MAX / 2);
         let entry = opcode::Recv::new(RingFd(self.stream.0), room.as_mut_ptr().cast(), len);
@@ -63,7 +91,11 @@ impl Operation for ReceiveInto {
     }
 
     fn complete(&mut self, completion: Completion, ring: &Uring) -> io::Result<()> {
-        let received = completion.bytes();
+        let received = completion.bytes().or_else(|error| match error.raw_os_error() {
+            // Of an error after some bytes nothing is told, as by the ring itself: the stream seems to have ended.
+            Some(errno) if errno != libc::ECANCELED && self.into.len() > self.began => Ok(0),
+            _ => Err(error),
+        });
         ring.receive_into_ended(self.name, received.as_ref().ok().copied());
         let n = received?;
         // SAFETY: the kernel wrote `n` bytes from the first of the room that `prepare` named, which has not moved since.

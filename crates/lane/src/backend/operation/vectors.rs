@@ -57,6 +57,18 @@ pub(super) fn rest_of(bufs: &[Buf], skip: usize) -> impl Iterator<Item = &[u8]> 
     rest.filter(|bytes| !bytes.is_empty())
 }
 
+/// The first `len` bytes of what lies in parts.
+pub(super) fn beginning_of<'a>(
+    parts: impl Iterator<Item = &'a [u8]>,
+    len: usize,
+) -> impl Iterator<Item = &'a [u8]> {
+    parts.scan(len, |left, part| {
+        let part = &part[..part.len().min(*left)];
+        *left -= part.len();
+        (!part.is_empty()).then_some(part)
+    })
+}
+
 /// Counts `n` bytes as written to the room of buffers, in their order.
 pub(super) fn fill(bufs: &mut [Buf], n: usize) {
     let mut left = n;
@@ -88,6 +100,11 @@ mod tests {
             (b"abcdefg".to_vec(), b"cdefg".to_vec(), b"defg".to_vec())
         );
         assert_eq!((Vectors::of_bytes(&bufs, 0).len(), Vectors::of_bytes(&bufs, 4).len()), (2, 1));
+        let beginning = |len| beginning_of(rest_of(&bufs, 2), len).collect::<Vec<_>>().concat();
+        assert_eq!(
+            (beginning(0), beginning(3), beginning(9)),
+            (Vec::new(), b"cde".to_vec(), b"cdefg".to_vec())
+        );
         let room = bufs[0].spare();
         assert_eq!(Vectors::of_room(&mut bufs, room + 1).len(), 2);
         fill(&mut bufs, room + 1);

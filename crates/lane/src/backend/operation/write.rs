@@ -32,8 +32,9 @@ impl Operation for Write {
 
     fn prepare(&mut self, ring: &Uring) -> Start {
         let bytes = &self.buf[self.from..];
-        if bytes.len() <= INLINE_BYTES_MAX && ring.makes_call(self.file, bytes.len() / PAGE_BYTES) {
-            let written = rustix::io::pwrite(ring.borrow_fd(self.file), bytes, self.offset);
+        let at_once = &bytes[..bytes.len().min(AT_ONCE_BYTES_MAX)];
+        if ring.makes_call(self.file, at_once.len() / PAGE_BYTES) {
+            let written = rustix::io::pwrite(ring.borrow_fd(self.file), at_once, self.offset);
             return Start::Ended(Completion::of(written));
         }
         let len = u32::try_from(bytes.len()).expect("buffers are far below 4 GiB");
@@ -60,7 +61,7 @@ impl Operation for Write {
     }
 }
 
-/// What the lane itself copies where there is no disk to wait for: the ring would have a thread of its own do it, on another
-/// CPU.
-pub(super) const INLINE_BYTES_MAX: usize = 512 << 10;
+/// What the lane itself copies by one write where there is no disk to wait for: the ring would have a thread of its own do it, on
+/// another CPU, which takes more of both.
+pub(super) const AT_ONCE_BYTES_MAX: usize = 1 << 20;
 pub(super) const PAGE_BYTES: usize = 4096;

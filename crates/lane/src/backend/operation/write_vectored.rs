@@ -6,8 +6,8 @@ use std::task::Poll;
 use io_uring::opcode;
 use io_uring::types::Fd as RingFd;
 
-use super::vectors::{Vectors, rest_of};
-use super::write::{INLINE_BYTES_MAX, PAGE_BYTES};
+use super::vectors::{PARTS_MAX, Vectors, beginning_of, rest_of};
+use super::write::{AT_ONCE_BYTES_MAX, PAGE_BYTES};
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
 use crate::backend::sim::Step;
@@ -41,12 +41,12 @@ impl Operation for WriteVectored {
     }
 
     fn prepare(&mut self, ring: &Uring) -> Start {
-        let bytes = self.parts.bytes();
-        if bytes <= INLINE_BYTES_MAX && ring.makes_call(self.file, bytes / PAGE_BYTES) {
-            let parts: Vec<_> = rest_of(&self.bufs, self.from).map(IoSlice::new).collect();
+        let len = self.parts.bytes().min(AT_ONCE_BYTES_MAX);
+        if ring.makes_call(self.file, len / PAGE_BYTES) {
+            let parts: Vec<_> =
+                beginning_of(rest_of(&self.bufs, self.from), len).take(PARTS_MAX).map(IoSlice::new).collect();
             let file = ring.borrow_fd(self.file);
-            let parts = &parts[..self.parts.len() as usize];
-            return Start::Ended(Completion::of(rustix::io::pwritev(file, parts, self.offset)));
+            return Start::Ended(Completion::of(rustix::io::pwritev(file, &parts, self.offset)));
         }
         let entry = opcode::Writev::new(RingFd(self.file.0), self.parts.as_ptr(), self.parts.len());
         Start::Ring(entry.offset(self.offset).build())

@@ -50,13 +50,21 @@ impl Uring {
     /// Whether the lane makes a call that touches this many pages of an open file itself: when there is no disk to wait
     /// for, and not so often in one turn that other tasks wait. Elsewhere the call takes its task a turn.
     pub(crate) fn makes_call(&self, file: Fd, pages: usize) -> bool {
+        self.left_in_turn.get() > 0 && self.is_in_memory(file) && self.takes_of_turn(pages)
+    }
+
+    /// Whether the lane takes what has come by a socket, up to this many pages, by a call of its own: as often in one turn.
+    pub(crate) fn receives_at_once(&self, pages: usize) -> bool {
+        self.takes_of_turn(pages)
+    }
+
+    fn takes_of_turn(&self, pages: usize) -> bool {
         let left = self.left_in_turn.get();
-        let makes = left > 0 && self.is_in_memory(file);
-        if makes {
+        if left > 0 {
             self.left_in_turn.set(left.saturating_sub(1 + pages));
             self.count_syscall();
         }
-        makes
+        left > 0
     }
 
     /// Whether the kernel can be asked to tell if it copied.

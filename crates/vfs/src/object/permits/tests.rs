@@ -1,7 +1,9 @@
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use lane::backend::sim::{Config, World, seeds};
 use rand::rngs::SmallRng;
@@ -9,6 +11,7 @@ use rand::seq::index;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::object::line::OVERTAKEN_MAX;
 use crate::object::{Identity, Objects, ObjectsOptions, SharedVolume};
 
 fn objects(count: u8) -> Vec<Arc<Object>> {
@@ -42,6 +45,40 @@ fn who_came_first_is_served_first() {
     let Poll::Ready(Ok(held)) = first.as_mut().poll(&mut context) else { panic!("it is its turn") };
     drop(held);
     assert!(second.as_mut().poll(&mut context).is_ready());
+}
+
+#[test]
+fn turns_stay_on_a_lane_so_often_and_then_go_to_who_came_first() {
+    let world = World::new(1, Config::clean());
+    let host = world.host("10.0.0.1");
+    let other = host.add_lane();
+    let object = objects(1);
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let wait = |name: u32| {
+        let (object, served) = (object.clone(), Arc::clone(&served));
+        async move {
+            let permits = Permits::take(object, 99).await.unwrap();
+            served.lock().unwrap().push(name);
+            drop(permits);
+        }
+    };
+    let held = object.clone();
+    let held = world.block_on(&host, async move { Permits::take(held, 99).await.unwrap() });
+    let first = host.start_on(other, wait(0));
+    world.run_for(Duration::from_millis(1));
+    let others: Vec<_> = (1..=2 * OVERTAKEN_MAX).map(|name| host.start_on(0, wait(name))).collect();
+    world.run_for(Duration::from_millis(1));
+    world.block_on(&host, async move {
+        drop(held);
+        first.await;
+        for other in others {
+            other.await;
+        }
+    });
+    let served = served.lock().unwrap();
+    assert_eq!(served.iter().position(|&name| name == 0), Some(OVERTAKEN_MAX as usize), "{served:?}");
+    let others: Vec<u32> = served.iter().copied().filter(|&name| name != 0).collect();
+    assert!(others.is_sorted() && others.len() == 2 * OVERTAKEN_MAX as usize, "{served:?}");
 }
 
 #[test]

@@ -153,13 +153,36 @@ fn storm(thread: usize, done: &AtomicUsize) -> anyhow::Result<()> {
         };
         let text = format!("{thread}, {number}");
         fs::write(&new, &text).with_context(|| format!("making {new}"))?;
-        fs::rename(&new, &name).with_context(|| format!("rename {number} from {new} to {name}"))?;
-        let found =
-            fs::read_to_string(&name).with_context(|| format!("reading {name} after rename {number}"))?;
-        ensure!(if own { found == text } else { found.contains(", ") }, "rename {number} left {found}");
+        if own {
+            fs::rename(&new, &name).with_context(|| format!("rename {number} from {new} to {name}"))?;
+            let found =
+                fs::read_to_string(&name).with_context(|| format!("reading {name} after rename {number}"))?;
+            ensure!(found == text, "rename {number} left {found}");
+        } else {
+            over_what_others_use(&new, &name)
+                .with_context(|| format!("rename {number} from {new} to {name}"))?;
+        }
         done.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// What another thread has open just then is not replaced: SMB has that refused. Linux's client then removes it before it tries again, so for
+/// a moment there may be nothing of that name.
+fn over_what_others_use(new: &str, name: &str) -> anyhow::Result<()> {
+    let rename = || match fs::rename(new, name) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+        outcome => Some(outcome),
+    };
+    wait_for("others to close it", rename)??;
+    match fs::read_to_string(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        found => {
+            let found = found.context("reading it")?;
+            ensure!(found.contains(", "), "it is {found}");
+            Ok(())
+        }
+    }
 }
 
 pub(super) fn remove_all() -> anyhow::Result<()> {

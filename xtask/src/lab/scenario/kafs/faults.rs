@@ -78,6 +78,12 @@ pub(super) fn kill(guest: &mut Guest, server: Server) -> anyhow::Result<Server> 
     if !Path::new(TREE).join(RENAMING).exists() {
         return Ok(server);
     }
+    // A number is kept once it is in the index, about a second after it was given.
+    let is_kept = || {
+        let waiting = server.scrape().ok()?.sum("linerate_index_waiting", &[]).ok()?;
+        (waiting == 0.0).then_some(())
+    };
+    wait_for("what the index has to keep", is_kept)?;
     // Killed, not told to stop.
     drop(server);
     let server = super::start(guest)?;

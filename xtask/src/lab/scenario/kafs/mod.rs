@@ -57,7 +57,7 @@ impl Scenario for KafsFsx {
     }
 
     fn about(&self) -> &'static str {
-        "ten minutes of reads, writes, cuts and mappings at random by Linux's AFS client leave the bytes that they must"
+        "ten minutes of reads, writes and cuts at random by Linux's AFS client leave the bytes that they must"
     }
 
     fn packages(&self) -> &'static [&'static str] {
@@ -98,7 +98,10 @@ fn run(guest: &mut Guest, roles: &Roles) -> anyhow::Result<()> {
     let outcome = role(guest);
     let passed = outcome.is_ok() && fs::write(mount::at(&passed(guest.name())), "").is_ok();
     if !passed {
-        guest.note(lengths(MOUNT)?)?;
+        if let Err(error) = &outcome {
+            guest.note(format!("{}: {error:#}", guest.name()))?;
+        }
+        guest.note(lengths(MOUNT))?;
         let lines = process::output("dmesg", &["--notime"])?;
         let lines: Vec<&str> = lines.lines().collect();
         guest.note(lines[lines.len().saturating_sub(KERNEL_LINES)..].join("\n"))?;
@@ -143,7 +146,7 @@ fn serve(guest: &mut Guest) -> anyhow::Result<()> {
         let last = calls[calls.len().saturating_sub(CALLS_TOLD)..].iter();
         let last: Vec<&str> = last.map(|call| call.get(..CALL_TOLD).unwrap_or(call)).collect();
         guest.note(last.join("\n"))?;
-        guest.note(lengths(TREE)?)?;
+        guest.note(lengths(TREE))?;
     }
     guest.signal(TOLD)?;
     if !passed {
@@ -154,12 +157,12 @@ fn serve(guest: &mut Guest) -> anyhow::Result<()> {
     check(guest)
 }
 
-/// Of what was made last in the tree, as it is served or as a client has it.
-fn lengths(root: &str) -> anyhow::Result<String> {
+/// Of what was made last in the tree, as it is served or as a client has it. A failure is told with them, so they are none themselves.
+fn lengths(root: &str) -> String {
     let script = format!(
-        "cd {root} && find . -type f -mmin -2 | grep -v /.git/ | head -50 | xargs -r stat -c '{root}/%n: %s bytes'"
+        "cd {root} && find . -name .git -prune -o -name many -prune -o -type f -mmin -2 -printf '{root}/%P: %s bytes\\n' | head -50"
     );
-    process::output("sh", &["-c", &script])
+    process::output("sh", &["-c", &script]).unwrap_or_else(|error| format!("{root}: {error:#}"))
 }
 
 fn start(guest: &Guest) -> anyhow::Result<Server> {
@@ -207,8 +210,8 @@ fn second(guest: &mut Guest) -> anyhow::Result<()> {
 /// Works on a file of the guest's own for so long; what it leaves is compared here and by HTTP.
 fn random_load(guest: &mut Guest, time: Duration) -> anyhow::Result<()> {
     let name = format!("fsx-{}", guest.name());
-    let mapping = if mount::kernel() < (6, 10) { Mapping::Unmapped } else { Mapping::Mapped };
-    let (steps, good) = fsx::run(&mount::at(&name), time, mapping)?;
+    // What is mapped is not always what was written, to whatever server (`kafs-mapped`).
+    let (steps, good) = fsx::run(&mount::at(&name), time, Mapping::Unmapped)?;
     guest.figure(&format!("{name}, steps"), steps, "steps")?;
     ensure!(mount::by_http(&name)? == good, "{name} is another by HTTP");
     Ok(())
@@ -258,11 +261,11 @@ const STATE: &str = "/srv/state";
 const AUDIT: &str = "/tmp/audit.log";
 const MOUNT: &str = "/tmp/afs";
 /// Calls that a failure is told with.
-const CALLS_TOLD: usize = 40;
+const CALLS_TOLD: usize = 60;
 /// Bytes of each: some name fifty files.
-const CALL_TOLD: usize = 200;
+const CALL_TOLD: usize = 160;
 /// Lines of the client's kernel that a failure is told with.
-const KERNEL_LINES: usize = 10;
+const KERNEL_LINES: usize = 30;
 /// A client renames files: the server is to be killed.
 const KILL: &str = "kill the server";
 /// Each client has come to its end.

@@ -1,0 +1,62 @@
+//! Opens that were held before the server began anew: each is put back as it was, or not at all. Nobody is asked for anything.
+
+use super::{Object, Request};
+use crate::event::Refused;
+use crate::grant::{Beside, granted};
+use crate::holding::Holding;
+use crate::range::{Owner, RangeLock};
+
+impl<L: Clone + Eq> Object<L> {
+    /// Puts an open back, with what its holder caches (`want` says what he had; a lease's epoch is the last that he was told) and what
+    /// it has locked.
+    ///
+    /// # Errors
+    /// Why it cannot stand beside what was put back before: who has written the record down may have been wrong, so nothing of it is
+    /// believed that the tables would not have granted. Nothing is left of it then.
+    pub fn restore(
+        &mut self,
+        stream: &[u8],
+        request: Request<L>,
+        locks: &[RangeLock],
+    ) -> Result<(), Refused> {
+        if self.deletions.has(&request.link) {
+            return Err(Refused::DeletePending);
+        }
+        if let Some(refused) = self.is_full(&request) {
+            return Err(refused);
+        }
+        let at = self.stream_or_new(stream).ok_or(Refused::TooMany)?;
+        let restored = self.restore_at(at, request, locks);
+        self.tidy();
+        restored
+    }
+
+    fn restore_at(&mut self, at: usize, request: Request<L>, locks: &[RangeLock]) -> Result<(), Refused> {
+        let want = request.want.ok_or(Refused::NotOpen)?;
+        let bears = self.shares_deletion(at, &request);
+        let stream = &mut self.streams[at];
+        if stream.deletes || !bears || !stream.shares_with(request.access, request.share) {
+            return Err(Refused::Sharing);
+        }
+        let holding = Holding::restored(&want);
+        // A locked range keeps others from caching, not who caches from locking.
+        let beside = Beside { ranges: false, ..stream.beside(&want, request.open) };
+        let could_be = granted(want.kind, want.caching, request.is_directory, beside) == want.caching;
+        let fits = match stream.holding(want.holder) {
+            Some(known) => known.standing() == holding.standing(),
+            None => could_be && !want.caching.is_none(),
+        };
+        if !fits {
+            return Err(Refused::Sharing);
+        }
+        // As they can have come: an open locks for sharing within what it has locked for itself, and not the other way round.
+        let mut in_order = locks.to_vec();
+        in_order.sort_by_key(|lock| !lock.exclusive);
+        stream.ranges.lock(Owner::Open(request.open), &in_order, None, self.limits)?;
+        if stream.holding(want.holder).is_none() {
+            stream.holdings.push(holding);
+        }
+        stream.opens.push(request.into_open());
+        Ok(())
+    }
+}

@@ -1,0 +1,349 @@
+//! What is not committed yet, in memory of the machine that a kill of the process leaves as it was: number, version and what bears
+//! that out, of each file that has changed since. `docs/index.md` has the layout ("Over a kill").
+//!
+//! Nobody waits for it: a change costs a few stores to a part of the memory that nobody else writes meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::mark::checksum_words;
+use crate::note::booted_ms_now;
+use crate::object::{TICK_MAX, Window};
+use crate::{Note, Number, PlaceRef, Timestamp, Version, VolumeId};
+
+pub(crate) use self::left::Files;
+pub use self::left::Left;
+
+mod left;
+
+/// Memory that outlives the process, and not the boot: words that whoever has the journal alone writes.
+pub trait Words: Send + Sync + 'static {
+    /// Those that can be read and written now.
+    fn words(&self) -> &[AtomicU64];
+
+    /// Makes it at least so many; whether it could.
+    fn grow(&self, len: usize) -> bool;
+}
+
+/// A file's part of the journal, from the first change that the index is to be told of until that is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+/// A file that is about to be changed for the first time since the index knows how it looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Changing<'a> {
+    /// The words that it is found by.
+    pub identity: &'a [u8],
+    /// Its number.
+    pub number: Number,
+    /// What its content has come to so far.
+    pub version: Version,
+    /// Where it is, as far as that is known.
+    pub place: Option<PlaceRef<'a>>,
+}
+
+/// What is not committed yet, open.
+pub(crate) struct Journal {
+    words: Box<dyn Words>,
+    slots_max: u32,
+    free: Mutex<Free>,
+    /// Something has changed since the last beat.
+    is_stirred: AtomicBool,
+}
+
+struct Free {
+    slots: Vec<u32>,
+    /// Those from here on never were anybody's.
+    next: u32,
+    /// Of the slot that was taken last: of two of one file the later counts.
+    serial: u64,
+    /// Committed since the last beat.
+    committed: Vec<Slot>,
+    /// Committed, and kept until another change would have another time; since when at the latest.
+    aging: VecDeque<(i64, Slot)>,
+}
+
+impl Slot {
+    /// Of an index without journal.
+    pub const NONE: Self = Self(u32::MAX);
+    /// For this file there was no room: as long as it is not committed the journal is not all.
+    const LACKING: Self = Self(u32::MAX - 1);
+
+    fn at(self) -> Option<usize> {
+        (self.0 < Self::LACKING.0).then(|| HEADER_LEN + self.0 as usize * SLOT_LEN)
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl Journal {
+    /// Begins an empty one, of an index that has come to `commits`, and will have this note of it. `None` where there is no memory.
+    pub(crate) fn begin(words: Box<dyn Words>, note: &Note, commits: u64, slots_max: usize) -> Option<Self> {
+        let slots_max = u32::try_from(slots_max).unwrap_or(u32::MAX).min(Slot::LACKING.0);
+        if !words.grow(HEADER_LEN + SLOT_LEN) {
+            return None;
+        }
+        let free =
+            Free { slots: Vec::new(), next: 0, serial: 0, committed: Vec::new(), aging: VecDeque::new() };
+        let journal = Self { words, slots_max, free: Mutex::new(free), is_stirred: AtomicBool::new(false) };
+        let (low, high) = halves(note);
+        let header = [
+            (FORMAT_AT, FORMAT),
+            (NOTE_AT, low),
+            (NOTE_AT + 1, high),
+            (BEGUN_AT, commits),
+            (DONE_AT, commits),
+            (LACKING_AT, 0),
+        ];
+        header.into_iter().for_each(|(at, word)| journal.store(at, word));
+        journal.beat(UNIX_EPOCH);
+        Some(journal)
+    }
+
+    /// A slot for a file that looks so; kept until [freed](Self::free), or [committed](Self::committed).
+    pub(crate) fn take(&self, volume: VolumeId, of: Changing<'_>, looks: Option<Window>) -> Slot {
+        let (slot, serial) = {
+            let mut free = self.spare();
+            let Some(slot) = free.slots.pop().or_else(|| self.next(&mut free)) else {
+                drop(free);
+                self.word(LACKING_AT).fetch_add(1, Release);
+                return Slot::LACKING;
+            };
+            free.serial += 1;
+            (Slot(slot), free.serial)
+        };
+        let at = slot.at().expect("it is one of those that there are");
+        let fixed =
+            [serial, pair(volume.0, of.number.vnode), pair(of.number.uniquifier, of.identity.len() as u32)];
+        self.store(at + SERIAL, fixed[0]);
+        self.store(at + VNODE, fixed[1]);
+        self.store(at + UNIQUIFIER, fixed[2]);
+        let identity = words_of(of.identity);
+        let sum = checksum_words(fixed.into_iter().chain(identity.clone()));
+        identity.enumerate().for_each(|(n, word)| self.store(at + BYTES + n, word));
+        self.store(at + VERSION, of.version.into());
+        let Window { from, to } = looks.unwrap_or(UNSURE);
+        self.store(at + FROM, from.cast_unsigned());
+        self.store(at + TO, to.cast_unsigned());
+        self.put_place(at, of.identity.len(), of.place);
+        // Last: what is broken off before is no slot, and nothing was changed by then.
+        self.store(at, sum);
+        slot
+    }
+
+    fn next(&self, free: &mut Free) -> Option<u32> {
+        let slot = free.next;
+        let end = HEADER_LEN + (slot as usize + 1) * SLOT_LEN;
+        let grown = end.next_multiple_of(CHUNK).min(words_max(self.slots_max as usize));
+        let has_room = slot < self.slots_max && (self.words.words().len() >= end || self.words.grow(grown));
+        has_room.then(|| {
+            free.next += 1;
+            slot
+        })
+    }
+
+    /// Its content is about to change, and comes to `version`, or how it looks is: until it [has](Self::changed) nothing is sure of it.
+    pub(crate) fn changing(&self, slot: Slot, version: Version, now: SystemTime) {
+        let Some(at) = slot.at() else { return };
+        self.store(at + TO, UNSURE.to.cast_unsigned());
+        self.store(at + VERSION, version.into());
+        // By the clock that stamps are made by it may still be the last tick.
+        self.store(at + FROM, (nanoseconds(now) - TICK_MAX.as_nanos() as i64).cast_unsigned());
+    }
+
+    /// The change under way has come to no version, but to this one.
+    pub(crate) fn fell_back(&self, slot: Slot, version: Version) {
+        slot.at().into_iter().for_each(|at| self.store(at + VERSION, version.into()));
+    }
+
+    /// The change is over: no later stamp is of it. Whether it is the first since the last beat.
+    pub(crate) fn changed(&self, slot: Slot, now: SystemTime) -> bool {
+        let Some(at) = slot.at() else { return false };
+        self.store(at + TO, nanoseconds(now).cast_unsigned());
+        // Looked at first: lanes share the word.
+        !self.is_stirred() && !self.is_stirred.swap(true, Relaxed)
+    }
+
+    /// It has its version with this change time; `None` where somebody else has changed it.
+    pub(crate) fn seen(&self, slot: Slot, changed: Option<Timestamp>) {
+        let Some(at) = slot.at() else { return };
+        let Window { from, to } = changed.map_or(UNSURE, Window::at);
+        self.store(at + TO, UNSURE.to.cast_unsigned());
+        self.store(at + FROM, from.cast_unsigned());
+        self.store(at + TO, to.cast_unsigned());
+    }
+
+    /// By which change times it is borne out, if by any.
+    pub(crate) fn looks(&self, slot: Slot) -> Option<Window> {
+        let at = slot.at()?;
+        let time = |at| self.word(at).load(Relaxed).cast_signed();
+        let looks = Window { from: time(at + FROM), to: time(at + TO) };
+        (looks.from <= looks.to).then_some(looks)
+    }
+
+    /// Where it lies by now.
+    pub(crate) fn placed(&self, slot: Slot, place: Option<PlaceRef<'_>>) {
+        let Some(at) = slot.at() else { return };
+        let identity_len = self.word(at + UNIQUIFIER).load(Relaxed) as u32 as usize;
+        self.put_place(at, identity_len, place);
+    }
+
+    fn put_place(&self, at: usize, identity_len: usize, place: Option<PlaceRef<'_>>) {
+        self.store(at + PLACE, 0);
+        let from = BYTES + identity_len.div_ceil(8);
+        let Some(place) = place.filter(|place| place.name.len() <= (SLOT_LEN - from) * 8) else { return };
+        let head = pair(place.parent, place.name.len() as u32);
+        self.store(at + PARENT, head);
+        let name = words_of(place.name);
+        let sum = checksum_words(std::iter::once(head).chain(name.clone()));
+        name.enumerate().for_each(|(n, word)| self.store(at + from + n, word));
+        self.store(at + PLACE, sum);
+    }
+
+    /// Nothing is to be known of the file any more.
+    pub(crate) fn free(&self, slot: Slot) {
+        if let Some(free) = self.clear(slot) {
+            self.spare().slots.push(free);
+        }
+    }
+
+    /// The slot is to be another's; `None` where there is none.
+    fn clear(&self, slot: Slot) -> Option<u32> {
+        let Some(at) = slot.at() else {
+            if slot == Slot::LACKING {
+                self.word(LACKING_AT).fetch_sub(1, Release);
+            }
+            return None;
+        };
+        self.store(at, 0);
+        Some(slot.0)
+    }
+
+    /// The index is about to commit for the time of this number.
+    pub(crate) fn begin_commit(&self, number: u64) {
+        self.store(BEGUN_AT, number);
+    }
+
+    /// It has: the slots are of what is safe.
+    pub(crate) fn committed(&self, number: u64, slots: impl Iterator<Item = Slot>) {
+        self.store(DONE_AT, number);
+        self.spare().committed.extend(slots.filter(|slot| *slot != Slot::NONE));
+    }
+
+    /// The process lives at this time: what somebody else changes after its end has a later one. Whether something has changed since
+    /// the last beat: a tick later another is due then.
+    pub(crate) fn beat(&self, now: SystemTime) -> bool {
+        let was_stirred = self.is_stirred.swap(false, Relaxed);
+        let alive = self.lives(now);
+        // Clocks may be set while it lives: it is only a stop during which they must not be.
+        self.store(BOOTED_AT, booted_ms_now().unwrap_or(i64::MIN).cast_unsigned());
+        let free = &mut *self.spare();
+        free.aging.extend(free.committed.drain(..).map(|slot| (alive, slot)));
+        let is_aged = |(since, _): &(i64, Slot)| alive - since > AGES.as_nanos() as i64;
+        while free.aging.front().is_some_and(is_aged) {
+            let (_, slot) = free.aging.pop_front().expect("it was just looked at");
+            free.slots.extend(self.clear(slot));
+        }
+        was_stirred
+    }
+
+    /// As [`beat`](Self::beat), of which nothing else comes; the latest such time.
+    pub(crate) fn lives(&self, now: SystemTime) -> i64 {
+        let now = nanoseconds(now);
+        let before = self.word(ALIVE_AT).fetch_max(now.cast_unsigned(), Release);
+        before.cast_signed().max(now)
+    }
+
+    /// Whether something has changed since the last beat.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.is_stirred.load(Relaxed)
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().expect("nobody panics while holding it")
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words.words()[at]
+    }
+
+    /// In the order of the program: a kill leaves what was stored before it, and nothing that comes after.
+    fn store(&self, at: usize, word: u64) {
+        self.word(at).store(word, Release);
+    }
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("slots_max", &self.slots_max).finish_non_exhaustive()
+    }
+}
+
+/// Words of a journal with so many slots.
+pub(crate) fn words_max(slots_max: usize) -> usize {
+    HEADER_LEN + slots_max * SLOT_LEN
+}
+
+/// As far as the years go that clocks show.
+fn nanoseconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+fn pair(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn halves(note: &Note) -> (u64, u64) {
+    let half = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    (half(&note[..8]), half(&note[8..]))
+}
+
+/// Eight bytes each, the last filled with zeros.
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + Clone + '_ {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    })
+}
+
+/// No time is in it.
+const UNSURE: Window = Window { from: i64::MAX, to: i64::MIN };
+
+/// Words of the header, and the page that it has: what follows them is the storage's.
+const FORMAT_AT: usize = 0;
+const NOTE_AT: usize = 1;
+pub(crate) const BOOTED_AT: usize = 3;
+const BEGUN_AT: usize = 4;
+const DONE_AT: usize = 5;
+const LACKING_AT: usize = 6;
+const ALIVE_AT: usize = 7;
+pub(crate) const PATH_AT: usize = 8;
+pub(crate) const HEADER_LEN: usize = 512;
+
+/// Words of a slot; its first is a checksum of those that stay, 0 where it is nobody's.
+const SLOT_LEN: usize = 32;
+const SERIAL: usize = 1;
+const VNODE: usize = 2;
+const UNIQUIFIER: usize = 3;
+const VERSION: usize = 4;
+const FROM: usize = 5;
+const TO: usize = 6;
+/// A checksum of the place; 0 where that is not known.
+const PLACE: usize = 7;
+const PARENT: usize = 8;
+/// The identity, and from the next word on the name.
+const BYTES: usize = 9;
+
+/// "LRJ", and the layout.
+const FORMAT: u64 = u64::from_le_bytes(*b"LRJ\x01\0\0\0\0");
+/// What is grown at once: a system call for 4,096 slots, 1 MiB.
+const CHUNK: usize = 4_096 * SLOT_LEN;
+/// Another change has another time by then, of coarse file systems too.
+const AGES: Duration = Duration::from_millis(2_100);

@@ -1,0 +1,282 @@
+//! What a server leaves in the machine's memory: a note as it stops in order, a journal while it runs. By them the next opening knows
+//! that nothing was set back in between. An image of a disk has no part of them, so an index that was put back with its tree,
+//! however it was done, finds another, or none.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, OFlags, flock, fstatfs};
+
+use crate::journal::{BOOTED_AT, HEADER_LEN, Left, PATH_AT, Words};
+use crate::mark::checksum;
+
+/// Drawn at each clean stop; the index has the same.
+pub type Note = [u8; 16];
+
+/// A note that no other is like.
+pub(crate) fn draw() -> Note {
+    let half = || RandomState::new().hash_one(0).to_le_bytes();
+    let mut note = [0; 16];
+    note[..8].copy_from_slice(&half());
+    note[8..].copy_from_slice(&half());
+    note
+}
+
+/// Files of memory that this process's user alone can write, for the index in one directory.
+#[derive(Debug)]
+pub(crate) struct InMemory {
+    state: PathBuf,
+    note: PathBuf,
+    journal: PathBuf,
+}
+
+/// Maps the file's words for as long as what it gives lives: at most so many, of which there are none yet but the first so many.
+pub type MapWords = fn(File, usize, usize) -> std::io::Result<Box<dyn Words>>;
+
+impl InMemory {
+    pub(crate) fn of_index(state: &Path) -> Self {
+        let state = state.canonicalize().unwrap_or_else(|_| state.to_owned());
+        let note = Path::new(MEMORY).join(format!("{}{:016x}", prefix(), checksum(bytes_of(&state))));
+        let mut journal = note.clone().into_os_string();
+        journal.push(JOURNAL);
+        Self { state, note, journal: journal.into() }
+    }
+
+    /// Takes the note away and says what it was. `None` where it is not certain that the last clean stop of this boot wrote it, that it
+    /// is gone now, and that the machine's memory was not set back with the disk: the clock, which goes on, would have leapt over the
+    /// one that counts from the boot.
+    pub(crate) fn take_note(&self) -> Option<Note> {
+        let bytes = take(&self.note, NOTE_LEN + PATH_MAX)?;
+        let (note, rest) = bytes.split_first_chunk()?;
+        let (booted_ms, _) = rest.split_first_chunk()?;
+        is_of_this_boot(i64::from_le_bytes(*booted_ms)).then_some(*note)
+    }
+
+    /// Leaves this one. Where it cannot, the next opening finds none.
+    pub(crate) fn leave_note(&self, note: &Note) {
+        let Some(booted_ms) = booted_ms_now() else { return };
+        if let Some(mut file) = make(&self.note) {
+            let mut bytes = note.to_vec();
+            bytes.extend(booted_ms.to_le_bytes());
+            bytes.extend(self.path());
+            // One that is torn is none.
+            let _ = file.write_all(&bytes);
+        }
+    }
+
+    /// As [`take_note`](Self::take_note), of the journal of a server that is gone.
+    pub(crate) fn take_journal(&self) -> Option<Left> {
+        let bytes = take(&self.journal, usize::MAX)?;
+        let (words, _) = bytes.as_chunks();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let booted_ms = words.get(BOOTED_AT)?.cast_signed();
+        is_of_this_boot(booted_ms).then(|| Left::of(words))
+    }
+
+    /// An empty journal with room for so many words; this process has it under a lock. Where it cannot, there is none.
+    pub(crate) fn new_journal(&self, map: MapWords, words_max: usize) -> Option<Box<dyn Words>> {
+        let mut file = make(&self.journal)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+        let mut header = vec![0; HEADER_LEN * 8];
+        let path = self.path();
+        let [len, text] = [PATH_AT * 8, (PATH_AT + 1) * 8];
+        header[len..text].copy_from_slice(&(path.len() as u64).to_le_bytes());
+        header[text..text + path.len()].copy_from_slice(path);
+        file.write_all(&header).ok()?;
+        map(file, words_max, HEADER_LEN).ok()
+    }
+
+    pub(crate) fn remove_journal(&self) {
+        let _ = std::fs::remove_file(&self.journal);
+    }
+
+    /// Removes what was left for indices that are no more, long ago.
+    pub(crate) fn sweep(&self) {
+        let Ok(entries) = std::fs::read_dir(MEMORY) else { return };
+        for entry in entries.filter_map(Result::ok) {
+            let name = entry.file_name();
+            if name.as_bytes().starts_with(prefix().as_bytes()) && is_nobodys(&entry.path()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// None is too long for a page.
+    fn path(&self) -> &[u8] {
+        let path = bytes_of(&self.state);
+        &path[..path.len().min(PATH_MAX)]
+    }
+}
+
+/// Where it is not to be told whose it is, it stays.
+fn is_nobodys(path: &Path) -> bool {
+    let Some(mut file) = open(path) else { return false };
+    let is_old = file
+        .metadata()
+        .and_then(|found| found.modified())
+        .is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > STALE_AGE));
+    // A server that lives holds the lock of its journal.
+    if !is_old || flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+        return false;
+    }
+    let mut bytes = Vec::new();
+    let limit = HEADER_LEN as u64 * 8;
+    if std::io::Read::by_ref(&mut file).take(limit).read_to_end(&mut bytes).is_err() {
+        return false;
+    }
+    let state = if path.as_os_str().as_bytes().ends_with(JOURNAL.as_bytes()) {
+        let rest = bytes.get(PATH_AT * 8..).and_then(|rest| rest.split_first_chunk());
+        rest.and_then(|(len, rest)| rest.get(..usize::try_from(u64::from_le_bytes(*len)).ok()?))
+    } else {
+        bytes.get(NOTE_LEN..)
+    };
+    // Those of earlier versions do not say whose they are.
+    let state = state.filter(|state| !state.is_empty() && state.len() < PATH_MAX);
+    state.is_some_and(|state| {
+        matches!(Path::new(OsStr::from_bytes(state)).join(crate::storage::FILE_NAME).try_exists(), Ok(false))
+    })
+}
+
+/// What lies there, which nobody shall find again.
+fn take(path: &Path, len_max: usize) -> Option<Vec<u8>> {
+    let file = open(path);
+    let bytes = file.and_then(|mut file| {
+        let is_free = flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
+        let is_short = file.metadata().is_ok_and(|found| found.len() <= len_max as u64);
+        let mut bytes = Vec::new();
+        (is_free && is_short && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
+    });
+    let is_gone = std::fs::remove_file(path).is_ok();
+    bytes.filter(|_| is_gone)
+}
+
+/// A new file, or none: what somebody else put there stays his.
+fn make(path: &Path) -> Option<File> {
+    let _ = std::fs::remove_file(path);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+    file.ok().filter(lies_in_memory)
+}
+
+/// One that nobody but this user can have written.
+fn open(path: &Path) -> Option<File> {
+    // Neither led elsewhere nor kept waiting by what somebody else put there.
+    let how = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(how).open(path).ok()?;
+    let found = file.metadata().ok()?;
+    let is_ours = found.is_file()
+        && found.uid() == rustix::process::geteuid().as_raw()
+        && found.mode() & 0o077 == 0
+        && lies_in_memory(&file);
+    is_ours.then_some(file)
+}
+
+fn prefix() -> String {
+    format!("linerate-{}-", rustix::process::geteuid().as_raw())
+}
+
+fn bytes_of(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+fn is_of_this_boot(booted_ms: i64) -> bool {
+    booted_ms_now().is_some_and(|now| booted_ms.abs_diff(now) <= LEAP_MS_MAX)
+}
+
+fn lies_in_memory(file: &File) -> bool {
+    fstatfs(file).is_ok_and(|of| of.f_type as u64 == TMPFS_MAGIC)
+}
+
+/// When the machine was started, by both its clocks now: milliseconds since 1970.
+pub(crate) fn booted_ms_now() -> Option<i64> {
+    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(now.as_millis()).ok()?.checked_sub(up.tv_sec * 1_000 + up.tv_nsec / 1_000_000)
+}
+
+/// Where every Linux has a file system of memory that any user may write to.
+const MEMORY: &str = "/dev/shm";
+/// statfs(2).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const NOTE_LEN: usize = 24;
+/// What the header of a journal has room for.
+const PATH_MAX: usize = (HEADER_LEN - PATH_AT - 1) * 8;
+/// Ends the name of a journal; a note has the name without it.
+const JOURNAL: &str = ".journal";
+/// The directory of an index may be away for a while, as a disk that is mounted later.
+const STALE_AGE: Duration = Duration::from_secs(86_400);
+/// As much as two clocks of one machine part between a stop and the next start, with somebody who sets one right.
+const LEAP_MS_MAX: u64 = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_found_once_by_who_has_the_index_in_that_directory() {
+        let (home, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = InMemory::of_index(home.path());
+        let note = draw();
+        assert_eq!(file.take_note(), None);
+        file.leave_note(&draw());
+        file.leave_note(&note);
+        if !file.note.exists() {
+            eprintln!("skipped: there is no {MEMORY} to write to");
+            return;
+        }
+        assert_eq!(InMemory::of_index(other.path()).take_note(), None);
+        assert_eq!(InMemory::of_index(home.path()).take_note(), Some(note));
+        assert_eq!(InMemory::of_index(home.path()).take_note(), None);
+    }
+
+    #[test]
+    fn what_another_could_have_written_is_no_note() {
+        let home = tempfile::tempdir().unwrap();
+        let file = InMemory::of_index(home.path());
+        let leave = || {
+            file.leave_note(&draw());
+            OpenOptions::new().write(true).open(&file.note)
+        };
+        let Ok(left) = leave() else {
+            eprintln!("skipped: there is no {MEMORY} to write to");
+            return;
+        };
+        left.set_len(NOTE_LEN as u64 - 1).unwrap();
+        assert_eq!(file.take_note(), None, "torn");
+        leave().unwrap().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o620)).unwrap();
+        assert_eq!(file.take_note(), None, "another could write it");
+        leave().unwrap();
+        let to = home.path().join("elsewhere");
+        std::fs::copy(&file.note, &to).unwrap();
+        std::fs::remove_file(&file.note).unwrap();
+        std::os::unix::fs::symlink(&to, &file.note).unwrap();
+        assert_eq!(file.take_note(), None, "it lies elsewhere");
+        assert_eq!(file.take_note(), None);
+    }
+
+    #[test]
+    fn what_is_old_and_whose_index_is_no_more_is_swept() {
+        let (home, gone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(home.path().join(crate::storage::FILE_NAME), "").unwrap();
+        let files = [home.path(), gone.path()].map(InMemory::of_index);
+        files.iter().for_each(|file| file.leave_note(&draw()));
+        if !files[0].note.exists() {
+            eprintln!("skipped: there is no {MEMORY} to write to");
+            return;
+        }
+        files[0].sweep();
+        assert!(files[1].note.exists(), "it is not old");
+        let long_ago = SystemTime::now() - STALE_AGE - Duration::from_secs(9);
+        for file in &files {
+            OpenOptions::new().write(true).open(&file.note).unwrap().set_modified(long_ago).unwrap();
+        }
+        files[0].sweep();
+        assert!(files[0].note.exists() && !files[1].note.exists());
+        assert!(files[0].take_note().is_some());
+    }
+}

@@ -1,0 +1,201 @@
+//! `linerate smb`: who uses the SMB service of a server of this machine, and an end to that.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use server::console;
+use smb::desk::{ChannelShown, LockShown, OpenShown, SessionShown};
+
+use crate::output::{bytes, say, table};
+
+/// Commands of `linerate smb`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show who is signed in, and by which connections
+    ///
+    /// A line for each session, and below it one for each of its channels: where it comes from, the lane that serves it with its
+    /// NUMA node, the interface that it comes by with that one's node, and what it has moved.
+    Sessions(Look),
+    /// Show which files and directories are open
+    ///
+    /// Access and sharing are letters of r (read), w (write) and d (delete); what a client caches, letters of R (reads), H (handles)
+    /// and W (writes), with a star where it is a lease. A durable open without a session waits for its client.
+    Opens(Look),
+    /// Show which ranges of files are locked
+    Locks(Look),
+    /// End a session with all that it has open, or close one open; unwritten data of its client is lost
+    Close(Close),
+}
+
+#[derive(Debug, clap::Args)]
+struct Look {
+    /// JSON for scripts
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, clap::Args)]
+struct At {
+    /// Admin address of the server, which has to run on this machine and be yours (or you root)
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    server: SocketAddr,
+}
+
+#[derive(Debug, clap::Args)]
+struct Close {
+    /// What is to end
+    what: What,
+    /// Its number, as `sessions` and `opens` show it
+    id: u64,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum What {
+    /// A session, on all its connections
+    Session,
+    /// One open file or directory
+    Open,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Sessions(look) => show(look, "smb/sessions", sessions),
+        Command::Opens(look) => show(look, "smb/opens", opens),
+        Command::Locks(look) => show(look, "smb/locks", locks),
+        Command::Close(close) => {
+            let (kind, path) = match close.what {
+                What::Session => ("session", "sessions"),
+                What::Open => ("open", "opens"),
+            };
+            let ended = console::end_at(close.at.server, &format!("smb/{path}/{}", close.id));
+            ended.with_context(|| format!("cannot close the {kind} {}", close.id))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn show<T: serde::de::DeserializeOwned>(look: &Look, path: &str, tell: fn(&[T])) -> anyhow::Result<ExitCode> {
+    let answer = console::ask(look.at.server, path)?;
+    if look.json {
+        say!("{answer}");
+    } else {
+        let all: Vec<T> = serde_json::from_str(&answer).context("the server is of another version")?;
+        tell(&all);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sessions(all: &[SessionShown]) {
+    let mut sessions =
+        table(["Session", "User", "Dialect", "Protection", "Shares", "Open", "Channels"], &[0, 5, 6]);
+    let mut channels =
+        table(["Session", "From", "Interface", "Lane", "Requests", "Received", "Sent"], &[0, 3, 4, 5, 6]);
+    for session in all {
+        sessions.add_row([
+            session.id.to_string(),
+            session.user.clone(),
+            session.dialect.clone(),
+            protection(session),
+            session.shares.join(", "),
+            session.opens.to_string(),
+            session.channels.len().to_string(),
+        ]);
+        for channel in &session.channels {
+            channels.add_row([
+                session.id.to_string(),
+                channel.peer.to_string(),
+                on_node(channel.interface.as_deref().unwrap_or("-"), channel.interface_node),
+                on_node(&channel.lane.to_string(), channel.node),
+                channel.requests.to_string(),
+                bytes(channel.bytes_in),
+                bytes(channel.bytes_out),
+            ]);
+        }
+    }
+    say!("{sessions}");
+    if !all.is_empty() {
+        say!("\n{channels}");
+    }
+    let far: usize =
+        all.iter().flat_map(|session| &session.channels).filter(|channel| is_far(channel)).count();
+    if far > 0 {
+        say!("\n{far} of these connections are served on another node than their interface is on.");
+    }
+}
+
+fn is_far(channel: &ChannelShown) -> bool {
+    matches!((channel.node, channel.interface_node), (Some(lane), Some(interface)) if lane != interface)
+}
+
+fn protection(session: &SessionShown) -> String {
+    match (&session.cipher, session.must_seal, session.must_sign) {
+        (Some(cipher), true, _) => cipher.clone(),
+        (_, _, true) => session.signing.clone(),
+        _ => "as asked".to_owned(),
+    }
+}
+
+fn on_node(what: &str, node: Option<u32>) -> String {
+    node.map_or_else(|| what.to_owned(), |node| format!("{what} (node {node})"))
+}
+
+fn opens(all: &[OpenShown]) {
+    let mut table = table(
+        [
+            "Open", "Session", "User", "From", "Access", "Sharing", "Caches", "Locks", "Durable", "Share",
+            "Path",
+        ],
+        &[0, 1, 7],
+    );
+    for open in all {
+        let stream = open.stream.as_ref().map(|stream| format!(":{stream}")).unwrap_or_default();
+        let slash = if open.directory { "/" } else { "" };
+        table.add_row([
+            open.id.to_string(),
+            if open.session == 0 { "-".to_owned() } else { open.session.to_string() },
+            open.user.clone(),
+            open.address.to_string(),
+            or_none(&open.access),
+            or_none(&open.sharing),
+            format!("{}{}", or_none(&open.caching), if open.leased { "*" } else { "" }),
+            open.locks.to_string(),
+            if open.durable { "yes" } else { "no" }.to_owned(),
+            open.share.clone(),
+            format!("{}{slash}{stream}", open.path.as_deref().unwrap_or("(removed)")),
+        ]);
+    }
+    say!("{table}");
+}
+
+fn locks(all: &[LockShown]) {
+    let mut table =
+        table(["Open", "Session", "User", "Offset", "Length", "Exclusive", "Share", "Path"], &[0, 1, 3, 4]);
+    for lock in all {
+        table.add_row([
+            lock.open.to_string(),
+            if lock.session == 0 { "-".to_owned() } else { lock.session.to_string() },
+            lock.user.clone(),
+            lock.offset.to_string(),
+            lock.length.to_string(),
+            if lock.exclusive { "yes" } else { "no" }.to_owned(),
+            lock.share.clone(),
+            lock.path.clone().unwrap_or_else(|| "(removed)".to_owned()),
+        ]);
+    }
+    say!("{table}");
+}
+
+fn or_none(letters: &str) -> String {
+    if letters.is_empty() { "-".to_owned() } else { letters.to_owned() }
+}

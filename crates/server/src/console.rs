@@ -1,0 +1,206 @@
+//! The console: a Unix socket by which an administrator of this machine asks services who uses them, and ends that
+//! ([`service::desk`]). Only root and the user who runs the server are heard, as the kernel tells who somebody is. It goes by
+//! the name of the admin address, in the network namespace of the server, and leaves nothing in any directory.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener as StdListener, UnixStream as StdStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::serve::Listener;
+use service::desk::Desk;
+use tokio::net::{UnixListener, UnixStream, unix};
+
+/// The services that can be asked, by their names.
+#[derive(Clone, Default)]
+pub(crate) struct Desks(Arc<HashMap<&'static str, Arc<dyn Desk>>>);
+
+impl FromIterator<(&'static str, Arc<dyn Desk>)> for Desks {
+    fn from_iter<I: IntoIterator<Item = (&'static str, Arc<dyn Desk>)>>(desks: I) -> Self {
+        Self(Arc::new(desks.into_iter().collect()))
+    }
+}
+
+/// Why a server could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ConsoleError {
+    /// Nobody listens, or somebody who did not say what he was asked.
+    #[error(
+        "no server of this machine can be asked at {address} ({source}): is it running, is this its admin address, and are you root or \
+         the user who runs it?"
+    )]
+    Unreachable {
+        /// Admin address of the server.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The service has no such thing.
+    #[error("there is no {0}")]
+    NotThere(String),
+    /// It could not answer.
+    #[error("the server answered {0:?}")]
+    Answered(String),
+}
+
+/// Listens at the console of the server with this admin address.
+///
+/// # Errors
+/// The kernel's: another server has it.
+pub(crate) fn bind(admin: SocketAddr) -> io::Result<StdListener> {
+    let listener = StdListener::bind_addr(&name(admin)?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Serves until the process ends.
+pub(crate) async fn serve(listener: StdListener, desks: Desks) -> io::Result<()> {
+    let listener = Administrators(UnixListener::from_std(listener)?);
+    let router = Router::new().route("/{service}/{*path}", get(show).delete(end)).with_state(desks);
+    axum::serve(listener, router).await
+}
+
+/// Asks the server with this admin address what it has at `path`, such as `smb/sessions`: JSON.
+///
+/// # Errors
+/// [`ConsoleError`].
+pub fn ask(admin: SocketAddr, path: &str) -> Result<String, ConsoleError> {
+    exchange(admin, "GET", path)
+}
+
+/// Has the server end what it has at `path`, such as `smb/sessions/17`.
+///
+/// # Errors
+/// [`ConsoleError`].
+pub fn end_at(admin: SocketAddr, path: &str) -> Result<(), ConsoleError> {
+    exchange(admin, "DELETE", path).map(drop)
+}
+
+/// One request, answered and closed.
+fn exchange(admin: SocketAddr, method: &str, path: &str) -> Result<String, ConsoleError> {
+    let unreachable = |source| ConsoleError::Unreachable { address: admin, source };
+    let answer = converse(admin, method, path).map_err(unreachable)?;
+    let text = String::from_utf8_lossy(&answer);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return Err(unreachable(io::ErrorKind::UnexpectedEof.into()));
+    };
+    match head.lines().next().unwrap_or_default() {
+        line if line.starts_with("HTTP/1.1 2") => Ok(body.to_owned()),
+        line if line.starts_with("HTTP/1.1 404") => Err(ConsoleError::NotThere(path.to_owned())),
+        line => Err(ConsoleError::Answered(line.to_owned())),
+    }
+}
+
+fn converse(admin: SocketAddr, method: &str, path: &str) -> io::Result<Vec<u8>> {
+    let mut stream = StdStream::connect_addr(&name(admin)?)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    write!(stream, "{method} /{path} HTTP/1.1\r\nHost: console\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+/// The name of a server's console: abstract, as unix(7) has it.
+fn name(admin: SocketAddr) -> io::Result<UnixAddr> {
+    UnixAddr::from_abstract_name(format!("linerate/{admin}"))
+}
+
+/// Lets in who may administer this server.
+struct Administrators(UnixListener);
+
+impl Listener for Administrators {
+    type Io = UnixStream;
+    type Addr = unix::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let Ok((stream, address)) = self.0.accept().await else {
+                // Out of descriptors: as much as of any other listener, it passes.
+                tokio::time::sleep(RETRY).await;
+                continue;
+            };
+            let own = rustix::process::geteuid().as_raw();
+            match stream.peer_cred() {
+                Ok(peer) if peer.uid() == 0 || peer.uid() == own => return (stream, address),
+                peer => tracing::warn!(?peer, "somebody who may not was turned away from the console"),
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.0.local_addr()
+    }
+}
+
+async fn show(State(desks): State<Desks>, Path((service, path)): Path<(String, String)>) -> Response {
+    at(&desks, &service, move |desk| desk.show(&path))
+        .await
+        .map_or_else(not_there, |json| ([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+async fn end(State(desks): State<Desks>, Path((service, path)): Path<(String, String)>) -> Response {
+    let ended = at(&desks, &service, move |desk| desk.end(&path).then_some(())).await;
+    ended.map_or_else(not_there, |()| StatusCode::NO_CONTENT.into_response())
+}
+
+/// Asks a service, on a thread that may wait.
+async fn at<T: Send + 'static>(
+    desks: &Desks,
+    service: &str,
+    ask: impl FnOnce(&dyn Desk) -> Option<T> + Send + 'static,
+) -> Option<T> {
+    let desk = Arc::clone(desks.0.get(service)?);
+    tokio::task::spawn_blocking(move || ask(&*desk)).await.ok().flatten()
+}
+
+fn not_there() -> Response {
+    (StatusCode::NOT_FOUND, "there is no such thing\n").into_response()
+}
+
+const TIMEOUT: Duration = Duration::from_secs(15);
+const RETRY: Duration = Duration::from_millis(100);
+const ANSWER_MAX: u64 = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Rooms;
+
+    impl Desk for Rooms {
+        fn show(&self, path: &str) -> Option<String> {
+            (path == "rooms").then(|| "[1]".to_owned())
+        }
+
+        fn end(&self, path: &str) -> bool {
+            path == "rooms/1"
+        }
+    }
+
+    #[test]
+    fn the_console_shows_and_ends_what_a_service_has_and_nothing_else() {
+        // An address that no server of this machine has: nothing listens there but the console.
+        let admin: SocketAddr = format!("127.0.0.1:{}", std::process::id() % 50_000 + 1).parse().unwrap();
+        let listener = bind(admin).unwrap();
+        assert!(bind(admin).is_err(), "two servers have no console in common");
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let desks = [("inn", Arc::new(Rooms) as Arc<dyn Desk>)].into_iter().collect();
+            runtime.block_on(serve(listener, desks)).unwrap();
+        });
+        assert_eq!(ask(admin, "inn/rooms").unwrap(), "[1]");
+        end_at(admin, "inn/rooms/1").unwrap();
+        for nothing in ["inn/guests", "pub/rooms"] {
+            assert!(matches!(ask(admin, nothing), Err(ConsoleError::NotThere(_))));
+        }
+        assert!(matches!(end_at(admin, "inn/rooms/2"), Err(ConsoleError::NotThere(_))));
+    }
+}

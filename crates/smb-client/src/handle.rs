@@ -1,0 +1,140 @@
+//! What an application has of a file: an open that is used over whichever channel of its session is there.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use lane::buffer::Buf;
+use smb_wire::create::CreateResponseFixed;
+use smb_wire::create::context::{ContextWriter, Contexts, DurableRequestV2, tag};
+use smb_wire::{FileId, Status};
+use zerocopy::FromZeros;
+
+use crate::channels::Channels;
+use crate::error::Error;
+use crate::file::{Data, How, Open, Opened};
+
+/// A file or directory that is open, over all [`Channels`] of a lane. Each request is done once, whatever becomes of channels:
+/// what changes something goes again as a replay (MS-SMB2 3.2.7.1), under a sequence by which the server tells it from what
+/// comes late. Dropping it closes nothing.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    channels: Channels,
+    opened: Rc<Opened>,
+}
+
+impl Handle {
+    /// As [`Open::create`]. Where there are several channels the request has a number, by which the server finds what it has
+    /// opened when the answer was lost.
+    ///
+    /// # Errors
+    /// The server's refusal; that of the last channel.
+    pub async fn create(channels: &Channels, name: &str, how: &How) -> Result<Self, Error> {
+        let how = match channels.create_guid() {
+            None => how.clone(),
+            Some(create_guid) => {
+                let mut contexts = ContextWriter::new();
+                contexts.push_all(&Contexts::parse(&how.contexts)?);
+                let durable = DurableRequestV2 { create_guid, ..DurableRequestV2::new_zeroed() };
+                contexts.push_plain(tag::DURABLE_REQUEST_V2, &durable);
+                How { contexts: contexts.bytes().to_vec(), ..how.clone() }
+            }
+        };
+        let open = channels.ask(async |tree, flags| {
+            let reply = tree.ask(how.ask(name).with(flags)).await?;
+            Open::of(tree, &reply)
+        });
+        Ok(Self { channels: channels.clone(), opened: open.await?.into_opened() })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> FileId {
+        self.opened.file()
+    }
+
+    /// What the server told when it was opened.
+    pub fn created(&self) -> &CreateResponseFixed {
+        self.opened.created()
+    }
+
+    /// As [`Open::read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read(&self, offset: u64, len: u32) -> Result<Data, Error> {
+        self.ask(async |open| open.read(offset, len).await).await
+    }
+
+    /// As [`Open::write`]. A channel that is lost takes the buffers along: `again` makes them once more.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write(
+        &self,
+        offset: u64,
+        payload: Vec<Buf>,
+        again: impl Fn() -> Vec<Buf>,
+    ) -> (Result<u32, Error>, Vec<Buf>) {
+        let lent = RefCell::new(payload);
+        let written = self.ask(async |open| {
+            let payload = lent.take();
+            let payload = if payload.is_empty() { again() } else { payload };
+            let (written, payload) = open.write(offset, payload).await;
+            lent.replace(payload);
+            written
+        });
+        (written.await, lent.take())
+    }
+
+    /// As [`Open::flush`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.ask(async |open| open.flush().await).await
+    }
+
+    /// As [`Open::query`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn query(&self, info_type: u8, class: u8, additional: u32, len: u32) -> Result<Data, Error> {
+        self.ask(async |open| open.query(info_type, class, additional, len).await).await
+    }
+
+    /// As [`Open::set`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn set(&self, info_type: u8, class: u8, additional: u32, data: &[u8]) -> Result<(), Error> {
+        self.ask(async |open| open.set(info_type, class, additional, data).await).await
+    }
+
+    /// As [`Open::control`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn control(&self, code: u32, input: &[u8], output_max: u32) -> Result<Data, Error> {
+        self.ask(async |open| open.control(code, input, output_max).await).await
+    }
+
+    /// Closes it.
+    ///
+    /// # Errors
+    /// As [`Open::close`].
+    pub async fn close(&self) -> Result<(), Error> {
+        let mut is_first = true;
+        self.ask(async |open| {
+            let was_first = std::mem::replace(&mut is_first, false);
+            match open.close(0).await {
+                // The answer to the one before was lost.
+                Err(error) if !was_first && error.status() == Some(Status::FILE_CLOSED) => Ok(()),
+                closed => closed.map(drop),
+            }
+        })
+        .await
+    }
+
+    async fn ask<T>(&self, mut asked: impl AsyncFnMut(Open) -> Result<T, Error>) -> Result<T, Error> {
+        self.channels.ask(async |tree, flags| asked(Open::of_opened(&self.opened, tree, flags)).await).await
+    }
+}

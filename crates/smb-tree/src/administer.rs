@@ -1,0 +1,29 @@
+//! What an administrator sees of opens, and does to them.
+
+use grants::RangeLock;
+
+use crate::open::Open;
+use crate::tree::Tree;
+
+impl Open {
+    /// Ranges that it has locked.
+    pub fn locked(&self) -> Vec<RangeLock> {
+        self.grants().locked()
+    }
+}
+
+impl Tree {
+    /// Where what is open is now, from the root of its share, with slashes; `None` once it has no name.
+    pub fn path_of(&self, open: &Open) -> Option<String> {
+        let share = self.share(open.share_name())?;
+        open.grants().path(share.volume()).map(|path| path.as_path().to_string())
+    }
+
+    /// Closes the open of this FileId.Volatile, whosever it is; `false` where there is none. Its client finds that it is closed.
+    pub async fn close_by_administrator(&self, volatile: u64) -> bool {
+        let Some(open) = self.opens().find_any(volatile) else { return false };
+        self.opens().disconnected().claim(&open);
+        self.side().closer().close(open).await;
+        true
+    }
+}

@@ -1,0 +1,107 @@
+//! Symbolic links themselves: opened by who asks for a reparse point, and what stops who follows links on his own
+//! (MS-FSA 2.1.5.1, MS-SMB2 2.2.2.2.1).
+
+use std::rc::Rc;
+
+use smb_wire::Status;
+use smb_wire::body::error::SymlinkError;
+use smb_wire::create::{CreateRequest, create_action, options};
+use smb_wire::fsctl::reparse::Symlink;
+use smb_wire::name::Name;
+use vfs::{FoundLink, OpenError, RelPathBuf, SymbolicLink};
+
+use super::ask::Ask;
+use super::existing::access_of;
+use super::granted::{Granted, Unopened, beside, delete_on_close};
+use crate::access::Allowed;
+use crate::asker::Asker;
+use crate::hand::Hand;
+use crate::names::{self, Spot};
+use crate::share::Share;
+use crate::status;
+
+impl Share {
+    /// Opens the link that the name ends with; `None` where it ends with none.
+    ///
+    /// # Errors
+    /// `STATUS_STOPPED_ON_SYMLINK` for who has not asked for the link itself; those of any open.
+    pub(super) async fn link_granted(&self, asker: &Asker, ask: &Ask<'_>) -> Result<Option<Granted>, Status> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Some((path, found)) = self.link_named(asker, &ask.name).await? else { return Ok(None) };
+            if !ask.opens() {
+                return Err(Status::OBJECT_NAME_COLLISION);
+            }
+            if !ask.has(options::OPEN_REPARSE_POINT) {
+                return Err(Status::STOPPED_ON_SYMLINK);
+            }
+            match self.open_link(asker, ask, path, &found).await {
+                Ok(granted) => return Ok(Some(granted)),
+                Err(Unopened::Again) => {}
+                Err(Unopened::Refused(status)) => return Err(status),
+            }
+        }
+        Err(Status::INSUFFICIENT_RESOURCES)
+    }
+
+    async fn open_link(
+        &self,
+        asker: &Asker,
+        ask: &Ask<'_>,
+        path: RelPathBuf,
+        found: &FoundLink,
+    ) -> Result<Granted, Unopened> {
+        if ask.has(options::DIRECTORY_FILE) {
+            return Err(Status::NOT_A_DIRECTORY.into());
+        }
+        // Its content is where it leads, and that is given by a control code.
+        if ask.overwrites() {
+            return Err(Status::ACCESS_DENIED.into());
+        }
+        let spot = Spot { above: path.as_path().parent().map(RelPathBuf::from), path, found: None };
+        let who = &asker.caller.principal;
+        let above = self.rights_above(asker, &spot).await?;
+        let allowed = Allowed::new(who, found.rights(who), above, false);
+        let (access, maximal_access) = access_of(ask, (allowed.mask(), 0), 0, false, false)?;
+        let how = beside(asker, ask, access);
+        let opened = self.volume().open_link(&asker.caller, spot.path.as_path(), &how, |_| {}).await;
+        let (open, link) = opened.map_err(|error| match error {
+            OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
+            error => Unopened::Refused(status::of_open(error)),
+        })?;
+        delete_on_close(ask, &open)?;
+        let hand = Rc::new(Hand::of_link(link));
+        let action = create_action::OPENED;
+        Ok(Granted { open, hand, stream: None, access, maximal_access, action, tellable: None })
+    }
+
+    /// The link that a name ends with, in just this case, and its path.
+    async fn link_named(
+        &self,
+        asker: &Asker,
+        name: &Name,
+    ) -> Result<Option<(RelPathBuf, FoundLink)>, Status> {
+        let path = names::exact(name)?;
+        // What hinders the look hinders the one that follows, which says so.
+        let found = self.volume().find_link(&asker.caller, path.as_path()).await.ok().flatten();
+        Ok(found.map(|found| (path, found)))
+    }
+
+    /// What an error tells of the link that stopped a CREATE.
+    pub(super) async fn stopped_on(&self, asker: &Asker, request: &CreateRequest<'_>) -> Vec<u8> {
+        let Ok(name) = Name::parse(request.name) else { return Vec::new() };
+        let Ok(Some((_, found))) = self.link_named(asker, &name).await else { return Vec::new() };
+        let Symlink { target, relative } = told(asker, &found.link);
+        SymlinkError { target, relative, unparsed_len: 0 }.to_bytes().unwrap_or_default()
+    }
+}
+
+/// Where a link leads, as it is told: with backslashes, but to who speaks POSIX. What is no Unicode of it is replaced.
+pub(crate) fn told(asker: &Asker, link: &SymbolicLink) -> Symlink {
+    let target = String::from_utf8_lossy(&link.target);
+    let relative = !target.starts_with('/');
+    let target = if asker.posix { target.into_owned() } else { target.replace('/', "\\") };
+    Symlink { target, relative }
+}
+
+/// Times that a link comes or goes between a look and an open.
+const ATTEMPTS_MAX: u32 = 16;

@@ -1,0 +1,104 @@
+//! The security descriptor that a CREATE brings for what it makes (MS-SMB2 3.3.5.9.1). A list that a new directory gets anyhow is no
+//! descriptor; what one of its own can hold becomes that; all else is kept with what is made.
+
+use std::sync::Arc;
+
+use identity::{Acl, Nearest, Rights};
+use smb_sid::Sids;
+use smb_wire::Status;
+use smb_wire::info::security::{Descriptor, control};
+use vfs::Resolved;
+
+use super::ask::Ask;
+use crate::asker::Asker;
+use crate::hand::Hand;
+use crate::names::Spot;
+use crate::security::{kept_control, kept_list};
+use crate::share::Share;
+use crate::status;
+
+/// What is made so that others may do with it what was asked for.
+pub(super) enum Secured {
+    /// As everything is there.
+    AsAbove,
+    /// A directory with this list.
+    List(Acl),
+    /// With a descriptor of its own.
+    Own(Arc<Descriptor>),
+}
+
+impl Share {
+    /// Who may do what with that which is to be made.
+    ///
+    /// # Errors
+    /// `STATUS_ACCESS_DENIED` where it is to be somebody else's; `STATUS_INVALID_SECURITY_DESCR`.
+    pub(super) async fn secured(
+        &self,
+        asker: &Asker,
+        ask: &Ask<'_>,
+        spot: &Spot,
+        is_directory: bool,
+    ) -> Result<Secured, Status> {
+        //= MS-SMB2 3.3.5.9.1
+        //# What is made has the descriptor of SMB2_CREATE_SD_BUFFER.
+        let Some(bytes) = ask.wishes.security else { return Ok(Secured::AsAbove) };
+        let asked = Descriptor::parse(bytes).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
+        let who = &asker.caller.principal;
+        let mine = |owner| self.may_own(asker, &owner) || self.options().sids.is_called(who, &owner);
+        if asked.owner.is_some_and(|owner| !mine(owner)) {
+            return Err(self.security_refused());
+        }
+        let is_list_asked = asked.dacl.is_some() || asked.control & control::DACL_PRESENT != 0;
+        let (true, Some(above)) = (is_list_asked, &spot.above) else { return Ok(Secured::AsAbove) };
+        let above = above.as_path();
+        let found = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await;
+        let (directory, _) = found.and_then(Resolved::into_directory).map_err(status::of)?;
+        let has_own = directory.object().is_some_and(|object| object.is_described());
+        if let (Some(aces), false) = (&asked.dacl, has_own) {
+            // Who may not see the list gets what he asks for all the same.
+            if let Ok(Nearest::List(acl)) = directory.access_list(&asker.caller).await
+                && self.is_same(Some(aces), Some(&self.listed(&acl, is_directory)))
+            {
+                return Ok(Secured::AsAbove);
+            }
+            let may = self.volume().lookup_as(&asker.caller, above, Rights::ADMINISTER).await;
+            if let (true, true, Some(acl)) = (is_directory, may.is_ok(), self.to_acl(aces)) {
+                return Ok(Secured::List(acl));
+            }
+        }
+        let sids = &self.options().sids;
+        Ok(Secured::Own(Arc::new(Descriptor {
+            control: kept_control(&asked),
+            owner: Some(asked.owner.unwrap_or_else(|| sids.of_id(who.id()))),
+            group: Some(
+                asked.group.unwrap_or_else(|| Sids::of_gid(who.gids().first().copied().unwrap_or(NOGROUP))),
+            ),
+            dacl: asked.dacl.as_deref().map(kept_list).transpose()?,
+        })))
+    }
+
+    /// Gives a directory that was made the list that was asked for.
+    pub(super) async fn give_list(
+        &self,
+        caller: &vfs::Caller,
+        hand: &Hand,
+        secured: &Secured,
+    ) -> Result<(), Status> {
+        match (secured, hand.directory()) {
+            (Secured::List(list), Some(directory)) => {
+                directory.set_access_list(caller, Some(list)).await.map_err(status::of)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Secured {
+    /// What is made has this from the start.
+    pub(super) fn own(&self) -> Option<&Arc<Descriptor>> {
+        if let Self::Own(descriptor) = self { Some(descriptor) } else { None }
+    }
+}
+
+/// POSIX's group of what is nobody's.
+const NOGROUP: u32 = 65534;

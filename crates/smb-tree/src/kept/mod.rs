@@ -1,0 +1,68 @@
+//! Durable opens over a restart of the server: as the last lane ends they are written down with all that they hold, and the next server
+//! has them again, without a session, before anybody can ask for anything. docs/smb.md tells what is kept and what is not.
+
+mod fields;
+mod put_down;
+mod record;
+mod take_up;
+
+pub use self::put_down::PutDown;
+pub use self::take_up::{Damaged, TakenUp};
+
+use self::fields::{Fields, Out};
+use self::record::Record;
+
+/// What a server writes down.
+#[derive(Debug, PartialEq, Eq)]
+struct Page {
+    /// Milliseconds since 1970.
+    written_ms: u64,
+    records: Vec<Record>,
+}
+
+/// A page that is being written.
+struct Writing {
+    out: Out,
+    records: u32,
+}
+
+impl Writing {
+    fn new(written_ms: u64) -> Self {
+        let mut out = Out::default();
+        out.u64(written_ms);
+        Self { out, records: 0 }
+    }
+
+    /// `false` where there is no room for it.
+    fn push(&mut self, record: &Record) -> bool {
+        let mut out = Out::default();
+        record.write(&mut out);
+        let bytes = out.into_bytes();
+        if self.out.len() + bytes.len() + 4 > PAGE_MAX {
+            return false;
+        }
+        self.out.bytes(&bytes);
+        self.records += 1;
+        true
+    }
+}
+
+impl Page {
+    /// `None` where a server has written no such thing.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > PAGE_MAX {
+            return None;
+        }
+        let mut fields = Fields::new(bytes);
+        let written_ms = fields.u64()?;
+        let mut records = Vec::new();
+        while !fields.is_empty() {
+            let mut of_record = Fields::new(fields.bytes(PAGE_MAX)?);
+            records.push(Record::read(&mut of_record).filter(|_| of_record.is_empty())?);
+        }
+        Some(Self { written_ms, records })
+    }
+}
+
+/// All that is written down: 65,536 opens of a few locks each.
+const PAGE_MAX: usize = 64 << 20;

@@ -1,0 +1,418 @@
+//! What is written down of one open: all that its client and others can tell it by.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use grants::{Caching, Range, RangeLock};
+use identity::{Accounts, Id, Principal};
+use smb_wire::{Dialect, Guid};
+use vfs::{Attributes, RelPath, Timestamp};
+
+use super::fields::{Fields, Out};
+use crate::breaks::Held;
+use crate::instances::Instance;
+use crate::lock::ENTRIES;
+
+/// An open that is to outlive the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// FileId.Volatile, of which FileId.Persistent is made.
+    pub(super) volatile: u64,
+    pub(super) who: Who,
+    /// ClientGuid.
+    pub(super) client: Guid,
+    pub(super) address: IpAddr,
+    pub(super) dialect: Dialect,
+    pub(super) posix: bool,
+    pub(super) share: String,
+    /// Which opening of which volume it was made in.
+    pub(super) opening: ([u8; 16], u32),
+    /// Which file of it.
+    pub(super) words: Vec<u8>,
+    pub(super) path: Vec<u8>,
+    pub(super) stamp: Stamp,
+    /// The named stream as it is stored.
+    pub(super) stream: Option<String>,
+    pub(super) access: u32,
+    pub(super) maximal_access: u32,
+    pub(super) share_access: u32,
+    pub(super) options: u32,
+    /// Its client means this case of a name alone.
+    pub(super) is_exact: bool,
+    pub(super) action: u32,
+    pub(super) allocation: u64,
+    pub(super) held: Held,
+    pub(super) caching: Caching,
+    /// Of a lease, the last.
+    pub(super) epoch: Option<u16>,
+    /// The key of the directory's lease that it spares.
+    pub(super) parent: Option<[u8; 16]>,
+    pub(super) timeout: Duration,
+    /// How much longer it waits for its client.
+    pub(super) left: Duration,
+    pub(super) create_guid: Guid,
+    /// Its CREATE may come again.
+    pub(super) is_replayable: bool,
+    pub(super) instance: Option<Instance>,
+    pub(super) locks: Vec<RangeLock>,
+    pub(super) sequences: Option<[u8; ENTRIES]>,
+    pub(super) position: u64,
+    pub(super) mode: Option<u32>,
+    pub(super) sticky: Option<Timestamp>,
+}
+
+/// Who made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Nobody,
+    User { name: String, id: Id },
+}
+
+/// What tells that nothing has changed the file: whoever caches it relies on that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) size: u64,
+    pub(super) mtime: Timestamp,
+    pub(super) ctime: Timestamp,
+}
+
+impl Who {
+    /// Whom a record can name; `None` for the operator of the machine, who does not come by SMB.
+    pub(super) fn of(principal: &Principal) -> Option<Self> {
+        if principal.is_anonymous() {
+            return Some(Self::Nobody);
+        }
+        let user = || Self::User { name: principal.name().to_owned(), id: principal.id() };
+        principal.is_user().then(user)
+    }
+
+    /// The same in these accounts; `None` if he is gone, disabled or somebody else by now.
+    pub(super) fn principal(&self, accounts: &Accounts) -> Option<Principal> {
+        match self {
+            Self::Nobody => Some(accounts.anonymous()),
+            Self::User { name, id } => accounts.user(name).ok().filter(|user| user.id() == *id),
+        }
+    }
+}
+
+impl From<&Attributes> for Stamp {
+    fn from(attributes: &Attributes) -> Self {
+        let Attributes { size, mtime, ctime, .. } = *attributes;
+        Self { size, mtime, ctime }
+    }
+}
+
+impl Record {
+    pub(super) fn write(&self, out: &mut Out) {
+        out.u64(self.volatile);
+        out.option(Some(&self.who).and_then(Who::user), |out, (name, id)| {
+            out.bytes(name.as_bytes());
+            out.i32(id.0);
+        });
+        out.guid(self.client);
+        match self.address {
+            IpAddr::V4(address) => out.bytes(&address.octets()),
+            IpAddr::V6(address) => out.bytes(&address.octets()),
+        }
+        out.u16(self.dialect as u16);
+        out.flag(self.posix);
+        out.bytes(self.share.as_bytes());
+        out.raw(&self.opening.0);
+        out.u32(self.opening.1);
+        out.bytes(&self.words);
+        out.bytes(&self.path);
+        out.u64(self.stamp.size);
+        write_time(out, self.stamp.mtime);
+        write_time(out, self.stamp.ctime);
+        out.option(self.stream.as_deref(), |out, stream| out.bytes(stream.as_bytes()));
+        for number in [self.access, self.maximal_access, self.share_access, self.options, self.action] {
+            out.u32(number);
+        }
+        out.flag(self.is_exact);
+        out.u64(self.allocation);
+        self.write_caching(out);
+        out.u64(millis(self.timeout));
+        out.u64(millis(self.left));
+        out.guid(self.create_guid);
+        out.flag(self.is_replayable);
+        out.option(self.instance, |out, instance| {
+            out.guid(instance.id);
+            out.option(instance.version, |out, (high, low)| {
+                out.u64(high);
+                out.u64(low);
+            });
+        });
+        out.u32(self.locks.len() as u32);
+        for lock in &self.locks {
+            out.u64(lock.range.offset);
+            out.u64(lock.range.len);
+            out.flag(lock.exclusive);
+        }
+        out.option(self.sequences, |out, sequences| out.raw(&sequences));
+        out.u64(self.position);
+        out.option(self.mode, Out::u32);
+        out.option(self.sticky, write_time);
+    }
+
+    fn write_caching(&self, out: &mut Out) {
+        let lease = match self.held {
+            Held::Lease { key, version } => Some((key, version)),
+            Held::Oplock | Held::Nothing => None,
+        };
+        out.option(lease, |out, (key, version)| {
+            out.guid(key);
+            out.u8(version);
+        });
+        out.u8(self.caching.bits());
+        out.option(self.epoch, Out::u16);
+        out.option(self.parent, |out, key| out.raw(&key));
+    }
+
+    /// `None` where it says what no server writes.
+    pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let volatile = fields.u64().filter(|volatile| *volatile < VOLATILE_END)?;
+        let user = fields.option(|fields| Some((fields.text(NAME_MAX)?, Id(fields.i32()?))))?;
+        let client = fields.guid()?;
+        let address = read_address(fields.bytes(16)?)?;
+        let dialect = Dialect::from_wire(fields.u16()?)?;
+        let posix = fields.flag()?;
+        let share = fields.text(NAME_MAX)?;
+        let opening = (fields.array()?, fields.u32()?);
+        let words = fields.bytes(WORDS_MAX)?.to_vec();
+        let path = fields.bytes(RelPath::BYTES_MAX)?.to_vec();
+        RelPath::parse(&path).ok()?;
+        let stamp = Stamp { size: fields.u64()?, mtime: read_time(fields)?, ctime: read_time(fields)? };
+        let stream = fields.option(|fields| fields.text(NAME_MAX))?;
+        let [access, maximal_access, share_access, options, action] =
+            [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
+        let (is_exact, allocation) = (fields.flag()?, fields.u64()?);
+        let lease = fields.option(|fields| Some((fields.guid()?, fields.u8()?)))?;
+        let held = match lease {
+            Some((key, version @ 1..=2)) => Held::Lease { key, version },
+            Some(_) => return None,
+            None => Held::Oplock,
+        };
+        let caching = Caching::from_bits(fields.u8()?);
+        let (epoch, parent) = (fields.option(Fields::u16)?, fields.option(Fields::array)?);
+        let (timeout, left) = (read_millis(fields)?, read_millis(fields)?);
+        let (create_guid, is_replayable) = (fields.guid()?, fields.flag()?);
+        let instance = fields.option(|fields| {
+            let id = fields.guid()?;
+            let version = fields.option(|fields| Some((fields.u64()?, fields.u64()?)))?;
+            Some(Instance { id, version })
+        })?;
+        let locks = fields.u32().filter(|count| *count <= LOCKS_MAX)?;
+        let locks = (0..locks).map(|_| read_lock(fields)).collect::<Option<Vec<_>>>()?;
+        let sequences = fields.option(Fields::array)?;
+        let position = fields.u64()?;
+        let (mode, sticky) = (fields.option(Fields::u32)?, fields.option(read_time)?);
+        let who = user.map_or(Who::Nobody, |(name, id)| Who::User { name, id });
+        // As `outlives_session` has it.
+        let is_sound = held.keeps_handle(caching)
+            && left <= timeout
+            && timeout <= TIMEOUT_MAX
+            && (locks.is_empty() || caching.contains(Caching::W));
+        is_sound.then_some(Self {
+            volatile,
+            who,
+            client,
+            address,
+            dialect,
+            posix,
+            share,
+            opening,
+            words,
+            path,
+            stamp,
+            stream,
+            access,
+            maximal_access,
+            share_access,
+            options,
+            is_exact,
+            action,
+            allocation,
+            held,
+            caching,
+            epoch,
+            parent,
+            timeout,
+            left,
+            create_guid,
+            is_replayable,
+            instance,
+            locks,
+            sequences,
+            position,
+            mode,
+            sticky,
+        })
+    }
+}
+
+impl Who {
+    fn user(&self) -> Option<(&str, Id)> {
+        match self {
+            Self::Nobody => None,
+            Self::User { name, id } => Some((name, *id)),
+        }
+    }
+}
+
+fn write_time(out: &mut Out, time: Timestamp) {
+    out.i64(time.secs);
+    out.u32(time.nanos);
+}
+
+fn read_time(fields: &mut Fields<'_>) -> Option<Timestamp> {
+    Some(Timestamp { secs: fields.i64()?, nanos: fields.u32().filter(|nanos| *nanos < 1_000_000_000)? })
+}
+
+fn read_address(octets: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
+}
+
+fn read_lock(fields: &mut Fields<'_>) -> Option<RangeLock> {
+    let range = Range { offset: fields.u64()?, len: fields.u64()? };
+    Some(RangeLock { range, exclusive: fields.flag()? })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn read_millis(fields: &mut Fields<'_>) -> Option<Duration> {
+    fields.u64().map(Duration::from_millis)
+}
+
+/// Numbers of opens are counted from below 2^48, and go on behind those that were kept.
+const VOLATILE_END: u64 = 1 << 63;
+/// Of users, shares and streams.
+const NAME_MAX: usize = 1024;
+/// As the index has them.
+const WORDS_MAX: usize = 160;
+/// As `grants` has them of one open.
+const LOCKS_MAX: u32 = 1024;
+/// No open is given longer (MS-SMB2 3.3.5.9.10).
+const TIMEOUT_MAX: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn full() -> Record {
+        Record {
+            volatile: 7,
+            who: Who::User { name: "alice".to_owned(), id: Id(1000) },
+            client: Guid::new([1; 16]),
+            address: "2001:db8::7".parse().unwrap(),
+            dialect: Dialect::Smb311,
+            posix: true,
+            share: "Files".to_owned(),
+            opening: ([9; 16], 1_700_000_000),
+            words: vec![1, 2, 3],
+            path: b"plans/a.txt".to_vec(),
+            stamp: Stamp {
+                size: 5,
+                mtime: Timestamp { secs: -1, nanos: 999_999_999 },
+                ctime: Timestamp { secs: 7, nanos: 0 },
+            },
+            stream: Some("notes".to_owned()),
+            access: 0x0012_019f,
+            maximal_access: 0x001f_01ff,
+            share_access: 3,
+            options: 0x40,
+            is_exact: true,
+            action: 2,
+            allocation: 4096,
+            held: Held::Lease { key: Guid::new([2; 16]), version: 2 },
+            caching: Caching::RWH,
+            epoch: Some(65_535),
+            parent: Some([4; 16]),
+            timeout: Duration::from_secs(60),
+            left: Duration::from_millis(59_001),
+            create_guid: Guid::new([5; 16]),
+            is_replayable: true,
+            instance: Some(Instance { id: Guid::new([6; 16]), version: Some((1, 2)) }),
+            locks: vec![RangeLock { range: Range { offset: 1, len: u64::MAX - 1 }, exclusive: true }],
+            sequences: Some([3; ENTRIES]),
+            position: 77,
+            mode: Some(8),
+            sticky: Some(Timestamp { secs: 5, nanos: 6 }),
+        }
+    }
+
+    fn plain() -> Record {
+        Record {
+            who: Who::Nobody,
+            address: "10.0.0.1".parse().unwrap(),
+            stream: None,
+            held: Held::Oplock,
+            epoch: None,
+            parent: None,
+            instance: Some(Instance { id: Guid::new([6; 16]), version: None }),
+            locks: Vec::new(),
+            sequences: None,
+            mode: None,
+            sticky: None,
+            ..full()
+        }
+    }
+
+    fn written(record: &Record) -> Vec<u8> {
+        let mut out = Out::default();
+        record.write(&mut out);
+        out.into_bytes()
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_no_part_of_it_is_one() {
+        for record in [full(), plain()] {
+            let bytes = written(&record);
+            let mut fields = Fields::new(&bytes);
+            assert_eq!(Record::read(&mut fields).as_ref(), Some(&record));
+            assert!(fields.is_empty());
+            for len in 0..bytes.len() {
+                assert_eq!(Record::read(&mut Fields::new(&bytes[..len])), None, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_server_writes_is_no_record() {
+        let wrongs = [
+            Record { volatile: 1 << 63, ..full() },
+            Record { caching: Caching::RW, ..full() },
+            Record { held: Held::Lease { key: Guid::new([2; 16]), version: 3 }, ..full() },
+            Record { held: Held::Oplock, caching: Caching::RH, locks: Vec::new(), ..full() },
+            Record { caching: Caching::RH, ..full() },
+            Record { left: Duration::from_secs(61), ..full() },
+            Record { timeout: Duration::from_secs(301), ..full() },
+            Record { path: b"../../etc/passwd".to_vec(), ..full() },
+            Record { path: vec![b'a'; 5000], ..full() },
+            Record { words: vec![0; 161], ..full() },
+            Record { locks: vec![full().locks[0]; 1025], ..full() },
+        ];
+        for wrong in wrongs {
+            assert_eq!(Record::read(&mut Fields::new(&written(&wrong))), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_at_random_are_read_or_refused_and_nothing_else() {
+        let bytes = written(&full());
+        let mut state = 1u64;
+        for _ in 0..20_000 {
+            let mut wrong = bytes.clone();
+            for _ in 0..1 + state % 4 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (state >> 33) as usize % wrong.len();
+                wrong[at] = (state >> 17) as u8;
+            }
+            if let Some(read) = Record::read(&mut Fields::new(&wrong)) {
+                assert!(read.timeout <= TIMEOUT_MAX && read.held.keeps_handle(read.caching));
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Names of eight characters and three beside longer ones (MS-FSCC 2.1.5.2.1), for programs that know no others. They are made of
+//! the name alone: nothing is stored, and whoever serves the tree makes the same ones. Two names of a directory may have one between
+//! them; the first in order is found by it then.
+
+use vfs::{Caller, Directory};
+
+use crate::names::{is_short, to_wire};
+use crate::status;
+
+/// The short name beside a name that is none itself.
+pub(crate) fn beside(name: &str) -> Option<String> {
+    if is_short(name) || matches!(name, "." | "..") {
+        return None;
+    }
+    let (base, extension) = name.rsplit_once('.').filter(|(base, _)| !base.is_empty()).unwrap_or((name, ""));
+    let plain = |text: &str, max: usize| {
+        let plain = text.chars().filter(char::is_ascii_alphanumeric).take(max);
+        plain.map(|c| c.to_ascii_uppercase()).collect::<String>()
+    };
+    let mut short = plain(base, HEAD_LEN);
+    short.push('~');
+    let mut hash = hash(name);
+    for _ in 0..HASH_LEN {
+        short.push(char::from_digit(hash % 36, 36).expect("less than 36").to_ascii_uppercase());
+        hash /= 36;
+    }
+    let extension = plain(extension, 3);
+    if !extension.is_empty() {
+        short.push('.');
+        short.push_str(&extension);
+    }
+    Some(short)
+}
+
+/// The name in a directory that has this one beside it, as it is stored. Only what looks like one is looked for.
+pub(crate) async fn find(
+    directory: &Directory,
+    caller: &Caller,
+    short: &str,
+    names_max: usize,
+) -> Result<Option<Vec<u8>>, smb_wire::Status> {
+    let base = short.split_once('.').map_or(short, |(base, _)| base);
+    let is_one = base.len() > HASH_LEN && base.as_bytes()[base.len() - HASH_LEN - 1] == b'~';
+    if !is_short(short) || !is_one {
+        return Ok(None);
+    }
+    let listing = directory.entries_as(caller, names_max).await.map_err(status::of)?;
+    let has_it = |name: &[u8]| {
+        to_wire(name).and_then(|name| beside(&name)).is_some_and(|beside| beside.eq_ignore_ascii_case(short))
+    };
+    Ok(listing.iter().find(|entry| has_it(&entry.name)).map(|entry| entry.name.to_vec()))
+}
+
+/// FNV-1a of the name in one case.
+fn hash(name: &str) -> u32 {
+    let lower = name.to_lowercase();
+    lower.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// Letters of the name itself.
+const HEAD_LEN: usize = 2;
+/// Digits that tell names with the same letters apart: 36⁵ of them.
+const HASH_LEN: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_have_short_ones_whatever_their_case_and_short_ones_none() {
+        for long in
+            ["verylongfilename", "a.html", "two.dots.txt", " ", "\u{e9}t\u{e9}.TXT", "name with blanks.docx"]
+        {
+            let short = beside(long).unwrap();
+            assert!(is_short(&short), "{long:?} {short:?}");
+            assert_eq!(beside(&long.to_uppercase()).unwrap(), short);
+        }
+        for short in ["short.txt", ".", ".."] {
+            assert_eq!(beside(short), None);
+        }
+        assert!(beside("two.dots.txt").unwrap().ends_with(".TXT"));
+        let many: std::collections::HashSet<_> =
+            (0..1000).map(|n| beside(&format!("a long name {n}")).unwrap()).collect();
+        assert_eq!(many.len(), 1000);
+    }
+}

@@ -1,0 +1,152 @@
+//! Symbolic links: followed, opened themselves, told of, and taken away.
+
+use std::sync::Arc;
+
+use smb_tree::{Asker, Open, OpenKind};
+use smb_wire::Status;
+use smb_wire::body::error::SymlinkError;
+use smb_wire::body::query_directory::flags;
+use smb_wire::create::access::{attributes, rights};
+use smb_wire::create::context::{ContextWriter, tag};
+use smb_wire::create::{Disposition, options};
+use smb_wire::fsctl::{code, reparse};
+use smb_wire::info::directory::{Class, parse};
+use smb_wire::info::file::{AttributeTagInformation, BasicInformation, class, plain};
+use smb_wire::info::posix::kind;
+use vfs::{Name, RelPath};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::directories::{answered, list, root};
+use super::information::{file, renamed, set};
+use super::{Side, Wish, alone, asker};
+
+/// `links` are names and what they say.
+async fn make_links(side: &Side, links: &[(&str, &str)]) {
+    let found = side.volume.lookup(RelPath::ROOT).await.unwrap();
+    let (directory, _) = found.into_directory().unwrap();
+    let caller = asker(9).caller;
+    for (name, target) in links {
+        let name = Name::parse(name.as_bytes()).unwrap();
+        directory.symlink(&caller, name, target.as_bytes()).await.unwrap();
+    }
+}
+
+/// A moment of the year 2000, on a whole second.
+const SECOND: u64 = 125_911_584_010_000_000;
+
+fn itself() -> Wish {
+    let access = rights::READ_ATTRIBUTES | rights::WRITE_ATTRIBUTES | rights::DELETE;
+    Wish { access, ..Wish::new(Disposition::Open) }.with(options::OPEN_REPARSE_POINT)
+}
+
+async fn says(side: &Side, who: &Asker, open: &Arc<Open>) -> Result<(String, bool), Status> {
+    let answer = side.share.ioctl(who, open, code::GET_REPARSE_POINT, &[], 4096).await?;
+    let (tag, data) = reparse::parse(&answer.output).unwrap();
+    assert_eq!(tag, reparse::SYMLINK);
+    let link = reparse::Symlink::parse(data).unwrap();
+    Ok((link.target, link.relative))
+}
+
+#[test]
+fn who_asks_for_the_link_itself_has_it_opened_and_others_what_it_leads_to() {
+    alone(|side| async move {
+        let who = asker(1);
+        side.make(&who, "page", b"content").await;
+        make_links(&side, &[("link", "./page"), ("gone", "/no/where")]).await;
+        assert_eq!(side.content(&who, "link").await.unwrap(), b"content");
+        let open = side.open(&who, "link", &itself()).await;
+        assert_eq!(open.kind(), OpenKind::Link);
+        let tag = file(&side, &who, &open, class::ATTRIBUTE_TAG).await.unwrap();
+        let tag = plain::<AttributeTagInformation>(&tag).unwrap();
+        assert_ne!(tag.file_attributes.get() & attributes::REPARSE_POINT, 0);
+        assert_eq!(tag.reparse_tag.get(), reparse::SYMLINK);
+        assert_eq!(says(&side, &who, &open).await, Ok((".\\page".to_owned(), true)));
+        let short = side.share.ioctl(&who, &open, code::GET_REPARSE_POINT, &[], 8).await;
+        assert_eq!(short, Err(Status::BUFFER_TOO_SMALL));
+        side.share.close(&who, &open, 0).await.unwrap();
+        let open = side.open(&who, "gone", &itself()).await;
+        assert_eq!(says(&side, &who, &open).await, Ok(("\\no\\where".to_owned(), false)));
+        side.share.close(&who, &open, 0).await.unwrap();
+        let open = side.open(&who, "page", &itself()).await;
+        assert_eq!(open.kind(), OpenKind::File);
+        assert_eq!(says(&side, &who, &open).await, Err(Status::NOT_A_REPARSE_POINT));
+        side.share.close(&who, &open, 0).await.unwrap();
+        let over = Wish { disposition: Disposition::OverwriteIf, ..itself() };
+        assert_eq!(side.status(&who, "gone", &over).await, Status::ACCESS_DENIED);
+        let made = Wish { disposition: Disposition::Create, ..itself() };
+        assert_eq!(side.status(&who, "gone", &made).await, Status::OBJECT_NAME_COLLISION);
+    });
+}
+
+#[test]
+fn a_link_is_renamed_and_taken_away_and_what_it_leads_to_stays() {
+    alone(|side| async move {
+        let who = asker(1);
+        side.make(&who, "page", b"content").await;
+        let directory = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
+        assert_eq!(side.status(&who, "sub", &directory).await, Status::SUCCESS);
+        make_links(&side, &[("one", "page"), ("two", "sub"), ("three", "nowhere")]).await;
+        let open = side.open(&who, "one", &itself()).await;
+        // As clients do before they delete something.
+        let cleared =
+            BasicInformation { file_attributes: attributes::NORMAL.into(), ..BasicInformation::new_zeroed() };
+        set(&side, &who, &open, class::BASIC, cleared.as_bytes()).await.unwrap();
+        let moved = BasicInformation { last_write_time: SECOND.into(), ..BasicInformation::new_zeroed() };
+        set(&side, &who, &open, class::BASIC, moved.as_bytes()).await.unwrap();
+        set(&side, &who, &open, class::RENAME, &renamed("first", false)).await.unwrap();
+        assert_eq!(says(&side, &who, &open).await.unwrap().0, "page");
+        side.share.close(&who, &open, 0).await.unwrap();
+        let open = side.open(&who, "first", &itself()).await;
+        let told = file(&side, &who, &open, class::BASIC).await.unwrap();
+        assert_eq!(plain::<BasicInformation>(&told).unwrap().last_write_time.get(), SECOND);
+        side.share.close(&who, &open, 0).await.unwrap();
+        for name in ["first", "two", "three"] {
+            let goes = Wish { options: options::OPEN_REPARSE_POINT | options::DELETE_ON_CLOSE, ..itself() };
+            assert_eq!(side.status(&who, name, &goes).await, Status::SUCCESS, "{name}");
+            assert_eq!(side.status(&who, name, &itself()).await, Status::OBJECT_NAME_NOT_FOUND, "{name}");
+        }
+        assert_eq!(side.content(&who, "page").await.unwrap(), b"content");
+        let sub = Wish { access: rights::READ_ATTRIBUTES, ..Wish::new(Disposition::Open) };
+        assert_eq!(side.status(&who, "sub", &sub).await, Status::SUCCESS);
+    });
+}
+
+#[test]
+fn who_speaks_posix_is_stopped_by_a_link_and_sees_links_in_listings() {
+    alone(|side| async move {
+        let who = Asker { posix: true, ..asker(1) };
+        side.make(&who, "page", b"content").await;
+        make_links(&side, &[("a", "page"), ("z", "/no/where")]).await;
+        let mut contexts = ContextWriter::new();
+        contexts.push(tag::POSIX, &0u32.to_le_bytes());
+        let by_posix = Wish { contexts: contexts.bytes().to_vec(), ..Wish::new(Disposition::Open) };
+        for (name, target) in [("a", "page"), ("z", "/no/where")] {
+            let error = side.create(&who, name, &by_posix).await.unwrap_err();
+            assert_eq!(error.status, Status::STOPPED_ON_SYMLINK);
+            let told = SymlinkError::parse(&error.data).unwrap();
+            assert_eq!((told.target.as_str(), told.unparsed_len), (target, 0));
+        }
+        let open = root(&side, &who).await;
+        let entries = answered(&side, &who, &open, ("*", flags::REOPEN, Class::Posix, 65_536)).await.unwrap();
+        let kinds: Vec<_> = parse(&entries, Class::Posix)
+            .map(|entry| {
+                let entry = entry.unwrap();
+                let (_, posix) = entry.posix.unwrap();
+                (entry.name.lossy(), posix.mode & 0o70000, posix.reparse_tag)
+            })
+            .skip(2)
+            .collect();
+        let link = |name: &str| (name.to_owned(), kind::SYMLINK, reparse::SYMLINK);
+        assert_eq!(kinds, [link("a"), ("page".to_owned(), kind::PLAIN, 0), link("z")]);
+        let mut one_by_one = Vec::new();
+        let mut bits = flags::REOPEN | flags::RETURN_SINGLE_ENTRY;
+        while let Ok(names) = list(&side, &who, &open, ("?", bits, Class::Posix, 65_536)).await {
+            one_by_one.extend(names);
+            bits = flags::RETURN_SINGLE_ENTRY;
+        }
+        assert_eq!(one_by_one, [".", "a", "z"]);
+        let others = list(&side, &who, &open, ("*", flags::REOPEN, Class::IdBothDirectory, 65_536)).await;
+        assert_eq!(others.unwrap(), [".", "..", "a", "page"], "others see what links lead to");
+        side.share.close(&who, &open, 0).await.unwrap();
+    });
+}

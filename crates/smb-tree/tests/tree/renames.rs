@@ -1,0 +1,158 @@
+//! Who renames beside what others have open (MS-FSA 2.1.5.15.11).
+
+use std::sync::Arc;
+
+use lane::time;
+use smb_tree::{Asker, Open};
+use smb_wire::create::access::rights;
+use smb_wire::create::lease::state;
+use smb_wire::create::{Disposition, options};
+use smb_wire::info::file::class;
+use smb_wire::{Guid, Status};
+
+use super::information::{renamed, set};
+use super::leases::{lease, until};
+use super::{Side, Wish, alone, asker};
+
+const RH: u32 = state::READ | state::HANDLE;
+const RWH: u32 = RH | state::WRITE;
+
+fn directory() -> Wish {
+    Wish { access: rights::FILE_READ | rights::DELETE, ..Wish::new(Disposition::OpenIf) }
+        .with(options::DIRECTORY_FILE)
+}
+
+/// Begins a rename, and waits until somebody is told to give something back.
+async fn begin(
+    side: &Side,
+    who: &Asker,
+    open: &Arc<Open>,
+    to: &'static str,
+) -> lane::Task<Result<(), Status>> {
+    let before = side.heard.leases.borrow().len();
+    let renaming = {
+        let (side, who, open) = (side.clone(), who.clone(), Arc::clone(open));
+        lane::spawn(async move { set(&side, &who, &open, class::RENAME, &renamed(to, true)).await })
+    };
+    until(|| side.heard.leases.borrow().len() > before).await;
+    renaming
+}
+
+fn last(side: &Side) -> (Guid, u32) {
+    let told = *side.heard.leases.borrow().last().unwrap();
+    (told.key, told.to)
+}
+
+#[test]
+fn what_is_open_is_not_replaced_and_who_keeps_it_for_later_is_asked_for_it_first() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        let key = Guid::new([7; 16]);
+        side.make(&who, "one", b"1").await;
+        let one = side.open(&who, "one", &Wish::new(Disposition::Open)).await;
+        let kept = side.create(&other, "two", &lease(7, RWH, None)).await.unwrap().open;
+        let renaming = begin(&side, &who, &one, "two").await;
+        assert_eq!(last(&side), (key, state::READ | state::WRITE));
+        assert_eq!(side.share.lease_break(&other, key, state::READ | state::WRITE), Ok(5));
+        assert_eq!(renaming.await, Err(Status::ACCESS_DENIED), "he goes on with it");
+        // He keeps nothing for later, and is asked for nothing.
+        let again = set(&side, &who, &one, class::RENAME, &renamed("two", true)).await;
+        assert_eq!((again, side.heard.leases.borrow().len()), (Err(Status::ACCESS_DENIED), 1));
+        side.share.close(&other, &kept, 0).await.unwrap();
+        let kept = side.create(&other, "two", &lease(7, RWH, None)).await.unwrap().open;
+        let renaming = begin(&side, &who, &one, "two").await;
+        side.share.close(&other, &kept, 0).await.unwrap();
+        assert_eq!(renaming.await, Ok(()));
+        side.share.close(&who, &one, 0).await.unwrap();
+        assert_eq!(side.content(&who, "two").await, Ok(b"1".to_vec()));
+    });
+}
+
+#[test]
+fn a_directory_moves_once_opens_beneath_are_closed_and_not_if_others_come_meanwhile() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        let top = side.open(&who, "top", &directory()).await;
+        let below = side.create(&other, "top\\one", &lease(7, RH, None)).await.unwrap().open;
+        let renaming = begin(&side, &who, &top, "moved").await;
+        assert_eq!(last(&side), (Guid::new([7; 16]), state::READ));
+        let late = side.create(&other, "top\\two", &lease(8, RH, None)).await.unwrap().open;
+        let begun = time::now();
+        side.share.close(&other, &below, 0).await.unwrap();
+        assert_eq!(renaming.await, Err(Status::ACCESS_DENIED));
+        assert_eq!(time::now().duration_since(begun).as_secs(), 0, "nobody waits for who came later");
+        assert_eq!(side.heard.leases.borrow().len(), 1);
+        // One that stays open is enough: nobody is asked.
+        let stays = side.open(&other, "top\\one", &Wish::new(Disposition::Open)).await;
+        let denied = set(&side, &who, &top, class::RENAME, &renamed("moved", false)).await;
+        assert_eq!((denied, side.heard.leases.borrow().len()), (Err(Status::ACCESS_DENIED), 1));
+        side.share.close(&other, &stays, 0).await.unwrap();
+        let renaming = begin(&side, &who, &top, "moved").await;
+        side.share.close(&other, &late, 0).await.unwrap();
+        assert_eq!(renaming.await, Ok(()));
+        side.share.close(&who, &top, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_directory_above_many_leased_files_is_refused_with_the_first_that_stays_open_and_else_waits_once_for_all()
+{
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        let top = side.open(&who, "top", &directory()).await;
+        let mut kept = Vec::new();
+        for n in 0..8 {
+            let opened = side.create(&other, &format!("top\\{n}"), &lease(n, RH, None)).await.unwrap();
+            kept.push(opened.open);
+        }
+        // One of them says that he goes on; of the others nothing is heard.
+        let renaming = begin(&side, &who, &top, "moved").await;
+        until(|| side.heard.leases.borrow().len() == 8).await;
+        let begun = time::now();
+        side.share.lease_break(&other, Guid::new([5; 16]), state::READ).unwrap();
+        assert_eq!(renaming.await, Err(Status::ACCESS_DENIED));
+        assert_eq!(time::now().duration_since(begun).as_secs(), 0, "nobody is waited for any more");
+        side.share.close(&other, &kept.remove(5), 0).await.unwrap();
+        for kept in &kept {
+            side.share.close(&other, kept, 0).await.unwrap();
+        }
+        let mut again = Vec::new();
+        for n in 0..8 {
+            let opened = side.create(&other, &format!("top\\{n}"), &lease(n, RH, None)).await.unwrap();
+            again.push(opened.open);
+        }
+        // Nobody answers: all have their time together.
+        let begun = time::now();
+        let denied = set(&side, &who, &top, class::RENAME, &renamed("moved", false)).await;
+        assert_eq!(denied, Err(Status::ACCESS_DENIED));
+        let seconds = time::now().duration_since(begun).as_secs();
+        assert!((35..40).contains(&seconds), "{seconds} s");
+        for open in &again {
+            side.share.close(&other, open, 0).await.unwrap();
+        }
+        side.share.close(&who, &top, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn who_has_the_new_directory_open_to_delete_it_for_later_is_asked_for_it_first() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        let key = Guid::new([7; 16]);
+        side.make(&who, "one", b"1").await;
+        let one = side.open(&who, "one", &Wish::new(Disposition::Open)).await;
+        let wish = Wish { access: rights::DELETE, ..lease(7, RH, None) }.with(options::DIRECTORY_FILE);
+        let there = side.create(&other, "there", &wish).await.unwrap().open;
+        let renaming = begin(&side, &who, &one, "there\\one").await;
+        assert_eq!(last(&side), (key, state::READ));
+        assert_eq!(side.share.lease_break(&other, key, state::READ), Ok(state::READ));
+        assert_eq!(renaming.await, Err(Status::SHARING_VIOLATION));
+        side.share.close(&other, &there, 0).await.unwrap();
+        let there = side.create(&other, "there", &wish).await.unwrap().open;
+        let renaming = begin(&side, &who, &one, "there\\one").await;
+        side.share.close(&other, &there, 0).await.unwrap();
+        assert_eq!(renaming.await, Ok(()));
+        side.share.close(&who, &one, 0).await.unwrap();
+        assert_eq!(side.content(&who, "there\\one").await, Ok(b"1".to_vec()));
+    });
+}

@@ -1,0 +1,96 @@
+//! What a lane answers to an administrator: every open and lock of the process, and the end of one or of a session.
+
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use lane::Task;
+use smb_tree::Open;
+use smb_wire::create::access::{rights, share};
+
+use super::lane_service::LaneSmb;
+use crate::desk::{LockShown, OpenShown, Question, What, json};
+use crate::server::Kept;
+
+/// Answers for as long as the lane serves.
+pub(super) fn answer(lane: Weak<LaneSmb>, kept: Arc<Kept>) -> Task<()> {
+    lane::spawn(async move {
+        loop {
+            let question = kept.asked.next().await;
+            let Some(lane) = lane.upgrade() else { return question.answer(None) };
+            lane.answer(question).await;
+        }
+    })
+}
+
+impl LaneSmb {
+    async fn answer(self: &Rc<Self>, question: Question) {
+        let answer = match question.what {
+            What::Opens => Some(json(&self.every_open(|lane, open, all| all.push(lane.shown(open))).await)),
+            What::Locks => Some(json(&self.every_open(Self::locks_of).await)),
+            What::EndSession(id) => self.expel(id).await.then(String::new),
+            What::CloseOpen(id) => self.of_trees().close_by_administrator(id).await.then(String::new),
+        };
+        question.answer(answer);
+    }
+
+    /// Looks at each open, a few in each turn of the lane.
+    async fn every_open<T>(&self, look: impl Fn(&Self, &Open, &mut Vec<T>)) -> Vec<T> {
+        let mut opens = self.opens().all();
+        opens.sort_by_key(|open| open.id().volatile.get());
+        let mut all = Vec::new();
+        for some in opens.chunks(OPENS_OF_A_TURN) {
+            some.iter().for_each(|open| look(self, open, &mut all));
+            lane::give_way().await;
+        }
+        all
+    }
+
+    fn shown(&self, open: &Open) -> OpenShown {
+        OpenShown {
+            id: open.id().volatile.get(),
+            session: open.session(),
+            user: open.user().to_owned(),
+            address: open.address(),
+            share: open.share_name().to_owned(),
+            path: self.of_trees().path_of(open),
+            stream: open.stream().map(|stream| stream.to_string()),
+            directory: open.is_directory(),
+            access: letters(
+                open.granted_access(),
+                [
+                    (rights::READ_DATA | rights::EXECUTE, 'r'),
+                    (rights::WRITE_DATA | rights::APPEND_DATA, 'w'),
+                    (rights::DELETE, 'd'),
+                ],
+            ),
+            sharing: letters(
+                open.share_access(),
+                [(share::READ, 'r'), (share::WRITE, 'w'), (share::DELETE, 'd')],
+            ),
+            caching: letters(open.caching().bits().into(), [(1, 'R'), (2, 'H'), (4, 'W')]),
+            leased: open.is_leased(),
+            durable: open.is_durable(),
+            locks: open.locked().len(),
+        }
+    }
+
+    fn locks_of(&self, open: &Open, all: &mut Vec<LockShown>) {
+        all.extend(open.locked().into_iter().map(|lock| LockShown {
+            open: open.id().volatile.get(),
+            session: open.session(),
+            user: open.user().to_owned(),
+            share: open.share_name().to_owned(),
+            path: self.of_trees().path_of(open),
+            offset: lock.range.offset,
+            length: lock.range.len,
+            exclusive: lock.exclusive,
+        }));
+    }
+}
+
+/// A letter for each of these bits that is set.
+fn letters<const N: usize>(bits: u32, of: [(u32, char); N]) -> String {
+    of.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| letter).collect()
+}
+
+const OPENS_OF_A_TURN: usize = 64;

@@ -1,0 +1,157 @@
+//! Who takes nothing costs no more than one reply, and holds up nobody.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lane::time::{now, sleep};
+use smb_client::{How, Open, Signing};
+use smb_wire::body::read::{ReadRequest, ReadResponse};
+use smb_wire::create::access::rights;
+use smb_wire::fixed::Fixed;
+use smb_wire::{Command, FileId, Message, Status};
+
+use super::bed::{rules, run, sign_in, until};
+use super::raw::Raw;
+
+const LENGTH: usize = 1 << 20;
+const CLIENTS: usize = 200;
+const ASKED: usize = 64;
+
+/// Asks for the file's bytes so many times, and takes nothing.
+async fn ask(raw: &mut Raw, file: FileId, times: usize) {
+    let request = ReadRequest { length: (LENGTH as u32).into(), file_id: file, ..ReadRequest::blank() };
+    for _ in 0..times {
+        let asked = raw.request(Command::Read, (LENGTH >> 16) as u16, |body| body.push(&request));
+        if !raw.send(&asked).await {
+            return;
+        }
+    }
+}
+
+#[test]
+fn two_hundred_who_take_nothing_cost_a_reply_each_and_hold_up_nobody() {
+    for seed in 0..2 {
+        let mut options = rules();
+        options.credits = 2048;
+        run(seed, options, async move |bed, world| {
+            bed.fs.write("/srv/large", vec![7; LENGTH]).unwrap();
+            bed.fs.write("/srv/small", vec![8; 1000]).unwrap();
+            let (address, mut good) = (bed.address, bed.client());
+            good.signing = Signing::Required;
+            let (is_over, all_asked) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+            let (over, asked) = (Rc::clone(&is_over), Rc::clone(&all_asked));
+            let attack = world.hosts[1].start_on(0, async move {
+                let mut held = Vec::new();
+                for _ in 0..CLIENTS {
+                    let mut raw = Raw::signed(address).await;
+                    raw.sign_in().await;
+                    let file = raw.open_file("large", rights::READ_DATA).await;
+                    held.push((raw, file));
+                }
+                for (raw, file) in &mut held {
+                    ask(raw, *file, ASKED).await;
+                }
+                asked.set(true);
+                while !over.get() {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            });
+            let asked = Rc::clone(&all_asked);
+            let slowest = world
+                .on(0, async move {
+                    let tree = sign_in(address, good).await.unwrap();
+                    let file = Open::create(&tree, "small", &How::read()).await.unwrap();
+                    let (mut slowest, mut answered) = (Duration::ZERO, 0);
+                    while answered < 100 {
+                        let began = now();
+                        assert_eq!(&file.read(0, 1000).await.unwrap()[..], [8; 1000]);
+                        slowest = slowest.max(now() - began);
+                        answered += usize::from(asked.get());
+                        sleep(Duration::from_millis(5)).await;
+                    }
+                    tree.channel().log_off().await.unwrap();
+                    slowest
+                })
+                .await;
+            assert!(slowest < Duration::from_millis(50), "seed {seed}: {slowest:?}");
+            // One each is read, and what the sockets have room for.
+            let read = bed.counters().bytes_read.get() as usize / LENGTH;
+            assert!(read <= CLIENTS * 4, "seed {seed}: {read} replies were read that nobody takes");
+            assert_eq!(
+                bed.counters().replies_pending.get(),
+                0,
+                "seed {seed}: nothing waits but for its client"
+            );
+            is_over.set(true);
+            attack.await;
+            until("everybody has gone", || bed.lane.connections().is_empty()).await;
+            until("what was read is given back", || {
+                bed.lane.connections().counters().reply_memory_bytes.get() == 0
+            })
+            .await;
+            bed.expect_empty();
+        });
+    }
+}
+
+/// Asks for all of a file that has `left` bytes before most replies are due. How many replies were whole, had what is left, and had
+/// nothing; each is signed.
+fn replies_of_a_file_that_becomes_shorter(left: usize) -> (u32, u32, u32) {
+    let counts = Rc::new(Cell::new((0, 0, 0)));
+    let told = Rc::clone(&counts);
+    run(9, rules(), async move |bed, world| {
+        bed.fs.write("/srv/large", vec![7; LENGTH]).unwrap();
+        let (address, fs) = (bed.address, bed.fs.clone());
+        let seen = world
+            .on(0, async move {
+                let mut raw = Raw::signed(address).await;
+                raw.sign_in().await;
+                let file = raw.open_file("large", rights::READ_DATA).await;
+                ask(&mut raw, file, 30).await;
+                sleep(Duration::from_millis(500)).await;
+                fs.write("/srv/large", vec![7; left]).unwrap();
+                let (mut whole, mut shorter, mut at_end) = (0, 0, 0);
+                for _ in 0..30 {
+                    let reply = raw.receive().await.unwrap();
+                    assert!(raw.is_signed(&reply));
+                    let message = Message::new(&reply).unwrap();
+                    match message.header().status() {
+                        Status::SUCCESS => {
+                            let data = ReadResponse::parse(&message).unwrap().data;
+                            assert!(data.iter().all(|byte| *byte == 7));
+                            whole += u32::from(data.len() == LENGTH);
+                            shorter += u32::from(data.len() == left);
+                        }
+                        Status::END_OF_FILE => at_end += 1,
+                        other => panic!("{other}"),
+                    }
+                }
+                (whole, shorter, at_end)
+            })
+            .await;
+        // Each has one line, which tells how it ended.
+        let lines = bed.audited();
+        let ended = |status: &str| {
+            let of_reads = lines.iter().filter(|line| line.contains("\"call\":\"SMB_Read\""));
+            of_reads.filter(|line| line.contains(&format!("\"status\":\"{status}\""))).count() as u32
+        };
+        let (whole, shorter, at_end) = seen;
+        let counted = (ended("STATUS_SUCCESS"), ended("STATUS_END_OF_FILE"));
+        assert_eq!(counted, (whole + shorter, at_end), "{lines:#?}");
+        told.set(seen);
+    });
+    counts.get()
+}
+
+#[test]
+fn a_file_that_became_shorter_before_its_reply_was_due_is_at_its_end() {
+    let (whole, _, at_end) = replies_of_a_file_that_becomes_shorter(0);
+    assert!(whole > 0 && at_end > 0 && whole + at_end == 30, "{whole} whole, {at_end} at the end");
+}
+
+#[test]
+fn a_reply_with_less_than_was_granted_is_signed_as_it_is() {
+    let (whole, shorter, _) = replies_of_a_file_that_becomes_shorter(300_001);
+    assert!(whole > 0 && shorter > 0 && whole + shorter == 30, "{whole} whole, {shorter} shorter");
+}

@@ -1,0 +1,155 @@
+//! Security descriptors of single files and directories: seen, replaced, and handed down to what is made.
+
+use std::sync::Arc;
+
+use identity::Rights;
+use lane::fs::{File, OpenHow, OpenKind};
+use smb_sid::Sids;
+use smb_wire::info::security::Descriptor;
+
+use super::find::c_name;
+use super::here::Here;
+use super::way::{Way, to_the_end};
+use crate::caller::Caller;
+use crate::descriptor::Own;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::name::Name;
+use crate::object::{Kinds, Object};
+use crate::promise::What;
+
+/// What somebody made gets.
+pub(super) type Gift = Option<Arc<Descriptor>>;
+
+impl Object {
+    /// Whether it has a security descriptor of its own.
+    pub fn is_described(&self) -> bool {
+        self.own().is_some()
+    }
+
+    /// The security descriptor that it has of its own. One that cannot be read is one that grants nothing.
+    pub fn descriptor(&self) -> Option<Arc<Descriptor>> {
+        match self.own()? {
+            Own::Known(descriptor) => Some(descriptor),
+            Own::Unreadable => Some(Arc::new(Descriptor { dacl: Some(Vec::new()), ..Descriptor::default() })),
+        }
+    }
+}
+
+impl Directory {
+    /// Gives the directory a security descriptor of its own. Whether he may the caller has been asked before: an open that was granted it
+    /// keeps that right.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where the file system cannot hold it; as [`Directory::create`].
+    pub async fn set_descriptor(&self, caller: &Caller, descriptor: &Arc<Descriptor>) -> Result<(), Error> {
+        self.attempts(async || {
+            let here = self.here().await?;
+            let permits = here.permit().await?;
+            here.still()?;
+            let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Rights)]).await?;
+            let (directory, descriptor) = (self.clone(), Arc::clone(descriptor));
+            to_the_end(way.held(), async move {
+                directory.changed()?.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
+                way.end(directory.volume());
+                Ok(())
+            })
+            .await
+        })
+        .await
+    }
+
+    /// As [`Directory::set_descriptor`], of the file `name` here, if that is `which`.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] where the name leads to another; as there.
+    pub async fn set_descriptor_of(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        which: &Arc<Object>,
+        descriptor: &Arc<Descriptor>,
+    ) -> Result<(), Error> {
+        self.attempts(async || {
+            let here = self.here_for(caller, name, Rights::NONE).await?;
+            let (permits, found) = here.permits_of(name).await?;
+            let found = found.filter(|found| Arc::ptr_eq(&found.object, which)).ok_or(Error::Stale)?;
+            let file = here.open_described(name).await?;
+            let way = self.volume().tell(caller, permits, vec![(&found.object, What::Attributes)]).await?;
+            let (descriptor, object) = (Arc::clone(descriptor), Arc::clone(which));
+            to_the_end(way.held(), async move {
+                here.still()?;
+                object.write_own(&file, Some(&descriptor)).await?;
+                tell_rights(way, &here, &object);
+                Ok(())
+            })
+            .await
+        })
+        .await
+    }
+}
+
+impl Here {
+    /// Whether the caller may make a file here, or a directory: lists do not tell these apart, descriptors do.
+    pub(super) fn require_to_make(&self, caller: &Caller, is_directory: bool) -> Result<(), Error> {
+        let part = if is_directory { Rights::INSERT_DIRECTORY } else { Rights::INSERT_FILE };
+        match self.require(caller, part) {
+            Ok(()) => Ok(()),
+            Err(_) => self.require(caller, Rights::INSERT),
+        }
+    }
+
+    /// The descriptor that something gets which the caller makes here: what is asked for, else what it inherits; none where the directory
+    /// has none.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] below one that cannot be read, or whose entries do not fit into one: what would be inherited is not known.
+    pub(super) fn gift(
+        &self,
+        caller: &Caller,
+        is_directory: bool,
+        asked: Option<&Arc<Descriptor>>,
+    ) -> Result<Gift, Error> {
+        if asked.is_some() {
+            return Ok(asked.cloned());
+        }
+        let Some(own) = self.directory().object().and_then(|object| object.own()) else { return Ok(None) };
+        let who = &caller.principal;
+        let owner = self.volume().sids().map(|sids| sids.of_id(who.id())).ok_or(Error::ReadOnly)?;
+        let group = Sids::of_gid(who.gids().first().copied().unwrap_or(NOGROUP));
+        let made = own.handed_down(is_directory, owner, group);
+        made.map(|made| Some(Arc::new(made))).ok_or(Error::Denied(Rights::INSERT))
+    }
+
+    /// What the file has of its own that `name` leads to, if that is `object`.
+    pub(super) async fn own_of(&self, name: Name<'_>, object: &Object) -> Result<Option<Own>, Error> {
+        if !object.is_own_read() {
+            object.read_own(&self.open_described(name).await?).await?;
+        }
+        Ok(object.own())
+    }
+
+    async fn open_described(&self, name: Name<'_>) -> Result<File, Error> {
+        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+        self.directory().dir().open(&c_name(name), how).await.map_err(Error::of_change)
+    }
+}
+
+/// Gives what was just made what it gets.
+pub(super) async fn give(gift: &Gift, object: Option<&Arc<Object>>, file: &File) -> Result<(), Error> {
+    match (object, gift) {
+        (Some(object), Some(_)) => object.write_own(file, gift.as_ref()).await,
+        _ => Ok(()),
+    }
+}
+
+fn tell_rights(way: Way, here: &Here, object: &Arc<Object>) {
+    let volume = here.volume();
+    way.end(volume);
+    if let Some(watches) = volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any()) {
+        watches.tell_modified(object, Kinds::RIGHTS);
+    }
+}
+
+/// POSIX's group of what is nobody's.
+const NOGROUP: u32 = 65534;

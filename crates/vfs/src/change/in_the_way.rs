@@ -1,0 +1,119 @@
+//! What is open in the way of a rename by SMB (MS-FSA 2.1.5.15.11): nothing beneath a directory that moves may be, nor what is replaced,
+//! and nobody may have a directory open to delete it that names leave or come to. Clients that keep opens for later are asked to give them
+//! back first. Who renames without an open, as AFS and HTTP do, is not kept from it.
+
+use std::cell::RefCell;
+use std::slice;
+use std::sync::Arc;
+
+use grants::conflict::Asks;
+use grants::{Change, Event};
+use lane::offload::offload;
+
+use super::find::Found;
+use super::here::Unmade;
+use super::settle::Asking;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::grant::{Grants, OpenCaller};
+use crate::object::Object;
+use crate::volume::Volume;
+
+/// What one rename has found in its way, over all its attempts.
+#[derive(Default)]
+pub(super) struct InTheWay {
+    beneath: RefCell<Vec<Beneath>>,
+}
+
+/// What was open at first beneath a directory that moves.
+struct Beneath {
+    top: Arc<Object>,
+    open: Vec<Arc<Object>>,
+}
+
+impl InTheWay {
+    /// Whether something was opened beneath `top` while holders were waited for: else who opens one file after the other there would
+    /// keep a rename waiting for ever.
+    fn is_late(&self, top: &Arc<Object>, open: &[Arc<Object>]) -> bool {
+        let mut beneath = self.beneath.borrow_mut();
+        match beneath.iter().find(|known| Arc::ptr_eq(&known.top, top)) {
+            Some(first) => {
+                !open.iter().all(|object| first.open.iter().any(|known| Arc::ptr_eq(known, object)))
+            }
+            None => {
+                beneath.push(Beneath { top: Arc::clone(top), open: open.to_vec() });
+                false
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// Asks whether what is moved may be, under its permit, as for all that is open beneath it. Where nobody holds anything this is one look.
+    ///
+    /// # Errors
+    /// [`Unmade::Held`] where opens that are kept for later have to be given back first; [`Error::AccessDenied`] where something is open.
+    pub(super) async fn ask_beneath(
+        &self,
+        caller: &Caller,
+        moved: &Found,
+        in_the_way: &InTheWay,
+    ) -> Result<(), Unmade> {
+        let shared = self.shared().ok_or(Error::ReadOnly)?;
+        let Some(by) = caller.open.filter(|_| moved.is_directory() && shared.objects().any_held()) else {
+            return Ok(());
+        };
+        let (objects, top) = (shared.objects().clone(), Arc::clone(&moved.object));
+        let open = offload(None, move || objects.open_beneath(&top)).await.map_err(|_| Error::Overloaded)?;
+        if in_the_way.is_late(&moved.object, &open) {
+            return Err(Error::AccessDenied.into());
+        }
+        self.ask_to_close(by, &open)
+    }
+
+    /// Asks whether what a rename replaces may go, under its permit.
+    ///
+    /// # Errors
+    /// As [`Volume::ask_beneath`].
+    pub(super) fn ask_replaced(&self, caller: &Caller, replaced: Option<&Found>) -> Result<(), Unmade> {
+        match (caller.open, replaced) {
+            (Some(by), Some(replaced)) => self.ask_to_close(by, slice::from_ref(&replaced.object)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks whether names may leave one directory and come to the other, under their permits.
+    ///
+    /// # Errors
+    /// [`Unmade::Held`]; [`Error::Locked`] where somebody has one open to delete it.
+    pub(super) fn ask_to_move_names(
+        &self,
+        caller: &Caller,
+        here: &Arc<Object>,
+        there: &Arc<Object>,
+    ) -> Result<(), Unmade> {
+        let Some(open) = caller.open else { return Ok(()) };
+        let other = Some(there).filter(|there| !Arc::ptr_eq(here, there));
+        let by = Some(open.by());
+        let asks =
+            |grants: &mut Grants, now, events: &mut Vec<Event>| grants.move_names(now, by, None, events);
+        self.ask_each(std::iter::once(here).chain(other).map(|directory| (directory, asks)))
+    }
+
+    fn ask_to_close(&self, by: OpenCaller, open: &[Arc<Object>]) -> Result<(), Unmade> {
+        // Where one stays open nobody need close any other.
+        if open.iter().any(|object| object.grants().is_open_to_stay()) {
+            return Err(Error::AccessDenied.into());
+        }
+        let change = Change { asks: Asks::Rename, by: Some(by.by()) };
+        match self.ask_all(open.iter().map(|object| (object, change))) {
+            Err(Unmade::Refused(Error::Locked)) => return Err(Error::AccessDenied.into()),
+            Err(Unmade::Held(asking)) => {
+                return Err(Unmade::Held(asking.into_iter().map(Asking::until_closed).collect()));
+            }
+            asked => asked?,
+        }
+        let is_open = open.iter().any(|object| object.grants().is_open());
+        if is_open { Err(Error::AccessDenied.into()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,181 @@
+//! Security descriptors that single files and directories have of their own, kept with them as Samba keeps them. What has one is judged by it,
+//! whatever protocol asks; all else by the nearest access list ([`crate::access`]).
+//!
+//! The lanes share what is known of one in the [`Object`]: it is read when the object is first opened, and where there is none asking for it
+//! costs one load.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+use identity::{Principal, Rights};
+use lane::fs::{File, XattrHow};
+use smb_sid::{Sids, inherited, ntacl, rights_of};
+use smb_wire::info::security::{Descriptor, Sid};
+
+use crate::error::Error;
+use crate::object::{Object, Side};
+
+/// The descriptor of something.
+#[derive(Clone, Debug)]
+pub(crate) enum Own {
+    Known(Arc<Descriptor>),
+    /// Damaged, of a later version, not yet read: nobody may anything, but who may mend it.
+    Unreadable,
+}
+
+impl Own {
+    /// Everything that somebody is granted, as an access mask of SMB.
+    pub(crate) fn granted(&self, who: &Principal, sids: &Sids) -> u32 {
+        match self {
+            Self::Known(descriptor) => sids.granted(who, descriptor),
+            Self::Unreadable => sids.granted(who, &nothing()),
+        }
+    }
+
+    /// The same as letters of access lists.
+    pub(crate) fn rights(&self, who: &Principal, sids: &Sids, is_directory: bool) -> Rights {
+        rights_of(self.granted(who, sids), is_directory)
+    }
+
+    /// What a file that takes the place of the one with it has: what could not be read grants nothing there either.
+    pub(crate) fn kept(self) -> Option<Arc<Descriptor>> {
+        match self {
+            Self::Known(descriptor) => Some(descriptor),
+            Self::Unreadable => Some(Arc::new(nothing())),
+        }
+    }
+
+    /// What somebody gets who makes something in the directory that has it; `None` where that cannot be held.
+    pub(crate) fn handed_down(&self, is_directory: bool, owner: Sid, group: Sid) -> Option<Descriptor> {
+        let above = match self {
+            Self::Known(descriptor) => descriptor,
+            Self::Unreadable => return None,
+        };
+        inherited(above, is_directory, owner, group)
+    }
+}
+
+impl Object {
+    /// The descriptor that it has of its own, if it has one.
+    pub(crate) fn own(&self) -> Option<Own> {
+        match self.described.load(Ordering::Acquire) {
+            NONE => None,
+            KNOWN => Some(self.lock_side().own.clone().map_or(Own::Unreadable, Own::Known)),
+            _ => Some(Own::Unreadable),
+        }
+    }
+
+    /// Whether somebody has looked for one.
+    pub(crate) fn is_own_read(&self) -> bool {
+        self.described.load(Ordering::Acquire) != UNREAD
+    }
+
+    /// It has this one from here on.
+    pub(crate) fn set_own(&self, own: Option<Own>) {
+        let side = self.lock_side();
+        self.own_changes.fetch_add(1, Ordering::AcqRel);
+        self.put_own(side, own);
+    }
+
+    fn put_own(&self, mut side: MutexGuard<'_, Side>, own: Option<Own>) {
+        let (state, kept) = match own {
+            None => (NONE, None),
+            Some(Own::Known(descriptor)) => (KNOWN, Some(descriptor)),
+            Some(Own::Unreadable) => (KNOWN, None),
+        };
+        let before = std::mem::replace(&mut side.own, kept);
+        self.described.store(state, Ordering::Release);
+        drop(side);
+        drop(before);
+    }
+
+    /// Reads what it has.
+    ///
+    /// # Errors
+    /// Those of the file system: it may have one.
+    pub(crate) async fn read_own(&self, file: &File) -> Result<(), Error> {
+        let before = self.own_changes.load(Ordering::Acquire);
+        let own = read(file, attribute(self.is_trusted())).await?;
+        // What was read may be what was there before another one was given meanwhile.
+        let side = self.lock_side();
+        if self.own_changes.load(Ordering::Acquire) == before {
+            self.put_own(side, own);
+        }
+        Ok(())
+    }
+
+    /// Keeps a descriptor with it, or none.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::TooLarge`]; those of the file system. It has the one it had then.
+    pub(crate) async fn write_own(&self, file: &File, own: Option<&Arc<Descriptor>>) -> Result<(), Error> {
+        let name = CString::from(attribute(self.is_trusted()));
+        match own {
+            Some(descriptor) => {
+                let value = ntacl::encode(descriptor).ok_or(Error::TooLarge { max: ntacl::BYTES_MAX })?;
+                file.set_xattr(&name, value, XattrHow::Any).await.map_err(of_write)?;
+            }
+            None => match file.remove_xattr(&name).await {
+                Err(error) if has_none(&error) => {}
+                removed => removed.map_err(of_write)?,
+            },
+        }
+        self.set_own(own.cloned().map(Own::Known));
+        Ok(())
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.volume().objects().options().trusted_attributes
+    }
+}
+
+/// Whether this is where a server without privileges keeps descriptors, `user.` left out: no attribute of clients.
+pub(crate) fn is_kept_in(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"NTACL")
+}
+
+/// Where descriptors are kept: what takes CAP_SYS_ADMIN, where the server has that, and else what any user of the machine may write who may
+/// write the file.
+fn attribute(is_trusted: bool) -> &'static CStr {
+    if is_trusted { c"security.NTACL" } else { c"user.NTACL" }
+}
+
+async fn read(file: &File, name: &CStr) -> io::Result<Option<Own>> {
+    let name = CString::from(name);
+    let value = match file.xattr(&name, BYTES_USUAL).await {
+        Err(error) if error.raw_os_error() == Some(libc::ERANGE) => file.xattr(&name, ntacl::BYTES_MAX).await,
+        value => value,
+    };
+    match value {
+        Ok(value) => Ok(Some(
+            ntacl::parse(&value).map_or(Own::Unreadable, |descriptor| Own::Known(Arc::new(descriptor))),
+        )),
+        Err(error) if has_none(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn has_none(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP))
+}
+
+fn of_write(error: io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::E2BIG) => Error::NoSpace,
+        _ => Error::of_write(error),
+    }
+}
+
+/// A list of nothing.
+fn nothing() -> Descriptor {
+    Descriptor { dacl: Some(Vec::new()), ..Descriptor::default() }
+}
+
+/// Most are shorter.
+const BYTES_USUAL: usize = 1024;
+/// Nobody has looked yet.
+pub(crate) const UNREAD: u8 = 0;
+const NONE: u8 = 1;
+const KNOWN: u8 = 2;

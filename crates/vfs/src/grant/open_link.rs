@@ -1,0 +1,84 @@
+//! Opens of symbolic links themselves, for who follows them on his own or takes them away.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use grants::Holder;
+use identity::{Principal, Rights};
+
+use super::open::ATTEMPTS_MAX;
+use super::{Open, OpenError, OpenHow};
+use crate::cache::WatchedDir;
+use crate::caller::Caller;
+use crate::change::SymbolicLink;
+use crate::error::Error;
+use crate::name::RelPath;
+use crate::volume::Volume;
+
+/// A symbolic link, and who may do what with it.
+pub struct FoundLink {
+    /// The link.
+    pub link: SymbolicLink,
+    volume: Volume,
+    directory: Rc<WatchedDir>,
+}
+
+impl FoundLink {
+    /// What somebody may do with it.
+    pub fn rights(&self, who: &Principal) -> Rights {
+        let Some(policy) = self.volume.root().policy() else { return Rights::NONE };
+        self.directory.rights_of(who, policy, &self.link.attributes, None)
+    }
+}
+
+impl std::fmt::Debug for FoundLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FoundLink").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+impl Volume {
+    /// The symbolic link that `path` ends with; `None` where it ends with something else, with nothing, or where the caller may not
+    /// see what. Links on the way are followed.
+    ///
+    /// # Errors
+    /// As [`Volume::lookup_as`], of what is above.
+    pub async fn find_link(&self, caller: &Caller, path: RelPath<'_>) -> Result<Option<FoundLink>, Error> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+        if self.hides(path) {
+            return Ok(None);
+        }
+        let above = self.lookup_as(caller, above, Rights::NONE).await?;
+        let (above, _) = above.into_directory()?;
+        match above.symbolic_link_seen(caller, name).await {
+            Ok((link, directory)) => Ok(Some(FoundLink { link, volume: self.clone(), directory })),
+            Err(Error::NotServable | Error::NotFound | Error::Reserved | Error::Denied(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the symbolic link that `path` ends with, as [`Volume::open_shared`] opens what it leads to.
+    ///
+    /// # Errors
+    /// As there; [`Error::NotFound`] where it ends with no link.
+    pub async fn open_link(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        how: &OpenHow<'_>,
+        mut holder: impl FnMut(Holder),
+    ) -> Result<(Open, SymbolicLink), OpenError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let found = self.find_link(caller, path).await?.ok_or(Error::NotFound)?;
+            let object = found.link.object;
+            let mut open = self.open_object(path, &object, false, how, &mut holder).await?;
+            open.is_link = true;
+            // The name may have come to lead elsewhere meanwhile.
+            let again = self.find_link(caller, path).await?.ok_or(Error::NotFound)?;
+            if Arc::ptr_eq(&again.link.object, &object) {
+                return Ok((open, again.link));
+            }
+        }
+        Err(Error::Busy.into())
+    }
+}

@@ -1,0 +1,59 @@
+//! An open that an earlier server has kept, put back before anybody asks for anything.
+
+use std::sync::Arc;
+
+use grants::{Holder, RangeLock};
+
+use super::asked::at_once;
+use super::{Open, OpenError, OpenHow};
+use crate::attributes::Attributes;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::name::RelPath;
+use crate::volume::{Resolved, Volume};
+
+/// An open as an earlier server has kept it.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptOpen<'a> {
+    /// Of which file: its [lasting words](crate::Object::lasting_words).
+    pub words: &'a [u8],
+    /// How it was opened; `wanted` is what its client had, with the last epoch of a lease.
+    pub how: OpenHow<'a>,
+    /// What it had locked.
+    pub locks: &'a [RangeLock],
+}
+
+impl Volume {
+    /// Puts back an open of the file at `path`, if that still is the file that it was of and `is_it` says so by its attributes. The
+    /// caller needs the rights that `kept.how` says. `tell` hears by what number its client will be told of breaks.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] where it is another file, or `is_it` says no; [`OpenError::Refused`] where it cannot stand beside what was put
+    /// back before, or beside what another program has locked. Nothing is left of it then.
+    pub async fn restore_open(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        kept: &KeptOpen<'_>,
+        is_it: impl FnOnce(&Attributes) -> bool,
+        tell: impl FnOnce(Holder),
+    ) -> Result<Open, OpenError> {
+        let KeptOpen { words, how, locks } = kept;
+        let found = self.lookup_as(caller, path, how.need).await?;
+        let object = Arc::clone(found.object().ok_or(Error::ReadOnly)?);
+        let Resolved::File(_, attributes) = found else { return Err(Error::Stale.into()) };
+        if object.lasting_words() != *words || !is_it(&attributes) {
+            return Err(Error::Stale.into());
+        }
+        let asking = self.asking(path, &object, false, how).await?;
+        let request = &asking.request;
+        at_once(self.cache(), &object, |grants, _, _| grants.restore(how.stream, request.clone(), locks))?;
+        let holder = request.want.map_or(Holder(request.open.0), |want| want.holder);
+        tell(holder);
+        let standing = object.grants().ask(|grants, _| grants.standing(holder)).value;
+        // Dropped from here on, it gives back all that it has.
+        let open = asking.granted(&object, standing);
+        self.lock_for_others(&object, how.client.0, locks).await?;
+        Ok(open)
+    }
+}

@@ -1,0 +1,16 @@
+//! What the kernel is still at work on for somebody who does not wait for it any more.
+
+use super::Open;
+use crate::error::Error;
+use crate::volume::Volume;
+
+impl Open {
+    /// Waits until no change of the file is under way that was begun before: those of a request that was given up go on to their end
+    /// under its permit, which this has for a moment.
+    ///
+    /// # Errors
+    /// As those of a change that is not begun: the volume is closed or read-only, or too many wait for the file.
+    pub async fn settled(&self, volume: &Volume) -> Result<(), Error> {
+        volume.permit_for_a_moment(&self.object).await
+    }
+}

@@ -1,0 +1,16 @@
+//! What clients of SMB do.
+
+pub(crate) mod cut;
+pub(crate) mod hoards;
+pub(crate) mod killed;
+pub(crate) mod lies;
+pub(crate) mod raw;
+pub(crate) mod sign_ins;
+pub(crate) mod silent;
+pub(crate) mod unread;
+
+/// Who attacks, and who asks beside; either has the same password.
+pub(crate) const USERS: [&str; 2] = [ATTACKER, GOOD];
+pub(crate) const ATTACKER: &str = "mallory";
+pub(crate) const GOOD: &str = "alice";
+pub(crate) const PASSWORD: &str = "open sesame";
