@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
     Changing, Committer, Error, FileStorage, Finding, FirstUse, Health, HostRecord, HostState, Index, Kind,
-    Memory, Number, ObjectRecord, OpenedVolume, Options, Place, PlaceRef, Quota, Seen, Stop, Timestamp, Tree,
-    Usage, Version, VolumeId,
+    Listed, Memory, Number, ObjectRecord, OpenedVolume, Options, Place, PlaceRef, Quota, Seen, Stop,
+    Timestamp, Tree, Usage, Version, VolumeId,
 };
 
 fn open(memory: &Memory) -> Index {
@@ -341,20 +341,54 @@ fn numbers_wait_for_the_mark_and_the_next_range_comes_in_time() {
     let tree = Tree { name: "home", path: "/srv", mark: None, uuid_if_new: [1; 16] };
     let opened = index.open_volume(tree, later(0)).unwrap();
     let home = opened.volume;
-    assert!(matches!(index.new_number(home, Kind::File), Err(Error::Full)), "the root bears no mark yet");
+    let begin = |n: u32| index.begin(home, &n.to_le_bytes(), Kind::File);
+    assert!(matches!(begin(0), Err(Error::Full)), "the root bears no mark yet");
     index.marked(home, &opened.mark);
     let mut last = None;
     let mut marks = 0;
-    for _ in 0..200_000 {
+    for n in 0..200_000 {
         if let Some(mark) = index.next_mark(home).unwrap() {
             index.marked(home, &mark);
             marks += 1;
         }
-        let number = index.new_number(home, Kind::File).unwrap();
+        let number = begin(n).unwrap().unwrap();
         assert!(last.is_none_or(|last: Number| last.vnode < number.vnode));
         last = Some(number);
     }
     assert!((3..9).contains(&marks), "{marks}");
+}
+
+#[test]
+fn a_file_that_was_just_made_has_one_number_whoever_asks_first() {
+    let memory = Memory::journaled();
+    let index = open(&memory);
+    let home = open_volume(&index, "home", None).unwrap().volume;
+    let begin = |identity: &[u8]| index.begin(home, identity, Kind::File).unwrap();
+    let load = |identity: &[u8]| index.load(home, first_use(identity, Seen::default(), later(9))).unwrap();
+    let listed = |identity| {
+        let place = PlaceRef { parent: 1, name: b"made" };
+        index.numbers(home, &[Listed { identity, kind: Kind::File, place }]).unwrap()[0].number
+    };
+    let number = begin(b"made").unwrap();
+    assert_eq!((load(b"made").object.number, load(b"made").is_new, listed(b"made")), (number, false, number));
+    assert_eq!(begin(b"made"), None, "it is made once");
+    let slot = index.reserve(home, Changing { number, identity: b"made", ..changing() });
+    assert_eq!(index.backlog().objects, 0, "who made it tells of it");
+    let after = open(&memory.parted());
+    let kept = after.look_up(home, b"made").unwrap().unwrap();
+    assert_eq!(kept.number, number, "over a kill too");
+    index.record(home, b"made", kept, true, slot).unwrap();
+    index.flush().unwrap();
+    assert_eq!(load(b"made").object.number, number);
+    // Found before he who made it asks, it has the number of whoever found it.
+    let found = load(b"found").object.number;
+    assert_eq!((begin(b"found"), listed(b"found")), (None, found));
+    // What is gone before anybody was told leaves nothing.
+    let gone = begin(b"gone").unwrap();
+    let slot = index.reserve(home, Changing { number: gone, identity: b"gone", ..changing() });
+    index.give_up(home, b"gone", slot);
+    assert_eq!(index.look_up(home, b"gone").unwrap(), None);
+    assert_ne!(begin(b"gone"), Some(gone), "no number names two files");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use identity::Rights;
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat, Timestamp};
 
 use crate::attributes::{Attributes, FileId};
+use crate::cache::Vantage;
 use crate::caller::Caller;
 use crate::change::c_name;
 use crate::error::Error;
@@ -108,13 +109,34 @@ impl Directory {
         let Some(object) = self.object() else { return self.lookup_plain(name).await };
         for _ in 0..LOOKUP_TRIES_MAX {
             let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
+            let Some(vantage) = self.vantage_at(here.as_path(), object).await? else { continue };
             let path = self.volume.counted(here.as_path().join(name).map_err(Error::from))?;
             let resolved = self.volume.lookup_as(caller, path.as_path(), need).await;
-            if self.volume.cache().promised(self.volume.key(here.as_path()), object).is_some() {
+            if vantage.is_current() {
                 return resolved;
             }
         }
-        self.volume.counted(Err(Error::Stale))
+        self.volume.counted(Err(Error::Busy))
+    }
+
+    /// A point of view in this directory where it is at `here`; `None` where it is not, or moves: by now it has another place. While it
+    /// is held, it tells whether the directory was there all the time: an answer that nobody keeps would leave nothing that does.
+    async fn vantage_at(&self, here: RelPath<'_>, object: &Arc<Object>) -> Result<Option<Vantage>, Error> {
+        let (volume, key) = (&self.volume, self.volume.key(here));
+        if let Some(promised) = volume.cache().promised(key, object) {
+            return Ok(Some(promised));
+        }
+        let vantage = volume.cache().vantage(volume.root(), key).await;
+        if vantage.object().is_some_and(|found| Arc::ptr_eq(found, object)) {
+            return Ok(Some(vantage));
+        }
+        if self.attributes()?.nlink == 0 {
+            return volume.counted(Err(Error::Stale));
+        }
+        if let Some(moving) = vantage.hindrance() {
+            volume.wait_for(moving).await?;
+        }
+        Ok(None)
     }
 
     async fn lookup_plain(&self, name: Name<'_>) -> Result<Resolved, Error> {

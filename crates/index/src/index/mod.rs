@@ -5,7 +5,7 @@ mod hosts;
 mod objects;
 mod volumes;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
@@ -18,7 +18,7 @@ use crate::pending::{Backlog, Pending};
 use crate::range::Ranges;
 use crate::storage::Storage;
 use crate::tables::{self, STATE, VOLUMES};
-use crate::{Error, Note, Version, VolumeId, VolumeRecord, note};
+use crate::{Error, Note, Number, Version, VolumeId, VolumeRecord, note};
 
 /// What the server remembers of its trees. Shared by all lanes; only [`Index::load`], [`Index::find`], [`Index::flush`] and
 /// what says so waits for a disk, and is for threads that may.
@@ -91,6 +91,8 @@ pub(crate) struct State {
     pub(crate) pending: Pending,
     /// What a commit under way writes.
     underway: Option<Arc<Pending>>,
+    /// Numbers of files that were just made, by what they are found by: one for each object in use at most, until the index is told.
+    begun: HashMap<VolumeId, HashMap<Box<[u8]>, Number>>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     /// Volumes that are served.
     open: BTreeMap<VolumeId, Open>,

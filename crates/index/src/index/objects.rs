@@ -49,23 +49,32 @@ impl Index {
         }
         let shared = self.shared();
         let mut state = shared.state();
+        if let Some(number) = state.begun_as(volume, of.identity) {
+            // Who has made it tells the index of it.
+            let version = state.open_one(volume).map(|open| open.first);
+            let object = version.map(|version| ObjectRecord { number, version, seen: of.seen, place });
+            return Some(object.map(|object| Loaded { object, is_new: false }));
+        }
         let known = known(state.told_of(volume, of.identity))?;
         let loaded = state.load(volume, of, place, known, self.is_full());
         shared.count(&state);
         Some(loaded)
     }
 
-    /// A number that nothing ever had, for a file that is about to be made and cannot be known. Waits for nobody.
+    /// A number that nothing ever had, for a file that was just made. It is the file's from now on, whoever finds that: until it is
+    /// [recorded](Index::record) or [given up](Index::give_up). `None` where somebody has found it before: [`Index::load`] says which
+    /// number it got. Waits for nobody.
     ///
     /// # Errors
     /// [`Error::Full`] when the numbers at hand are used up: [`Index::next_mark`], then again.
-    pub fn new_number(&self, volume: VolumeId, kind: Kind) -> Result<Number, Error> {
-        self.shared().state().take_number(volume, kind)
-    }
-
-    /// Whether somebody has told of this file lately, so that it is not committed yet. Waits for nobody.
-    pub fn was_told_of(&self, volume: VolumeId, identity: &[u8]) -> bool {
-        self.shared().state().pending.knows(volume, identity)
+    pub fn begin(&self, volume: VolumeId, identity: &[u8], kind: Kind) -> Result<Option<Number>, Error> {
+        let mut state = self.shared().state();
+        if state.begun_as(volume, identity).is_some() || state.told_of(volume, identity).is_some() {
+            return Ok(None);
+        }
+        let number = state.take_number(volume, kind)?;
+        state.begun.entry(volume).or_default().insert(identity.into(), number);
+        Ok(Some(number))
     }
 
     /// One record more is to come: of a file that is about to change. Before the first change of each, who changes files
@@ -79,6 +88,12 @@ impl Index {
     pub fn give_back(&self, slot: Slot) {
         self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
         self.journal().into_iter().for_each(|journal| journal.free(slot));
+    }
+
+    /// What was [begun](Index::begin) is gone, and what was reserved for it is not needed.
+    pub fn give_up(&self, volume: VolumeId, identity: &[u8], slot: Slot) {
+        self.shared().state().end(volume, identity);
+        self.give_back(slot);
     }
 
     /// The file's content is about to change and comes to `version`, or its change time will be another: until that is
@@ -145,6 +160,7 @@ impl Index {
     ) -> Result<(), Error> {
         self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.shared().state();
+        state.end(volume, identity);
         let recorded = check_lengths(identity, &object.place)
             .and_then(|()| state.record_object(volume, identity, object, settled, slot));
         if recorded.is_err() {
@@ -157,6 +173,7 @@ impl Index {
     /// The file is gone for ever, and its number with it.
     pub fn forget(&self, volume: VolumeId, identity: &[u8], number: Number) {
         let mut state = self.shared().state();
+        state.end(volume, identity);
         state.tell_of(volume, identity.into(), Change::Forgotten(number.vnode));
         self.shared().count(&state);
     }
@@ -242,6 +259,16 @@ impl Index {
 }
 
 impl State {
+    /// The number of a file that was made and not told of since.
+    fn begun_as(&self, volume: VolumeId, identity: &[u8]) -> Option<Number> {
+        self.begun.get(&volume)?.get(identity).copied()
+    }
+
+    /// From here on what was told of a file says which number it has.
+    fn end(&mut self, volume: VolumeId, identity: &[u8]) {
+        self.begun.get_mut(&volume).and_then(|begun| begun.remove(identity));
+    }
+
     /// What waits to be committed says of it; `Some(None)`: that it is gone.
     fn told_of(&self, volume: VolumeId, identity: &[u8]) -> Option<Option<Entry>> {
         for told in std::iter::once(&self.pending).chain(self.underway.as_deref()) {
@@ -321,6 +348,9 @@ impl State {
         known: Option<Entry>,
         is_full: bool,
     ) -> Result<ListedAs, Error> {
+        if let Some(number) = self.begun_as(volume, file.identity) {
+            return Ok(ListedAs { number, is_elsewhere: false });
+        }
         // A name listed twice is one file, and another may have loaded it while it was read.
         let known = self.told_of(volume, file.identity).unwrap_or(known);
         if let Some(entry) = known {

@@ -138,6 +138,7 @@ impl Index {
             let (volume, _) = state.named(name).ok_or_else(|| Error::NoVolume(name.to_owned()))?;
             state.open.remove(&volume);
             state.volumes.remove(&volume);
+            state.begun.remove(&volume);
             let slots = state.pending.drop_volume(volume);
             state.free(slots);
             state.pending.volumes.insert(volume, None);

@@ -62,9 +62,9 @@ impl SharedVolume {
         stat: &Stat,
     ) -> Result<Arc<Object>, Error> {
         let object = self.objects().get(self, identity_of(by, stat).await?)?;
+        let words = object.identity().words(self.device());
         if !object.is_loaded()
-            && !self.index.was_told_of(self.id(), &object.identity().words(self.device()))
-            && let Ok(number) = self.index.new_number(self.id(), kind_of(stat.kind))
+            && let Ok(Some(number)) = self.index.begin(self.id(), &words, kind_of(stat.kind))
         {
             object.begin(number, lane::time::wall_clock());
             // Who made it gives it what it gets.

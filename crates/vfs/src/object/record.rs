@@ -50,12 +50,14 @@ impl Object {
         self.number.load(Ordering::Acquire) != NONE
     }
 
-    /// It is a new file's: nothing is known of it anywhere.
+    /// It is a new file's, which the index knows by this number, and has to be told of.
     pub(super) fn begin(self: &Arc<Self>, number: Number, now: SystemTime) {
         let mut side = self.lock_side();
-        if !self.is_loaded() {
-            let version = self.volume.first_version();
-            self.touch(&mut side, number, version);
+        // Who looked at it in between has asked the index too.
+        let is_first = !self.is_loaded();
+        let version = if is_first { self.volume.first_version() } else { self.version() };
+        self.touch(&mut side, number, version);
+        if is_first {
             self.volume.index.changing(side.draft.slot, version, UNIX_EPOCH);
             self.have_changed(&mut side.draft, now);
             self.set(number, version);
@@ -274,11 +276,14 @@ impl Object {
         let index = &self.volume.index;
         let Side { draft, place, .. } = side;
         if draft.flags & GONE != 0 {
+            let is_touched = self.news.load(Ordering::Relaxed) & TOUCHED != 0;
             if draft.flags & KNOWN != 0 {
                 index.forget(self.volume.id(), &words, number);
-            }
-            if self.news.load(Ordering::Relaxed) & TOUCHED != 0 {
-                index.give_back(draft.slot);
+                if is_touched {
+                    index.give_back(draft.slot);
+                }
+            } else if is_touched {
+                index.give_up(self.volume.id(), &words, draft.slot);
             }
             return;
         }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use identity::Rights;
-use lane::backend::sim::Config;
+use lane::backend::sim::{Config, seeds};
 use lane::fs::{Allocate, AttributeChange, SetTime, SyncOf, XattrHow};
 use vfs::{Directory, Error, How, Resolved, Volume};
 
 use super::changes::{text, write};
-use super::{Process, inode, name, nobody, on_lanes, path, root};
+use super::{Process, directory, inode, name, nobody, on_lanes, path, root};
 
 const NEW: How = How { exclusive: true, mode: 0o644 };
 const KEEP: AttributeChange =
@@ -208,6 +208,28 @@ fn every_lane_finds_what_another_makes_and_moves_in_whatever_case() {
             lane::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         assert_eq!(folded(&root, &theirs.to_uppercase()).await, Some(theirs));
+    });
+}
+
+#[test]
+fn a_name_that_nobody_has_is_not_there_however_fast_others_come_and_go() {
+    seeds(300, |seed| {
+        on_lanes(seed, Config::rough(), 2, |lane, _, volume| async move {
+            let root = root(&volume).await;
+            match root.make_directory(&nobody(), name("d"), 0o755).await {
+                Ok(_) | Err(Error::Exists) => {}
+                Err(error) => panic!("{error}"),
+            }
+            let d = directory(&volume, "d").await;
+            for n in 0..10 {
+                let mine = format!("Lane{lane}-{n}");
+                assert_eq!(folded(&d, &mine).await, None);
+                d.create(&nobody(), name(&mine), NEW).await.unwrap();
+                assert_eq!(folded(&d, &mine.to_uppercase()).await.as_deref(), Some(&*mine));
+                d.remove(&nobody(), name(&mine)).await.unwrap();
+                assert_eq!(folded(&d, &mine).await, None);
+            }
+        });
     });
 }
 

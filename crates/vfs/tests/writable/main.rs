@@ -24,6 +24,7 @@ mod kinds;
 mod lanes;
 mod leases;
 mod local_locks;
+mod made;
 mod marks;
 mod names;
 mod order;

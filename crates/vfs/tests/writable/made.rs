@@ -1,0 +1,60 @@
+//! Files that are just made, and found by others before who makes them has ended.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use index::{Index, Memory, Options};
+use lane::backend::sim::{Config, World, seeds};
+use vfs::{How, Objects, ObjectsOptions};
+
+use super::{Process, name, nobody, root};
+
+#[test]
+fn a_file_that_others_find_as_it_is_made_keeps_its_number_over_a_kill() {
+    seeds(60, |seed| {
+        let world = World::new(seed, Config::rough());
+        let memory = Memory::journaled();
+        let options = Options { boot: [1; 16], ..Options::default() };
+        let index = Arc::new(Index::open(memory.clone(), options).unwrap());
+        let objects = Objects::new(ObjectsOptions { lanes_max: 2, ..Default::default() }, index);
+        let process = Process { objects, ..Process::new(&world, 2) };
+        let is_over: Rc<Cell<bool>> = Rc::default();
+        let (looking, ending) = (process.clone(), Rc::clone(&is_over));
+        let finder = process.host.start_on(process.lanes[1], async move {
+            let volume = looking.volume();
+            let root = root(&volume).await;
+            while !ending.get() {
+                for n in 0..FILES {
+                    // It may be there or not, or just change.
+                    let _ = root.lookup(name(&format!("f{n}"))).await;
+                }
+                lane::time::sleep(Duration::from_micros(500)).await;
+            }
+        });
+        let (making, ended) = (process.clone(), Rc::clone(&is_over));
+        world.block_on(&process.host, async move {
+            let volume = making.volume();
+            let root = root(&volume).await;
+            let mut all = Vec::new();
+            for n in 0..FILES {
+                let how = How { exclusive: true, mode: 0o644 };
+                all.push(root.create(&nobody(), name(&format!("f{n}")), how).await.unwrap());
+            }
+            // As it is found after a kill now, while they are in use and nobody has told of them.
+            let after = Index::open(memory.parted(), options).unwrap();
+            let home = after.volume("test").unwrap().0;
+            for made in &all {
+                let number = made.writer.file().object().unwrap().number();
+                assert_eq!(after.find(home, number).unwrap().map(|known| known.object.number), Some(number));
+            }
+            ended.set(true);
+            finder.await;
+        });
+        world.end();
+        assert_eq!(process.objects.in_use(), 0, "an object outlived its users");
+    });
+}
+
+const FILES: usize = 10;
