@@ -11,6 +11,8 @@ use server::config::{Config, ServerSection};
 
 use crate::output::say;
 
+mod descriptors;
+
 /// Flags of `linerate doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -35,6 +37,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => (args.dirs.clone(), server::config::default_state_dir()),
     };
     findings.extend(probe::examine_trees(dirs.iter().map(PathBuf::as_path), state.as_deref()));
+    findings.extend(dirs.iter().filter_map(|dir| descriptors::of(dir)));
     if args.json {
         let findings: Vec<_> = findings.iter().map(as_json).collect();
         say!("{}", serde_json::to_string_pretty(&findings)?);

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rustix::fs::XattrFlags;
 use rustix::process::Signal;
+use rustix::thread::CapabilitySet;
 use serde_json::Value;
 use support::{Launch, Server, linerate, output, raw, tool};
 
@@ -25,6 +27,17 @@ fn said(dir: &Path, args: &[&str]) -> String {
 fn json(dir: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&said(dir, args)).unwrap()
 }
+
+/// Whether a server of this user keeps what it knows of files where none but root reaches it.
+fn is_trusted() -> bool {
+    rustix::thread::capabilities(None).unwrap().effective.contains(CapabilitySet::SYS_ADMIN)
+}
+
+/// A descriptor as Samba keeps it: a list of nothing.
+const NOTHING: [u8; 36] = [
+    1, 0, 1, 0, 0, 0, 2, 0, 1, 0, 4, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 2, 0, 8, 0, 0, 0,
+    0, 0,
+];
 
 /// What it says on standard error as it fails.
 fn refused(dir: &Path, args: &[&str]) -> String {
@@ -148,6 +161,21 @@ fn a_check_finds_mends_and_then_has_nothing_to_do() {
     assert_eq!((&kinds[..], &seen["mended"]), (&wrong.map(str::to_owned)[..], &3.into()));
     assert!(!dir.join("tree/.linerate-1f-0-7").exists());
     assert_eq!(json(&["check", "--json"], 0).1["records"], 3);
+
+    // A descriptor that nobody can read is told with its name, and left.
+    let attribute = if is_trusted() { c"security.NTACL" } else { c"user.NTACL" };
+    let described = |name: &str, value: &[u8]| {
+        rustix::fs::setxattr(dir.join("tree").join(name), attribute, value, XattrFlags::empty()).unwrap();
+    };
+    described("elsewhere", &NOTHING);
+    described("stays", &NOTHING[..12]);
+    let (kinds, seen) = json(&["check", "pub", "--json"], 4);
+    assert_eq!((&kinds[..], &seen["descriptors"]), (&["descriptor".to_owned()][..], &2.into()));
+    let what = seen["problems"][0]["what"].as_str().unwrap();
+    assert!(what.starts_with("the security descriptor of stays: it is damaged"), "{what}");
+    assert!(what.contains("Nobody gets at it but administrators"), "{what}");
+    described("stays", &NOTHING);
+    assert_eq!(json(&["check", "--json"], 0).1["descriptors"], 2);
 
     // What only the administrator can mend stays wrong until he has.
     said(dir, &["create", "other", "other"]);

@@ -10,30 +10,47 @@
 //! takes it as it is, while the others hold hashes of what else it knows of the file.
 
 use smb_wire::info::security::Descriptor;
+use smb_wire::malformed::Malformed;
 
 /// Longest value that is read or written, bytes: what Linux keeps in one attribute.
 pub const BYTES_MAX: usize = 65_536;
 
-/// The descriptor of an attribute's value; `None` for one that is damaged, of another version, or holds entries that mean more than to allow or
-/// deny somebody something.
-pub fn parse(value: &[u8]) -> Option<Descriptor> {
-    let word = |at: usize| Some(u16::from_le_bytes(value.get(at..at + 2)?.try_into().ok()?));
+/// Why an attribute's value is no descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// It is not as Samba writes it, or has entries that do more than to allow or deny somebody something.
+    #[error("it is damaged, or says what is not understood: {0}")]
+    Malformed(#[from] Malformed),
+    /// It is of a version that is not known.
+    #[error("it is of version {0}, which is not known")]
+    Version(u16),
+}
+
+/// The descriptor of an attribute's value.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn parse(value: &[u8]) -> Result<Descriptor, Unreadable> {
+    let word = |at: usize| {
+        let bytes = value.get(at..at + 2).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(u16::from_le_bytes).ok_or(Malformed::Short)
+    };
     let (version, again) = (word(0)?, word(2)?);
+    if version != again {
+        return Err(Malformed::Value.into());
+    }
     let at = match version {
         1 => FIRST,
         2 => FIRST + POINTER + 16,
         3 => padded(FIRST + POINTER + 2 + HASH),
         4 => {
             let text = FIRST + POINTER + 2 + HASH;
-            let len = value.get(text..)?.iter().position(|byte| *byte == 0)?;
-            padded(text + len + 1) + TIME + HASH
+            let end = value.get(text..).and_then(|rest| rest.iter().position(|byte| *byte == 0));
+            padded(text + end.ok_or(Malformed::Short)? + 1) + TIME + HASH
         }
-        _ => return None,
+        _ => return Err(Unreadable::Version(version)),
     };
-    if version != again {
-        return None;
-    }
-    Descriptor::parse(value.get(at..)?).ok()
+    Ok(Descriptor::parse(value.get(at..).ok_or(Malformed::Short)?)?)
 }
 
 /// The attribute's value for a descriptor; `None` where it is too long.
@@ -69,7 +86,7 @@ mod tests {
     fn what_is_written_is_version_1_and_comes_back() {
         let value = encode(&sample()).unwrap();
         assert_eq!(&value[..12], [1, 0, 1, 0, 0, 0, 2, 0, 1, 0, 4, 128]);
-        assert_eq!(parse(&value), Some(sample()));
+        assert_eq!(parse(&value), Ok(sample()));
     }
 
     #[test]
@@ -102,9 +119,9 @@ mod tests {
         ];
         for head in heads {
             let value = [head, sample().to_bytes()].concat();
-            assert_eq!(parse(&value), Some(sample()), "{:?}", &value[..4]);
+            assert_eq!(parse(&value), Ok(sample()), "{:?}", &value[..4]);
             for end in 0..value.len() {
-                assert_eq!(parse(&value[..end]), None, "{end}");
+                assert!(matches!(parse(&value[..end]), Err(Unreadable::Malformed(_))), "{end}");
             }
         }
     }
@@ -112,9 +129,14 @@ mod tests {
     #[test]
     fn other_versions_are_refused() {
         let mut value = encode(&sample()).unwrap();
-        for version in [[0, 0, 0, 0], [5, 0, 5, 0], [1, 0, 2, 0], [2, 0, 1, 0]] {
+        for (version, why) in [
+            ([0, 0, 0, 0], Unreadable::Version(0)),
+            ([5, 0, 5, 0], Unreadable::Version(5)),
+            ([1, 0, 2, 0], Malformed::Value.into()),
+            ([2, 0, 1, 0], Malformed::Value.into()),
+        ] {
             value[..4].copy_from_slice(&version);
-            assert_eq!(parse(&value), None, "{version:?}");
+            assert_eq!(parse(&value), Err(why), "{version:?}");
         }
     }
 }

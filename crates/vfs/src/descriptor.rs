@@ -131,6 +131,14 @@ impl Object {
     }
 }
 
+/// Whether a file has a descriptor of its own, and if that is none that counts, why.
+pub(crate) async fn look_at(file: &File, is_trusted: bool) -> Option<Result<(), String>> {
+    match value_of(file, attribute(is_trusted)).await {
+        Ok(value) => value.map(|value| ntacl::parse(&value).map(drop).map_err(|why| why.to_string())),
+        Err(error) => Some(Err(error.to_string())),
+    }
+}
+
 /// Whether this is where a server without privileges keeps descriptors, `user.` left out: no attribute of clients.
 pub(crate) fn is_kept_in(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"NTACL")
@@ -143,15 +151,20 @@ fn attribute(is_trusted: bool) -> &'static CStr {
 }
 
 async fn read(file: &File, name: &CStr) -> io::Result<Option<Own>> {
+    let own = |value: Vec<u8>| {
+        ntacl::parse(&value).map_or(Own::Unreadable, |descriptor| Own::Known(Arc::new(descriptor)))
+    };
+    Ok(value_of(file, name).await?.map(own))
+}
+
+async fn value_of(file: &File, name: &CStr) -> io::Result<Option<Vec<u8>>> {
     let name = CString::from(name);
     let value = match file.xattr(&name, BYTES_USUAL).await {
         Err(error) if error.raw_os_error() == Some(libc::ERANGE) => file.xattr(&name, ntacl::BYTES_MAX).await,
         value => value,
     };
     match value {
-        Ok(value) => Ok(Some(
-            ntacl::parse(&value).map_or(Own::Unreadable, |descriptor| Own::Known(Arc::new(descriptor))),
-        )),
+        Ok(value) => Ok(Some(value)),
         Err(error) if has_none(&error) => Ok(None),
         Err(error) => Err(error),
     }

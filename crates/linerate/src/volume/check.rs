@@ -112,6 +112,7 @@ fn as_json(outcome: &Outcome) -> serde_json::Value {
         "name": name,
         "directories": report.directories,
         "names": report.names,
+        "descriptors": report.descriptors,
         "records": report.records,
         "found": report.found,
         "mended": report.mended,

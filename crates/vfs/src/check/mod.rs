@@ -47,6 +47,8 @@ pub struct CheckReport {
     pub directories: u64,
     /// Names that were found in them.
     pub names: u64,
+    /// Files and directories that have a security descriptor of their own.
+    pub descriptors: u64,
     /// Records of files in the index.
     pub records: u64,
     /// What the tree holds; `None` where part of it could not be looked at, or nothing was.

@@ -68,6 +68,14 @@ pub enum Trouble {
         /// What is wrong with it.
         why: String,
     },
+    /// The security descriptor of a file or directory cannot be read, so that nobody gets at it but administrators, who can set
+    /// another: for them to set anew.
+    Descriptor {
+        /// What has it.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The tree holds something else than is recorded of it, and would be limited by that. Mended by recording what it holds.
     Usage {
         /// What is recorded.
@@ -105,6 +113,7 @@ impl Trouble {
             Self::Kind { .. } => "kind",
             Self::Leftover { .. } => "leftover",
             Self::AccessList { .. } => "access-list",
+            Self::Descriptor { .. } => "descriptor",
             Self::Usage { .. } => "usage",
             Self::Unjudged { .. } => "unjudged",
         }
@@ -139,6 +148,10 @@ impl fmt::Display for Trouble {
             Self::Kind { number, path } => write!(f, "{path} has {number}, which is no number of its kind"),
             Self::Leftover { path } => write!(f, "{path} was left by a crash"),
             Self::AccessList { path, why } => write!(f, "the access list of {path}: {why}"),
+            Self::Descriptor { path, why } => write!(
+                f,
+                "the security descriptor of {path}: {why}. Nobody gets at it but administrators, who can set another"
+            ),
             Self::Usage { recorded, held } => write!(
                 f,
                 "{} bytes in {} files are recorded, and it holds {} bytes in {} files",

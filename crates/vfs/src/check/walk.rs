@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 
 use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
 use index::{Kind, Known, Number, Place};
-use lane::fs::{Dir, DirEntry, FileKind, Stat};
+use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
 use lane::offload::offload;
 
 use super::{Check, CheckError, ENTRIES_MAX, Trouble, is_gone};
 use crate::attributes::Attributes;
 use crate::cache::giver_of_aside;
+use crate::descriptor;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{By, Identity, identity_of, kind_of};
@@ -111,6 +112,7 @@ impl Check {
         };
         self.report.directories += 1;
         self.look_at_access_list(&dir, path).await;
+        self.look_at_descriptor(dir.as_file(), path).await;
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
             let part: Vec<_> = entries.by_ref().take(AT_ONCE).collect();
@@ -150,6 +152,9 @@ impl Check {
                 continue;
             }
             walked.tally.add(Attributes::from(stat));
+            if stat.kind == FileKind::File {
+                self.look_at_descriptor_at(dir, parsed, &below).await;
+            }
             let identity = match handle {
                 Some(handle) => Ok(Identity::of_handle(stat.dev, handle.kind, &handle.bytes)),
                 None => identity_of(By::Name(dir, &c_name(parsed)), &stat).await,
@@ -240,6 +245,22 @@ impl Check {
         };
         if let Some(why) = why {
             self.report.add(Trouble::AccessList { path: shown(path), why }, false);
+        }
+    }
+
+    /// As [`Check::look_at_descriptor`], of a file. What the server may not open nobody is served, whatever its descriptor says.
+    async fn look_at_descriptor_at(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) {
+        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+        if let Ok(file) = dir.open(&c_name(name), how).await {
+            self.look_at_descriptor(&file, path).await;
+        }
+    }
+
+    async fn look_at_descriptor(&mut self, file: &File, path: &RelPathBuf) {
+        let Some(found) = descriptor::look_at(file, self.options.trusted_attributes).await else { return };
+        self.report.descriptors += 1;
+        if let Err(why) = found {
+            self.report.add(Trouble::Descriptor { path: shown(path), why }, false);
         }
     }
 
