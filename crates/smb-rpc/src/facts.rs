@@ -50,6 +50,8 @@ pub struct ShareFact<'a> {
     pub kind: ShareKind,
     /// Whether clients hide it in lists.
     pub is_hidden: bool,
+    /// Whether listings leave out what who lists may not read.
+    pub hides_unreadable: bool,
     /// What is said of it beside its name.
     pub comment: &'a str,
     /// Where it is on the server, for administrators alone.

@@ -19,6 +19,8 @@ pub(crate) const VERSION: (u32, u32) = (6, 1);
 const SERVER_TYPE: u32 = 0x9003;
 /// As many as come.
 const UNLIMITED: u32 = u32::MAX;
+/// `SHI1005_FLAGS_ACCESS_BASED_DIRECTORY_ENUM`.
+const ACCESS_BASED_DIRECTORY_ENUM: u32 = 0x800;
 
 mod number {
     pub(super) const CONNECTION_ENUM: u16 = 8;
@@ -161,10 +163,10 @@ fn share_get_info(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) ->
         out.u32(error::NO_SUCH_SHARE);
         return Ok(());
     };
-    // Whether the share is in DFS: it is not.
+    // Of its flags one: it is in no DFS, and the cache is the clients' own matter.
     if level == 1005 {
         out.pointer();
-        out.u32(0);
+        out.u32(if share.hides_unreadable { ACCESS_BASED_DIRECTORY_ENUM } else { 0 });
         out.u32(error::SUCCESS);
         return Ok(());
     }

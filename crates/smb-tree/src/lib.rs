@@ -62,6 +62,8 @@ mod short;
 mod status;
 mod streams;
 mod tree;
+mod tunnel;
+mod unreadable;
 mod write;
 
 /// Longest output of a command, whatever room its client has: what is longer comes in several answers, or cut.

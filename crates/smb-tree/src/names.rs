@@ -6,7 +6,7 @@ use smb_wire::Status;
 use smb_wire::name::Name as WireName;
 use vfs::{Directory, Error, Found, Name, RelPath, RelPathBuf, Volume};
 
-use crate::share::ShareOptions;
+use crate::share::Share;
 use crate::{short, status};
 
 /// Where a path leads.
@@ -94,17 +94,16 @@ pub(crate) enum Case {
 /// # Errors
 /// `STATUS_OBJECT_PATH_NOT_FOUND` where something on the way is missing or no directory; else as the tree has it.
 pub(crate) async fn find(
-    volume: &Volume,
+    share: &Share,
     caller: &vfs::Caller,
     name: &WireName,
     case: Case,
-    options: &ShareOptions,
 ) -> Result<Spot, Status> {
-    let exact = exact(name)?;
+    let (exact, volume) = (exact(name)?, share.volume());
     match volume.lookup_with_rights(caller, exact.as_path(), Rights::NONE).await {
         Ok(found) => Ok(spot(exact, Some(found))),
         Err(Error::NotFound | Error::NotADirectory) => match case {
-            Case::Any => find_folded(volume, caller, name, options).await,
+            Case::Any => find_folded(share, caller, name).await,
             Case::Exact => nothing_at(volume, caller, exact).await,
         },
         Err(error) => Err(status::of(error)),
@@ -120,12 +119,8 @@ async fn nothing_at(volume: &Volume, caller: &vfs::Caller, path: RelPathBuf) -> 
     Ok(spot(path, None))
 }
 
-async fn find_folded(
-    volume: &Volume,
-    caller: &vfs::Caller,
-    name: &WireName,
-    options: &ShareOptions,
-) -> Result<Spot, Status> {
+async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Result<Spot, Status> {
+    let (volume, options) = (share.volume(), share.options());
     let components: Vec<_> = name.path.iter().map(|component| to_stored(component)).collect();
     let mut path = RelPathBuf::root();
     let root = volume.lookup_as(caller, RelPath::ROOT, Rights::NONE).await.map_err(status::of)?;
@@ -139,6 +134,9 @@ async fn find_folded(
             && let Some(long) = short::find(&directory, caller, &name.path[at], options.names_max).await?
             && let Ok(long) = Name::parse(&long)
         {
+            if is_last {
+                share.opens().tunnel().keep(share.name(), path.as_path(), &name.path[at], long.as_bytes());
+            }
             found = directory.lookup_folded(caller, long, Rights::NONE, options.names_max).await;
         }
         match found {

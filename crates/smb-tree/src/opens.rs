@@ -16,6 +16,7 @@ use crate::disconnected::Disconnected;
 use crate::instances::Instances;
 use crate::open::Open;
 use crate::replays::Replays;
+use crate::tunnel::Tunnel;
 
 /// How many opens there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,7 @@ pub struct Opens {
     disconnected: Disconnected,
     replays: Arc<Replays>,
     instances: Arc<Instances>,
+    tunnel: Tunnel,
     count: AtomicUsize,
     next: AtomicU64,
 }
@@ -105,6 +107,7 @@ impl Opens {
             disconnected: Disconnected::default(),
             replays: Arc::default(),
             instances: Arc::default(),
+            tunnel: Tunnel::default(),
             count: AtomicUsize::new(0),
             // Numbers of an earlier run are not this run's.
             next: AtomicU64::new(u64::from_le_bytes(start) >> 16),
@@ -180,6 +183,11 @@ impl Opens {
 
     pub(crate) fn instances(&self) -> &Arc<Instances> {
         &self.instances
+    }
+
+    /// Long names of what was found by short ones.
+    pub(crate) fn tunnel(&self) -> &Tunnel {
+        &self.tunnel
     }
 
     /// Room for one more of this session and address.

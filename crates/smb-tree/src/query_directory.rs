@@ -143,7 +143,7 @@ impl Share {
                 lane::give_way().await;
             }
             if let Some(name) = names::to_wire(&entry.name) {
-                if reply.fits(&state.pattern, &name) {
+                if reply.fits(&state.pattern, &name) && self.is_listed(asker, open, entry).await {
                     let info = self.entry_info(asker, directory, &entry.name, &entry.attributes).await;
                     let more = self.apple_entry(asker, open, reply.class, &entry.name).await;
                     if !reply.push(&name, &info, more) {
@@ -188,6 +188,9 @@ impl Share {
             Err(error) => return Err(status::of(error)),
         };
         let Some(name) = names::to_wire(&stored) else { return Ok(false) };
+        if !self.is_shown(asker, open, &stored).await {
+            return Ok(false);
+        }
         let info = self.entry_info(asker, directory, &stored, found.attributes()).await;
         let more = self.apple_entry(asker, open, reply.class, &stored).await;
         Ok(!reply.push(&name, &info, more))

@@ -162,7 +162,8 @@ impl Share {
         let is_same_list = wanted & DACL == 0
             || match has_own {
                 true => {
-                    asked.dacl == now.dacl && kept_control(&asked) == now.control & !control::DACL_PRESENT
+                    asked.dacl == now.dacl
+                        && self.kept_control(&asked) == now.control & !control::DACL_PRESENT
                 }
                 false => self.is_same(asked.dacl.as_deref(), now.dacl.as_deref()),
             };
@@ -178,7 +179,10 @@ impl Share {
         }
         let list = if is_same_list { &now } else { &asked };
         let new = Descriptor {
-            control: if is_same_list { now.control & !control::DACL_PRESENT } else { kept_control(&asked) },
+            control: match is_same_list {
+                true => now.control & !control::DACL_PRESENT,
+                false => self.kept_control(&asked),
+            },
             owner: owner.or(now.owner),
             group: group.or(now.group),
             dacl: list.dacl.as_deref().map(kept_list).transpose()?,
@@ -241,6 +245,14 @@ impl Share {
         Some(acl)
     }
 
+    /// What is kept of a descriptor's bits. That its list was inherited is so only where that was asked for, or the share takes it as it is said.
+    pub(crate) fn kept_control(&self, of: &Descriptor) -> u16 {
+        let said = control::DACL_AUTO_INHERITED;
+        let needs = if self.options().keep_inherited { said } else { said | control::DACL_AUTO_INHERIT_REQ };
+        let inherited = if of.control & needs == needs { said } else { 0 };
+        inherited | (of.control & control::DACL_PROTECTED)
+    }
+
     /// Who is meant, as he is called here.
     fn plain(&self, sid: &Sid) -> Sid {
         let ShareOptions { sids, accounts, .. } = self.options();
@@ -300,13 +312,6 @@ pub(crate) fn kept_list(aces: &[Ace]) -> Result<Vec<Ace>, Status> {
         _ => *ace,
     };
     Ok(aces.iter().map(kept).collect())
-}
-
-/// What is kept of a descriptor's bits. That its list was inherited is so only where that was asked for.
-pub(crate) fn kept_control(of: &Descriptor) -> u16 {
-    let both = control::DACL_AUTO_INHERITED | control::DACL_AUTO_INHERIT_REQ;
-    let inherited = if of.control & both == both { control::DACL_AUTO_INHERITED } else { 0 };
-    inherited | (of.control & control::DACL_PROTECTED)
 }
 
 /// Rights of a list as a mask.

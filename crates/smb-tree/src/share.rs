@@ -30,6 +30,11 @@ pub struct ShareOptions {
     pub hide_attributes: Arc<[String]>,
     /// Long names have short ones beside them, by which they are found too.
     pub short_names: bool,
+    /// Listings leave out what who lists may not read (`hide unreadable`).
+    pub hide_unreadable: bool,
+    /// That a list was inherited is kept with a descriptor as a client says it, asked for or not (`acl flag inherited
+    /// canonicalization = no`).
+    pub keep_inherited: bool,
     /// Names of a directory that are read to find one in another case, or to list it.
     pub names_max: usize,
     /// Who is who in security descriptors,
@@ -45,6 +50,8 @@ impl Default for ShareOptions {
             hide: Arc::default(),
             hide_attributes: Arc::default(),
             short_names: false,
+            hide_unreadable: false,
+            keep_inherited: false,
             names_max: 1_000_000,
             accounts: Accounts::none(),
             sids: Sids::new("linerate"),
@@ -100,6 +107,11 @@ impl Share {
     /// Whether nobody may change anything.
     pub fn is_read_only(&self) -> bool {
         !self.inner.volume.is_writable()
+    }
+
+    /// Whether listings leave out what who lists may not read.
+    pub fn hides_unreadable(&self) -> bool {
+        self.options().hide_unreadable
     }
 
     /// What somebody may do in its root at most: `MaximalAccess` of TREE_CONNECT.

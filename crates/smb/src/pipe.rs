@@ -187,6 +187,7 @@ fn with_facts<T>(call: &Call<'_>, tell: impl FnOnce(&Facts<'_>) -> T) -> Result<
         name: PIPES,
         kind: ShareKind::Pipe,
         is_hidden: true,
+        hides_unreadable: false,
         comment: "Named pipes",
         path: "",
         users_max: None,
@@ -196,6 +197,7 @@ fn with_facts<T>(call: &Call<'_>, tell: impl FnOnce(&Facts<'_>) -> T) -> Result<
         name: &share.name,
         kind: ShareKind::Disk,
         is_hidden: share.name.ends_with('$'),
+        hides_unreadable: share.hide_unreadable,
         comment: "",
         path: share.path.to_str().unwrap_or_default(),
         ..pipes

@@ -68,6 +68,11 @@ impl Subject {
             if *share == "hackme" {
                 writeln!(config, "smb_hide_attributes = ['hackme']")?;
             }
+            match *share {
+                "hideunread" => writeln!(config, "smb_hide_unreadable = true")?,
+                "non_canonical" => writeln!(config, "smb_keep_inherited = true")?,
+                _ => {}
+            }
             if *share == "slow" {
                 writeln!(config, "smb_test_delay_ms = {DELAY_MS}")?;
             }
@@ -219,6 +224,7 @@ fn smb_conf(work: &Path, trees: &Path) -> anyhow::Result<String> {
             }
             "enc" => " server smb encrypt = required\n",
             "non_canonical" => " acl flag inherited canonicalization = no\n",
+            "hideunread" => " hide unreadable = yes\n",
             "hackme" => " acl_xattr:security_acl_name = user.hackme\n",
             "inherit_perms" => " inherit permissions = yes\n",
             _ => "",

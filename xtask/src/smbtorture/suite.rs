@@ -105,6 +105,7 @@ pub(crate) const SHARES: &[&str] = &[
     "enc",
     "hackme",
     "non_canonical",
+    "hideunread",
     "inherit_perms",
     "noperm",
 ];

@@ -53,7 +53,10 @@ fn one_share_is_told_of_by_name_whatever_its_case() {
     let one = info(&alice, "DATA", 1);
     assert!(returned(&one) == 0 && holds(&one, "data\0") && holds(&one, "All of it\0"));
     assert_eq!(u32_at(&info(&alice, "ipc$", 1), 12), 0x8000_0003);
-    assert_eq!((info(&alice, "data", 1005).len(), returned(&info(&alice, "data", 1005))), (16, 0));
+    for (name, flags) in [("data", 0x800), ("häuser", 0)] {
+        let told = info(&alice, name, 1005);
+        assert_eq!((told.len(), u32_at(&told, 8), returned(&told)), (16, flags, 0), "{name}");
+    }
     let all = info(&root, "häuser", 502);
     assert!(returned(&all) == 0 && holds(&all, "/srv/h\0"));
     assert_eq!((u32_at(&all, 24), u32_at(&all, 28)), (5, 0), "users at most, and now");

@@ -6,14 +6,14 @@ use std::rc::Rc;
 use smb_wire::Status;
 use smb_wire::create::lease::Lease;
 use smb_wire::create::{create_action, options};
-use vfs::{OpenError, OpenHow, RelPath, Resolved, Wanted};
+use vfs::{Name, OpenError, OpenHow, RelPath, Resolved, Wanted};
 
 use super::ask::{Ask, lease_key};
 use crate::access;
 use crate::asker::Asker;
 use crate::breaks::{Told, caching_of};
 use crate::hand::Hand;
-use crate::names;
+use crate::names::{self, Spot};
 use crate::opens::{Room, Tellable};
 use crate::share::Share;
 use crate::status;
@@ -63,8 +63,10 @@ impl Share {
             return Ok(granted);
         }
         for _ in 0..ATTEMPTS_MAX {
-            let spot =
-                names::find(self.volume(), &asker.caller, &ask.name, ask.case(), self.options()).await?;
+            let mut spot = names::find(self, &asker.caller, &ask.name, ask.case()).await?;
+            if spot.found.is_none() && ask.makes() {
+                self.tunnel(&mut spot);
+            }
             let granted = match &spot.found {
                 Some(found) => self.open_existing(asker, ask, room, &spot, found).await,
                 None if ask.makes() => self.make_new(asker, ask, room, &spot).await,
@@ -77,6 +79,20 @@ impl Share {
             }
         }
         Err(Status::INSUFFICIENT_RESOURCES)
+    }
+
+    /// Gives what is made by the short name of a file that was there just now the long one of that.
+    fn tunnel(&self, spot: &mut Spot) {
+        let (Some(above), true) = (&spot.above, self.options().short_names) else { return };
+        //= MS-FSA 2.1.5.1.1
+        //# A file whose name is an entry's short one in TunnelCacheList gets the entry's long name.
+        let short =
+            spot.path.as_path().file_name().and_then(|name| std::str::from_utf8(name.as_bytes()).ok());
+        let long = short.and_then(|short| self.opens().tunnel().take(self.name(), above.as_path(), short));
+        let path = long.and_then(|long| above.as_path().join(Name::parse(&long).ok()?).ok());
+        if let Some(path) = path {
+            spot.path = path;
+        }
     }
 
     /// Opens what is at `path` beside what others hold of it.

@@ -31,7 +31,7 @@ impl Share {
         if others.is_empty() {
             return Ok(());
         }
-        let spot = names::find(self.volume(), &asker.caller, &ask.name, ask.case(), self.options()).await?;
+        let spot = names::find(self, &asker.caller, &ask.name, ask.case()).await?;
         let is_same =
             |open: &Arc<Open>| open.grants().path(self.volume()).is_some_and(|path| path == spot.path);
         for open in others.into_iter().filter(is_same) {

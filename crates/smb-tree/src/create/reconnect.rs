@@ -152,7 +152,7 @@ impl Share {
         //= MS-SMB2 3.3.5.9.7
         //# A lease is of a file by its name: another name in the request fails with STATUS_INVALID_PARAMETER.
         let name = Name::parse(request.name).map_err(|_| Status::INVALID_PARAMETER)?;
-        let found = names::find(self.volume(), &asker.caller, &name, open.case, self.options()).await;
+        let found = names::find(self, &asker.caller, &name, open.case).await;
         let spot = found.map_err(|_| Status::INVALID_PARAMETER)?;
         // Somebody in conflict with it may have had it closed meanwhile.
         let path = open.grants().path(self.volume()).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;

@@ -13,7 +13,7 @@ use super::ask::Ask;
 use crate::asker::Asker;
 use crate::hand::Hand;
 use crate::names::Spot;
-use crate::security::{kept_control, kept_list};
+use crate::security::kept_list;
 use crate::share::Share;
 use crate::status;
 
@@ -68,7 +68,7 @@ impl Share {
         }
         let sids = &self.options().sids;
         Ok(Secured::Own(Arc::new(Descriptor {
-            control: kept_control(&asked),
+            control: self.kept_control(&asked),
             owner: Some(asked.owner.unwrap_or_else(|| sids.of_id(who.id()))),
             group: Some(
                 asked.group.unwrap_or_else(|| Sids::of_gid(who.gids().first().copied().unwrap_or(NOGROUP))),

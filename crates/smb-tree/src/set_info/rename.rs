@@ -118,7 +118,7 @@ impl Share {
     /// Where the new name lies.
     async fn target(&self, open: &Open, caller: &vfs::Caller, name: &WireName) -> Result<Target, Status> {
         let last = name.path.last().ok_or(Status::OBJECT_NAME_COLLISION)?;
-        let spot = names::find(self.volume(), caller, name, open.case, self.options()).await?;
+        let spot = names::find(self, caller, name, open.case).await?;
         let directory = self.directory_at(caller, spot.above.as_ref().map(RelPathBuf::as_path)).await?;
         let stored = spot.path.as_path().file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
         Ok(Target {

@@ -21,7 +21,7 @@ use super::information::{file, renamed, set};
 use super::{Side, Wish, alone, asker};
 
 /// `links` are names and what they say.
-async fn make_links(side: &Side, links: &[(&str, &str)]) {
+pub(super) async fn make_links(side: &Side, links: &[(&str, &str)]) {
     let found = side.volume.lookup(RelPath::ROOT).await.unwrap();
     let (directory, _) = found.into_directory().unwrap();
     let caller = asker(9).caller;

@@ -35,6 +35,7 @@ mod notifies;
 mod renames;
 mod restarts;
 mod sessions;
+mod shown;
 
 /// What was told on a lane.
 #[derive(Default)]

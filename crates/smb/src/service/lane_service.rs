@@ -181,9 +181,16 @@ fn show(tree: &Tree, options: &Options, volumes: &LaneVolumes) -> Result<(), Str
         let (accounts, sids) = (Arc::clone(&options.accounts), options.sids.clone());
         let hide = ShareOptions::patterns(&share.hide);
         let hide_attributes = share.hide_attributes.clone().into();
-        let short_names = share.short_names;
-        let options = ShareOptions::default();
-        let how = ShareOptions { accounts, sids, short_names, hide, hide_attributes, ..options };
+        let how = ShareOptions {
+            accounts,
+            sids,
+            short_names: share.short_names,
+            hide_unreadable: share.hide_unreadable,
+            keep_inherited: share.keep_inherited,
+            hide,
+            hide_attributes,
+            ..ShareOptions::default()
+        };
         tree.add_share(&share.name, volume.clone(), how);
     }
     Ok(())

@@ -137,6 +137,10 @@ struct VolumeKeys {
     #[serde(default)]
     smb_short_names: bool,
     #[serde(default)]
+    smb_hide_unreadable: bool,
+    #[serde(default)]
+    smb_keep_inherited: bool,
+    #[serde(default)]
     smb_hide: Vec<String>,
     #[serde(default)]
     smb_hide_attributes: Vec<String>,
@@ -162,6 +166,10 @@ pub(crate) struct ShareSection {
     pub(crate) writable: bool,
     /// Long names have short ones beside them.
     pub(crate) short_names: bool,
+    /// Listings leave out what who lists may not read.
+    pub(crate) hide_unreadable: bool,
+    /// That a list was inherited is kept as it is said.
+    pub(crate) keep_inherited: bool,
     /// Patterns of names with the attribute "hidden",
     pub(crate) hide: Vec<String>,
     /// and names of extended attributes that clients neither see nor set.
@@ -202,6 +210,8 @@ impl service::Service for Smb {
                 "smb",
                 "smb_share",
                 "smb_short_names",
+                "smb_hide_unreadable",
+                "smb_keep_inherited",
                 "smb_hide",
                 "smb_hide_attributes",
                 "smb_test_delay_ms",
@@ -369,6 +379,8 @@ fn shares(
             path: volume.path.clone(),
             writable: volume.writable != identity::Writable::Nobody,
             short_names: keys.smb_short_names,
+            hide_unreadable: keys.smb_hide_unreadable,
+            keep_inherited: keys.smb_keep_inherited,
             hide: hidden(index, "smb_hide", &keys.smb_hide)?,
             hide_attributes: hidden(index, "smb_hide_attributes", &keys.smb_hide_attributes)?,
             test_delay: keys.smb_test_delay_ms.map(|delay| Duration::from_millis(delay.into())),

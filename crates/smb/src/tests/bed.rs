@@ -82,6 +82,8 @@ pub(crate) fn rules() -> Options {
         sids: Sids::new("FILES"),
         shares: vec![ShareSection {
             short_names: false,
+            hide_unreadable: false,
+            keep_inherited: false,
             hide: Vec::new(),
             hide_attributes: Vec::new(),
             name: "Files".to_owned(),

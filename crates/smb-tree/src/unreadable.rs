@@ -1,0 +1,41 @@
+//! Listings without the names of what who lists may not read: access-based enumeration.
+
+use identity::Rights;
+use smb_wire::create::access::rights::{READ_ATTRIBUTES, READ_CONTROL, READ_DATA, READ_EA};
+use vfs::{Entry, FileKind, Name};
+
+use crate::access::Allowed;
+use crate::asker::Asker;
+use crate::open::Open;
+use crate::share::Share;
+
+impl Share {
+    /// Whether a name of the directory that is open is told in its listing. A link that is told as one has nothing to be read.
+    pub(crate) async fn is_listed(&self, asker: &Asker, open: &Open, entry: &Entry) -> bool {
+        entry.attributes.kind == FileKind::Symlink || self.is_shown(asker, open, &entry.name).await
+    }
+
+    /// The same of a name that is no link, or is told as what it leads to.
+    pub(crate) async fn is_shown(&self, asker: &Asker, open: &Open, name: &[u8]) -> bool {
+        !self.options().hide_unreadable || self.may_read(asker, open, name).await.unwrap_or(false)
+    }
+
+    /// `None` for what is gone or cannot be looked at.
+    async fn may_read(&self, asker: &Asker, open: &Open, name: &[u8]) -> Option<bool> {
+        let above = open.grants().path(self.volume())?;
+        let path = above.as_path().join(Name::parse(name).ok()?).ok()?;
+        let found =
+            self.volume().lookup_with_rights(&asker.caller, path.as_path(), Rights::NONE).await.ok()?;
+        let who = &asker.caller.principal;
+        //= MS-SMB2 3.3.5.18
+        //# Where the share enumerates by access, what the user has no GENERIC_READ of is left out. Its descriptor alone counts here: that
+        //# the directory shows attributes is what is switched off.
+        let granted = found.granted(who);
+        let is_directory = found.resolved.attributes().is_directory();
+        let mask = granted.unwrap_or_else(|| Allowed::new(who, found.rights(who), None, is_directory).mask());
+        Some(mask & READS == READS)
+    }
+}
+
+/// GENERIC_READ of a file, as far as it reads.
+const READS: u32 = READ_DATA | READ_EA | READ_ATTRIBUTES | READ_CONTROL;

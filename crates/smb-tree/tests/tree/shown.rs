@@ -1,0 +1,141 @@
+//! How a share shows its volume: names that are left out, short names, bits of descriptors.
+
+use smb_tree::{Asker, ShareOptions};
+use smb_wire::Status;
+use smb_wire::body::query_directory::flags;
+use smb_wire::create::access::rights::{
+    FILE_ALL, FILE_READ, READ_ATTRIBUTES, READ_CONTROL, READ_DATA, READ_EA, SYNCHRONIZE,
+};
+use smb_wire::create::context::{ContextWriter, tag};
+use smb_wire::create::{Disposition, options};
+use smb_wire::info::directory::Class;
+use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type, control};
+
+use super::directories::{answered, list, root};
+use super::information::descriptor;
+use super::links::make_links;
+use super::{Side, Wish, alone, asker, mary};
+
+/// The same volume by another share.
+fn shown(side: &Side, options: ShareOptions) -> Side {
+    let share = side.tree.add_share("shown", side.volume.clone(), options);
+    Side { share, ..side.clone() }
+}
+
+/// Makes something of which everyone may do as much.
+async fn make(side: &Side, who: &Asker, name: &str, mask: u32, bits: u32) {
+    let ace = Ace { kind: ace_type::ACCESS_ALLOWED, flags: 0, mask, sid: Sid::EVERYONE };
+    let descriptor = Descriptor { dacl: Some(vec![ace]), ..Descriptor::default() };
+    let mut contexts = ContextWriter::new();
+    contexts.push(tag::SD_BUFFER, &descriptor.to_bytes());
+    let contexts = contexts.bytes().to_vec();
+    let wish = Wish { contexts, ..Wish::new(Disposition::Create) }.with(bits);
+    assert_eq!(side.status(who, name, &wish).await, Status::SUCCESS, "{name}");
+}
+
+async fn names(side: &Side, who: &Asker, pattern: &str) -> Result<Vec<String>, Status> {
+    let open = root(side, who).await;
+    let found = list(side, who, &open, (pattern, flags::REOPEN, Class::IdBothDirectory, 65_536)).await;
+    side.share.close(who, &open, 0).await.unwrap();
+    found
+}
+
+#[test]
+fn who_may_not_read_something_does_not_see_its_name_where_the_share_says_so() {
+    alone(|side| async move {
+        let (who, mary) = (asker(1), mary(2));
+        let reads = READ_CONTROL | READ_DATA | READ_ATTRIBUTES | READ_EA | SYNCHRONIZE;
+        for (name, mask, bits) in [
+            ("a reads", reads, 0),
+            ("b no ea", reads & !READ_EA, 0),
+            ("c no attributes", reads & !READ_ATTRIBUTES, 0),
+            ("d no data", reads & !READ_DATA, 0),
+            ("e directory", reads & !READ_DATA, options::DIRECTORY_FILE),
+            ("f directory", reads, options::DIRECTORY_FILE),
+        ] {
+            make(&side, &who, name, mask, bits).await;
+        }
+        side.make(&who, "g plain", b"").await;
+        make_links(&side, &[("h link", "a reads")]).await;
+        let all = names(&side, &mary, "*").await.unwrap();
+        assert_eq!(all.len(), 2 + 8, "{all:?}");
+        let hiding = shown(&side, ShareOptions { hide_unreadable: true, ..ShareOptions::default() });
+        let seen = names(&hiding, &mary, "*").await;
+        assert_eq!(seen.unwrap(), [".", "..", "a reads", "f directory", "g plain", "h link"]);
+        for (pattern, seen) in
+            [("A READS", Ok(vec!["a reads".to_owned()])), ("d no data", Err(Status::NO_SUCH_FILE))]
+        {
+            assert_eq!(names(&hiding, &mary, pattern).await, seen, "{pattern}");
+        }
+        assert_eq!(names(&hiding, &who, "*").await.unwrap().len(), all.len(), "the operator reads all");
+        // A name that is left out is there: who knows it may do what he may.
+        let asks = Wish { access: READ_ATTRIBUTES, ..Wish::new(Disposition::Open) };
+        assert_eq!(hiding.status(&mary, "d no data", &asks).await, Status::SUCCESS);
+        assert!(hiding.share.hides_unreadable() && !side.share.hides_unreadable());
+    });
+}
+
+#[test]
+fn that_a_list_was_inherited_is_kept_unasked_only_where_the_share_says_so() {
+    alone(|side| async move {
+        let who = asker(1);
+        let keeping = shown(&side, ShareOptions { keep_inherited: true, ..ShareOptions::default() });
+        let (said, asked) = (control::DACL_AUTO_INHERITED, control::DACL_AUTO_INHERIT_REQ);
+        for (n, (share, bits, kept)) in [
+            (&side, said, 0),
+            (&side, said | asked, said),
+            (&keeping, said, said),
+            (&keeping, asked, 0),
+            (&keeping, said | asked, said),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let ace = Ace { kind: ace_type::ACCESS_ALLOWED, flags: 0, mask: FILE_ALL, sid: Sid::EVERYONE };
+            let given = Descriptor { control: bits, dacl: Some(vec![ace]), ..Descriptor::default() };
+            let mut contexts = ContextWriter::new();
+            contexts.push(tag::SD_BUFFER, &given.to_bytes());
+            let wish = Wish { contexts: contexts.bytes().to_vec(), ..Wish::new(Disposition::Create) };
+            let open = share.open(&who, &format!("page{n}"), &Wish { access: FILE_ALL, ..wish }).await;
+            assert_eq!(descriptor(share, &who, &open).await.control & (said | asked), kept, "{n}");
+            share.share.close(&who, &open, 0).await.unwrap();
+        }
+    });
+}
+
+/// The short name that a listing tells beside the only one that there is.
+async fn short_name(side: &Side, who: &Asker) -> String {
+    let open = root(side, who).await;
+    let class = Class::IdBothDirectory;
+    let entries = answered(side, who, &open, ("long*", flags::REOPEN, class, 65_536)).await.unwrap();
+    side.share.close(who, &open, 0).await.unwrap();
+    // ShortNameLength, a byte that is reserved, ShortName (MS-FSCC 2.4.22).
+    let (len, units) = (usize::from(entries[68]), &entries[70..94]);
+    units[..len].chunks_exact(2).map(|unit| char::from(unit[0])).collect()
+}
+
+#[test]
+fn a_file_that_is_made_anew_by_its_short_name_keeps_its_long_one_for_a_while() {
+    alone(|side| async move {
+        let who = asker(1);
+        let side = shown(&side, ShareOptions { short_names: true, ..ShareOptions::default() });
+        side.make(&who, "long name of a file.text", b"one").await;
+        let short = short_name(&side, &who).await;
+        let goes = Wish::new(Disposition::Open).with(options::DELETE_ON_CLOSE);
+        assert_eq!(side.status(&who, &short.to_lowercase(), &goes).await, Status::SUCCESS);
+        let reads = Wish { access: FILE_READ, ..Wish::new(Disposition::Open) };
+        assert_eq!(side.status(&who, &short, &reads).await, Status::OBJECT_NAME_NOT_FOUND);
+        side.make(&who, &short, b"two").await;
+        assert_eq!(names(&side, &who, "long*").await.unwrap(), ["long name of a file.text"]);
+        assert_eq!(side.content(&who, &short).await.unwrap(), b"two");
+        // Elsewhere, and later, it is a name like any other.
+        assert_eq!(side.status(&who, &short, &goes).await, Status::SUCCESS);
+        let sub = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
+        assert_eq!(side.status(&who, "sub", &sub).await, Status::SUCCESS);
+        side.make(&who, &format!("sub\\{short}"), b"").await;
+        lane::time::sleep(std::time::Duration::from_secs(16)).await;
+        side.make(&who, &short, b"three").await;
+        assert_eq!(names(&side, &who, "long*").await, Err(Status::NO_SUCH_FILE));
+        assert_eq!(names(&side, &who, &short).await.unwrap(), [short]);
+    });
+}
