@@ -260,6 +260,13 @@ impl Journal {
         before.cast_signed().max(now)
     }
 
+    /// Slots that are taken, and files that found none.
+    pub(crate) fn in_use(&self) -> (usize, usize) {
+        let free = self.spare();
+        let taken = free.next as usize - free.slots.len();
+        (taken, self.word(LACKING_AT).load(Relaxed) as usize)
+    }
+
     /// Whether something has changed since the last beat.
     pub(crate) fn is_stirred(&self) -> bool {
         self.is_stirred.load(Relaxed)

@@ -16,6 +16,10 @@ pub struct Backlog {
     pub reserved: usize,
     /// As many as may wait, both together.
     pub max: usize,
+    /// Files whose changes a kill would leave in the journal; 0 without one.
+    pub journaled: usize,
+    /// Files that found no room in it: while there are any a kill has every volume begin a generation.
+    pub lacking: usize,
 }
 
 /// Changes, the latest of each thing.

@@ -325,7 +325,10 @@ fn a_journal_without_room_for_all_is_none() {
     let slots = [0; 3].map(|_| index.reserve(home, changing()));
     let counts_on = |memory: &Memory| Index::open(memory.parted(), options).unwrap().counts_on();
     assert!(!counts_on(&memory));
+    let in_journal = || (index.backlog().journaled, index.backlog().lacking);
+    assert_eq!(in_journal(), (2, 1));
     index.give_back(slots[2]);
+    assert_eq!(in_journal(), (2, 0));
     assert!(counts_on(&memory), "the file that lacked one is no more");
     let [first, second, _] = slots;
     index.give_back(first);

@@ -16,6 +16,8 @@ lane::counter_block! {
         gauge waiting: "Records of files that are not committed yet.",
         gauge reserved: "Files in use that have changed: each is one record when it is let go of.",
         gauge room: "Records that may wait, both together; when there is no room changes wait for a commit.",
+        gauge journaled: "Files whose changes a kill of the server would leave in memory: 256 bytes each.",
+        gauge journal_lacking: "Files that found no room there: while there are any a kill has files have new versions.",
         count commits: "Commits that went through.",
         count commits_failed: "Commits that did not, and are tried again.",
     }
@@ -88,6 +90,8 @@ impl IndexFile {
         counters.waiting.set(backlog.objects as u64);
         counters.reserved.set(backlog.reserved as u64);
         counters.room.set(backlog.max as u64);
+        counters.journaled.set(backlog.journaled as u64);
+        counters.journal_lacking.set(backlog.lacking as u64);
         counters.commits.add(commits - counters.commits.get());
         counters.commits_failed.add(failures - counters.commits_failed.get());
         match self.index.health() {

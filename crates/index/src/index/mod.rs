@@ -282,11 +282,14 @@ impl Shared {
     }
 
     fn backlog(&self) -> Backlog {
+        let (journaled, lacking) = self.journal.as_ref().map_or((0, 0), |journal| journal.in_use());
         let state = self.state();
         Backlog {
             objects: state.waiting(),
             reserved: self.reserved.load(Ordering::Relaxed),
             max: self.options.pending_max,
+            journaled,
+            lacking,
         }
     }
 
