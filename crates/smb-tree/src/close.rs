@@ -66,6 +66,10 @@ impl Share {
 
     /// Gives back what the open holds, and says what goes with it; `None` where what was to go has stayed.
     async fn end(&self, asker: &Asker, open: &Arc<Open>) -> Option<Ended> {
+        if let Some(before) = open.grants_before() {
+            // Its file has no name that could go.
+            let _ = before.close(self.volume(), &asker.caller).await;
+        }
         open.grants().close(self.volume(), &asker.caller).await.ok()
     }
 

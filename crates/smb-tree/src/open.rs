@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use grants::Caching;
 use smb_proto::channel_word::ChannelWord;
@@ -33,6 +33,8 @@ pub enum OpenKind {
 /// use it.
 pub struct Open {
     pub(crate) grants: vfs::Open,
+    /// The symbolic link that the file has become by this open: from then on this is an open of that.
+    pub(crate) became: OnceLock<vfs::Open>,
     pub(crate) room: Room,
     /// Its client can be told of breaks for as long as this lives.
     pub(crate) _tellable: Option<Tellable>,
@@ -150,7 +152,7 @@ impl Open {
 
     /// What it is of.
     pub fn kind(&self) -> OpenKind {
-        self.kind
+        if self.became.get().is_some() { OpenKind::Link } else { self.kind }
     }
 
     /// Whether it is of a directory.
@@ -180,11 +182,16 @@ impl Open {
 
     /// What its client may cache now.
     pub fn caching(&self) -> Caching {
-        self.grants.caching().unwrap_or_default()
+        self.grants().caching().unwrap_or_default()
     }
 
     pub(crate) fn grants(&self) -> &vfs::Open {
-        &self.grants
+        self.became.get().unwrap_or(&self.grants)
+    }
+
+    /// What it holds of the file that has become a link by it.
+    pub(crate) fn grants_before(&self) -> Option<&vfs::Open> {
+        self.became.get().map(|_| &self.grants)
     }
 
     /// It is used: the CREATE that made it does not come again.

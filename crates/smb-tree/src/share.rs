@@ -159,10 +159,12 @@ impl Share {
 
     /// What an open is of, as this lane has it: opened again where another lane has made the open.
     pub(crate) async fn hand(&self, asker: &Asker, open: &Arc<Open>) -> Result<Rc<Hand>, Status> {
-        if let Some(hand) = self.side().hand(open) {
+        let is_link = open.kind() == OpenKind::Link;
+        // What has become a link is a file still to lanes that had it at hand before.
+        if let Some(hand) = self.side().hand(open).filter(|hand| hand.link().is_some() == is_link) {
             return Ok(hand);
         }
-        if open.kind() == OpenKind::Link {
+        if is_link {
             return self.link_hand(asker, open).await;
         }
         let identity = open.grants().object().identity();

@@ -52,6 +52,7 @@ pub(crate) struct Closer {
 
 type Shares = RefCell<HashMap<Arc<str>, Share>>;
 
+#[derive(Clone)]
 struct AtHand {
     open: Weak<Open>,
     hand: Rc<Hand>,
@@ -209,9 +210,12 @@ impl Side {
         let mut hands = self.hands.borrow_mut();
         let swept = if hands.len() < self.hands_mark.get() { Vec::new() } else { self.swept(&mut hands) };
         let at_hand = AtHand { open: Arc::downgrade(open), hand };
-        let kept = Rc::clone(&hands.entry(open.id().volatile.get()).or_insert(at_hand).hand);
+        let at = hands.entry(open.id().volatile.get()).or_insert_with(|| at_hand.clone());
+        let is_link = |at_hand: &AtHand| at_hand.hand.link().is_some();
+        let before = (is_link(&at_hand) && !is_link(at)).then(|| std::mem::replace(at, at_hand));
+        let kept = Rc::clone(&at.hand);
         drop(hands);
-        drop(swept);
+        drop((swept, before));
         kept
     }
 

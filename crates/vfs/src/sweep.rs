@@ -43,7 +43,7 @@ impl Volume {
                         _ => self.counters().sweep_skipped.increment(),
                     }
                 }
-                Some(FileKind::File) if joined.is_anothers_aside(&entry.name) => {
+                Some(FileKind::File | FileKind::Symlink) if joined.is_anothers_aside(&entry.name) => {
                     if !is_old(entry) {
                         young = Left::Young;
                         continue;

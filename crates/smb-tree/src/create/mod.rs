@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use grants::Opened;
 use smb_proto::channel_word::ChannelWord;
@@ -184,6 +184,7 @@ impl Share {
             replay: replay.filter(|_| kind != OpenKind::Directory && granted.access & REPLAYABLE != 0),
             instance: ask.wishes.instance.map(|instance| instances.join(instance, volatile)),
             grants: granted.open,
+            became: OnceLock::new(),
             room,
             _tellable: granted.tellable,
             tree: AtomicU32::new(asker.tree),

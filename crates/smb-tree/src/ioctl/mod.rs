@@ -9,7 +9,6 @@ use smb_wire::fsctl::code;
 use smb_wire::fsctl::ranges::parse_sparse;
 
 use crate::asker::Asker;
-use crate::create::link::told;
 use crate::dos::Dos;
 use crate::open::{Open, OpenKind};
 use crate::share::Share;
@@ -17,6 +16,7 @@ use crate::{ANSWER_MAX, Answer};
 
 mod copy;
 mod ranges;
+mod reparse;
 
 impl Share {
     /// Does what a code says. An answer may have an error for its status: `STATUS_INVALID_PARAMETER` of a copy that asks for too much comes
@@ -64,7 +64,10 @@ impl Share {
             // A link goes with its name; there is nothing that it could be without leading somewhere.
             code::DELETE_REPARSE_POINT if open.kind() == OpenKind::Link => Err(Status::NOT_SUPPORTED),
             code::DELETE_REPARSE_POINT => Err(Status::NOT_A_REPARSE_POINT),
-            code::SET_REPARSE_POINT => Err(Status::IO_REPARSE_TAG_NOT_HANDLED),
+            code::SET_REPARSE_POINT => {
+                self.set_reparse_point(asker, open, input).await?;
+                nothing()
+            }
             //= MS-SMB2 3.3.5.15.1
             //# There are no snapshots: none in all, none told, and an empty list's two bytes.
             code::SRV_ENUMERATE_SNAPSHOTS if len_max < 16 => Err(Status::INVALID_PARAMETER),
@@ -94,15 +97,6 @@ impl Share {
         }
         let dos = Dos { attributes: Some(has), changed: None, ..now };
         self.keep_dos(&asker.by(open), &hand, open.grants().object(), dos).await
-    }
-
-    /// Where a symbolic link leads.
-    async fn reparse_point(&self, asker: &Asker, open: &Arc<Open>, len_max: usize) -> Result<Answer, Status> {
-        let hand = self.hand(asker, open).await?;
-        //= MS-FSCC 2.3.28
-        //# A file that is no reparse point: STATUS_NOT_A_REPARSE_POINT.
-        let link = hand.link().ok_or(Status::NOT_A_REPARSE_POINT)?;
-        whole(told(asker, link).to_bytes().ok_or(Status::IO_REPARSE_DATA_INVALID)?, len_max)
     }
 
     /// An id that stays with the file: made of its numbers.

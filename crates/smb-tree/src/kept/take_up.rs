@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use grants::{Holder, Share as Shares};
@@ -177,6 +177,7 @@ impl Tree {
         Arc::new(Open {
             grants,
             room,
+            became: OnceLock::new(),
             _tellable: Some(tellable),
             tree: AtomicU32::new(0),
             replay: self.replay_of(record),

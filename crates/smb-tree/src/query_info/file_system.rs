@@ -81,6 +81,7 @@ impl Share {
             | attribute::UNICODE_ON_DISK
             | attribute::PERSISTENT_ACLS
             | attribute::SUPPORTS_SPARSE_FILES
+            | attribute::SUPPORTS_REPARSE_POINTS
             | attribute::SUPPORTS_OBJECT_IDS
             | attribute::NAMED_STREAMS
             | attribute::SUPPORTS_HARD_LINKS

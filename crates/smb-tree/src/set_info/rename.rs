@@ -129,7 +129,7 @@ impl Share {
         })
     }
 
-    pub(super) async fn directory_at(
+    pub(crate) async fn directory_at(
         &self,
         caller: &vfs::Caller,
         path: Option<RelPath<'_>>,

@@ -18,7 +18,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::directories::{answered, list, root};
 use super::information::{file, renamed, set};
-use super::{Side, Wish, alone, asker};
+use super::{Side, Wish, alone, asker, on_lanes};
 
 /// `links` are names and what they say.
 pub(super) async fn make_links(side: &Side, links: &[(&str, &str)]) {
@@ -148,5 +148,117 @@ fn who_speaks_posix_is_stopped_by_a_link_and_sees_links_in_listings() {
         let others = list(&side, &who, &open, ("*", flags::REOPEN, Class::IdBothDirectory, 65_536)).await;
         assert_eq!(others.unwrap(), [".", "..", "a", "page"], "others see what links lead to");
         side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+/// The buffer of FSCTL_SET_REPARSE_POINT.
+fn link_to(target: &str) -> Vec<u8> {
+    reparse::Symlink { target: target.to_owned(), relative: !target.starts_with('\\') }.to_bytes().unwrap()
+}
+
+/// As Linux opens what it makes a link of.
+fn to_make() -> Wish {
+    let access = rights::DELETE | rights::READ_ATTRIBUTES | rights::WRITE_ATTRIBUTES;
+    Wish { access, ..Wish::new(Disposition::Create) }.with(options::OPEN_REPARSE_POINT)
+}
+
+async fn become_link(side: &Side, who: &Asker, open: &Arc<Open>, input: &[u8]) -> Result<(), Status> {
+    side.share.ioctl(who, open, code::SET_REPARSE_POINT, input, 0).await.map(drop)
+}
+
+#[test]
+fn a_file_that_was_just_made_becomes_a_link_and_its_open_one_of_that() {
+    alone(|side| async move {
+        let who = asker(1);
+        side.make(&who, "page", b"content").await;
+        for (name, target) in [("link", "page"), ("far", "\\no\\where"), ("up", "..\\..\\..\\etc\\passwd")] {
+            let open = side.open(&who, name, &to_make()).await;
+            assert_eq!(open.kind(), OpenKind::File);
+            become_link(&side, &who, &open, &link_to(target)).await.unwrap();
+            assert_eq!(open.kind(), OpenKind::Link);
+            assert_eq!(says(&side, &who, &open).await.unwrap().0, target);
+            let tag = file(&side, &who, &open, class::ATTRIBUTE_TAG).await.unwrap();
+            assert_eq!(plain::<AttributeTagInformation>(&tag).unwrap().reparse_tag.get(), reparse::SYMLINK);
+            assert_eq!(become_link(&side, &who, &open, &link_to("x")).await, Err(Status::NOT_SUPPORTED));
+            side.share.close(&who, &open, 0).await.unwrap();
+            let again = side.open(&who, name, &itself()).await;
+            assert_eq!(says(&side, &who, &again).await.unwrap().0, target);
+            side.share.close(&who, &again, 0).await.unwrap();
+        }
+        assert_eq!(side.content(&who, "link").await.unwrap(), b"content");
+        for name in ["far", "up"] {
+            assert_eq!(
+                side.content(&who, name).await,
+                Err(Status::ACCESS_DENIED),
+                "nobody is led out: {name}"
+            );
+        }
+        let open = root(&side, &who).await;
+        let seen = list(&side, &who, &open, ("*", flags::REOPEN, Class::IdBothDirectory, 65_536)).await;
+        assert_eq!(seen.unwrap(), [".", "..", "link", "page"]);
+        side.share.close(&who, &open, 0).await.unwrap();
+        // What the open is told to delete is the link.
+        let open = side.open(&who, "gone", &to_make()).await;
+        become_link(&side, &who, &open, &link_to("page")).await.unwrap();
+        set(&side, &who, &open, class::DISPOSITION, &[1]).await.unwrap();
+        side.share.close(&who, &open, 0).await.unwrap();
+        assert_eq!(side.status(&who, "gone", &itself()).await, Status::OBJECT_NAME_NOT_FOUND);
+        assert_eq!(side.content(&who, "page").await.unwrap(), b"content");
+    });
+}
+
+#[test]
+fn what_is_no_empty_file_becomes_no_link_and_other_tags_are_refused() {
+    alone(|side| async move {
+        let who = asker(1);
+        side.make(&who, "page", b"content").await;
+        let directory = to_make().with(options::DIRECTORY_FILE);
+        let sub = side.open(&who, "sub", &directory).await;
+        let opened = Wish { disposition: Disposition::Open, ..to_make() };
+        let page = side.open(&who, "page", &opened).await;
+        for open in [&sub, &page] {
+            assert_eq!(become_link(&side, &who, open, &link_to("x")).await, Err(Status::NOT_SUPPORTED));
+        }
+        let new = side.open(&who, "new", &to_make()).await;
+        let mut fifo = link_to("x");
+        fifo[..4].copy_from_slice(&reparse::NFS.to_le_bytes());
+        for (input, status) in [
+            (fifo, Status::IO_REPARSE_TAG_NOT_HANDLED),
+            (link_to("\\??\\C:\\x"), Status::IO_REPARSE_DATA_INVALID),
+            (link_to("x")[..19].to_vec(), Status::IO_REPARSE_DATA_INVALID),
+        ] {
+            assert_eq!(become_link(&side, &who, &new, &input).await, Err(status));
+        }
+        let blind = Wish { access: rights::READ_DATA, ..opened };
+        let blind = side.open(&who, "new", &blind).await;
+        assert_eq!(become_link(&side, &who, &blind, &link_to("x")).await, Err(Status::ACCESS_DENIED));
+        for open in [&sub, &page, &new, &blind] {
+            side.share.close(&who, open, 0).await.unwrap();
+        }
+        assert_eq!(side.content(&who, "page").await.unwrap(), b"content");
+        assert_eq!(side.content(&who, "new").await.unwrap(), b"");
+    });
+}
+
+#[test]
+fn what_has_become_a_link_is_one_to_lanes_that_had_the_file_at_hand() {
+    on_lanes(1, 2, |lane, side| async move {
+        let who = asker(1);
+        let second = std::time::Duration::from_secs(1);
+        if lane == 0 {
+            let open = side.open(&who, "link", &to_make()).await;
+            lane::time::sleep(2 * second).await;
+            become_link(&side, &who, &open, &link_to("page")).await.unwrap();
+            lane::time::sleep(2 * second).await;
+            side.share.close(&who, &open, 0).await.unwrap();
+            return;
+        }
+        lane::time::sleep(second).await;
+        let open = side.tree.opens().of_session(1).pop().unwrap();
+        assert_eq!(says(&side, &who, &open).await, Err(Status::NOT_A_REPARSE_POINT));
+        lane::time::sleep(2 * second).await;
+        for _ in 0..2 {
+            assert_eq!(says(&side, &who, &open).await, Ok(("page".to_owned(), true)));
+        }
     });
 }

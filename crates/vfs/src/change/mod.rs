@@ -14,6 +14,7 @@ pub use self::writer::Writer;
 mod access;
 mod aside;
 mod attributes;
+mod become_link;
 mod behind;
 mod content;
 mod create;

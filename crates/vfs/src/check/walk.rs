@@ -146,7 +146,8 @@ impl Check {
             };
             // Nobody is served it, nor counted what it is.
             if parsed.is_reserved() {
-                if stat.kind == FileKind::File && giver_of_aside(&name).is_some() {
+                if matches!(stat.kind, FileKind::File | FileKind::Symlink) && giver_of_aside(&name).is_some()
+                {
                     self.take_away(dir, parsed, &below).await;
                 }
                 continue;

@@ -1,0 +1,136 @@
+//! FSCTL_GET_REPARSE_POINT and FSCTL_SET_REPARSE_POINT (MS-FSCC 2.3.28, 2.3.77): where a symbolic link leads, and files that become links.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use grants::Share as Shares;
+use identity::Rights;
+use smb_wire::Status;
+use smb_wire::create::access::rights::{WRITE_ATTRIBUTES, WRITE_DATA};
+use smb_wire::create::{create_action, options};
+use smb_wire::fsctl::reparse::{self, Symlink};
+use vfs::{Error, OpenHow, RelPath};
+
+use super::whole;
+use crate::asker::Asker;
+use crate::create::link::told;
+use crate::hand::Hand;
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+use crate::{Answer, access, status};
+
+impl Share {
+    /// Where a symbolic link leads.
+    pub(super) async fn reparse_point(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        len_max: usize,
+    ) -> Result<Answer, Status> {
+        let hand = self.hand(asker, open).await?;
+        //= MS-FSCC 2.3.28
+        //# A file that is no reparse point: STATUS_NOT_A_REPARSE_POINT.
+        let link = hand.link().ok_or(Status::NOT_A_REPARSE_POINT)?;
+        whole(told(asker, link).to_bytes().ok_or(Status::IO_REPARSE_DATA_INVALID)?, len_max)
+    }
+
+    /// Makes the empty file that is open a symbolic link. The open is one of that from then on.
+    ///
+    /// # Errors
+    /// `STATUS_IO_REPARSE_TAG_NOT_HANDLED` for links of other kinds, devices and sockets; `STATUS_IO_REPARSE_DATA_INVALID` for what is no
+    /// link or leads to a drive of the client's; `STATUS_NOT_SUPPORTED` of what is no file, is not empty, has other names or is a link already.
+    pub(super) async fn set_reparse_point(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        input: &[u8],
+    ) -> Result<(), Status> {
+        //= MS-FSA 2.1.5.10.37
+        //# It takes the right to write data or attributes.
+        if !open.may(WRITE_DATA | WRITE_ATTRIBUTES) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let (tag, data) = reparse::parse(input).map_err(|_| Status::IO_REPARSE_DATA_INVALID)?;
+        if tag != reparse::SYMLINK {
+            return Err(Status::IO_REPARSE_TAG_NOT_HANDLED);
+        }
+        let link = Symlink::parse(data).map_err(|_| Status::IO_REPARSE_DATA_INVALID)?;
+        let target = stored(&link).ok_or(Status::IO_REPARSE_DATA_INVALID)?;
+        // A name that is to go with its open would be the link's by then.
+        let goes = open.has_options(options::DELETE_ON_CLOSE) || open.grants().is_deleting();
+        if open.kind() != OpenKind::File || goes {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let name = path.as_path().file_name().ok_or(Status::NOT_SUPPORTED)?;
+        let directory = self.directory_at(&asker.caller, path.as_path().parent()).await?;
+        let is_new = open.action == create_action::CREATED;
+        let (caller, object) = (asker.by(open), open.grants().object());
+        let became = directory.become_link(&caller, name, object, is_new, target.as_bytes()).await;
+        became.map_err(|error| match error {
+            Error::Unexpected => Status::NOT_SUPPORTED,
+            Error::Name(_) | Error::NameTooLong => Status::IO_REPARSE_DATA_INVALID,
+            error => status::of(error),
+        })?;
+        self.open_what_it_became(asker, open, path.as_path()).await
+    }
+
+    async fn open_what_it_became(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        path: RelPath<'_>,
+    ) -> Result<(), Status> {
+        let how = OpenHow {
+            stream: b"",
+            access: access::borne(open.access),
+            share: Shares::from_bits(open.share_access as u8),
+            need: Rights::NONE,
+            looks: access::looks(open.access),
+            overwrites: false,
+            client: asker.grants_client(),
+            wanted: None,
+        };
+        let opened = self.volume().open_link(&asker.caller, path, &how, |_| {}).await;
+        let (link_open, link) = opened.map_err(status::of_open)?;
+        // Nobody else has made a link of the same file.
+        if open.became.set(link_open).is_ok() {
+            self.side().keep_hand(open, Rc::new(Hand::of_link(link)));
+        }
+        Ok(())
+    }
+}
+
+/// Where a link leads, as it is stored; `None` for what means nothing here: a path of the client's drives (`\??\C:\`), and one that says of
+/// itself that it is relative, and is not, or the other way round.
+fn stored(link: &Symlink) -> Option<String> {
+    let target = link.target.replace('\\', "/");
+    let is_fine =
+        target.starts_with('/') != link.relative && !target.starts_with("/??/") && !target.contains('\0');
+    (is_fine && target.len() <= TARGET_MAX).then_some(target)
+}
+
+/// What Linux keeps in a link, bytes.
+const TARGET_MAX: usize = 4095;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_drives_of_clients_and_those_that_lie_are_none() {
+        for (target, relative, expected) in [
+            (r"..\a\b", true, Some("../a/b")),
+            ("a/b", true, Some("a/b")),
+            (r"\srv\pub", false, Some("/srv/pub")),
+            (r"\srv", true, None),
+            ("srv", false, None),
+            (r"\??\C:\x", false, None),
+            ("a\0b", true, None),
+        ] {
+            let link = Symlink { target: target.to_owned(), relative };
+            assert_eq!(stored(&link).as_deref(), expected, "{target}");
+        }
+        assert_eq!(stored(&Symlink { target: "x".repeat(TARGET_MAX + 1), relative: true }), None);
+    }
+}

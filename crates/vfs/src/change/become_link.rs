@@ -1,0 +1,90 @@
+//! Files that become symbolic links: what clients make of a file that they have just made, who have no request for links.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use identity::Rights;
+use lane::fs::{FileKind, RenameHow};
+
+use super::find::c_name;
+use super::here::Unmade;
+use super::way::to_the_end;
+use crate::caller::Caller;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::name::{Name, NameError};
+use crate::object::Object;
+use crate::promise::What;
+
+impl Directory {
+    /// Puts a symbolic link that says `target`, whatever that is, in the place of `which`: an empty file of the one name `name`, which nobody
+    /// ever sees lead nowhere. Who has the file open keeps it, without a name. Takes [`Rights::INSERT`], and [`Rights::DELETE`] where `is_new`
+    /// does not say that the caller has just made the file.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] for what is another file by now, is not empty or has other names; as [`Directory::symlink`].
+    pub async fn become_link(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        which: &Arc<Object>,
+        is_new: bool,
+        target: &[u8],
+    ) -> Result<(), Error> {
+        let need = if is_new { Rights::INSERT } else { Rights::INSERT | Rights::DELETE };
+        self.attempts(async || self.try_become_link(caller, name, (which, need), target).await).await
+    }
+
+    async fn try_become_link(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        (which, need): (&Arc<Object>, Rights),
+        target: &[u8],
+    ) -> Result<(), Unmade> {
+        if target.is_empty() {
+            return Err(Error::Name(NameError::Empty).into());
+        }
+        let target = CString::new(target).map_err(|_| Error::Name(NameError::Nul))?;
+        let here = self.here_for(caller, name, need).await?;
+        let (permits, found) = here.permits_of(name).await?;
+        let mut found = found.ok_or(Error::Unexpected)?;
+        let stat = here.directory().dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
+        let is_plain = stat.kind == FileKind::File && stat.size == 0 && stat.nlink == 1;
+        if !is_plain || !Arc::ptr_eq(&found.object, which) {
+            return Err(Error::Unexpected.into());
+        }
+        let known = here.known(name, &found).await?;
+        let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Gone)];
+        let way = here.volume().tell(caller, permits, what).await?;
+        let (name, aside) = (c_name(name), here.volume().cache().name_aside());
+        let owner = here.volume().owner_of_new(caller);
+        to_the_end(way.held(), async move {
+            found.count_names(&here, &name).await?;
+            here.still()?;
+            let charge = here.volume().charge(1, 0)?;
+            let dir = here.directory().dir();
+            dir.symlink(&aside, &target).await.map_err(Error::of_change)?;
+            owner.give_at(here.volume(), dir, &aside).await;
+            way.rise();
+            let renamed = dir.rename(&aside, dir, &name, RenameHow::Replace).await;
+            if renamed.is_err() {
+                // What stays all the same is swept like files aside.
+                let _ = dir.unlink(&aside).await;
+            }
+            way.done(renamed)?;
+            charge.made_in(here.volume(), here.object()?);
+            found.lost(here.object()?, name.as_bytes());
+            here.volume().note_removed(here.object()?, known);
+            way.removed(here.object()?, name.as_bytes());
+            if way.is_kept(here.object()?)
+                && let Ok(Some(link)) = here.find_new(&name).await
+            {
+                way.added(here.object()?, name.as_bytes(), link.object.number());
+            }
+            way.end(here.volume());
+            Ok(())
+        })
+        .await
+    }
+}
