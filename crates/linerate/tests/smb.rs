@@ -116,6 +116,11 @@ fn where_anyone_may_write_guests_come_in_by_smb_as_the_printed_line_says_and_sta
         as_printed(line, &format!("put {} made; get made {}", beside.display(), root.join("back").display()));
     assert!(is_well, "{line}: {told}");
     assert_eq!(std::fs::read(root.join("made")).unwrap(), b"by a guest");
+    let led = root.join("led");
+    let (told, is_well) = as_printed(line, &format!("symlink made link; get link {}", led.display()));
+    assert!(is_well, "{told}");
+    assert_eq!(std::fs::read_link(root.join("link")).unwrap(), Path::new("made"));
+    assert_eq!(std::fs::read(led).unwrap(), b"by a guest");
     // By a name that there is not, as Windows' guests come.
     let (told, is_well) = as_printed(&line.replace(" -N ", " -U 'guest%' "), "ls");
     assert!(is_well && told.contains("made"), "{told}");
