@@ -1,18 +1,19 @@
 //! The places of a lane's connections: who holds how many, and who gives way when there are no more.
 //!
-//! Places are short when the lane has its maximum of connections, or the process no descriptors. Then the address (an
-//! IPv4 address, an IPv6 /64) that holds most gives one up:
+//! Places are short when the lane has its maximum of connections, or the process no descriptors. While those that have never asked
+//! for anything hold more than half, it is one of theirs: of the address that has most of them the one that came first. Else the
+//! address (an IPv4 address, an IPv6 /64) that holds most gives one up, or one of those that hold as much:
 //!
-//! 1. of its connections that do nothing for anybody (idle between requests, in a handshake, in front of a head that
+//! 1. of their connections that do nothing for anybody (idle between requests, in a handshake, in front of a head that
 //!    does not come to its end) the one that has done so longest;
-//! 2. if all of them are being answered and it holds more than a quarter of all places, the one that is answered
+//! 2. if all of them are being answered and such an address holds more than a quarter of all places, the one that is answered
 //!    longest;
 //! 3. else the connection, of any address, that has done nothing longest.
 //!
 //! A newcomer never displaces an answer of an address that holds no more than his own; he is refused then.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Shutdown};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -32,6 +33,8 @@ pub struct Place {
     state: Cell<State>,
     /// When it came into this state.
     since: Cell<Instant>,
+    /// A request of it was answered, or is.
+    has_asked: Cell<bool>,
     gave_way: Cell<bool>,
 }
 
@@ -80,6 +83,7 @@ impl Place {
 
     /// A request is being answered.
     pub fn busy(&self, since: Instant) {
+        self.has_asked.set(true);
         self.become_(State::Busy, since);
     }
 
@@ -116,6 +120,7 @@ impl Places {
             address: address_of(stream.peer_addr().ip()),
             state: Cell::new(State::Opening),
             since: Cell::new(now()),
+            has_asked: Cell::new(false),
             gave_way: Cell::new(false),
         });
         *self.held.borrow_mut().entry(place.address).or_default() += 1;
@@ -193,38 +198,76 @@ impl Places {
     /// Looks at all places for those who give way next. It costs a look at each connection, so it looks ahead for
     /// several; but never so far that who holds most would have less than the second.
     fn look(&self, newcomer: Option<IpAddr>) {
+        let of_silent = self.silent();
+        if of_silent.values().sum::<usize>() * 2 > self.held() {
+            let silent = |place: &Place| !place.has_asked.get();
+            self.next.replace(self.longest_of_top(&of_silent, &silent));
+            self.looked_at.set(Some(now()));
+            return;
+        }
         let held = self.held.borrow();
-        let Some((&top, &most)) = held.iter().max_by_key(|&(_, places)| *places) else { return };
-        let second = held.iter().filter(|&(address, _)| *address != top).map(|(_, places)| *places).max();
+        let Some(most) = held.values().copied().max() else { return };
         let mine = newcomer.and_then(|address| held.get(&address).copied()).unwrap_or(0);
-        let ahead = ((most - second.unwrap_or(0)) / 2).clamp(1, AHEAD_MAX);
-
-        let longest = |ahead: usize, which: &dyn Fn(&Place) -> bool| {
-            let open = self.open.borrow();
-            let places = open.iter().map(|(_, place)| place);
-            let mut found: Vec<_> = places.filter(|place| !place.gave_way.get() && which(place)).collect();
-            found.sort_unstable_by_key(|place| place.since.get());
-            let candidate = |place: &&Rc<Place>| Candidate {
-                place: Rc::downgrade(place),
-                state: place.state.get(),
-                since: place.since.get(),
-            };
-            found.iter().take(ahead).map(candidate).collect::<VecDeque<_>>()
-        };
-        let of_top = |place: &Place| place.address == top;
-        let mut next = longest(ahead, &|place| of_top(place) && place.does_nothing());
+        let of_top = |place: &Place| held.get(&place.address) == Some(&most);
+        let mut next = self.longest_of_top(&held, &Place::does_nothing);
         let newcomer_holds_most = mine >= most;
         if next.is_empty() && !newcomer_holds_most {
             let greedy = most * 4 > self.held();
             if !greedy {
-                next = longest(1, &Place::does_nothing);
+                next = self.longest(1, false, &Place::does_nothing);
             }
             if next.is_empty() && most > mine + 1 {
-                next = longest(1, &of_top);
+                next = self.longest(1, false, &of_top);
             }
         }
         self.next.replace(next);
         self.looked_at.set(Some(now()));
+    }
+
+    /// Of each address those that have never asked for anything.
+    fn silent(&self) -> HashMap<IpAddr, usize> {
+        let mut silent = HashMap::new();
+        for (_, place) in self.open.borrow().iter() {
+            if !place.gave_way.get() && !place.has_asked.get() {
+                *silent.entry(place.address).or_default() += 1;
+            }
+        }
+        silent
+    }
+
+    /// Of the address that has most of these, or those that have as many: who has been as he is longest. Who has come just now among
+    /// thousands that hold as little is not the one who goes.
+    fn longest_of_top(
+        &self,
+        of: &HashMap<IpAddr, usize>,
+        which: &dyn Fn(&Place) -> bool,
+    ) -> VecDeque<Candidate> {
+        let Some(most) = of.values().copied().max() else { return VecDeque::new() };
+        let tops = of.values().filter(|places| **places == most).count();
+        let second = of.values().copied().filter(|places| *places < most).max().unwrap_or(0);
+        // Where several hold as much each has one look ahead at most.
+        let ahead = (if tops == 1 { (most - second) / 2 } else { tops / 2 }).clamp(1, AHEAD_MAX);
+        self.longest(ahead, tops > 1, &|place| of.get(&place.address) == Some(&most) && which(place))
+    }
+
+    fn longest(
+        &self,
+        ahead: usize,
+        one_of_each: bool,
+        which: &dyn Fn(&Place) -> bool,
+    ) -> VecDeque<Candidate> {
+        let open = self.open.borrow();
+        let places = open.iter().map(|(_, place)| place);
+        let mut found: Vec<_> = places.filter(|place| !place.gave_way.get() && which(place)).collect();
+        found.sort_unstable_by_key(|place| place.since.get());
+        let mut seen = HashSet::new();
+        let candidate = |place: &Rc<Place>| Candidate {
+            place: Rc::downgrade(place),
+            state: place.state.get(),
+            since: place.since.get(),
+        };
+        let chosen = found.into_iter().filter(|place| !one_of_each || seen.insert(place.address));
+        chosen.take(ahead).map(candidate).collect()
     }
 }
 

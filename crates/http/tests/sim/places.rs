@@ -78,6 +78,32 @@ fn half_heads_from_one_address_cost_no_other_its_place_or_its_time() {
 }
 
 #[test]
+fn thousands_who_never_ask_for_anything_cost_nobody_a_connection_that_he_uses() {
+    seeds(SEEDS.div_ceil(10), |seed| {
+        let pair = Pair::new(seed, Config::default(), places(100), &[("f", b"file")]);
+        let hosts: Vec<_> = (0..60).map(|n| pair.world.host(&format!("10.0.1.{n}"))).collect();
+        let opened: Vec<_> = hosts.iter().map(|host| crowd(host, 10, "", Duration::from_secs(10))).collect();
+        pair.run(async move {
+            // Two of an address, as nobody else has.
+            let mut kept = Client::connect(ADDRESS).await.unwrap();
+            assert_eq!(kept.get("/f", "").await.unwrap().body, b"file");
+            while opened.iter().map(|opened| opened.get()).sum::<usize>() < 600 {
+                let mut newcomer = Client::connect(ADDRESS).await.unwrap();
+                assert_eq!(newcomer.get("/f", "").await.unwrap().body, b"file");
+                drop(newcomer);
+                assert_eq!(kept.get("/f", "").await.unwrap().body, b"file");
+                sleep(Duration::from_millis(3)).await;
+            }
+        });
+        let [idle, opening, busy] = gave_way(&pair.connections);
+        assert!(opening > 400 && idle + busy == 0, "{idle} {opening} {busy}");
+        drop(hosts);
+        pair.world.run_for(Duration::from_secs(60));
+        pair.end();
+    });
+}
+
+#[test]
 fn of_equals_the_one_that_is_idle_longest_gives_way() {
     seeds(SEEDS, |seed| {
         let pair = Pair::new(seed, Config::default(), places(3), &[("f", b"file")]);

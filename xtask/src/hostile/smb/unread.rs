@@ -1,5 +1,7 @@
 //! Clients that ask for much and take nothing: what is read and signed for them is work for nobody.
 
+use std::path::Path;
+
 use smb_wire::Command;
 use smb_wire::create::Disposition;
 use smb_wire::create::access::{rights, share};
@@ -8,7 +10,7 @@ use super::ATTACKER;
 use super::raw::{How, Raw, charge, read_request};
 use crate::hostile::net::{connect_from, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
-use crate::hostile::server::SMB;
+use crate::hostile::server::{SMB, Wishes};
 
 pub(crate) struct Unread;
 
@@ -23,6 +25,11 @@ impl Scenario for Unread {
 
     fn service(&self) -> Service {
         Service::Smb
+    }
+
+    /// Little enough that what the server is beside it fits under the bar of every scenario.
+    fn prepare(&self, _: &Path) -> anyhow::Result<Wishes> {
+        Ok(Wishes { smb: "memory_per_lane = '160M'", ..Wishes::default() })
     }
 
     fn attack(&self, field: &Field<'_>) -> anyhow::Result<Findings> {
