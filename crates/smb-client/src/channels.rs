@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -79,6 +80,10 @@ impl Channels {
     /// # Errors
     /// The request's.
     pub async fn log_off(&self) -> Result<(), Error> {
+        // One that is over and was not used since tells nobody.
+        let trees = self.0.trees.borrow().clone();
+        let ended = trees.iter().filter(|tree| tree.channel().connection().ended().is_some());
+        ended.for_each(|tree| self.lose(tree.channel()));
         self.pick().await?.channel().log_off().await
     }
 
@@ -110,19 +115,57 @@ impl Channels {
         &self,
         mut asked: impl AsyncFnMut(&Tree, u32) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.ask_for(TRIES_MAX, async |tree, flags| match self.0.patience {
+            None => asked(tree, flags).await,
+            Some(patience) => timeout(patience, asked(tree, flags)).await.unwrap_or_else(|_| {
+                tree.channel().connection().break_off();
+                Err(Error::Closed)
+            }),
+        })
+        .await
+    }
+
+    /// As [`Channels::ask`], for what others may keep waiting for as long as they like: it is waited for as long as its channel
+    /// answers anything.
+    pub(crate) async fn ask_waiting<T>(
+        &self,
+        mut asked: impl AsyncFnMut(&Tree, u32) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.ask_for(u32::MAX, async |tree, flags| self.while_alive(tree, asked(tree, flags)).await).await
+    }
+
+    /// What `asking` comes to, as long as the channel that it is asked by answers an ECHO now and then.
+    async fn while_alive<T>(
+        &self,
+        tree: &Tree,
+        asking: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(patience) = self.0.patience else { return asking.await };
+        let mut asking = pin!(asking);
+        loop {
+            if let Ok(answer) = timeout(patience, &mut asking).await {
+                return answer;
+            }
+            let channel = tree.channel();
+            // What is wrong with its answer is told to who asks.
+            if timeout(patience, channel.echo()).await.is_err() {
+                channel.connection().break_off();
+                return Err(Error::Closed);
+            }
+        }
+    }
+
+    async fn ask_for<T>(
+        &self,
+        tries_max: u32,
+        mut asked: impl AsyncFnMut(&Tree, u32) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut header_flags = 0;
         let mut pause = PAUSE;
-        for _ in 0..TRIES_MAX {
+        for _ in 0..tries_max {
             let tree = self.pick().await?;
             let connection = tree.channel().connection();
-            let asking = asked(&tree, header_flags);
-            let answer = match self.0.patience {
-                None => asking.await,
-                Some(patience) => timeout(patience, asking).await.unwrap_or_else(|_| {
-                    connection.break_off();
-                    Err(Error::Closed)
-                }),
-            };
+            let answer = asked(&tree, header_flags).await;
             match answer {
                 // The server has what is repeated under way still, or this was overtaken by word that a channel was lost.
                 Err(error) if error.status() == Some(Status::FILE_NOT_AVAILABLE) && self.has_lost(&tree) => {

@@ -182,6 +182,11 @@ impl Pending {
         self.connection.cancel(self, async_id)
     }
 
+    /// Has the server asked to give it up when this is dropped before its answer has come.
+    pub(crate) fn or_cancel(self) -> OrCancel {
+        OrCancel(self)
+    }
+
     /// The buffers that a request was sent with, once it is answered.
     pub(crate) fn take_payload(&self) -> Vec<Buf> {
         match std::mem::take(&mut self.slot.state.borrow_mut().payload) {
@@ -196,6 +201,31 @@ impl Future for Pending {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.slot.poll(cx)
+    }
+}
+
+/// A request that nobody else shall wait for: dropped, it is cancelled.
+pub(crate) struct OrCancel(Pending);
+
+impl Future for OrCancel {
+    type Output = Result<Reply, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl Drop for OrCancel {
+    fn drop(&mut self) {
+        let Pending { connection, slot, message_id, .. } = &self.0;
+        let is_under_way = {
+            let pending = connection.shared().pending.borrow();
+            pending.get(message_id).is_some_and(|other| Rc::ptr_eq(other, slot))
+        };
+        if is_under_way {
+            // Else the connection is over, and the request with it.
+            let _ = self.0.cancel();
+        }
     }
 }
 

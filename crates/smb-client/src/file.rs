@@ -333,7 +333,7 @@ impl Open {
             file_id: self.opened.file,
             ..LockRequestFixed::blank()
         };
-        let ask = Ask::new(Command::Lock, |body| LockRequest::write(body, fixed, ranges));
+        let ask = Ask::new(Command::Lock, |body| LockRequest::write(body, fixed, ranges)).with(self.flags);
         let [pending] = self.tree.start([ask]).await?;
         Ok(pending)
     }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use lane::buffer::Buf;
+use smb_wire::body::lock::{LockElement, flags};
 use smb_wire::create::CreateResponseFixed;
 use smb_wire::create::context::{ContextWriter, Contexts, DurableRequestV2, tag};
 use smb_wire::{FileId, Status};
@@ -12,6 +13,7 @@ use zerocopy::FromZeros;
 use crate::channels::Channels;
 use crate::error::Error;
 use crate::file::{Data, How, Open, Opened};
+use crate::lock_sequences::LockSequences;
 
 /// A file or directory that is open, over all [`Channels`] of a lane. Each request is done once, whatever becomes of channels:
 /// what changes something goes again as a replay (MS-SMB2 3.2.7.1), under a sequence by which the server tells it from what
@@ -20,6 +22,7 @@ use crate::file::{Data, How, Open, Opened};
 pub struct Handle {
     channels: Channels,
     opened: Rc<Opened>,
+    sequences: Rc<LockSequences>,
 }
 
 impl Handle {
@@ -43,7 +46,8 @@ impl Handle {
             let reply = tree.ask(how.ask(name).with(flags)).await?;
             Open::of(tree, &reply)
         });
-        Ok(Self { channels: channels.clone(), opened: open.await?.into_opened() })
+        let opened = open.await?.into_opened();
+        Ok(Self { channels: channels.clone(), opened, sequences: Rc::default() })
     }
 
     /// Its number.
@@ -115,6 +119,27 @@ impl Handle {
     /// As there.
     pub async fn control(&self, code: u32, input: &[u8], output_max: u32) -> Result<Data, Error> {
         self.ask(async |open| open.control(code, input, output_max).await).await
+    }
+
+    /// Locks or unlocks ranges, as [`Open::lock`], and waits until that is done. Dropped while it waits, it is given up by the server
+    /// too; whether that came in time nobody hears.
+    ///
+    /// # Errors
+    /// The server's refusal; that of the last channel.
+    pub async fn lock(&self, ranges: &[LockElement]) -> Result<(), Error> {
+        let may_wait =
+            |range: &LockElement| range.flags.get() & (flags::FAIL_IMMEDIATELY | flags::UNLOCK) == 0;
+        // The same number by whichever channel it is asked: it is done once.
+        let sequence = self.sequences.take(ranges.iter().any(may_wait)).await;
+        let asking = self.channels.ask_waiting(async |tree, flags| {
+            let open = Open::of_opened(&self.opened, tree, flags);
+            // Before 3.0 there is none.
+            let has_channels = tree.channel().connection().negotiated().dialect.is_smb3();
+            let number = if has_channels { sequence.word() } else { 0 };
+            let pending = open.lock(number, ranges).await?;
+            pending.or_cancel().await?.body().map(|_| ())
+        });
+        asking.await
     }
 
     /// Closes it.

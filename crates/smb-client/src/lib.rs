@@ -28,6 +28,7 @@ mod frame;
 mod get;
 mod handle;
 mod local;
+mod lock_sequences;
 mod options;
 mod put;
 mod tree;

@@ -171,6 +171,12 @@ impl<A: Atomic> ChannelWord<A> {
         }
     }
 
+    /// Whether a request of this sequence was overtaken by word that a channel was lost.
+    pub fn is_past(&self, sequence: u16) -> bool {
+        let state = State::of(self.0.load(Ordering::Acquire));
+        sequence.wrapping_sub(state.sequence) > AHEAD_MAX
+    }
+
     /// A session that was not the open's before has it from now on: its sequence begins wherever its client says.
     pub fn begin_anew(&self, sequence: u16) {
         self.change(|state| (state.move_on(sequence), ()));

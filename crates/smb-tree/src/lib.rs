@@ -47,6 +47,7 @@ mod instances;
 mod ioctl;
 mod kept;
 mod lock;
+mod lock_sequences;
 mod names;
 mod notify;
 mod open;

@@ -1,24 +1,18 @@
-//! LOCK (MS-SMB2 3.3.5.14): ranges of bytes are locked and unlocked; a lock that comes again after a channel was lost is known by its
-//! sequence number.
+//! LOCK (MS-SMB2 3.3.5.14): ranges of bytes are locked and unlocked.
 
 use std::sync::Arc;
 
 use grants::{Range, RangeLock, Refused};
-use smb_wire::body::lock::{LockElement, LockRequest, LockSequence, flags};
+use smb_wire::body::lock::{LockElement, LockRequest, flags};
 use smb_wire::create::access::rights::{APPEND_DATA, EXECUTE, READ_DATA, WRITE_DATA};
 use smb_wire::{Dialect, Status};
 use vfs::OpenError;
 
 use crate::asker::Asker;
+use crate::lock_sequences::Numbered;
 use crate::open::Open;
 use crate::share::Share;
 use crate::status;
-
-/// Which lock requests of an open have been done: the number of each entry of its table.
-#[derive(Debug, Default)]
-pub(crate) struct Sequences {
-    numbers: Option<Box<[u8; ENTRIES]>>,
-}
 
 /// What a request does with all of its ranges.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,16 +30,18 @@ enum Does {
 
 impl Share {
     /// Locks all ranges of the request, or none; or unlocks them one after another. A single lock waits for its turn, unless it is to
-    /// fail at once: dropped meanwhile, it waits no more.
+    /// fail at once: dropped meanwhile, it waits no more. `channel_sequence` is that of the request's header.
     ///
     /// # Errors
     /// `STATUS_LOCK_NOT_GRANTED`, `STATUS_RANGE_NOT_LOCKED`, `STATUS_INVALID_LOCK_RANGE`; `STATUS_FILE_CLOSED` when the open is closed
-    /// while it waits; `STATUS_INVALID_PARAMETER` for ranges that are not of one kind.
+    /// while it waits; `STATUS_INVALID_PARAMETER` for ranges that are not of one kind; `STATUS_CANCELLED` where it came again by another
+    /// channel, `STATUS_FILE_NOT_AVAILABLE` where it comes later than that.
     pub async fn lock(
         &self,
         asker: &Asker,
         open: &Arc<Open>,
         request: &LockRequest<'_>,
+        channel_sequence: u16,
     ) -> Result<(), Status> {
         if open.is_directory() {
             return Err(Status::INVALID_DEVICE_REQUEST);
@@ -53,12 +49,14 @@ impl Share {
         let sequence = (asker.dialect >= Dialect::Smb300).then(|| request.fixed.sequence());
         //= MS-SMB2 3.3.5.14
         //# A request whose sequence number is that of its entry was done: it is answered with success, and nothing else.
-        if sequence.is_some_and(|sequence| open.state().lock_sequences.begin(sequence)) {
-            return Ok(());
-        }
+        let Some(numbered) = Numbered::begin(open, sequence, channel_sequence).await? else { return Ok(()) };
         match does(request.locks)? {
             Does::Unlocks { ranges, is_whole } => {
                 let unlocked = open.grants().unlock(self.volume(), &ranges);
+                // Nothing is waited for in between: who loses his channel now has it done, and does it by no other again.
+                if unlocked.is_ok() && is_whole {
+                    numbered.done();
+                }
                 // Also where one of them was not locked: those before it are unlocked.
                 self.volume().unlocked_for_others(open.grants().object()).await;
                 unlocked.map_err(status::of_open)?;
@@ -72,17 +70,16 @@ impl Share {
                 if !open.may(READ_DATA | EXECUTE | WRITE_DATA | APPEND_DATA) {
                     return Err(Status::ACCESS_DENIED);
                 }
-                let locked = open.grants().lock(self.volume(), &locks, waits).await;
-                locked.map_err(|error| match error {
+                let locked =
+                    numbered.unless_called_off(open.grants().lock(self.volume(), &locks, waits)).await;
+                locked?.map_err(|error| match error {
                     //= MS-SMB2 3.3.5.10
                     //# A lock that waits when its open is closed fails with STATUS_RANGE_NOT_LOCKED.
                     OpenError::Refused(Refused::NotOpen) => Status::RANGE_NOT_LOCKED,
                     error => status::of_open(error),
                 })?;
+                numbered.done();
             }
-        }
-        if let Some(sequence) = sequence {
-            open.state().lock_sequences.done(sequence);
         }
         Ok(())
     }
@@ -119,46 +116,6 @@ fn does(elements: &[LockElement]) -> Result<Does, Status> {
     Ok(Does::Locks { locks, waits })
 }
 
-impl Sequences {
-    /// As they were.
-    pub(crate) fn of_numbers(numbers: Option<[u8; ENTRIES]>) -> Self {
-        Self { numbers: numbers.map(Box::new) }
-    }
-
-    /// What has been done by now.
-    pub(crate) fn numbers(&self) -> Option<[u8; ENTRIES]> {
-        self.numbers.as_deref().copied()
-    }
-
-    /// Whether this request was done before; else the entry holds nothing until it is.
-    fn begin(&mut self, sequence: LockSequence) -> bool {
-        let Some(at) = entry(sequence) else { return false };
-        let Some(numbers) = &mut self.numbers else { return false };
-        if numbers[at] == sequence.number {
-            return true;
-        }
-        numbers[at] = NONE;
-        false
-    }
-
-    fn done(&mut self, sequence: LockSequence) {
-        if let Some(at) = entry(sequence) {
-            self.numbers.get_or_insert_with(|| Box::new([NONE; ENTRIES]))[at] = sequence.number;
-        }
-    }
-}
-
-/// The table's entries are counted from 1; what is beyond them is not kept.
-fn entry(sequence: LockSequence) -> Option<usize> {
-    let at = (sequence.index as usize).checked_sub(1)?;
-    (at < ENTRIES).then_some(at)
-}
-
-/// Of the table of each open.
-pub(crate) const ENTRIES: usize = 64;
-/// No number, which are of four bits.
-const NONE: u8 = 0xff;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,23 +147,6 @@ mod tests {
             (&[0x20], Err(Status::INVALID_PARAMETER)),
         ] {
             assert_eq!(of(bits), expected, "{bits:?}");
-        }
-    }
-
-    #[test]
-    fn a_lock_that_comes_again_is_known_by_its_number_until_another_comes() {
-        let at = |index, number| LockSequence { index, number };
-        let mut sequences = Sequences::default();
-        for index in [1, 64] {
-            assert!(!sequences.begin(at(index, 5)));
-            sequences.done(at(index, 5));
-            assert!(sequences.begin(at(index, 5)));
-            assert!(!sequences.begin(at(index, 6)), "another request");
-            assert!(!sequences.begin(at(index, 5)), "it has failed, and was not done");
-        }
-        for index in [0, 65, u32::MAX] {
-            sequences.done(at(index, 5));
-            assert!(!sequences.begin(at(index, 5)), "{index} is not kept");
         }
     }
 }

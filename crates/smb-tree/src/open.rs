@@ -84,7 +84,7 @@ pub(crate) struct State {
     pub(crate) sticky_change: Option<u64>,
     pub(crate) renamed: Option<Renamed>,
     pub(crate) watching: crate::notify::Watching,
-    pub(crate) lock_sequences: crate::lock::Sequences,
+    pub(crate) lock_sequences: crate::lock_sequences::Sequences,
 }
 
 /// The kernel's times of change before a rename by this open, and as it left it. Who renames is told the former: to him a name is no

@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     /// The hash of the negotiation, from which each sign-in goes on.
     preauth: Cell<PreauthHash>,
     credits: RefCell<Credits>,
-    pending: RefCell<NumberMap<u64, Rc<Slot>>>,
+    pub(crate) pending: RefCell<NumberMap<u64, Rc<Slot>>>,
     queue: RefCell<Queue>,
     /// Who may seal on this connection, by session.
     sealers: RefCell<HashMap<u64, Rc<Keys>>>,

@@ -11,7 +11,7 @@ use vfs::{Attributes, RelPath, Timestamp};
 use super::fields::{Fields, Out};
 use crate::breaks::Held;
 use crate::instances::Instance;
-use crate::lock::ENTRIES;
+use crate::lock_sequences::ENTRIES;
 
 /// An open that is to outlive the server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::asker::Asker;
 use crate::breaks::{Held, Told};
 use crate::create::ask::lease_key;
 use crate::disconnected::Durability;
-use crate::lock::Sequences;
+use crate::lock_sequences::Sequences;
 use crate::names::Case;
 use crate::open::{Open, OpenKind, State};
 use crate::opens::{Room, Tellable};

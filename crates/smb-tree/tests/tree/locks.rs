@@ -33,7 +33,7 @@ async fn lock_numbered(
     fixed.lock_sequence.set(sequence);
     let element =
         LockElement { offset: at.into(), length: 10.into(), flags: bits.into(), reserved: 0.into() };
-    side.share.lock(who, open, &LockRequest { fixed: &fixed, locks: &[element] }).await
+    side.share.lock(who, open, &LockRequest { fixed: &fixed, locks: &[element] }, 0).await
 }
 
 pub(super) const AT_ONCE: u32 = flags::EXCLUSIVE | flags::FAIL_IMMEDIATELY;

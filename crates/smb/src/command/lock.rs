@@ -9,6 +9,6 @@ use crate::connection::{Call, Reply};
 pub(super) async fn lock(call: &Call<'_>, request: &LockRequest<'_>) -> Result<Reply, Status> {
     let (share, asker, open) = call.target()?.into_file().ok_or(Status::INVALID_DEVICE_REQUEST)?;
     let _entered = call.enter(&open)?;
-    share.lock(&asker, &open, request).await?;
+    share.lock(&asker, &open, request, call.sequence()).await?;
     Ok(Reply::empty())
 }

@@ -9,6 +9,7 @@ mod floods;
 mod fuzz;
 mod hostile;
 mod kills;
+mod locks;
 mod notifications;
 mod raw;
 mod replays;
