@@ -191,6 +191,12 @@ impl StockServer {
         let mut command = Command::new(program);
         command.args(["server", "-p", &address.port().to_string()]).args(flags);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("rxperf starts");
+        // Who calls before it listens hears that nobody is there. Its namespace is this thread's.
+        let bound = format!(":{:04X} ", address.port());
+        testkit::wait_for("the stock server to listen", Duration::from_secs(30), || {
+            let sockets = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
+            sockets.contains(&bound).then_some(())
+        });
         Self { child, address }
     }
 
