@@ -30,7 +30,10 @@ mod secret;
 mod verified;
 mod verifier;
 
-pub use self::accounts::{Account, Accounts, AccountsError, AccountsStore, Edit, Group, NewUser, Refused};
+pub use self::accounts::{
+    Account, Accounts, AccountsError, AccountsStore, BadLine, Edit, Group, LeftOut, NewUser, Refused,
+    SambaUser, parse_smbpasswd,
+};
 pub use self::acl::{
     ATTRIBUTE_PREFIXES, ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, AclFull, BadAcl, Entry, Nearest,
     Side,

@@ -18,6 +18,12 @@ impl Id {
     pub const ANONYMOUS: Self = Self(32766);
     /// Those that no user or group of an accounts file may have: AFS keeps them for itself, in part.
     pub(crate) const RESERVED_GROUPS: std::ops::RangeInclusive<i32> = -999..=0;
+
+    /// The next that a user may have.
+    pub(crate) fn after(self) -> Self {
+        let next = self.0.saturating_add(1);
+        Self(if next == Self::ANONYMOUS.0 { next + 1 } else { next })
+    }
 }
 
 impl fmt::Display for Id {

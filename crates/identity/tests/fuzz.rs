@@ -1,6 +1,6 @@
-//! fuzz: no text and no bytes make the two parsers panic, and what they take they mean.
+//! fuzz: no text and no bytes make the parsers panic, and what they take they mean.
 
-use identity::{Accounts, Acl, Nearest, Side, Who};
+use identity::{Accounts, Acl, Nearest, Side, Who, parse_smbpasswd};
 
 #[test]
 fn any_bytes_are_a_list_that_encodes_to_them_or_none() {
@@ -45,5 +45,20 @@ fn any_text_is_accounts_of_which_everybody_can_be_found_or_is_refused() {
         for group in accounts.groups() {
             assert_eq!(accounts.id_of(&group.name.parse().unwrap()), Some(group.id));
         }
+    });
+}
+
+#[test]
+fn any_text_is_samba_s_users_each_in_a_line_of_his_own_or_tells_which_lines_are_none() {
+    bolero::check!().for_each(|input: &[u8]| {
+        let Ok(text) = std::str::from_utf8(input) else { return };
+        let lines: Vec<usize> = match parse_smbpasswd(text) {
+            Ok(users) => users.iter().map(|user| user.line).collect(),
+            Err(bad) => bad.iter().map(|bad| bad.line).collect(),
+        };
+        assert!(
+            lines.is_sorted_by(|one, next| one < next)
+                && lines.last().is_none_or(|last| *last <= text.lines().count())
+        );
     });
 }

@@ -64,24 +64,44 @@ version = 1
     /// # Errors
     /// His name or number is somebody's already, or cannot be.
     pub fn add_user(&mut self, user: &NewUser) -> Result<Id, AccountsError> {
-        check_user_name(&user.name).map_err(|problem| AccountsError::invalid("the name", problem))?;
-        self.refuse_taken(&user.name)?;
         let [next, _] = self.accounts()?.next_ids();
         let id = user.id.unwrap_or(next);
-        let mut table = Table::new();
-        table.insert("id", number(id.0));
-        for (key, given) in [("uid", user.uid), ("gid", user.gid)] {
-            given.map(|given| table.insert(key, number(given)));
-        }
-        if !user.principals.is_empty() {
-            table.insert("principals", Item::Value(list(user.principals.iter().map(ToString::to_string))));
-        }
-        self.tables("user").insert(&user.name, Item::Table(table));
-        self.put_password(&user.name, user.password.as_ref(), user.nt.as_ref());
+        self.insert_user(user, id)?;
         if id >= next {
             self.document.insert("last_user", number(id.0));
         }
         self.accounts().map(|_| id)
+    }
+
+    /// Adds users with the next numbers. With `replace` who is there already is given the NT hash that comes, and all else of him
+    /// stays. Says of each his number, and whether he was there.
+    ///
+    /// # Errors
+    /// A name is somebody's already, or cannot be.
+    pub fn import_users(
+        &mut self,
+        users: &[NewUser],
+        replace: bool,
+    ) -> Result<Vec<(Id, bool)>, AccountsError> {
+        let before = self.accounts()?;
+        let [mut next, _] = before.next_ids();
+        let mut last = None;
+        let mut done = Vec::with_capacity(users.len());
+        for user in users {
+            if let Some(known) = before.id_of_user(&user.name).filter(|_| replace) {
+                self.put(&user.name, "nt", user.nt.as_ref().map(NtHash::to_text));
+                done.push((known, true));
+                continue;
+            }
+            self.insert_user(user, next)?;
+            done.push((next, false));
+            last = Some(next);
+            next = next.after();
+        }
+        if let Some(last) = last {
+            self.document.insert("last_user", number(last.0));
+        }
+        self.accounts().map(|_| done)
     }
 
     /// Replaces what a user is recognised by: `None` takes it away.
@@ -188,14 +208,32 @@ version = 1
         Ok(text)
     }
 
+    fn insert_user(&mut self, user: &NewUser, id: Id) -> Result<(), AccountsError> {
+        check_user_name(&user.name).map_err(|problem| AccountsError::invalid("the name", problem))?;
+        self.refuse_taken(&user.name)?;
+        let mut table = Table::new();
+        table.insert("id", number(id.0));
+        for (key, given) in [("uid", user.uid), ("gid", user.gid)] {
+            given.map(|given| table.insert(key, number(given)));
+        }
+        if !user.principals.is_empty() {
+            table.insert("principals", Item::Value(list(user.principals.iter().map(ToString::to_string))));
+        }
+        self.tables("user").insert(&user.name, Item::Table(table));
+        self.put_password(&user.name, user.password.as_ref(), user.nt.as_ref());
+        Ok(())
+    }
+
     fn put_password(&mut self, name: &str, password: Option<&PasswordHash>, nt: Option<&NtHash>) {
-        let texts = [("password", password.map(PasswordHash::to_text)), ("nt", nt.map(NtHash::to_text))];
+        self.put(name, "password", password.map(PasswordHash::to_text));
+        self.put(name, "nt", nt.map(NtHash::to_text));
+    }
+
+    fn put(&mut self, name: &str, key: &str, text: Option<Zeroizing<String>>) {
         let Some(table) = self.tables("user").get_mut(name).and_then(Item::as_table_like_mut) else { return };
-        for (key, text) in texts {
-            match text {
-                Some(text) => drop(table.insert(key, toml_edit::value(text.as_str()))),
-                None => drop(table.remove(key)),
-            }
+        match text {
+            Some(text) => drop(table.insert(key, toml_edit::value(text.as_str()))),
+            None => drop(table.remove(key)),
         }
     }
 

@@ -114,8 +114,7 @@ impl AccountsFile {
         let last_user = users.chain([self.last_user, FIRST - 1]).max().unwrap_or_default();
         let groups = self.group.iter().map(|(name, group)| group.id(name).0);
         let last_group = groups.chain([self.last_group, 1 - FIRST]).min().unwrap_or_default();
-        let user = last_user.saturating_add(1);
-        [Id(if user == Id::ANONYMOUS.0 { user + 1 } else { user }), Id(last_group.saturating_sub(1))]
+        [Id(last_user).after(), Id(last_group.saturating_sub(1))]
     }
 
     fn check(&self) -> Result<(), AccountsError> {

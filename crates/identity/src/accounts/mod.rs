@@ -4,6 +4,7 @@ mod edit;
 mod format;
 mod membership;
 mod posix;
+mod smbpasswd;
 mod store;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ pub use self::edit::{Edit, NewUser};
 use self::format::{GroupTable, UserTable};
 use self::membership::Memberships;
 use self::posix::Posix;
+pub use self::smbpasswd::{BadLine, LeftOut, SambaUser, parse_smbpasswd};
 pub use self::store::AccountsStore;
 use crate::name::{Id, Who};
 use crate::principal::{Inner, Kind, Names, Principal};
@@ -156,6 +158,11 @@ impl Accounts {
     /// The number of a user or group; `None`: there is nobody of that name.
     pub fn id_of(&self, who: &Who) -> Option<Id> {
         self.names.id(who)
+    }
+
+    /// The number of the user of this name here, may he sign in or not.
+    pub fn id_of_user(&self, name: &str) -> Option<Id> {
+        self.users.get(name).map(|user| Id(user.table.id))
     }
 
     /// The same user in these accounts; `None` if he is gone, disabled or somebody else by now. Sessions that live on

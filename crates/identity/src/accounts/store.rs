@@ -74,6 +74,21 @@ impl AccountsStore {
         Ok(done)
     }
 
+    /// Does as [`change`](Self::change) would, and says what came of it; the file, or that there is none, stays.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rehearse<T>(
+        &self,
+        edit: impl Fn(&mut Edit) -> Result<T, AccountsError>,
+    ) -> Result<T, AccountsError> {
+        let text = if self.exists() { self.text()? } else { Zeroizing::new(Edit::EMPTY.to_owned()) };
+        let mut editing = Edit::new(&text).map_err(|error| error.in_file(&self.path))?;
+        let done = edit(&mut editing)?;
+        editing.finish()?;
+        Ok(done)
+    }
+
     fn text(&self) -> Result<Zeroizing<String>, AccountsError> {
         read(&self.open()?, &self.path)
     }

@@ -166,3 +166,29 @@ fn tables_that_a_person_wrote_inline_are_understood() {
     let accounts = Accounts::parse(&text).unwrap();
     assert!(accounts.users()[0].disabled && accounts.users()[1].groups == ["staff"], "{text}");
 }
+
+#[test]
+fn users_are_imported_together_and_those_that_there_are_keep_all_but_their_hash() {
+    let [old, new] = ["old", "new"].map(|password| NtHash::new(&password.into()).unwrap());
+    let password = PasswordHash::new(&"web".into(), Strength { memory_kib: 8, passes: 1, lanes: 1 });
+    let with_old = edited(WRITTEN, |edit| edit.set_password("bob", Some(&password), Some(&old)).unwrap());
+    let named = |name: &str| NewUser { nt: Some(new.clone()), uid: Some(1002), ..user(name) };
+    let users = [named("carol"), named("bob"), named("dave")];
+    let mut editing = Edit::new(&with_old).unwrap();
+    assert!(matches!(editing.import_users(&users, false), Err(AccountsError::Exists(_))));
+    assert!(
+        matches!(editing.import_users(&[named("staff")], true), Err(AccountsError::Exists(_))),
+        "a group"
+    );
+    let changed = edited(&with_old, |edit| {
+        let done = edit.import_users(&users, true).unwrap();
+        assert_eq!(done, [(Id(1002), false), (Id(1001), true), (Id(1003), false)]);
+    });
+    let accounts = Accounts::parse(&changed).unwrap();
+    assert!(["bob", "carol", "dave"].iter().all(|name| accounts.nt_hash(name).expose() == new.expose()));
+    assert!(accounts.verify("bob", &"web".into()).is_ok(), "other services know him as before");
+    assert_eq!(accounts.user("bob").unwrap().uid(), None);
+    assert_eq!(accounts.user("carol").unwrap().uid(), Some(1002));
+    assert!(changed.contains("last_user = 1003\n") && accounts.next_ids()[0] == Id(1004));
+    assert_eq!(edited(WRITTEN, |edit| drop(edit.import_users(&[], false).unwrap())), WRITTEN);
+}

@@ -145,3 +145,16 @@ fn a_change_that_changes_nothing_writes_nothing() {
     scene.store.change(|edit| edit.set_disabled("alice", false)).unwrap();
     assert_eq!(fs::metadata(scene.store.path()).unwrap().ino(), inode);
 }
+
+#[test]
+fn what_is_rehearsed_says_what_would_come_of_it_and_changes_nothing() {
+    let scene = Scene::new();
+    let add = |edit: &mut Edit| edit.add_user(&NewUser { name: "bob".to_owned(), ..NewUser::default() });
+    assert_eq!(scene.store.rehearse(add).unwrap().0, 1000);
+    assert!(scene.names().is_empty(), "nor is a file made");
+    scene.add("alice").unwrap();
+    let before = scene.text();
+    assert_eq!(scene.store.rehearse(add).unwrap().0, 1001);
+    assert!(scene.store.rehearse(|edit| edit.remove_user("eve")).is_err());
+    assert_eq!(scene.text(), before);
+}
