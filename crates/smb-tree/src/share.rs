@@ -1,5 +1,6 @@
 //! A volume as a share, on one lane.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -91,6 +92,8 @@ pub(crate) struct Inner {
     pub(crate) volume: Volume,
     pub(crate) options: ShareOptions,
     pub(crate) side: Rc<Side>,
+    /// Whether files of the volume can share their room, once that is known.
+    pub(crate) shares_room: Cell<Option<bool>>,
 }
 
 impl Share {
@@ -112,6 +115,19 @@ impl Share {
     /// Whether listings leave out what who lists may not read.
     pub fn hides_unreadable(&self) -> bool {
         self.options().hide_unreadable
+    }
+
+    /// Whether copies within it can share their room, as Windows' block cloning wants: the file system can, and something may be changed.
+    pub(crate) async fn shares_room(&self) -> bool {
+        if self.is_read_only() {
+            return false;
+        }
+        let known = &self.inner.shares_room;
+        if known.get().is_none() {
+            // Who found out nothing, for want of room or memory, asks again.
+            known.set(self.volume().shares_room().await.ok());
+        }
+        known.get().unwrap_or(false)
     }
 
     /// What somebody may do in its root at most: `MaximalAccess` of TREE_CONNECT.

@@ -100,7 +100,13 @@ impl Tree {
             volume.cache().add_breaker(&self.side.breaker);
         }
         let name: Arc<str> = name.into();
-        let inner = ShareInner { name: Arc::clone(&name), volume, options, side: Rc::clone(&self.side) };
+        let inner = ShareInner {
+            name: Arc::clone(&name),
+            volume,
+            options,
+            side: Rc::clone(&self.side),
+            shares_room: Cell::default(),
+        };
         let share = Share { inner: Rc::new(inner) };
         self.shares.borrow_mut().insert(name, share.clone());
         share

@@ -195,6 +195,26 @@ impl Volume {
         Ok(self.inner.root.dir().as_file().stat_system().await?)
     }
 
+    /// Whether its directory's file system lets files share their room (xfs, btrfs): tried with two files that have no names, where it
+    /// has such.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Overloaded`] and their like, which say nothing of it.
+    pub async fn shares_room(&self) -> Result<bool, Error> {
+        let dir = self.inner.root.dir();
+        let tried =
+            async { dir.create_unnamed(0o600).await?.reflink_from(&dir.create_unnamed(0o600).await?).await };
+        match tried.await {
+            Ok(()) => Ok(true),
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY)) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(Error::of_write(error)),
+        }
+    }
+
     /// The cache of its lane.
     pub fn cache(&self) -> &Cache {
         &self.inner.cache

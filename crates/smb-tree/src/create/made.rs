@@ -8,7 +8,7 @@ use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::{create_action, options};
 use smb_wire::info::security::Descriptor;
-use vfs::{Error, How, Resolved, Writer};
+use vfs::{Error, Expect, How, Resolved, Writer};
 
 use super::ask::{Ask, GIVEN};
 use super::granted::{Granted, It, Unopened};
@@ -38,6 +38,12 @@ impl Share {
         if ask.attributes & attributes::READONLY != 0 && ask.has(options::DELETE_ON_CLOSE) {
             return Err(Status::CANNOT_DELETE.into());
         }
+        if let Some(bytes) = ask.wishes.allocation.filter(|_| !is_directory) {
+            //= MS-FSA 2.1.5.1.1
+            //# Nothing is made where there is no room for what is to be set aside: STATUS_DISK_FULL.
+            self.volume().fits(bytes).map_err(status::of)?;
+            self.has_room_for(bytes).await?;
+        }
         let secured = self.secured(asker, ask, spot, is_directory).await?;
         let writer = self.make(asker, ask, spot, is_directory, secured.own()).await?;
         let access = match ask.access & rights::MAXIMUM_ALLOWED {
@@ -48,33 +54,65 @@ impl Share {
         let (open, resolved, tellable) = self.open_beside(asker, ask, room, &it).await?;
         let caller = open.caller(&asker.caller);
         let hand = Rc::new(Hand::new(resolved, writer));
-        let object = open.object();
-        self.give_list(&caller, &hand, &secured).await?;
         // Who makes something says what it is, whatever its descriptor leaves him afterwards.
         let operator = Accounts::none().local_administrator();
-        let caller = vfs::Caller { principal: operator, ..caller };
-        self.give_attributes(&caller, &hand, object, ask).await?;
-        if let Some(list) = ask.wishes.ea {
-            self.set_eas(&caller, &hand, object, list).await?;
-        }
-        if let (Some(bytes), Ok(writer)) =
-            (ask.wishes.allocation, hand.writer(self.volume(), &caller, object).await)
-        {
-            // A file system that cannot set room aside writes as well without.
-            let room = writer.allocate(&caller, lane::fs::Allocate::KeepSize, 0, bytes).await;
-            if let Err(error @ (Error::NoSpace | Error::Quota)) = room {
-                return Err(status::of(error).into());
-            }
-        }
-        let stream = ask.name.stream.clone();
-        if let Some(stream) = &stream {
-            self.change_stream(&caller, &hand, object, stream, Change::Make).await?;
+        let operator = vfs::Caller { principal: operator, ..caller.clone() };
+        let fitted = match self.give_list(&caller, &hand, &secured).await {
+            Ok(()) => self.fit_out(&operator, &hand, open.object(), ask).await,
+            refused => refused,
+        };
+        if let Err(status) = fitted {
+            self.take_back(&operator, &open, is_directory).await;
+            return Err(status.into());
         }
         let action = create_action::CREATED;
         let who = &asker.caller.principal;
         let granted = |own: Arc<Descriptor>| self.options().sids.granted(who, &own);
         let maximal_access = open.object().descriptor().map_or(rights::FILE_ALL, granted);
+        let stream = ask.name.stream.clone();
         Ok(Granted { open, hand, stream, access, maximal_access, action, tellable })
+    }
+
+    /// Gives what was made all that was asked for with it.
+    async fn fit_out(
+        &self,
+        caller: &vfs::Caller,
+        hand: &Hand,
+        object: &vfs::Object,
+        ask: &Ask<'_>,
+    ) -> Result<(), Status> {
+        self.give_attributes(caller, hand, object, ask).await?;
+        if let Some(list) = ask.wishes.ea {
+            self.set_eas(caller, hand, object, list).await?;
+        }
+        if let (Some(bytes), Ok(writer)) =
+            (ask.wishes.allocation, hand.writer(self.volume(), caller, object).await)
+        {
+            // A file system that cannot set room aside writes as well without.
+            let room = writer.allocate(caller, lane::fs::Allocate::KeepSize, 0, bytes).await;
+            if let Err(error @ (Error::NoSpace | Error::Quota)) = room {
+                return Err(status::of(error));
+            }
+        }
+        if let Some(stream) = &ask.name.stream {
+            self.change_stream(caller, hand, object, stream, Change::Make).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes away what was made, whose CREATE fails all the same. It stays where somebody else has it by now: it would be taken from him.
+    async fn take_back(&self, caller: &vfs::Caller, open: &vfs::Open, is_directory: bool) {
+        let Some(path) = open.path(self.volume()) else { return };
+        let Some(name) = path.as_path().file_name() else { return };
+        let Ok(above) = self.directory_at(caller, path.as_path().parent()).await else { return };
+        // Nobody hears why it stayed.
+        let _ = match is_directory {
+            true => above.remove_directory(caller, name).await,
+            false => {
+                let is_empty = |found: Option<&vfs::Attributes>| found.is_some_and(|found| found.size == 0);
+                above.remove_if(caller, name, Expect::Like(&is_empty)).await
+            }
+        };
     }
 
     async fn make(

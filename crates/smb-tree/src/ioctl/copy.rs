@@ -9,7 +9,9 @@ use lane::buffer::BufClass;
 use smb_wire::create::access::rights::{EXECUTE, READ_DATA, WRITE_DATA};
 use smb_wire::fixed::prefix;
 use smb_wire::fsctl::code;
-use smb_wire::fsctl::copy::{Copy, CopyResponse, DuplicateExtents};
+use smb_wire::fsctl::copy::{
+    Copy, CopyResponse, DUPLICATE_SOURCE_ATOMIC, DuplicateExtents, DuplicateExtentsEx,
+};
 use smb_wire::{FileId, Status};
 use vfs::OpenFile;
 use zerocopy::IntoBytes;
@@ -163,9 +165,26 @@ impl Share {
         &self,
         asker: &Asker,
         open: &Arc<Open>,
+        control: u32,
         input: &[u8],
     ) -> Result<(), Status> {
-        let (asked, _) = prefix::<DuplicateExtents>(input).map_err(|_| Status::INVALID_PARAMETER)?;
+        //= MS-FSA 2.1.5.10.4
+        //# A file system that shares no extents fails with STATUS_INVALID_DEVICE_REQUEST, as NTFS does: the client copies then.
+        if !self.shares_room().await {
+            return Err(Status::INVALID_DEVICE_REQUEST);
+        }
+        let asked = match control {
+            code::DUPLICATE_EXTENTS_TO_FILE_EX => {
+                let (asked, _) =
+                    prefix::<DuplicateExtentsEx>(input).map_err(|_| Status::INVALID_PARAMETER)?;
+                // The kernel shares a long range part by part.
+                if asked.flags.get() & DUPLICATE_SOURCE_ATOMIC != 0 {
+                    return Err(Status::NOT_SUPPORTED);
+                }
+                &asked.extents
+            }
+            _ => prefix::<DuplicateExtents>(input).map_err(|_| Status::INVALID_PARAMETER)?.0,
+        };
         let source = self.opens().find(asker.session, asked.source).map_err(|_| Status::INVALID_HANDLE)?;
         if !open.may(WRITE_DATA) || !source.may(READ_DATA) {
             return Err(Status::ACCESS_DENIED);

@@ -39,8 +39,8 @@ impl Share {
             code::SRV_COPYCHUNK | code::SRV_COPYCHUNK_WRITE => {
                 self.copy_chunks(asker, open, control, input, len_max).await
             }
-            code::DUPLICATE_EXTENTS_TO_FILE => {
-                self.duplicate_extents(asker, open, input).await?;
+            code::DUPLICATE_EXTENTS_TO_FILE | code::DUPLICATE_EXTENTS_TO_FILE_EX => {
+                self.duplicate_extents(asker, open, control, input).await?;
                 nothing()
             }
             code::SET_SPARSE => {

@@ -36,7 +36,7 @@ impl Share {
                 return cut(output, size_of::<VolumeFixed>().next_multiple_of(8), len_max);
             }
             class::ATTRIBUTE => {
-                write_attribute(self.abilities(), COMPONENT_MAX, FILE_SYSTEM, &mut output);
+                write_attribute(self.abilities().await, COMPONENT_MAX, FILE_SYSTEM, &mut output);
                 return cut(output, size_of::<AttributeFixed>().next_multiple_of(8), len_max);
             }
             class::SIZE => output.extend(self.size().await?.as_bytes()),
@@ -73,9 +73,13 @@ impl Share {
     }
 
     /// What clients may count on.
-    fn abilities(&self) -> u32 {
+    async fn abilities(&self) -> u32 {
         let read_only = if self.is_read_only() { attribute::READ_ONLY_VOLUME } else { 0 };
+        //= MS-FSCC 2.5.1
+        //# FILE_SUPPORTS_BLOCK_REFCOUNTING: extents may be shared between files.
+        let shared = if self.shares_room().await { attribute::SUPPORTS_BLOCK_REFCOUNTING } else { 0 };
         read_only
+            | shared
             | attribute::CASE_SENSITIVE_SEARCH
             | attribute::CASE_PRESERVED_NAMES
             | attribute::UNICODE_ON_DISK
@@ -97,6 +101,18 @@ impl Share {
 
     async fn room(&self) -> Result<SystemStat, Status> {
         self.volume().room().await.map_err(status::of)
+    }
+
+    /// Whether so much more may be set aside, before that is tried: a file system with too little of it keeps what it had for the file
+    /// (ext4), and others have nothing left.
+    ///
+    /// # Errors
+    /// `STATUS_DISK_FULL`.
+    pub(crate) async fn has_room_for(&self, bytes: u64) -> Result<(), Status> {
+        let room = self.room().await?;
+        let free = room.blocks_free.saturating_mul(room.block_bytes);
+        // One without blocks says nothing of its room.
+        if room.blocks > 0 && bytes > free { Err(Status::DISK_FULL) } else { Ok(()) }
     }
 
     async fn size(&self) -> Result<SizeInformation, Status> {

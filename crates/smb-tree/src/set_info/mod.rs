@@ -126,6 +126,7 @@ impl Share {
         if open.kind() == OpenKind::Stream || size == 0 {
             return Ok(());
         }
+        self.has_room_for(size.saturating_sub(now.allocation)).await?;
         let caller = asker.by(open);
         let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
         match writer.allocate(&caller, Allocate::KeepSize, 0, size).await {

@@ -51,6 +51,10 @@ pub(super) async fn file(side: &Side, who: &Asker, open: &Arc<Open>, class: u8) 
     query(side, who, open, (info_type::FILE, class, 65_536)).await.map(|answer| answer.output)
 }
 
+pub(super) async fn file_system(side: &Side, who: &Asker, open: &Arc<Open>, class: u8) -> Vec<u8> {
+    query(side, who, open, (info_type::FILE_SYSTEM, class, 1024)).await.unwrap().output
+}
+
 pub(super) async fn set(
     side: &Side,
     who: &Asker,

@@ -1,17 +1,23 @@
 //! Control codes of files.
 
+use lane::backend::sim::FsConfig;
 use smb_tree::Answer;
 use smb_wire::Status;
 use smb_wire::create::Disposition;
 use smb_wire::create::access::rights;
 use smb_wire::fixed::prefix;
 use smb_wire::fsctl::code;
-use smb_wire::fsctl::copy::{CHUNK_LEN_MAX, Chunk, Copy, CopyResponse, DuplicateExtents, ResumeKeyResponse};
+use smb_wire::fsctl::copy::{
+    CHUNK_LEN_MAX, Chunk, Copy, CopyResponse, DUPLICATE_SOURCE_ATOMIC, DuplicateExtents, DuplicateExtentsEx,
+    ResumeKeyResponse,
+};
 use smb_wire::fsctl::ranges::parse_allocated;
 use smb_wire::info::file::plain;
+use smb_wire::info::file_system::{AttributeFixed, attribute, class};
 use zerocopy::IntoBytes;
 
-use super::{Wish, alone, asker};
+use super::information::file_system;
+use super::{Wish, alone, asker, on_disk};
 
 fn pair(a: u64, b: u64) -> Vec<u8> {
     [a.to_le_bytes(), b.to_le_bytes()].concat()
@@ -72,6 +78,52 @@ fn ranges_are_copied_between_opens_of_a_session() {
             side.share.close(who, open, 0).await.unwrap();
         }
     });
+}
+
+#[test]
+fn extents_are_shared_where_the_file_system_can_and_clients_are_told() {
+    for can in [true, false] {
+        let config = move |fs: &mut FsConfig| fs.reflinks = can;
+        on_disk(config, move |side| async move {
+            let who = asker(1);
+            let content: Vec<u8> = (0..10_000).map(|n| n as u8).collect();
+            side.make(&who, "from", &content).await;
+            let from = side.open(&who, "from", &Wish::new(Disposition::Open)).await;
+            let to = side.open(&who, "to", &Wish::new(Disposition::Create)).await;
+            let told = file_system(&side, &who, &from, class::ATTRIBUTE).await;
+            let (told, _) = prefix::<AttributeFixed>(&told).unwrap();
+            assert_eq!(told.attributes.get() & attribute::SUPPORTS_BLOCK_REFCOUNTING != 0, can);
+            let extents = |len: u64| DuplicateExtents {
+                source: from.id(),
+                source_offset: 0.into(),
+                target_offset: 0.into(),
+                byte_count: len.into(),
+            };
+            let ex = |len, flags: u32| DuplicateExtentsEx {
+                structure_size: 48.into(),
+                extents: extents(len),
+                flags: flags.into(),
+                reserved: 0.into(),
+            };
+            let asked = async |code, input: &[u8]| {
+                side.share.ioctl(&who, &to, code, input, 0).await.map(|answer| answer.status)
+            };
+            let (plain, extended) = (code::DUPLICATE_EXTENTS_TO_FILE, code::DUPLICATE_EXTENTS_TO_FILE_EX);
+            for (code, input, expected) in [
+                (plain, extents(4096).as_bytes(), Ok(Status::SUCCESS)),
+                (extended, ex(10_000, 0).as_bytes(), Ok(Status::SUCCESS)),
+                (extended, ex(10_000, DUPLICATE_SOURCE_ATOMIC).as_bytes(), Err(Status::NOT_SUPPORTED)),
+                (plain, extents(10_001).as_bytes(), Err(Status::NOT_SUPPORTED)),
+                (extended, extents(1).as_bytes(), Err(Status::INVALID_PARAMETER)),
+            ] {
+                let expected = if can { expected } else { Err(Status::INVALID_DEVICE_REQUEST) };
+                assert_eq!(asked(code, input).await, expected);
+            }
+            let copied = if can { content } else { Vec::new() };
+            assert_eq!(side.content(&who, "to").await, Ok(copied));
+            side.tree.close_all(&who, side.tree.opens().of_session(1)).await;
+        });
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Accounts, Writable};
-use lane::backend::sim::{Config, Host, Remains, World};
+use lane::backend::sim::{Config, FsConfig, Host, Remains, World};
 use smb_tree::{
     Asker, Breaks, CreateError, Created, LeaseBroken, Open, Opens, OpensLimits, Reading, Share, ShareOptions,
     Tree,
@@ -25,6 +25,7 @@ mod creates;
 mod data;
 mod directories;
 mod durable;
+mod full;
 mod information;
 mod ioctls;
 mod kept;
@@ -211,6 +212,13 @@ fn on_slow_disk<F: Future<Output = ()> + 'static>(seed: u64, test: impl Fn(Side)
     let mut config = Config::clean();
     config.fs.delay = Duration::from_micros(10)..Duration::from_millis(20);
     in_world(World::new(seed, config), OpensLimits::default(), 1, |_, side| test(side));
+}
+
+/// Runs a test on one lane with another disk than usual.
+fn on_disk<F: Future<Output = ()> + 'static>(config: impl Fn(&mut FsConfig), test: impl Fn(Side) -> F) {
+    let mut world = Config::clean();
+    config(&mut world.fs);
+    in_world(World::new(1, world), OpensLimits::default(), 1, |_, side| test(side));
 }
 
 fn in_world<F: Future<Output = ()> + 'static>(

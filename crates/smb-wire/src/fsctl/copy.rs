@@ -1,5 +1,5 @@
 //! Copies within the server: FSCTL_SRV_REQUEST_RESUME_KEY, FSCTL_SRV_COPYCHUNK (MS-SMB2 2.2.31.1, 2.2.32.1, 2.2.32.3)
-//! and FSCTL_DUPLICATE_EXTENTS_TO_FILE (MS-FSCC 2.3.7).
+//! and FSCTL_DUPLICATE_EXTENTS_TO_FILE with its second form (MS-FSCC 2.3.7, 2.3.9).
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -72,6 +72,19 @@ wire! {
         byte_count: U64,
     }
 }
+
+wire! {
+    /// MS-FSCC 2.3.9
+    pub struct DuplicateExtentsEx {
+        structure_size: U64,
+        extents: DuplicateExtents,
+        flags: U32,
+        reserved: U32,
+    }
+}
+
+/// `Flags` of [`DuplicateExtentsEx`]: what fails leaves nothing behind.
+pub const DUPLICATE_SOURCE_ATOMIC: u32 = 1;
 
 /// What to copy from where.
 #[derive(Clone, Copy, Debug)]

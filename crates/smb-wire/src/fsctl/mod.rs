@@ -3,6 +3,7 @@
 pub mod copy;
 pub mod interfaces;
 pub mod negotiate_info;
+pub mod pipe_wait;
 pub mod ranges;
 pub mod reparse;
 
@@ -35,6 +36,8 @@ pub mod code {
     pub const QUERY_ALLOCATED_RANGES: u32 = 0x0009_40cf;
     /// Shares another file's bytes.
     pub const DUPLICATE_EXTENTS_TO_FILE: u32 = 0x0009_8344;
+    /// The same, wholly or not at all if that is asked for.
+    pub const DUPLICATE_EXTENTS_TO_FILE_EX: u32 = 0x0009_83e8;
     /// What data can be copied by a token.
     pub const OFFLOAD_READ: u32 = 0x0009_4264;
     /// Copies it.

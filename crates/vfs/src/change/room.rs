@@ -15,7 +15,7 @@ impl Writer {
     /// Takes room for `len` bytes from `offset` on, or gives it back so that it reads as zeros, as `what` says.
     ///
     /// # Errors
-    /// As [`Writer::write_at`]; [`Error::Io`] where the file system cannot do it so.
+    /// As [`Writer::write_at`]; [`Error::Io`] where the file system cannot do it so. [`Error::Quota`] also for room that is but set aside.
     pub async fn allocate(
         &self,
         caller: &Caller,
@@ -24,8 +24,11 @@ impl Writer {
         len: u64,
     ) -> Result<(), Error> {
         let end = offset.saturating_add(len);
-        if what == Allocate::Punch {
-            self.reserved.set((0, 0));
+        match what {
+            Allocate::Punch => self.reserved.set((0, 0)),
+            // It counts when it is used; more than the volume may hold is set aside for nobody.
+            Allocate::KeepSize => self.volume().counted(self.volume().has_room(self.file(), end))?,
+            Allocate::Extend | Allocate::Zero => {}
         }
         let reach = match what {
             Allocate::Extend | Allocate::Zero => Reach::To(end),
