@@ -5,7 +5,7 @@ mod hosts;
 mod objects;
 mod volumes;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
@@ -91,8 +91,8 @@ pub(crate) struct State {
     pub(crate) pending: Pending,
     /// What a commit under way writes.
     underway: Option<Arc<Pending>>,
-    /// Numbers of files that were just made, by what they are found by: one for each object in use at most, until the index is told.
-    begun: HashMap<VolumeId, HashMap<Box<[u8]>, Number>>,
+    /// Numbers of files that were just made, by what they are found by, until the index is told: a handful, so ordered and not hashed.
+    begun: BTreeMap<VolumeId, BTreeMap<Box<[u8]>, Number>>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     /// Volumes that are served.
     open: BTreeMap<VolumeId, Open>,
