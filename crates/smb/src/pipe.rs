@@ -1,6 +1,7 @@
 //! Named pipes: opens of the share `IPC$`, process-wide, each of which talks to one interface of `smb_rpc`.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -17,13 +18,21 @@ use smb_wire::{FileId, Status};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::connection::Call;
+use crate::counters::SmbCounters;
 use crate::server::random;
 use crate::session::Channel;
 use crate::settings::PIPES;
 
 /// Every open pipe.
 #[derive(Debug, Default)]
-pub(crate) struct Pipes(Mutex<HashMap<FileId, Arc<PipeOpen>>>);
+pub(crate) struct Pipes(Mutex<Table>);
+
+/// Open pipes, and how many each session has.
+#[derive(Debug, Default)]
+struct Table {
+    opens: HashMap<FileId, Arc<PipeOpen>>,
+    by_session: HashMap<u64, Vec<FileId>>,
+}
 
 /// One open pipe.
 #[derive(Debug)]
@@ -49,18 +58,16 @@ impl Pipes {
         channel: &Channel,
         tree: u32,
         request: &CreateRequest<'_>,
+        counters: &SmbCounters,
     ) -> Result<(FileId, CreateResponseFixed), Status> {
         let name = request.name.decode().ok_or(Status::OBJECT_NAME_INVALID)?;
         let pipe = Pipe::open(&name)?;
         let session = channel.session.id;
-        let mut pipes = self.lock();
-        let held = pipes.values().filter(|open| open.session == session).count();
-        if held >= PER_SESSION_MAX || pipes.len() >= ALL_MAX {
-            return Err(Status::INSUFFICIENT_RESOURCES);
+        let (id, lost) = self.lock().open(session, tree, pipe)?;
+        if let Some(lost) = lost {
+            lost.close();
+            counters.pipes_displaced.add(1);
         }
-        let id = FileId::new(u64::from_le_bytes(random()), u64::from_le_bytes(random()));
-        let state = Mutex::new(State { pipe, is_closed: false, waiting: Vec::new() });
-        pipes.insert(id, Arc::new(PipeOpen { id, session, tree, state }));
         let mut fixed = CreateResponseFixed::blank();
         fixed.create_action.set(ACTION_OPENED);
         fixed.allocation_size.set(4096);
@@ -72,25 +79,70 @@ impl Pipes {
     /// An open pipe of this tree.
     pub(crate) fn find(&self, session: u64, tree: u32, id: FileId) -> Result<Arc<PipeOpen>, Status> {
         let pipes = self.lock();
-        let found = pipes.get(&id).filter(|open| open.session == session && open.tree == tree);
+        let found = pipes.opens.get(&id).filter(|open| open.session == session && open.tree == tree);
         found.cloned().ok_or(Status::FILE_CLOSED)
     }
 
     /// Closes one.
     pub(crate) fn close(&self, open: &PipeOpen) {
-        self.lock().remove(&open.id);
+        self.lock().remove(open);
         open.close();
     }
 
     /// Closes those of a session, or of one tree of it.
     pub(crate) fn close_all(&self, session: u64, tree: Option<u32>) {
         let of = |open: &PipeOpen| open.session == session && tree.is_none_or(|tree| open.tree == tree);
-        let closed: Vec<_> = self.lock().extract_if(|_, open| of(open)).map(|(_, open)| open).collect();
+        let mut pipes = self.lock();
+        // Most sessions that end have none, and all sessions' are looked through for one that has.
+        if !pipes.by_session.contains_key(&session) {
+            return;
+        }
+        let closed: Vec<_> = pipes.opens.values().filter(|open| of(open)).map(Arc::clone).collect();
+        closed.iter().for_each(|open| pipes.remove(open));
+        drop(pipes);
         closed.iter().for_each(|open| open.close());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<FileId, Arc<PipeOpen>>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Opens one. Where there are as many as there may be, whoever has the most of them loses one, which is answered too.
+    fn open(&mut self, session: u64, tree: u32, pipe: Pipe) -> Result<(FileId, Option<Arc<PipeOpen>>), Status> {
+        let held = self.by_session.get(&session).map_or(0, Vec::len);
+        if held >= PER_SESSION_MAX {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        let lost = if self.opens.len() < ALL_MAX { None } else { Some(self.lose_one(held)?) };
+        let id = FileId::new(u64::from_le_bytes(random()), u64::from_le_bytes(random()));
+        let state = Mutex::new(State { pipe, is_closed: false, waiting: Vec::new() });
+        self.opens.insert(id, Arc::new(PipeOpen { id, session, tree, state }));
+        self.by_session.entry(session).or_default().push(id);
+        Ok((id, lost))
+    }
+
+    /// Takes one of the session that has the most, if it has two more than `held`.
+    fn lose_one(&mut self, held: usize) -> Result<Arc<PipeOpen>, Status> {
+        let most = self.by_session.values().max_by_key(|ids| ids.len());
+        let last = most.filter(|ids| ids.len() > held + 1).and_then(|ids| ids.last());
+        let lost = last.and_then(|id| self.opens.get(id)).cloned().ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        self.remove(&lost);
+        Ok(lost)
+    }
+
+    /// Takes it out, once.
+    fn remove(&mut self, open: &PipeOpen) {
+        if self.opens.remove(&open.id).is_none() {
+            return;
+        }
+        if let Entry::Occupied(mut held) = self.by_session.entry(open.session) {
+            held.get_mut().retain(|id| *id != open.id);
+            if held.get().is_empty() {
+                held.remove();
+            }
+        }
     }
 }
 
@@ -219,7 +271,32 @@ fn with_facts<T>(call: &Call<'_>, tell: impl FnOnce(&Facts<'_>) -> T) -> Result<
 
 /// `CreateAction`: it was there.
 const ACTION_OPENED: u32 = 1;
-/// Pipes of a session.
-const PER_SESSION_MAX: usize = 1024;
+/// Pipes of a session: as many as eight channels have requests under way.
+const PER_SESSION_MAX: usize = 4096;
 /// Pipes of all sessions.
 const ALL_MAX: usize = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_have_the_most_pipes_lose_some_to_those_that_want_one() {
+        let pipes = Pipes::default();
+        let open = |session| pipes.lock().open(session, 1, Pipe::open("lsarpc").unwrap());
+        let hoarders = (ALL_MAX / PER_SESSION_MAX) as u64;
+        for session in 0..hoarders {
+            (0..PER_SESSION_MAX).for_each(|_| assert!(open(session).unwrap().1.is_none()));
+            assert_eq!(open(session).unwrap_err(), Status::INSUFFICIENT_RESOURCES);
+        }
+        for session in 100..140 {
+            let (id, lost) = open(session).unwrap();
+            assert!(lost.unwrap().session < hoarders);
+            assert!(pipes.find(session, 1, id).is_ok());
+        }
+        assert_eq!(pipes.lock().opens.len(), ALL_MAX);
+        (0..hoarders).for_each(|session| pipes.close_all(session, None));
+        let table = pipes.lock();
+        assert_eq!((table.opens.len(), table.by_session.len()), (40, 40));
+    }
+}

@@ -28,7 +28,8 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
             (created.open.id(), created.fixed, created.contexts)
         }
         Kind::Pipes => {
-            let (id, fixed) = call.connection.lane.kept.pipes.open(channel, tree.connect.id, request)?;
+            let lane = &call.connection.lane;
+            let (id, fixed) = lane.kept.pipes.open(channel, tree.connect.id, request, &lane.counters)?;
             (id, fixed, Vec::new())
         }
     };
