@@ -42,6 +42,9 @@ pub(crate) const STOCK_AFS: &[&str] =
 /// For `cargo xtask compare smb`: the peer and its client.
 pub(crate) const STOCK_SMB: &[&str] = &["samba", "samba-vfs-modules", "smbclient"];
 
+/// For `cargo xtask smbtorture`: a share on a file system that clones.
+pub(crate) const SMBTORTURE: &[&str] = &["btrfs-progs"];
+
 /// For `cargo xtask smbtorture run --iptables`.
 pub(crate) const IPTABLES: &[&str] = &["iptables"];
 

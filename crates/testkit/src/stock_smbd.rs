@@ -27,11 +27,26 @@ impl StockSmbd {
     /// # Errors
     /// Where it is not installed ([`io::ErrorKind::NotFound`]) or does not start.
     pub fn start(tree: &Path, work: &Path, address: SocketAddr, global: &str) -> io::Result<Self> {
-        if !Path::new(DAEMON).is_file() {
+        Self::start_of(None, tree, work, address, global)
+    }
+
+    /// As [`StockSmbd::start`], but of a Samba whose packages are unpacked below `root`: for its programs alone they are laid over
+    /// this machine's files.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_of(
+        root: Option<&Path>,
+        tree: &Path,
+        work: &Path,
+        address: SocketAddr,
+        global: &str,
+    ) -> io::Result<Self> {
+        if !root.unwrap_or(Path::new("/")).join(&DAEMON[1..]).is_file() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "samba is not installed"));
         }
         let config = configure(tree, work, address, global)?;
-        let mut add = Command::new("smbpasswd");
+        let mut add = program(root, "smbpasswd")?;
         add.arg("-c").arg(&config).args(["-s", "-a", Self::USER]);
         let mut add = add.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let mut input = add.stdin.take().expect("it is piped");
@@ -41,7 +56,7 @@ impl StockSmbd {
             return Err(io::Error::other("smbpasswd does not take the account"));
         }
         // In process and mount namespaces of its own: what it starts ends with it.
-        let mut command = Command::new("unshare");
+        let mut command = program(root, "unshare")?;
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", DAEMON]);
         command.args(["--foreground", "--no-process-group", "--configfile"]).arg(&config);
         let log = fs::File::create(work.join("smbd.out"))?;
@@ -92,6 +107,15 @@ impl Drop for StockSmbd {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A program of this machine, or of the Samba below `root`, which sees that one's files in place of its own.
+fn program(root: Option<&Path>, name: &str) -> io::Result<Command> {
+    let Some(root) = root else { return Ok(Command::new(name)) };
+    let view = "for d in usr etc; do mount -t overlay overlay -o lowerdir=\"$0/$d:/$d\" /$d || exit 1; done; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", view]).arg(root.canonicalize()?).arg(name);
+    Ok(command)
 }
 
 fn configure(tree: &Path, work: &Path, address: SocketAddr, global: &str) -> io::Result<PathBuf> {

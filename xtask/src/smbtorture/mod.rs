@@ -10,7 +10,7 @@ use clap::Subcommand;
 use self::arena::Arena;
 use self::results::{Outcome, Results};
 use self::run::Torture;
-use self::samba::Samba;
+pub(crate) use self::samba::Samba;
 use self::subject::Subject;
 use self::suite::Suite;
 use crate::{packages, skipped};
@@ -115,6 +115,7 @@ fn run_suites(args: &RunArgs) -> anyhow::Result<()> {
         }
         ground => ground?,
     };
+    packages::install(packages::SMBTORTURE)?;
     if args.iptables {
         packages::install(packages::IPTABLES)?;
     }

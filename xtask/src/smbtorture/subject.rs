@@ -20,6 +20,9 @@ pub(crate) const OTHER_USER: &str = "tort2";
 pub(crate) const PASSWORD: &str = "Secret007";
 const UIDS: [(&str, u32); 2] = [(USER, 60_001), (OTHER_USER, 60_002)];
 
+/// The share whose files can share their extents, and be compressed.
+const CLONES: &str = "btrfs";
+const BTRFS_BYTES: u64 = 512 << 20;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// By how much the share `slow` is: longer than the server takes to send an interim response.
 const DELAY_MS: u16 = 300;
@@ -180,9 +183,21 @@ fn trees(work: &Path) -> anyhow::Result<PathBuf> {
     for share in SHARES {
         let tree = trees.join(share);
         std::fs::create_dir(&tree)?;
+        if *share == CLONES {
+            mount_btrfs(&trees, &tree)?;
+        }
         std::os::unix::fs::chown(&tree, Some(UIDS[0].1), Some(UIDS[0].1))?;
     }
     Ok(trees)
+}
+
+/// A file system in a file of the first one. It goes with that.
+fn mount_btrfs(trees: &Path, at: &Path) -> anyhow::Result<()> {
+    let image = trees.join("btrfs.img");
+    File::create(&image)?.set_len(BTRFS_BYTES)?;
+    process::output("mkfs.btrfs", &[Path::new("-q"), &image])?;
+    process::output("mount", &[Path::new("-o"), Path::new("loop"), &image, at])?;
+    Ok(())
 }
 
 fn add_user(program: &Path, accounts: &Path, name: &str, uid: u32) -> anyhow::Result<()> {
@@ -227,6 +242,7 @@ fn smb_conf(work: &Path, trees: &Path) -> anyhow::Result<String> {
             "hideunread" => " hide unreadable = yes\n",
             "hackme" => " acl_xattr:security_acl_name = user.hackme\n",
             "inherit_perms" => " inherit permissions = yes\n",
+            CLONES => " vfs objects = acl_xattr streams_xattr btrfs\n",
             _ => "",
         });
     }

@@ -5,7 +5,7 @@ use anyhow::ensure;
 /// All that are run, those that take longest first. `@SHARE`: on that share, which the tests ask for. Left out are `scan`
 /// (brute force), `hold-oplock`, `hold-sharemode` and `check-sharemode` (they wait for a person), and those that want a
 /// server or a file made for them: `twrp`, `change_notify_disabled`, `session-require-signing`, `create_no_streams`,
-/// `set-sparse-ioctl`, `zero-data-ioctl`, `timestamp_resolution`, `kernel-oplocks`, `samba3misc`, `ioctl@btrfs`.
+/// `set-sparse-ioctl`, `zero-data-ioctl`, `timestamp_resolution`, `kernel-oplocks`, `samba3misc`.
 pub(crate) const ALL: &[&str] = &[
     "replay",
     "lease",
@@ -27,6 +27,7 @@ pub(crate) const ALL: &[&str] = &[
     "rename",
     "credits",
     "ioctl",
+    "ioctl@btrfs",
     "compound",
     "compound_async@slow",
     "compound_find",
@@ -65,19 +66,33 @@ pub(crate) const ALL: &[&str] = &[
     "secleak",
 ];
 
-/// What CI runs: suites of every part of the protocol that smbd passes and the server passes whole, and that do not wait for
-/// time to pass. A suite that the server comes to pass belongs here.
+/// What CI runs: suites of every part of the protocol that smbd passes and the server passes whole, and that are over within
+/// two minutes or so. A suite that the server comes to pass belongs here.
 pub(crate) const QUICK: &[&str] = &[
+    "oplock",
     "durable-v2-open",
+    "maxfid",
+    "session",
+    "session@enc",
+    "compound_async@slow",
+    "ioctl",
+    "durable-v2-delay",
+    "rename",
+    "compound_find",
     "lock",
     "durable-open",
     "dir",
+    "create",
+    "acls",
+    "streams",
+    "compound",
     "sharemode",
     "deny",
     "credits",
     "connect",
     "tcon",
     "rw",
+    "getinfo",
     "fileid",
     "mkdir",
     "maximum_allowed",
@@ -88,11 +103,19 @@ pub(crate) const QUICK: &[&str] = &[
     "ioctl-on-stream",
     "durable-open-disconnect",
     "async_dosmode",
+    "dosmode",
     "charset",
     "session-id",
     "read",
     "delete-on-close-perms",
+    "name-mangling",
+    "notify-inotify",
+    "ea@hackme",
+    "acls_non_canonical@non_canonical",
+    "stream-inherit-perms@inherit_perms",
     "aio_delay@slow",
+    // See above: last.
+    "secleak",
 ];
 
 /// Shares that there are besides those of the slots.
@@ -108,6 +131,7 @@ pub(crate) const SHARES: &[&str] = &[
     "hideunread",
     "inherit_perms",
     "noperm",
+    "btrfs",
 ];
 
 /// A suite, or one test of it.

@@ -1,13 +1,12 @@
 //! A channel of four killed every 100 ms: what is left of the throughput, and whether any request is lost.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::Command;
 
 use anyhow::Context;
 
+use super::Bench;
 use super::row::{FILE, WRITTEN};
-use super::side::{Linerate, PASSWORD, Side, Smbd};
+use super::side::{Linerate, Side, Smbd};
 use crate::compare::rounded;
 
 /// A row's JSON line.
@@ -65,16 +64,16 @@ pub(super) const ROWS: [Row; 2] = [
 
 pub(super) fn measure(
     row: Row,
-    binary: &Path,
+    bench: &Bench<'_>,
     ours: &Linerate,
     smbd: &Smbd,
     seconds: u32,
 ) -> anyhow::Result<Line> {
-    let linerate = killed(row, binary, &ours.side(), seconds)?;
+    let linerate = killed(row, bench, &ours.side(), seconds)?;
     let [peer, _] = smbd.sides();
     // It may hang; what ours does stands for itself.
     let theirs =
-        killed(row, binary, &peer, seconds).inspect_err(|error| eprintln!("{}: {error:#}", peer.name));
+        killed(row, bench, &peer, seconds).inspect_err(|error| eprintln!("{}: {error:#}", peer.name));
     let is_clean = linerate.errors.is_empty() && linerate.verified > 0 && linerate.kills > 0;
     Ok(Line {
         load: row.load,
@@ -87,9 +86,9 @@ pub(super) fn measure(
     })
 }
 
-fn killed(row: Row, binary: &Path, side: &Side, seconds: u32) -> anyhow::Result<Killed> {
-    let undisturbed = bench(row, binary, side, seconds.min(UNDISTURBED_S), &[])?;
-    let report = bench(row, binary, side, seconds, &["--kill-every", "100"])?;
+fn killed(row: Row, bench: &Bench<'_>, side: &Side, seconds: u32) -> anyhow::Result<Killed> {
+    let undisturbed = load(row, bench, side, seconds.min(UNDISTURBED_S), &[])?;
+    let report = load(row, bench, side, seconds, &["--kill-every", "100"])?;
     let mut errors = report.errors;
     if report.wrong_signatures > 0 {
         errors.insert("wrong signatures".to_owned(), report.wrong_signatures);
@@ -111,20 +110,11 @@ fn killed(row: Row, binary: &Path, side: &Side, seconds: u32) -> anyhow::Result<
 }
 
 /// The bench fails where a request did: its report is what is asked for.
-fn bench(row: Row, binary: &Path, side: &Side, seconds: u32, more: &[&str]) -> anyhow::Result<Report> {
-    let mut command = Command::new(binary);
-    command.env("LINERATE_PASSWORD", PASSWORD).args(["bench", "smb", "--json", "--verify", "--size", "1M"]);
-    command.args([
-        "--connections",
-        "1",
-        "--channels",
-        "4",
-        "--depth",
-        "4",
-        "--seconds",
-        &seconds.to_string(),
-    ]);
-    let output = command.args(row.mode).args(more).arg(side.url(row.name)).output()?;
+fn load(row: Row, bench: &Bench<'_>, side: &Side, seconds: u32, more: &[&str]) -> anyhow::Result<Report> {
+    let mut command = bench.command();
+    command.args(["--verify", "--size", "1M", "--connections", "1", "--channels", "4", "--depth", "4"]);
+    command.args(["--seconds", &seconds.to_string()]).args(row.mode).args(more).arg(side.url(row.name));
+    let output = bench.place.at_client(|| Ok(command.output()?))?;
     let said = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).with_context(|| format!("linerate bench smb: {}", said.trim()))
 }

@@ -2,6 +2,7 @@
 //! sessions, channels that cost and that die. `linerate bench smb` is the client of both; smbclient stands beside.
 
 use std::cell::Cell;
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 
@@ -11,14 +12,16 @@ use crate::{packages, process};
 
 mod idle;
 mod killed;
+mod place;
 mod row;
 mod run;
 mod side;
 mod storm;
 mod wires;
 
+use place::{Place, Wires};
 use row::Row;
-use side::{Linerate, Side, Smbd};
+use side::{Linerate, Release, Side, Smbd};
 
 /// Flags of `cargo xtask compare smb`.
 #[derive(Debug, clap::Args)]
@@ -32,9 +35,12 @@ pub(crate) struct Args {
     /// Only loads whose name contains this
     #[arg(long)]
     load: Option<String>,
-    /// One session over up to four connections, in place of the other loads
+    /// One session over up to four connections by four pairs of virtual NICs, in place of the other loads (as root)
     #[arg(long)]
     multichannel: bool,
+    /// Which smbd is the peer
+    #[arg(long, value_enum, default_value = "4.17")]
+    smbd: Release,
     /// Compare all bytes: it costs the clients' time, and shows that both are right
     #[arg(long)]
     verify: bool,
@@ -67,28 +73,50 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     std::fs::write(tree.join(row::SMALL), [7; 100])?;
     let wants = |name: &str| args.load.as_ref().is_none_or(|part| name.contains(part));
     let rows = row::all().filter(|row| row.is_multichannel() == args.multichannel && wants(row.bar.load));
-    let ours = Linerate::start(&binary, work.path(), &tree)?;
-    let smbd = Smbd::start(work.path(), &tree)?;
+    let place = if args.multichannel { Place::Wires(Wires::new()?) } else { Place::Loopback };
+    let address = place.address(OURS)?;
+    let ours = place.at_server(|| Linerate::start(&binary, work.path(), &tree, address, None))?;
+    let smbd = Smbd::start(&place, args.smbd, work.path(), &tree)?;
+    let bench = Bench { binary: &binary, place: &place };
     for row in rows {
-        println!("{}", serde_json::to_string(&measure(&row, args, &binary, &ours, &smbd)?)?);
+        println!("{}", serde_json::to_string(&measure(&row, args, &bench, &ours, &smbd)?)?);
     }
     for row in killed::ROWS.into_iter().filter(|row| args.multichannel && wants(row.load)) {
         let seconds = args.seconds.unwrap_or(killed::SECONDS);
-        println!("{}", serde_json::to_string(&killed::measure(row, &binary, &ours, &smbd, seconds)?)?);
+        println!("{}", serde_json::to_string(&killed::measure(row, &bench, &ours, &smbd, seconds)?)?);
     }
     if wants(wires::LOAD) && args.multichannel {
-        for line in wires::measure(&binary, work.path(), &tree, (args.pairs, args.seconds()))? {
+        for line in wires::measure(&place, &binary, work.path(), &tree, (args.pairs, args.seconds()))? {
             println!("{}", serde_json::to_string(&line)?);
         }
     }
-    if wants(storm::LOAD) && args.multichannel {
-        println!("{}", serde_json::to_string(&storm::measure(&binary, &ours, &smbd))?);
+    for row in storm::ROWS.into_iter().filter(|row| args.multichannel && wants(row.load)) {
+        println!("{}", serde_json::to_string(&storm::measure(row, &bench, &ours, &smbd))?);
     }
     if wants(idle::LOAD) && !args.multichannel {
         let line = idle::measure(&binary, &ours, &smbd, args.idle_sessions)?;
         println!("{}", serde_json::to_string(&line)?);
     }
     Ok(())
+}
+
+/// `linerate bench smb`, and from where it comes.
+struct Bench<'a> {
+    binary: &'a std::path::Path,
+    place: &'a Place,
+}
+
+impl Bench<'_> {
+    /// The command, with the channels spread over all of the server's interfaces.
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.binary);
+        command.env("LINERATE_PASSWORD", side::PASSWORD).args(["bench", "smb", "--json"]);
+        let interfaces = self.place.interfaces();
+        if !interfaces.is_empty() {
+            command.args(["--interfaces", &interfaces.join(",")]);
+        }
+        command
+    }
 }
 
 /// A row. Its peer may hang: smbd does for a minute, now and then, when several connections of a client sign in at once.
@@ -108,13 +136,13 @@ enum Measured {
 fn measure(
     row: &Row,
     args: &Args,
-    binary: &std::path::Path,
+    bench: &Bench<'_>,
     ours: &Linerate,
     smbd: &Smbd,
 ) -> anyhow::Result<Measured> {
     let (hung, is_out) = (Cell::new(0), Cell::new(false));
     let one = |side: &Side, seconds| loop {
-        let ran = run::run(row, side, binary, seconds, args.verify);
+        let ran = bench.place.at_client(|| run::run(row, side, bench, seconds, args.verify));
         let ran = ran.with_context(|| format!("{} with {}", row.bar.load, side.name));
         let Err(error) = ran else { return ran };
         if side.pid == ours.side().pid {
@@ -168,5 +196,7 @@ fn make_file(path: &std::path::Path, len: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Which of the place's addresses is ours.
+const OURS: u16 = 0;
 /// A row goes on without a peer that has hung so often.
 const HANGS_MAX: u32 = 3;

@@ -1,12 +1,12 @@
 //! One run against one server, with the server's processor time beside it.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
+use super::Bench;
 use super::row::{Client, FILE, FILE_BYTES, Row, WRITTEN};
 use super::side::{PASSWORD, Side, USER};
 use crate::compare::wrk::Run;
@@ -22,15 +22,28 @@ pub(super) struct Report {
     pub(super) slowest_sign_in_seconds: Option<f64>,
     pub(super) errors: std::collections::BTreeMap<String, u64>,
     wrong_signatures: u64,
+    pub(super) latency: Latency,
 }
 
-pub(super) fn run(row: &Row, side: &Side, binary: &Path, seconds: u32, verify: bool) -> anyhow::Result<Run> {
+/// From a request to its answer.
+#[derive(Debug, Deserialize)]
+pub(super) struct Latency {
+    pub(super) max_us: u32,
+}
+
+pub(super) fn run(
+    row: &Row,
+    side: &Side,
+    bench: &Bench<'_>,
+    seconds: u32,
+    verify: bool,
+) -> anyhow::Result<Run> {
     let before = cpu::of_tree(side.pid)?;
     match row.client {
         Client::Bench { flags, name, bytes, connections } => {
             let seconds = seconds.to_string();
-            let mut command = Command::new(binary);
-            command.env("LINERATE_PASSWORD", PASSWORD).args(["bench", "smb", "--json"]).args(flags);
+            let mut command = bench.command();
+            command.args(flags);
             command.args(["--connections", connections, "--seconds", &seconds]).arg(side.url(name));
             if verify {
                 command.arg("--verify");

@@ -1,14 +1,16 @@
 //! Both servers, over the same tree for the same user.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use testkit::stock_smbd::StockSmbd;
 
+use super::place::Place;
 use crate::process::Server;
+use crate::smbtorture::Samba;
 
 /// What a client is pointed at.
 #[derive(Clone, Debug)]
@@ -37,12 +39,8 @@ pub(super) struct Linerate {
 }
 
 impl Linerate {
-    pub(super) fn start(binary: &Path, work: &Path, tree: &Path) -> anyhow::Result<Self> {
-        Self::start_at(binary, work, tree, free_address()?, None)
-    }
-
     /// One that listens at the port of `address` on all interfaces where that is not loopback's; on so many lanes.
-    pub(super) fn start_at(
+    pub(super) fn start(
         binary: &Path,
         work: &Path,
         tree: &Path,
@@ -85,35 +83,64 @@ impl Linerate {
     }
 }
 
-/// Debian's smbd.
-pub(super) struct Smbd(StockSmbd, PathBuf);
+/// smbd: Debian's, or a newer one that is unpacked somewhere.
+pub(super) struct Smbd {
+    server: StockSmbd,
+    release: Release,
+    tree: PathBuf,
+}
+
+/// Which smbd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Release {
+    /// Debian bookworm's
+    #[value(name = "4.17")]
+    Stable,
+    /// That of its backports, unpacked below the build directory as for `cargo xtask smbtorture`
+    #[value(name = "4.22")]
+    Backports,
+}
 
 impl Smbd {
-    pub(super) fn start(work: &Path, tree: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(place: &Place, release: Release, work: &Path, tree: &Path) -> anyhow::Result<Self> {
         let work = work.join("smbd");
         std::fs::create_dir(&work)?;
-        let smbd = StockSmbd::start(tree, &work, free_address()?, "").context("cannot start smbd")?;
-        Ok(Self(smbd, tree.to_owned()))
+        let samba = match release {
+            Release::Stable => None,
+            Release::Backports => Some(Samba::unpacked()?),
+        };
+        let address = place.address(PEER)?;
+        let mut global = String::new();
+        let interfaces = place.interfaces();
+        if !interfaces.is_empty() {
+            let all: Vec<_> = interfaces.iter().map(|ip| format!("{ip}/24")).collect();
+            global = format!("interfaces = {}\n", all.join(" "));
+        }
+        let root = samba.as_ref().map(Samba::root);
+        let start = || StockSmbd::start_of(root, tree, &work, address, &global).context("cannot start smbd");
+        let server = place.at_server(start)?;
+        Ok(Self { server, release, tree: tree.to_owned() })
     }
 
     /// It without a module and with vfs_io_uring.
     pub(super) fn sides(&self) -> [Side; 2] {
-        [("smbd", "plain"), ("smbd with io_uring", "uring")].map(|(name, share)| Side {
+        let names = match self.release {
+            Release::Stable => ["smbd 4.17", "smbd 4.17 with io_uring"],
+            Release::Backports => ["smbd 4.22", "smbd 4.22 with io_uring"],
+        };
+        [(names[0], "plain"), (names[1], "uring")].map(|(name, share)| Side {
             name,
             share,
-            address: self.0.address(),
-            pid: self.0.process(),
-            tree: self.1.clone(),
+            address: self.server.address(),
+            pid: self.server.process(),
+            tree: self.tree.clone(),
         })
     }
-}
-
-/// An address of loopback at which nobody listens.
-fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
 /// The user of both.
 pub(super) const USER: &str = StockSmbd::USER;
 pub(super) const PASSWORD: &str = StockSmbd::PASSWORD;
 const SHARE: &str = "files";
+/// Which of the place's addresses is smbd's.
+const PEER: u16 = 1;

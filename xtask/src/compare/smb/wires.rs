@@ -1,17 +1,15 @@
 //! What channels cost: one session by one to four of them, each over a pair of virtual NICs of its own, to servers of one lane and
 //! of two.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, ensure};
-use testkit::netns::{Namespace, ip};
+use anyhow::ensure;
 
+use super::place::{Place, interfaces};
 use super::row::FILE;
 use super::run::{Report, told};
 use super::side::{Linerate, PASSWORD, Side};
-use crate::compare::stock::link::{inside, on_own_thread};
 use crate::compare::{gib, median, rounded};
 use crate::cpu;
 
@@ -30,59 +28,33 @@ pub(super) struct Line {
     reached: bool,
 }
 
-/// Two namespaces and the pairs that join them. They go with this value.
-struct Wires {
-    server: Namespace,
-    client: Namespace,
-}
-
-impl Wires {
-    fn new() -> anyhow::Result<Self> {
-        on_own_thread(|| {
-            let new = || Namespace::new().context("network namespaces need root");
-            let wires = Self { client: new()?, server: new()? };
-            let peer = wires.client.path();
-            for wire in 0..WIRES {
-                ip(&format!("link add smbs{wire} type veth peer name smbc{wire} netns {peer}"))?;
-                ip(&format!("addr add {}/24 dev smbs{wire}", address(wire, 1).ip()))?;
-                ip(&format!("link set smbs{wire} up"))?;
-                wires.client.within(|| {
-                    ip(&format!("addr add {}/24 dev smbc{wire}", address(wire, 2).ip()))?;
-                    ip(&format!("link set smbc{wire} up"))
-                })??;
-            }
-            Ok(wires)
-        })
-    }
-}
-
 pub(super) fn measure(
+    place: &Place,
     binary: &Path,
     work: &Path,
     tree: &Path,
     (pairs, seconds): (u32, u32),
 ) -> anyhow::Result<Vec<Line>> {
-    let wires = Wires::new()?;
     let mut lines = Vec::new();
     for lanes in [1, 2] {
         let work = work.join(format!("wires-{lanes}"));
         std::fs::create_dir(&work)?;
-        let ours =
-            inside(&wires.server, || Linerate::start_at(binary, &work, tree, address(0, 1), Some(lanes)))?;
-        lines.push(line(binary, &wires, &ours.side(), lanes, pairs, seconds)?);
+        let address = place.address(NUMBER)?;
+        let ours = place.at_server(|| Linerate::start(binary, &work, tree, address, Some(lanes)))?;
+        lines.push(line(place, binary, &ours.side(), lanes, pairs, seconds)?);
     }
     Ok(lines)
 }
 
 fn line(
+    place: &Place,
     binary: &Path,
-    wires: &Wires,
     side: &Side,
     lanes: u32,
     pairs: u32,
     seconds: u32,
 ) -> anyhow::Result<Line> {
-    let run = |channels| inside(&wires.client, || one(binary, side, channels, seconds));
+    let run = |channels| place.at_client(|| one(binary, side, channels, seconds));
     // It warms up.
     run(1)?;
     let mut runs = Vec::new();
@@ -112,14 +84,18 @@ fn line(
 
 /// Processor time for a GiB, and Gb/s. The same is under way in all, however many channels share it.
 fn one(binary: &Path, side: &Side, channels: u32, seconds: u32) -> anyhow::Result<(f64, f64)> {
-    let interfaces: Vec<_> = (0..channels).map(|wire| address(wire, 1).ip().to_string()).collect();
     let before = cpu::of_tree(side.pid)?;
     let mut command = Command::new(binary);
     command
         .env("LINERATE_PASSWORD", PASSWORD)
         .args(["bench", "smb", "--json", "--mode", "read", "--size", "1M"]);
     command.args(["--connections", "1", "--channels", &channels.to_string()]);
-    command.args(["--depth", &(UNDER_WAY / channels).to_string(), "--interfaces", &interfaces.join(",")]);
+    command.args([
+        "--depth",
+        &(UNDER_WAY / channels).to_string(),
+        "--interfaces",
+        &interfaces(channels).join(","),
+    ]);
     command.args(["--seconds", &seconds.to_string()]).arg(side.url(FILE));
     let report: Report = serde_json::from_str(&told(command)?)?;
     ensure!(report.errors.is_empty() && report.requests > 0, "{channels} channels: {:?}", report.errors);
@@ -127,15 +103,10 @@ fn one(binary: &Path, side: &Side, channels: u32, seconds: u32) -> anyhow::Resul
     Ok((spent / gib(report.requests << 20), report.bits_per_second / 1e9))
 }
 
-/// Where a side listens or comes from, by wire.
-fn address(wire: u32, side: u8) -> SocketAddr {
-    ([10, 81, wire as u8, side], PORT).into()
-}
-
 pub(super) const LOAD: &str = "read 1 MiB, 1 to 4 channels";
 const COUNTS: [u32; 3] = [1, 2, 4];
-const WIRES: u32 = 4;
 /// Requests.
 const UNDER_WAY: u32 = 16;
 const CPU_MOST: f64 = 1.15;
-const PORT: u16 = 4450;
+/// Beside both servers of the pairs.
+const NUMBER: u16 = 2;
