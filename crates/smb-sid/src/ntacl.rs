@@ -6,8 +6,10 @@
 //!  version 3    | 03 00 | 03 00 | pointer | pointer | kind of hash, 2 | hash, 64 | padding, 2 |                      descriptor
 //!  version 4    | 04 00 | 04 00 | pointer | pointer | kind of hash, 2 | hash, 64 | text, 0 | padding | time, 8 | hash, 64 | descriptor
 //! ```
-//! Integers are little-endian, pointers are four bytes that are not zero, padding goes to a multiple of four. Version 1 is written: Samba
-//! takes it as it is, while the others hold hashes of what else it knows of the file.
+//! Integers are little-endian, pointers are four bytes that are not zero, padding goes to a multiple of four. The offsets within the
+//! descriptor count from the begin of the value, as its parts are written into one buffer. Version 1 is written: Samba takes it as it is,
+//! while the others hold hashes of what else it knows of the file. What the server itself
+//! wrote at first, of version 1 too, counts from the descriptor: its parts lie behind its head, so that the least offset shows it.
 
 use smb_wire::info::security::Descriptor;
 use smb_wire::malformed::Malformed;
@@ -50,14 +52,36 @@ pub fn parse(value: &[u8]) -> Result<Descriptor, Unreadable> {
         }
         _ => return Err(Unreadable::Version(version)),
     };
-    Ok(Descriptor::parse(value.get(at..).ok_or(Malformed::Short)?)?)
+    let mut descriptor = value.get(at..).ok_or(Malformed::Short)?.to_vec();
+    let least = offsets(&descriptor)?.into_iter().filter(|offset| *offset != 0).min();
+    if least.is_some_and(|least| least as usize >= at + HEAD) {
+        shift(&mut descriptor, |offset| offset - at as u32)?;
+    }
+    Ok(Descriptor::parse(&descriptor)?)
 }
 
 /// The attribute's value for a descriptor; `None` where it is too long.
 pub fn encode(descriptor: &Descriptor) -> Option<Vec<u8>> {
+    let mut bytes = descriptor.to_bytes();
+    shift(&mut bytes, |offset| offset + FIRST as u32).ok()?;
     let mut value = vec![1, 0, 1, 0, 0, 0, 2, 0];
-    value.extend(descriptor.to_bytes());
+    value.extend(bytes);
     (value.len() <= BYTES_MAX).then_some(value)
+}
+
+/// Where a descriptor has its owner, group and lists (MS-DTYP 2.4.6); 0: nowhere.
+fn offsets(descriptor: &[u8]) -> Result<[u32; 4], Malformed> {
+    let head: &[u8; HEAD] = descriptor.first_chunk().ok_or(Malformed::Short)?;
+    Ok([4, 8, 12, 16].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])))
+}
+
+/// Has them count from elsewhere.
+fn shift(descriptor: &mut [u8], moved: impl Fn(u32) -> u32) -> Result<(), Malformed> {
+    let offsets = offsets(descriptor)?;
+    for (at, offset) in [4, 8, 12, 16].into_iter().zip(offsets).filter(|(_, offset)| *offset != 0) {
+        descriptor[at..at + 4].copy_from_slice(&moved(offset).to_le_bytes());
+    }
+    Ok(())
 }
 
 fn padded(at: usize) -> usize {
@@ -69,6 +93,8 @@ const FIRST: usize = 8;
 const POINTER: usize = 4;
 const HASH: usize = 64;
 const TIME: usize = 8;
+/// Of a descriptor: revision, control, and four offsets.
+const HEAD: usize = 20;
 
 #[cfg(test)]
 mod tests {
@@ -118,12 +144,43 @@ mod tests {
             .concat(),
         ];
         for head in heads {
-            let value = [head, sample().to_bytes()].concat();
+            let mut descriptor = sample().to_bytes();
+            shift(&mut descriptor, |offset| offset + head.len() as u32).unwrap();
+            let value = [head, descriptor].concat();
             assert_eq!(parse(&value), Ok(sample()), "{:?}", &value[..4]);
             for end in 0..value.len() {
                 assert!(matches!(parse(&value[..end]), Err(Unreadable::Malformed(_))), "{end}");
             }
         }
+    }
+
+    /// As smbd 4.17 has written it for smbcacls: everybody reads, and the POSIX user 34 has all.
+    #[test]
+    fn what_smbd_has_written_is_read() {
+        let hex = concat!(
+            "040004000000020004000200010054558e53217bb5621edc8be12840c02fac223ab4976834e4fe0ba510946c2d71",
+            "0000000000000000000000000000000000000000000000000000000000000000706f7369785f61636c0094b08825",
+            "337ddd0105e69dd6d2101277a3f0cfdb56ce31b69ed8ee54cb80d9ee7581d32ad8ca06d800000000000000000000",
+            "0000000000000000000000000000000000000000000001000480b4000000d000000000000000ec00000001050000",
+            "00000005150000001034b4a9a426e70e789fd9c2e80300000105000000000005150000001034b4a9a426e70e789f",
+            "d9c201020000030034000200000000001400a900120001010000000000010000000000001800ff011f0001020000",
+            "000000160100000022000000",
+        );
+        let value: Vec<u8> =
+            (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+        let read = parse(&value).unwrap();
+        let dacl: Vec<_> = read.dacl.unwrap().iter().map(|ace| (ace.mask, ace.sid.to_string())).collect();
+        assert_eq!(dacl, [(0x1200a9, "S-1-1-0".to_owned()), (0x1f01ff, "S-1-22-1-34".to_owned())]);
+        let domain = "S-1-5-21-2847159312-250029732-3269042040";
+        let told = [read.owner, read.group].map(|sid| sid.unwrap().to_string());
+        assert_eq!(told, [format!("{domain}-1000"), format!("{domain}-513")]);
+    }
+
+    #[test]
+    fn what_was_written_from_the_descriptor_s_begin_is_read_still() {
+        let value = [vec![1, 0, 1, 0, 0, 0, 2, 0], sample().to_bytes()].concat();
+        assert_eq!(parse(&value), Ok(sample()));
+        assert_ne!(encode(&sample()), Some(value));
     }
 
     #[test]

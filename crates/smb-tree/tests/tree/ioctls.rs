@@ -12,11 +12,11 @@ use smb_wire::fsctl::copy::{
     ResumeKeyResponse,
 };
 use smb_wire::fsctl::ranges::parse_allocated;
-use smb_wire::info::file::plain;
+use smb_wire::info::file::{class as file_class, plain};
 use smb_wire::info::file_system::{AttributeFixed, attribute, class};
 use zerocopy::IntoBytes;
 
-use super::information::file_system;
+use super::information::{file_system, set};
 use super::{Wish, alone, asker, on_disk};
 
 fn pair(a: u64, b: u64) -> Vec<u8> {
@@ -90,6 +90,8 @@ fn extents_are_shared_where_the_file_system_can_and_clients_are_told() {
             side.make(&who, "from", &content).await;
             let from = side.open(&who, "from", &Wish::new(Disposition::Open)).await;
             let to = side.open(&who, "to", &Wish::new(Disposition::Create)).await;
+            // What is behind the end is not cloned into.
+            set(&side, &who, &to, file_class::END_OF_FILE, &10_000u64.to_le_bytes()).await.unwrap();
             let told = file_system(&side, &who, &from, class::ATTRIBUTE).await;
             let (told, _) = prefix::<AttributeFixed>(&told).unwrap();
             assert_eq!(told.attributes.get() & attribute::SUPPORTS_BLOCK_REFCOUNTING != 0, can);
@@ -119,7 +121,7 @@ fn extents_are_shared_where_the_file_system_can_and_clients_are_told() {
                 let expected = if can { expected } else { Err(Status::INVALID_DEVICE_REQUEST) };
                 assert_eq!(asked(code, input).await, expected);
             }
-            let copied = if can { content } else { Vec::new() };
+            let copied = if can { content } else { vec![0; 10_000] };
             assert_eq!(side.content(&who, "to").await, Ok(copied));
             side.tree.close_all(&who, side.tree.opens().of_session(1)).await;
         });
