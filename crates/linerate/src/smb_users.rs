@@ -1,4 +1,4 @@
-//! `linerate smb`: who uses the SMB service of a server of this machine, and an end to that.
+//! `linerate smb`: who uses the SMB service of a server of this machine, and an end to that; and what any server tells of its interfaces.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -8,6 +8,8 @@ use server::console;
 use smb::desk::{ChannelShown, LockShown, OpenShown, SessionShown};
 
 use crate::output::{bytes, say, table};
+
+mod interfaces;
 
 /// Commands of `linerate smb`.
 #[derive(Debug, clap::Args)]
@@ -30,6 +32,11 @@ enum Command {
     Opens(Look),
     /// Show which ranges of files are locked
     Locks(Look),
+    /// Show by which addresses a server, any server, has its clients make more connections
+    ///
+    /// That is what clients with multichannel go by: they prefer the fastest, and make several connections by an interface with several
+    /// receive queues (RSS).
+    Interfaces(interfaces::Args),
     /// End a session with all that it has open, or close one open; unwritten data of its client is lost
     Close(Close),
 }
@@ -73,6 +80,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Sessions(look) => show(look, "smb/sessions", sessions),
         Command::Opens(look) => show(look, "smb/opens", opens),
         Command::Locks(look) => show(look, "smb/locks", locks),
+        Command::Interfaces(args) => interfaces::run(args),
         Command::Close(close) => {
             let (kind, path) = match close.what {
                 What::Session => ("session", "sessions"),

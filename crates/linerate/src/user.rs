@@ -10,6 +10,8 @@ use crate::accounts::{Where, read, reload_hint};
 use crate::output::{say, table};
 use crate::password::{first_line, prompt};
 
+mod import;
+
 /// Commands of `linerate user`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -34,6 +36,12 @@ enum Command {
     Enable(Name),
     /// Show the users
     List(List),
+    /// Take users over from Samba, with what they sign in with
+    ///
+    /// On Samba's machine, as root: pdbedit -Lw > users; then linerate user import users, and users is deleted: who has it has their
+    /// passwords, to SMB. Machines, disabled users and those without an NT hash are left out. A mistake in one line, or a name that
+    /// there is already, and nothing is changed.
+    Import(import::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,6 +132,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             done(&store, &format!("{name} can sign in"));
         }
         Command::List(list) => self::list(list)?,
+        Command::Import(args) => import::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -341,3 +341,78 @@ fn a_damaged_list_is_told_and_can_be_replaced() {
     scene.does(&format!("acl set --attribute user --clear {dir} x=rl"));
     assert_eq!(kept(&below).unwrap(), "x=rl");
 }
+
+/// Lines as `pdbedit -Lw` prints them.
+fn samba(users: &[(&str, &str, &str, &str)]) -> String {
+    let line = |(name, uid, nt, flags): &(&str, &str, &str, &str)| {
+        format!("{name}:{uid}:{}:{nt}:[{flags:<11}]:LCT-65A1B2C3:\n", "X".repeat(32))
+    };
+    users.iter().map(line).collect()
+}
+
+#[test]
+fn sambas_users_come_along_with_what_they_sign_in_with() {
+    let scene = Scene::new();
+    let file = scene.dir.path().join("users");
+    // Of the password "Password" (MS-NLMP 4.2.2.1.1).
+    let (hash, none) = ("A4F49C406510BDCAB6824EE7C30FD852", &*"X".repeat(32));
+    let with = |users: &[(&str, &str, &str, &str)]| std::fs::write(&file, samba(users)).unwrap();
+    let import = |flags: &str| format!("user import {} {flags}", file.display());
+    let has_it = |name: &str| {
+        let accounts = scene.accounts();
+        *identity::NtHash::new(&"Password".into()).unwrap().expose() == *accounts.nt_hash(name).expose()
+    };
+    with(&[
+        ("Alice", "1001", hash, "U"),
+        ("ws1$", "1002", hash, "W"),
+        ("bob", "1003", hash, "DU"),
+        ("carol", "1004", none, "U"),
+        ("dave", "0", hash, "U"),
+    ]);
+    let told = json(&scene.does(&import("--dry-run --json")));
+    assert_eq!((&told["dry_run"], told["taken"].as_array().unwrap().len()), (&true.into(), 2), "{told}");
+    assert!(!scene.file().exists(), "nothing was done");
+    let told = json(&scene.does(&import("--json")));
+    let alice = serde_json::json!(
+        { "line": 1, "name": "alice", "id": 1000, "uid": 1001, "gid": null, "replaced": false }
+    );
+    assert_eq!(told["taken"][0], alice);
+    let left: Vec<_> = told["left_out"].as_array().unwrap().iter().map(|left| left["why"].clone()).collect();
+    assert_eq!(left, ["the account of a machine or a domain", "disabled", "no NT hash"]);
+    assert!(has_it("alice") && has_it("dave") && !has_it("bob"));
+    let users = json(&scene.does("user list --json"));
+    assert_eq!((&users[0]["uid"], &users[1]["uid"]), (&1001.into(), &Value::Null), "nobody acts as root");
+
+    // All or nothing, each line that is in the way told.
+    scene.does("group add staff");
+    with(&[("erin", "1005", hash, "U"), ("alice", "1001", hash, "U"), ("staff", "1006", hash, "U")]);
+    let said = scene.fails(&import(""));
+    assert!(said.contains("nothing has changed") && said.contains("line 2: there is a user alice"), "{said}");
+    assert!(said.contains("line 3: there is a group staff") && !said.contains("line 1"), "{said}");
+    std::fs::write(&file, "alice\nno line at all\n").unwrap();
+    let said = scene.fails(&import(""));
+    assert!(said.contains("line 1: ") && said.contains("line 2: ") && said.contains("pdbedit -Lw"), "{said}");
+    std::fs::write(&file, "").unwrap();
+    assert!(scene.fails(&import("")).contains("nobody in it"));
+    assert_eq!(scene.accounts().users().len(), 2);
+
+    // Who is there already keeps all but his hash.
+    assert!(
+        scene.with_password("user passwd alice --password-stdin --nt", b"battery staple").status.success()
+    );
+    assert!(!has_it("alice"));
+    with(&[("alice", "77", hash, "U"), ("frank", "1007", hash, "U")]);
+    let said = scene.does(&import("--replace --no-uid"));
+    assert!(said.contains("2 taken, 0 left out") && said.contains("has the file's hash"), "{said}");
+    assert!(!said.contains(hash) && said.contains("SIGHUP"), "{said}");
+    assert!(has_it("alice") && has_it("frank") && scene.signs_in("alice", "battery staple"));
+    let users = json(&scene.does("user list --json"));
+    assert_eq!(
+        (&users[0]["uid"], &users[2]["name"], &users[2]["uid"]),
+        (&1001.into(), &"frank".into(), &Value::Null)
+    );
+
+    // By a pipe.
+    let piped = scene.with_password("user import -", samba(&[("gina", "1008", hash, "U")]).as_bytes());
+    assert!(piped.status.success() && has_it("gina"), "{piped:?}");
+}

@@ -158,6 +158,11 @@ struct Ours {
 
 impl Ours {
     fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// With these tables of the configuration beside.
+    fn start_with(tables: &str) -> Self {
         let work = tempfile::tempdir().unwrap();
         std::fs::create_dir(work.path().join("tree")).unwrap();
         let linerate = || {
@@ -174,7 +179,7 @@ impl Ours {
         let text = format!(
             "[server]\nlanes = 2\ndrain_seconds = 1\nstate_dir = 'state'\n[admin]\nlisten = '{admin}'\n\
              [http]\nlisten = []\n[https]\nlisten = []\n[identity]\naccounts = 'accounts.toml'\n\
-             [smb]\nlisten = '{address}'\n\
+             [smb]\nlisten = '{address}'\n{tables}\n\
              [[volume]]\nname = 'files'\npath = 'tree'\nwritable = '{}'\n",
             StockSmbd::USER
         );
@@ -383,4 +388,32 @@ fn who_uses_a_share_is_shown_and_ended() {
     assert_eq!(ours.smb(&["close", "session", &busy["id"].to_string()]), (String::new(), true));
     let (said, went_well) = ours.smb(&["close", "session", &busy["id"].to_string()]);
     assert!(!went_well && said.contains("there is no"), "{said}");
+}
+
+#[test]
+fn a_server_s_interfaces_are_shown_as_it_tells_them() {
+    let ours = Ours::start_with(
+        "[[smb.interface]]\naddress = '192.0.2.1'\nspeed = 25000000000\nrss = true\n[[smb.interface]]\naddress = '2001:db8::1'\nspeed = 1000000000\n",
+    );
+    let share = ours.share();
+    let told = share.json(&["smb", "interfaces", &share.url, "--json"]);
+    assert_eq!(told["multichannel"], true);
+    let interfaces = told["interfaces"].as_array().unwrap();
+    let shown = |at: usize| {
+        let one = &interfaces[at];
+        (
+            one["address"].as_str().unwrap(),
+            one["bits_per_second"].as_u64().unwrap(),
+            one["rss"].as_bool().unwrap(),
+        )
+    };
+    assert_eq!(
+        (shown(0), shown(1)),
+        (("192.0.2.1", 25_000_000_000, true), ("2001:db8::1", 1_000_000_000, false))
+    );
+    assert_ne!(interfaces[0]["index"], interfaces[1]["index"]);
+    let table = share.said(&["smb", "interfaces", &share.url]);
+    assert!(table.contains("25.00 Gb/s") && table.contains("192.0.2.1"), "{table}");
+    let words = share.refused(&["smb", "interfaces", &share.url.replace("/files", "/none")]);
+    assert!(words.contains("STATUS_BAD_NETWORK_NAME"), "{words}");
 }
