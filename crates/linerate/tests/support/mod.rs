@@ -21,6 +21,7 @@ use testkit::metrics::Scrape;
 pub(crate) mod afs_mount;
 pub(crate) mod http2;
 pub(crate) mod raw;
+pub(crate) mod share;
 pub(crate) mod site;
 pub(crate) mod webdriver;
 
