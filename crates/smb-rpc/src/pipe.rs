@@ -88,6 +88,11 @@ impl Pipe {
         })
     }
 
+    /// Whether there is a pipe of that name, which is then to be had.
+    pub fn is_there(name: &str) -> bool {
+        Interface::of_pipe(name).is_some()
+    }
+
     /// Takes all of `bytes`, which are a fragment, a part of one, or several.
     ///
     /// # Errors

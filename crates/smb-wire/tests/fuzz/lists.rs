@@ -3,7 +3,7 @@
 use smb_wire::body::error::SymlinkError;
 use smb_wire::chain::Entries;
 use smb_wire::create::context::Contexts;
-use smb_wire::fsctl::{copy, interfaces, negotiate_info, ranges, reparse};
+use smb_wire::fsctl::{copy, interfaces, negotiate_info, pipe_wait, ranges, reparse};
 use smb_wire::info::{directory, ea, file, notify, security, stream};
 
 #[test]
@@ -46,6 +46,7 @@ fn any_structure_is_read_or_refused() {
         let _ = file::parse_name(bytes);
         let _ = copy::Copy::parse(bytes).map(|copy| copy.is_too_much());
         let _ = negotiate_info::ValidateRequest::parse(bytes).map(|request| request.to_bytes());
+        let _ = pipe_wait::parse(bytes).map(|name| assert!(name.len() * 2 <= bytes.len()));
         let _ = (ranges::parse_zero(bytes), ranges::parse_query(bytes), ranges::parse_allocated(bytes));
     });
 }
