@@ -170,6 +170,9 @@ pub(crate) trait Backend {
     /// of the records, which are a few more.
     fn unacknowledged(&self, stream: Fd) -> io::Result<u64>;
 
+    /// How long a stream waits for an acknowledgment before it sends again (TCP_INFO).
+    fn retransmission_timeout(&self, stream: Fd) -> io::Result<Duration>;
+
     /// Ends one or both directions of a stream.
     fn shutdown(&self, socket: Fd, how: std::net::Shutdown) -> io::Result<()>;
 

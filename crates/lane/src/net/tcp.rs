@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use crate::backend::operation as op;
 use crate::backend::{Descriptor, Fd, Incoming, ListenOptions, OpFuture, Released, SocketKind, SocketOption};
@@ -230,6 +231,11 @@ impl TcpStream {
     /// Bytes handed to the socket that the peer has not acknowledged yet: one system call.
     pub fn unacknowledged(&self) -> io::Result<u64> {
         context::with(|lane| lane.backend().unacknowledged(self.fd.fd()))
+    }
+
+    /// How long the socket waits for an acknowledgment before it sends again, as things are now: one system call.
+    pub fn retransmission_timeout(&self) -> io::Result<Duration> {
+        context::with(|lane| lane.backend().retransmission_timeout(self.fd.fd()))
     }
 
     /// Ends one or both directions.

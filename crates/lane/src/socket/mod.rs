@@ -24,6 +24,7 @@ trait OptionValue: Copy + Default {}
 impl OptionValue for i32 {}
 impl OptionValue for u32 {}
 impl OptionValue for u64 {}
+impl<const N: usize> OptionValue for [u32; N] where [u32; N]: Default {}
 
 fn set_option<T: OptionValue>(socket: impl AsFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     // SAFETY: an integer is readable as the bytes it consists of.

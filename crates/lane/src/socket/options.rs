@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 use super::{get_option, set_option};
 
@@ -54,6 +55,13 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// How long a stream waits for an acknowledgment before it sends again, as things are now (`tcpi_rto` of TCP_INFO).
+pub fn retransmission_timeout(socket: impl AsFd) -> io::Result<Duration> {
+    // Two words of states stand before it; the kernel gives as much as there is room for.
+    let [_, _, micros]: [u32; 3] = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(Duration::from_micros(micros.into()))
 }
 
 /// CPU on which the kernel last handled a packet of this socket.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::core::{Access, Closed, Core, State, wall_clock};
 use super::engine::{Bell, Event};
@@ -282,6 +282,10 @@ impl Backend for SimBackend {
 
     fn unacknowledged(&self, stream: Fd) -> io::Result<u64> {
         self.with_socket(stream, |state, socket| state.net.unacknowledged(socket))
+    }
+
+    fn retransmission_timeout(&self, stream: Fd) -> io::Result<Duration> {
+        self.with_socket(stream, |state, socket| state.net.retransmission_timeout(socket))
     }
 
     fn shutdown(&self, socket: Fd, how: Shutdown) -> io::Result<()> {

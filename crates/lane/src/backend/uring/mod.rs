@@ -251,6 +251,11 @@ impl Backend for Uring {
         socket::options::unacknowledged(self.borrow_fd(stream))
     }
 
+    fn retransmission_timeout(&self, stream: Fd) -> io::Result<Duration> {
+        self.count_syscall();
+        socket::options::retransmission_timeout(self.borrow_fd(stream))
+    }
+
     fn try_send_file(&self, socket: Fd, file: Fd, offset: u64, len: usize) -> io::Result<Option<usize>> {
         self.sockets.borrow_mut().check_alive(socket.0)?;
         self.count_syscall();

@@ -193,6 +193,17 @@ impl Network {
         self.conns.get(&conn).map(|conn| conn.unacknowledged(side)).ok_or_else(not_connected)
     }
 
+    /// As with Linux: the round trip, and four times how much it varies, or 200 ms.
+    pub(super) fn retransmission_timeout(&mut self, socket: SocketId) -> io::Result<Duration> {
+        let (conn, side) = self.stream_of(socket)?;
+        let ends = &self.conns.get(&conn).ok_or_else(not_connected)?.ends;
+        let (here, there) = (ends[side as usize].host, ends[side.other() as usize].host);
+        let ways = [self.links.config(here, there), self.links.config(there, here)];
+        let round_trip: Duration = ways.iter().map(|way| way.latency + way.jitter / 2).sum();
+        let varies: Duration = ways.iter().map(|way| way.jitter / 2).sum();
+        Ok(round_trip + (4 * varies).max(RTO_MIN))
+    }
+
     pub(super) fn shutdown(
         &mut self,
         socket: SocketId,
@@ -403,6 +414,8 @@ fn not_connected() -> io::Error {
 /// What Linux makes of any smaller wish.
 const SEND_BUFFER_MIN: usize = 4608;
 
+/// What a stream waits for an acknowledgment beyond its round trip, at least.
+const RTO_MIN: Duration = Duration::from_millis(200);
 /// A pause after which a refused socket takes datagrams again.
 const DRAIN_TIME: Duration = Duration::from_micros(50);
 
