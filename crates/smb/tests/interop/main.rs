@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use identity::{AccountsStore, NewUser, NtHash, Secret};
 use rustix::process::{Signal, getpid, kill_process};
@@ -63,7 +63,6 @@ fn said(output: &Output) -> (String, bool) {
     (String::from_utf8_lossy(&told).into_owned(), output.status.success())
 }
 
-/// One test, for the server is told to stop by a signal to this process.
 #[test]
 fn stock_clients_use_the_tree() {
     for (program, package) in [("smbclient", "smbclient"), ("rpcclient", "smbclient")] {
@@ -74,6 +73,20 @@ fn stock_clients_use_the_tree() {
             return;
         }
     }
+    serve(|site| {
+        pipes::are_answered(site);
+        smbclient::sign_in(site);
+        smbclient::transfers(site);
+        smbclient::many_names(site);
+        impacket::uses_the_tree(site);
+        smbprotocol_client::uses_the_tree(site);
+    });
+}
+
+/// Serves a tree for as long as `use_it` takes: one at a time, for the server is told to stop by a signal to this process.
+fn serve(use_it: impl FnOnce(&Site)) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("tree")).unwrap();
     make_accounts(&directory.path().join("accounts.toml"));
@@ -95,14 +108,7 @@ fn stock_clients_use_the_tree() {
         server.run(load).unwrap();
     });
     told.recv().expect("it starts");
-    let site = Site { directory, port: address.port() };
-    pipes::are_answered(&site);
-    smbclient::sign_in(&site);
-    smbclient::transfers(&site);
-    smbclient::many_names(&site);
-    impacket::uses_the_tree(&site);
-    smbprotocol_client::uses_the_tree(&site);
-    smb_rs::uses_four_channels(&site);
+    use_it(&Site { directory, port: address.port() });
     kill_process(getpid(), Signal::TERM).unwrap();
     thread.join().unwrap();
 }
