@@ -110,7 +110,12 @@ impl Pipes {
 
 impl Table {
     /// Opens one. Where there are as many as there may be, whoever has the most of them loses one, which is answered too.
-    fn open(&mut self, session: u64, tree: u32, pipe: Pipe) -> Result<(FileId, Option<Arc<PipeOpen>>), Status> {
+    fn open(
+        &mut self,
+        session: u64,
+        tree: u32,
+        pipe: Pipe,
+    ) -> Result<(FileId, Option<Arc<PipeOpen>>), Status> {
         let held = self.by_session.get(&session).map_or(0, Vec::len);
         if held >= PER_SESSION_MAX {
             return Err(Status::INSUFFICIENT_RESOURCES);

@@ -9,8 +9,9 @@ use smb_auth::{SignedIn as Proved, Who};
 use smb_proto::keys::{self, Agreed, SessionKey};
 use smb_proto::sealing::Nonces;
 use smb_proto::signing::SigningAlgorithm;
+use smb_wire::body::session_setup::{FLAG_BINDING, SessionSetupRequestFixed};
 use smb_wire::header::flags;
-use smb_wire::{Command, Message, Role, Status};
+use smb_wire::{Message, Role, Status};
 
 use crate::connection::{Call, Connection, Negotiated, SigningIn};
 use crate::options::Options;
@@ -49,6 +50,9 @@ pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>
     if here.cipher != session.agreed.cipher {
         return Err(Status::INVALID_PARAMETER);
     }
+    //= MS-SMB2 3.3.5.5
+    //# A connection of another ClientGuid than the session's may be refused with STATUS_USER_SESSION_DELETED. Here, as with Windows, it
+    //# may not: whoever signs with the session's key is its client, and what is a client's by its ClientGuid is by that of the session.
     //= MS-SMB2 3.3.5.5
     //# Session.State of InProgress fails with STATUS_REQUEST_NOT_ACCEPTED.
     match session.state() {
@@ -121,16 +125,22 @@ pub(super) fn bind(
         }
     };
     let channel = Channel::new(Arc::clone(session), Some(Arc::new(signing)), nonces);
-    connection.channels.borrow_mut().insert(session.id, channel);
-    connection.lane.counters.sessions.add(1);
+    connection.gains(channel);
     connection.lane.counters.channels_bound.increment();
     Ok(signed_in.flags)
 }
 
-/// Of a SESSION_SETUP for a session that this connection has no channel of: who signs with the session's own key.
+/// Whether a SESSION_SETUP is one to bind the connection.
+pub(crate) fn binds(message: &Message<'_>) -> bool {
+    message.fixed::<SessionSetupRequestFixed>().is_ok_and(|fixed| fixed.flags & FLAG_BINDING != 0)
+}
+
+/// Of a SESSION_SETUP: who signs with the session's own key.
 pub(crate) fn signer(connection: &Connection, message: &Message<'_>) -> Option<Rc<Channel>> {
+    //= MS-SMB2 3.3.5.2.4
+    //# A request to bind is looked up in GlobalSessionTable and verified by Session.SigningKey, any other by that of its channel.
     let header = message.header();
-    if header.command() != Ok(Command::SessionSetup) || !header.has(flags::SIGNED) {
+    if !header.has(flags::SIGNED) {
         return None;
     }
     let session = connection.lane.kept.sessions.get(header.session_id.get())?;

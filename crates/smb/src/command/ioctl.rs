@@ -1,11 +1,13 @@
 //! IOCTL (MS-SMB2 3.3.5.15): what concerns the connection or the server is answered here.
 
+use smb_rpc::Pipe;
 use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlResponse, IoctlResponseFixed};
 use smb_wire::chain::EntryWriter;
 use smb_wire::fixed::Fixed;
 use smb_wire::fsctl::code;
 use smb_wire::fsctl::interfaces;
 use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateResponse};
+use smb_wire::fsctl::pipe_wait;
 use smb_wire::{Dialect, FileId, Status};
 use zerocopy::IntoBytes;
 
@@ -13,6 +15,7 @@ use super::of_tests;
 use super::target::Target;
 use crate::connection::{Call, Reply};
 use crate::pipe::PipeOpen;
+use crate::session::Kind;
 
 /// Carries out a control code.
 pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<Reply, Status> {
@@ -43,6 +46,10 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
             }
             Ok(answer(request, Status::SUCCESS, network_interfaces(call, output_max).await?))
         }
+        code::PIPE_WAIT => {
+            wait_for_pipe(call, request)?;
+            Ok(answer(request, Status::SUCCESS, Vec::new()))
+        }
         code::TEST_FORCE_UNACKED | code::TEST_ASYNC_SLEEP | code::TEST_PAD_IOCTL | code::TEST_PAD_READS => {
             of_tests::ioctl(call, request).await
         }
@@ -64,7 +71,7 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
     }
 }
 
-/// Carries out a control code of pipes (MS-SMB2 3.3.5.15.3, 3.3.5.15.4, MS-FSCC 2.3.45).
+/// Carries out a control code of pipes (MS-SMB2 3.3.5.15.3, 3.3.5.15.4).
 async fn of_pipe(
     call: &Call<'_>,
     pipe: &PipeOpen,
@@ -88,10 +95,26 @@ async fn of_pipe(
                 Ok((Status::SUCCESS, output))
             }
         }
-        // There is always one more.
-        code::PIPE_WAIT => Ok((Status::SUCCESS, Vec::new())),
         _ => Err(Status::INVALID_DEVICE_REQUEST),
     }
+}
+
+/// Whether a pipe can be opened: each that there is always can, so nobody waits.
+fn wait_for_pipe(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<(), Status> {
+    //= MS-SMB2 3.3.5.15
+    //# FSCTL_PIPE_WAIT names its pipe itself: a FileId other than all ones fails with STATUS_INVALID_PARAMETER.
+    if request.fixed.file_id != FileId::RELATED {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    //= MS-SMB2 3.3.5.15.10
+    //# What is there and is no pipe fails with STATUS_INVALID_DEVICE_REQUEST, a name that is malformed or nobody's with
+    //# STATUS_OBJECT_NAME_NOT_FOUND.
+    if !matches!(call.tree()?.kind, Kind::Pipes) {
+        return Err(Status::INVALID_DEVICE_REQUEST);
+    }
+    let name = pipe_wait::parse(request.input).ok().and_then(|name| name.decode());
+    let is_there = name.is_some_and(|name| Pipe::is_there(&name));
+    if is_there { Ok(()) } else { Err(Status::OBJECT_NAME_NOT_FOUND) }
 }
 
 /// A response with this output.

@@ -49,7 +49,7 @@ pub(crate) async fn run(call: &Call<'_>, request: Request<'_>) -> Result<Reply, 
         Request::Ioctl(request) => Box::pin(ioctl::ioctl(call, &request)).await,
         // It has no answer, and was obeyed before.
         Request::Cancel => Err(Status::INVALID_PARAMETER),
-        Request::Echo => echo::echo(),
+        Request::Echo => echo::echo(call),
         Request::QueryDirectory(request) => Box::pin(query_directory::query_directory(call, &request)).await,
         Request::QueryInfo(request) => Box::pin(query_info::query_info(call, &request)).await,
         Request::SetInfo(request) => Box::pin(set_info::set_info(call, &request)).await,

@@ -32,6 +32,11 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
         connection.end();
         return Err(Status::INVALID_PARAMETER);
     }
+    //= MS-SMB2 3.3.5.2.4
+    //# A NEGOTIATE that claims to be signed fails with STATUS_INVALID_PARAMETER.
+    if call.header().has(flags::SIGNED) {
+        return Err(Status::INVALID_PARAMETER);
+    }
     //= MS-SMB2 3.3.5.4
     //# The greatest common dialect; STATUS_NOT_SUPPORTED where there is none.
     let dialect = Dialect::ALL.into_iter().rev().find(|dialect| request.offers(*dialect));
@@ -70,7 +75,7 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
     count(connection, dialect);
     // Nobody else has set it since.
     let _ = connection.negotiated.set(negotiated);
-    connection.lane.knows(negotiated.client, connection);
+    connection.lane.knows(connection);
     let (fixed, salt) = (response(connection, &negotiated), random::<32>());
     Ok(Reply::of(move |body| {
         let one = |value: u16| [U16::new(value)];
@@ -110,7 +115,7 @@ pub(crate) fn from_smb1(connection: &Rc<Connection>, offer: smb1::Offer) -> bool
         count(connection, Dialect::Smb202);
         // Nobody else has set it since.
         let _ = connection.negotiated.set(negotiated);
-        connection.lane.knows(negotiated.client, connection);
+        connection.lane.knows(connection);
     }
     let mut header = Header::request(Command::Negotiate, 0).with(flags::SERVER_TO_REDIR);
     header.credits.set(connection.window.borrow_mut().grant(1, 1, false));

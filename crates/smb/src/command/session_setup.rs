@@ -206,10 +206,7 @@ async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused, 
     } else if session.signed_in().is_none() {
         connection.lane.kept.sessions.remove(session.id);
     } else {
-        let channel = connection.channels.borrow_mut().remove(&session.id);
-        if channel.is_some() {
-            connection.lane.counters.sessions.sub(1);
-        }
+        connection.loses(session.id);
         session.remove_channel(connection.number);
         connection.lane.close_session(connection, session).await;
     }
@@ -262,8 +259,7 @@ async fn end(
     session.begin(who.clone(), signed_in);
     counters.sessions_begun.increment();
     let channel = Channel::new(Arc::clone(session), signing, nonces);
-    connection.channels.borrow_mut().insert(session.id, channel);
-    counters.sessions.add(1);
+    connection.gains(channel);
     //= MS-SMB2 3.3.5.5.3
     //# A session that the same user had before, and says is gone, is closed.
     let previous = request.fixed.previous_session_id.get();

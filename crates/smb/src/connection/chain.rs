@@ -5,7 +5,6 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 
 use lane::buffer::Buf;
 use lane::time::sleep;
@@ -15,20 +14,19 @@ use smb_wire::body::error::ErrorResponse;
 use smb_wire::body::read::ReadResponseFixed;
 use smb_wire::body::write::{WriteRequest, WriteRequestFixed};
 use smb_wire::compound::Messages;
-use smb_wire::create::context::CreateContext;
 use smb_wire::fsctl::code;
 use smb_wire::header::flags;
-use smb_wire::{Command, Dialect, FileId, Header, Message, Request, Role, Status};
-use zerocopy::FromBytes;
+use smb_wire::{Command, Dialect, Header, Message, Request, Role, Status};
 
 use super::call::{Call, Content, DATA_AT, Reply, put_empty};
 use super::inbox::Frame;
+use super::nature::{control_code, is_data_of_file, named_file, outlives_connection, patience};
 use super::outbox::Payload;
 use super::promise::{Promise, put_read_headers};
 use super::replies::{Replies, leave_before, leave_short};
 use super::{Connection, Negotiated};
 use crate::command;
-use crate::session::{Channel, Kind, State};
+use crate::session::{Channel, State};
 
 /// Serves the messages of a frame; `sealer` is whose keys have opened it.
 pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer: Option<Rc<Channel>>) {
@@ -130,9 +128,13 @@ impl Serving<'_> {
             Ok(step) => self.channel(step),
             Err(_) => self.channel_of(header.session_id.get()),
         };
-        let channel = channel.or_else(|| command::binding::signer(self.connection, &message));
+        let channel = self.session_signer(&message, command, channel.is_some()).or(channel);
         if command == Command::Cancel {
-            if self.check(&message, command, channel.as_deref()).is_ok() {
+            //= MS-SMB2 3.3.5.16
+            //# The session of a signed CANCEL is verified. What waits is found by the AsyncId where the header holds one, else by the MessageId,
+            //# and fails with STATUS_CANCELLED; the CANCEL itself has no response, found or not.
+            let is_nobodys = header.has(flags::SIGNED) && channel.is_none();
+            if !is_nobodys && self.check(&message, command, channel.as_deref()).is_ok() {
                 self.connection.requests.cancel(header.async_id(), header.message_id.get());
             }
             return Next::Message;
@@ -350,7 +352,8 @@ impl Serving<'_> {
         let signed_in = channel.and_then(|channel| channel.session.signed_in());
         //= MS-SMB2 3.3.5.2.9
         //# Where the session's data is to be encrypted, a request that is not fails with STATUS_ACCESS_DENIED.
-        if command.needs_session() && signed_in.is_some_and(|signed_in| signed_in.sealing_required) {
+        let names_session = command.needs_session() || command == Command::Echo;
+        if names_session && signed_in.is_some_and(|signed_in| signed_in.sealing_required) {
             counters.unsealed_refused.increment();
             return Err(Status::ACCESS_DENIED);
         }
@@ -370,6 +373,21 @@ impl Serving<'_> {
             return Err(Status::ACCESS_DENIED);
         }
         Ok(())
+    }
+
+    /// Who signs a sign-in with the session's own key: to bind the connection, even where it has a key of its own, so that its client
+    /// hears why it may not.
+    fn session_signer(
+        &self,
+        message: &Message<'_>,
+        command: Command,
+        has_channel: bool,
+    ) -> Option<Rc<Channel>> {
+        if command != Command::SessionSetup || self.sealer.is_some() {
+            return None;
+        }
+        let may_be = !has_channel || command::binding::binds(message);
+        if may_be { command::binding::signer(self.connection, message) } else { None }
     }
 
     fn channel(&self, step: Step) -> Option<Rc<Channel>> {
@@ -562,50 +580,4 @@ fn causing<T>(
     mut command: Pin<&mut impl Future<Output = T>>,
 ) -> impl Future<Output = T> + Unpin {
     poll_fn(move |cx| connection.lane.caused_by(connection, || command.as_mut().poll(cx)))
-}
-
-/// The file that a request is about.
-fn named_file(message: &Message<'_>, command: Command) -> Option<FileId> {
-    let at = command.file_id_offset()?;
-    let bytes = message.body().get(at..at + size_of::<FileId>())?;
-    FileId::read_from_bytes(bytes).ok()
-}
-
-/// Whether a request goes on when its connection is lost and its session has others: it may be replayed by one of them, and what the
-/// replay repeats has to be under way or done. What only waits or reads is asked for anew.
-fn outlives_connection(message: &Message<'_>, command: Command) -> bool {
-    match command {
-        // Without a CreateGuid its client could never name what it has opened.
-        Command::Create => match Request::parse(message) {
-            Ok(Request::Create(request)) => {
-                let is_named = |context| matches!(context, Ok(CreateContext::DurableRequestV2(_)));
-                request.contexts.iter().any(is_named)
-            }
-            _ => false,
-        },
-        command => command.modifies() || command == Command::Close,
-    }
-}
-
-/// Whether a request is one for a file's data: what the kernel has begun to read or write nobody calls off, so its client hears how it
-/// ended, as with Windows.
-fn is_data_of_file(call: &Call<'_>, command: Command) -> bool {
-    let is_file = call.tree.as_ref().is_some_and(|tree| matches!(tree.kind, Kind::Disk { .. }));
-    is_file && matches!(command, Command::Read | Command::Write | Command::Flush)
-}
-
-/// What an IOCTL asks for.
-fn control_code(message: &Message<'_>) -> Option<u32> {
-    let bytes = message.body().get(4..8)?.try_into().ok()?;
-    Some(u32::from_le_bytes(bytes))
-}
-
-/// How long a request may take before it gets an interim reply.
-fn patience(command: Command) -> Duration {
-    match command {
-        // They wait for others, and may do so for ever.
-        Command::Lock | Command::ChangeNotify => Duration::ZERO,
-        Command::Create => Duration::from_millis(2),
-        _ => Duration::from_millis(100),
-    }
 }

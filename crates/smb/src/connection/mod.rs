@@ -6,6 +6,7 @@ mod call;
 mod chain;
 mod figures;
 mod inbox;
+mod nature;
 mod opening;
 mod outbox;
 mod pending;
@@ -321,8 +322,8 @@ impl Connection {
     /// Gives back what the connection had of sessions: those whose last channel it was are over. It keeps its place among the
     /// server's connections until the last of its requests has ended.
     async fn release(self: &Rc<Self>) {
-        if let Some(negotiated) = self.negotiated.get() {
-            self.lane.knows_no_more(negotiated.client, self);
+        for channel in self.channels.borrow().values() {
+            self.lane.reaches_no_more(channel.session.client, self);
         }
         // Other connections of their clients tell them.
         self.undelivered.take().into_iter().for_each(|broken| self.lane.tell(broken));
@@ -360,11 +361,27 @@ impl Connection {
         self.acknowledged_max.set(self.acknowledged());
     }
 
+    /// It has become a channel of a session.
+    pub(crate) fn gains(&self, channel: Rc<Channel>) {
+        let session = &channel.session;
+        self.lane.reaches(session.client, self);
+        self.lane.counters.sessions.add(1);
+        self.channels.borrow_mut().insert(session.id, channel);
+    }
+
+    /// It is no channel of a session any more.
+    pub(crate) fn loses(&self, session: u64) {
+        let Some(lost) = self.channels.borrow_mut().remove(&session) else { return };
+        self.lane.counters.sessions.sub(1);
+        let client = lost.session.client;
+        if self.channels.borrow().values().all(|channel| channel.session.client != client) {
+            self.lane.reaches_no_more(client, self);
+        }
+    }
+
     /// A session is over: what waits of it is cancelled.
     pub(crate) fn forget(&self, session: u64) {
-        if self.channels.borrow_mut().remove(&session).is_some() {
-            self.lane.counters.sessions.sub(1);
-        }
+        self.loses(session);
         self.requests.cancel_session(session);
     }
 

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use smb_wire::compound::Messages;
+use smb_wire::header::flags;
 use smb_wire::transform::{TRANSFORM_LEN, TransformHeader};
 use smb_wire::{FrameKind, Malformed};
 
@@ -19,7 +21,8 @@ pub(super) fn open(connection: &Connection, mut frame: Frame) -> Result<(Frame, 
     let (header, _) = TransformHeader::parse(&frame).map_err(refused)?;
     //= MS-SMB2 3.3.5.2.1.1
     //# A SessionId that is not in the table, or a session without keys, disconnects.
-    let channel = connection.channels.borrow().get(&header.session_id.get()).cloned();
+    let session = header.session_id.get();
+    let channel = connection.channels.borrow().get(&session).cloned();
     let channel = channel.ok_or(Malformed::Protocol).map_err(refused)?;
     //= MS-SMB2 3.3.5.2.1.1
     //# Before somebody has proved who he is by the connection it is constrained: what is sealed disconnects, even where nobody's keys
@@ -30,7 +33,19 @@ pub(super) fn open(connection: &Connection, mut frame: Frame) -> Result<(Frame, 
     frame.skip(TRANSFORM_LEN);
     // Sealed within sealed is no message, and neither is SMB1.
     match FrameKind::of(&frame).map_err(refused)? {
-        FrameKind::Plain => Ok((frame, channel)),
+        FrameKind::Plain if is_of(session, &frame) => Ok((frame, channel)),
         _ => Err(refused(Malformed::Protocol)),
     }
+}
+
+/// Whether the messages of a frame are of the session that has sealed it. What is no message is told by who takes them.
+fn is_of(session: u64, frame: &[u8]) -> bool {
+    //= MS-SMB2 3.3.5.2.1.1
+    //# The first request names the session of the transform header and goes on with none before it; of those that follow each names it
+    //# too, or goes on.
+    Messages::new(frame).map_while(Result::ok).enumerate().all(|(at, message)| {
+        let header = message.header();
+        let (goes_on, names) = (header.has(flags::RELATED_OPERATIONS), header.session_id.get() == session);
+        if at == 0 { names && !goes_on } else { names || goes_on }
+    })
 }

@@ -33,13 +33,17 @@ enum What {
     Lease(LeaseBroken),
 }
 
-/// Which connections each client has, on all lanes: touched as they come and go, and by breaks.
+/// Which connections are channels of each client's sessions, on all lanes: touched as they come and go, and by breaks.
 #[derive(Debug, Default)]
 pub(crate) struct Clients(Mutex<HashMap<Guid, Vec<ChannelEntry>>>);
 
 impl Clients {
     fn add(&self, client: Guid, entry: ChannelEntry) {
-        self.lock().entry(client).or_default().push(entry);
+        let mut clients = self.lock();
+        let known = clients.entry(client).or_default();
+        if known.iter().all(|other| other.connection != entry.connection) {
+            known.push(entry);
+        }
     }
 
     fn remove(&self, client: Guid, connection: u64) {
@@ -50,10 +54,6 @@ impl Clients {
                 clients.remove(&client);
             }
         }
-    }
-
-    fn count(&self, client: Guid) -> usize {
-        self.lock().get(&client).map_or(0, Vec::len)
     }
 
     fn of(&self, client: Guid) -> Vec<ChannelEntry> {
@@ -86,16 +86,26 @@ impl Ways {
 }
 
 impl LaneSmb {
+    /// Those of the lane that have negotiated.
+    #[cfg(test)]
+    pub(crate) fn every_connection(&self) -> Vec<Rc<Connection>> {
+        self.ways().all()
+    }
+
     /// A client has negotiated by this connection.
-    pub(crate) fn knows(&self, client: Guid, connection: &Rc<Connection>) {
+    pub(crate) fn knows(&self, connection: &Rc<Connection>) {
         self.ways().0.borrow_mut().insert(connection.number, Rc::downgrade(connection));
-        let entry = ChannelEntry { connection: connection.number, lane: self.post.here() };
-        self.kept.clients.add(client, entry);
         self.kept.figures.add(connection.number, &connection.figures);
     }
 
-    /// The connection has ended: nobody is told anything by it.
-    pub(crate) fn knows_no_more(&self, client: Guid, connection: &Connection) {
+    /// The connection is a channel of a session of this client, who can be told by it.
+    pub(crate) fn reaches(&self, client: Guid, connection: &Connection) {
+        let entry = ChannelEntry { connection: connection.number, lane: self.post.here() };
+        self.kept.clients.add(client, entry);
+    }
+
+    /// It is none any more, or has ended.
+    pub(crate) fn reaches_no_more(&self, client: Guid, connection: &Connection) {
         self.kept.clients.remove(client, connection.number);
     }
 
@@ -110,13 +120,7 @@ impl LaneSmb {
     pub(crate) fn tell(self: &Rc<Self>, mut broken: Break) {
         loop {
             let here = self.post.here();
-            let mut ways = match broken.what {
-                What::Oplock { session, .. } => {
-                    self.kept.sessions.get(session).map(|session| session.channels()).unwrap_or_default()
-                }
-                What::Lease(LeaseBroken { client, .. }) => self.kept.clients.of(client),
-            };
-            ways.retain(|way| !broken.tried.contains(&way.connection));
+            let mut ways = self.ways_of(&broken);
             let is_awaited = broken.what.is_awaited();
             ways.sort_by_key(|way| (!is_awaited && way.lane != here, way.connection));
             //= MS-SMB2 3.3.4.6
@@ -137,6 +141,23 @@ impl LaneSmb {
                 return;
             }
         }
+    }
+
+    /// The connections that a break may be told by and was not yet.
+    fn ways_of(&self, broken: &Break) -> Vec<ChannelEntry> {
+        let mut ways = match broken.what {
+            What::Oplock { session, .. } => {
+                self.kept.sessions.get(session).map(|session| session.channels()).unwrap_or_default()
+            }
+            What::Lease(LeaseBroken { client, .. }) => self.kept.clients.of(client),
+        };
+        ways.retain(|way| !broken.tried.contains(&way.connection));
+        ways
+    }
+
+    /// Whether a client could be told of it by another connection than those that it was tried by.
+    pub(super) fn has_another_way(&self, broken: &Break) -> bool {
+        !self.ways_of(broken).is_empty()
     }
 
     /// Tells a client by this connection, or by another where it has ended since.
@@ -166,7 +187,9 @@ impl LaneSmb {
             let channels = connection.channels.borrow();
             match broken.what {
                 What::Oplock { session, .. } => channels.get(&session).cloned(),
-                What::Lease(_) => channels.values().next().cloned(),
+                What::Lease(LeaseBroken { client, .. }) => {
+                    channels.values().find(|channel| channel.session.client == client).cloned()
+                }
             }
         };
         let Some(channel) = channel else { return false };
@@ -176,8 +199,7 @@ impl LaneSmb {
         }
         broken.what.send(&connection, &channel);
         self.counters.breaks_sent.increment();
-        let has_others = self.kept.clients.count(channel.session.client) > 1;
-        undelivered::watch(&connection, broken.clone(), has_others);
+        undelivered::watch(&connection, broken.clone());
         true
     }
 }

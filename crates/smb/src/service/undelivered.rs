@@ -25,19 +25,20 @@ impl Undelivered {
 }
 
 /// Sees to it that what was just queued arrives.
-pub(super) fn watch(connection: &Rc<Connection>, broken: Break, has_others: bool) {
+pub(super) fn watch(connection: &Rc<Connection>, broken: Break) {
     let undelivered = &connection.undelivered;
     undelivered.waiting.borrow_mut().push((connection.queued(), broken));
     if !undelivered.is_watched.replace(true) {
         let connection = Rc::clone(connection);
-        let silent_max = if has_others { SILENT_MAX } else { SILENT_ALONE_MAX };
-        lane::spawn(async move { until_delivered(&connection, silent_max).await }).detach();
+        // As it is before anything is sent again, which makes it longer.
+        let patience = silent_max(connection.stream.retransmission_timeout().unwrap_or(RTO_MAX));
+        lane::spawn(async move { until_delivered(&connection, patience).await }).detach();
     }
 }
 
-async fn until_delivered(connection: &Connection, silent_max: Duration) {
+async fn until_delivered(connection: &Connection, patience: Duration) {
     let undelivered = &connection.undelivered;
-    let (mut acknowledged, mut since) = (0, now());
+    let (mut acknowledged, mut since) = (connection.acknowledged(), now());
     loop {
         sleep(LOOKS_EVERY).await;
         // What is left then is told as the connection is let go.
@@ -51,10 +52,13 @@ async fn until_delivered(connection: &Connection, silent_max: Duration) {
             undelivered.is_watched.set(false);
             return;
         }
+        // Connections come and go meanwhile.
+        let has_others = waiting.iter().any(|(_, broken)| connection.lane.has_another_way(broken));
         drop(waiting);
+        let patience = if has_others { patience } else { SILENT_ALONE_MAX };
         if all > acknowledged {
             (acknowledged, since) = (all, now());
-        } else if now().saturating_duration_since(since) >= silent_max {
+        } else if now().saturating_duration_since(since) >= patience {
             connection.lane.counters.ended_unacknowledged.increment();
             connection.end();
             return;
@@ -62,9 +66,29 @@ async fn until_delivered(connection: &Connection, silent_max: Duration) {
     }
 }
 
+/// For how long a client may acknowledge nothing that has another connection by which he can be told, where a byte that is lost is sent again
+/// after `timeout`: six times, as with Samba, and not less than on a fast way nor more than is left to hear his answer in.
+fn silent_max(timeout: Duration) -> Duration {
+    TIMES * timeout.clamp(RTO_MIN, RTO_MAX)
+}
+
 /// One system call each time.
 const LOOKS_EVERY: Duration = Duration::from_millis(200);
-/// A client that acknowledges nothing for so long is told by another connection: six times TCP's least patience, as with Samba.
-const SILENT_MAX: Duration = Duration::from_millis(1200);
-/// So is one that has no other, but there is nothing to be won by haste.
+const TIMES: u32 = 6;
+/// TCP's least patience.
+const RTO_MIN: Duration = Duration::from_millis(200);
+/// The most that counts of it.
+const RTO_MAX: Duration = Duration::from_secs(1);
+/// Who has no other connection is waited for as long: there is nothing to be won by haste.
 const SILENT_ALONE_MAX: Duration = Duration::from_secs(6);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_waited_for_as_its_way_is_long_within_bounds() {
+        let of = |millis| silent_max(Duration::from_millis(millis)).as_millis();
+        assert_eq!([1, 200, 201, 450, 1000, 120_000].map(of), [1200, 1200, 1206, 2700, 6000, 6000]);
+    }
+}

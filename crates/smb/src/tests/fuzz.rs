@@ -1,23 +1,24 @@
 //! fuzz: a whole connection. Whatever a client sends, before or behind its sign-in, is answered or ends the connection; nothing is
 //! left of it, and another client is served.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use lane::time::sleep;
-use smb_wire::body::tree_connect::{TreeConnectRequest, TreeConnectRequestFixed};
+use smb_proto::sealing::Cipher;
 use smb_wire::compound::Compound;
 use smb_wire::create::access::rights;
-use smb_wire::create::{CreateRequest, CreateRequestFixed, Disposition};
-use smb_wire::fixed::Fixed;
 use smb_wire::header::flags;
-use smb_wire::{Command, FileId, Message, Response};
+use smb_wire::{Command, Dialect, FileId};
 use zerocopy::IntoBytes;
 
 use super::bed::{rules, run, sign_in};
 use super::raw::Raw;
 
-/// What a client does: the first byte says how far it comes first (not at all, signed in, with a file open), and behind that
-/// there are parts, each of a kind (one byte), a length (two, little-endian) and its bytes:
+/// What a client does: the first byte says how far it comes first (% 3: not at all, signed in, with a file open) and how its messages are
+/// protected once it has signed in (/ 3 % 4: not at all, signed, sealed by AES-GCM, sealed by AES-CCM), which is done to what a script
+/// makes of them: what lies behind signature and seal is reached. Behind that there are parts, each of a kind (one byte), a length (two,
+/// little-endian) and its bytes:
 ///
 /// | kind % 3 | bytes |
 /// |---|---|
@@ -25,11 +26,14 @@ use super::raw::Raw;
 /// | 1 | a message alone in its frame: a command, and the body of a request of the client's session and tree |
 /// | 2 | the same as a related one, in one frame with the message before |
 ///
+/// Where kind / 3 is odd its frame goes as it is, unsigned and unsealed.
+///
 /// Sixteen bytes of 0xEE where a body has a FileId stand for that of the open file.
 struct Script<'a>(&'a [u8]);
 
 struct Part<'a> {
     kind: u8,
+    is_bare: bool,
     bytes: &'a [u8],
 }
 
@@ -41,7 +45,7 @@ impl<'a> Iterator for Script<'a> {
         let len = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
         let (bytes, rest) = rest.split_at(len);
         self.0 = rest;
-        Some(Part { kind: kind % 3, bytes })
+        Some(Part { kind: kind % 3, is_bare: kind / 3 % 2 == 1, bytes })
     }
 }
 
@@ -71,22 +75,28 @@ fn any_script_of_a_connection_is_answered_or_ends_it() {
     });
 }
 
-async fn play(address: std::net::SocketAddr, reach: u8, script: &[u8]) {
-    let mut raw = Raw::open(address).await;
+async fn play(address: SocketAddr, reach: u8, script: &[u8]) {
+    let mut raw = match reach / 3 % 4 {
+        0 => Raw::open(address).await,
+        1 => Raw::signed(address).await,
+        2 => Raw::sealed(address, Dialect::Smb311, Cipher::Aes128Gcm).await,
+        _ => Raw::sealed(address, Dialect::Smb300, Cipher::Aes128Ccm).await,
+    };
     let mut file = FileId::RELATED;
     if !reach.is_multiple_of(3) {
         raw.sign_in().await;
     }
     if reach % 3 == 2 {
-        file = open(&mut raw).await;
+        file = raw.open_file("f", rights::READ_DATA | rights::WRITE_DATA | rights::DELETE).await;
     }
-    let (mut frame, mut last) = (Vec::new(), None);
-    for Part { kind, bytes } in Script(script).take(PARTS_MAX) {
+    let (mut frame, mut last, mut bare) = (Vec::new(), None, false);
+    for Part { kind, is_bare, bytes } in Script(script).take(PARTS_MAX) {
         if kind != 2 && !frame.is_empty() {
-            raw.send(&std::mem::take(&mut frame)).await;
+            leave(&mut raw, std::mem::take(&mut frame), bare).await;
             last = None;
             sleep(Duration::from_millis(1)).await;
         }
+        bare = is_bare;
         let Some((&command, body)) = bytes.split_first() else { continue };
         if kind == 0 {
             frame = bytes.to_vec();
@@ -101,28 +111,13 @@ async fn play(address: std::net::SocketAddr, reach: u8, script: &[u8]) {
         compound.begin(&header).bytes(&with_file(command, body, file));
         last = compound.last();
     }
-    raw.send(&frame).await;
+    leave(&mut raw, frame, bare).await;
     sleep(Duration::from_millis(50)).await;
 }
 
-/// The share, and a file of it.
-async fn open(raw: &mut Raw) -> FileId {
-    let fixed = TreeConnectRequestFixed::blank();
-    let share = r"\\10.0.0.1\files";
-    let reply =
-        raw.ask(Command::TreeConnect, |body| TreeConnectRequest::write(body, fixed, share)).await.unwrap();
-    raw.tree = Message::new(&reply).unwrap().header().tree_id.get();
-    let fixed = CreateRequestFixed {
-        impersonation_level: 2.into(),
-        desired_access: (rights::READ_DATA | rights::WRITE_DATA | rights::DELETE).into(),
-        create_disposition: (Disposition::OpenIf as u32).into(),
-        ..CreateRequestFixed::blank()
-    };
-    let reply = raw.ask(Command::Create, |body| CreateRequest::write(body, fixed, "f", &[])).await.unwrap();
-    match Response::parse(&Message::new(&reply).unwrap()) {
-        Ok(Response::Create(created)) => created.fixed.file_id,
-        other => panic!("no file: {other:?}"),
-    }
+async fn leave(raw: &mut Raw, frame: Vec<u8>, bare: bool) {
+    let frame = if bare { frame } else { raw.protect(frame) };
+    raw.send(&frame).await;
 }
 
 fn with_file(command: Command, body: &[u8], file: FileId) -> Vec<u8> {

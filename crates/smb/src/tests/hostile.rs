@@ -6,9 +6,10 @@ use lane::buffer::Buf;
 use lane::time::sleep;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use smb_wire::Command;
+use smb_proto::sealing::Cipher;
 use smb_wire::compound::Compound;
 use smb_wire::header::flags;
+use smb_wire::{Command, Dialect};
 
 use super::bed::{rules, run, sign_in};
 use super::raw::Raw;
@@ -66,12 +67,23 @@ fn whatever_comes_is_answered_or_ends_its_connection_and_leaves_nothing() {
                 .on(1, async move {
                     let mut rng = StdRng::seed_from_u64(seed);
                     for round in 0..20 {
-                        let mut raw = Raw::open(address).await;
+                        let mut raw = match round % 4 {
+                            0 | 1 => Raw::open(address).await,
+                            2 => Raw::signed(address).await,
+                            _ if seed % 2 == 0 => {
+                                Raw::sealed(address, Dialect::Smb311, Cipher::Aes256Gcm).await
+                            }
+                            _ => Raw::sealed(address, Dialect::Smb302, Cipher::Aes128Ccm).await,
+                        };
                         if round % 4 > 0 {
                             raw.sign_in().await;
                         }
                         for _ in 0..rng.random_range(1..12) {
-                            let frame = frame(&mut raw, &mut rng);
+                            let mut frame = frame(&mut raw, &mut rng);
+                            // What is wrong lies behind signature and seal as a rule.
+                            if rng.random_range(0..8) > 0 {
+                                frame = raw.protect(frame);
+                            }
                             if !raw.send(&frame).await {
                                 break;
                             }

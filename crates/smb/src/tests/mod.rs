@@ -2,6 +2,7 @@
 
 mod audit;
 pub(crate) mod bed;
+mod breaks;
 mod channels;
 mod compounds;
 mod data;
@@ -10,9 +11,13 @@ mod fuzz;
 mod hostile;
 mod kills;
 mod locks;
+mod lost;
 mod notifications;
 mod raw;
+mod refusals;
 mod replays;
+mod sealed;
+mod sequences;
 mod sign_ins;
 mod storms;
 mod turns;

@@ -155,3 +155,72 @@ fn a_reply_with_less_than_was_granted_is_signed_as_it_is() {
     let (whole, shorter, _) = replies_of_a_file_that_becomes_shorter(300_001);
     assert!(whole > 0 && shorter > 0 && whole + shorter == 30, "{whole} whole, {shorter} shorter");
 }
+
+#[test]
+fn an_unprotected_reply_of_a_file_that_becomes_shorter_has_its_length_and_zeros() {
+    run(10, rules(), async move |bed, world| {
+        bed.fs.write("/srv/large", vec![7; LENGTH]).unwrap();
+        let (address, fs) = (bed.address, bed.fs.clone());
+        let (whole, cut, at_end) = world
+            .on(0, async move {
+                let mut raw = Raw::large(address).await;
+                raw.sign_in().await;
+                let file = raw.open_file("large", rights::READ_DATA).await;
+                ask(&mut raw, file, 30).await;
+                sleep(Duration::from_millis(500)).await;
+                fs.write("/srv/large", vec![7; 1000]).unwrap();
+                let (mut whole, mut cut, mut at_end) = (0, 0, 0);
+                for _ in 0..30 {
+                    let reply = raw.receive().await.unwrap();
+                    let message = Message::new(&reply).unwrap();
+                    if message.header().status() == Status::END_OF_FILE {
+                        at_end += 1;
+                        continue;
+                    }
+                    assert_eq!(message.header().status(), Status::SUCCESS);
+                    let data = ReadResponse::parse(&message).unwrap().data;
+                    let kept = data.iter().take_while(|byte| **byte == 7).count();
+                    assert!(data[kept..].iter().all(|byte| *byte == 0));
+                    match (data.len(), kept) {
+                        (LENGTH, LENGTH) => whole += 1,
+                        (LENGTH, _) => cut += 1,
+                        // Granted when the file was as short as that.
+                        (1000, 1000) => at_end += 1,
+                        other => panic!("{other:?}"),
+                    }
+                }
+                (whole, cut, at_end)
+            })
+            .await;
+        assert!(cut > 0 && whole + cut + at_end == 30, "{whole} whole, {cut} cut, {at_end} at the end");
+        assert_eq!(bed.counters().reads_cut.get(), cut);
+    });
+}
+
+#[test]
+fn who_takes_nothing_for_a_minute_is_let_go() {
+    run(11, rules(), async move |bed, world| {
+        bed.fs.write("/srv/large", vec![7; LENGTH]).unwrap();
+        let (address, counters) = (bed.address, bed.lane.counters.clone());
+        world
+            .on(0, async move {
+                let (mut plain, mut signed) = (Raw::large(address).await, Raw::signed(address).await);
+                for raw in [&mut plain, &mut signed] {
+                    raw.sign_in().await;
+                    let file = raw.open_file("large", rights::READ_DATA).await;
+                    ask(raw, file, ASKED).await;
+                }
+                let mut idle = Raw::large(address).await;
+                idle.sign_in().await;
+                sleep(Duration::from_secs(58)).await;
+                assert_eq!(counters.ended_stalled.get(), 0);
+                sleep(Duration::from_secs(5)).await;
+                assert_eq!(counters.ended_stalled.get(), 2);
+                let asked = idle.empty(Command::Echo);
+                assert!(idle.exchange(asked).await.is_some(), "who is owed nothing may say nothing");
+            })
+            .await;
+        until("everybody has gone", || bed.lane.connections().is_empty()).await;
+        bed.expect_empty();
+    });
+}

@@ -1,0 +1,56 @@
+//! What a request is like, as far as that decides how it is waited for.
+
+use std::time::Duration;
+
+use smb_wire::create::context::CreateContext;
+use smb_wire::{Command, FileId, Message, Request};
+use zerocopy::FromBytes;
+
+use super::call::Call;
+use crate::session::Kind;
+
+/// The file that a request is about.
+pub(super) fn named_file(message: &Message<'_>, command: Command) -> Option<FileId> {
+    let at = command.file_id_offset()?;
+    let bytes = message.body().get(at..at + size_of::<FileId>())?;
+    FileId::read_from_bytes(bytes).ok()
+}
+
+/// Whether a request goes on when its connection is lost and its session has others: it may be replayed by one of them, and what the
+/// replay repeats has to be under way or done. What only waits or reads is asked for anew.
+pub(super) fn outlives_connection(message: &Message<'_>, command: Command) -> bool {
+    match command {
+        // Without a CreateGuid its client could never name what it has opened.
+        Command::Create => match Request::parse(message) {
+            Ok(Request::Create(request)) => {
+                let is_named = |context| matches!(context, Ok(CreateContext::DurableRequestV2(_)));
+                request.contexts.iter().any(is_named)
+            }
+            _ => false,
+        },
+        command => command.modifies() || command == Command::Close,
+    }
+}
+
+/// Whether a request is one for a file's data: what the kernel has begun to read or write nobody calls off, so its client hears how it
+/// ended, as with Windows.
+pub(super) fn is_data_of_file(call: &Call<'_>, command: Command) -> bool {
+    let is_file = call.tree.as_ref().is_some_and(|tree| matches!(tree.kind, Kind::Disk { .. }));
+    is_file && matches!(command, Command::Read | Command::Write | Command::Flush)
+}
+
+/// What an IOCTL asks for.
+pub(super) fn control_code(message: &Message<'_>) -> Option<u32> {
+    let bytes = message.body().get(4..8)?.try_into().ok()?;
+    Some(u32::from_le_bytes(bytes))
+}
+
+/// How long a request may take before it gets an interim reply.
+pub(super) fn patience(command: Command) -> Duration {
+    match command {
+        // They wait for others, and may do so for ever.
+        Command::Lock | Command::ChangeNotify => Duration::ZERO,
+        Command::Create => Duration::from_millis(2),
+        _ => Duration::from_millis(100),
+    }
+}
