@@ -62,10 +62,12 @@ impl Attributes {
 
     /// Whether the last change lies so far before `now` that any further one gets another time stamp. Until
     /// then a token does not prove that nothing changed. A stamp of whole seconds may come from a file system
-    /// that keeps no finer ones (ext4 with small inodes, FAT) and takes as long to settle as theirs.
+    /// that keeps no finer ones (ext4 with small inodes, FAT), or from a client that knows none, and takes as long to
+    /// settle as theirs. Clients stamp by their own clocks, which may be behind: when the stamp was given counts, not what it says.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let tick = if self.mtime.nanos == 0 { COARSE_TICK_MAX } else { CLOCK_TICK_MAX };
-        now.duration_since(self.mtime.to_system_time()).is_ok_and(|age| age >= tick)
+        let changed = self.mtime.max(self.ctime).to_system_time();
+        now.duration_since(changed).is_ok_and(|age| age >= tick)
     }
 
     /// Whether size and time stamp alone name this version: it is [settled](Self::is_settled), and the stamp
@@ -164,6 +166,15 @@ mod tests {
         assert!(!attributes.is_settled(changed));
         assert!(!attributes.is_settled(changed - Duration::from_secs(1)));
         assert!(attributes.is_settled(changed + CLOCK_TICK_MAX));
+    }
+
+    #[test]
+    fn a_stamp_of_a_clock_that_is_behind_is_not_settled_when_it_is_given() {
+        let given = Timestamp { secs: 17, nanos: 5 };
+        let attributes = Attributes::from(Stat { ctime: given, ..STAT });
+        let given = given.to_system_time();
+        assert!(!attributes.is_settled(given));
+        assert!(attributes.is_settled(given + CLOCK_TICK_MAX));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The content of small files that are asked for again and again, for a moment each.
 //!
 //! For a small file the read costs a tenth of the request. Each request still asks the kernel for the
-//! file's attributes, so a change shows at once; the time to live is for writes through a memory map,
-//! which may leave the time stamp as it was.
+//! file's attributes, so a change shows at once, also one after which its writer sets the time stamp back; the time
+//! to live is for writes through a memory map, which may leave both times as they were.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lane::time::{now, wall_clock};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
-use vfs::{Attributes, ChangeToken, FileId, OpenFile};
+use vfs::{Attributes, ChangeToken, FileId, OpenFile, Timestamp};
 
 use super::wire::SMALL_BODY_MAX;
 
@@ -23,6 +23,8 @@ pub(super) struct SmallFiles {
 #[derive(Clone)]
 struct Small {
     token: ChangeToken,
+    /// Last change of content or attributes, which nobody can set.
+    changed: Timestamp,
     content: Rc<[u8]>,
     read_at: Instant,
 }
@@ -50,13 +52,14 @@ impl SmallFiles {
         let token = attributes.change_token();
         let mut cache = self.cache.borrow_mut();
         if let Some(small) = cache.get(&token.id)
-            && small.token == token
+            && (small.token, small.changed) == (token, attributes.ctime)
             && now().duration_since(small.read_at) < TIME_TO_LIVE
         {
             return Some(Rc::clone(&small.content));
         }
         let content = read_whole(file, attributes)?;
-        cache.insert(token.id, Small { token, content: Rc::clone(&content), read_at: now() });
+        let changed = attributes.ctime;
+        cache.insert(token.id, Small { token, changed, content: Rc::clone(&content), read_at: now() });
         Some(content)
     }
 }
