@@ -16,6 +16,7 @@ mod notifications;
 mod raw;
 mod refusals;
 mod replays;
+mod restarts;
 mod sealed;
 mod sequences;
 mod sign_ins;
