@@ -24,6 +24,7 @@ impl Share {
             // Else what is still written would come behind whoever has the file next. Where no permit is to be had nobody else can change it.
             let _ = open.grants().settled(self.volume()).await;
         }
+        self.tell_write_time(open);
         self.keep_sticky(asker, open).await;
         let mut response = CloseResponse::blank();
         //= MS-SMB2 3.3.5.10
@@ -82,6 +83,9 @@ impl Share {
         let path = open.grants().path(self.volume());
         let name = path.as_ref().and_then(|path| path.as_path().file_name());
         let mut info = self.info_by(open, hand, name.map(|name| name.as_bytes())).await?;
+        if let Some(written) = self.late_write_time(open) {
+            info.written = written;
+        }
         if open.kind() == OpenKind::Stream {
             let size = streams::read(hand, &open.stream().unwrap_or_default()).await?.len() as u64;
             info.size = size;

@@ -24,6 +24,7 @@ impl Share {
         if !open.may(WRITE_DATA | APPEND_DATA) {
             return Err(Status::ACCESS_DENIED);
         }
+        self.tell_write_time(open);
         let hand = self.hand(asker, open).await?;
         let synced = match &hand.what {
             What::Directory(directory) => directory.sync().await,

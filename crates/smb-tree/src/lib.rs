@@ -66,6 +66,7 @@ mod tree;
 mod tunnel;
 mod unreadable;
 mod write;
+mod write_time;
 
 /// Longest output of a command, whatever room its client has: what is longer comes in several answers, or cut.
 pub const ANSWER_MAX: u32 = 1 << 20;

@@ -82,6 +82,8 @@ pub(crate) struct State {
     pub(crate) sticky: Option<lane::fs::Timestamp>,
     /// and the time of change, 100 ns since 1601.
     pub(crate) sticky_change: Option<u64>,
+    /// Where it tells late that it has written.
+    pub(crate) late: Option<crate::write_time::Late>,
     pub(crate) renamed: Option<Renamed>,
     pub(crate) watching: crate::notify::Watching,
     pub(crate) lock_sequences: crate::lock_sequences::Sequences,

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use identity::{Accounts, Rights};
 use smb_sid::Sids;
@@ -36,6 +37,8 @@ pub struct ShareOptions {
     /// That a list was inherited is kept with a descriptor as a client says it, asked for or not (`acl flag inherited
     /// canonicalization = no`).
     pub keep_inherited: bool,
+    /// How long after its first write an open goes on to tell the time of the last write from before; 0: not at all.
+    pub write_time_delay: Duration,
     /// Names of a directory that are read to find one in another case, or to list it.
     pub names_max: usize,
     /// Who is who in security descriptors,
@@ -53,6 +56,7 @@ impl Default for ShareOptions {
             short_names: false,
             hide_unreadable: false,
             keep_inherited: false,
+            write_time_delay: Duration::ZERO,
             names_max: 1_000_000,
             accounts: Accounts::none(),
             sids: Sids::new("linerate"),

@@ -48,6 +48,7 @@ impl Share {
             Ok(writer) => writer,
             Err(error) => return (Err(status::of(error)), Some(bufs)),
         };
+        let before = self.before_write(open, &hand);
         open.writes.fetch_add(1, Ordering::AcqRel);
         let (written, bufs) = writer.write_vectored_at(&caller, offset, bufs).await;
         // Not so where this is dropped: who takes the open over or closes it waits for the kernel then.
@@ -55,6 +56,7 @@ impl Share {
         if let Err(error) = written {
             return (Err(of_write(error)), bufs);
         }
+        self.after_write(open, &hand, before);
         let synced = self.written(open, &writer, write_through).await;
         (synced.map(|()| len as u32), bufs)
     }

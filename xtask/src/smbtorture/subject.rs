@@ -26,6 +26,9 @@ const BTRFS_BYTES: u64 = 512 << 20;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// By how much the share `slow` is: longer than the server takes to send an interim response.
 const DELAY_MS: u16 = 300;
+/// The shares of the slots, on which `timestamps` is run, tell late that they were written, as smbd does.
+const TIMED: [&str; 4] = ["share", "share1", "share2", "share3"];
+const WRITE_TIME_DELAY_MS: u16 = 500;
 
 /// A running server; it goes with this value.
 #[derive(Debug)]
@@ -75,6 +78,9 @@ impl Subject {
                 "hideunread" => writeln!(config, "smb_hide_unreadable = true")?,
                 "non_canonical" => writeln!(config, "smb_keep_inherited = true")?,
                 _ => {}
+            }
+            if TIMED.contains(share) {
+                writeln!(config, "smb_write_time_delay_ms = {WRITE_TIME_DELAY_MS}")?;
             }
             if *share == "slow" {
                 writeln!(config, "smb_test_delay_ms = {DELAY_MS}")?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use grants::Range;
 use grants::conflict::Wants;
 use lane::buffer::BufClass;
+use smb_wire::create::access::attributes;
 use smb_wire::create::access::rights::{EXECUTE, READ_DATA, WRITE_DATA};
 use smb_wire::fixed::prefix;
 use smb_wire::fsctl::code;
@@ -18,6 +19,7 @@ use zerocopy::IntoBytes;
 
 use crate::Answer;
 use crate::asker::Asker;
+use crate::dos::Dos;
 use crate::open::{Open, OpenKind};
 use crate::read::Reading;
 use crate::share::Share;
@@ -126,7 +128,15 @@ impl Share {
         let is_same = Arc::ptr_eq(open.grants().object(), source.grants().object());
         let overlaps = is_same && part.from.abs_diff(part.to) < part.len;
         match bytes {
-            Bytes::OfFile(file) if !overlaps => self.copy_part(asker, open, source, file, part).await,
+            Bytes::OfFile(file) if !overlaps => {
+                let check = |open: &Open, offset, wants| {
+                    let range = Range { offset, len: part.len };
+                    open.grants().check(range, wants).map_err(|_| Status::FILE_LOCK_CONFLICT)
+                };
+                check(source, part.from, Wants::Reading)?;
+                check(open, part.to, Wants::Writing)?;
+                self.copy_part(asker, open, file, part).await
+            }
             _ => self.copy_by_hand(asker, open, source, part).await,
         }
     }
@@ -191,14 +201,31 @@ impl Share {
         }
         let file = self.source(asker, open, &source).await?;
         let (from, len) = (asked.source_offset.get(), asked.byte_count.get());
-        let size = file.attributes().map_err(status::of)?.size;
-        //= MS-FSA 2.1.5.10.3
-        //# What is behind the source's end cannot be shared.
-        if from.checked_add(len).is_none_or(|end| end > size) {
-            return Err(Status::NOT_SUPPORTED);
-        }
         let part = Part { from, to: asked.target_offset.get(), len };
-        self.copy_part(asker, open, &source, &file, &part).await
+        self.may_share(asker, open, &source, &part).await?;
+        self.copy_part(asker, open, &file, &part).await
+    }
+
+    /// Whether these extents of one file can be those of the other.
+    async fn may_share(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        source: &Arc<Open>,
+        part: &Part,
+    ) -> Result<(), Status> {
+        let (theirs, ours) = (self.hand(asker, source).await?, self.hand(asker, open).await?);
+        let reaches = |at: u64, size: u64| at.checked_add(part.len).is_some_and(|end| end <= size);
+        let is_same = Arc::ptr_eq(open.grants().object(), source.grants().object());
+        let is_sparse = |dos: Dos| dos.attributes.unwrap_or_default() & attributes::SPARSE_FILE != 0;
+        //= MS-FSA 2.1.5.10.4
+        //# STATUS_NOT_SUPPORTED: what is behind the end of either file, ranges of one file that overlap, and extents of a file that may
+        //# have holes for one that may not.
+        let may = reaches(part.from, self.open_info(source, &theirs).await?.size)
+            && reaches(part.to, self.open_info(open, &ours).await?.size)
+            && !(is_same && part.from.abs_diff(part.to) < part.len)
+            && (!is_sparse(self.dos_of(&theirs).await?) || is_sparse(self.dos_of(&ours).await?));
+        if may { Ok(()) } else { Err(Status::NOT_SUPPORTED) }
     }
 
     async fn source(&self, asker: &Asker, open: &Open, source: &Arc<Open>) -> Result<Rc<OpenFile>, Status> {
@@ -213,20 +240,14 @@ impl Share {
         Ok(Rc::clone(hand.file()?))
     }
 
+    /// Locked ranges bind chunks alone, and no extents: so it is with Windows, and with Samba.
     async fn copy_part(
         &self,
         asker: &Asker,
         open: &Arc<Open>,
-        source: &Open,
         file: &Rc<OpenFile>,
         part: &Part,
     ) -> Result<(), Status> {
-        let check = |open: &Open, offset, wants| {
-            let range = Range { offset, len: part.len };
-            open.grants().check(range, wants).map_err(|_| Status::FILE_LOCK_CONFLICT)
-        };
-        check(source, part.from, Wants::Reading)?;
-        check(open, part.to, Wants::Writing)?;
         let (caller, hand) = (asker.by(open), self.hand(asker, open).await?);
         let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
         let copied = writer.copy_from(&caller, file, part.from, part.to, part.len).await;

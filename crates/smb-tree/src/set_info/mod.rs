@@ -60,6 +60,9 @@ impl Share {
         if needs != 0 && !open.may(needs) {
             return Err(Status::ACCESS_DENIED);
         }
+        if matches!(class, class::BASIC | class::END_OF_FILE | class::ALLOCATION) {
+            self.tell_write_time(open);
+        }
         let hand = self.hand(asker, open).await?;
         match class {
             class::BASIC => {

@@ -94,7 +94,7 @@ pub(super) fn renamed(name: &str, replaces: bool) -> Vec<u8> {
 
 const FULL: u32 = rights::FILE_ALL;
 
-fn full() -> Wish {
+pub(super) fn full() -> Wish {
     Wish { access: FULL, ..Wish::new(Disposition::OpenIf) }
 }
 

@@ -65,6 +65,7 @@ fn ranges_are_copied_between_opens_of_a_session() {
             target_offset: 0.into(),
             byte_count: 10_000.into(),
         };
+        set(&side, &who, &to, file_class::END_OF_FILE, &10_000u64.to_le_bytes()).await.unwrap();
         let shared =
             side.share.ioctl(&who, &to, code::DUPLICATE_EXTENTS_TO_FILE, extents.as_bytes(), 0).await;
         assert_eq!(shared.map(|answer| answer.status), Ok(Status::SUCCESS));

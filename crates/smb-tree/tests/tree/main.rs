@@ -37,6 +37,7 @@ mod renames;
 mod restarts;
 mod sessions;
 mod shown;
+mod write_times;
 
 /// What was told on a lane.
 #[derive(Default)]

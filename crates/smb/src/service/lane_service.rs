@@ -187,6 +187,7 @@ fn show(tree: &Tree, options: &Options, volumes: &LaneVolumes) -> Result<(), Str
             short_names: share.short_names,
             hide_unreadable: share.hide_unreadable,
             keep_inherited: share.keep_inherited,
+            write_time_delay: share.write_time_delay,
             hide,
             hide_attributes,
             ..ShareOptions::default()

@@ -141,6 +141,8 @@ struct VolumeKeys {
     #[serde(default)]
     smb_keep_inherited: bool,
     #[serde(default)]
+    smb_write_time_delay_ms: u16,
+    #[serde(default)]
     smb_hide: Vec<String>,
     #[serde(default)]
     smb_hide_attributes: Vec<String>,
@@ -170,6 +172,8 @@ pub(crate) struct ShareSection {
     pub(crate) hide_unreadable: bool,
     /// That a list was inherited is kept as it is said.
     pub(crate) keep_inherited: bool,
+    /// How late an open tells that it has written.
+    pub(crate) write_time_delay: Duration,
     /// Patterns of names with the attribute "hidden",
     pub(crate) hide: Vec<String>,
     /// and names of extended attributes that clients neither see nor set.
@@ -212,6 +216,7 @@ impl service::Service for Smb {
                 "smb_short_names",
                 "smb_hide_unreadable",
                 "smb_keep_inherited",
+                "smb_write_time_delay_ms",
                 "smb_hide",
                 "smb_hide_attributes",
                 "smb_test_delay_ms",
@@ -381,6 +386,7 @@ fn shares(
             short_names: keys.smb_short_names,
             hide_unreadable: keys.smb_hide_unreadable,
             keep_inherited: keys.smb_keep_inherited,
+            write_time_delay: Duration::from_millis(keys.smb_write_time_delay_ms.into()),
             hide: hidden(index, "smb_hide", &keys.smb_hide)?,
             hide_attributes: hidden(index, "smb_hide_attributes", &keys.smb_hide_attributes)?,
             test_delay: keys.smb_test_delay_ms.map(|delay| Duration::from_millis(delay.into())),

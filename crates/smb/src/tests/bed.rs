@@ -84,6 +84,7 @@ pub(crate) fn rules() -> Options {
             short_names: false,
             hide_unreadable: false,
             keep_inherited: false,
+            write_time_delay: Duration::ZERO,
             hide: Vec::new(),
             hide_attributes: Vec::new(),
             name: "Files".to_owned(),

@@ -1,0 +1,55 @@
+//! When clients hear that a file was written: at once, or a while after an open's first write and then at its end, as from
+//! Windows before Server 2019 (MS-FSA 2.1.4.17) and from Samba (`smbd:writetimeupdatedelay`). Programs that rely on it look
+//! at the time of the last write by the very open that writes; by any other the file's own time is told.
+
+use std::time::{Duration, Instant};
+
+use crate::attributes::wire_time;
+use crate::hand::Hand;
+use crate::open::Open;
+use crate::share::Share;
+
+/// What an open that has written tells for the time of the last write. 100 ns since 1601.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Late {
+    /// That from before its first write,
+    before: u64,
+    /// and, once the delay is over, the first write's.
+    first: u64,
+    since: Instant,
+}
+
+impl Late {
+    fn told(self, now: Instant, delay: Duration) -> u64 {
+        if now.duration_since(self.since) < delay { self.before } else { self.first }
+    }
+}
+
+impl Share {
+    /// Before an open writes: the time that it tells for a while, where it is this one that makes it late.
+    pub(crate) fn before_write(&self, open: &Open, hand: &Hand) -> Option<u64> {
+        if self.options().write_time_delay.is_zero() || open.state().late.is_some() {
+            return None;
+        }
+        hand.attributes().ok().map(|now| wire_time(now.mtime))
+    }
+
+    /// It has written, and tells the time from before its first write.
+    pub(crate) fn after_write(&self, open: &Open, hand: &Hand, before: Option<u64>) {
+        if let (Some(before), Ok(now)) = (before, hand.attributes()) {
+            let late = Late { before, first: wire_time(now.mtime), since: lane::time::now() };
+            open.state().late.get_or_insert(late);
+        }
+    }
+
+    /// FLUSH, CLOSE, and whatever sets times or lengths: the file's own time is told from here on, until something is written.
+    pub(crate) fn tell_write_time(&self, open: &Open) {
+        open.state().late = None;
+    }
+
+    /// The time of the last write that this open tells, where it is not the file's.
+    pub(crate) fn late_write_time(&self, open: &Open) -> Option<u64> {
+        let late = open.state().late?;
+        Some(late.told(lane::time::now(), self.options().write_time_delay))
+    }
+}
