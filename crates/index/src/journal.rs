@@ -157,6 +157,11 @@ impl Journal {
         self.store(at + FROM, (nanoseconds(now) - TICK_MAX.as_nanos() as i64).cast_unsigned());
     }
 
+    /// The file is gone: whatever is known of it is to be forgotten.
+    pub(crate) fn gone(&self, slot: Slot) {
+        slot.at().into_iter().for_each(|at| self.store(at + VERSION, GONE));
+    }
+
     /// The change under way has come to no version, but to this one.
     pub(crate) fn fell_back(&self, slot: Slot, version: Version) {
         slot.at().into_iter().for_each(|at| self.store(at + VERSION, version.into()));
@@ -348,8 +353,11 @@ const PARENT: usize = 8;
 /// The identity, and from the next word on the name.
 const BYTES: usize = 9;
 
+/// In place of a version: the file is gone. None comes so far.
+const GONE: u64 = u64::MAX;
+
 /// "LRJ", and the layout.
-const FORMAT: u64 = u64::from_le_bytes(*b"LRJ\x01\0\0\0\0");
+const FORMAT: u64 = u64::from_le_bytes(*b"LRJ\x02\0\0\0\0");
 /// What is grown at once: a system call for 4,096 slots, 1 MiB.
 const CHUNK: usize = 4_096 * SLOT_LEN;
 /// Another change has another time by then, of coarse file systems too.

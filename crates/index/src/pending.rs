@@ -52,14 +52,17 @@ struct Told {
 pub(crate) enum Change {
     Recorded(Entry),
     /// The file that had this vnode is gone.
-    Forgotten(u32),
+    Forgotten {
+        vnode: u32,
+        slot: Slot,
+    },
 }
 
 impl Change {
     fn slot(&self) -> Option<Slot> {
         match self {
             Self::Recorded(entry) => Some(entry.slot),
-            Self::Forgotten(_) => None,
+            Self::Forgotten { slot, .. } => Some(*slot),
         }
     }
 }
@@ -104,7 +107,7 @@ impl Pending {
     pub(crate) fn put(&mut self, volume: VolumeId, identity: Box<[u8]>, change: Change) -> Option<Slot> {
         let vnode = match &change {
             Change::Recorded(entry) => entry.object.number.vnode,
-            Change::Forgotten(vnode) => *vnode,
+            Change::Forgotten { vnode, .. } => *vnode,
         };
         let told = self.objects.entry(volume).or_default();
         told.vnodes.insert(vnode, identity.clone());

@@ -292,7 +292,7 @@ impl History {
         let Some(file) = self.any() else { return };
         let number = self.load(index, volume, file).object.number;
         // Behind it is nothing that could be told.
-        index.forget(volume, &identity(file), number);
+        index.forget(volume, &identity(file), number, None);
         assert_eq!(index.find(volume, number).unwrap(), None);
         self.files.remove(&file);
     }

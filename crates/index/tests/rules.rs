@@ -395,6 +395,34 @@ fn a_file_that_was_just_made_has_one_number_whoever_asks_first() {
 }
 
 #[test]
+fn what_was_removed_before_a_kill_is_forgotten_after_it() {
+    let memory = Memory::journaled();
+    let index = open(&memory);
+    let home = open_volume(&index, "home", None).unwrap().volume;
+    let load = |identity: &[u8]| index.load(home, first_use(identity, Seen::default(), later(9))).unwrap();
+    let names: [&[u8]; 4] = [b"changed", b"unchanged", b"open", b"kept"];
+    let numbers = names.map(|name| load(name).object.number);
+    index.flush().unwrap();
+    let reserve =
+        |n: usize| index.reserve(home, Changing { number: numbers[n], identity: names[n], ..changing() });
+    index.forget(home, names[0], numbers[0], Some(reserve(0)));
+    index.forget(home, names[1], numbers[1], None);
+    // Its last name is gone, and somebody has it open.
+    index.going(reserve(2));
+    let after = open(&memory.parted());
+    let known = names.map(|name| after.look_up(home, name).unwrap().map(|kept| kept.number));
+    assert_eq!(known, [None, None, None, Some(numbers[3])]);
+    after.flush().unwrap();
+    assert_eq!(after.find(home, numbers[0]).unwrap(), None);
+    // Once it is committed nothing of it is in the journal.
+    index.flush().unwrap();
+    for now in [later(10), later(13)] {
+        index.beat(now);
+    }
+    assert_eq!(index.backlog().journaled, 1, "of what is open");
+}
+
+#[test]
 fn memory_of_what_is_not_committed_is_bounded() {
     let options = Options { pending_max: 4, ..Options::default() };
     let index = Index::open(Memory::default(), options).unwrap();
@@ -559,7 +587,7 @@ fn a_place_that_is_not_known_now_leaves_the_one_that_was_recorded() {
     index.flush().unwrap();
     assert_eq!(place(), Place::default());
     record(&object, &there);
-    index.forget(home, b"file", object.number);
+    index.forget(home, b"file", object.number, None);
     record(&object, &Place::default());
     assert_eq!(place(), Place::default());
     index.flush().unwrap();

@@ -141,7 +141,7 @@ fn write_objects(write: &WriteTransaction, batch: &Pending) -> Result<(), Error>
         let before = identities.get((volume, identity))?.map(|vnode| vnode.value());
         let now = match change {
             Change::Recorded(entry) => Some(entry),
-            Change::Forgotten(_) => None,
+            Change::Forgotten { .. } => None,
         };
         if let Some(vnode) =
             before.filter(|vnode| now.is_none_or(|entry| entry.object.number.vnode != *vnode))

@@ -170,11 +170,27 @@ impl Index {
         recorded
     }
 
-    /// The file is gone for ever, and its number with it.
-    pub fn forget(&self, volume: VolumeId, identity: &[u8], number: Number) {
+    /// The file has lost its last name: should the server be killed before it is [forgotten](Index::forget), it is known to be gone.
+    pub fn going(&self, slot: Slot) {
+        self.journal().into_iter().for_each(|journal| journal.gone(slot));
+    }
+
+    /// The file is gone for ever, and its number with it; with the slot that was [reserved](Index::reserve) for it.
+    pub fn forget(&self, volume: VolumeId, identity: &[u8], number: Number, slot: Option<Slot>) {
+        if slot.is_some() {
+            self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
+        }
         let mut state = self.shared().state();
         state.end(volume, identity);
-        state.tell_of(volume, identity.into(), Change::Forgotten(number.vnode));
+        let mut slot = slot.unwrap_or(Slot::NONE);
+        if let Some(journal) = &state.journal {
+            if slot == Slot::NONE {
+                let of = Changing { identity, number, version: Version::from(0), place: None };
+                slot = journal.take(volume, of, None);
+            }
+            journal.gone(slot);
+        }
+        state.tell_of(volume, identity.into(), Change::Forgotten { vnode: number.vnode, slot });
         self.shared().count(&state);
     }
 
@@ -277,7 +293,7 @@ impl State {
                 Some(Change::Recorded(entry)) => {
                     return Some(Some(Entry { slot: Slot::NONE, ..entry.clone() }));
                 }
-                Some(Change::Forgotten(_)) => return Some(None),
+                Some(Change::Forgotten { .. }) => return Some(None),
                 None if told.is_cleared(volume) => return Some(None),
                 None => {}
             }
@@ -449,6 +465,13 @@ impl State {
             let committed =
                 committed.map(|record| Entry::decode(file.number.vnode, record.value())).transpose()?;
             let committed = committed.filter(|entry| entry.identity == identity);
+            if file.is_gone {
+                if committed.is_some() {
+                    let gone = Change::Forgotten { vnode: file.number.vnode, slot: Slot::NONE };
+                    self.pending.put(volume, identity, gone);
+                }
+                continue;
+            }
             if committed.is_some_and(|committed| committed.object.version > file.version) {
                 continue;
             }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{
-    ALIVE_AT, BEGUN_AT, BYTES, DONE_AT, FORMAT, FORMAT_AT, FROM, HEADER_LEN, LACKING_AT, NOTE_AT, PARENT,
-    PLACE, SERIAL, SLOT_LEN, Slot, TO, UNIQUIFIER, VERSION, VNODE, halves,
+    ALIVE_AT, BEGUN_AT, BYTES, DONE_AT, FORMAT, FORMAT_AT, FROM, GONE, HEADER_LEN, LACKING_AT, NOTE_AT,
+    PARENT, PLACE, SERIAL, SLOT_LEN, Slot, TO, UNIQUIFIER, VERSION, VNODE, halves,
 };
 use crate::mark::checksum_words;
 use crate::object::{Entry, IDENTITY_MAX, ObjectRecord, TICK_MAX, Window};
@@ -19,6 +19,8 @@ pub struct Left(Vec<u64>);
 pub(crate) struct TakenOver {
     pub(crate) number: Number,
     pub(crate) version: Version,
+    /// The file was removed.
+    pub(crate) is_gone: bool,
     /// The file has this version if its change time lies in here; `None` where that is not known of any.
     pub(crate) looks: Option<Window>,
     pub(crate) place: Option<Place>,
@@ -89,6 +91,7 @@ fn read_slot(slot: &[u64], settled_at: i64) -> Option<(Key, TakenOver)> {
     let file = TakenOver {
         number: Number { vnode, uniquifier },
         version: Version::from(slot[VERSION]),
+        is_gone: slot[VERSION] == GONE,
         looks: (from <= to).then_some(Window { from, to }),
         place: place_of(slot, name_at),
         serial: slot[SERIAL],

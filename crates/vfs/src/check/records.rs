@@ -49,7 +49,7 @@ impl Check {
     fn forget_gone(&mut self, known: &Known) {
         let (number, place) = (known.object.number, &known.object.place);
         if self.options.repair {
-            self.index.forget(self.volume, &known.identity, number);
+            self.index.forget(self.volume, &known.identity, number, None);
         }
         let name = (!place.name.is_empty()).then(|| String::from_utf8_lossy(&place.name).into_owned());
         self.report.add(Trouble::Gone { number, name }, self.options.repair);

@@ -210,7 +210,7 @@ impl Check {
             return true;
         }
         if self.options.repair {
-            self.index.forget(self.volume, &known.identity, number);
+            self.index.forget(self.volume, &known.identity, number, None);
         }
         self.report.add(Trouble::Kind { number, path: shown(path) }, self.options.repair);
         false
