@@ -1,9 +1,11 @@
 //! StoreData (133) and StoreData64 (65538): the client's packets go to the file as they lie, by one vectored write for as many as have
 //! come. Whatever it takes, the data version rises by one; where the client dies in between, what has come by then is there.
 
+use std::time::UNIX_EPOCH;
+
 use afs_wire::code::EFBIG;
 use afs_wire::{Fid, Status, StoreStatus};
-use lane::fs::AttributeChange;
+use lane::fs::{AttributeChange, SetTime, Timestamp};
 use rx_lane::CallError;
 use vfs::Store;
 
@@ -96,7 +98,7 @@ impl Serving {
         change: &StoreStatus,
         writer: &vfs::Writer,
     ) -> Result<Status, Refused> {
-        let left = wanted(change);
+        let left = AttributeChange { mtime: stamp(wanted(change).mtime), ..wanted(change) };
         if left != AttributeChange::NONE {
             writer.set_attributes(&asked.caller, left).await?;
         }
@@ -107,6 +109,14 @@ impl Serving {
         self.let_go_if_executable(asked, fid, &status)?;
         Ok(status)
     }
+}
+
+/// The client's second, of which the rest is by the clock here: what it stores twice within one would else be of one time and perhaps one
+/// length, by which others know contents (HTTP's entity tags). What it says of a time without content is kept as it says it.
+fn stamp(time: SetTime) -> SetTime {
+    let SetTime::At(at) = time else { return time };
+    let now = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+    SetTime::At(Timestamp { nanos: now.subsec_nanos().max(1), ..at })
 }
 
 /// Bytes of one write at most.
