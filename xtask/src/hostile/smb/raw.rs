@@ -16,7 +16,9 @@ use smb_wire::body::read::ReadRequest;
 use smb_wire::body::session_setup::{SessionSetupRequest, SessionSetupRequestFixed};
 use smb_wire::body::tree_connect::{TreeConnectRequest, TreeConnectRequestFixed};
 use smb_wire::compound::Compound;
-use smb_wire::create::{CreateRequest, CreateRequestFixed, Disposition};
+use smb_wire::create::context::{ContextWriter, tag};
+use smb_wire::create::lease::{Lease, LeaseV1};
+use smb_wire::create::{CreateRequest, CreateRequestFixed, CreateResponse, Disposition, oplock_level};
 use smb_wire::fixed::Fixed;
 use smb_wire::framing::{self, PREFIX_LEN};
 use smb_wire::header::flags;
@@ -43,6 +45,43 @@ pub(crate) struct How {
     pub(crate) access: u32,
     pub(crate) share: u32,
     pub(crate) disposition: Disposition,
+}
+
+/// What a client keeps of a file for itself until it is asked to give it back.
+#[derive(Clone, Copy)]
+pub(crate) enum Keeps {
+    Nothing,
+    BatchOplock,
+    /// What it reads and writes, and the handle: the lease of this key.
+    Lease([u8; 16]),
+}
+
+impl Keeps {
+    /// What the request says.
+    fn asked(self) -> (u8, Vec<u8>) {
+        match self {
+            Self::Nothing => (oplock_level::NONE, Vec::new()),
+            Self::BatchOplock => (oplock_level::BATCH, Vec::new()),
+            Self::Lease(key) => {
+                let lease = LeaseV1 {
+                    lease_key: Guid::new(key),
+                    lease_state: ALL_OF_A_LEASE.into(),
+                    lease_flags: 0.into(),
+                    lease_duration: 0.into(),
+                };
+                let mut contexts = ContextWriter::new();
+                contexts.push_plain(tag::LEASE, &lease);
+                (oplock_level::LEASE, contexts.bytes().to_vec())
+            }
+        }
+    }
+
+    /// Whether the answer gives all of it.
+    fn is_granted(self, answer: &CreateResponse<'_>) -> bool {
+        let lease = || Lease::parse(answer.contexts.find(tag::LEASE)?).ok();
+        let has_lease = || lease().is_some_and(|lease| lease.state() == ALL_OF_A_LEASE);
+        answer.fixed.oplock_level == self.asked().0 && (!matches!(self, Self::Lease(_)) || has_lease())
+    }
 }
 
 impl Raw {
@@ -118,16 +157,29 @@ impl Raw {
 
     /// Opens a name below the share.
     pub(crate) fn create(&mut self, name: &str, how: How) -> anyhow::Result<Result<FileId, Status>> {
+        self.create_keeping(name, how, Keeps::Nothing).map(|opened| opened.map(|(file, _)| file))
+    }
+
+    /// As [`Raw::create`], to keep something of it; says whether that was granted.
+    pub(crate) fn create_keeping(
+        &mut self,
+        name: &str,
+        how: How,
+        keeps: Keeps,
+    ) -> anyhow::Result<Result<(FileId, bool), Status>> {
+        let (level, contexts) = keeps.asked();
         let fixed = CreateRequestFixed {
+            requested_oplock_level: level,
             impersonation_level: 2.into(),
             desired_access: how.access.into(),
             share_access: how.share.into(),
             create_disposition: (how.disposition as u32).into(),
             ..CreateRequestFixed::blank()
         };
-        let reply = self.ask(Command::Create, 1, |body| CreateRequest::write(body, fixed, name, &[]))?;
+        let reply =
+            self.ask(Command::Create, 1, |body| CreateRequest::write(body, fixed, name, &contexts))?;
         match Response::parse(&Message::new(&reply)?)? {
-            Response::Create(created) => Ok(Ok(created.fixed.file_id)),
+            Response::Create(created) => Ok(Ok((created.fixed.file_id, keeps.is_granted(&created)))),
             _ => Ok(Err(Message::new(&reply)?.header().status())),
         }
     }
@@ -252,3 +304,5 @@ const SHARE: &str = r"\\10.77.0.1\files";
 /// Who waits longer is not being served.
 const PATIENCE: Duration = Duration::from_secs(3);
 const CREDITS: u16 = 8192;
+/// Read, handle and write.
+const ALL_OF_A_LEASE: u32 = 7;
