@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use afs::attached::{Attached, Attachment, Kind};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Locks, SERVICE, Totals};
+use afs::fileserver::{FileServer, Layouts, Locks, SERVICE, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs_wire::{Capabilities, Fid, Interfaces, StoreStatus, rxafs, rxafscb};
 use gungraun::{library_benchmark, library_benchmark_group, main};
@@ -151,6 +151,7 @@ impl Open {
                 Rc::new(attached),
                 hosts,
                 &Locks::default(),
+                &Layouts::default(),
                 &Totals::default(),
                 Audit::new(None),
             ),

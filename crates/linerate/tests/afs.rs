@@ -123,6 +123,9 @@ fn versions_count_on_over_a_stop_in_order_and_over_a_kill() {
     server.signal(Signal::TERM);
     assert!(server.wait().success());
     server = start();
+    // How the pages of a directory lay that was changed nobody knows any more: clients fetch it once more, and their next change is one.
+    let read_anew = |version: u64| (version / 4096 + 1) * 4096;
+    let after = read_anew(after);
     assert_eq!(versions(), (after, file), "a stop in order");
     put("c");
     assert_eq!(versions(), (after + of_a_put, file), "and a change after it");
@@ -132,9 +135,10 @@ fn versions_count_on_over_a_stop_in_order_and_over_a_kill() {
     server.signal(Signal::KILL);
     server.wait();
     let server = start();
-    assert_eq!(versions(), (after + of_a_put, file), "a kill");
+    let after = read_anew(after);
+    assert_eq!(versions(), (after, file), "a kill");
     put("d");
-    assert_eq!(versions(), (after + 2 * of_a_put, file), "and a change after it");
+    assert_eq!(versions(), (after + of_a_put, file), "and a change after it");
     drop(server);
 }
 
@@ -149,7 +153,7 @@ fn a_directory_is_served_over_afs_unless_something_is_in_its_way() {
     let volume = greeting.split_once(" as volume ").expect("it says what AFS serves").1;
     let (volume, rest) = volume.split_once(' ').unwrap();
     assert!(rest.starts_with("of the AFS cell linerate.internal"), "{greeting}");
-    for told in ["afs://127.0.0.1:7000/", "mount -t afs", "CellServDB", "vos listvldb"] {
+    for told in ["afs://127.0.0.1:7000/", "modprobe kafs && ", "mount -t afs", "CellServDB", "vos listvldb"] {
         assert!(greeting.contains(told), "{told}: {greeting}");
     }
     let page = format!("afs://127.0.0.1/{volume}/page");

@@ -32,6 +32,11 @@ impl Found {
     pub fn rights(&self, who: &Principal) -> Rights {
         rights_there(&self.volume, &self.directory, &self.resolved, who)
     }
+
+    /// The number of the directory that it was found in; `None` for a volume's own.
+    pub fn above(&self) -> Option<Number> {
+        self.directory.number_above(self.resolved.object()?)
+    }
 }
 
 impl Found {

@@ -45,7 +45,7 @@ pub use index::{Number, Quota, SETTLES_IN, Usage, Version, VolumeId, VolumeRecor
 pub use lane::fs::{FileKind, SystemStat, Timestamp};
 pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
-pub use names::{History, Names, Numbered};
+pub use names::{History, Names, Numbered, is_unchanged_since_read};
 pub use object::{
     Closed, Edit, Event, Happened, Identity, Kinds, MARK_ATTRIBUTES, Object, Objects, ObjectsOptions,
     SharedVolume, Told, Watch, WatchHow,

@@ -29,6 +29,24 @@ pub struct Numbered {
     pub number: Number,
 }
 
+/// Whether a directory has such a version as long as none of its names has changed since it was read by [`Directory::names_anew`], or since a
+/// generation of versions began: no change of a name brings one, over any stop of the server. An image of the names alone is then what it was.
+pub fn is_unchanged_since_read(version: Version) -> bool {
+    version.count.is_multiple_of(VERSIONS_OF_A_READING)
+}
+
+/// Changes of names until a version is left out.
+pub(crate) const VERSIONS_OF_A_READING: u32 = 4096;
+
+/// How many changes lead from one version of a directory to a later one; where it was read anew in between, since that.
+pub(crate) fn changes_between(from: Version, to: Version) -> u64 {
+    let reading = |version: Version| (version.generation, version.count / VERSIONS_OF_A_READING);
+    match reading(from) == reading(to) {
+        true => to.count.saturating_sub(from.count).into(),
+        false => (to.count % VERSIONS_OF_A_READING).into(),
+    }
+}
+
 /// What an image of a directory is of, and what has changed since.
 pub struct History {
     object: Arc<Object>,
@@ -47,6 +65,16 @@ impl History {
     /// names are to be read anew. Never waits.
     pub fn catch_up(&mut self) -> Option<Vec<Edit>> {
         self.log.catch_up(&self.object, &mut self.version)
+    }
+
+    /// Whether an earlier image, on whatever lane, may have come to this version by edits: then it need not look like one that is made of
+    /// the names now.
+    pub fn may_be_another(&self) -> bool {
+        self.log.has_led_to(self.version)
+    }
+
+    pub(crate) fn new(object: &Arc<Object>, log: Arc<Log>) -> Self {
+        Self { object: Arc::clone(object), log, version: object.version() }
     }
 }
 
@@ -69,7 +97,6 @@ impl Directory {
             // A change that is under way may have begun before there was a log.
             self.volume().rest(object).await?;
             let (version, before) = (object.version(), self.attributes()?);
-            self.volume().counters().names_read.increment();
             let listed = self.listed(max).await?;
             // Else the numbers of what is just being made would be asked for before it has one.
             let is_still = || object.version() == version && !object.is_changing();
@@ -85,7 +112,14 @@ impl Directory {
         Err(Error::Busy)
     }
 
+    /// The names as they are, of a directory whose names nobody may change meanwhile.
+    pub(crate) async fn names_now(&self, max: usize) -> Result<Vec<Numbered>, Error> {
+        let listed = self.listed(max).await?;
+        self.numbered(listed).await
+    }
+
     async fn listed(&self, max: usize) -> Result<Vec<DirEntry>, Error> {
+        self.volume().counters().names_read.increment();
         let dir = self.dir().open(&c".".to_owned(), crate::directory::LISTED).await?.into_dir()?;
         let listed = dir.entries_with_handles(max).await;
         listed.map_err(|error| match error.raw_os_error() {

@@ -1,5 +1,6 @@
 //! GiveUpCallBacks (147), GiveUpAllCallBacks (65539), CallBackRxConnAddr (65541), GetCapabilities (65540).
 
+use afs_wire::code::EINVAL;
 use afs_wire::rxafs::{GetCapabilities, GiveUpCallBacks};
 use afs_wire::{CAPABILITY_64_BIT_FILES, CAPABILITY_ERROR_TRANSLATION, CAPABILITY_WRITE_LOCKS};
 use xdr::List;
@@ -10,8 +11,14 @@ use super::{Call, Refused, Serving};
 impl Serving {
     /// A hint that the server need not take: a client that is told of a file of which it keeps nothing says that it has heard. What it
     /// was promised goes with its time.
-    pub(super) async fn give_up(&self, call: &Call, _: &GiveUpCallBacks) -> Result<(), Refused> {
+    pub(super) async fn give_up(&self, call: &Call, request: &GiveUpCallBacks) -> Result<(), Refused> {
+        let GiveUpCallBacks { fids, call_backs } = request;
+        // Each promise is that of the file in its place; stock servers ask for no more of them either.
+        if call_backs.0.len() > fids.0.len() {
+            return Err(EINVAL.into());
+        }
         self.host(call).await?;
+        self.server.inner.hosts.gives_up(fids.0.len());
         Ok(())
     }
 

@@ -49,12 +49,15 @@ impl Serving {
         let inner = &self.server.inner;
         // The size is that of this version of it: clients keep both together.
         let known = match &found.resolved {
-            Resolved::Directory(directory, _) => inner.images.size_of(directory, &inner.counters).await,
+            Resolved::Directory(directory, _) => {
+                let sized = || inner.images.size_of(&asked.caller, directory, &inner.counters);
+                self.patiently(sized).await?
+            }
             Resolved::File(..) => None,
         };
         let (size, version) = known.unwrap_or_else(|| (PAGE_SIZE as u64, object.version()));
         let seen = (found.resolved.attributes(), version, size);
-        let facts = Facts::of(self, asked, Some(object), seen, |who| found.rights(who));
+        let facts = Facts::of(self, asked, (Some(object), found.above()), seen, |who| found.rights(who));
         Ok(facts.status())
     }
 }

@@ -10,6 +10,7 @@ lane::counter_block! {
         count changes_told_late: "Replies to changes that waited as others changed the same again and again.",
         count fetches_overtaken: "Fetches whose file changed while it was sent, and that carried no promise therefore.",
         count images_built: "Directories made into pages.",
+        count images_relaid: "Directories that got another version as they were made into pages, since clients may have been told other pages with the one that they had.",
         count images_edited: "Directories whose pages were edited in place.",
         count images_hit: "Directories whose pages were at hand.",
         count directories_full: "Names refused because clients could not read the directory with them.",

@@ -12,7 +12,7 @@ use rx_lane::Rooms;
 use vfs::{Attributes, Confirmed, OpenFile, Resolved};
 
 use super::asked::{ATTEMPTS_MAX, Asked};
-use super::look::{Look, Told};
+use super::look::{Look, Size, Told};
 use super::{Call, Refused, Serving};
 use crate::host::Promise;
 
@@ -99,7 +99,7 @@ impl Serving {
                 Look::Node(promised) => match promised.resolved() {
                     Resolved::File(file, _) => Content::File(Rc::clone(file)),
                     Resolved::Directory(directory, _) => {
-                        let snapshot = inner.images.of(directory, &inner.counters).await?;
+                        let snapshot = inner.images.of(&asked.caller, directory, &inner.counters).await?;
                         if snapshot.version != version {
                             inner.counters.replies_anew.increment();
                             continue;
@@ -121,7 +121,8 @@ impl Serving {
     /// What is told behind the bytes. Did the file change while they were sent, they are told of with the version before that, so that the
     /// client asks for them anew, and without a promise.
     pub(super) fn end_fetch(&self, asked: &Asked, fetch: &Fetch) -> Told {
-        if let Some(told) = fetch.look.told(self, asked, &fetch.promise, fetch.size) {
+        let size = Size { bytes: fetch.size, of: Some(fetch.version) };
+        if let Some(told) = fetch.look.told(self, asked, &fetch.promise, size) {
             self.keep_on_its_way(asked, &fetch.look);
             return told;
         }

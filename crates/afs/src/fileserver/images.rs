@@ -1,21 +1,22 @@
-//! Directories as clients fetch them, kept by the lane and edited in place as names come and go.
+//! Directories as clients fetch them, kept by the lane and edited in place as names come and go. What is made anew lies as it was told, or
+//! is told with another version: [`Layouts`].
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use afs_wire::code::{EAGAIN, VBUSY};
 use afs_wire::directory::{Directory, PAGE_SIZE, PAGES_MAX, Target};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
-use vfs::{Edit, History, Number, Object, Version, VolumeId};
+use vfs::{Caller, Edit, History, Names, Number, Object, Version};
 
+use super::layouts::{Doubt, Entered, Key, Layouts};
 use super::{FileCounters, Refused};
-
-/// Which directory.
-type Key = (VolumeId, Number);
 
 /// Directories of a lane, the least used of which go first.
 pub(super) struct Images {
     kept: RefCell<Cache<Key, Rc<Image>, Pages>>,
+    layouts: Layouts,
 }
 
 /// One directory.
@@ -29,6 +30,10 @@ struct Image {
 struct State {
     directory: Directory,
     history: History,
+    entered: Entered,
+    /// Names have changed in a way that is not known. It is kept until there is another in its place: so long all else that changes is put
+    /// down.
+    is_lost: bool,
 }
 
 /// A directory at one version of it. It stays as it is, whatever comes and goes.
@@ -47,13 +52,20 @@ impl Weighter<Key, Rc<Image>> for Pages {
 }
 
 impl Images {
-    pub(super) fn new(pages_max: usize) -> Self {
-        Self { kept: RefCell::new(Cache::with_weighter(pages_max / 4, pages_max as u64, Pages)) }
+    pub(super) fn new(pages_max: usize, layouts: &Layouts) -> Self {
+        Self { kept: RefCell::new(cache(pages_max)), layouts: layouts.clone() }
     }
 
-    /// The directory as it is now, from what is kept or made anew.
+    /// Keeps no more pages than this from now on, and nothing of what was kept.
+    pub(super) fn bound(&self, pages_max: usize) {
+        let before = self.kept.replace(cache(pages_max));
+        drop(before);
+    }
+
+    /// The directory as it is now, from what is kept or made anew. Who asks is not told of a version that it gets by that.
     pub(super) async fn of(
         &self,
+        caller: &Caller,
         directory: &vfs::Directory,
         counters: &FileCounters,
     ) -> Result<Snapshot, Refused> {
@@ -62,7 +74,9 @@ impl Images {
         if let Some(kept) = self.at_hand(key, counters) {
             return Ok(kept);
         }
-        let names = directory.names(NAMES_MAX).await?;
+        let (mut names, entered) = self.names_of(key, caller, directory, counters).await?;
+        // File systems tell them in any order.
+        names.entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let entries = names.entries.iter().map(|entry| (&*entry.name, target(entry.number)));
         let parent = object.seen_in().map_or(object.number(), |(parent, _)| parent);
         let made = Directory::build(target(object.number()), target(parent), entries);
@@ -70,9 +84,44 @@ impl Images {
         counters.images_built.increment();
         let snapshot = Snapshot { directory: directory.clone(), version: names.history.version() };
         let (pages, size) = (directory.size() / PAGE_SIZE, Cell::new(directory.size()));
-        let state = RefCell::new(State { directory, history: names.history });
-        self.kept.borrow_mut().insert(key, Rc::new(Image { state, pages, size }));
+        let state = State { directory, history: names.history, entered, is_lost: false };
+        let image = Rc::new(Image { state: RefCell::new(state), pages, size });
+        self.kept.borrow_mut().insert(key, image);
         Ok(snapshot)
+    }
+
+    /// The names of a directory, to make an image of them: of a version that has this image, or has none yet and gets this one.
+    async fn names_of(
+        &self,
+        key: Key,
+        caller: &Caller,
+        directory: &vfs::Directory,
+        counters: &FileCounters,
+    ) -> Result<(Names, Entered), Refused> {
+        let is_doubtful = |object: &Object| self.layouts.doubts(key, object.version());
+        let mut is_new = directory.object().is_some_and(|object| is_doubtful(object));
+        for _ in 0..ATTEMPTS_MAX {
+            let names = match is_new {
+                true => directory.names_anew(caller, NAMES_MAX).await,
+                false => directory.names(NAMES_MAX).await,
+            };
+            let names = match names {
+                // Where many change it, it stands still for none to read it, but by its permit.
+                Err(vfs::Error::Busy) if !is_new => {
+                    is_new = true;
+                    continue;
+                }
+                names => names?,
+            };
+            if is_new {
+                counters.images_relaid.increment();
+            }
+            match self.layouts.enter(key, &names.history, is_new) {
+                Ok(entered) => return Ok((names, entered)),
+                Err(doubt) => is_new = doubt == Doubt::Told,
+            }
+        }
+        Err(vfs::Error::Busy.into())
     }
 
     /// As [`Images::of`] from what is kept; `None` where nothing is, or names have changed in a way that is not known.
@@ -87,8 +136,6 @@ impl Images {
         let image = self.kept.borrow().get(&key).cloned()?;
         let mut state = image.state.borrow_mut();
         if !state.catch_up(counters) {
-            drop(state);
-            self.kept.borrow_mut().remove(&key);
             return None;
         }
         counters.images_hit.increment();
@@ -103,16 +150,23 @@ impl Images {
     }
 
     /// The same, of a directory that is read where that is not known. `None` of one that cannot be fetched.
+    ///
+    /// # Errors
+    /// That it is to be asked for again: to tell another size now would be to tell two with one version.
     pub(super) async fn size_of(
         &self,
+        caller: &Caller,
         directory: &vfs::Directory,
         counters: &FileCounters,
-    ) -> Option<(u64, Version)> {
+    ) -> Result<Option<(u64, Version)>, Refused> {
         if let Some(known) = directory.object().and_then(|object| self.size_at_hand(object, counters)) {
-            return Some(known);
+            return Ok(Some(known));
         }
-        let made = self.of(directory, counters).await.ok()?;
-        Some((made.directory.size() as u64, made.version))
+        match self.of(caller, directory, counters).await {
+            Ok(made) => Ok(Some((made.directory.size() as u64, made.version))),
+            Err(refused @ Refused::Code(VBUSY | EAGAIN)) => Err(refused),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Whether clients could read the directory with one name more, as far as that is known without reading it.
@@ -125,16 +179,32 @@ impl Images {
 impl State {
     /// Edits the pages as the directory was; false where what was done is not known.
     fn catch_up(&mut self, counters: &FileCounters) -> bool {
-        let Some(edits) = self.history.catch_up() else { return false };
-        if !edits.is_empty() {
-            counters.images_edited.increment();
+        if self.is_lost {
+            return false;
         }
+        let Some(edits) = self.history.catch_up() else {
+            self.is_lost = true;
+            return false;
+        };
+        if edits.is_empty() {
+            return true;
+        }
+        counters.images_edited.increment();
         // A name that is there already, or no more, is of an image that something went by.
-        edits.into_iter().all(|edit| match edit {
+        let is_done = edits.into_iter().all(|edit| match edit {
             Edit::Added { name, number } => self.directory.add(&name, target(number)).is_ok(),
             Edit::Removed { name } => self.directory.remove(&name).is_some(),
-        })
+        });
+        self.is_lost = !is_done;
+        if is_done {
+            self.entered.come_to(self.history.version());
+        }
+        is_done
     }
+}
+
+fn cache(pages_max: usize) -> Cache<Key, Rc<Image>, Pages> {
+    Cache::with_weighter(pages_max / 4, pages_max as u64, Pages)
 }
 
 fn target(number: Number) -> Target {
@@ -143,3 +213,5 @@ fn target(number: Number) -> Target {
 
 /// More fit no directory: 63 in each page, and 49 in the first.
 const NAMES_MAX: usize = (PAGES_MAX - 1) * 63 + 49;
+/// Images that others overtake.
+const ATTEMPTS_MAX: u32 = 8;

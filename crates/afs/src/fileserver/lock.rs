@@ -2,7 +2,6 @@
 //! minutes. Nobody's reads and writes are bound by them. A lock is the host's: AFS names nobody else.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -11,9 +10,10 @@ use afs_wire::{Fid, LOCK_READ, LOCK_WRITE};
 use grants::{Advisory, Range, RangeLock};
 use identity::Rights;
 use smallvec::SmallVec;
-use vfs::{Holder, Number, Object, OpenError, VolumeId};
+use vfs::{Holder, Number, Object, OpenError};
 
 use super::asked::Asked;
+use super::lock_board::{Board, File, Noted};
 use super::{Call, Refused, Serving};
 
 /// The locks of all lanes' hosts: what keeps a locked file's object. One for a process.
@@ -24,9 +24,8 @@ pub struct Locks {
 
 #[derive(Default)]
 struct Shared {
-    /// How many are on the books: most of the time none, which whoever tells a status sees without the lock.
-    count: AtomicUsize,
     books: Mutex<Books>,
+    board: Board,
 }
 
 /// Locks by file, and which files each host has locked.
@@ -36,8 +35,6 @@ struct Books {
     hosts: HashMap<Holder, HashSet<File>>,
     count: usize,
 }
-
-type File = (VolumeId, Number);
 
 /// Which host's, of which file.
 type Key = (Holder, File);
@@ -52,23 +49,20 @@ struct Held {
 impl Locks {
     /// Has a host's lock on its books, or on in place of the one it has.
     fn keep(&self, held: Held) -> bool {
-        let mut books = self.books();
+        let (board, mut books) = (&self.shared.board, self.books());
         let (holder, file) = (held.holder, file_of(&held.object));
-        books.remove((holder, file));
+        books.remove((holder, file), board);
         let of_host = |books: &Books| books.hosts.get(&holder).map_or(0, HashSet::len);
         if books.count >= LOCKS_MAX {
             let hosts: Vec<Holder> = books.hosts.keys().copied().collect();
-            hosts.into_iter().for_each(|host| books.sweep(host));
+            hosts.into_iter().for_each(|host| books.sweep(host, board));
         } else if of_host(&books) >= HOST_LOCKS_MAX {
-            books.sweep(holder);
+            books.sweep(holder, board);
         }
         let has_room = books.count < LOCKS_MAX && of_host(&books) < HOST_LOCKS_MAX;
         if has_room {
-            books.files.entry(file).or_default().push(held);
-            books.hosts.entry(holder).or_default().insert(file);
-            books.count += 1;
+            books.add(held, board);
         }
-        self.shared.count.store(books.count, Ordering::Relaxed);
         has_room
     }
 
@@ -80,22 +74,19 @@ impl Locks {
     }
 
     fn forget(&self, key: Key) {
-        let mut books = self.books();
-        books.remove(key);
-        self.shared.count.store(books.count, Ordering::Relaxed);
+        self.books().remove(key, &self.shared.board);
     }
 
-    /// What a status says of a file's locks: how many read it, or -1 where one writes it.
+    /// What a status says of a file's locks: how many read it, or -1 where one writes it. Where one has ended since somebody looked, and where
+    /// files share their place on the board, the books say it.
     pub(super) fn count(&self, object: &Object) -> i32 {
-        if self.shared.count.load(Ordering::Relaxed) == 0 {
-            return 0;
+        let (file, now) = (file_of(object), lane::time::now());
+        if let Some(told) = self.shared.board.told(file, now) {
+            return told;
         }
-        let (books, now) = (self.books(), lane::time::now());
-        let held = books.files.get(&file_of(object));
-        let mut lasting = held.into_iter().flatten().filter(|held| held.until > now).peekable();
-        match lasting.peek() {
-            Some(held) if held.exclusive => -1,
-            _ => i32::try_from(lasting.count()).unwrap_or(i32::MAX),
+        match self.books().note(file, &self.shared.board) {
+            Some(Noted { exclusive: true, .. }) => -1,
+            noted => i32::try_from(noted.map_or(0, |noted| noted.count)).unwrap_or(i32::MAX),
         }
     }
 
@@ -105,12 +96,25 @@ impl Locks {
 }
 
 impl Books {
-    fn remove(&mut self, (holder, file): Key) {
+    fn add(&mut self, held: Held, board: &Board) {
+        let (holder, file) = (held.holder, file_of(&held.object));
+        let of_file = self.files.entry(file).or_default();
+        if of_file.is_empty() {
+            board.comes(file);
+        }
+        of_file.push(held);
+        self.hosts.entry(holder).or_default().insert(file);
+        self.count += 1;
+        self.note(file, board);
+    }
+
+    fn remove(&mut self, (holder, file): Key, board: &Board) {
         let Some(of_file) = self.files.get_mut(&file) else { return };
         let Some(at) = of_file.iter().position(|held| held.holder == holder) else { return };
         of_file.swap_remove(at);
         if of_file.is_empty() {
             self.files.remove(&file);
+            board.goes(file);
         }
         self.count -= 1;
         if let Some(of_host) = self.hosts.get_mut(&holder) {
@@ -119,10 +123,23 @@ impl Books {
                 self.hosts.remove(&holder);
             }
         }
+        self.note(file, board);
+    }
+
+    /// Has the board say what a file's locks come to now, if it has any. One that has ended counts for nothing.
+    fn note(&self, file: File, board: &Board) -> Option<Noted> {
+        let (held, now) = (self.files.get(&file)?, lane::time::now());
+        let lasting = || held.iter().filter(|held| held.until > now);
+        let (exclusive, count) = (lasting().any(|held| held.exclusive), lasting().count());
+        // Without any it is so until somebody locks it again, which is noted.
+        let until = lasting().map(|held| held.until).min().unwrap_or(now + LOCK_LASTS);
+        let noted = Noted { until, exclusive, count };
+        board.note(file, noted);
+        Some(noted)
     }
 
     /// Takes away those of a host whose time is over.
-    fn sweep(&mut self, holder: Holder) {
+    fn sweep(&mut self, holder: Holder, board: &Board) {
         let now = lane::time::now();
         let is_over = |file: &&File| {
             let held = self.files.get(*file).into_iter().flatten().find(|held| held.holder == holder);
@@ -130,7 +147,7 @@ impl Books {
         };
         let over: Vec<File> =
             self.hosts.get(&holder).into_iter().flatten().filter(is_over).copied().collect();
-        over.into_iter().for_each(|file| self.remove((holder, file)));
+        over.into_iter().for_each(|file| self.remove((holder, file), board));
     }
 }
 

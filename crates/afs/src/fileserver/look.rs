@@ -7,7 +7,7 @@ use afs_wire::code::{EAGAIN, VBUSY};
 use afs_wire::directory::PAGE_SIZE;
 use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, Status};
 use identity::{Principal, Rights};
-use vfs::{Confirmed, Object, OnItsWay, Promised, PromisedLink, Resolved};
+use vfs::{Confirmed, Number, Object, OnItsWay, Promised, PromisedLink, Resolved, Version};
 
 use super::asked::{ATTEMPTS_MAX, Asked};
 use super::status::Facts;
@@ -18,6 +18,14 @@ use crate::host::Promise;
 pub(super) enum Look {
     Node(Promised),
     Link(PromisedLink),
+}
+
+/// How many bytes a fetch gives.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) bytes: u64,
+    /// The version that has so many, where that is not the one that was looked at by itself.
+    pub(super) of: Option<Version>,
 }
 
 /// What is told of a file.
@@ -58,7 +66,7 @@ impl Serving {
         for _ in 0..ATTEMPTS_MAX {
             let promise = self.server.inner.hosts.promise();
             let look = self.look(asked, fid, need_for_status(fid), promise.until).await?;
-            let size = self.size_of(&look).await;
+            let size = self.size_of(asked, &look).await?;
             if let Some(told) = look.told(self, asked, &promise, size) {
                 self.keep_on_its_way(asked, &look);
                 return Ok(told);
@@ -101,33 +109,24 @@ impl Serving {
 
     /// Bytes that a fetch gives: a page of a directory that cannot be fetched. Linux's client takes a size for that of all later replies
     /// with the same version, and lists no more than that.
-    async fn size_of(&self, look: &Look) -> u64 {
+    async fn size_of(&self, asked: &Asked, look: &Look) -> Result<Size, Refused> {
         let inner = &self.server.inner;
-        match look {
-            Look::Node(promised) => match promised.resolved() {
-                Resolved::Directory(directory, _) => {
-                    let known = inner.images.size_of(directory, &inner.counters).await;
-                    known.map_or(PAGE_SIZE as u64, |(size, _)| size)
-                }
-                Resolved::File(_, attributes) => attributes.size,
-            },
-            Look::Link(link) => link.link().target.len() as u64,
-        }
+        let Look::Node(promised) = look else { return Ok(look.size_by_itself()) };
+        let Resolved::Directory(directory, _) = promised.resolved() else { return Ok(look.size_by_itself()) };
+        let known = inner.images.size_of(&asked.caller, directory, &inner.counters).await?;
+        let unknown = Size { bytes: PAGE_SIZE as u64, of: None };
+        Ok(known.map_or(unknown, |(bytes, version)| Size { bytes, of: Some(version) }))
     }
 
     /// The same; `None` of a directory that would have to be read.
-    pub(super) fn size_at_hand(&self, look: &Look) -> Option<u64> {
+    pub(super) fn size_at_hand(&self, look: &Look) -> Option<Size> {
         let inner = &self.server.inner;
-        match look {
-            Look::Node(promised) => match promised.resolved() {
-                Resolved::Directory(directory, _) => {
-                    let known = inner.images.size_at_hand(directory.object()?, &inner.counters);
-                    known.map(|(size, _)| size)
-                }
-                Resolved::File(_, attributes) => Some(attributes.size),
-            },
-            Look::Link(link) => Some(link.link().target.len() as u64),
-        }
+        let Look::Node(promised) = look else { return Some(look.size_by_itself()) };
+        let Resolved::Directory(directory, _) = promised.resolved() else {
+            return Some(look.size_by_itself());
+        };
+        let (bytes, version) = inner.images.size_at_hand(directory.object()?, &inner.counters)?;
+        Some(Size { bytes, of: Some(version) })
     }
 }
 
@@ -143,6 +142,22 @@ impl Look {
         match self {
             Self::Node(promised) => promised.confirm(),
             Self::Link(link) => link.confirm(),
+        }
+    }
+
+    /// Bytes of what is no directory.
+    fn size_by_itself(&self) -> Size {
+        let bytes = match self {
+            Self::Node(promised) => promised.resolved().attributes().size,
+            Self::Link(link) => link.link().target.len() as u64,
+        };
+        Size { bytes, of: None }
+    }
+
+    fn above(&self) -> Option<Number> {
+        match self {
+            Self::Node(promised) => promised.above(),
+            Self::Link(link) => link.above(),
         }
     }
 
@@ -166,10 +181,13 @@ impl Look {
         serving: &Serving,
         asked: &Asked,
         promise: &Promise,
-        size: u64,
+        size: Size,
     ) -> Option<Told> {
         let confirmed = self.confirm()?;
-        let status = self.status(serving, asked, &confirmed, size);
+        if size.of.is_some_and(|of| of != confirmed.version) {
+            return None;
+        }
+        let status = self.status(serving, asked, &confirmed, size.bytes);
         let call_back =
             CallBack { version: CALL_BACK_VERSION, expires: promise.seconds, r#type: CALL_BACK_SHARED };
         Some(Told { status, call_back })
@@ -184,7 +202,8 @@ impl Look {
     ) -> Status {
         let Confirmed { attributes, version, .. } = *confirmed;
         let rights = |who: &Principal| self.rights(who);
-        let facts = Facts::of(serving, asked, self.object(), (attributes, version, size), rights);
+        let file = (self.object(), self.above());
+        let facts = Facts::of(serving, asked, file, (attributes, version, size), rights);
         Facts { is_mount_point: self.is_mount_point(), ..facts }.status()
     }
 

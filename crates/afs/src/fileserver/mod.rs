@@ -20,6 +20,7 @@ use crate::oob::LaneOob;
 
 pub use self::counters::FileCounters;
 use self::images::Images;
+pub use self::layouts::Layouts;
 pub use self::lock::Locks;
 use self::refused::Refused;
 use self::totals::LaneCounts;
@@ -39,8 +40,10 @@ mod fetch_acl;
 mod fetch_data;
 mod fetch_status;
 mod images;
+mod layouts;
 mod link;
 mod lock;
+mod lock_board;
 mod look;
 mod made_up;
 mod make_dir;
@@ -93,12 +96,13 @@ struct Serving {
 }
 
 impl FileServer {
-    /// A file server of these volumes, whose clients are `hosts`; `locks` and `totals` are one for all lanes. What is asked of it is told
-    /// to `audit`.
+    /// A file server of these volumes, whose clients are `hosts`; `locks`, `layouts` and `totals` are one for all lanes. What is asked of it
+    /// is told to `audit`.
     pub fn new(
         attached: Rc<Attached>,
         hosts: Rc<LaneHosts>,
         locks: &Locks,
+        layouts: &Layouts,
         totals: &Totals,
         audit: Audit,
     ) -> Self {
@@ -107,7 +111,7 @@ impl FileServer {
         let inner = Inner {
             attached: RefCell::new(attached),
             hosts,
-            images: Images::new(IMAGE_PAGES_MAX),
+            images: Images::new(IMAGE_PAGES_MAX, layouts),
             writers: Writers::new(WRITERS_MAX),
             locks: locks.clone(),
             audit,
@@ -129,6 +133,11 @@ impl FileServer {
     /// Has packets to clients marked so, on connections that begin from now on.
     pub fn set_dscp(&self, dscp: Dscp) {
         self.inner.dscp.set(dscp);
+    }
+
+    /// Keeps so many pages of directories at most from now on, and none of those that it has.
+    pub fn keep_pages(&self, pages_max: usize) {
+        self.inner.images.bound(pages_max);
     }
 
     /// Offers out-of-band TCP by these connections, while they are listened for.

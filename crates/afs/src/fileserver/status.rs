@@ -31,11 +31,11 @@ pub(super) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Those of what was seen of a file, with what its object knows; `rights` says who may do what with it. No mount point.
+    /// Those of what was seen of a file in a directory, with what its object knows; `rights` says who may do what with it. No mount point.
     pub(super) fn of(
         serving: &Serving,
         asked: &Asked,
-        object: Option<&Arc<Object>>,
+        (object, parent): (Option<&Arc<Object>>, Option<Number>),
         (attributes, version, size): (&'a Attributes, Version, u64),
         rights: impl Fn(&Principal) -> Rights,
     ) -> Self {
@@ -45,7 +45,7 @@ impl<'a> Facts<'a> {
             size,
             version,
             own: object.map_or(Number::ROOT, |object| object.number()),
-            parent: object.and_then(|object| object.seen_in()).map(|(parent, _)| parent),
+            parent,
             caller: asked.left_of(rights(&asked.caller.principal)),
             anonymous: asked.left_of(rights(&Accounts::none().anonymous())),
             is_mount_point: false,

@@ -15,7 +15,7 @@ use service::{Bound, Role, Transport};
 use vfs::Objects;
 use xdr::afs::AfsUuid;
 
-use crate::fileserver::{Locks, Totals};
+use crate::fileserver::{Layouts, Locks, Totals};
 use crate::host::{HostOptions, Hosts};
 use crate::roots::MadeUp;
 
@@ -29,6 +29,8 @@ pub(crate) struct Kept {
     hosts: OnceLock<Hosts>,
     /// Clients' locks, of all lanes.
     pub(super) locks: Locks,
+    /// How directories lie in pages.
+    pub(super) layouts: Layouts,
     /// What the file servers of all lanes count.
     pub(super) totals: Totals,
     /// Volumes that are made up.

@@ -155,8 +155,8 @@ impl LaneAfs {
         // A reload may have come meanwhile.
         let attached = Rc::clone(&self.current.get().attached);
         let audit = Audit::new(self.audit.clone());
-        let Kept { locks, totals, .. } = &*self.kept;
-        let server = FileServer::new(attached, Rc::clone(&hosts), locks, totals, audit);
+        let Kept { locks, layouts, totals, .. } = &*self.kept;
+        let server = FileServer::new(attached, Rc::clone(&hosts), locks, layouts, totals, audit);
         server.offer_oob(&self.oob);
         server.set_dscp(self.dscp.get());
         driver.serve(FILES, server.clone());

@@ -188,7 +188,10 @@ impl AfsSite {
         let root = self.attachments.iter().find(|attachment| attachment.name.as_str() == "root.cell");
         let Some(root) = root.or(self.attachments.first()) else { return Vec::new() };
         let mut tries = vec![
-            format!("echo 'add {cell} {ip}' >/proc/fs/afs/cells; mount -t afs '%{cell}:{}.' /mnt", root.name),
+            format!(
+                "modprobe kafs && echo 'add {cell} {ip}' >/proc/fs/afs/cells; mount -t afs '%{cell}:{}.' /mnt",
+                root.name
+            ),
             format!("printf '>{cell}\\n{ip} #{cell}\\n' >>/etc/openafs/CellServDB; ls /afs/{cell}"),
             format!("vos listvldb -cell {cell} -noauth"),
         ];

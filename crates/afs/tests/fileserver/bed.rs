@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use afs::attached::{Attached, Attachment, Kind};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Locks, Totals};
+use afs::fileserver::{FileServer, Layouts, Locks, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs_wire::{Capabilities, Fid, Interfaces, Status, StoreStatus, rxafs, rxafscb};
 use identity::Writable;
@@ -35,10 +35,12 @@ pub(crate) struct Bed {
 }
 
 /// A client with a callback service of its own.
+#[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) connection: Connection,
     notes: Rc<Notes>,
-    _driver: Driver,
+    driver: Driver,
+    server: SocketAddr,
 }
 
 /// What a client was told.
@@ -76,7 +78,7 @@ pub(crate) fn run(test: impl AsyncFnOnce(Bed) + 'static) {
     with(Config::clean(), test);
 }
 
-fn config() -> DriverConfig {
+pub(crate) fn config() -> DriverConfig {
     let mut config = DriverConfig::default();
     config.endpoint.packets = 2048;
     config
@@ -94,12 +96,13 @@ impl Bed {
         let attachment = Attachment { volume: name, name: "files".parse().unwrap(), kind: Kind::ReadWrite };
         let attached = Rc::new(Attached::of([(attachment, volume.clone())]).unwrap());
         let mut seed = SmallRng::seed_from_u64(1);
-        let driver = driver(7000, &mut seed);
+        let driver = driver(([10, 0, 0, 1], 7000).into(), &mut seed);
         let hosts = Hosts::new(HostOptions::default(), AfsUuid([0xfe; 16]), None);
         let lane_hosts = LaneHosts::new(&hosts, &cache, &driver);
         let (log, audited) = service::log::channel(64);
         let audit = Audit::new(Some(log));
-        let server = FileServer::new(attached, lane_hosts, &Locks::default(), &Totals::default(), audit);
+        let (locks, layouts, totals) = (Locks::default(), Layouts::default(), Totals::default());
+        let server = FileServer::new(attached, lane_hosts, &locks, &layouts, &totals, audit);
         driver.serve(afs::fileserver::SERVICE, server.clone());
         let address = ([10, 0, 0, 1], 7000).into();
         let (seed, port) = (RefCell::new(seed), 7001.into());
@@ -118,20 +121,7 @@ impl Bed {
     pub(crate) fn client(&self) -> Client {
         let port = self.port.get();
         self.port.set(port + 1);
-        let driver = driver(port, &mut self.seed.borrow_mut());
-        let notes = Rc::new(Notes { uuid: port as u8, ..Notes::default() });
-        let called = Rc::clone(&notes);
-        driver.serve(1, move |mut call: ServerCall| {
-            let notes = Rc::clone(&called);
-            async move {
-                if notes.is_deaf.get() {
-                    std::future::pending::<()>().await;
-                }
-                Ok::<(), AbortCode>(rxafscb::serve(&*notes, &mut call, &notes.tally).await?)
-            }
-        });
-        let connection = driver.connect(self.address, afs::fileserver::SERVICE, &Anonymous).unwrap();
-        Client { connection, notes, _driver: driver }
+        Client::start(([10, 0, 0, 1], port).into(), self.address, &mut self.seed.borrow_mut())
     }
 
     /// A file of the volume, by its own number.
@@ -144,8 +134,8 @@ impl Bed {
     }
 }
 
-fn driver(port: u16, seed: &mut SmallRng) -> Driver {
-    let socket = UdpSocket::bind(([10, 0, 0, 1], port).into(), &config().socket).unwrap();
+fn driver(at: SocketAddr, seed: &mut SmallRng) -> Driver {
+    let socket = UdpSocket::bind(at, &config().socket).unwrap();
     Driver::start_seeded(socket, Links::alone(), config(), seed.random())
 }
 
@@ -159,6 +149,30 @@ pub(crate) fn code<T>(outcome: Result<T, Failure<CallError>>) -> i32 {
 }
 
 impl Client {
+    /// One of this server, on the lane that this runs on.
+    pub(crate) fn start(at: SocketAddr, server: SocketAddr, seed: &mut SmallRng) -> Self {
+        let driver = driver(at, seed);
+        let notes = Rc::new(Notes { uuid: at.port() as u8, ..Notes::default() });
+        let called = Rc::clone(&notes);
+        driver.serve(1, move |mut call: ServerCall| {
+            let notes = Rc::clone(&called);
+            async move {
+                if notes.is_deaf.get() {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<(), AbortCode>(rxafscb::serve(&*notes, &mut call, &notes.tally).await?)
+            }
+        });
+        let connection = driver.connect(server, afs::fileserver::SERVICE, &Anonymous).unwrap();
+        Self { connection, notes, driver, server }
+    }
+
+    /// The same one by another connection.
+    pub(crate) fn again(&self) -> Self {
+        let connection = self.driver.connect(self.server, afs::fileserver::SERVICE, &Anonymous).unwrap();
+        Self { connection, notes: Rc::clone(&self.notes), driver: self.driver.clone(), server: self.server }
+    }
+
     pub(crate) async fn call<P: Call>(&self, request: &P) -> Result<Received<P>, Failure<CallError>> {
         let mut call = self.connection.call().await.map_err(Failure::Stream)?;
         xdr::rpc::call(&mut call, request).await

@@ -1,7 +1,7 @@
 //! What is told of files, volumes and the server itself.
 
 use afs_wire::code::{ENOENT, VNOVNODE, VNOVOL};
-use afs_wire::{Fid, Fids, Status, rxafs};
+use afs_wire::{CallBack, Fid, Fids, Status, rxafs};
 use vfs::Number;
 use xdr::List;
 
@@ -178,6 +178,39 @@ fn statistics_have_the_sizes_that_stock_tools_know_and_count_calls() {
         assert_eq!(client.broken(), [bed.root()]);
         let [added, _, given, broken] = promises().await;
         assert_eq!((added, broken), (given + 1, 1));
+    });
+}
+
+/// The client may have asked for one of them again since, by a call that came before this one.
+#[test]
+fn what_clients_give_up_is_counted_and_they_are_told_of_it_all_the_same() {
+    run(async |bed| {
+        let (client, other) = (bed.client(), bed.client());
+        let fid = client.create(bed.root(), "f").await.unwrap().fid;
+        let given_up = async || {
+            let told = client.call(&rxafs::GetXStats { client_version: 2, collection: 3 }).await.unwrap();
+            [1, 5].map(|at| told.get().data.0[at])
+        };
+        let one = CallBack::default();
+        let give_up = |fids: Vec<Fid>, call_backs: Vec<CallBack>| rxafs::GiveUpCallBacks {
+            fids: List(fids),
+            call_backs: List(call_backs),
+        };
+        client.call(&give_up(vec![fid, bed.root()], vec![one; 2])).await.unwrap();
+        // Of files that nobody promised anything, and without what was promised.
+        client.call(&give_up(vec![Fid { volume: 1, ..fid }], vec![])).await.unwrap();
+        client.call(&give_up(vec![], vec![])).await.unwrap();
+        assert_eq!(given_up().await, [3, 0]);
+        let more = client.call(&give_up(vec![fid], vec![one; 2])).await;
+        assert_eq!(code(more), afs_wire::code::EINVAL);
+        assert_eq!(given_up().await, [3, 0]);
+        other.store(fid, 0, b"new", 3).await.unwrap();
+        assert_eq!(client.broken(), [fid]);
+        client.status(fid).await.unwrap();
+        client.call(&rxafs::GiveUpAllCallBacks).await.unwrap();
+        assert_eq!(given_up().await, [3, 1]);
+        other.store(fid, 0, b"old", 3).await.unwrap();
+        assert_eq!(client.broken(), [], "that is more than a hint");
     });
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use afs::attached::{Attached, Attachment, Kind};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Locks, Totals};
+use afs::fileserver::{FileServer, Layouts, Locks, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs::oob::{LaneOob, OobOptions};
 use afs_client::{Client, ClientOptions};
@@ -127,8 +127,8 @@ fn serve(host: &Host, oob: [LaneOob; 2], seed: u64) -> Served {
     let driver = driver(SERVER, 7000, SmallRng::seed_from_u64(seed).random());
     let hosts = Hosts::new(HostOptions::default(), AfsUuid([0xfe; 16]), None);
     let lane_hosts = LaneHosts::new(&hosts, &cache, &driver);
-    let files =
-        FileServer::new(attached, lane_hosts, &Locks::default(), &Totals::default(), Audit::default());
+    let (locks, layouts, totals) = (Locks::default(), Layouts::default(), Totals::default());
+    let files = FileServer::new(attached, lane_hosts, &locks, &layouts, &totals, Audit::default());
     files.offer_oob(&oob[0]);
     driver.serve(afs::fileserver::SERVICE, files.clone());
     Served { fs: host.fs(), files, driver, oob, root }

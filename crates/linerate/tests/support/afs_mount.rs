@@ -22,7 +22,7 @@ impl AfsMount {
             return None;
         }
         if File::open("/dev/fuse").is_err() {
-            eprintln!("the stock client is left out: there is no /dev/fuse");
+            testkit::skip("there is no /dev/fuse: it is the kernel's, or the container's, to give");
             return None;
         }
         for name in ["etc", "cache", "mnt"] {

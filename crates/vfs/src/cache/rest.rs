@@ -20,6 +20,7 @@ use super::watches::{WatchedDir, Watches};
 use super::{Cache, Inner};
 use crate::change::Looked;
 use crate::name::{Name, RelPath};
+use crate::names::changes_between;
 use crate::promise::Displaced;
 use crate::volume::Volume;
 
@@ -61,7 +62,7 @@ impl Told {
     }
 
     fn is_much(&self, version: Version) -> bool {
-        u64::from(version).saturating_sub(u64::from(self.from.get())) > CHANGES_MAX
+        changes_between(self.from.get(), version) > CHANGES_MAX
     }
 
     fn begin(&self, now: Instant, version: Version) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use identity::{Nearest, Principal, Rights, VolumePolicy};
-use index::Version;
+use index::{Number, Version};
 use lane::backend::Watch;
 use lane::fs::{Dir, unwatch};
 use lane::time;
@@ -463,6 +463,14 @@ impl WatchedDir {
     pub(super) fn mark(&self, name: &[u8]) -> Option<Mark> {
         let watches = self.watches.upgrade()?;
         Some(watches.joined.get()?.mark(self.object()?, name))
+    }
+
+    /// The number of the directory that holds an object which was found by way of this one: in it, or as itself. Takes no lock. `None` for a
+    /// volume's own, and where nothing is promised.
+    pub(crate) fn number_above(&self, object: &Arc<Object>) -> Option<Number> {
+        let here = self.object()?;
+        let above = if Arc::ptr_eq(here, object) { self.upper_object()? } else { here };
+        Some(above.number())
     }
 
     fn upper_object(&self) -> Option<&Arc<Object>> {

@@ -22,8 +22,7 @@ impl Edited {
 
     /// The change is made.
     pub(super) fn note(self) {
-        // Nothing was said of it, so it is not known what it has done: the gap tells.
-        if let Some(log) = self.log.filter(|_| !self.change.edits.is_empty()) {
+        if let Some(log) = self.log {
             log.note(self.change);
         }
     }

@@ -228,6 +228,14 @@ impl Way {
         self.before.set(known);
     }
 
+    /// The directory that is read anew gets its next version. No name comes or goes: nobody who watches is told anything, and images of the version
+    /// before lead no further.
+    pub(super) fn rise_by_reading(&self) {
+        for broken in &self.under.broken {
+            broken.object.rise_by_reading();
+        }
+    }
+
     /// What the kernel says of the change. Where it says that it has done nothing the directories have the versions that they had: under
     /// the permits nobody was told others, and a client that is told one more by its next change relies on having seen every one.
     pub(super) fn done<T>(&self, done: io::Result<T>) -> Result<T, Error> {

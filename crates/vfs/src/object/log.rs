@@ -20,6 +20,7 @@ pub(crate) struct Log {
 pub(crate) struct Change {
     pub(crate) before: Version,
     pub(crate) after: Version,
+    /// None: nothing was said of what it has done.
     pub(crate) edits: Vec<Edit>,
 }
 
@@ -53,29 +54,44 @@ impl Log {
     /// What leads from `version` to how the directory is now, but for a change that is under way; `version` is the one that it leads to.
     /// `None` where that is not known, as after changes behind the server's back. Never waits.
     pub(crate) fn catch_up(&self, object: &Object, version: &mut Version) -> Option<Vec<Edit>> {
-        // Before the look: a change that begins after it raises the version further, or is under way.
-        let is_changing = object.is_changing();
-        let now = object.version();
-        if now == *version {
-            return Some(Vec::new());
+        for _ in 0..LOOKS {
+            // Before the look: a change that begins after it raises the version further, or is under way.
+            let is_changing = object.is_changing();
+            let now = object.version();
+            if now == *version {
+                return Some(Vec::new());
+            }
+            let (edits, latest) = self.since(*version)?;
+            if latest >= now || is_changing && latest.next() >= now {
+                *version = latest;
+                return Some(edits);
+            }
+            // It has begun since, and may be put down by the next look.
         }
-        let (edits, latest) = self.since(*version)?;
-        if latest < now && !is_changing {
-            return None;
+        None
+    }
+
+    /// Whether a change that was put down has led to this version: who kept an image of the directory may have come to it by edits.
+    pub(crate) fn has_led_to(&self, version: Version) -> bool {
+        let changes = self.lock();
+        match changes.partition_point(|change| change.after < version) {
+            // What was before these is not known.
+            0 if changes.front().is_some_and(|first| first.after > version) => changes.len() == CHANGES_MAX,
+            at => changes.get(at).is_some_and(|change| change.after == version),
         }
-        *version = latest;
-        Some(edits)
     }
 
     /// The edits that lead from version `from` to the latest that is known, and which that is; `None` where they do not lead on from there.
     pub(crate) fn since(&self, from: Version) -> Option<(Vec<Edit>, Version)> {
         let changes = self.lock();
-        let Some(first) = changes.iter().position(|change| change.before == from) else {
+        // Versions rise from one to the next.
+        let first = changes.partition_point(|change| change.before < from);
+        if changes.get(first).is_none_or(|change| change.before != from) {
             return (changes.back().is_none_or(|last| last.after <= from)).then(|| (Vec::new(), from));
-        };
+        }
         let (mut told, mut at) = (Vec::new(), from);
         for change in changes.iter().skip(first) {
-            if change.before != at {
+            if change.before != at || change.edits.is_empty() {
                 return None;
             }
             at = change.after;
@@ -121,7 +137,9 @@ impl Object {
 /// In the object's marks.
 const LOGGED: u8 = 4;
 /// Beyond these an image is made anew.
-const CHANGES_MAX: usize = 256;
+const CHANGES_MAX: usize = 1024;
+/// A change may begin, be made and be put down during the first.
+const LOOKS: u32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -150,5 +168,24 @@ mod tests {
         (7..7 + CHANGES_MAX as u32).for_each(|n| note(n, n + 1, 4));
         assert_eq!(log.since(at(6)), None, "that is too long ago");
         assert_eq!(log.since(at(7)).unwrap().0.len(), CHANGES_MAX);
+        log.note(Change { before: at(3000), after: at(3001), edits: Vec::new() });
+        assert_eq!(log.since(at(3000)), None, "nobody knows what that has done");
+    }
+
+    #[test]
+    fn a_log_knows_to_which_versions_edits_have_led() {
+        let at = |count| Version { generation: 7, count };
+        let edits = || vec![Edit::Removed { name: [1].into() }];
+        let log = Log::default();
+        assert!(!log.has_led_to(at(1)));
+        for (before, after) in [(1, 2), (4, 5)] {
+            log.note(Change { before: at(before), after: at(after), edits: edits() });
+        }
+        let led = (0..8).filter(|&count| log.has_led_to(at(count))).collect::<Vec<_>>();
+        assert_eq!(led, [2, 5], "what made the others was not put down");
+        for before in 5..5 + CHANGES_MAX as u32 {
+            log.note(Change { before: at(before), after: at(before + 1), edits: edits() });
+        }
+        assert!(log.has_led_to(at(2)), "of what is too long ago nobody knows");
     }
 }

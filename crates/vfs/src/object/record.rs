@@ -12,6 +12,7 @@ use lane::fs::Stat;
 
 use super::identify::{At, seen_of};
 use super::{Object, Place, Side};
+use crate::names::{VERSIONS_OF_A_READING, is_unchanged_since_read};
 
 /// Of an object that has changed, or is new. Packed, as every object in use has one.
 #[derive(Debug, Default)]
@@ -122,13 +123,33 @@ impl Object {
     /// earlier generation begins the volume's: should disk and index be set back together, the same count may have been used since.
     /// What clients write has begun it as it was first looked at.
     pub(crate) fn rise(&self) -> Version {
+        let (first, is_directory) = (self.volume.first_version(), self.number().kind() == Kind::Directory);
+        self.rise_to(lane::time::wall_clock(), |version| {
+            // What has a generation's first version has not changed in it.
+            let next = version.next().max(first.next());
+            if is_directory && is_unchanged_since_read(next) { next.next() } else { next }
+        })
+    }
+
+    /// A directory is read anew: its next version is one that no change brings, and however old the last change is, it bears it out.
+    pub(crate) fn rise_by_reading(&self) -> Version {
         let first = self.volume.first_version();
+        self.rise_to(UNIX_EPOCH, |version| {
+            let next = version.next().max(first);
+            match next.count.checked_next_multiple_of(VERSIONS_OF_A_READING) {
+                Some(count) => Version { count, ..next },
+                None => Version { generation: next.generation, count: u32::MAX }.next(),
+            }
+        })
+    }
+
+    fn rise_to(&self, from: SystemTime, next: impl FnOnce(Version) -> Version) -> Version {
         let mut side = self.lock_side();
         self.touch_loaded(&mut side);
         // Writes that share a permit rise at once, each by one, under the lock.
-        let next = self.version().next().max(first);
+        let next = next(self.version());
         // Before anybody sees it: a server that is started after a kill of this one goes on above it.
-        self.begin_change(&mut side.draft, next);
+        self.begin_change(&mut side.draft, next, from);
         self.version.store(next.into(), Ordering::SeqCst);
         next
     }
@@ -143,13 +164,14 @@ impl Object {
     /// The change of its content that raised the version last goes on, and nobody could look in between.
     pub(crate) fn rise_on(&self) {
         let version = self.version();
-        self.begin_change(&mut self.lock_side().draft, version);
+        self.begin_change(&mut self.lock_side().draft, version, lane::time::wall_clock());
     }
 
-    fn begin_change(&self, draft: &mut Draft, version: Version) {
+    /// `from`: what has an older change time afterwards was not changed.
+    fn begin_change(&self, draft: &mut Draft, version: Version, from: SystemTime) {
         draft.changing += 1;
         draft.look = Look::Unknown;
-        self.volume.index.changing(draft.slot, version, lane::time::wall_clock());
+        self.volume.index.changing(draft.slot, version, from);
     }
 
     /// A change of its attributes or its name is about to be made under its permit, `before` which it looks like this. What is known of
@@ -161,7 +183,7 @@ impl Object {
         }
         self.touch_loaded(&mut side);
         let version = self.version();
-        self.begin_change(&mut side.draft, version);
+        self.begin_change(&mut side.draft, version, lane::time::wall_clock());
     }
 
     /// The change under way is over, made `at` this time, or failed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use identity::{Principal, Rights};
-use index::Version;
+use index::{Number, Version};
 
 use super::standing::Standing;
 use super::{Client, OnItsWay, Ticket};
@@ -156,6 +156,11 @@ impl Promised {
     pub fn rights(&self, who: &Principal) -> Rights {
         let Standing { volume, directory, .. } = &self.standing;
         rights_there(volume, directory, &self.resolved, who)
+    }
+
+    /// The number of the directory that it was found in; `None` for a volume's own.
+    pub fn above(&self) -> Option<Number> {
+        self.standing.directory.number_above(self.object())
     }
 
     /// Says whether all that was read since the look is of one version, which the client may rely on; to be asked when the reply is

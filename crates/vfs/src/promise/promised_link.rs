@@ -169,6 +169,11 @@ impl PromisedLink {
         policy.map_or(Rights::NONE, |policy| directory.rights_of(who, policy, &self.link.attributes, None))
     }
 
+    /// The number of the directory that it was found in.
+    pub fn above(&self) -> Option<Number> {
+        self.standing.directory.number_above(&self.link.object)
+    }
+
     /// As [`Promised::confirm`](crate::Promised::confirm).
     pub fn confirm(&self) -> Option<Confirmed<'_>> {
         self.standing.confirm(&self.link.object, &self.link.attributes)

@@ -1,0 +1,115 @@
+//! Who may do what by access lists, and lists that clients set.
+
+use afs_wire::code::EACCES;
+use afs_wire::{Fid, Status, StoreStatus, rxafs};
+use identity::{Accounts, Acl, Rights, Side};
+use vfs::{Caller, RelPath};
+
+use super::bed::{Bed, Client, code, run};
+
+/// Everybody has these rights in a directory.
+async fn give(bed: &Bed, directory: &str, rights: Rights) {
+    let operator = Caller::new(Accounts::none().local_administrator());
+    let path = RelPath::parse(directory.as_bytes()).unwrap();
+    let found = bed.volume.lookup_as(&operator, path, Rights::NONE).await.unwrap();
+    let (found, _) = found.into_directory().unwrap();
+    let mut acl = Acl::new();
+    acl.set(Side::Given, "system:anyuser".parse().unwrap(), rights).unwrap();
+    found.set_access_list(&operator, Some(&acl)).await.unwrap();
+}
+
+fn version(status: &Status) -> u64 {
+    u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low)
+}
+
+/// What becomes of each change of names in `d`, by its code.
+async fn attempts(client: &Client, root: Fid, d: Fid, round: usize) -> Vec<(&'static str, i32)> {
+    let name = |what: &str| format!("{what}{round}");
+    let change = StoreStatus::default();
+    let rename = |from, old: String, to, new: String| rxafs::Rename {
+        from,
+        old_name: old.into_bytes().into(),
+        to,
+        new_name: new.into_bytes().into(),
+    };
+    let symlink = rxafs::Symlink {
+        directory: d,
+        name: name("link").into_bytes().into(),
+        target: "there".into(),
+        change,
+    };
+    let remove = rxafs::RemoveFile { directory: d, name: name("old").into_bytes().into() };
+    let remove_dir = rxafs::RemoveDir { directory: d, name: name("empty").into_bytes().into() };
+    vec![
+        ("CreateFile", code(client.create(d, &name("new")).await)),
+        ("MakeDir", code(client.make_dir(d, &name("dir")).await)),
+        ("Symlink", code(client.call(&symlink).await)),
+        ("RemoveFile", code(client.call(&remove).await)),
+        ("RemoveDir", code(client.call(&remove_dir).await)),
+        ("Rename within", code(client.call(&rename(d, name("within"), d, name("moved"))).await)),
+        ("Rename out", code(client.call(&rename(d, name("out"), root, name("out"))).await)),
+        ("Rename in", code(client.call(&rename(root, name("in"), d, name("in"))).await)),
+    ]
+}
+
+#[test]
+fn names_come_by_the_right_to_insert_and_go_by_that_to_delete() {
+    run(async |bed| {
+        let (client, root) = (bed.client(), bed.root());
+        let d = client.make_dir(root, "d").await.unwrap().fid;
+        for round in 0..4 {
+            for (directory, name) in [(d, "old"), (d, "within"), (d, "out"), (root, "in")] {
+                client.create(directory, &format!("{name}{round}")).await.unwrap();
+            }
+            client.make_dir(d, &format!("empty{round}")).await.unwrap();
+        }
+        let rights = [Rights::NONE, Rights::INSERT, Rights::DELETE, Rights::INSERT | Rights::DELETE];
+        let others = Rights::READ | Rights::LOOKUP | Rights::WRITE | Rights::LOCK;
+        for (round, rights) in rights.into_iter().enumerate() {
+            give(&bed, "d", rights | others).await;
+            let before = version(&client.status(d).await.unwrap());
+            let outcomes = attempts(&client, root, d, round).await;
+            for (what, outcome) in &outcomes {
+                let need = match *what {
+                    "CreateFile" | "MakeDir" | "Symlink" | "Rename in" => Rights::INSERT,
+                    "RemoveFile" | "RemoveDir" | "Rename out" => Rights::DELETE,
+                    _ => Rights::INSERT | Rights::DELETE,
+                };
+                let wanted = if rights.contains(need) { 0 } else { EACCES };
+                assert_eq!(*outcome, wanted, "{what} with {rights:?}");
+            }
+            // What was refused has changed nothing.
+            let made = outcomes.iter().filter(|(_, outcome)| *outcome == 0).count() as u64;
+            assert_eq!(version(&client.status(d).await.unwrap()), before + made, "{rights:?}");
+        }
+    });
+}
+
+#[test]
+fn a_list_that_a_client_sets_is_read_back_and_counts_at_once() {
+    run(async |bed| {
+        let (client, other) = (bed.client(), bed.client());
+        let d = client.make_dir(bed.root(), "d").await.unwrap().fid;
+        give(&bed, "d", Rights::ALL).await;
+        let read = async |client: &Client| {
+            let told = client.call(&rxafs::FetchACL { fid: d }).await.unwrap();
+            String::from_utf8(told.get().access_list.to_vec()).unwrap()
+        };
+        let before = other.status(d).await.unwrap();
+        other.broken();
+        let text = "1\n1\nsystem:anyuser\t127\nmallory\t2\n\0";
+        let request = rxafs::StoreACL { fid: d, access_list: text.into() };
+        let told = client.call(&request).await.unwrap().get().status;
+        assert_eq!(version(&told), version(&before), "no name has changed");
+        assert_eq!((read(&client).await, read(&other).await), (text.to_owned(), text.to_owned()));
+        assert!(!other.broken().is_empty(), "whoever relied on rights has heard");
+        // By the number of old, and without the right to add names.
+        let text = "1\n0\nsystem:anyuser\t9\n\0";
+        let request = rxafs::OldStoreACL { fid: d, access_list: text.into() };
+        let told = client.call(&request).await.unwrap().get().status;
+        assert_eq!((told.caller_access & 0x7f, told.anonymous_access & 0x7f), (9, 9));
+        assert_eq!(read(&other).await, text);
+        assert_eq!(code(other.create(d, "new").await), EACCES);
+        assert_eq!(code(client.call(&request).await), EACCES, "who has given away the right to set it");
+    });
+}
