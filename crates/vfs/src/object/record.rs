@@ -280,6 +280,9 @@ impl Object {
         if is_its_place || is_last {
             self.touch_loaded(&mut side);
         }
+        if is_last {
+            self.volume.index.going(side.draft.slot);
+        }
     }
 
     /// Tells the index what is to be known of it when it is used again.
@@ -300,10 +303,7 @@ impl Object {
         if draft.flags & GONE != 0 {
             let is_touched = self.news.load(Ordering::Relaxed) & TOUCHED != 0;
             if draft.flags & KNOWN != 0 {
-                index.forget(self.volume.id(), &words, number);
-                if is_touched {
-                    index.give_back(draft.slot);
-                }
+                index.forget(self.volume.id(), &words, number, is_touched.then_some(draft.slot));
             } else if is_touched {
                 index.give_up(self.volume.id(), &words, draft.slot);
             }
