@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::limits::Limits;
 use lane::backend::sim::{Config, seeds};
+use lane::fs::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -136,6 +137,38 @@ fn validators_spare_the_body_until_the_file_changes() {
             assert_ne!(changed.field("ETag"), Some(&tag[..]));
             let whole = client.get("/f", &range).await.unwrap();
             assert_eq!((whole.status, &whole.body[..]), (200, &b"two"[..]));
+        });
+        pair.end();
+    });
+}
+
+#[test]
+fn content_written_under_an_old_time_stamp_is_not_taken_for_the_one_before() {
+    seeds(SEEDS, |seed| {
+        let pair = Pair::new(seed, Config::default(), Limits::default(), &[("f", b"one")]);
+        let fs = pair.server.fs();
+        // By a client whose clock is behind, or that keeps times.
+        let stamp = Timestamp { secs: 1_000_000_000, nanos: (seed % 2) as u32 };
+        let write = move |content: [u8; 3]| {
+            fs.write("/srv/f", content).unwrap();
+            fs.set_mtime("/srv/f", stamp).unwrap();
+        };
+        pair.run(async move {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            write(*b"two");
+            let young = client.get("/f", "").await.unwrap();
+            let tag = young.field("ETag").unwrap().to_owned();
+            assert!(
+                tag.starts_with("W/") && young.body == b"two",
+                "the next may be written under the same stamp"
+            );
+            write(*b"six");
+            let next = client.get("/f", &format!("If-None-Match: {tag}\r\n")).await.unwrap();
+            assert_eq!((next.status, &next.body[..]), (200, &b"six"[..]));
+            lane::time::sleep(Duration::from_secs(3)).await;
+            assert_eq!(client.get("/f", "").await.unwrap().body, b"six", "it is kept for a moment");
+            write(*b"ten");
+            assert_eq!(client.get("/f", "").await.unwrap().body, b"ten");
         });
         pair.end();
     });
