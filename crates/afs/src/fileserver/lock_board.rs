@@ -66,6 +66,8 @@ impl Board {
         self.write(file, |slot, name| {
             let before = slot.files.fetch_add(1, Ordering::Relaxed);
             slot.file.store(if before == 0 { name } else { SEVERAL }, Ordering::Relaxed);
+            // What was noted of the file before is not this one's: until its own is, the books say it.
+            slot.noted.store(0, Ordering::Relaxed);
         });
     }
 
