@@ -9,7 +9,6 @@ use smb_auth::{SignedIn as Proved, Who};
 use smb_proto::keys::{self, Agreed, SessionKey};
 use smb_proto::sealing::Nonces;
 use smb_proto::signing::SigningAlgorithm;
-use smb_wire::body::session_setup::{FLAG_BINDING, SessionSetupRequestFixed};
 use smb_wire::header::flags;
 use smb_wire::{Message, Role, Status};
 
@@ -130,12 +129,7 @@ pub(super) fn bind(
     Ok(signed_in.flags)
 }
 
-/// Whether a SESSION_SETUP is one to bind the connection.
-pub(crate) fn binds(message: &Message<'_>) -> bool {
-    message.fixed::<SessionSetupRequestFixed>().is_ok_and(|fixed| fixed.flags & FLAG_BINDING != 0)
-}
-
-/// Of a SESSION_SETUP: who signs with the session's own key.
+/// Of a SESSION_SETUP by a connection that has no channel of the session: who signs with the session's own key.
 pub(crate) fn signer(connection: &Connection, message: &Message<'_>) -> Option<Rc<Channel>> {
     //= MS-SMB2 3.3.5.2.4
     //# A request to bind is looked up in GlobalSessionTable and verified by Session.SigningKey, any other by that of its channel.

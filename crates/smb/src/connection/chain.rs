@@ -128,7 +128,7 @@ impl Serving<'_> {
             Ok(step) => self.channel(step),
             Err(_) => self.channel_of(header.session_id.get()),
         };
-        let channel = self.session_signer(&message, command, channel.is_some()).or(channel);
+        let channel = channel.or_else(|| self.session_signer(&message, command));
         if command == Command::Cancel {
             //= MS-SMB2 3.3.5.16
             //# The session of a signed CANCEL is verified. What waits is found by the AsyncId where the header holds one, else by the MessageId,
@@ -375,19 +375,11 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Who signs a sign-in with the session's own key: to bind the connection, even where it has a key of its own, so that its client
-    /// hears why it may not.
-    fn session_signer(
-        &self,
-        message: &Message<'_>,
-        command: Command,
-        has_channel: bool,
-    ) -> Option<Rc<Channel>> {
-        if command != Command::SessionSetup || self.sealer.is_some() {
-            return None;
-        }
-        let may_be = !has_channel || command::binding::binds(message);
-        if may_be { command::binding::signer(self.connection, message) } else { None }
+    /// Who signs a sign-in with the session's own key, to bind a connection that has none. One that has is held to its own, as with
+    /// Windows and Samba: a second binding by the session's key is STATUS_ACCESS_DENIED.
+    fn session_signer(&self, message: &Message<'_>, command: Command) -> Option<Rc<Channel>> {
+        let may_bind = command == Command::SessionSetup && self.sealer.is_none();
+        if may_bind { command::binding::signer(self.connection, message) } else { None }
     }
 
     fn channel(&self, step: Step) -> Option<Rc<Channel>> {

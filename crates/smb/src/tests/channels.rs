@@ -279,7 +279,7 @@ fn who_may_not_be_bound_is_told_why() {
                 let ticket = of_cmac.channel().ticket();
                 let bound = Channel::bind(&connection, &ticket).await.unwrap();
                 let again = Channel::bind(&connection, &ticket).await.err().and_then(|error| error.status());
-                assert_eq!(again, Some(Status::REQUEST_NOT_ACCEPTED));
+                assert_eq!(again, Some(Status::ACCESS_DENIED));
                 bound.echo().await.unwrap();
                 let mut more = vec![bound];
                 // What a client calls itself is not looked at: it has the session's key.
