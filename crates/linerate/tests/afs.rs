@@ -112,33 +112,45 @@ fn versions_count_on_over_a_stop_in_order_and_over_a_kill() {
     };
     let start = || Launch::config(&config).start();
     let mut server = start();
+    // How the pages of a directory lie that was changed is known for as long as a lane keeps them. Afterwards clients fetch it once
+    // more, by a version that no change brings.
+    let is_read_anew = |version: u64| version.is_multiple_of(4096);
+    let counts_on =
+        |from: u64, to: u64| (1..8).contains(&to.wrapping_sub(from)) || to > from && is_read_anew(to);
+    let after_a_start =
+        |version: u64| if is_read_anew(version) { version } else { (version / 4096 + 1) * 4096 };
     // It gets its name after its last store.
     put("a");
     let (before, file) = versions();
     put("b");
-    let (after, _) = versions();
-    let of_a_put = after - before;
-    assert!((1..8).contains(&of_a_put), "{before} {after}");
+    let (changed, _) = versions();
+    assert!(counts_on(before, changed), "{before} {changed}");
 
     server.signal(Signal::TERM);
     assert!(server.wait().success());
     server = start();
-    // How the pages of a directory lay that was changed nobody knows any more: clients fetch it once more, and their next change is one.
-    let read_anew = |version: u64| (version / 4096 + 1) * 4096;
-    let after = read_anew(after);
-    assert_eq!(versions(), (after, file), "a stop in order");
+    let kept = after_a_start(changed);
+    assert_eq!(versions(), (kept, file), "a stop in order");
     put("c");
-    assert_eq!(versions(), (after + of_a_put, file), "and a change after it");
+    let (changed, same) = versions();
+    assert!(
+        counts_on(kept, changed) && same == file,
+        "and a change after it: {kept} {changed}, {file} {same}"
+    );
 
     // What was changed in the last moments before a kill has another version.
     std::thread::sleep(Duration::from_millis(200));
     server.signal(Signal::KILL);
     server.wait();
     let server = start();
-    let after = read_anew(after);
-    assert_eq!(versions(), (after, file), "a kill");
+    let kept = after_a_start(changed);
+    assert_eq!(versions(), (kept, file), "a kill");
     put("d");
-    assert_eq!(versions(), (after + of_a_put, file), "and a change after it");
+    let (changed, same) = versions();
+    assert!(
+        counts_on(kept, changed) && same == file,
+        "and a change after it: {kept} {changed}, {file} {same}"
+    );
     drop(server);
 }
 
