@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_stamp_of_whole_seconds_may_be_a_coarse_clocks() {
-        let attributes = Attributes::from(Stat { mtime: Timestamp { secs: 7, nanos: 0 }, ..STAT });
+        let whole = Timestamp { secs: 7, nanos: 0 };
+        let attributes = Attributes::from(Stat { mtime: whole, ctime: whole, ..STAT });
         let changed = attributes.mtime.to_system_time();
         assert!(!attributes.is_settled(changed + Duration::from_secs(2)));
         assert!(attributes.is_settled(changed + COARSE_TICK_MAX));
