@@ -14,7 +14,7 @@ use crate::smb::Reach;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A share of the server, whichever: smb://[USER@]HOST[:PORT]/SHARE
+    /// A share of the server, whichever, such as smb://alice@10.0.0.1/files
     address: Address,
     /// JSON for scripts
     #[arg(long)]
