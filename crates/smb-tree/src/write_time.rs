@@ -36,7 +36,10 @@ impl Share {
 
     /// It has written, and tells the time from before its first write.
     pub(crate) fn after_write(&self, open: &Open, hand: &Hand, before: Option<u64>) {
-        if let (Some(before), Ok(now)) = (before, hand.attributes()) {
+        // Asked of the kernel by those alone that tell it late.
+        if let Some(before) = before
+            && let Ok(now) = hand.attributes()
+        {
             let late = Late { before, first: wire_time(now.mtime), since: lane::time::now() };
             open.state().late.get_or_insert(late);
         }
