@@ -5,7 +5,7 @@ use std::collections::{HashMap, hash_map};
 use crate::index::Run;
 use crate::journal::Slot;
 use crate::object::Entry;
-use crate::{HostRecord, VolumeId, VolumeRecord};
+use crate::{HostRecord, Number, VolumeId, VolumeRecord};
 
 /// How much waits to be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ struct Told {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Recorded(Entry),
-    /// The file that had this vnode is gone.
+    /// The file that had this number is gone.
     Forgotten {
-        vnode: u32,
+        number: Number,
         slot: Slot,
     },
 }
@@ -107,7 +107,7 @@ impl Pending {
     pub(crate) fn put(&mut self, volume: VolumeId, identity: Box<[u8]>, change: Change) -> Option<Slot> {
         let vnode = match &change {
             Change::Recorded(entry) => entry.object.number.vnode,
-            Change::Forgotten { vnode, .. } => *vnode,
+            Change::Forgotten { number, .. } => number.vnode,
         };
         let told = self.objects.entry(volume).or_default();
         told.vnodes.insert(vnode, identity.clone());

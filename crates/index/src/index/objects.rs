@@ -182,15 +182,8 @@ impl Index {
         }
         let mut state = self.shared().state();
         state.end(volume, identity);
-        let mut slot = slot.unwrap_or(Slot::NONE);
-        if let Some(journal) = &state.journal {
-            if slot == Slot::NONE {
-                let of = Changing { identity, number, version: Version::from(0), place: None };
-                slot = journal.take(volume, of, None);
-            }
-            journal.gone(slot);
-        }
-        state.tell_of(volume, identity.into(), Change::Forgotten { vnode: number.vnode, slot });
+        let gone = Change::Forgotten { number, slot: slot.unwrap_or_default() };
+        state.tell_of(volume, identity.into(), gone);
         self.shared().count(&state);
     }
 
@@ -431,14 +424,23 @@ impl State {
 
     /// From now on this counts of a file, over a kill too.
     fn tell_of(&mut self, volume: VolumeId, identity: Box<[u8]>, mut change: Change) {
-        if let (Change::Recorded(entry), Some(journal)) = (&mut change, &self.journal) {
-            match entry.slot {
+        match (&mut change, &self.journal) {
+            (_, None) => {}
+            (Change::Recorded(entry), Some(journal)) => match entry.slot {
                 Slot::NONE => entry.slot = journal.take(volume, entry.changing(), entry.window()),
                 slot if entry.object.seen != Seen::NOTHING => {
                     journal.seen(slot, Some(entry.object.seen.changed));
                 }
                 // Changed, and not looked at since.
                 slot => entry.looks = journal.looks(slot),
+            },
+            (Change::Forgotten { number, slot }, Some(journal)) => {
+                if *slot == Slot::NONE {
+                    let (number, identity) = (*number, &*identity);
+                    let of = Changing { identity, number, version: Version::from(0), place: None };
+                    *slot = journal.take(volume, of, None);
+                }
+                journal.gone(*slot);
             }
         }
         let before = self.pending.put(volume, identity, change);
@@ -465,9 +467,9 @@ impl State {
             let committed =
                 committed.map(|record| Entry::decode(file.number.vnode, record.value())).transpose()?;
             let committed = committed.filter(|entry| entry.identity == identity);
-            if file.is_gone {
+            if file.is_gone() {
                 if committed.is_some() {
-                    let gone = Change::Forgotten { vnode: file.number.vnode, slot: Slot::NONE };
+                    let gone = Change::Forgotten { number: file.number, slot: Slot::NONE };
                     self.pending.put(volume, identity, gone);
                 }
                 continue;

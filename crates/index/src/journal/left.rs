@@ -19,8 +19,6 @@ pub struct Left(Vec<u64>);
 pub(crate) struct TakenOver {
     pub(crate) number: Number,
     pub(crate) version: Version,
-    /// The file was removed.
-    pub(crate) is_gone: bool,
     /// The file has this version if its change time lies in here; `None` where that is not known of any.
     pub(crate) looks: Option<Window>,
     pub(crate) place: Option<Place>,
@@ -67,6 +65,11 @@ impl Left {
 }
 
 impl TakenOver {
+    /// Whether the file was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.version == Version::from(GONE)
+    }
+
     /// As it is kept from now on, of an index whose volume was opened last in this generation.
     pub(crate) fn into_entry(self, identity: Box<[u8]>, generation: u32) -> Entry {
         let keeps_place = self.place.is_none();
@@ -91,7 +94,6 @@ fn read_slot(slot: &[u64], settled_at: i64) -> Option<(Key, TakenOver)> {
     let file = TakenOver {
         number: Number { vnode, uniquifier },
         version: Version::from(slot[VERSION]),
-        is_gone: slot[VERSION] == GONE,
         looks: (from <= to).then_some(Window { from, to }),
         place: place_of(slot, name_at),
         serial: slot[SERIAL],
