@@ -109,8 +109,12 @@ impl Drop for StockSmbd {
     }
 }
 
-/// A program of this machine, or of the Samba below `root`, which sees that one's files in place of its own.
-fn program(root: Option<&Path>, name: &str) -> io::Result<Command> {
+/// A program of this machine, or of the Samba whose packages are unpacked below `root`: it alone sees that one's files laid over
+/// `/usr` and `/etc`.
+///
+/// # Errors
+/// There is no such directory.
+pub fn program(root: Option<&Path>, name: &str) -> io::Result<Command> {
     let Some(root) = root else { return Ok(Command::new(name)) };
     let view = "for d in usr etc; do mount -t overlay overlay -o lowerdir=\"$0/$d:/$d\" /$d || exit 1; done; exec \"$@\"";
     let mut command = Command::new("unshare");

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use testkit::stock_smbd::program;
 
 use super::arena::{Arena, SERVER};
 use super::samba::Samba;
@@ -109,26 +110,18 @@ impl Subject {
             }
             std::fs::write(etc.join(file), text)?;
         }
-        // Samba's files are laid over /usr and /etc, for it alone.
-        let inside = |words: &str| {
-            let mut command = Command::new("unshare");
-            let view =
-                "for d in usr etc; do mount -t overlay overlay -o lowerdir=\"$0/$d:/$d\" /$d || exit 1; done";
-            command.args(["-m", "sh", "-c", &format!("{view}; {words}")]).arg(samba.root());
-            command
-        };
-        let root = samba.root().canonicalize()?;
-        ensure!(root.is_dir(), "Samba is not unpacked");
         for (name, _) in UIDS {
+            let mut add = program(Some(samba.root()), "sh").context("Samba is not unpacked")?;
             let words = format!(
                 "printf '{PASSWORD}\\n{PASSWORD}\\n' | smbpasswd -c {} -s -a {name} >/dev/null",
                 config.display()
             );
-            let status = inside(&words).status()?;
+            let status = add.args(["-c", &words]).status()?;
             ensure!(status.success(), "smbpasswd: {status}");
         }
-        let serve = format!("exec smbd --foreground -s {} -l {}", config.display(), work.display());
-        Self::start(arena, inside(&serve), work, vec![trees])
+        let mut serve = program(Some(samba.root()), "smbd")?;
+        serve.arg("--foreground").arg("-s").arg(&config).arg("-l").arg(work);
+        Self::start(arena, serve, work, vec![trees])
     }
 
     fn start(arena: &Arena, mut command: Command, work: &Path, mounts: Vec<PathBuf>) -> anyhow::Result<Self> {

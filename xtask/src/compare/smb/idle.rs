@@ -1,12 +1,12 @@
 //! Memory of sessions that do nothing.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use super::side::{Linerate, PASSWORD, Side, Smbd};
+use super::Bench;
+use super::side::{Linerate, Side, Smbd};
 use crate::compare::rounded;
 use crate::cpu;
 use crate::process::Killed;
@@ -24,10 +24,15 @@ pub(super) struct Line {
     reached: bool,
 }
 
-pub(super) fn measure(binary: &Path, ours: &Linerate, smbd: &Smbd, sessions: u32) -> anyhow::Result<Line> {
-    let linerate_kib_each = each(binary, &ours.side(), sessions)?;
+pub(super) fn measure(
+    bench: &Bench<'_>,
+    ours: &Linerate,
+    smbd: &Smbd,
+    sessions: u32,
+) -> anyhow::Result<Line> {
+    let linerate_kib_each = each(bench, &ours.side(), sessions)?;
     let [peer, _] = smbd.sides();
-    let peer_kib_each = each(binary, &peer, PEER_SESSIONS)?;
+    let peer_kib_each = each(bench, &peer, PEER_SESSIONS)?;
     Ok(Line {
         load: LOAD,
         sessions,
@@ -41,15 +46,21 @@ pub(super) fn measure(binary: &Path, ours: &Linerate, smbd: &Smbd, sessions: u32
 }
 
 /// What the server's memory grows by with so many sessions, shared by their number. What its processes share is shared out.
-fn each(binary: &Path, side: &Side, sessions: u32) -> anyhow::Result<f64> {
+fn each(bench: &Bench<'_>, side: &Side, sessions: u32) -> anyhow::Result<f64> {
     let before = memory_kib(side.pid)?;
-    let mut command = Command::new(binary);
-    command.env("LINERATE_PASSWORD", PASSWORD).args(["bench", "smb", "--json", "--mode", "idle"]);
-    command.args(["--connections", &sessions.to_string(), "--seconds", &HELD_S.to_string()]);
+    let mut command = bench.command();
+    command.args([
+        "--mode",
+        "idle",
+        "--connections",
+        &sessions.to_string(),
+        "--seconds",
+        &HELD_S.to_string(),
+    ]);
     command.arg(side.url("")).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut bench = Killed(command.spawn().context("cannot start the clients")?);
+    let mut clients = Killed(command.spawn().context("cannot start the clients")?);
     let (mut most, give_up) = (before, Instant::now() + PATIENCE);
-    while bench.0.try_wait()?.is_none() {
+    while clients.0.try_wait()?.is_none() {
         // Its processes come and go meanwhile.
         most = memory_kib(side.pid).unwrap_or(most).max(most);
         if Instant::now() > give_up {
@@ -58,7 +69,7 @@ fn each(binary: &Path, side: &Side, sessions: u32) -> anyhow::Result<f64> {
         std::thread::sleep(Duration::from_millis(500));
     }
     let mut said = String::new();
-    let mut output = bench.0.stdout.take().context("it is piped")?;
+    let mut output = clients.0.stdout.take().context("it is piped")?;
     std::io::Read::read_to_string(&mut output, &mut said)?;
     let report: Report = serde_json::from_str(&said)?;
     ensure!(

@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&killed::measure(row, &bench, &ours, &smbd, seconds)?)?);
     }
     if wants(wires::LOAD) && args.multichannel {
-        for line in wires::measure(&place, &binary, work.path(), &tree, (args.pairs, args.seconds()))? {
+        for line in wires::measure(&bench, work.path(), &tree, (args.pairs, args.seconds()))? {
             println!("{}", serde_json::to_string(&line)?);
         }
     }
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&storm::measure(row, &bench, &ours, &smbd))?);
     }
     if wants(idle::LOAD) && !args.multichannel {
-        let line = idle::measure(&binary, &ours, &smbd, args.idle_sessions)?;
+        let line = idle::measure(&bench, &ours, &smbd, args.idle_sessions)?;
         println!("{}", serde_json::to_string(&line)?);
     }
     Ok(())
@@ -109,9 +109,13 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// The command, with the channels spread over all of the server's interfaces.
     fn command(&self) -> Command {
+        self.command_over(&self.place.interfaces())
+    }
+
+    /// The same over these.
+    fn command_over(&self, interfaces: &[String]) -> Command {
         let mut command = Command::new(self.binary);
         command.env("LINERATE_PASSWORD", side::PASSWORD).args(["bench", "smb", "--json"]);
-        let interfaces = self.place.interfaces();
         if !interfaces.is_empty() {
             command.args(["--interfaces", &interfaces.join(",")]);
         }

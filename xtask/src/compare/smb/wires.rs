@@ -2,14 +2,14 @@
 //! of two.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::ensure;
 
-use super::place::{Place, interfaces};
+use super::Bench;
+use super::place::interfaces;
 use super::row::FILE;
 use super::run::{Report, told};
-use super::side::{Linerate, PASSWORD, Side};
+use super::side::{Linerate, Side};
 use crate::compare::{gib, median, rounded};
 use crate::cpu;
 
@@ -29,8 +29,7 @@ pub(super) struct Line {
 }
 
 pub(super) fn measure(
-    place: &Place,
-    binary: &Path,
+    bench: &Bench<'_>,
     work: &Path,
     tree: &Path,
     (pairs, seconds): (u32, u32),
@@ -39,22 +38,16 @@ pub(super) fn measure(
     for lanes in [1, 2] {
         let work = work.join(format!("wires-{lanes}"));
         std::fs::create_dir(&work)?;
-        let address = place.address(NUMBER)?;
-        let ours = place.at_server(|| Linerate::start(binary, &work, tree, address, Some(lanes)))?;
-        lines.push(line(place, binary, &ours.side(), lanes, pairs, seconds)?);
+        let address = bench.place.address(NUMBER)?;
+        let start = || Linerate::start(bench.binary, &work, tree, address, Some(lanes));
+        let ours = bench.place.at_server(start)?;
+        lines.push(line(bench, &ours.side(), lanes, pairs, seconds)?);
     }
     Ok(lines)
 }
 
-fn line(
-    place: &Place,
-    binary: &Path,
-    side: &Side,
-    lanes: u32,
-    pairs: u32,
-    seconds: u32,
-) -> anyhow::Result<Line> {
-    let run = |channels| place.at_client(|| one(binary, side, channels, seconds));
+fn line(bench: &Bench<'_>, side: &Side, lanes: u32, pairs: u32, seconds: u32) -> anyhow::Result<Line> {
+    let run = |channels| bench.place.at_client(|| one(bench, side, channels, seconds));
     // It warms up.
     run(1)?;
     let mut runs = Vec::new();
@@ -83,19 +76,11 @@ fn line(
 }
 
 /// Processor time for a GiB, and Gb/s. The same is under way in all, however many channels share it.
-fn one(binary: &Path, side: &Side, channels: u32, seconds: u32) -> anyhow::Result<(f64, f64)> {
+fn one(bench: &Bench<'_>, side: &Side, channels: u32, seconds: u32) -> anyhow::Result<(f64, f64)> {
     let before = cpu::of_tree(side.pid)?;
-    let mut command = Command::new(binary);
-    command
-        .env("LINERATE_PASSWORD", PASSWORD)
-        .args(["bench", "smb", "--json", "--mode", "read", "--size", "1M"]);
+    let mut command = bench.command_over(&interfaces(channels));
+    command.args(["--mode", "read", "--size", "1M", "--depth", &(UNDER_WAY / channels).to_string()]);
     command.args(["--connections", "1", "--channels", &channels.to_string()]);
-    command.args([
-        "--depth",
-        &(UNDER_WAY / channels).to_string(),
-        "--interfaces",
-        &interfaces(channels).join(","),
-    ]);
     command.args(["--seconds", &seconds.to_string()]).arg(side.url(FILE));
     let report: Report = serde_json::from_str(&told(command)?)?;
     ensure!(report.errors.is_empty() && report.requests > 0, "{channels} channels: {:?}", report.errors);
