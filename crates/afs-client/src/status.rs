@@ -56,7 +56,7 @@ impl Metadata {
                 other => FileType::Other(other),
             },
             length: u64::from(status.length_high) << 32 | u64::from(status.length_low),
-            data_version: u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low),
+            data_version: status.data_version(),
             links: status.link_count,
             owner: status.owner,
             group: status.group,

@@ -8,5 +8,6 @@ pub mod code;
 pub mod directory;
 mod fid;
 mod generated;
+mod status;
 
 pub use generated::*;

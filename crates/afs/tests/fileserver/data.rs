@@ -1,7 +1,7 @@
 //! Bytes of files, both ways.
 
 use afs_wire::code::{EFBIG, EINVAL, EISDIR, VDISKFULL, VNOVNODE, VOVERQUOTA};
-use afs_wire::{Fid, Status, StoreStatus, rxafs};
+use afs_wire::{Fid, StoreStatus, rxafs};
 use lane::backend::sim::Config;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -9,17 +9,13 @@ use vfs::Quota;
 
 use super::bed::{Bed, Client, code, run, with, within};
 
-fn version(status: &Status) -> u64 {
-    u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low)
-}
-
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 253) as u8).collect()
 }
 
 async fn new_file(bed: &Bed, client: &Client, name: &str) -> (Fid, u64) {
     let made = client.create(bed.root(), name).await.unwrap();
-    (made.fid, version(&made.status))
+    (made.fid, made.status.data_version())
 }
 
 #[test]
@@ -30,7 +26,7 @@ fn what_is_stored_is_fetched_in_every_part_and_a_store_raises_the_version_once()
         // More than a window, and more than one burst.
         let bytes = pattern(3_000_000);
         let stored = client.store(fid, 0, &bytes, bytes.len() as u64).await.unwrap();
-        assert_eq!(version(&stored), made + 1);
+        assert_eq!(stored.data_version(), made + 1);
         assert_eq!(bed.fs.read("/srv/f").unwrap(), bytes);
         let end = bytes.len() as i64;
         for (offset, len) in [
@@ -47,7 +43,7 @@ fn what_is_stored_is_fetched_in_every_part_and_a_store_raises_the_version_once()
             let from = (offset as usize).min(bytes.len());
             let to = from.saturating_add(len as usize).min(bytes.len());
             assert!(got == bytes[from..to], "{offset}, {len}: {} bytes", got.len());
-            assert_eq!(version(&reply.status), made + 1);
+            assert_eq!(reply.status.data_version(), made + 1);
             assert!(reply.call_back.expires > 60);
         }
         assert_eq!(code(client.fetch(fid, -1, 1).await), EINVAL);
@@ -71,7 +67,7 @@ fn a_store_sets_the_length_too_and_each_one_is_a_version() {
         ];
         for (at, (offset, bytes, length, content)) in stores.into_iter().enumerate() {
             let status = client.store(fid, offset, bytes, length).await.unwrap();
-            assert_eq!(version(&status), made + 1 + at as u64, "store {at}");
+            assert_eq!(status.data_version(), made + 1 + at as u64, "store {at}");
             assert_eq!(bed.fs.read("/srv/f").unwrap(), content, "store {at}");
             assert_eq!(status.length_low as usize, content.len());
         }
@@ -120,7 +116,7 @@ fn each_store_is_one_version_and_every_reply_tells_the_length_that_it_left() {
                         (stored.unwrap(), 1)
                     }
                 };
-                let told = (version(&status), status.length_low as usize);
+                let told = (status.data_version(), status.length_low as usize);
                 assert_eq!(told, (known + stored, content.len()), "seed {seed}, step {step}");
                 known += stored;
             }
@@ -166,7 +162,7 @@ fn who_reads_a_file_hears_before_another_has_written_and_who_writes_hears_nothin
         let status = writer.store(fid, 0, b"two", 3).await.unwrap();
         assert_eq!((reader.broken(), writer.broken()), (vec![fid], vec![]));
         let (bytes, reply) = reader.fetch(fid, 0, 10).await.unwrap();
-        assert_eq!((bytes.as_slice(), version(&reply.status)), (&b"two"[..], version(&status)));
+        assert_eq!((bytes.as_slice(), reply.status.data_version()), (&b"two"[..], status.data_version()));
     });
 }
 
@@ -175,7 +171,7 @@ fn a_client_that_dies_in_mid_store_leaves_what_has_come_and_nobody_believes_the_
     run(async |bed| {
         let (writer, reader) = (bed.client(), bed.client());
         let (fid, _) = new_file(&bed, &writer, "f").await;
-        let first = version(&writer.store(fid, 0, &pattern(100_000), 100_000).await.unwrap());
+        let first = writer.store(fid, 0, &pattern(100_000), 100_000).await.unwrap().data_version();
         assert_eq!(reader.fetch(fid, 0, 1).await.unwrap().0.len(), 1);
         let mut call = writer.connection.call().await.unwrap();
         let change = StoreStatus::default();
@@ -188,7 +184,7 @@ fn a_client_that_dies_in_mid_store_leaves_what_has_come_and_nobody_believes_the_
         lane::time::sleep(std::time::Duration::from_millis(500)).await;
         assert_eq!(reader.broken(), [fid]);
         let status = reader.status(fid).await.unwrap();
-        assert_eq!(version(&status), first + 1);
+        assert_eq!(status.data_version(), first + 1);
         let (bytes, _) = reader.fetch(fid, 0, 200_000).await.unwrap();
         assert_eq!(bytes.len(), 100_000, "it had no more");
         let written = bytes.iter().take_while(|byte| **byte == 7).count();

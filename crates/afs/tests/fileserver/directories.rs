@@ -3,21 +3,17 @@
 use std::collections::BTreeMap;
 
 use afs_wire::directory::{Directory, Target};
-use afs_wire::{Fid, Status, StoreStatus, rxafs};
+use afs_wire::{Fid, StoreStatus, rxafs};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use xdr::List;
 
 use super::bed::{Client, code, run};
 
-fn version(status: &Status) -> u64 {
-    u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low)
-}
-
 async fn fetch(client: &Client, fid: Fid) -> (Directory, u64) {
     let (bytes, reply) = client.fetch(fid, 0, 1 << 30).await.unwrap();
     assert_eq!(reply.status.length_low as usize, bytes.len());
-    (Directory::parse(&bytes).unwrap(), version(&reply.status))
+    (Directory::parse(&bytes).unwrap(), reply.status.data_version())
 }
 
 fn target(fid: Fid) -> Target {
@@ -82,7 +78,7 @@ fn a_directory_is_as_large_as_a_fetch_of_it_whichever_reply_tells_so() {
             };
             let (fetched, known) = fetch(&client, large).await;
             assert_eq!(
-                (version(&status), status.length_low as usize),
+                (status.data_version(), status.length_low as usize),
                 (known, fetched.size()),
                 "reply {reply}"
             );
@@ -132,7 +128,7 @@ fn a_clients_own_edits_leave_the_bytes_that_it_would_fetch() {
                     moved.to_status
                 }
             };
-            assert_eq!(version(&status), known + 1, "step {step}");
+            assert_eq!(status.data_version(), known + 1, "step {step}");
             assert_eq!(status.length_low as usize, copy.size(), "step {step}");
             known += 1;
         }
@@ -162,7 +158,7 @@ fn what_cannot_be_removed_is_as_it_was() {
         let dir = at(bed.root(), "dir").await;
         let sub = at(dir, "sub").await;
         let other = at(sub, "other").await;
-        let known = version(&client.status(sub).await.unwrap());
+        let known = client.status(sub).await.unwrap().data_version();
         let link = rxafs::Symlink {
             directory: dir,
             name: "link".into(),
@@ -173,15 +169,15 @@ fn what_cannot_be_removed_is_as_it_was() {
         let (mut copy, mut above) = fetch(&client, dir).await;
         let refused = client.call(&rxafs::RemoveDir { directory: dir, name: "sub".into() }).await;
         assert_eq!(code(refused), afs_wire::code::ENOTEMPTY);
-        assert_eq!(version(&client.status(sub).await.unwrap()), known);
-        assert_eq!(version(&client.status(dir).await.unwrap()), above);
+        assert_eq!(client.status(sub).await.unwrap().data_version(), known);
+        assert_eq!(client.status(dir).await.unwrap().data_version(), above);
         for n in 0..60 {
             let gone = format!("a rather long name of a file, number {n}");
             let status = client.call(&rxafs::RemoveFile { directory: dir, name: gone.as_str().into() }).await;
             let status = status.unwrap().get().status;
             copy.remove(gone.as_bytes()).unwrap();
             above += 1;
-            assert_eq!((version(&status), status.length_low as usize), (above, copy.size()), "{gone}");
+            assert_eq!((status.data_version(), status.length_low as usize), (above, copy.size()), "{gone}");
             let fids = xdr::List(vec![dir, sub, other]);
             let told = client.call(&rxafs::InlineBulkStatus { fids }).await.unwrap();
             let errors: Vec<_> = told.get().statuses.0.iter().map(|status| status.error_code).collect();
@@ -221,7 +217,7 @@ fn a_moved_directory_has_another_parent() {
         ];
         let inner = client.make_dir(a, "inner").await.unwrap().fid;
         assert_eq!(fetch(&client, inner).await.0.lookup(b".."), Some(target(a)));
-        let before = version(&client.status(inner).await.unwrap());
+        let before = client.status(inner).await.unwrap().data_version();
         let request = rxafs::Rename { from: a, old_name: "inner".into(), to: b, new_name: "moved".into() };
         client.call(&request).await.unwrap();
         let (moved, after) = fetch(&client, inner).await;

@@ -1,7 +1,7 @@
 //! Who may do what by access lists, and lists that clients set.
 
 use afs_wire::code::EACCES;
-use afs_wire::{Fid, Status, StoreStatus, rxafs};
+use afs_wire::{Fid, StoreStatus, rxafs};
 use identity::{Accounts, Acl, Rights, Side};
 use vfs::{Caller, RelPath};
 
@@ -16,10 +16,6 @@ async fn give(bed: &Bed, directory: &str, rights: Rights) {
     let mut acl = Acl::new();
     acl.set(Side::Given, "system:anyuser".parse().unwrap(), rights).unwrap();
     found.set_access_list(&operator, Some(&acl)).await.unwrap();
-}
-
-fn version(status: &Status) -> u64 {
-    u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low)
 }
 
 /// What becomes of each change of names in `d`, by its code.
@@ -67,7 +63,7 @@ fn names_come_by_the_right_to_insert_and_go_by_that_to_delete() {
         let others = Rights::READ | Rights::LOOKUP | Rights::WRITE | Rights::LOCK;
         for (round, rights) in rights.into_iter().enumerate() {
             give(&bed, "d", rights | others).await;
-            let before = version(&client.status(d).await.unwrap());
+            let before = client.status(d).await.unwrap().data_version();
             let outcomes = attempts(&client, root, d, round).await;
             for (what, outcome) in &outcomes {
                 let need = match *what {
@@ -80,7 +76,7 @@ fn names_come_by_the_right_to_insert_and_go_by_that_to_delete() {
             }
             // What was refused has changed nothing.
             let made = outcomes.iter().filter(|(_, outcome)| *outcome == 0).count() as u64;
-            assert_eq!(version(&client.status(d).await.unwrap()), before + made, "{rights:?}");
+            assert_eq!(client.status(d).await.unwrap().data_version(), before + made, "{rights:?}");
         }
     });
 }
@@ -100,7 +96,7 @@ fn a_list_that_a_client_sets_is_read_back_and_counts_at_once() {
         let text = "1\n1\nsystem:anyuser\t127\nmallory\t2\n\0";
         let request = rxafs::StoreACL { fid: d, access_list: text.into() };
         let told = client.call(&request).await.unwrap().get().status;
-        assert_eq!(version(&told), version(&before), "no name has changed");
+        assert_eq!(told.data_version(), before.data_version(), "no name has changed");
         assert_eq!((read(&client).await, read(&other).await), (text.to_owned(), text.to_owned()));
         assert!(!other.broken().is_empty(), "whoever relied on rights has heard");
         // By the number of old, and without the right to add names.

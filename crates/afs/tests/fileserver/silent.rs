@@ -5,16 +5,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use afs_wire::{Status, StoreStatus, rxafs};
+use afs_wire::{StoreStatus, rxafs};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::bed::Client;
 use super::lives::Site;
-
-fn version(status: &Status) -> u64 {
-    u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low)
-}
 
 #[test]
 fn what_had_come_of_a_store_is_there_as_one_version_and_nothing_of_it_is_held() {
@@ -36,7 +32,7 @@ fn what_had_come_of_a_store_is_there_as_one_version_and_nothing_of_it_is_held() 
         call.write(&[7; 50_000]).await.unwrap();
         call.flush().await.unwrap();
         lane::time::sleep(Duration::from_millis(500)).await;
-        told.set(Some((fid, version(&stored))));
+        told.set(Some((fid, stored.data_version())));
         std::future::pending::<()>().await;
     });
     let (fid, first) = loop {
@@ -53,7 +49,7 @@ fn what_had_come_of_a_store_is_there_as_one_version_and_nothing_of_it_is_held() 
         let reader = Client::start(at, ([10, 0, 0, 1], 7000).into(), &mut SmallRng::seed_from_u64(5));
         // While it is not known to be gone.
         let (bytes, reply) = reader.fetch(fid, 0, 200_000).await.unwrap();
-        assert_eq!((version(&reply.status), bytes.len()), (first + 1, 100_000));
+        assert_eq!((reply.status.data_version(), bytes.len()), (first + 1, 100_000));
         let written = bytes.iter().take_while(|byte| **byte == 7).count();
         assert!(written >= 1000 && bytes[written..].iter().all(|byte| *byte == 1), "{written}");
         reader
@@ -63,10 +59,10 @@ fn what_had_come_of_a_store_is_there_as_one_version_and_nothing_of_it_is_held() 
     assert_eq!(site.life().packets_in_use(), before);
     let stored = site.world.block_on(&machine, async move {
         let status = reader.status(fid).await.unwrap();
-        assert_eq!((version(&status), status.length_low), (first + 1, 100_000));
+        assert_eq!((status.data_version(), status.length_low), (first + 1, 100_000));
         reader.store(fid, 0, b"by another", 10).await.unwrap()
     });
-    assert_eq!(version(&stored), first + 2);
+    assert_eq!(stored.data_version(), first + 2);
     assert_eq!(site.server.fs().read("/srv/f").unwrap(), b"by another");
     site.end();
 }

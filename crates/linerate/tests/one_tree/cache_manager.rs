@@ -204,7 +204,7 @@ impl CacheManager {
         let found = names.get(name.as_bytes()).map(|target| self.fid(*target));
         let kept = self.until(&reply.call_back, now, &before).map(|until| Kept {
             what: names,
-            version: version(&reply.status),
+            version: reply.status.data_version(),
             until,
         });
         self.directory.replace(kept);
@@ -234,7 +234,7 @@ impl CacheManager {
         let state = State::of(&bytes);
         match self.until(&reply.call_back, now, &before) {
             Some(until) => {
-                let kept = Kept { what: state, version: version(&reply.status), until };
+                let kept = Kept { what: state, version: reply.status.data_version(), until };
                 self.files.borrow_mut().insert(key(fid), kept);
             }
             None => drop(self.files.borrow_mut().remove(&key(fid))),
@@ -261,7 +261,7 @@ impl CacheManager {
         let mut files = self.files.borrow_mut();
         match files.get_mut(&key(fid)) {
             Some(kept) if self.told.get() == before.told => {
-                (kept.what, kept.version) = (state, version(status))
+                (kept.what, kept.version) = (state, status.data_version())
             }
             _ => drop(files.remove(&key(fid))),
         }
@@ -274,7 +274,7 @@ impl CacheManager {
             Some(kept)
                 if self.told.get() == before.told
                     && kept.until > time::now()
-                    && version(status) == kept.version + 1 =>
+                    && status.data_version() == kept.version + 1 =>
             {
                 edit(&mut kept.what);
                 kept.version += 1;
@@ -356,7 +356,7 @@ impl CacheManager {
             names.insert(name.as_bytes().to_vec(), target);
         });
         if let Some(until) = self.until(&reply.call_back, asked, &before) {
-            let kept = Kept { what: State::Empty, version: version(&reply.status), until };
+            let kept = Kept { what: State::Empty, version: reply.status.data_version(), until };
             self.files.borrow_mut().insert(key(reply.fid), kept);
         }
         Ok(reply.fid)
@@ -399,10 +399,6 @@ struct Before {
 
 fn key(fid: Fid) -> (u32, u32) {
     (fid.vnode, fid.uniquifier)
-}
-
-fn version(status: &Status) -> u64 {
-    u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low)
 }
 
 impl rxafscb::Server<ServerCall> for CacheManager {

@@ -15,10 +15,6 @@ use xdr::rpc::{Call, Failure, Received};
 use super::super::bed::Client;
 use super::super::lives::Site;
 
-fn version(status: &Status) -> u64 {
-    u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low)
-}
-
 fn target(fid: Fid) -> Target {
     Target { vnode: fid.vnode, uniquifier: fid.uniquifier }
 }
@@ -32,8 +28,14 @@ pub(super) struct Told {
 
 impl Told {
     pub(super) fn status(&self, fid: Fid, status: &Status) {
-        let known = *self.lengths.borrow_mut().entry((fid, version(status))).or_insert(status.length_low);
-        assert_eq!(known, status.length_low, "two lengths of one version: {fid:?}, {:x}", version(status));
+        let known =
+            *self.lengths.borrow_mut().entry((fid, status.data_version())).or_insert(status.length_low);
+        assert_eq!(
+            known,
+            status.length_low,
+            "two lengths of one version: {fid:?}, {:x}",
+            status.data_version()
+        );
     }
 
     /// Somebody has these pages for this version of it.
@@ -124,7 +126,7 @@ impl Keeper {
                 outcome => break outcome.unwrap(),
             }
         };
-        let (version, directory) = (version(&reply.status), Directory::parse(&bytes).unwrap());
+        let (version, directory) = (reply.status.data_version(), Directory::parse(&bytes).unwrap());
         self.told.status(fid, &reply.status);
         assert_eq!(reply.status.length_low as usize, bytes.len());
         self.told.pages(fid, version, &directory);
@@ -137,7 +139,7 @@ impl Keeper {
         self.told.status(fid, status);
         let mut copies = self.copies.borrow_mut();
         let Some(copy) = copies.get_mut(&fid) else { return };
-        if version(status) != copy.version + 1 {
+        if status.data_version() != copy.version + 1 {
             copies.remove(&fid);
             return self.given_up.set(self.given_up.get() + 1);
         }
@@ -205,7 +207,7 @@ impl Keeper {
 
     /// What it lists: its copy if that is of the version that there is, else what it fetches.
     pub(super) async fn names(&self, which: usize, fid: Fid) -> BTreeSet<String> {
-        let now = version(&self.status(which, fid).await);
+        let now = self.status(which, fid).await.data_version();
         if self.copies.borrow().get(&fid).is_none_or(|copy| copy.version != now) {
             self.fetch(which, fid).await;
         }
