@@ -112,13 +112,13 @@ fn versions_count_on_over_a_stop_in_order_and_over_a_kill() {
     };
     let start = || Launch::config(&config).start();
     let mut server = start();
-    // How the pages of a directory lie that was changed is known for as long as a lane keeps them. Afterwards clients fetch it once
-    // more, by a version that no change brings.
-    let is_read_anew = |version: u64| version.is_multiple_of(4096);
-    let counts_on =
-        |from: u64, to: u64| (1..8).contains(&to.wrapping_sub(from)) || to > from && is_read_anew(to);
-    let after_a_start =
-        |version: u64| if is_read_anew(version) { version } else { (version / 4096 + 1) * 4096 };
+    // How the pages of a directory lie that was changed the lanes know that keep them. Any other reads it anew, and clients fetch it
+    // once more by a version that no change brings: before the changes, between them or after them.
+    let after_a_start = |version: u64| version.next_multiple_of(4096);
+    let counts_on = |from: u64, to: u64| {
+        let is_counted = |from: u64| (1..8).contains(&to.wrapping_sub(from));
+        is_counted(from) || to == after_a_start(from + 1) || is_counted(after_a_start(from + 1))
+    };
     // It gets its name after its last store.
     put("a");
     let (before, file) = versions();

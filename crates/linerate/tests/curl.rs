@@ -136,7 +136,10 @@ fn conditions_hold_both_ways() {
     let file = std::fs::File::options().write(true).open(dir.path().join("a.txt")).unwrap();
     file.set_modified(hour_ago).unwrap();
     let url = server.url("/a.txt");
-    let first = curl(&url, &[]);
+    // Under a time that was set a moment ago there may be another content yet.
+    let first = support::wait_for("a strong tag", || {
+        Some(curl(&url, &[])).filter(|first| !first.expect("etag").starts_with("W/"))
+    });
     let (etag, modified) = (first.expect("etag").to_owned(), first.expect("last-modified").to_owned());
     assert!(etag.starts_with('"'), "a strong one: {etag}");
     let (before, after) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Fri, 01 Jan 2100 00:00:00 GMT");
