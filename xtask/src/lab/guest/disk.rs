@@ -1,9 +1,11 @@
 //! The disk of a guest that has one, and what the page cache holds of it.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 
+use super::server::Background;
 use super::{modprobe, wait_for};
 use crate::process;
 
@@ -40,6 +42,20 @@ pub(crate) fn pages_by_node(pid: u32, of: impl Fn(&str) -> bool) -> anyhow::Resu
         nodes[node] += pages.parse::<u64>()?;
     }
     Ok(nodes)
+}
+
+/// Where the page cache holds the files of a directory, all of which is so many bytes and in memory: a process that keeps all of them
+/// mapped, seen through its numa_maps. It brings nothing into memory. The scenario names the package vmtouch.
+pub(crate) fn file_pages_by_node(directory: &Path, bytes: usize) -> anyhow::Result<Vec<u64>> {
+    let all = bytes.div_ceil(rustix::param::page_size()) as u64;
+    let summary = process::output("vmtouch", &[directory])?;
+    ensure!(summary.contains(&format!("{all}/{all}")), "some is not in memory:\n{summary}");
+    let process = Background::start(Command::new("vmtouch").args(["-q", "-l"]).arg(directory))?;
+    let ours = format!(" file={}/", directory.display());
+    wait_for("vmtouch to map the files", || {
+        let pages = pages_by_node(process.pid(), |line| line.contains(&ours)).ok()?;
+        (pages.iter().sum::<u64>() == all).then_some(pages)
+    })
 }
 
 const DISK: &str = "/dev/vda";

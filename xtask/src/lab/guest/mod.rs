@@ -103,6 +103,17 @@ impl Guest {
         self.channel.say(&FromGuest::Figure { name: name.to_owned(), value, unit: unit.to_owned() })
     }
 
+    /// A part of the scenario; how long it took is a figure of its name.
+    pub(crate) fn step(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let started = Instant::now();
+        work(self).with_context(|| name.to_owned())?;
+        self.figure(name, started.elapsed().as_secs_f64(), "s")
+    }
+
     /// Pulls or plugs the cable of a card.
     pub(crate) fn set_carrier(&mut self, nic: &str, up: bool) -> anyhow::Result<()> {
         self.channel.ask(&FromGuest::Carrier { nic: nic.to_owned(), up })

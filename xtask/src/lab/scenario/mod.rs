@@ -40,6 +40,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &cifs::Cifs,
     &cifs::CifsOld,
     &cifs::CifsMany,
+    &cifs::CifsFsx,
     &cifs::CifsChannels,
 ];
 

@@ -10,12 +10,11 @@ use anyhow::{Context, ensure};
 
 use super::Scenario;
 use super::numa_listeners::{Client, wire_up};
+use crate::lab::guest::Guest;
 use crate::lab::guest::disk;
-use crate::lab::guest::metrics::Scrape;
-use crate::lab::guest::server::{Background, Server};
-use crate::lab::guest::{Guest, wait_for};
+use crate::lab::guest::metrics::{Looks, Scrape};
+use crate::lab::guest::server::Server;
 use crate::lab::machine::Machine;
-use crate::process;
 
 pub(crate) struct NumaMemory;
 
@@ -110,26 +109,20 @@ impl Trial<'_> {
             let grown =
                 self.anonymous()?.iter().zip(memory).map(|(now, then)| now.saturating_sub(then)).collect();
             anonymous.add(grown, client.node);
-            files.add(file_pages(&tree.join(client.node.to_string()))?, client.node);
+            let there = tree.join(client.node.to_string());
+            files.add(disk::file_pages_by_node(&there, 2 * FILES * FILE_BYTES)?, client.node);
         }
         ensure!(anonymous.all >= GROWTH_MIN, "{}: only {} pages of new memory", self.name, anonymous.all);
-        let after = self.looked_at(&before)?;
+        let looked = self.looked_at(before)?;
         for side in 0..self.clients.len() {
             std::fs::remove_dir_all(tree.join(side.to_string()))?;
         }
-        let looked = |family: &str| -> anyhow::Result<f64> {
-            let grown = |placement: &str| {
-                let label = format!("placement=\"{placement}\"");
-                after.grown(&before, &format!("linerate_memory_{family}_pages"), &[&label])
-            };
-            Ok(percent(grown("remote")?, grown("local")? + grown("remote")?))
-        };
         let found = Found {
             files: files.remote_percent(),
             anonymous: anonymous.remote_percent(),
-            served: looked("file")?,
-            pools: looked("pool")?,
-            state: looked("state")?,
+            served: looked.remote_percent("file")?,
+            pools: looked.remote_percent("pool")?,
+            state: looked.remote_percent("state")?,
         };
         for (what, share) in [
             ("file pages away from the card's node", found.files),
@@ -158,8 +151,9 @@ impl Trial<'_> {
     }
 
     /// Goes on fetching, slowly so that connections live, until the server has looked at enough of what it serves.
-    fn looked_at(&self, before: &Scrape) -> anyhow::Result<Scrape> {
+    fn looked_at(&self, before: Scrape) -> anyhow::Result<Looks> {
         let names: Vec<String> = (0..FILES).map(|n| format!("https-{n}")).collect();
+        let mut looks = Looks { now: before.clone(), before };
         let give_up = Instant::now() + Duration::from_secs(90);
         loop {
             std::thread::scope(|scope| {
@@ -175,10 +169,9 @@ impl Trial<'_> {
                 let done = fetching.map(|thread| thread.join().expect("a fetch does not panic"));
                 done.into_iter().collect::<anyhow::Result<()>>()
             })?;
-            let now = self.server.scrape()?;
-            let grown = |family| now.grown(before, &format!("linerate_memory_{family}_pages"), &[]);
-            if grown("file")? >= LOOKS && grown("pool")? >= LOOKS && grown("state")? >= LOOKS {
-                return Ok(now);
+            looks.now = self.server.scrape()?;
+            if looks.are_enough()? {
+                return Ok(looks);
             }
             ensure!(
                 Instant::now() < give_up,
@@ -242,20 +235,6 @@ fn fetch(client: Client, scheme: &str, names: &[String], rate: &str) -> anyhow::
     Ok(())
 }
 
-/// Where the page cache holds the files of a directory: a process that keeps all of them mapped, seen through its
-/// numa_maps. It brings nothing into memory, for all of it is there.
-fn file_pages(directory: &Path) -> anyhow::Result<Vec<u64>> {
-    let all = (2 * FILES * FILE_BYTES / PAGE) as u64;
-    let summary = process::output("vmtouch", &[directory])?;
-    ensure!(summary.contains(&format!("{all}/{all}")), "some is not in memory:\n{summary}");
-    let process = Background::start(Command::new("vmtouch").args(["-q", "-l"]).arg(directory))?;
-    let ours = format!(" file={}/", directory.display());
-    wait_for("vmtouch to map the files", || {
-        let pages = disk::pages_by_node(process.pid(), |line| line.contains(&ours)).ok()?;
-        (pages.iter().sum::<u64>() == all).then_some(pages)
-    })
-}
-
 /// Whatever touches memory for a silo may run on its CPUs alone: lanes, helpers, and the rings' own workers, of which
 /// there are some after cold reads.
 fn threads_keep_to_their_node(server: &Server) -> anyhow::Result<()> {
@@ -316,9 +295,6 @@ const TREE: &str = "/tmp/disk/tree";
 /// Of each scheme, behind each card.
 const FILES: usize = 8;
 const FILE_BYTES: usize = 1 << 20;
-const PAGE: usize = 4096;
-/// Pages of each kind that the server must have looked up.
-const LOOKS: f64 = 100.0;
 /// Pages of new memory that the fetches must have taken for their whereabouts to mean something.
 const GROWTH_MIN: u64 = 512;
 /// A page here and there is taken by whoever comes first: the directory's blocks, a shared allocator.

@@ -1,13 +1,14 @@
-//! One session of Linux's SMB client over both cards of a machine of two nodes: each connection is served on its card's node, and a cable
-//! that is pulled is nothing that a program hears of.
+//! One session of Linux's SMB client over both cards of a machine of two nodes: each connection is served on its card's node, with memory
+//! that lies there, and a cable that is pulled is nothing that a program hears of.
 
 use std::fs;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use super::{ACCOUNTS, MOUNT, PACKAGES, PASSWORD, STATE, TREE, USER, add_user, at, told};
-use crate::lab::guest::metrics::Scrape;
+use super::{ACCOUNTS, MOUNT, PASSWORD, STATE, TREE, USER, add_user, at, told};
+use crate::lab::guest::metrics::{Looks, Scrape};
 use crate::lab::guest::net::{self, Namespace};
 use crate::lab::guest::server::Server;
 use crate::lab::guest::{Guest, disk, modprobe, wait_for};
@@ -28,7 +29,7 @@ impl Scenario for CifsChannels {
     }
 
     fn packages(&self) -> &'static [&'static str] {
-        PACKAGES
+        &["e2fsprogs", "gcc", "libc6-dev", "vmtouch"]
     }
 
     fn machines(&self) -> Vec<Machine> {
@@ -46,6 +47,8 @@ impl Scenario for CifsChannels {
             client.take(["c0", "c1"][node], &format!("10.{}.0.2/24", 70 + node))?;
         }
         disk::mount("/srv".as_ref())?;
+        // It would bring pages home that the server had put elsewhere.
+        fs::write("/proc/sys/kernel/numa_balancing", "0")?;
         fs::create_dir_all(TREE)?;
         add_user(guest)?;
         let server = guest.serve(&config())?;
@@ -70,6 +73,7 @@ fn used(guest: &mut Guest, server: &Server, client: Namespace) -> anyhow::Result
     wait_for("all connections", || (connections().ok()?.iter().sum::<usize>() == CHANNELS).then_some(()))
         .with_context(|| format!("{:?}", connections()))?;
     each_is_served_on_its_node(guest, server, &before)?;
+    memory_is_near(guest, server).context("where memory lies")?;
     let before = server.scrape()?;
     let load = std::thread::spawn(|| fsx::run(&at("fsx"), LOAD, Mapping::Unmapped));
     std::thread::sleep(LOAD / 4);
@@ -110,6 +114,44 @@ fn each_is_served_on_its_node(guest: &mut Guest, server: &Server, before: &Scrap
     Ok(())
 }
 
+/// Where memory lies while a file is read over all connections at once, of which nothing was in memory: buffers and the state of connections
+/// are on their lane's node, and so is what a lane brings of the file. Pages that another lane had brought before lie there.
+fn memory_is_near(guest: &mut Guest, server: &Server) -> anyhow::Result<()> {
+    let directory = Path::new(TREE).join("cold");
+    fs::create_dir(&directory)?;
+    fs::write(directory.join("file"), vec![b'x'; COLD_BYTES])?;
+    let before = server.scrape()?;
+    let mut looks = Looks { now: before.clone(), before };
+    let give_up = Instant::now() + Duration::from_secs(90);
+    while !looks.are_enough()? {
+        ensure!(Instant::now() < give_up, "the server has hardly looked at its memory:\n{}", server.log());
+        disk::drop_caches()?;
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| fs::read(at("cold/file")));
+            // The server looks at what it serves for those who ask.
+            while !reading.is_finished() {
+                looks.now = server.scrape()?;
+                std::thread::sleep(Duration::from_secs(1));
+            }
+            let read = reading.join().expect("it panics at nothing")?;
+            ensure!(read.len() == COLD_BYTES, "{} bytes of {COLD_BYTES}", read.len());
+            Ok(())
+        })?;
+    }
+    let pages = disk::file_pages_by_node(&directory, COLD_BYTES)?;
+    for (node, on_it) in pages.iter().enumerate() {
+        let share = 100.0 * *on_it as f64 / pages.iter().sum::<u64>() as f64;
+        guest.figure(&format!("of a file's pages, on node {node}"), share, "%")?;
+    }
+    let remote = |family| looks.remote_percent(family);
+    let (files, pools, state) = (remote("file")?, remote("pool")?, remote("state")?);
+    guest.figure("file pages on another node than the lane", files, "%")?;
+    guest.figure("buffers on another node than the lane", pools, "%")?;
+    guest.figure("state of connections on another node than the lane", state, "%")?;
+    ensure!(pools == 0.0 && state <= REMOTE_MAX && files <= REMOTE_MAX, "{files}, {pools}, {state}");
+    Ok(())
+}
+
 /// Connections of clients by each card.
 fn connections() -> anyhow::Result<[usize; 2]> {
     let lines = process::output("ss", &["-Htn", "state", "established", "sport", "=", ":445"])?;
@@ -137,6 +179,9 @@ fn config() -> String {
 /// By the card of each node.
 const SERVER: [&str; 2] = ["10.70.0.1", "10.71.0.1"];
 const CHANNELS: usize = 4;
+const COLD_BYTES: usize = 64 << 20;
+/// A page here and there is taken by whoever comes first: what is read ahead of one lane's part is the beginning of another's.
+const REMOTE_MAX: f64 = 10.0;
 const LOAD: Duration = Duration::from_secs(120);
 const ACCEPTED: &str = "linerate_smb_negotiated_311";
 const REQUESTS: &str = "linerate_smb_requests";

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
@@ -16,9 +16,11 @@ use crate::lab::machine::Machine;
 use crate::process;
 
 mod channels;
+mod copies;
 mod use_of;
 
 pub(crate) use channels::CifsChannels;
+use copies::Copies;
 
 pub(crate) struct Cifs;
 
@@ -44,7 +46,7 @@ impl Scenario for Cifs {
     }
 
     fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
-        run(guest, &["vers=3.1.1,seal", "vers=3.1.1", "vers=3.1.1,sign"].map(Mounted::shortly))
+        run(guest, |guest| each(guest, &["vers=3.1.1,seal", "vers=3.1.1", "vers=3.1.1,sign"]))
     }
 }
 
@@ -73,11 +75,11 @@ impl Scenario for CifsOld {
     }
 
     fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
-        run(guest, &["vers=2.1", "vers=3.0", "vers=3.0,seal"].map(Mounted::shortly))
+        run(guest, |guest| each(guest, &["vers=2.1", "vers=3.0", "vers=3.0,seal"]))
     }
 }
 
-/// As [`Cifs`] with ten thousand files and a longer random load, by one dialect.
+/// As [`Cifs`] by one dialect, with ten thousand files.
 pub(crate) struct CifsMany;
 
 impl Scenario for CifsMany {
@@ -86,11 +88,11 @@ impl Scenario for CifsMany {
     }
 
     fn about(&self) -> &'static str {
-        "ten thousand files are copied by Linux's SMB client, and ten thousand names of a directory listed"
+        "ten thousand files are copied and compared by Linux's SMB client, and ten thousand names of a directory listed"
     }
 
     fn packages(&self) -> &'static [&'static str] {
-        PACKAGES
+        &["e2fsprogs"]
     }
 
     fn machines(&self) -> Vec<Machine> {
@@ -102,19 +104,45 @@ impl Scenario for CifsMany {
     }
 
     fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
-        run(guest, &[Mounted { options: "vers=3.1.1", files: 10_000, load: Duration::from_secs(600) }])
+        run(guest, |guest| mounted(guest, "vers=3.1.1", many))
     }
 }
 
-fn run(guest: &mut Guest, mounts: &[Mounted]) -> anyhow::Result<()> {
+/// As [`Cifs`] for the random load alone, which it runs shortly.
+pub(crate) struct CifsFsx;
+
+impl Scenario for CifsFsx {
+    fn name(&self) -> &'static str {
+        "cifs-fsx"
+    }
+
+    fn about(&self) -> &'static str {
+        "ten minutes of reads, writes, cuts and mappings at random by Linux's SMB client leave the bytes that they must"
+    }
+
+    fn packages(&self) -> &'static [&'static str] {
+        &["e2fsprogs", "gcc", "libc6-dev"]
+    }
+
+    fn machines(&self) -> Vec<Machine> {
+        Cifs.machines()
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(1200)
+    }
+
+    fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
+        run(guest, |guest| mounted(guest, "vers=3.1.1", |guest| random_load(guest, "steps at random", LONG)))
+    }
+}
+
+/// Serves the tree, does this with it as a client, and has the volume checked.
+fn run(guest: &mut Guest, work: impl FnOnce(&mut Guest) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let server = serve(guest)?;
     modprobe(&["cifs"])?;
     refused()?;
-    let outcome = mounts.iter().try_for_each(|mounted| {
-        let started = Instant::now();
-        mounted.used(guest).context(mounted.options)?;
-        guest.figure(mounted.options, started.elapsed().as_secs_f64(), "s")
-    });
+    let outcome = work(guest);
     if outcome.is_err() {
         told(guest, &server)?;
     }
@@ -126,43 +154,49 @@ fn run(guest: &mut Guest, mounts: &[Mounted]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A way to mount the tree, and how much is done there.
-struct Mounted {
-    options: &'static str,
-    /// Files of the tree that is copied.
-    files: usize,
-    load: Duration,
+/// By each of these ways to mount the tree all that people do with one.
+fn each(guest: &mut Guest, ways: &[&'static str]) -> anyhow::Result<()> {
+    ways.iter().try_for_each(|&options| {
+        guest.step(options, |guest| mounted(guest, options, |guest| everything(guest, options)))
+    })
 }
 
-impl Mounted {
-    const fn shortly(options: &'static str) -> Self {
-        Self { options, files: 300, load: SHORT }
-    }
+/// Mounts the tree, does this there, and removes whatever that has left.
+fn mounted(
+    guest: &mut Guest,
+    options: &str,
+    work: impl FnOnce(&mut Guest) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    mount(options, PASSWORD)?;
+    work(guest)?;
+    guest.step(&format!("{options}: all is removed"), |_| use_of::remove_all())?;
+    process::output("umount", &[MOUNT])?;
+    let complaints = complaints()?;
+    ensure!(complaints.is_empty(), "the client complains: {complaints:?}");
+    Ok(())
+}
 
-    /// It leaves nothing behind.
-    fn used(&self, guest: &mut Guest) -> anyhow::Result<()> {
-        mount(self.options, PASSWORD)?;
-        use_of::contents().context("contents")?;
-        use_of::names_and_links().context("names and links")?;
-        use_of::copies(self.files).context("copies of a tree")?;
-        if self.files >= 10_000 {
-            use_of::many_names().context("ten thousand names")?;
-        }
-        use_of::renames().context("a storm of renames")?;
-        project::clone_and_make(&at("project")).context("a project")?;
-        ensure!(fs::exists(format!("{TREE}/project/f.c"))?, "the project is not in the tree that is served");
-        let (steps, good) = fsx::run(&at("fsx"), self.load, Mapping::Mapped).context("a random load")?;
-        guest.figure(&format!("{}: steps at random", self.options), steps, "steps")?;
-        ensure!(
-            fs::read(format!("{TREE}/fsx"))? == good,
-            "the file of the random load is another in the tree"
-        );
-        use_of::remove_all()?;
-        process::output("umount", &[MOUNT])?;
-        let complaints = complaints()?;
-        ensure!(complaints.is_empty(), "the client complains: {complaints:?}");
-        Ok(())
-    }
+fn everything(guest: &mut Guest, options: &str) -> anyhow::Result<()> {
+    use_of::contents().context("contents")?;
+    use_of::names_and_links().context("names and links")?;
+    Copies::prepare(FEW)?.there_and_back(guest).context("copies of a tree")?;
+    use_of::renames().context("a storm of renames")?;
+    project::clone_and_make(&at("project")).context("a project")?;
+    ensure!(fs::exists(format!("{TREE}/project/f.c"))?, "the project is not in the tree that is served");
+    random_load(guest, &format!("{options}: steps at random"), SHORT)
+}
+
+fn many(guest: &mut Guest) -> anyhow::Result<()> {
+    guest.step("copies of ten thousand files", |guest| Copies::prepare(MANY)?.there_and_back(guest))?;
+    guest.step("a directory of ten thousand names", |_| use_of::many_names(MANY))
+}
+
+/// Its bytes are compared here and in the tree.
+fn random_load(guest: &mut Guest, figure: &str, time: Duration) -> anyhow::Result<()> {
+    let (steps, good) = fsx::run(&at("fsx"), time, Mapping::Mapped).context("a random load")?;
+    guest.figure(figure, steps, "steps")?;
+    ensure!(fs::read(format!("{TREE}/fsx"))? == good, "the file of the random load is another in the tree");
+    Ok(())
 }
 
 /// What the client's kernel has complained of.
@@ -236,5 +270,9 @@ const ACCOUNTS: &str = "/srv/accounts.toml";
 const MOUNT: &str = "/tmp/cifs";
 const USER: &str = "anne";
 const PASSWORD: &str = "Secret007";
+/// Files of the tree that is copied.
+const FEW: usize = 300;
+const MANY: usize = 10_000;
 const SHORT: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(600);
 const LINES_TOLD: usize = 20;

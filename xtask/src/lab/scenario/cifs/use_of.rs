@@ -8,7 +8,6 @@ use anyhow::{Context, ensure};
 
 use super::{MOUNT, TREE, at};
 use crate::lab::guest::{disk, wait_for};
-use crate::process;
 
 /// Files of many sizes come back as they were written, to this client and in the tree.
 pub(super) fn contents() -> anyhow::Result<()> {
@@ -73,45 +72,22 @@ pub(super) fn names_and_links() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A tree of so many files is copied into the mount, and from it, and is the same there.
-pub(super) fn copies(files: usize) -> anyhow::Result<()> {
-    let (source, back) = ("/tmp/source", "/tmp/back");
-    for directory in [source, back] {
-        if fs::exists(directory)? {
-            fs::remove_dir_all(directory)?;
-        }
-    }
-    for number in 0..files {
-        let directory = format!("{source}/{}/{}", number / 1000, number / 100 % 10);
-        if number % 100 == 0 {
-            fs::create_dir_all(&directory)?;
-        }
-        fs::write(format!("{directory}/a file, number {number}"), number.to_string().repeat(number % 50))?;
-    }
-    process::output("cp", &["-r", source, &at("copy")])?;
-    process::output("diff", &["-r", source, &format!("{TREE}/copy")])?;
-    disk::drop_caches()?;
-    process::output("cp", &["-r", &at("copy"), back])?;
-    process::output("diff", &["-r", source, back])?;
-    Ok(())
-}
-
-/// A directory of ten thousand names is listed, looked up in and changed.
-pub(super) fn many_names() -> anyhow::Result<()> {
+/// A directory of so many names is listed, looked up in and changed.
+pub(super) fn many_names(many: usize) -> anyhow::Result<()> {
     let inside = format!("{TREE}/many");
     fs::create_dir(&inside)?;
-    for number in 0..MANY {
+    for number in 0..many {
         fs::write(format!("{inside}/n{number}"), number.to_string())?;
     }
     let listed = || -> io::Result<usize> { Ok(fs::read_dir(at("many"))?.count()) };
-    ensure!(listed()? == MANY, "not every name is listed");
-    for number in (0..MANY).step_by(500) {
+    ensure!(listed()? == many, "not every name is listed");
+    for number in (0..many).step_by(500) {
         ensure!(fs::read_to_string(at(&format!("many/n{number}")))? == number.to_string(), "n{number}");
     }
     fs::rename(at("many/n77"), at("many/renamed"))?;
     fs::remove_file(at("many/n78"))?;
     fs::write(at("many/one more"), "1")?;
-    ensure!(listed()? == MANY, "a name is missing");
+    ensure!(listed()? == many, "a name is missing");
     Ok(())
 }
 
@@ -200,7 +176,6 @@ fn bytes(size: usize) -> Vec<u8> {
     (0..size as u64).map(|place| (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-const MANY: usize = 10_000;
 const SIDES: [&str; 2] = ["here", "there"];
 const THREADS: usize = 4;
 const RENAMES: usize = 60;

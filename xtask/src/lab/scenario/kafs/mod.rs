@@ -1,7 +1,7 @@
 //! Linux's own AFS client (kafs): two guests mount the tree that a third serves, and use it as people use a file system.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
@@ -185,20 +185,20 @@ fn check(guest: &Guest) -> anyhow::Result<()> {
 
 fn first(guest: &mut Guest) -> anyhow::Result<()> {
     ensure!(mount::read("hello")? == "hello from the tree\n", "another file is there");
-    step(guest, "a project", |_| project::clone_and_make(&mount::at("project")))?;
-    step(guest, "a killed server", faults::killed_server)?;
+    guest.step("a project", |_| project::clone_and_make(&mount::at("project")))?;
+    guest.step("a killed server", faults::killed_server)?;
     // Before 6.10 what is mapped is not always what was written, to whatever server (`kafs-mapped`): programs built there may not run.
     if mount::kernel() >= (6, 10) {
-        step(guest, "a project after it", |_| project::clone_and_make(&mount::at("another")))?;
+        guest.step("a project after it", |_| project::clone_and_make(&mount::at("another")))?;
     }
-    step(guest, "contents", alone::contents)?;
-    step(guest, "names and links", |_| alone::names_and_links())?;
-    step(guest, "changes of others", together::others)?;
-    step(guest, "ten thousand names", |_| alone::many_names())?;
-    step(guest, "a pulled cable", faults::pulled_cable)?;
-    step(guest, "a server out of reach", faults::unreachable)?;
-    step(guest, "race", |guest| together::race(guest, "one"))?;
-    step(guest, "fsx", |guest| random_load(guest, SHORT))
+    guest.step("contents", alone::contents)?;
+    guest.step("names and links", |_| alone::names_and_links())?;
+    guest.step("changes of others", together::others)?;
+    guest.step("ten thousand names", |_| alone::many_names())?;
+    guest.step("a pulled cable", faults::pulled_cable)?;
+    guest.step("a server out of reach", faults::unreachable)?;
+    guest.step("race", |guest| together::race(guest, "one"))?;
+    guest.step("fsx", |guest| random_load(guest, SHORT))
 }
 
 fn second(guest: &mut Guest) -> anyhow::Result<()> {
@@ -215,17 +215,6 @@ fn random_load(guest: &mut Guest, time: Duration) -> anyhow::Result<()> {
     guest.figure(&format!("{name}, steps"), steps, "steps")?;
     ensure!(mount::by_http(&name)? == good, "{name} is another by HTTP");
     Ok(())
-}
-
-/// A part of what a client does, and how long it took.
-fn step(
-    guest: &mut Guest,
-    name: &'static str,
-    work: impl FnOnce(&mut Guest) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let started = Instant::now();
-    work(guest).context(name)?;
-    guest.figure(name, started.elapsed().as_secs_f64(), "s")
 }
 
 /// A wire leads from the server to each client.

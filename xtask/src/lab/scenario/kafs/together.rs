@@ -69,11 +69,14 @@ pub(super) fn race(guest: &mut Guest, who: &str) -> anyhow::Result<()> {
 }
 
 /// Linux up to 6.12 asks for a directory by whole pages of memory, and has room for no more than the bytes that it was told of before: where
-/// others have made the directory longer in between, whatever needed it fails before anything is done.
+/// others have made the directory longer in between, whatever needed it fails before anything is done. Some have no room for the rest, some
+/// drop it and find zeros there (6.1: "bad magic").
 fn unless_it_grew<T>(act: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..GROWN_MAX {
         match act() {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::FAULT) && kernel() < (6, 13) => {}
+            Err(error)
+                if matches!(Errno::from_io_error(&error), Some(Errno::FAULT | Errno::IO))
+                    && kernel() < (6, 13) => {}
             outcome => return outcome,
         }
     }
