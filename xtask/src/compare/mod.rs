@@ -16,6 +16,7 @@ mod rx;
 mod smb;
 mod stock;
 mod turns;
+pub(crate) mod ways;
 mod write;
 mod wrk;
 
@@ -38,6 +39,8 @@ enum What {
     Rx(rx::Args),
     /// SMB against Debian's smbd, by `linerate bench smb` and smbclient
     Smb(smb::Args),
+    /// What 1 MiB between page cache and socket costs in each way that the running kernel has
+    Ways(ways::Args),
     /// Names made and taken away beside bare system calls, and uploads against nginx, by wrk
     Write(write::Args),
 }
@@ -49,6 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         What::Oob(args) => oob::run(args),
         What::Rx(args) => rx::run(args),
         What::Smb(args) => smb::run(args),
+        What::Ways(args) => ways::run(args),
         What::Write(args) => write::run(args),
     }
 }

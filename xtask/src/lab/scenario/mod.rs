@@ -21,6 +21,7 @@ mod numa_listeners;
 mod numa_memory;
 mod pacing;
 mod project;
+mod ways;
 
 /// Every scenario, in the order `lab all` runs them.
 pub(crate) const ALL: &[&dyn Scenario] = &[
@@ -33,6 +34,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &ktls::KtlsPeer,
     &long_link::LongLink,
     &pacing::Pacing,
+    &ways::Ways,
     &kafs::Kafs,
     &kafs::KafsFsx,
     &kafs::KafsMapped,
