@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use lane::fs::Timestamp;
+use lane::fs::{Particulars, Timestamp};
 use smb_sid::Sids;
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
-use smb_wire::fsctl::reparse;
+use smb_wire::fsctl::{compression, reparse};
 use smb_wire::info::posix::{Posix, kind};
 use smb_wire::time::from_unix;
 use vfs::{Attributes, FileId, FileKind};
@@ -43,6 +43,11 @@ pub(crate) struct Info {
 }
 
 impl Info {
+    /// The format that it is compressed in (MS-FSCC 2.3.18).
+    pub(crate) fn compression(&self) -> u16 {
+        if self.attributes & attributes::COMPRESSED == 0 { compression::NONE } else { compression::LZNT1 }
+    }
+
     /// What the POSIX extensions tell more; whose it is by identifiers that say the POSIX numbers.
     pub(crate) fn posix(&self) -> Posix {
         Posix {
@@ -67,6 +72,7 @@ pub(crate) struct Seen {
     changed: Timestamp,
     dos: Dos,
     born: Option<Timestamp>,
+    is_compressed: bool,
     /// What Finder keeps, where a Mac has asked.
     apple: Option<apple::Kept>,
 }
@@ -145,12 +151,13 @@ impl Share {
         }
         let value = hand.extended(dos::NAME, dos::VALUE_MAX).await?;
         let dos = value.map(|value| Dos::parse(&value)).unwrap_or_default();
-        let born = match &hand.what {
-            What::Directory(directory) => directory.born().await.ok(),
-            What::File(file) => file.lane_file().born().await.ok(),
+        let particulars = match &hand.what {
+            What::Directory(directory) => directory.particulars().await.ok(),
+            What::File(file) => file.lane_file().particulars().await.ok(),
             What::Link(_) => None,
         };
-        let seen = Seen { changed: now.ctime, dos, born: born.flatten(), apple: None };
+        let Particulars { born, is_compressed } = particulars.unwrap_or_default();
+        let seen = Seen { changed: now.ctime, dos, born, is_compressed, apple: None };
         // A change within the tick of the file system's clock would leave the time as it is.
         if is_settled(now.ctime) {
             known.keep(now.id, seen);
@@ -166,7 +173,8 @@ impl Share {
 
     /// As [`Share::info_of`] of what nothing more is known of.
     pub(crate) fn plain_info_of(&self, now: &Attributes, name: &[u8]) -> Info {
-        let seen = Seen { changed: now.ctime, dos: Dos::default(), born: None, apple: None };
+        let (dos, born) = (Dos::default(), None);
+        let seen = Seen { changed: now.ctime, dos, born, is_compressed: false, apple: None };
         self.info_of(now, &seen, Some(name))
     }
 
@@ -181,6 +189,11 @@ impl Share {
         let mut bits = seen.dos.attributes.unwrap_or(default);
         if is_directory {
             bits |= attributes::DIRECTORY;
+        }
+        //= MS-FSCC 2.6
+        //# FILE_ATTRIBUTE_COMPRESSED: what is written to it, or to what is made in it, is compressed. The file system keeps that.
+        if seen.is_compressed {
+            bits |= attributes::COMPRESSED;
         }
         let is_link = now.kind == FileKind::Symlink;
         if is_link {

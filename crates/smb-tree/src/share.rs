@@ -134,6 +134,11 @@ impl Share {
         known.get().unwrap_or(false)
     }
 
+    /// Whether its files can be compressed one by one. On a volume that nobody changes there is nothing to say of it.
+    pub(crate) async fn compresses(&self) -> bool {
+        !self.is_read_only() && self.volume().room().await.is_ok_and(|room| room.compresses)
+    }
+
     /// What somebody may do in its root at most: `MaximalAccess` of TREE_CONNECT.
     pub async fn maximal_access(&self, asker: &Asker) -> Result<u32, Status> {
         let found = self.volume().lookup_with_rights(&asker.caller, RelPath::ROOT, Rights::NONE).await;

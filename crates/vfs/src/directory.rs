@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use identity::Rights;
-use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat, Timestamp};
+use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Particulars, Stat};
 
 use crate::attributes::{Attributes, FileId};
 use crate::cache::Vantage;
@@ -66,12 +66,12 @@ impl Directory {
         self.node.attributes()
     }
 
-    /// When it was made, where the file system keeps that.
+    /// What the file system alone tells of it.
     ///
     /// # Errors
     /// Those of the file system.
-    pub async fn born(&self) -> Result<Option<Timestamp>, Error> {
-        Ok(self.dir().as_file().born().await?)
+    pub async fn particulars(&self) -> Result<Particulars, Error> {
+        Ok(self.dir().as_file().particulars().await?)
     }
 
     /// Is told what happens here from now on, whichever lane and whichever service does it; `None` on a volume without objects, and

@@ -426,6 +426,7 @@ mod tests {
             files: 0,
             files_free: 0,
             name_max: 255,
+            compresses: false,
         };
         assert_eq!(room_of(&room), [1 << 42, 12]);
         assert_eq!(room_of(&room).map(clipped), [i32::MAX, 12]);

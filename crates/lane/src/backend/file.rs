@@ -188,6 +188,15 @@ pub struct FileHandle {
     pub bytes: Box<[u8]>,
 }
 
+/// What statx(2) alone tells of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Particulars {
+    /// When it was made, where the file system keeps that.
+    pub born: Option<Timestamp>,
+    /// The file system compresses what is written to it; of a directory, to what is made in it.
+    pub is_compressed: bool,
+}
+
 /// A file system's room (fstatfs(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemStat {
@@ -203,6 +212,8 @@ pub struct SystemStat {
     pub files_free: u64,
     /// Bytes of the longest name.
     pub name_max: u64,
+    /// It compresses the files of which that is [asked](crate::fs::File::set_compressed): btrfs. Others take the flag, and no notice of it (ext4).
+    pub compresses: bool,
 }
 
 /// A lock on a range of a file (fcntl(2), F_OFD_SETLK).

@@ -28,7 +28,7 @@ use self::pipe::Pipe;
 pub use self::descriptor::Descriptor;
 pub use self::file::{
     Allocate, AttributeChange, DirEntry, EntryChange, FileHandle, FileKind, HeldLock, LockKind, OpenHow,
-    OpenKind, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp, WatchEvent, XattrHow,
+    OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp, WatchEvent, XattrHow,
 };
 
 pub mod sim;

@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::io;
 
 use super::names::component;
-use super::{AttributeChange, Dir, File, Timestamp, XattrHow};
+use super::{AttributeChange, Dir, File, Particulars, Timestamp, XattrHow};
 use crate::backend::OpFuture;
 use crate::backend::operation as op;
 
@@ -15,7 +15,26 @@ impl File {
     /// When the file was made, where the file system keeps that (statx(2), `STATX_BTIME`): of two files that had one inode
     /// number after another it tells which.
     pub async fn born(&self) -> io::Result<Option<Timestamp>> {
+        Ok(self.particulars().await?.born)
+    }
+
+    /// What statx(2) alone tells of it.
+    ///
+    /// # Errors
+    /// `EIO`, and `EAGAIN` when the silo's helpers are overloaded.
+    pub async fn particulars(&self) -> io::Result<Particulars> {
         OpFuture::submit(op::Born { file: self.fd() }).await
+    }
+
+    /// Has the file system compress what is written from now on, or not; what was written stays as it is. What is made in a
+    /// directory begins as the directory is (ioctl_iflags(2), `FS_COMPR_FL`).
+    ///
+    /// # Errors
+    /// `ENOTTY`, `EOPNOTSUPP` where the file system knows no such flag; `EINVAL` of a file that is written in place (btrfs: `FS_NOCOW_FL`);
+    /// `EPERM` for who neither owns it nor may act for the owner (CAP_FOWNER); `ETXTBSY` of swap; `EROFS`, `ENOSPC`, `EIO`; `EAGAIN`
+    /// when the silo's helpers are overloaded.
+    pub async fn set_compressed(&self, on: bool) -> io::Result<()> {
+        OpFuture::submit(op::Compress { file: self.fd(), on }).await
     }
 
     /// Sets owner, mode and times, in this order: after an error what comes before is done (fchown(2), fchmod(2),

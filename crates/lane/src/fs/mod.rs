@@ -8,7 +8,7 @@ use crate::context;
 
 pub use crate::backend::{
     Allocate, AttributeChange, DirEntry, EntryChange, FileHandle, FileKind, HeldLock, LockKind, OpenHow,
-    OpenKind, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp, WatchEvent, XattrHow,
+    OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp, WatchEvent, XattrHow,
 };
 
 pub use self::dir::Dir;

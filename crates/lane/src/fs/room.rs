@@ -72,7 +72,7 @@ impl File {
         OpFuture::submit(op::SyncRange { file: self.fd(), offset, len }).await
     }
 
-    /// The room of the file system that the file is on (fstatvfs(3)).
+    /// The room of the file system that the file is on (fstatfs(2)).
     ///
     /// # Errors
     /// `EIO`; `EAGAIN` when the silo's helpers are overloaded.

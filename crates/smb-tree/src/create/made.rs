@@ -82,6 +82,11 @@ impl Share {
         ask: &Ask<'_>,
     ) -> Result<(), Status> {
         self.give_attributes(caller, hand, object, ask).await?;
+        //= MS-FSA 2.1.5.1.1
+        //# FILE_NO_COMPRESSION: what is made is not compressed, whatever the directory says.
+        if ask.has(options::NO_COMPRESSION) {
+            self.have_compressed(caller, hand, object, false).await?;
+        }
         if let Some(list) = ask.wishes.ea {
             self.set_eas(caller, hand, object, list).await?;
         }

@@ -14,6 +14,7 @@ use crate::open::{Open, OpenKind};
 use crate::share::Share;
 use crate::{ANSWER_MAX, Answer};
 
+mod compression;
 mod copy;
 mod ranges;
 mod reparse;
@@ -53,13 +54,16 @@ impl Share {
             }
             code::QUERY_ALLOCATED_RANGES => self.allocated_ranges(asker, open, input, len_max).await,
             code::CREATE_OR_GET_OBJECT_ID => self.object_id(asker, open, len_max).await,
-            // Nothing is compressed.
-            code::GET_COMPRESSION => whole(vec![0; 2], len_max),
-            code::SET_COMPRESSION => match input {
-                [0, 0, ..] => nothing(),
-                [_, _, ..] => Err(Status::NOT_SUPPORTED),
-                _ => Err(Status::INVALID_PARAMETER),
-            },
+            //= MS-FSA 2.1.5.10.9
+            //# Without room for the two bytes of the answer: STATUS_INVALID_PARAMETER.
+            code::GET_COMPRESSION if len_max < size_of::<u16>() => Err(Status::INVALID_PARAMETER),
+            code::GET_COMPRESSION => {
+                whole(self.compression(asker, open).await?.to_le_bytes().to_vec(), len_max)
+            }
+            code::SET_COMPRESSION => {
+                self.set_compression(asker, open, input).await?;
+                nothing()
+            }
             code::GET_REPARSE_POINT => self.reparse_point(asker, open, len_max).await,
             // A link goes with its name; there is nothing that it could be without leading somewhere.
             code::DELETE_REPARSE_POINT if open.kind() == OpenKind::Link => Err(Status::NOT_SUPPORTED),

@@ -165,6 +165,7 @@ fn plain(asker: &Asker, open: &Open, info: &Info, class: u8) -> Option<Vec<u8>> 
         class::COMPRESSION => {
             let compression = CompressionInformation {
                 compressed_file_size: info.size.into(),
+                compression_format: info.compression().into(),
                 ..CompressionInformation::new_zeroed()
             };
             compression.as_bytes().to_vec()

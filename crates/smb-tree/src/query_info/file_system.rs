@@ -78,8 +78,12 @@ impl Share {
         //= MS-FSCC 2.5.1
         //# FILE_SUPPORTS_BLOCK_REFCOUNTING: extents may be shared between files.
         let shared = if self.shares_room().await { attribute::SUPPORTS_BLOCK_REFCOUNTING } else { 0 };
+        //= MS-FSCC 2.5.1
+        //# FILE_FILE_COMPRESSION: files can be compressed one by one.
+        let compressed = if self.compresses().await { attribute::FILE_COMPRESSION } else { 0 };
         read_only
             | shared
+            | compressed
             | attribute::CASE_SENSITIVE_SEARCH
             | attribute::CASE_PRESERVED_NAMES
             | attribute::UNICODE_ON_DISK

@@ -150,7 +150,13 @@ fn holes_are_made_and_told_and_other_codes_are_refused() {
             (code::CREATE_OR_GET_OBJECT_ID, &[], 64, Ok(64)),
             (code::CREATE_OR_GET_OBJECT_ID, &[], 63, Err(Status::BUFFER_TOO_SMALL)),
             (code::GET_COMPRESSION, &[], 2, Ok(2)),
+            (code::GET_COMPRESSION, &[], 1, Err(Status::INVALID_PARAMETER)),
+            // A file system that compresses nothing: what is so already is so.
+            (code::SET_COMPRESSION, &[0, 0], 0, Ok(0)),
             (code::SET_COMPRESSION, &[2, 0], 0, Err(Status::NOT_SUPPORTED)),
+            (code::SET_COMPRESSION, &[1, 0], 0, Err(Status::NOT_SUPPORTED)),
+            (code::SET_COMPRESSION, &[0x42, 0], 0, Err(Status::INVALID_PARAMETER)),
+            (code::SET_COMPRESSION, &[0], 0, Err(Status::INVALID_PARAMETER)),
             (code::GET_REPARSE_POINT, &[], 1024, Err(Status::NOT_A_REPARSE_POINT)),
             (code::SRV_ENUMERATE_SNAPSHOTS, &[], 16, Ok(16)),
             (0x0009_ffff, &[], 64, Err(Status::INVALID_DEVICE_REQUEST)),
@@ -162,6 +168,8 @@ fn holes_are_made_and_told_and_other_codes_are_refused() {
         let reader = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
         let reader = side.open(&who, "page", &reader).await;
         let refused = side.share.ioctl(&who, &reader, code::SET_ZERO_DATA, &pair(0, 1), 0).await;
+        assert_eq!(refused, Err(Status::ACCESS_DENIED));
+        let refused = side.share.ioctl(&who, &reader, code::SET_COMPRESSION, &[0, 0], 0).await;
         assert_eq!(refused, Err(Status::ACCESS_DENIED));
         side.share.close(&who, &reader, 0).await.unwrap();
     });

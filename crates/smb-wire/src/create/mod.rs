@@ -129,6 +129,8 @@ pub mod options {
     pub const OPEN_BY_FILE_ID: u32 = 0x0000_2000;
     /// With the rights of those who make backups.
     pub const OPEN_FOR_BACKUP_INTENT: u32 = 0x0000_4000;
+    /// What is made is not compressed.
+    pub const NO_COMPRESSION: u32 = 0x0000_8000;
     /// The link itself, not where it points to.
     pub const OPEN_REPARSE_POINT: u32 = 0x0020_0000;
 }

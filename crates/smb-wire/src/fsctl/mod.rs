@@ -1,5 +1,6 @@
 //! What the control codes of IOCTL carry (MS-SMB2 2.2.31, 2.2.32, MS-FSCC 2.3).
 
+pub mod compression;
 pub mod copy;
 pub mod interfaces;
 pub mod negotiate_info;

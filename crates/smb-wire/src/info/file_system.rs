@@ -38,6 +38,8 @@ pub mod attribute {
     pub const UNICODE_ON_DISK: u32 = 0x0000_0004;
     /// Access lists.
     pub const PERSISTENT_ACLS: u32 = 0x0000_0008;
+    /// Files compressed one by one.
+    pub const FILE_COMPRESSION: u32 = 0x0000_0010;
     /// Holes.
     pub const SUPPORTS_SPARSE_FILES: u32 = 0x0000_0040;
     /// Links.

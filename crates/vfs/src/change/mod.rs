@@ -17,6 +17,7 @@ mod aside;
 mod attributes;
 mod become_link;
 mod behind;
+mod compressed;
 mod content;
 mod create;
 mod descriptor;

@@ -1,15 +1,15 @@
-//! When a file was made (statx(2)).
+//! What statx(2) alone tells of a file: when it was made, whether its file system compresses it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{self as sys, AtFlags, StatxFlags};
+use rustix::fs::{self as sys, AtFlags, StatxAttributes, StatxFlags};
 
 use super::Call;
 use crate::backend::sim::AtFile;
-use crate::backend::{Fd, Timestamp};
+use crate::backend::{Fd, Particulars, Timestamp};
 
-/// Asks when `file` was made.
+/// Asks for what no other call tells of `file`.
 #[derive(Clone)]
 pub(crate) struct Born {
     pub(crate) file: Fd,
@@ -17,18 +17,20 @@ pub(crate) struct Born {
 
 impl Call for Born {
     const NAME: &'static str = "birth time";
-    /// `None` where the file system does not keep it.
-    type Value = Option<Timestamp>;
+    type Value = Particulars;
 
     fn descriptor(&self) -> Fd {
         self.file
     }
 
-    fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Option<Timestamp>> {
+    fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Particulars> {
         let stat = sys::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
         let told = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
         let (secs, nanos) = (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec);
-        Ok(told.then_some(Timestamp { secs, nanos }))
+        Ok(Particulars {
+            born: told.then_some(Timestamp { secs, nanos }),
+            is_compressed: stat.stx_attributes.contains(StatxAttributes::COMPRESSED),
+        })
     }
 
     /// An open file's inode is in memory.
@@ -36,7 +38,7 @@ impl Call for Born {
         false
     }
 
-    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Option<Timestamp>> {
-        Ok(Some(at.inode.born()))
+    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Particulars> {
+        Ok(Particulars { born: Some(at.inode.born()), is_compressed: false })
     }
 }

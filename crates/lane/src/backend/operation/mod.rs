@@ -24,6 +24,7 @@ mod registry;
 
 mod born;
 mod call;
+mod compress;
 mod connect;
 mod copy_range;
 mod create;
@@ -79,6 +80,7 @@ pub(crate) use self::vectors::PARTS_MAX;
 
 operations! {
     born::Born,
+    compress::Compress,
     connect::Connect,
     copy_range::CopyRange,
     create::Create,

@@ -1,4 +1,4 @@
-//! A file system's room (fstatvfs(3)).
+//! A file system's room (fstatfs(2)).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -24,14 +24,16 @@ impl Call for StatSystem {
     }
 
     fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<SystemStat> {
-        let stat = sys::fstatvfs(file)?;
+        let stat = sys::fstatfs(file)?;
         Ok(SystemStat {
-            block_bytes: stat.f_frsize,
+            // Some file systems say it by the other field alone.
+            block_bytes: if stat.f_frsize == 0 { stat.f_bsize } else { stat.f_frsize }.cast_unsigned(),
             blocks: stat.f_blocks,
             blocks_free: stat.f_bavail,
             files: stat.f_files,
-            files_free: stat.f_favail,
-            name_max: stat.f_namemax,
+            files_free: stat.f_ffree,
+            name_max: stat.f_namelen.cast_unsigned(),
+            compresses: stat.f_type == BTRFS,
         })
     }
 
@@ -39,3 +41,6 @@ impl Call for StatSystem {
         Ok(at.disk.statfs())
     }
 }
+
+/// `BTRFS_SUPER_MAGIC`.
+const BTRFS: sys::FsWord = 0x9123_683e;

@@ -19,6 +19,7 @@ impl Disk {
             files: self.config.capacity_inodes,
             files_free: self.config.capacity_inodes.saturating_sub(self.space.inodes()),
             name_max: super::resolve::NAME_MAX as u64,
+            compresses: false,
         }
     }
 

@@ -1,0 +1,55 @@
+//! Whether the file system compresses what is written to a file, or to what is made in a directory.
+
+use identity::Rights;
+use lane::fs::File;
+
+use super::Writer;
+use super::way::to_the_end;
+use crate::caller::Caller;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::promise::What;
+
+impl Writer {
+    /// Has what is written to the file from now on be compressed, or not. What was written stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with `EOPNOTSUPP` where the file system cannot do so, or not with this file; else as [`Writer::set_attributes`].
+    pub async fn set_compressed(&self, caller: &Caller, on: bool) -> Result<(), Error> {
+        self.change(caller, What::Attributes, None, async move |file| set(file.lane_file(), on).await).await
+    }
+}
+
+impl Directory {
+    /// As [`Writer::set_compressed`], of what is made in the directory from now on. Takes [`Rights::WRITE`] in it.
+    ///
+    /// # Errors
+    /// As there, and as [`Directory::create`].
+    pub async fn set_compressed(&self, caller: &Caller, on: bool) -> Result<(), Error> {
+        self.attempts(async || {
+            let here = self.here().await?;
+            here.require(caller, Rights::WRITE)?;
+            let permits = here.permit().await?;
+            here.still()?;
+            let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Attributes)]).await?;
+            let directory = self.clone();
+            to_the_end(way.held(), async move {
+                set(directory.dir().as_file(), on).await?;
+                way.end(directory.volume());
+                Ok(())
+            })
+            .await
+        })
+        .await
+    }
+}
+
+async fn set(file: &File, on: bool) -> Result<(), Error> {
+    file.set_compressed(on).await.map_err(|error| match error.raw_os_error() {
+        // All of them say that there is no such thing for this file.
+        Some(libc::ENOTTY | libc::EINVAL | libc::ETXTBSY) => {
+            Error::Io(std::io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+        }
+        _ => Error::of_write(error),
+    })
+}
