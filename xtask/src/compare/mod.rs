@@ -10,6 +10,7 @@ mod connections;
 mod floor;
 mod h2load;
 mod http;
+mod long_link;
 mod oob;
 mod programs;
 mod rx;
@@ -33,6 +34,8 @@ enum What {
     Afs(afs::Args),
     /// HTTP and HTTPS against nginx, by wrk and h2load
     Http(http::Args),
+    /// AFS over a long way that loses packets, beside OpenAFS's file server, by Linerate's client
+    LongLink(long_link::Args),
     /// Files over out-of-band TCP beside bare sendfile and receive, and beside nginx
     Oob(oob::Args),
     /// Rx over loopback against bare UDP; with --stock the stock server of OpenAFS and its clients
@@ -49,6 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::Afs(args) => afs::run(args),
         What::Http(args) => http::run(args),
+        What::LongLink(args) => long_link::run(args),
         What::Oob(args) => oob::run(args),
         What::Rx(args) => rx::run(args),
         What::Smb(args) => smb::run(args),

@@ -19,6 +19,7 @@ use self::bare::Bare;
 use self::line::Line;
 use self::row::Row;
 use self::run::Blast;
+pub(super) use self::site::Buffers;
 use self::site::Site;
 use super::programs::Programs;
 use crate::{packages, process};

@@ -160,10 +160,10 @@ pub(super) fn fill(tree: &Path) -> anyhow::Result<()> {
 }
 
 /// Room for sockets' buffers, which the stock server asks for and does not get by default. Set back at the end.
-struct Buffers(Vec<(&'static str, String)>);
+pub(in crate::compare) struct Buffers(Vec<(&'static str, String)>);
 
 impl Buffers {
-    fn raise() -> anyhow::Result<Self> {
+    pub(in crate::compare) fn raise() -> anyhow::Result<Self> {
         let mut before = Vec::new();
         for file in ["/proc/sys/net/core/rmem_max", "/proc/sys/net/core/wmem_max"] {
             before.push((file, std::fs::read_to_string(file)?));
