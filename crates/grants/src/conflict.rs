@@ -16,7 +16,8 @@ pub enum Asks {
     Overwrite,
     /// Opens, or acts without an open, and a share mode refuses it.
     Share,
-    /// Reads without an open: AFS.
+    /// Reads without an open what its holder may keep back: a file that a range is copied from. AFS and HTTP read what is stored, and ask
+    /// nobody.
     Read,
     /// Changes the content: writes, truncates, punches.
     Write,
