@@ -56,6 +56,17 @@ impl Access {
         }
     }
 
+    /// Whether everybody whom the one directory lets through the other does too, and no one else.
+    pub(crate) fn passes_as(&self, other: &Self, policy: &VolumePolicy) -> bool {
+        match (&self.own, &other.own) {
+            (None, None) if self.nearest == Nearest::None && other.nearest == Nearest::None => {
+                !policy.privileged || passes_by_mode_as(&self.directory, &other.directory)
+            }
+            (None, None) => self.nearest == other.nearest,
+            (one, other) => one == other,
+        }
+    }
+
     /// The directory's own descriptor.
     pub(crate) fn own(&self) -> Option<&Own> {
         self.own.as_ref()
@@ -114,6 +125,14 @@ fn object(attributes: &Attributes) -> Object {
     };
     let owner = Owner { uid: Some(attributes.uid), recorded: None };
     Object { kind, mode: attributes.mode, gid: attributes.gid, owner }
+}
+
+/// Whether the mode bits of two directories let the same through, and show them the same: whose they are counts where their classes differ.
+fn passes_by_mode_as(one: &Object, other: &Object) -> bool {
+    let classes = |of: &Object| [6, 3, 0].map(|shift| of.mode >> shift & 0o5);
+    let is_for_all = |[owner, group, others]: [u32; 3]| owner == group && group == others;
+    let (bits, is_of_same) = (classes(one), (one.owner, one.gid) == (other.owner, other.gid));
+    bits == classes(other) && (is_for_all(bits) || is_of_same)
 }
 
 const KNOWN_MAX: usize = 8;

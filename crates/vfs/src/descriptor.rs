@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::object::{Object, Side};
 
 /// The descriptor of something.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Known(Arc<Descriptor>),
     /// Damaged, of a later version, not yet read: nobody may anything, but who may mend it.

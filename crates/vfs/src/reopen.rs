@@ -274,7 +274,11 @@ impl Reopening<'_> {
         let known = offload(None, move || there.recorded_place(&words)).await;
         let known = known.map_err(|_| Error::Overloaded)??;
         hints.extend(known.filter(|known| !hints.contains(known)));
-        hints.extend(shared.seen_elsewhere(file).filter(|seen| !hints.contains(seen)));
+        for seen in shared.seen_elsewhere(file) {
+            if !hints.contains(&seen) {
+                hints.push(seen);
+            }
+        }
         Ok(hints)
     }
 

@@ -87,7 +87,7 @@ impl Share {
         Ok(())
     }
 
-    /// One more name for a file. Names in other directories would have other rights, so there are none.
+    /// One more name for a file, in any directory of the share where nobody gets or loses rights by it.
     pub(super) async fn link(&self, asker: &Asker, open: &Arc<Open>, data: &[u8]) -> Result<(), Status> {
         let link = Rename::parse(data).map_err(super::mismatch)?;
         if open.kind() != OpenKind::File {
@@ -99,20 +99,18 @@ impl Share {
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
         let target = self.target(open, &caller, &name).await?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
-        if here.id() != target.directory.id() {
-            return Err(Status::NOT_SUPPORTED);
-        }
-        let to = Name::parse(&target.stored).map_err(|_| Status::OBJECT_NAME_INVALID)?;
-        match &target.replaced {
+        let (to, over) = match &target.replaced {
             Some(it) if is_it(it, open) => return Ok(()),
             Some(_) if !link.replace => return Err(Status::OBJECT_NAME_COLLISION),
             Some(it) => {
                 self.may_replace(it).await?;
-                target.directory.remove(&caller, to).await.map_err(status::of)?;
+                (&target.stored, Over::Anything)
             }
-            None => {}
-        }
-        here.link(&caller, from_name, to).await.map_err(status::of)
+            None => (&target.name, Over::Nothing),
+        };
+        let to = Name::parse(to).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+        let which = open.grants().object().number();
+        here.link_to(&caller, which, from_name, &target.directory, to, over).await.map_err(status::of)
     }
 
     /// Where the new name lies.

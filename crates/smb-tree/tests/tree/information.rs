@@ -313,11 +313,52 @@ fn a_file_gets_another_name_over_another_file_only_if_asked() {
         assert_eq!(side.content(&who, "two").await, Err(Status::OBJECT_NAME_NOT_FOUND));
         assert_eq!(set(&side, &who, &open, class::LINK, &renamed("sub\\more", false)).await, Ok(()));
         assert_eq!(side.content(&who, "sub\\more").await, Ok(b"1".to_vec()));
-        assert_eq!(
-            set(&side, &who, &open, class::LINK, &renamed("elsewhere", false)).await,
-            Err(Status::NOT_SUPPORTED)
-        );
         side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_file_has_further_names_in_any_directory_over_another_file_only_if_asked_and_none_that_is_open() {
+    alone(|side| async move {
+        let who = asker(1);
+        let directory = full().with(options::DIRECTORY_FILE);
+        for at in ["from", "to"] {
+            assert_eq!(side.status(&who, at, &directory).await, Status::SUCCESS);
+        }
+        side.make(&who, "from\\one", b"1").await;
+        side.make(&who, "to\\Two", b"2").await;
+        side.make(&who, "to\\open", b"3").await;
+        let open = side.open(&who, "from\\one", &full()).await;
+        let held = side.open(&asker(2), "to\\open", &full()).await;
+        for (name, replaces, expected) in [
+            ("to\\more", false, Ok(())),
+            ("to\\MORE", false, Ok(())),
+            ("to\\two", false, Err(Status::OBJECT_NAME_COLLISION)),
+            ("to\\open", true, Err(Status::ACCESS_DENIED)),
+            ("to", true, Err(Status::ACCESS_DENIED)),
+            ("none\\x", true, Err(Status::OBJECT_PATH_NOT_FOUND)),
+            ("to\\two", true, Ok(())),
+            ("upper", false, Ok(())),
+        ] {
+            let linked = set(&side, &who, &open, class::LINK, &renamed(name, replaces)).await;
+            assert_eq!(linked, expected, "{name}");
+        }
+        side.share.close(&asker(2), &held, 0).await.unwrap();
+        let all = file(&side, &who, &open, class::ALL).await.unwrap();
+        assert_eq!(parse_name(&all[96..]).unwrap().lossy(), "\\from\\one", "it is open by its first name");
+        let standard = file(&side, &who, &open, class::STANDARD).await.unwrap();
+        assert_eq!(plain::<StandardInformation>(&standard).unwrap().number_of_links.get(), 4);
+        side.share.close(&who, &open, 0).await.unwrap();
+        assert_eq!(side.content(&who, "to\\open").await, Ok(b"3".to_vec()));
+        for name in ["to\\more", "to\\Two", "upper"] {
+            assert_eq!(side.content(&who, name).await, Ok(b"1".to_vec()), "{name}");
+        }
+        // Each name goes by itself.
+        let first = side.open(&who, "from\\one", &full()).await;
+        set(&side, &who, &first, class::DISPOSITION, &[1]).await.unwrap();
+        side.share.close(&who, &first, 0).await.unwrap();
+        assert_eq!(side.content(&who, "from\\one").await, Err(Status::OBJECT_NAME_NOT_FOUND));
+        assert_eq!(side.content(&who, "to\\more").await, Ok(b"1".to_vec()));
     });
 }
 

@@ -8,11 +8,11 @@ use smb_wire::Status;
 use smb_wire::create::access::rights;
 use smb_wire::create::context::{ContextWriter, Contexts, tag};
 use smb_wire::create::lease::{Lease, LeaseV2, flags, state};
-use smb_wire::create::{Disposition, oplock_level};
+use smb_wire::create::{Disposition, oplock_level, options};
 use smb_wire::info::file::class;
 use zerocopy::FromZeros;
 
-use super::information::set;
+use super::information::{renamed, set};
 use super::{Side, Wish, alone, asker, on_lanes};
 
 fn batch() -> Wish {
@@ -188,4 +188,37 @@ fn a_length_that_is_set_shows_at_once_and_what_is_written_when_the_open_is_close
 #[test]
 fn a_lease_of_a_directory_goes_when_another_makes_a_name_in_it() {
     on_lanes(1, 2, |lane, side| directory_lease(side, lane));
+}
+
+#[test]
+fn a_link_breaks_the_lease_of_the_directory_that_gets_the_name_unless_its_key_is_named_and_not_the_files() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        for at in ["from", "to"] {
+            let made = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
+            assert_eq!(side.status(&who, at, &made).await, Status::SUCCESS);
+        }
+        side.make(&who, "from\\page", b"1").await;
+        let listing =
+            |key| Wish { access: rights::FILE_READ, ..lease(key, state::READ | state::HANDLE, None) };
+        for (nth, (parent, broken)) in
+            [(Some(8), true), (Some(9), false), (Some(7), true), (None, true)].into_iter().enumerate()
+        {
+            let from = side.create(&who, "from", &listing(8)).await.unwrap();
+            let to = side.create(&who, "to", &listing(9)).await.unwrap();
+            for kept in [&from, &to] {
+                assert_eq!(granted(&kept.contexts), state::READ | state::HANDLE);
+            }
+            side.heard.leases.borrow_mut().clear();
+            let page = side.create(&other, "from\\page", &lease(5, RWH, parent)).await.unwrap();
+            let to_name = renamed(&format!("to\\{nth}"), false);
+            assert_eq!(set(&side, &other, &page.open, class::LINK, &to_name).await, Ok(()));
+            let told: Vec<_> = side.heard.leases.borrow().iter().map(|told| (told.key, told.to)).collect();
+            let expected = if broken { vec![(Guid::new([9; 16]), 0)] } else { Vec::new() };
+            assert_eq!(told, expected, "{parent:?}");
+            for (who, open) in [(&other, &page.open), (&who, &from.open), (&who, &to.open)] {
+                side.share.close(who, open, 0).await.unwrap();
+            }
+        }
+    });
 }

@@ -554,6 +554,17 @@ impl WatchedDir {
         object.volume().objects().sids()
     }
 
+    /// It and all above it, upwards: whoever comes here passes through each.
+    pub(crate) fn way(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |at| at.upper.as_deref())
+    }
+
+    /// Whether it lets the same through as another.
+    pub(crate) fn passes_as(&self, other: &Self, policy: &VolumePolicy) -> bool {
+        let both = self.access.get().zip(other.access.get());
+        std::ptr::eq(self, other) || both.is_some_and(|(one, other)| one.passes_as(other, policy))
+    }
+
     /// The access list that counts here.
     pub(crate) fn nearest(&self) -> Nearest {
         self.access.get().map_or(Nearest::Unreadable, |access| access.nearest().clone())

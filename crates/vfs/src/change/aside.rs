@@ -35,6 +35,11 @@ impl Aside {
         Ok(made)
     }
 
+    /// For a file that has a name elsewhere and is to have one in `directory`.
+    pub(super) fn beside(directory: &Directory) -> Self {
+        Self { directory: directory.clone(), name: RefCell::default() }
+    }
+
     /// Gives the file `name` in place of what has it, or with `is_new` where nothing has.
     pub(super) async fn give(&self, file: &File, dir: &Dir, name: &CString, is_new: bool) -> io::Result<()> {
         let how = if is_new { RenameHow::NoReplace } else { RenameHow::Replace };
@@ -68,7 +73,7 @@ impl Aside {
 
     async fn unnamed(directory: &Directory, mode: u32) -> io::Result<(File, Self)> {
         let file = directory.dir().create_unnamed(mode).await?;
-        Ok((file, Self { directory: directory.clone(), name: RefCell::default() }))
+        Ok((file, Self::beside(directory)))
     }
 
     async fn named(directory: &Directory, mode: u32) -> Result<(File, Self), Error> {

@@ -22,7 +22,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::NotFound`] for either; [`Error::IntoItself`] where one is a directory and the other lies in it;
-    /// [`Error::CrossDevice`]; else as [`Directory::create`].
+    /// [`Error::CrossDevice`] as for [`Directory::rename`]; else as [`Directory::create`].
     pub async fn exchange(
         &self,
         caller: &Caller,
@@ -56,6 +56,8 @@ impl Directory {
         if Arc::ptr_eq(&at_one.object, &at_other.object) {
             return Ok(());
         }
+        here.may_move(caller, one, &there, &at_one).await?;
+        there.may_move(caller, other, &here, &at_other).await?;
         self.volume().ask_to_move_names(caller, here.object()?, there.object()?)?;
         for moved in [&at_one, &at_other] {
             self.volume().ask_beneath(caller, moved, in_the_way).await?;

@@ -51,16 +51,26 @@ impl Found {
         self.object.note_lost(directory, name, is_last);
     }
 
-    /// Looks just before it is moved from `name`: its content stays as it is, and its change time does not.
-    pub(super) async fn moves_aside(&self, here: &Here, name: &CString) {
+    /// Whether it has names left, after it has lost one.
+    pub(super) fn has_others(&self) -> bool {
+        match (self.names, &self.open) {
+            (Some(names), _) => names > 1,
+            (None, Some(file)) => file.attributes().is_ok_and(|now| now.nlink > 0),
+            (None, None) => true,
+        }
+    }
+
+    /// Looks just before it is moved from `name`: its content stays as it is, and its change time does not. Whether it has other names.
+    pub(super) async fn moves_aside(&self, here: &Here, name: &CString) -> bool {
         if self.is_directory() {
-            return;
+            return false;
         }
         let before = match &self.open {
             Some(file) => file.lane_file().stat(),
             None => here.directory().dir().stat_at(name).await,
         };
         before.iter().for_each(|before| self.object.changes_aside(before));
+        before.is_ok_and(|before| before.nlink > 1)
     }
 
     /// Looks just before it loses `name` how many names it has, if the index would forget it with its last one: since it was found

@@ -1,29 +1,35 @@
 //! Names that lead to what is there already, and links that say where to look.
 
 use std::ffi::CString;
+use std::sync::Arc;
 
 use identity::Rights;
 use index::Number;
 use lane::fs::{FileKind, OpenHow, OpenKind};
 
-use super::find::c_name;
-use super::here::Unmade;
+use super::aside::Aside;
+use super::find::{Found, c_name};
+use super::here::{Here, Unmade};
+use super::rename::Over;
+use super::several::Several;
 use super::way::to_the_end;
+use crate::attributes::Attributes;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, NameError};
+use crate::object::Permits;
 use crate::promise::What;
+use crate::usage::Known;
 
 impl Directory {
-    /// Gives the file `from` of this directory the name `to` as well. Names in other directories would have other
-    /// rights, so there are none, as in AFS. Takes [`Rights::INSERT`] here and [`Rights::WRITE`] on the file.
+    /// Gives the file `from` of this directory the name `to` as well. Takes [`Rights::INSERT`] here and [`Rights::WRITE`] on the file.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::TooManyLinks`]; [`Error::NotServable`] for what is no file;
     /// else as [`Directory::create`].
     pub async fn link(&self, caller: &Caller, from: Name<'_>, to: Name<'_>) -> Result<(), Error> {
-        self.attempts(async || self.try_link(caller, from, to, None).await).await
+        self.link_of(caller, (None, from), (self, to), Over::Nothing).await
     }
 
     /// As [`Directory::link`], of the file of this number, if `from` still leads to it.
@@ -37,7 +43,29 @@ impl Directory {
         from: Name<'_>,
         to: Name<'_>,
     ) -> Result<(), Error> {
-        self.attempts(async || self.try_link(caller, from, to, Some(which)).await).await
+        self.link_of(caller, (Some(which), from), (self, to), Over::Nothing).await
+    }
+
+    /// As [`Directory::link_if`], the name being one in `to_directory`, and in one step in place of the file that has it where that may be.
+    /// Takes [`Rights::INSERT`] there, and [`Rights::DELETE`] where something is replaced. In another directory the name is had only where
+    /// nobody gets or loses rights by it: docs/vfs.md says when that is.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] where somebody would, and the caller lacks [`Rights::ADMINISTER`] here; [`Error::CrossDevice`] in another volume;
+    /// [`Error::IsADirectory`] where that has the name; as [`Directory::link_if`].
+    pub async fn link_to(
+        &self,
+        caller: &Caller,
+        which: Number,
+        from: Name<'_>,
+        to_directory: &Self,
+        to: Name<'_>,
+        over: Over,
+    ) -> Result<(), Error> {
+        if !self.volume().is_same(to_directory.volume()) {
+            return self.volume().counted(Err(Error::CrossDevice));
+        }
+        self.link_of(caller, (Some(which), from), (to_directory, to), over).await
     }
 
     /// Makes the symbolic link `name` that says `target`, whatever that is. Takes [`Rights::INSERT`].
@@ -68,36 +96,82 @@ impl Directory {
         .await
     }
 
+    async fn link_of(
+        &self,
+        caller: &Caller,
+        from: (Option<Number>, Name<'_>),
+        to: (&Self, Name<'_>),
+        over: Over,
+    ) -> Result<(), Error> {
+        self.attempts(async || self.try_link(caller, from, to, over).await).await
+    }
+
     async fn try_link(
         &self,
         caller: &Caller,
-        from: Name<'_>,
-        to: Name<'_>,
-        which: Option<Number>,
+        (which, from): (Option<Number>, Name<'_>),
+        (to_directory, to): (&Self, Name<'_>),
+        over: Over,
     ) -> Result<(), Unmade> {
-        let here = self.here_for(caller, to, Rights::INSERT).await?;
-        if from.is_reserved() {
-            return Err(Error::Reserved.into());
-        }
-        let (permits, found) = here.permits_of(from).await?;
-        let found = found.ok_or(Error::NotFound)?;
+        let there = to_directory.here_for(caller, to, Rights::INSERT).await?;
+        let here = self.here_for(caller, from, Rights::NONE).await?;
+        let (permits, (found, mut replaced)) = permits_to_link(&here, from, &there, to).await?;
         found.require(which)?;
         if found.kind != FileKind::File {
             return Err(Error::NotServable.into());
         }
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
         let file = self.dir().open(&c_name(from), how).await.map_err(Error::of_change)?;
+        let of: Attributes = file.stat().map_err(Error::from)?.into();
         let own = here.own_of(from, &found.object).await?;
-        here.require_of(caller, &file.stat().map_err(Error::from)?.into(), own.as_ref(), Rights::WRITE)?;
-        let what = vec![(here.object()?, What::name(to.as_bytes())), (&found.object, What::Attributes)];
-        let way = self.volume().tell(caller, permits, what).await?;
-        let to = c_name(to);
+        here.require_of(caller, &of, own.as_ref(), Rights::WRITE)?;
+        let is_across = !Arc::ptr_eq(here.object()?, there.object()?);
+        let several = if is_across { Some(here.may_share(caller, &there, own.as_ref())?) } else { None };
+        if let Some(replaced) = &replaced {
+            if is_name_of_it(replaced, &found, over)? {
+                return Ok(());
+            }
+            there.require(caller, Rights::DELETE)?;
+        }
+        self.volume().ask_replaced(caller, replaced.as_ref())?;
+        let known = Known { links: of.nlink + 1, ..of.into() };
+        let known_replaced = match &replaced {
+            Some(replaced) => there.known(to, replaced).await?,
+            None => None,
+        };
+        let mut what = vec![(there.object()?, What::name(to.as_bytes())), (&found.object, What::Attributes)];
+        what.extend(replaced.iter().map(|replaced| (&replaced.object, What::Gone)));
+        let mut way = self.volume().tell(caller, permits, what).await?;
+        way.shows_nothing();
+        let (from, to) = (c_name(from), c_name(to));
         to_the_end(way.held(), async move {
+            if let Some(replaced) = &mut replaced {
+                replaced.count_names(&there, &to).await?;
+            }
             here.still()?;
+            there.still()?;
             way.rise();
-            way.done(here.directory().dir().link(&file, &to).await)?;
-            way.added(here.object()?, to.as_bytes(), found.object.number());
-            way.end(here.volume());
+            // Its content stays as it is, and its change time does not.
+            file.stat().iter().for_each(|before| found.object.changes_aside(before));
+            let aside = Aside::beside(there.directory());
+            way.done(aside.give(&file, there.directory().dir(), &to, replaced.is_none()).await)?;
+            if let Some(replaced) = &replaced {
+                there.has_lost(&to, replaced).await?;
+                there.volume().note_removed(there.object()?, known_replaced);
+                way.removed(there.object()?, to.as_bytes());
+            }
+            if let Some(several) = several {
+                there.volume().note_moved(here.object()?, there.object()?, Some(known));
+                let [from, to] = [&from, &to].map(|name| Name::parse(name.as_bytes()));
+                note_names(
+                    several,
+                    &found,
+                    (&here, from.map_err(Error::from)?),
+                    (&there, to.map_err(Error::from)?),
+                )?;
+            }
+            way.added(there.object()?, to.as_bytes(), found.object.number());
+            way.end(there.volume());
             Ok(())
         })
         .await
@@ -128,5 +202,48 @@ impl Directory {
             Ok(())
         })
         .await
+    }
+}
+
+async fn permits_to_link(
+    here: &Here,
+    from: Name<'_>,
+    there: &Here,
+    to: Name<'_>,
+) -> Result<(Permits, (Found, Option<Found>)), Error> {
+    let names = async || {
+        let found = here.find(from).await?.ok_or(Error::NotFound)?;
+        let replaced = there.find(to).await?;
+        let objects =
+            std::iter::once(&found).chain(&replaced).map(|found| Arc::clone(&found.object)).collect();
+        Ok(((found, replaced), objects))
+    };
+    here.volume().permits(&[here.object()?, there.object()?], names).await
+}
+
+/// Whether what has the new name is the file itself, so that nothing is to be done; else it may go.
+fn is_name_of_it(replaced: &Found, found: &Found, over: Over) -> Result<bool, Error> {
+    match over {
+        Over::Nothing => Err(Error::Exists),
+        Over::Anything if Arc::ptr_eq(&replaced.object, &found.object) => Ok(true),
+        Over::Anything if replaced.is_directory() => Err(Error::IsADirectory),
+        Over::Anything => Ok(false),
+    }
+}
+
+/// Where the file is found by its number from here on: by the name that it has got last, which is likely to be there the longest, and which
+/// is told on the disk. Where rights differ it stays where it was.
+fn note_names(
+    several: Several,
+    found: &Found,
+    (here, from): (&Here, Name<'_>),
+    (there, to): (&Here, Name<'_>),
+) -> Result<(), Error> {
+    match several {
+        Several::Alike => {
+            there.directory().note_place(Some(&found.object), to);
+            here.note_other_name(&found.object, from)
+        }
+        Several::Administered => there.note_other_name(&found.object, to),
     }
 }

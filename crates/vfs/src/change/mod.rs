@@ -34,6 +34,7 @@ mod remove;
 mod rename;
 mod room;
 mod settle;
+mod several;
 mod stage;
 mod store;
 mod symbolic_link;

@@ -72,7 +72,7 @@ impl Directory {
                 (false, None) => dir.unlink(&name).await,
             };
             way.done(removed)?;
-            found.lost(here.object()?, name.as_bytes());
+            here.has_lost(&name, &found).await?;
             match is_directory {
                 true => here.volume().note_removed_directory(here.object()?, &found.object),
                 false => here.volume().note_removed(here.object()?, known),

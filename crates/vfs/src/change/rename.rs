@@ -39,8 +39,8 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Exists`] with [`Over::Nothing`]; [`Error::NotEmpty`], [`Error::IsADirectory`],
-    /// [`Error::NotADirectory`] by what has the new name; [`Error::IntoItself`], [`Error::CrossDevice`]; else as
-    /// [`Directory::create`].
+    /// [`Error::NotADirectory`] by what has the new name; [`Error::IntoItself`]; [`Error::CrossDevice`] in another volume, and for one of
+    /// several names of a file that might not be [made](Directory::link_to) there; else as [`Directory::create`].
     pub async fn rename(
         &self,
         caller: &Caller,
@@ -80,6 +80,7 @@ impl Directory {
         if replaced.is_some() {
             there.require(caller, Rights::DELETE)?;
         }
+        here.may_move(caller, from, &there, &moved).await?;
         self.volume().ask_to_move_names(caller, here.object()?, there.object()?)?;
         self.volume().ask_replaced(caller, replaced.as_ref())?;
         self.volume().ask_beneath(caller, &moved, in_the_way).await?;
@@ -108,7 +109,7 @@ impl Directory {
             };
             let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
             let account = Moving::begin(&here, &moved)?;
-            moved.moves_aside(&here, &from).await;
+            let has_others = moved.moves_aside(&here, &from).await;
             let renamed = here_dir.rename(&from, there_dir, &to, how).await;
             let to_name = Name::parse(to.as_bytes()).map_err(Error::from)?;
             let gone = replaced.as_ref().map(|replaced| (replaced, known_replaced));
@@ -116,10 +117,13 @@ impl Directory {
             way.done(renamed)?;
             way.removed(here.object()?, from.as_bytes());
             if let Some(replaced) = &replaced {
-                replaced.lost(there.object()?, to.as_bytes());
+                there.has_lost(&to, replaced).await?;
                 way.removed(there.object()?, to.as_bytes());
             }
             has_moved(&way, &moved, (&here, &from), (&there, &to))?;
+            if has_others && !Arc::ptr_eq(here.object()?, there.object()?) {
+                here.note_other_name(&moved.object, Name::parse(from.as_bytes()).map_err(Error::from)?)?;
+            }
             way.end(here.volume());
             Ok(())
         })

@@ -198,7 +198,7 @@ impl Staged {
             way.done(given)?;
             owner.give(here.volume(), file.lane_file()).await;
             if let Some(replaced) = &found {
-                replaced.lost(here.object()?, name.as_bytes());
+                here.has_lost(&name, replaced).await?;
             }
             let attributes = file.attributes();
             here.volume().note_removed(here.object()?, known);

@@ -264,6 +264,11 @@ impl Way {
         self.shown.iter().for_each(|shown| volume.show_change(&shown.directory, shown.by));
     }
 
+    /// It is only how many names a file has: no directory that it is in shows that to who holds a lease, as with Windows and Samba.
+    pub(super) fn shows_nothing(&mut self) {
+        self.shown.clear();
+    }
+
     /// Whether no directory that somebody holds something of shows the change.
     pub(super) fn is_shown_nowhere(&self) -> bool {
         self.shown.is_empty()

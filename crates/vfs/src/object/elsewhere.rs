@@ -1,14 +1,19 @@
-//! Files that a directory was seen to list, though they are recorded in another: who looks for them by number finds them there as well.
+//! Files that have a name in a directory though they are recorded in another, as a listing has shown or a change of ours has made it: who looks
+//! for them by number finds them there as well.
 
 use std::sync::{Mutex, MutexGuard};
 
 use quick_cache::unsync::Cache;
+use smallvec::SmallVec;
 
 use super::{Identity, Recorded};
 
-/// Where listings have seen files of one volume. A listing may have been overtaken by a rename, so these are hints, asked for after what
-/// is recorded; a file that is found is recorded there. The least used go first.
-pub(super) struct Elsewhere(Mutex<Cache<Identity, Recorded>>);
+/// Where files of one volume were seen, of each directory the last name. Names go, and a listing may have been overtaken by a rename, so these
+/// are hints, asked for after what is recorded; a file that is found is recorded there. The least used go first.
+pub(super) struct Elsewhere(Mutex<Cache<Identity, Places>>);
+
+/// Of one file, those that were seen first going first.
+type Places = SmallVec<[Recorded; 1]>;
 
 impl Elsewhere {
     pub(super) fn new() -> Self {
@@ -16,17 +21,27 @@ impl Elsewhere {
     }
 
     pub(super) fn note(&self, file: &Identity, seen: Recorded) {
-        self.lock().insert(file.clone(), seen);
+        let mut files = self.lock();
+        let mut places = files.get(file).cloned().unwrap_or_default();
+        places.retain(|place| place.directory != seen.directory);
+        if places.len() == PLACES_MAX {
+            places.remove(0);
+        }
+        places.push(seen);
+        files.insert(file.clone(), places);
     }
 
-    pub(super) fn of(&self, file: &Identity) -> Option<Recorded> {
-        self.lock().get(file).cloned()
+    /// The last first.
+    pub(super) fn of(&self, file: &Identity) -> impl Iterator<Item = Recorded> + use<> {
+        self.lock().get(file).cloned().unwrap_or_default().into_iter().rev()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Cache<Identity, Recorded>> {
+    fn lock(&self) -> MutexGuard<'_, Cache<Identity, Places>> {
         self.0.lock().expect("nobody panics while holding it")
     }
 }
 
-/// Of one volume. About 200 bytes each.
+/// Of one volume. About 200 bytes each, and 50 for each further place.
 const FILES_MAX: usize = 16_384;
+/// Of one file.
+const PLACES_MAX: usize = 8;

@@ -84,13 +84,13 @@ impl SharedVolume {
         Some(Place { directory, name: place.name.as_slice().into() })
     }
 
-    /// A directory lists a file that is recorded elsewhere.
+    /// A directory has a name for a file that is recorded elsewhere.
     pub(crate) fn note_elsewhere(&self, file: &Identity, seen: Recorded) {
         self.elsewhere.note(file, seen);
     }
 
-    /// Where a file that is recorded elsewhere was seen last.
-    pub(crate) fn seen_elsewhere(&self, file: &Identity) -> Option<Recorded> {
+    /// Where a file was seen that is recorded elsewhere, the last first.
+    pub(crate) fn seen_elsewhere(&self, file: &Identity) -> impl Iterator<Item = Recorded> + use<> {
         self.elsewhere.of(file)
     }
 

@@ -285,6 +285,11 @@ impl Object {
         }
     }
 
+    /// Whether it has lost the name by which it was last found, and was not found by another since.
+    pub(crate) fn is_unplaced(&self) -> bool {
+        self.lock_side().draft.flags & UNPLACED != 0
+    }
+
     /// Tells the index what is to be known of it when it is used again.
     pub(super) fn let_go(&mut self) {
         let news = *self.news.get_mut();

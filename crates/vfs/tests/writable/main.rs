@@ -34,6 +34,7 @@ mod read_only;
 mod reopen;
 mod rest;
 mod restarts;
+mod several;
 mod stage;
 mod store;
 mod sweep;

@@ -448,7 +448,12 @@ async fn one_at_random(
         }
         6..8 => drop(at.make_directory(&who, here, 0o755).await?),
         8 => at.symlink(&who, here, b"somewhere").await?,
-        9 => at.link(&who, here, name(NAMES.choose(rng).unwrap())).await?,
+        9 => {
+            let (there, new) = (somewhere(volume, rng).await?, name(NAMES.choose(rng).unwrap()));
+            let which = at.lookup(here).await?.object().ok_or(Error::NotFound)?.number();
+            let over = if rng.random() { Over::Anything } else { Over::Nothing };
+            at.link_to(&who, which, here, &there, new, over).await?;
+        }
         10..12 => at.remove(&who, here).await?,
         12 => at.remove_directory(&who, here).await?,
         13..15 => {
