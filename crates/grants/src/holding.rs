@@ -152,6 +152,15 @@ impl Holding {
         }
     }
 
+    /// He gives back all that he has. Nobody waits for him.
+    pub(crate) fn recall(&mut self, now: Instant, limits: &Limits, events: &mut Vec<Event>) {
+        match &mut self.breaking {
+            Some(breaking) => breaking.finally = Caching::NONE,
+            None if self.caching.is_none() => {}
+            None => self.tell((now, Some(Asks::Open)), Caching::NONE, limits, events),
+        }
+    }
+
     /// Tells the holder what is left to him, as somebody asks, or as it has come to since he was told before.
     fn tell(
         &mut self,

@@ -16,7 +16,8 @@ impl Tree {
     /// Where what is open is now, from the root of its share, with slashes; `None` once it has no name.
     pub fn path_of(&self, open: &Open) -> Option<String> {
         let share = self.share(open.share_name())?;
-        open.grants().path(share.volume()).map(|path| path.as_path().to_string())
+        let path = open.grants().path(share.volume())?;
+        Some(open.root.inside(path.as_path())?.to_string())
     }
 
     /// Closes the open of this FileId.Volatile, whosever it is; `false` where there is none. Its client finds that it is closed.

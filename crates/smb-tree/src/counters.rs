@@ -33,6 +33,7 @@ lane::counter_block! {
         count creates_replayed: "Creates that came again and were answered with what the first had opened.",
         count creates_replayed_early as replay_refused [reason = "under_way"]: "Creates refused by their CreateGuid.",
         count creates_replayed_wrongly as replay_refused [reason = "known"]: "Creates refused by their CreateGuid.",
+        count leases_of_two_files: "Leases that were taken back because their client asked for another by the same key and name, of a file below another root of the share.",
         count hands_reopened: "Files of opens that were opened again by another lane than the one that made the open.",
         count hands_swept: "Files of closed opens that a lane let go later because another lane closed the open.",
         count names_unmappable: "Names left out of listings because no client can spell them.",

@@ -25,6 +25,7 @@ pub use kept::{Damaged, PutDown, TakenUp};
 pub use open::{Open, OpenKind};
 pub use opens::{Opens, OpensLimits, OpensUsage};
 pub use read::Reading;
+pub use root::{Entrance, Root};
 pub use share::{Share, ShareOptions};
 pub use tree::Tree;
 
@@ -56,6 +57,7 @@ mod query_directory;
 mod query_info;
 mod read;
 mod replays;
+mod root;
 mod security;
 mod set_info;
 mod share;

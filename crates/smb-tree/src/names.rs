@@ -4,14 +4,14 @@
 use identity::Rights;
 use smb_wire::Status;
 use smb_wire::name::Name as WireName;
-use vfs::{Directory, Error, Found, Name, RelPath, RelPathBuf, Volume};
+use vfs::{Directory, Error, Found, Name, RelPath, RelPathBuf};
 
 use crate::share::Share;
 use crate::{short, status};
 
 /// Where a path leads.
 pub(crate) struct Spot {
-    /// The directory above; `None` for the root.
+    /// The directory above; `None` for the share's root.
     pub(crate) above: Option<RelPathBuf>,
     /// It, by names as they are stored, but for a last one that nothing has.
     pub(crate) path: RelPathBuf,
@@ -55,7 +55,7 @@ pub(crate) fn is_short(name: &str) -> bool {
         && base.chars().chain(extension.chars()).all(is_fine)
 }
 
-/// A path below the share as clients write it, with a backslash in front.
+/// A path from the share's root on as clients write it, with a backslash in front.
 pub(crate) fn path_to_wire(path: RelPath<'_>) -> String {
     let mut out = String::new();
     for name in path.components() {
@@ -72,8 +72,8 @@ pub(crate) fn path_to_wire(path: RelPath<'_>) -> String {
 ///
 /// # Errors
 /// `STATUS_OBJECT_NAME_INVALID`.
-pub(crate) fn exact(name: &WireName) -> Result<RelPathBuf, Status> {
-    let mut path = RelPathBuf::root();
+pub(crate) fn exact(share: &Share, name: &WireName) -> Result<RelPathBuf, Status> {
+    let mut path = share.root_path().into();
     for component in &name.path {
         push(&mut path, &to_stored(component))?;
     }
@@ -92,39 +92,45 @@ pub(crate) enum Case {
 /// Finds what a name means.
 ///
 /// # Errors
-/// `STATUS_OBJECT_PATH_NOT_FOUND` where something on the way is missing or no directory; else as the tree has it.
+/// `STATUS_OBJECT_PATH_NOT_FOUND` where something on the way is missing or no directory; `STATUS_ACCESS_DENIED` for what a link leads to
+/// beside the share's root; else as the tree has it.
 pub(crate) async fn find(
     share: &Share,
     caller: &vfs::Caller,
     name: &WireName,
     case: Case,
 ) -> Result<Spot, Status> {
-    let (exact, volume) = (exact(name)?, share.volume());
-    match volume.lookup_with_rights(caller, exact.as_path(), Rights::NONE).await {
-        Ok(found) => Ok(spot(exact, Some(found))),
+    let exact = exact(share, name)?;
+    match share.volume().lookup_with_rights(caller, exact.as_path(), Rights::NONE).await {
+        Ok(found) => there(share, exact, found),
         Err(Error::NotFound | Error::NotADirectory) => match case {
             Case::Any => find_folded(share, caller, name).await,
-            Case::Exact => nothing_at(volume, caller, exact).await,
+            Case::Exact => nothing_at(share, caller, exact).await,
         },
         Err(error) => Err(status::of(error)),
     }
 }
 
 /// Where there is nothing, if it is a place at all.
-async fn nothing_at(volume: &Volume, caller: &vfs::Caller, path: RelPathBuf) -> Result<Spot, Status> {
-    if let Some(above) = path.as_path().parent() {
-        let above = volume.lookup_as(caller, above, Rights::NONE).await.map_err(on_the_way)?;
-        below(above)?;
-    }
-    Ok(spot(path, None))
+async fn nothing_at(share: &Share, caller: &vfs::Caller, path: RelPathBuf) -> Result<Spot, Status> {
+    let spot = spot(share, path, None);
+    let above = spot.above.as_ref().ok_or(Status::OBJECT_PATH_NOT_FOUND)?;
+    let above = share.volume().lookup_as(caller, above.as_path(), Rights::NONE).await.map_err(on_the_way)?;
+    share.holds_directory(&below(above)?)?;
+    Ok(spot)
+}
+
+fn there(share: &Share, path: RelPathBuf, found: Found) -> Result<Spot, Status> {
+    share.holds_found(&found)?;
+    Ok(spot(share, path, Some(found)))
 }
 
 async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Result<Spot, Status> {
     let (volume, options) = (share.volume(), share.options());
     let components: Vec<_> = name.path.iter().map(|component| to_stored(component)).collect();
-    let mut path = RelPathBuf::root();
-    let root = volume.lookup_as(caller, RelPath::ROOT, Rights::NONE).await.map_err(status::of)?;
-    let mut directory = root.into_directory().map_err(status::of)?.0;
+    let mut path: RelPathBuf = share.root_path().into();
+    let root = volume.lookup_as(caller, path.as_path(), Rights::NONE).await.map_err(on_the_way)?;
+    let mut directory = below(root)?;
     for (at, component) in components.iter().enumerate() {
         let is_last = at + 1 == components.len();
         let parsed = Name::parse(component).map_err(|_| Status::OBJECT_NAME_INVALID)?;
@@ -147,8 +153,9 @@ async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Re
                 }
             }
             Err(Error::NotFound) if is_last => {
+                share.holds_directory(&directory)?;
                 push(&mut path, component)?;
-                return Ok(spot(path, None));
+                return Ok(spot(share, path, None));
             }
             Err(error) if !is_last => return Err(on_the_way(error)),
             Err(error) => return Err(status::of(error)),
@@ -156,9 +163,9 @@ async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Re
     }
     let found = volume.lookup_with_rights(caller, path.as_path(), Rights::NONE).await;
     match found {
-        Ok(found) => Ok(spot(path, Some(found))),
+        Ok(found) => there(share, path, found),
         // It went as it was found.
-        Err(Error::NotFound) => Ok(spot(path, None)),
+        Err(Error::NotFound) => nothing_at(share, caller, path).await,
         Err(error) => Err(status::of(error)),
     }
 }
@@ -176,8 +183,9 @@ fn on_the_way(error: Error) -> Status {
     }
 }
 
-fn spot(path: RelPathBuf, found: Option<Found>) -> Spot {
-    let above = path.as_path().parent().map(RelPathBuf::from);
+fn spot(share: &Share, path: RelPathBuf, found: Option<Found>) -> Spot {
+    let is_root = path.as_path() == share.root_path();
+    let above = path.as_path().parent().filter(|_| !is_root).map(RelPathBuf::from);
     Spot { above, path, found }
 }
 

@@ -10,11 +10,13 @@ use smb_wire::{FileId, Guid};
 
 use crate::asker::Asker;
 use crate::breaks::Held;
+use crate::create::alike::KeyOfTwo;
 use crate::disconnected::Durability;
 use crate::instances::Member;
 use crate::names::Case;
 use crate::opens::{Room, Tellable};
 use crate::replays::Entry;
+use crate::root::Root;
 
 /// What an open is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +40,14 @@ pub struct Open {
     pub(crate) room: Room,
     /// Its client can be told of breaks for as long as this lives.
     pub(crate) _tellable: Option<Tellable>,
+    /// The key of its lease is another file's too for as long as this lives.
+    pub(crate) _of_two: Option<Arc<KeyOfTwo>>,
     /// 0 while it has no session.
     pub(crate) tree: AtomicU32,
     pub(crate) made_by: Asker,
     pub(crate) share: Arc<str>,
+    /// Where the share began for who made it. Of one that a server has taken up from the last it is not known: the volume's own directory.
+    pub(crate) root: Arc<Root>,
     pub(crate) kind: OpenKind,
     pub(crate) access: u32,
     pub(crate) maximal_access: u32,

@@ -12,6 +12,7 @@ use smb_proto::numbers::NumberMap;
 use smb_wire::{FileId, Status};
 
 use crate::breaks::Told;
+use crate::create::alike::KeysOfTwo;
 use crate::disconnected::Disconnected;
 use crate::instances::Instances;
 use crate::open::Open;
@@ -66,6 +67,7 @@ pub struct Opens {
     replays: Arc<Replays>,
     instances: Arc<Instances>,
     tunnel: Tunnel,
+    keys_of_two: Arc<KeysOfTwo>,
     count: AtomicUsize,
     next: AtomicU64,
 }
@@ -108,6 +110,7 @@ impl Opens {
             replays: Arc::default(),
             instances: Arc::default(),
             tunnel: Tunnel::default(),
+            keys_of_two: Arc::default(),
             count: AtomicUsize::new(0),
             // Numbers of an earlier run are not this run's.
             next: AtomicU64::new(u64::from_le_bytes(start) >> 16),
@@ -183,6 +186,11 @@ impl Opens {
 
     pub(crate) fn instances(&self) -> &Arc<Instances> {
         &self.instances
+    }
+
+    /// Keys of leases by which two files are open.
+    pub(crate) fn keys_of_two(&self) -> &Arc<KeysOfTwo> {
+        &self.keys_of_two
     }
 
     /// Long names of what was found by short ones.

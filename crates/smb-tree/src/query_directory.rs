@@ -254,7 +254,7 @@ impl Share {
         dots: &str,
     ) -> Result<Info, Status> {
         if dots == ".." {
-            let path = open.grants().path(self.volume());
+            let path = open.grants().path(self.volume()).filter(|_| !self.is_root(open));
             let above = path.as_ref().and_then(|path| path.as_path().parent());
             if let Some(above) = above
                 && let Ok(found) = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await

@@ -9,7 +9,7 @@ use identity::{Accounts, Rights};
 use smb_sid::Sids;
 use smb_wire::Status;
 use smb_wire::info::directory::fits;
-use vfs::{RelPath, Volume};
+use vfs::Volume;
 
 use crate::access::Allowed;
 use crate::asker::Asker;
@@ -18,6 +18,7 @@ use crate::hand::{Hand, REOPENED};
 use crate::open::{Open, OpenKind};
 use crate::opens::Opens;
 use crate::query_directory::folded;
+use crate::root::Root;
 use crate::status;
 use crate::tree::Side;
 
@@ -89,6 +90,8 @@ impl ShareOptions {
 #[derive(Clone)]
 pub struct Share {
     pub(crate) inner: Rc<Inner>,
+    /// Where paths of clients begin.
+    pub(crate) root: Arc<Root>,
 }
 
 pub(crate) struct Inner {
@@ -141,7 +144,7 @@ impl Share {
 
     /// What somebody may do in its root at most: `MaximalAccess` of TREE_CONNECT.
     pub async fn maximal_access(&self, asker: &Asker) -> Result<u32, Status> {
-        let found = self.volume().lookup_with_rights(&asker.caller, RelPath::ROOT, Rights::NONE).await;
+        let found = self.volume().lookup_with_rights(&asker.caller, self.root_path(), Rights::NONE).await;
         let found = found.map_err(status::of)?;
         let who = &asker.caller.principal;
         Ok(Allowed::new(who, found.rights(who), None, true).granted(found.granted(who)).mask())
@@ -152,7 +155,7 @@ impl Share {
     pub fn stored_path(&self, open: &Open) -> Option<String> {
         let path = open.grants().path(self.volume())?;
         let mut text = String::new();
-        for name in path.as_path().components() {
+        for name in self.root.inside(path.as_path())?.components() {
             text.push('/');
             text.push_str(&String::from_utf8_lossy(name.as_bytes()));
         }

@@ -18,6 +18,7 @@ use crate::counters::TreeCounters;
 use crate::hand::Hand;
 use crate::open::Open;
 use crate::opens::Opens;
+use crate::root::Root;
 use crate::share::{Inner as ShareInner, Share, ShareOptions};
 
 /// One lane's part of what SMB does with trees. Cloning it is cheap.
@@ -107,7 +108,7 @@ impl Tree {
             side: Rc::clone(&self.side),
             shares_room: Cell::default(),
         };
-        let share = Share { inner: Rc::new(inner) };
+        let share = Share { inner: Rc::new(inner), root: Root::whole() };
         self.shares.borrow_mut().insert(name, share.clone());
         share
     }

@@ -33,6 +33,11 @@ impl Found {
         rights_there(&self.volume, &self.directory, &self.resolved, who)
     }
 
+    /// Where the directory is now that it lies in, or that it is, past all links by which it was found.
+    pub fn directory(&self) -> Option<RelPathBuf> {
+        self.volume.path_of(self.directory.object()?)
+    }
+
     /// The number of the directory that it was found in; `None` for a volume's own.
     pub fn above(&self) -> Option<Number> {
         self.directory.number_above(self.resolved.object()?)

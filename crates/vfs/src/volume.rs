@@ -173,8 +173,9 @@ impl Volume {
         self.inner.anonymous.as_ref()
     }
 
-    /// Where a directory of this volume is now, as far as this server has moved it.
-    pub(crate) fn path_of(&self, directory: &Arc<Object>) -> Option<RelPathBuf> {
+    /// Where a directory of this volume is now, as far as this server has moved it; `None` for one of another, and once it cannot be
+    /// reached.
+    pub fn path_of(&self, directory: &Arc<Object>) -> Option<RelPathBuf> {
         Arc::ptr_eq(directory.volume(), self.shared()?).then(|| path_in_volume(directory))?
     }
 

@@ -12,7 +12,7 @@ use testkit::stock_smbd::program;
 
 use super::arena::{Arena, SERVER};
 use super::samba::Samba;
-use super::suite::SHARES;
+use super::suite::{DYNAMIC, SHARES};
 use crate::process;
 
 /// Who tests, and whom some tests want beside.
@@ -76,6 +76,7 @@ impl Subject {
                 writeln!(config, "smb_hide_attributes = ['hackme']")?;
             }
             match *share {
+                DYNAMIC => writeln!(config, "smb = 'off'")?,
                 "hideunread" => writeln!(config, "smb_hide_unreadable = true")?,
                 "non_canonical" => writeln!(config, "smb_keep_inherited = true")?,
                 _ => {}
@@ -87,6 +88,10 @@ impl Subject {
                 writeln!(config, "smb_test_delay_ms = {DELAY_MS}")?;
             }
         }
+        writeln!(
+            config,
+            "[[smb.share]]\nname = '{DYNAMIC}'\nvolume = '{DYNAMIC}'\ndirectory = '%t'\ncreate = true"
+        )?;
         let file = work.join("linerate.toml");
         std::fs::write(&file, config)?;
         let mut command = Command::new(program);
@@ -231,7 +236,14 @@ fn smb_conf(work: &Path, trees: &Path) -> anyhow::Result<String> {
          vfs objects = acl_xattr streams_xattr\n acl_xattr:ignore system acls = yes\n"
     );
     for share in SHARES {
-        writeln!(conf, "[{share}]\n path = {}", trees.join(share).display())?;
+        let tree = trees.join(share);
+        if *share == DYNAMIC {
+            let tree = tree.display();
+            let user = USER;
+            writeln!(conf, "[{share}]\n path = {tree}/%t\n root preexec = install -d -o {user} {tree}/%t")?;
+            continue;
+        }
+        writeln!(conf, "[{share}]\n path = {}", tree.display())?;
         conf.push_str(match *share {
             "slow" => {
                 " vfs objects = acl_xattr streams_xattr aio_fork\n vfs_aio_fork:erratic_testing_mode = yes\n"

@@ -132,7 +132,11 @@ pub(crate) const SHARES: &[&str] = &[
     "inherit_perms",
     "noperm",
     "btrfs",
+    DYNAMIC,
 ];
+
+/// Another directory for each connection, by the second at which it comes.
+pub(crate) const DYNAMIC: &str = "dynamic_share";
 
 /// A suite, or one test of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

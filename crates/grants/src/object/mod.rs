@@ -178,6 +178,16 @@ impl<L: Clone + Eq> Object<L> {
         self.waiting.leave(ticket);
     }
 
+    /// A holder gives back all that he has, though nobody asks for anything of the file: what he knows it by turns out to mean another
+    /// one too. Nobody waits for him, and who does for another reason goes on waiting.
+    pub fn recall(&mut self, now: Instant, holder: Holder, events: &mut Vec<Event>) {
+        self.handle_timeout(now, events);
+        let limits = self.limits;
+        if let Some(holding) = self.streams.iter_mut().find_map(|stream| stream.holding(holder)) {
+            holding.recall(now, limits, events);
+        }
+    }
+
     /// A holder says what he keeps, on whatever lane.
     ///
     /// # Errors

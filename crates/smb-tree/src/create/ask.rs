@@ -1,5 +1,7 @@
 //! What a CREATE asks for, its fields looked at one by one (MS-SMB2 3.3.5.9).
 
+use std::sync::Arc;
+
 use grants::{LeaseKey, Share};
 use smb_wire::create::access::{attributes, expand_generic, rights, share};
 use smb_wire::create::context::{AaplRequest, CreateContext};
@@ -8,6 +10,7 @@ use smb_wire::create::{CreateRequest, Disposition, oplock_level, options};
 use smb_wire::name::Name;
 use smb_wire::{Dialect, Guid, Status};
 
+use super::alike::KeyOfTwo;
 use super::durable::Durable;
 use crate::asker::Asker;
 use crate::instances::Instance;
@@ -25,6 +28,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) attributes: u32,
     pub(crate) oplock: u8,
     pub(crate) wishes: Wishes<'a>,
+    /// The key of its lease is another file's too, so that nothing is cached by it.
+    pub(crate) of_two: Option<Arc<KeyOfTwo>>,
 }
 
 /// What the contexts ask for.
@@ -85,6 +90,7 @@ impl<'a> Ask<'a> {
             attributes: fixed.file_attributes.get(),
             oplock: fixed.requested_oplock_level,
             wishes,
+            of_two: None,
         })
     }
 

@@ -120,6 +120,7 @@ impl Share {
         let name = spot.path.as_path().file_name().ok_or(Status::FILE_IS_A_DIRECTORY)?;
         let above = self.volume().lookup_as(caller, above.as_path(), Rights::NONE).await;
         let (directory, _) = above.and_then(Resolved::into_directory).map_err(again_or)?;
+        self.holds_directory(&directory)?;
         directory.open_writer(caller, name).await.map_err(again_or)
     }
 

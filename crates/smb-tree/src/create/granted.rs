@@ -129,6 +129,12 @@ impl Share {
             OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
             error => Unopened::Refused(status::of_open(error)),
         })?;
+        self.holds_opened(asker, path, open.object()).await?;
+        //= MS-FSA 2.1.5.15.3
+        //# A share's root is not deleted.
+        if ask.has(options::DELETE_ON_CLOSE) && ask.name.stream.is_none() && path == self.root_path() {
+            return Err(Status::CANNOT_DELETE.into());
+        }
         delete_on_close(ask, &open)?;
         Ok((open, resolved, tellable.into_inner()))
     }
@@ -159,6 +165,7 @@ pub(super) fn delete_on_close(ask: &Ask<'_>, open: &vfs::Open) -> Result<(), Sta
 /// What of caching is asked for. Of a directory: leases of version 2 alone, and no oplocks.
 pub(super) fn wanted(asker: &Asker, ask: &Ask<'_>, is_directory: bool) -> Option<Wanted> {
     let lease = match &ask.wishes.lease {
+        Some(_) if ask.of_two.is_some() => return None,
         Some(lease) => lease,
         None => return caching_of(ask.oplock).filter(|_| !is_directory).map(Wanted::Oplock),
     };

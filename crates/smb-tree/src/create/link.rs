@@ -80,7 +80,11 @@ impl Share {
         asker: &Asker,
         name: &Name,
     ) -> Result<Option<(RelPathBuf, FoundLink)>, Status> {
-        let path = names::exact(name)?;
+        if name.path.is_empty() {
+            // A root is a directory.
+            return Ok(None);
+        }
+        let path = names::exact(self, name)?;
         // What hinders the look hinders the one that follows, which says so.
         let found = self.volume().find_link(&asker.caller, path.as_path()).await.ok().flatten();
         Ok(found.map(|found| (path, found)))

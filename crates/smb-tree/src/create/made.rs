@@ -137,6 +137,7 @@ impl Share {
         if self.volume().options().serve_hidden || !name.is_hidden() {
             let above = self.volume().lookup_as(caller, above.as_path(), Rights::NONE).await;
             let (directory, _) = above.and_then(Resolved::into_directory).map_err(of_way)?;
+            self.holds_directory(&directory)?;
             let made = if is_directory {
                 let mode = ask.wishes.posix.unwrap_or(DIRECTORY_MODE) & 0o777;
                 directory.make_directory_described(caller, name, mode, own).await.map(|_| None)

@@ -24,6 +24,7 @@ use crate::opens::Room;
 use crate::replays::Entry;
 use crate::share::Share;
 
+pub(crate) mod alike;
 pub(crate) mod ask;
 mod contexts;
 mod durable;
@@ -119,12 +120,13 @@ impl Share {
             Ok(before) => return Ok(before),
             Err(entry) => entry,
         };
-        let ask = Ask::of(request, wishes)?;
+        let mut ask = Ask::of(request, wishes)?;
         if let Some(instance) = ask.wishes.instance {
             self.take_over(asker, &ask, instance).await?;
         }
         let room = self.opens().room(asker.session, asker.address);
         let room = room.inspect_err(|_| self.counters().opens_refused_limit.increment())?;
+        ask.of_two = self.look_for_alike(asker, &ask).await;
         let granted = self.granted(asker, &ask, &room).await?;
         let (action, hand) = (granted.action, Rc::clone(&granted.hand));
         let open = self.new_open(asker, &ask, room, granted, channel_sequence, replay);
@@ -187,9 +189,11 @@ impl Share {
             became: OnceLock::new(),
             room,
             _tellable: granted.tellable,
+            _of_two: ask.of_two.clone(),
             tree: AtomicU32::new(asker.tree),
             made_by: asker.clone(),
             share: Arc::clone(&self.inner.name),
+            root: Arc::clone(&self.root),
             kind,
             access: granted.access,
             maximal_access: granted.maximal_access,
@@ -255,6 +259,10 @@ fn allocation(ask: &Ask<'_>, granted: &Granted) -> u64 {
 /// What of caching the open has.
 fn held(ask: &Ask<'_>, granted: &Granted) -> Held {
     match (&ask.wishes.lease, &granted.tellable) {
+        // Its key is told all the same, with nothing.
+        (Some(lease), None) if ask.of_two.is_some() => {
+            Held::Lease { key: lease.key(), version: contexts::version(lease, &granted.open.opened()) }
+        }
         (_, None) => Held::Nothing,
         (Some(Lease::V1(_)), Some(_)) if granted.hand.directory().is_some() => Held::Nothing,
         (Some(lease), Some(_)) => {

@@ -107,7 +107,7 @@ impl Share {
             self.opens().disconnected().until_lost(open, LOST_PATIENCE).await;
         }
         let is_lost = open.is_durable() && open.session() == 0 && open.share_name() == self.name();
-        if !is_lost || !open.keeps_handle() || !fits(asker, wishes, open) {
+        if !is_lost || !open.keeps_handle() || !fits(asker, wishes, open) || !self.has(open) {
             return Err(Status::OBJECT_NAME_NOT_FOUND);
         }
         //= MS-SMB2 3.3.5.9.7

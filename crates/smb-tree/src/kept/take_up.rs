@@ -22,6 +22,7 @@ use crate::names::Case;
 use crate::open::{Open, OpenKind, State};
 use crate::opens::{Room, Tellable};
 use crate::replays::{Entry, Known};
+use crate::root::Root;
 use crate::share::Share;
 use crate::streams;
 use crate::tree::Tree;
@@ -179,10 +180,12 @@ impl Tree {
             room,
             became: OnceLock::new(),
             _tellable: Some(tellable),
+            _of_two: None,
             tree: AtomicU32::new(0),
             replay: self.replay_of(record),
             made_by: asker,
             share: Arc::clone(&share.inner.name),
+            root: Root::whole(),
             kind: if record.stream.is_some() { OpenKind::Stream } else { OpenKind::File },
             access: record.access,
             maximal_access: record.maximal_access,

@@ -13,6 +13,7 @@ use smb_wire::info::file::{
 use smb_wire::info::posix::PosixHead;
 use smb_wire::info::{ea as ea_wire, stream};
 use smb_wire::{Dialect, Status};
+use vfs::RelPath;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::cut;
@@ -94,7 +95,7 @@ impl Share {
     /// The path of an open below the share, as it is now, with its stream.
     pub(crate) fn name_of(&self, open: &Open) -> String {
         let path = open.grants().path(self.volume()).unwrap_or_default();
-        let mut name = path_to_wire(path.as_path());
+        let mut name = path_to_wire(self.root.inside(path.as_path()).unwrap_or(RelPath::ROOT));
         if let Some(stream) = open.stream() {
             name.push(':');
             name.push_str(&stream);

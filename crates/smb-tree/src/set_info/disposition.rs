@@ -41,8 +41,7 @@ impl Share {
             if is_readonly && bits & disposition::IGNORE_READONLY == 0 {
                 return Err(Status::CANNOT_DELETE);
             }
-            let is_root = open.grants().path(self.volume()).is_some_and(|path| path.as_path().is_root());
-            if is_root && open.kind() != OpenKind::Stream {
+            if self.is_root(open) && open.kind() != OpenKind::Stream {
                 return Err(Status::CANNOT_DELETE);
             }
             if open.kind() == OpenKind::Directory {

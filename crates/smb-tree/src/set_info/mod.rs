@@ -69,6 +69,10 @@ impl Share {
                 let basic = plain::<BasicInformation>(data).map_err(mismatch)?;
                 self.set_basic(asker, open, &hand, basic).await
             }
+            // A share's root has no name in it.
+            class::RENAME | class::RENAME_EX if !self.is_whole() && self.is_root(open) => {
+                Err(Status::ACCESS_DENIED)
+            }
             class::RENAME | class::RENAME_EX => self.rename(asker, open, data, class).await,
             class::LINK => self.link(asker, open, data).await,
             class::DISPOSITION | class::DISPOSITION_EX => {

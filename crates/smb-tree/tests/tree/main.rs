@@ -35,6 +35,7 @@ mod locks;
 mod notifies;
 mod renames;
 mod restarts;
+mod roots;
 mod sessions;
 mod shown;
 mod write_times;

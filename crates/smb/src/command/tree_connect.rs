@@ -28,17 +28,19 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
         lane.counters.trees_refused.increment();
         status
     };
-    let share = if name.eq_ignore_ascii_case(PIPES) {
-        PIPES.to_owned()
+    let (share, root) = if name.eq_ignore_ascii_case(PIPES) {
+        (PIPES.to_owned(), None)
     } else {
         let name = name.to_lowercase();
         let options = lane.options();
         let found = options.shares.iter().find(|share| share.name.to_lowercase() == name);
         //= MS-SMB2 3.3.5.7
         //# A share that there is not fails with STATUS_BAD_NETWORK_NAME.
-        found.map(|share| share.name.clone()).ok_or_else(|| refused(Status::BAD_NETWORK_NAME))?
+        let section = found.ok_or_else(|| refused(Status::BAD_NETWORK_NAME))?;
+        let root = lane.root_of(connection, channel, section).await.map_err(refused)?;
+        (section.name.clone(), root)
     };
-    let connect = session.add_tree(|id| TreeConnect::new(id, &share)).map_err(refused)?;
+    let connect = session.add_tree(|id| TreeConnect::new(id, &share, root)).map_err(refused)?;
     let tree = match lane.tree(connection, channel, connect.id) {
         Ok(tree) => tree,
         Err(status) => {

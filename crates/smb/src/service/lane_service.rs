@@ -19,7 +19,7 @@ use service::memory::{Account, ReplyMemory};
 use service::pacer::Ticket;
 use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, LaneStart, Role, Site, Switch};
-use smb_tree::{Asker, Damaged, Opens, PutDown, ShareOptions, TakenUp, Tree};
+use smb_tree::{Apple, Asker, Damaged, Entrance, Opens, PutDown, Root, ShareOptions, TakenUp, Tree};
 use smb_wire::Status;
 use vfs::Caller;
 
@@ -129,27 +129,14 @@ impl LaneSmb {
         id: u32,
     ) -> Result<Rc<LaneTree>, Status> {
         channel.tree(id, self.generation.get(), |connect| {
-            let session = &channel.session;
-            let renewals = session.renewals();
-            let principal = session.principal().ok_or(Status::USER_SESSION_DELETED)?;
-            // Who is gone or disabled since he signed in is nobody here.
-            let principal =
-                self.options().accounts.renewed(&principal).ok_or(Status::USER_SESSION_DELETED)?;
+            let renewals = channel.session.renewals();
+            let asker = self.asker(connection, channel, connect.id, &connect.apple)?;
             let kind = match &*connect.share {
                 PIPES => Kind::Pipes,
                 name => {
                     let share = self.tree.share(name).ok_or(Status::BAD_NETWORK_NAME)?;
-                    let negotiated = connection.negotiated.get().ok_or(Status::BAD_NETWORK_NAME)?;
-                    let asker = Asker {
-                        caller: Caller::new(principal),
-                        session: session.id,
-                        tree: connect.id,
-                        client: session.client,
-                        address: address_of(connection.peer),
-                        dialect: negotiated.dialect,
-                        posix: negotiated.posix,
-                        apple: Arc::clone(&connect.apple),
-                    };
+                    let share =
+                        connect.root.as_ref().map_or_else(|| share.clone(), |root| share.beneath(root));
                     Kind::Disk { share, asker }
                 }
             };
@@ -158,6 +145,55 @@ impl LaneSmb {
             let test_delay = section.and_then(|share| share.test_delay);
             Ok(LaneTree { connect, kind, generation: self.generation.get(), renewals, test_delay })
         })
+    }
+
+    /// The session's user in a tree connect, by this connection.
+    fn asker(
+        &self,
+        connection: &Connection,
+        channel: &Channel,
+        tree: u32,
+        apple: &Arc<Apple>,
+    ) -> Result<Asker, Status> {
+        let session = &channel.session;
+        let principal = session.principal().ok_or(Status::USER_SESSION_DELETED)?;
+        // Who is gone or disabled since he signed in is nobody here.
+        let principal = self.options().accounts.renewed(&principal).ok_or(Status::USER_SESSION_DELETED)?;
+        let negotiated = connection.negotiated.get().ok_or(Status::BAD_NETWORK_NAME)?;
+        Ok(Asker {
+            caller: Caller::new(principal),
+            session: session.id,
+            tree,
+            client: session.client,
+            address: address_of(connection.peer),
+            dialect: negotiated.dialect,
+            posix: negotiated.posix,
+            apple: Arc::clone(apple),
+        })
+    }
+
+    /// Where a share begins for who connects to it now.
+    ///
+    /// # Errors
+    /// `STATUS_BAD_NETWORK_NAME` where there is no such directory; `STATUS_ACCESS_DENIED` for who has none, as he is no user or called
+    /// as no directory can be, and for who may not go there; those of a directory that is made.
+    pub(crate) async fn root_of(
+        &self,
+        connection: &Connection,
+        channel: &Channel,
+        section: &ShareSection,
+    ) -> Result<Option<Arc<Root>>, Status> {
+        let Some(directory) = &section.directory else { return Ok(None) };
+        let asker = self.asker(connection, channel, 0, &Arc::default())?;
+        let path = directory.template.of(&asker.caller.principal, lane::time::wall_clock());
+        let path = path.map_err(|unfit| {
+            let (share, user) = (&section.name, asker.caller.principal.name());
+            tracing::warn!(share, user, %unfit, "SMB: somebody cannot connect to a share");
+            Status::ACCESS_DENIED
+        })?;
+        let share = self.tree.share(&section.name).ok_or(Status::BAD_NETWORK_NAME)?;
+        let entrance = Entrance { path, varies: directory.template.varies(), makes: directory.create };
+        share.enter(&asker, &entrance).await.map(Some)
     }
 
     /// Every open of the process.

@@ -58,7 +58,7 @@ fn requests_go_on_without_their_connections_while_there_are_few_of_them() {
 fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
     let session = Arc::new(session(7));
     let [one, other] = [(); 2].map(|()| Channel::new(Arc::clone(&session), None, None));
-    let tree = session.add_tree(|id| TreeConnect::new(id, "files")).unwrap();
+    let tree = session.add_tree(|id| TreeConnect::new(id, "files", None)).unwrap();
     let find = |channel: &Channel| {
         channel
             .tree(tree.id, 1, |connect| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use smb_tree::{Apple, Asker, Share};
+use smb_tree::{Apple, Asker, Root, Share};
 
 use super::Session;
 
@@ -14,6 +14,8 @@ pub(crate) struct TreeConnect {
     pub(crate) id: u32,
     /// The share's name, as the configuration has it.
     pub(crate) share: Arc<str>,
+    /// Where in its volume it begins for this connect, if not at the volume's own directory.
+    pub(crate) root: Option<Arc<Root>>,
     /// What a Mac has agreed on in it.
     pub(crate) apple: Arc<Apple>,
     is_open: AtomicBool,
@@ -53,8 +55,8 @@ pub(crate) enum Kind {
 }
 
 impl TreeConnect {
-    pub(crate) fn new(id: u32, share: &str) -> Self {
-        Self { id, share: share.into(), apple: Arc::default(), is_open: AtomicBool::new(true) }
+    pub(crate) fn new(id: u32, share: &str, root: Option<Arc<Root>>) -> Self {
+        Self { id, share: share.into(), root, apple: Arc::default(), is_open: AtomicBool::new(true) }
     }
 
     /// Whether it was disconnected, by whatever channel.

@@ -13,9 +13,12 @@ use service::volumes::VolumeSection;
 use service::{ConnectionsMax, Ground, Problem, Role, Settings, Transport, Wanted};
 use vfs::VolumeName;
 
+pub(crate) use self::directory::Template;
 use crate::desk::SmbDesk;
 use crate::server::Kept;
 use crate::service::SmbSite;
+
+mod directory;
 
 /// SMB as a service of a server: the one value of the process.
 #[derive(Debug, Default)]
@@ -69,6 +72,21 @@ pub struct InterfaceSection {
     pub rss: bool,
 }
 
+/// `[[smb.share]]`: a share that begins in a directory of a volume.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct ShareTable {
+    /// How clients name it.
+    pub name: String,
+    /// The volume's name.
+    pub volume: String,
+    /// The directory, from the volume's own on: `%U` in it is the user who has signed in, `%t` the time at which he connects.
+    pub directory: String,
+    /// It is made where it is not there.
+    #[serde(default)]
+    pub create: bool,
+}
+
 /// `[smb]`
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
@@ -92,6 +110,8 @@ pub struct SmbSection {
     pub anonymous: bool,
     /// Addresses that clients are told of; without any, those of this machine's interfaces, as they are at the moment.
     pub interface: Vec<InterfaceSection>,
+    /// Shares beside those that are a whole volume.
+    pub share: Vec<ShareTable>,
     /// Control codes of Samba's tests are obeyed, from whoever sends them, shares may be slow, and nobody is held off who fails to sign in.
     pub test_switches: bool,
     /// Connections of each lane.
@@ -118,6 +138,7 @@ impl Default for SmbSection {
             guest: false,
             anonymous: false,
             interface: Vec::new(),
+            share: Vec::new(),
             test_switches: false,
             connections_per_lane: 4096,
             sessions: 65_536,
@@ -158,10 +179,12 @@ enum Attach {
     Off,
 }
 
-/// A volume by the name that clients know.
+/// A volume, or a directory of one, by the name that clients know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShareSection {
     pub(crate) name: String,
+    /// Where in the volume it begins, if not at its own directory.
+    pub(crate) directory: Option<ShareDirectory>,
     pub(crate) volume: VolumeName,
     pub(crate) path: PathBuf,
     /// Somebody may change it, as far as the volume says.
@@ -180,6 +203,14 @@ pub(crate) struct ShareSection {
     pub(crate) hide_attributes: Vec<String>,
     /// For tests: by how much its data is late.
     pub(crate) test_delay: Option<Duration>,
+}
+
+/// The directory of a volume that a share begins in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShareDirectory {
+    pub(crate) template: Template,
+    /// It is made where it is not there.
+    pub(crate) create: bool,
 }
 
 #[derive(Deserialize)]
@@ -260,7 +291,7 @@ impl service::Service for Smb {
             return Ok(None);
         }
         check(&section)?;
-        let shares = shares(volumes, &document.volumes()?, section.test_switches)?;
+        let shares = shares(&section, volumes, &document.volumes()?)?;
         let (hindrance, kept) = (OnceLock::new(), Arc::clone(&self.kept));
         let is_directory = document.directory().is_some();
         let settings = SmbSettings { section, shares, is_directory, hindrance, kept };
@@ -349,53 +380,91 @@ fn is_netbios_name(name: &str) -> bool {
     (1..=15).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Of the volumes that are not switched off.
+/// The volumes that are not switched off, then the directories that have a table of their own.
 fn shares(
+    section: &SmbSection,
     volumes: &[VolumeSection],
     keys: &[VolumeKeys],
-    test_switches: bool,
 ) -> Result<Vec<ShareSection>, ConfigError> {
     let (mut shares, mut seen) = (Vec::new(), HashSet::new());
     for (index, (volume, keys)) in volumes.iter().zip(keys).enumerate() {
-        if keys.smb == Attach::Off {
-            continue;
-        }
-        if keys.smb_test_delay_ms.is_some() && !test_switches {
+        if keys.smb_test_delay_ms.is_some() && keys.smb == Attach::On && !section.test_switches {
             let problem = "only tests want a share to be slow: leave it out, or set smb.test_switches = true";
             return Err(ConfigError::invalid(format!("volume[{index}].smb_test_delay_ms"), problem));
         }
-        let invalid = |problem: String| ConfigError::invalid(format!("volume[{index}].smb_share"), problem);
-        let name = keys.smb_share.as_deref().unwrap_or(volume.name.as_str());
-        //= MS-SMB2 2.2.9
-        //# A share's name is of at most 80 characters.
-        let fits = (1..=80).contains(&name.encode_utf16().count());
-        if !fits || name.contains(|c: char| c < ' ' || "\\/:*?\"<>|".contains(c)) {
-            return Err(invalid(format!("{name:?} is no name of a share; or set smb = \"off\"")));
+        if keys.smb == Attach::On {
+            let name = keys.smb_share.as_deref().unwrap_or(volume.name.as_str());
+            check_name(name, &mut seen).map_err(|problem| {
+                ConfigError::invalid(
+                    format!("volume[{index}].smb_share"),
+                    format!("{problem}; or set smb = \"off\""),
+                )
+            })?;
+            shares.push(share(index, volume, keys, name)?);
         }
-        if name.eq_ignore_ascii_case(PIPES) {
-            return Err(invalid(format!("{PIPES} is the share of named pipes; give another name")));
+    }
+    for (at, table) in section.share.iter().enumerate() {
+        let invalid =
+            |key: &str, problem: String| ConfigError::invalid(format!("smb.share[{at}].{key}"), problem);
+        check_name(&table.name, &mut seen).map_err(|problem| invalid("name", problem))?;
+        let index = volumes.iter().position(|volume| volume.name.as_str() == table.volume);
+        let index =
+            index.ok_or_else(|| invalid("volume", format!("there is no [[volume]] {}", table.volume)))?;
+        let template = Template::parse(&table.directory).map_err(|problem| invalid("directory", problem))?;
+        let whole = share(index, &volumes[index], &keys[index], &table.name)?;
+        if table.create && !whole.writable {
+            let problem =
+                format!("nobody may write in {}, so nothing is made there: set its writable", table.volume);
+            return Err(invalid("create", problem));
         }
-        if !seen.insert(name.to_lowercase()) {
-            return Err(invalid(format!("\"{name}\" is used twice")));
-        }
-        shares.push(ShareSection {
-            name: name.to_owned(),
-            volume: volume.name.clone(),
-            path: volume.path.clone(),
-            writable: volume.writable != identity::Writable::Nobody,
-            short_names: keys.smb_short_names,
-            hide_unreadable: keys.smb_hide_unreadable,
-            keep_inherited: keys.smb_keep_inherited,
-            write_time_delay: Duration::from_millis(keys.smb_write_time_delay_ms.into()),
-            hide: hidden(index, "smb_hide", &keys.smb_hide)?,
-            hide_attributes: hidden(index, "smb_hide_attributes", &keys.smb_hide_attributes)?,
-            test_delay: keys.smb_test_delay_ms.map(|delay| Duration::from_millis(delay.into())),
-        });
+        let (path, directory) =
+            (whole.path.join(&table.directory), ShareDirectory { template, create: table.create });
+        shares.push(ShareSection { path, directory: Some(directory), ..whole });
     }
     if shares.is_empty() {
         return Err(ConfigError::invalid("smb.listen", "there is no [[volume]] to be served by SMB"));
     }
     Ok(shares)
+}
+
+/// Whether a share may be called so, beside those before.
+fn check_name(name: &str, seen: &mut HashSet<String>) -> Result<(), String> {
+    //= MS-SMB2 2.2.9
+    //# A share's name is of at most 80 characters.
+    let fits = (1..=80).contains(&name.encode_utf16().count());
+    if !fits || name.contains(|c: char| c < ' ' || "\\/:*?\"<>|".contains(c)) {
+        return Err(format!("{name:?} is no name of a share"));
+    }
+    if name.eq_ignore_ascii_case(PIPES) {
+        return Err(format!("{PIPES} is the share of named pipes; give another name"));
+    }
+    if !seen.insert(name.to_lowercase()) {
+        return Err(format!("\"{name}\" is used twice"));
+    }
+    Ok(())
+}
+
+/// A volume by this name, with what its keys say of shares.
+fn share(
+    index: usize,
+    volume: &VolumeSection,
+    keys: &VolumeKeys,
+    name: &str,
+) -> Result<ShareSection, ConfigError> {
+    Ok(ShareSection {
+        name: name.to_owned(),
+        directory: None,
+        volume: volume.name.clone(),
+        path: volume.path.clone(),
+        writable: volume.writable != identity::Writable::Nobody,
+        short_names: keys.smb_short_names,
+        hide_unreadable: keys.smb_hide_unreadable,
+        keep_inherited: keys.smb_keep_inherited,
+        write_time_delay: Duration::from_millis(keys.smb_write_time_delay_ms.into()),
+        hide: hidden(index, "smb_hide", &keys.smb_hide)?,
+        hide_attributes: hidden(index, "smb_hide_attributes", &keys.smb_hide_attributes)?,
+        test_delay: keys.smb_test_delay_ms.map(|delay| Duration::from_millis(delay.into())),
+    })
 }
 
 /// Names, or patterns of names, that are looked at for each file that is told of.

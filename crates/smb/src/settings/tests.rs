@@ -21,6 +21,39 @@ fn a_configuration_asks_for_it_by_its_table_and_has_the_port_that_clients_know()
     assert_eq!(settings.connections().per_lane, 4096);
 }
 
+/// A share of a directory, with one key as it is said.
+fn homes(key: &str) -> String {
+    let keys = ["name = 'homes'", "volume = 'files'", "directory = '%U'"];
+    let name = |key: &str| key.split(' ').next().unwrap().to_owned();
+    let others = keys.iter().filter(|other| name(other) != name(key));
+    std::iter::once("[[smb.share]]")
+        .chain(others.copied())
+        .chain([key])
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+#[test]
+fn a_share_of_a_directory_has_what_its_volume_says_whether_that_is_a_share_or_not() {
+    let text = format!(
+        "{VOLUME}smb = 'off'\nwritable = 'listed'\nsmb_hide = ['x']\n[smb]\n{}",
+        homes("create = true")
+    );
+    let document = Document::of_text(Path::new("/etc/linerate.toml"), &text);
+    let volumes = VolumeSection::all(&document).unwrap();
+    let section = document.tables::<Tables>().unwrap().smb.unwrap();
+    let shares = shares(&section, &volumes, &document.volumes().unwrap()).unwrap();
+    let [share] = &shares[..] else { panic!("{shares:?}") };
+    let directory = share.directory.as_ref().unwrap();
+    assert_eq!(
+        (&*share.name, share.volume.as_str(), &*share.hide),
+        ("homes", "files", &["x".to_owned()][..])
+    );
+    assert!(directory.create && directory.template.varies());
+    assert!(share.path.ends_with("data/%U"), "{:?}", share.path);
+    assert!(read(&text).unwrap().unwrap().needs_objects(&"files".parse().unwrap()));
+}
+
 #[test]
 fn volumes_have_objects_only_where_they_are_shares() {
     let text =
@@ -49,6 +82,21 @@ fn contradictions_name_their_key_and_what_would_do() {
         (format!("{VOLUME}[smb]\ntransfer_max = '32M'\n"), "smb.transfer_max: ", "65536"),
         (format!("{VOLUME}[smb]\nmemory_per_lane = '8M'\n"), "smb.memory_per_lane: ", "between"),
         (format!("{VOLUME}[smb]\nserver_name = 'a.b'\n"), "smb.server_name: ", "15"),
+        (format!("{VOLUME}[smb]\n{}", homes("name = 'FILES'")), "smb.share[0].name: ", "twice"),
+        (format!("{VOLUME}[smb]\n{}", homes("name = 'a/b'")), "smb.share[0].name: ", "no name"),
+        (format!("{VOLUME}[smb]\n{}", homes("volume = 'other'")), "smb.share[0].volume: ", "other"),
+        (
+            format!("{VOLUME}[smb]\n{}", homes("directory = '/%U'")),
+            "smb.share[0].directory: ",
+            "within a volume",
+        ),
+        (format!("{VOLUME}[smb]\n{}", homes("directory = '%H'")), "smb.share[0].directory: ", "%U"),
+        (format!("{VOLUME}[smb]\n{}", homes("create = true")), "smb.share[0].create: ", "writable"),
+        (
+            format!("{VOLUME}[smb]\n{}", homes("path = '/home'")),
+            "in /etc/linerate.toml: ",
+            "unknown field `path`",
+        ),
         (format!("{VOLUME}[smb]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown field `port`"),
     ] {
         let problem = read(&text).unwrap_err();

@@ -88,6 +88,7 @@ pub(crate) fn rules() -> Options {
             hide: Vec::new(),
             hide_attributes: Vec::new(),
             name: "Files".to_owned(),
+            directory: None,
             volume: "files".parse().unwrap(),
             path: "/srv".into(),
             writable: true,

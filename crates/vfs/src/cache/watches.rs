@@ -455,7 +455,7 @@ impl WatchedDir {
     }
 
     /// The object whose promise it rests on.
-    pub(super) fn object(&self) -> Option<&Arc<Object>> {
+    pub(crate) fn object(&self) -> Option<&Arc<Object>> {
         self.promise.get().map(|promise| promise.object())
     }
 

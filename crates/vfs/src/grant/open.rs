@@ -15,7 +15,7 @@ use super::{Link, OpenError};
 use crate::cache::Cache;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::name::RelPath;
+use crate::name::{RelPath, RelPathBuf};
 use crate::object::Object;
 use crate::volume::{Resolved, Volume};
 
@@ -202,6 +202,21 @@ impl Volume {
         let shared = self.shared().ok_or(BadAcknowledgement::NoHolder)?;
         let (holder, place) = shared.objects().leases().find(key).ok_or(BadAcknowledgement::NoHolder)?;
         acknowledge(self.cache(), &place.object, holder, keeps)
+    }
+
+    /// Where the file or directory is that a lease with this key is of; `None` where there is none in the volume.
+    pub fn leased_path(&self, key: &LeaseKey) -> Option<RelPathBuf> {
+        let (_, place) = self.shared()?.objects().leases().find(key)?;
+        self.path_of(&place.object)
+    }
+
+    /// Has a lease be given back, whatever it is of: its client is told, and not waited for.
+    pub async fn recall_lease(&self, key: &LeaseKey) {
+        let Some((holder, place)) = self.shared().and_then(|shared| shared.objects().leases().find(key)) else {
+            return;
+        };
+        at_once(self.cache(), &place.object, |grants, now, events| grants.recall(now, holder, events));
+        place.object.grants().all_told().await;
     }
 }
 

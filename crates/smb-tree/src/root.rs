@@ -1,0 +1,202 @@
+//! Shares that begin further down: a directory of the volume is their root, the same for everybody, or another one by who connects and
+//! when. To the tree all paths are the volume's; to clients they begin there, and nothing beside it is theirs, whatever links lead to.
+
+use std::sync::Arc;
+
+use identity::Rights;
+use smb_wire::Status;
+use vfs::{Directory, Error, Found, RelPath, RelPathBuf, Resolved};
+
+use crate::asker::Asker;
+use crate::open::Open;
+use crate::share::Share;
+use crate::status;
+
+/// The root of a share, as a tree connect has it.
+#[derive(Debug)]
+pub struct Root {
+    path: RelPathBuf,
+    varies: bool,
+}
+
+impl Root {
+    /// The volume's own directory.
+    pub fn whole() -> Arc<Self> {
+        Arc::new(Self { path: RelPathBuf::root(), varies: false })
+    }
+
+    /// Whether other connections may have another one under the share's name, so that a client cannot know that what has the same
+    /// path is another file.
+    pub(crate) fn varies(&self) -> bool {
+        self.varies
+    }
+
+    /// It from the volume's own directory on.
+    pub(crate) fn path(&self) -> RelPath<'_> {
+        self.path.as_path()
+    }
+
+    /// A path of the volume from here on; `None` for one that lies elsewhere.
+    pub(crate) fn inside<'a>(&self, path: RelPath<'a>) -> Option<RelPath<'a>> {
+        let root = self.path().as_bytes();
+        let rest = match path.as_bytes().strip_prefix(root)? {
+            rest if root.is_empty() || rest.is_empty() => rest,
+            rest => rest.strip_prefix(b"/")?,
+        };
+        RelPath::parse(rest).ok()
+    }
+}
+
+/// Where a tree connect enters a share.
+#[derive(Clone, Debug)]
+pub struct Entrance {
+    /// The directory, from the volume's own on.
+    pub path: RelPathBuf,
+    /// It is another one for others, or at another time.
+    pub varies: bool,
+    /// It is made for who connects where it is not there, and its own name is all that is missing.
+    pub makes: bool,
+}
+
+impl Share {
+    /// The root that a tree connect has from now on, also where the directory was reached by a link.
+    ///
+    /// # Errors
+    /// `STATUS_BAD_NETWORK_NAME` where there is no such directory; `STATUS_ACCESS_DENIED` for who may not go there, or not make it;
+    /// those of a directory that is made.
+    pub async fn enter(&self, asker: &Asker, entrance: &Entrance) -> Result<Arc<Root>, Status> {
+        let path = entrance.path.as_path();
+        let mut makes = entrance.makes;
+        loop {
+            let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await;
+            match found {
+                Ok(Found { resolved: Resolved::File(..), .. }) => return Err(Status::BAD_NETWORK_NAME),
+                Ok(found) => {
+                    let path = found.directory().ok_or(Status::BAD_NETWORK_NAME)?;
+                    return Ok(Arc::new(Root { path, varies: entrance.varies }));
+                }
+                Err(Error::NotFound) if makes => self.make_root(asker, path).await?,
+                Err(error) => return Err(of_entrance(error)),
+            }
+            makes = false;
+        }
+    }
+
+    /// Nobody but who connects may enter it, until he says otherwise; unless access lists say who may.
+    async fn make_root(&self, asker: &Asker, path: RelPath<'_>) -> Result<(), Status> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let above = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await;
+        let (above, _) = above.and_then(Resolved::into_directory).map_err(of_entrance)?;
+        match above.make_directory(&asker.caller, name, ROOT_MODE).await {
+            // Somebody was faster.
+            Ok(_) | Err(Error::Exists) => Ok(()),
+            Err(error) => Err(of_entrance(error)),
+        }
+    }
+
+    /// It as a tree connect with this root has it.
+    pub fn beneath(&self, root: &Arc<Root>) -> Self {
+        Self { inner: self.inner.clone(), root: Arc::clone(root) }
+    }
+
+    /// The path that names below the share begin with.
+    pub(crate) fn root_path(&self) -> RelPath<'_> {
+        self.root.path()
+    }
+
+    /// Whether all of the volume is the share's.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.root_path().is_root()
+    }
+
+    /// Whether an open is of the share's root.
+    pub(crate) fn is_root(&self, open: &Open) -> bool {
+        let path = open.grants().path(self.volume());
+        path.is_some_and(|path| path.as_path() == self.root_path())
+    }
+
+    /// Whether an open is of what lies below the share's root.
+    pub(crate) fn has(&self, open: &Open) -> bool {
+        self.is_whole() || self.holds(open.grants().path(self.volume())).is_ok()
+    }
+
+    /// What was found lies below the share's root.
+    ///
+    /// # Errors
+    /// `STATUS_ACCESS_DENIED`.
+    pub(crate) fn holds_found(&self, found: &Found) -> Result<(), Status> {
+        if self.is_whole() { Ok(()) } else { self.holds(found.directory()) }
+    }
+
+    /// A directory in which something is to be changed lies there.
+    ///
+    /// # Errors
+    /// `STATUS_ACCESS_DENIED`.
+    pub(crate) fn holds_directory(&self, directory: &Directory) -> Result<(), Status> {
+        if self.is_whole() {
+            return Ok(());
+        }
+        self.holds(directory.object().and_then(|object| self.volume().path_of(object)))
+    }
+
+    /// A name leads to what was opened by it just now, and that lies there: a link on the way may have come to lead elsewhere.
+    ///
+    /// # Errors
+    /// `STATUS_ACCESS_DENIED`.
+    pub(crate) async fn holds_opened(
+        &self,
+        asker: &Asker,
+        path: RelPath<'_>,
+        object: &Arc<vfs::Object>,
+    ) -> Result<(), Status> {
+        if self.is_whole() {
+            return Ok(());
+        }
+        let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await;
+        let found = found.map_err(status::of)?;
+        let is_it = found.resolved.object().is_some_and(|now| Arc::ptr_eq(now, object));
+        if is_it { self.holds_found(&found) } else { Err(Status::ACCESS_DENIED) }
+    }
+
+    fn holds(&self, path: Option<RelPathBuf>) -> Result<(), Status> {
+        let is_inside = path.is_some_and(|path| self.root.inside(path.as_path()).is_some());
+        if is_inside { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+    }
+}
+
+fn of_entrance(error: Error) -> Status {
+    match error {
+        //= MS-SMB2 3.3.5.7
+        //# What there is not cannot be connected to: STATUS_BAD_NETWORK_NAME.
+        Error::NotFound | Error::Hidden | Error::NotADirectory | Error::IsADirectory | Error::Escapes => {
+            Status::BAD_NETWORK_NAME
+        }
+        error => status::of(error),
+    }
+}
+
+/// Of a directory that is made for a tree connect: its owner's alone.
+const ROOT_MODE: u32 = 0o700;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_inside_by_whole_names() {
+        let root = |path: &str| Root { path: RelPath::parse(path.as_bytes()).unwrap().into(), varies: false };
+        for (at, path, inside) in [
+            ("", "a/b", Some("a/b")),
+            ("", "", Some("")),
+            ("home/al", "home/al/x", Some("x")),
+            ("home/al", "home/al", Some("")),
+            ("home/al", "home/alice", None),
+            ("home/al", "home", None),
+            ("home/al", "", None),
+        ] {
+            let path = RelPath::parse(path.as_bytes()).unwrap();
+            let found = root(at).inside(path).map(|inside| inside.to_string());
+            assert_eq!(found.as_deref(), inside, "{path} in {at}");
+        }
+    }
+}
