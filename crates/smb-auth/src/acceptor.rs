@@ -1,11 +1,11 @@
-//! The server's side of a sign-in.
+//! The server's side of a sign-in: the negotiation of a mechanism (SPNEGO, RFC 4178), and its tokens in that.
 
 use smb_wire::Role;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use crate::ntlm::message::{Authenticate, Challenge, MIC, av, find, pairs, parse_negotiate};
-use crate::ntlm::{crypto, flags};
+use crate::mechanism::{Host, Mechanism, Step};
+use crate::ntlm::Server;
 use crate::spnego::{self, NTLMSSP, Resp, State, Token, oid};
 use crate::{Refused, SessionKey, TOKEN_MAX};
 
@@ -82,36 +82,51 @@ pub enum Reply {
     Done(Vec<u8>, SignedIn),
 }
 
-/// The token of a server's answer to NEGOTIATE: it speaks NTLM.
+/// The token of a server's answer to NEGOTIATE: what it speaks.
 pub fn hint() -> Vec<u8> {
     spnego::write_hint(&spnego::mechanism_list(&[oid::NTLM]))
 }
 
-/// One sign-in. It holds the first two messages (some hundred bytes) until the third has come.
+/// One sign-in. It holds what its mechanism does of the messages before the last (of NTLM some hundred bytes).
 #[derive(Debug)]
 pub struct Acceptor {
     policy: Policy,
     challenge: [u8; 8],
-    state: Step,
+    stage: Stage,
     /// The offer's list, where there was one: the client speaks SPNEGO.
     list: Option<Vec<u8>>,
-    /// NTLM was not the client's first choice, so that somebody may have struck out what was.
+    /// The mechanism was not the client's first choice, so that somebody may have struck out what was.
     mic_required: bool,
+    /// The client knows which mechanism it is.
+    is_told: bool,
     claimed: Option<String>,
 }
 
 #[derive(Debug)]
-enum Step {
+enum Stage {
     Offer,
-    Negotiate,
-    Authenticate { negotiate: Vec<u8>, challenge: Vec<u8>, flags: u32 },
+    UnderWay(Box<dyn Mechanism>),
     Ended,
+}
+
+/// What is spoken of an offer, and the client's token in it.
+struct Chosen<'a> {
+    mechanism: Box<dyn Mechanism>,
+    token: Option<&'a [u8]>,
 }
 
 impl Acceptor {
     /// A sign-in with this challenge, which is random and never used again.
     pub fn new(policy: Policy, challenge: [u8; 8]) -> Self {
-        Self { policy, challenge, state: Step::Offer, list: None, mic_required: false, claimed: None }
+        Self {
+            policy,
+            challenge,
+            stage: Stage::Offer,
+            list: None,
+            mic_required: false,
+            is_told: false,
+            claimed: None,
+        }
     }
 
     /// The user's name as the client gave it, once it has.
@@ -130,183 +145,100 @@ impl Acceptor {
         now: u64,
         accounts: &dyn Accounts,
     ) -> Result<Reply, Refused> {
-        let state = std::mem::replace(&mut self.state, Step::Ended);
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
         if token.len() > TOKEN_MAX {
             return Err(Refused::TooLong);
         }
-        let (inner, mic) = match (&state, token.starts_with(NTLMSSP)) {
-            (Step::Offer, true) => (Some(token), None),
-            (Step::Offer, false) => (self.offer(token)?, None),
-            (_, true) if self.list.is_none() => (Some(token), None),
-            (_, false) if self.list.is_some() => match Token::parse(token)? {
-                Token::Resp(resp) => (resp.token, resp.mic),
+        let is_bare = token.starts_with(NTLMSSP);
+        let (mut mechanism, inner, mic) = match stage {
+            Stage::Offer if is_bare => (self.mechanism(oid::NTLM).ok_or(Refused::NoMechanism)?, token, None),
+            Stage::Offer => match self.offer(token)? {
+                Chosen { mechanism, token: Some(inner) } => (mechanism, inner, None),
+                // The client's first choice was another: it is asked for a token of ours.
+                Chosen { mechanism, token: None } => return Ok(self.ask_for(mechanism)),
+            },
+            Stage::UnderWay(mechanism) if is_bare && self.list.is_none() => (mechanism, token, None),
+            Stage::UnderWay(mechanism) if !is_bare && self.list.is_some() => match Token::parse(token)? {
+                Token::Resp(resp) => (mechanism, resp.token.ok_or(Refused::Order)?, resp.mic),
                 Token::Init(_) => return Err(Refused::Order),
             },
             _ => return Err(Refused::Order),
         };
-        match (state, inner) {
-            (Step::Offer | Step::Negotiate, Some(negotiate)) => self.negotiate(negotiate, target, now),
-            // The client's first choice was another: it is asked for a token of ours.
-            (Step::Offer, None) => {
-                self.state = Step::Negotiate;
-                let resp =
-                    Resp { state: Some(State::RequestMic), mechanism: Some(oid::NTLM), ..Resp::default() };
-                Ok(Reply::More(spnego::write_resp(&resp)))
-            }
-            (Step::Authenticate { negotiate, challenge, flags }, Some(message)) => {
-                let authenticate = Authenticate::parse(message)?;
-                let agreed = authenticate.flags & flags;
-                let signed_in = self.authenticate(&authenticate, agreed, &negotiate, &challenge, accounts)?;
-                self.finish(signed_in, agreed, mic)
-            }
-            _ => Err(Refused::Order),
+        let step = mechanism.step(inner, &Host { target, now, accounts });
+        self.claimed = mechanism.claimed().map(str::to_owned);
+        match step? {
+            Step::More(inner) => Ok(self.go_on(mechanism, inner)),
+            Step::Done { token, signed_in } => self.finish(&*mechanism, token, signed_in, mic),
         }
     }
 
-    /// Takes an offer, and gives NTLM's token in it if NTLM is the client's first choice.
-    fn offer<'a>(&mut self, token: &'a [u8]) -> Result<Option<&'a [u8]>, Refused> {
+    /// The mechanism of that name, if it is spoken.
+    fn mechanism(&self, name: &[u8]) -> Option<Box<dyn Mechanism>> {
+        match name {
+            oid::NTLM => Some(Box::new(Server::new(self.policy, self.challenge))),
+            _ => None,
+        }
+    }
+
+    /// Takes an offer: the first mechanism in it that is spoken, and its token if it is the client's first choice.
+    fn offer<'a>(&mut self, token: &'a [u8]) -> Result<Chosen<'a>, Refused> {
         let Token::Init(init) = Token::parse(token)? else { return Err(Refused::Order) };
-        let mechanisms = init.mechanisms().collect::<Result<Vec<_>, _>>()?;
-        let place = mechanisms.iter().position(|mechanism| *mechanism == oid::NTLM);
+        let names = init.mechanisms().collect::<Result<Vec<_>, _>>()?;
         self.list = Some(init.list.to_vec());
-        match place.ok_or(Refused::NoMechanism)? {
-            0 => Ok(init.token),
-            _ => {
-                self.mic_required = true;
-                Ok(None)
-            }
-        }
+        let spoken = names.iter().enumerate().find_map(|(place, name)| Some((place, self.mechanism(name)?)));
+        let (place, mechanism) = spoken.ok_or(Refused::NoMechanism)?;
+        self.mic_required = place > 0;
+        Ok(Chosen { mechanism, token: init.token.filter(|_| place == 0) })
     }
 
-    fn negotiate(&mut self, negotiate: &[u8], target: &Target, now: u64) -> Result<Reply, Refused> {
-        let asked = parse_negotiate(negotiate)?;
-        if asked & flags::UNICODE == 0 || asked & flags::NTLM == 0 {
-            return Err(Refused::Weak);
-        }
-        let always = flags::UNICODE
-            | flags::NTLM
-            | flags::ALWAYS_SIGN
-            | flags::TARGET_TYPE_SERVER
-            | flags::EXTENDED_SESSION_SECURITY
-            | flags::TARGET_INFO
-            | flags::VERSION
-            | flags::KEY_128
-            | flags::KEY_56;
-        let if_asked = flags::REQUEST_TARGET | flags::SIGN | flags::SEAL | flags::KEY_EXCH;
-        let flags = always | asked & if_asked;
-        let text = |text: &str| smb_wire::text::encoded(text);
-        //= MS-NLMP 2.2.2.1
-        //# With a timestamp in the challenge a client should give an integrity code.
-        let target_info = pairs(&[
-            (av::NB_DOMAIN_NAME, &text(&target.netbios_domain)),
-            (av::NB_COMPUTER_NAME, &text(&target.netbios_name)),
-            (av::DNS_DOMAIN_NAME, &text(&target.dns_domain)),
-            (av::DNS_COMPUTER_NAME, &text(&target.dns_name)),
-            (av::TIMESTAMP, &now.to_le_bytes()),
-        ]);
-        let challenge = Challenge { flags, challenge: self.challenge, target_info: &target_info };
-        let challenge = challenge.write(&target.netbios_name);
+    fn ask_for(&mut self, mechanism: Box<dyn Mechanism>) -> Reply {
+        let state = if self.mic_required { State::RequestMic } else { State::Incomplete };
+        let resp = Resp { state: Some(state), mechanism: Some(mechanism.oid()), ..Resp::default() };
+        let token = spnego::write_resp(&resp);
+        (self.is_told, self.stage) = (true, Stage::UnderWay(mechanism));
+        Reply::More(token)
+    }
+
+    fn go_on(&mut self, mechanism: Box<dyn Mechanism>, inner: Vec<u8>) -> Reply {
         let token = match self.list {
             Some(_) => spnego::write_resp(&Resp {
                 state: Some(State::Incomplete),
-                mechanism: Some(oid::NTLM),
-                token: Some(&challenge),
+                mechanism: Some(mechanism.oid()),
+                token: Some(&inner),
                 mic: None,
             }),
-            None => challenge.clone(),
+            None => inner,
         };
-        self.state = Step::Authenticate { negotiate: negotiate.to_vec(), challenge, flags };
-        Ok(Reply::More(token))
+        (self.is_told, self.stage) = (true, Stage::UnderWay(mechanism));
+        Reply::More(token)
     }
 
-    fn authenticate(
-        &mut self,
-        message: &Authenticate<'_>,
-        agreed: u32,
-        negotiate: &[u8],
-        challenge: &[u8],
-        accounts: &dyn Accounts,
-    ) -> Result<SignedIn, Refused> {
-        if message.user.is_empty() && message.nt.is_empty() && message.lm.len() <= 1 {
-            //= MS-NLMP 3.2.5.1.2
-            //# Of nobody in particular the base key is zeros. Who exchanges keys chooses his own under it.
-            let session_key = session_key(SessionKey::default(), message.session_key, agreed).ok();
-            let signed_in = SignedIn { who: Who::Anonymous, session_key };
-            return if self.policy.anonymous { Ok(signed_in) } else { Err(Refused::Anonymous) };
-        }
-        let names = message.user.decode().zip(message.domain.decode());
-        self.claimed = names.as_ref().map(|(user, _)| user.clone());
-        //= MS-NLMP 3.3.2
-        //# NTLMv2's answer is a proof of 16 bytes and what it proves; 24 bytes are of NTLMv1.
-        let (proof, said) = message.nt.split_first_chunk::<16>().ok_or(Refused::Weak)?;
-        // Version, time, challenge and the end of a list: less is no answer of NTLMv2.
-        if said.len() < 32 || said[..2] != [1, 1] {
-            return Err(Refused::Weak);
-        }
-        //= MS-NLMP 2.2.2.7
-        //# The answer ends with a list of pairs, and that with MsvAvEOL: one without an end is malformed, whoever sent it.
-        let flags = find(&said[28..], av::FLAGS)?.and_then(|value| value.first_chunk()).copied();
-        let (user, domain) = names.ok_or(Refused::Wrong)?;
-        if accounts.is_held_off(&domain, &user) {
-            return Err(Refused::HeldOff);
-        }
-        let nt_hash = accounts.nt_hash(&domain, &user);
-        let key = crypto::ntowf_v2(&nt_hash, message.user.units(), message.domain.units());
-        let expected = crypto::proof(&key, &self.challenge, said);
-        if !bool::from(expected.ct_eq(proof)) {
-            let guest = self.policy.guest && !accounts.is_known(&domain, &user);
-            let signed_in = SignedIn { who: Who::Guest, session_key: None };
-            return if guest { Ok(signed_in) } else { Err(Refused::Wrong) };
-        }
-        let base = crypto::base_key(&key, proof);
-        let session_key = session_key(base, message.session_key, agreed)?;
-        let has_mic = flags.is_some_and(|flags| u32::from_le_bytes(flags) & av::FLAG_MIC != 0);
-        //= MS-NLMP 3.2.5.1.2
-        //# Where the answer, which the password proves, says that there is a code, the code must be there and right.
-        // Linux's client makes none. Of 3.1.1 its session's keys cover every message of the sign-in.
-        if has_mic {
-            let mic = message.mic().ok_or(Refused::NoMic)?;
-            //= MS-NLMP 3.2.5.1.2
-            //# The code is made over all three messages, with zeros where it goes.
-            let mut blank = message.bytes.to_vec();
-            blank[MIC].fill(0);
-            let expected = crypto::mic(&session_key, negotiate, challenge, &blank);
-            if !bool::from(expected.ct_eq(mic)) {
-                return Err(Refused::Changed);
-            }
-        }
-        Ok(SignedIn { who: Who::User { domain, user }, session_key: Some(session_key) })
-    }
-
-    fn finish(&self, signed_in: SignedIn, agreed: u32, mic: Option<&[u8]>) -> Result<Reply, Refused> {
-        let Some(list) = &self.list else { return Ok(Reply::Done(Vec::new(), signed_in)) };
-        let signature = |key, sender| crypto::first_signature(key, agreed, sender, list);
-        // A code under a key that everybody knows says nothing.
-        let key = signed_in.session_key.as_ref().filter(|_| signed_in.who != Who::Anonymous);
-        let ours = match (mic, key) {
-            (Some(mic), Some(key)) => {
+    fn finish(
+        &self,
+        mechanism: &dyn Mechanism,
+        token: Option<Vec<u8>>,
+        signed_in: SignedIn,
+        mic: Option<&[u8]>,
+    ) -> Result<Reply, Refused> {
+        let Some(list) = &self.list else { return Ok(Reply::Done(token.unwrap_or_default(), signed_in)) };
+        let ours = match (mic, mechanism.mic(Role::Client, list)) {
+            (Some(mic), Some(expected)) => {
                 //= RFC 4178 5
                 //# A mechListMIC that does not verify ends the negotiation.
-                if !bool::from(signature(key, Role::Client).ct_eq(mic)) {
+                if !bool::from(expected.ct_eq(mic)) {
                     return Err(Refused::Changed);
                 }
-                Some(signature(key, Role::Server))
+                mechanism.mic(Role::Server, list)
             }
             (None, Some(_)) if self.mic_required => return Err(Refused::NoMic),
             _ => None,
         };
-        let resp =
-            Resp { state: Some(State::Completed), mic: ours.as_ref().map(|mic| &mic[..]), ..Resp::default() };
+        let resp = Resp {
+            state: Some(State::Completed),
+            mechanism: (!self.is_told).then(|| mechanism.oid()),
+            token: token.as_deref(),
+            mic: ours.as_deref(),
+        };
         Ok(Reply::Done(spnego::write_resp(&resp), signed_in))
     }
-}
-
-/// `ExportedSessionKey`: the client's choice where keys are exchanged.
-fn session_key(base: SessionKey, encrypted: &[u8], agreed: u32) -> Result<SessionKey, Refused> {
-    if agreed & flags::KEY_EXCH == 0 {
-        return Ok(base);
-    }
-    let mut key = Zeroizing::new(*<&[u8; 16]>::try_from(encrypted).map_err(|_| Refused::Malformed)?);
-    crypto::rc4(&*base, &mut *key);
-    Ok(key)
 }

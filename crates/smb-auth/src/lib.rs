@@ -1,4 +1,4 @@
-//! Sign-in of SMB sessions, sans-IO: SPNEGO (RFC 4178, MS-SPNG) around NTLMv2 (MS-NLMP), both sides.
+//! Sign-in of SMB sessions, sans-IO: SPNEGO (RFC 4178, MS-SPNG) around a mechanism, which is NTLMv2 (MS-NLMP), both sides.
 //!
 //! [`Acceptor`] takes the tokens of one SESSION_SETUP exchange after the other and ends with who it is and the session's
 //! key; [`Initiator`] makes them. Neither has a clock or randomness: both are given. NTLMv1 and LM are refused, a message
@@ -9,6 +9,7 @@
 mod acceptor;
 mod der;
 mod initiator;
+mod mechanism;
 pub mod ntlm;
 pub mod spnego;
 

@@ -2,6 +2,9 @@
 
 pub mod crypto;
 pub mod message;
+mod server;
+
+pub(crate) use server::Server;
 
 /// Bits of `NegotiateFlags` (MS-NLMP 2.2.2.5) that mean something here.
 pub mod flags {
