@@ -31,7 +31,7 @@ impl Connection {
     /// Opens a call, waiting for one of the four channels to be free.
     ///
     /// # Errors
-    /// [`CallError::Aborted`] when the connection has failed, [`CallError::Gone`] when it was idle for too long,
+    /// [`CallError::Aborted`] when the connection has failed, [`CallError::Gone`] when its driver has ended,
     /// [`CallError::UsedUp`] after some billion calls.
     pub async fn call(&self) -> Result<Call, CallError> {
         let Open { shared, handle } = &*self.open;

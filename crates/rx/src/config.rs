@@ -60,7 +60,7 @@ pub struct EndpointConfig {
     /// RESPONSEs that security classes check, or make, at once; one host has an eighth of them. More are dropped, and
     /// the challenge repeated.
     pub checks_max: usize,
-    /// A connection without calls is removed after this.
+    /// A peer's connection without calls is removed after this. Those that we opened stay until they are closed.
     pub reap_time: Duration,
     /// A proof of an address holds this long after its last packet.
     pub reach_time: Duration,

@@ -527,7 +527,7 @@ impl Endpoint {
                 continue;
             }
             core.armed = None;
-            if !connection.has_calls() && connection.reap_at(&self.shared) <= now {
+            if !connection.has_calls() && connection.reap_at(&self.shared).is_some_and(|at| at <= now) {
                 self.remove(now, index, ConnectionEnd::Idle);
                 continue;
             }

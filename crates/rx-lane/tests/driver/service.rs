@@ -241,6 +241,25 @@ fn ten_thousand_connections_have_data_of_their_own_until_they_are_gone() {
 }
 
 #[test]
+fn a_client_rests_for_longer_than_its_server_keeps_the_connection_and_goes_on() {
+    let service = Counting::default();
+    let gone = Rc::clone(&service.gone);
+    let pair = Pair::new(5, Config::default(), config(), service);
+    pair.run(async |_, connection| {
+        for count in 1..=2u64 {
+            assert_eq!(ask(&connection, b"").await.unwrap(), count.to_be_bytes());
+        }
+        lane::time::sleep(Duration::from_secs(2000)).await;
+        // The server counts anew.
+        for count in 1..=2u64 {
+            assert_eq!(ask(&connection, b"").await.unwrap(), count.to_be_bytes());
+        }
+    });
+    assert_eq!(gone.borrow().first(), Some(&(ConnectionEnd::Idle, 2)));
+    pair.assert_books_balance();
+}
+
+#[test]
 fn connection_that_fails_is_gone_for_its_service_and_its_handlers_end() {
     let service = Counting::default();
     let gone = Rc::clone(&service.gone);

@@ -276,8 +276,8 @@ impl Connection {
 
     /// The end of a turn: sets the timers that follow from what was sent and received.
     pub(crate) fn deadline(&mut self, now: Instant, shared: &Shared) -> Instant {
-        let mut earliest =
-            if self.has_calls() { now + shared.config.reap_time } else { self.reap_at(shared) };
+        let idle_until = self.reap_at(shared).filter(|_| !self.has_calls());
+        let mut earliest = idle_until.unwrap_or(now + shared.config.reap_time);
         for channel in &mut self.channels {
             if let Some(call) = &channel.call {
                 earliest = earliest.min(call.deadline(now, &self.core, shared));
@@ -302,17 +302,20 @@ impl Connection {
         waits.into_iter().flatten().fold(earliest, Instant::min)
     }
 
-    /// When the connection may be removed if it stays as it is.
-    pub(crate) fn reap_at(&self, shared: &Shared) -> Instant {
+    /// When the connection may be removed if it stays as it is. One that we opened is its opener's to close: he may rest for as long as he
+    /// likes, and a server that has forgotten it takes it up again.
+    pub(crate) fn reap_at(&self, shared: &Shared) -> Option<Instant> {
+        if self.core.side == Side::Client {
+            return None;
+        }
         let proof = &self.core.proof;
-        let unproved = self.core.side == Side::Server && !(proof.reached && proof.authentic);
         let failed = self.core.error.is_some_and(|code| code != abort::CALL_DEAD);
-        let wait = match (unproved, failed && self.core.side == Side::Server) {
-            (true, _) => self.core.limits.dead_time,
+        let wait = match (proof.reached && proof.authentic, failed) {
+            (false, _) => self.core.limits.dead_time,
             (_, true) => shared.config.reach_time,
             _ => shared.config.reap_time,
         };
-        self.core.active_at + wait
+        Some(self.core.active_at + wait)
     }
 }
 

@@ -327,15 +327,20 @@ fn serial_proves_an_address_after_half_the_circle_too() {
 }
 
 #[test]
-fn idle_connections_are_reaped() {
+fn idle_connections_of_peers_are_reaped_and_taken_up_again() {
     let mut pair = Pair::new();
     let connection = pair.connect();
     pair.call(connection, b"one".to_vec());
     assert!(pair.run_calls(Duration::from_secs(5)));
     pair.run_for(Duration::from_secs(800));
-    assert_eq!((pair.client.connection_count(), pair.server.connection_count()), (0, 0));
-    assert_eq!(pair.client.open_call(pair.now, connection), Err(crate::OpenError::Gone));
+    // Whoever opened it has it until he closes it.
+    assert_eq!((pair.client.connection_count(), pair.server.connection_count()), (1, 0));
     assert_eq!(pair.server.peers().count(), 0);
+    pair.call(connection, b"two".to_vec());
+    assert!(pair.run_calls(Duration::from_secs(5)));
+    pair.client.close(pair.now, connection);
+    assert_eq!(pair.client.connection_count(), 0);
+    assert_eq!(pair.client.open_call(pair.now, connection), Err(crate::OpenError::Gone));
 }
 
 #[test]
