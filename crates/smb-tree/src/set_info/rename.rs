@@ -133,12 +133,13 @@ impl Share {
         path: Option<RelPath<'_>>,
     ) -> Result<Directory, Status> {
         let found = self.volume().lookup_as(caller, path.unwrap_or(RelPath::ROOT), Rights::NONE).await;
-        found.and_then(Resolved::into_directory).map(|(directory, _)| directory).map_err(
-            |error| match error {
-                Error::NotFound | Error::NotADirectory => Status::OBJECT_PATH_NOT_FOUND,
-                error => status::of(error),
-            },
-        )
+        let (directory, _) = found.and_then(Resolved::into_directory).map_err(|error| match error {
+            Error::NotFound | Error::NotADirectory => Status::OBJECT_PATH_NOT_FOUND,
+            error => status::of(error),
+        })?;
+        // A link on the way may have come to lead elsewhere.
+        self.holds_directory(&directory)?;
+        Ok(directory)
     }
 
     //= MS-FSA 2.1.5.15.11
