@@ -36,7 +36,7 @@ impl Scenario for NumaMemory {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(480)
+        Duration::from_secs(1200)
     }
 
     fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
@@ -154,7 +154,7 @@ impl Trial<'_> {
     fn looked_at(&self, before: Scrape) -> anyhow::Result<Looks> {
         let names: Vec<String> = (0..FILES).map(|n| format!("https-{n}")).collect();
         let mut looks = Looks { now: before.clone(), before };
-        let give_up = Instant::now() + Duration::from_secs(90);
+        let give_up = Instant::now() + Duration::from_secs(240);
         loop {
             std::thread::scope(|scope| {
                 let fetching = self.clients.map(|client| {
