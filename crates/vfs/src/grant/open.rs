@@ -212,7 +212,8 @@ impl Volume {
 
     /// Has a lease be given back, whatever it is of: its client is told, and not waited for.
     pub async fn recall_lease(&self, key: &LeaseKey) {
-        let Some((holder, place)) = self.shared().and_then(|shared| shared.objects().leases().find(key)) else {
+        let Some((holder, place)) = self.shared().and_then(|shared| shared.objects().leases().find(key))
+        else {
             return;
         };
         at_once(self.cache(), &place.object, |grants, now, events| grants.recall(now, holder, events));
