@@ -97,6 +97,11 @@ impl Directory {
             // A change that is under way may have begun before there was a log.
             self.volume().rest(object).await?;
             let (version, before) = (object.version(), self.attributes()?);
+            // Who was told of this version has other names.
+            if object.is_foreign(version, &before) == Some(true) {
+                self.volume().changed_behind_of(object, || self.attributes()).await?;
+                continue;
+            }
             let listed = self.listed(max).await?;
             // Else the numbers of what is just being made would be asked for before it has one.
             let is_still = || object.version() == version && !object.is_changing();

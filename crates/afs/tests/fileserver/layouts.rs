@@ -153,7 +153,9 @@ fn a_version_of_a_directory_has_one_image_over_any_history() {
     });
     let totals = totals.borrow();
     if totals.get("seeds").is_some_and(|seeds| *seeds == all) {
-        for what in ["edited", "given up", "relaid", "evicted", "stopped", "killed", "beside", "at once"] {
+        for what in
+            ["edited", "given up", "relaid", "evicted", "stopped", "killed", "beside", "at once", "behind"]
+        {
             assert!(totals.get(what).is_some_and(|count| *count > 5), "{what}: {totals:?}");
         }
     }
@@ -167,6 +169,8 @@ struct History {
     tree: BTreeMap<u32, Place>,
     counts: BTreeMap<&'static str, u64>,
     next: u32,
+    /// Other programs have changed something since all was seen.
+    is_unseen: bool,
 }
 
 /// A directory, and what is there.
@@ -183,6 +187,8 @@ impl Place {
     }
 }
 
+/// Within this time what another program has changed is found.
+const SEEN_WITHIN: Duration = Duration::from_secs(1);
 /// Names of directories begin so.
 const DIRECTORY: &str = "dir";
 
@@ -221,7 +227,7 @@ impl History {
             (fid.vnode, Place { fid, path: name, names: there })
         };
         let tree = numbers.into_iter().map(place).collect();
-        Self { site, random, keepers, tree, counts: BTreeMap::new(), next: 0 }
+        Self { site, random, keepers, tree, counts: BTreeMap::new(), next: 0, is_unseen: false }
     }
 
     fn run(mut self) -> BTreeMap<&'static str, u64> {
@@ -265,6 +271,8 @@ impl History {
                 if is_killed {
                     self.site.kill()
                 } else {
+                    // Who is just told of what another program did holds what it is about.
+                    self.see();
                     self.site.stop()
                 }
                 self.count(if is_killed { "killed" } else { "stopped" });
@@ -275,6 +283,7 @@ impl History {
             4..7 => self.beside(),
             7..12 => self.look(),
             12..16 => self.at_once(),
+            16..20 => self.behind(),
             _ => self.change(),
         }
     }
@@ -321,6 +330,52 @@ impl History {
             }
         });
         self.count("beside");
+    }
+
+    /// Another program makes, removes or renames a file behind the server's back, within the tick of the file system's clock in which a change
+    /// or a reading of ours falls or not. Some time later every client has heard, and it may be that the server has changed something since.
+    fn behind(&mut self) {
+        let (at, new) = (self.any_directory(), self.new_name());
+        let to = if self.random.random_bool(0.3) { self.any_directory() } else { at };
+        let old = self.tree[&at].any_file(&mut self.random);
+        let what = self.random.random_range(0..3);
+        self.run_up_to(Duration::from_millis(8));
+        let path = |history: &Self, at: u32, name: &str| format!("/srv/{}/{name}", history.tree[&at].path);
+        let fs = self.site.server.fs();
+        match (what, old) {
+            (0, Some(old)) => {
+                fs.remove(&path(self, at, &old)).unwrap();
+                self.place(at).names.remove(&old);
+            }
+            (1, Some(old)) => {
+                fs.rename(&path(self, at, &old), &path(self, to, &new)).unwrap();
+                self.place(at).names.remove(&old);
+                self.place(to).names.insert(new);
+            }
+            _ => {
+                fs.write(&path(self, at, &new), "").unwrap();
+                self.place(at).names.insert(new);
+            }
+        }
+        self.is_unseen = true;
+        self.run_up_to(Duration::from_millis(8));
+        if self.random.random() {
+            self.check();
+        }
+        self.count("behind");
+    }
+
+    /// What other programs have done is seen by now.
+    fn see(&mut self) {
+        if std::mem::take(&mut self.is_unseen) {
+            self.site.world.run_for(SEEN_WITHIN);
+        }
+    }
+
+    /// Time passes.
+    fn run_up_to(&mut self, max: Duration) {
+        let time = self.random.random_range(Duration::ZERO..max);
+        self.site.world.run_for(time);
     }
 
     fn look(&mut self) {
@@ -395,6 +450,7 @@ impl History {
 
     /// What every client lists is what is there.
     fn check(&mut self) {
+        self.see();
         let (keepers, which) = (self.keepers.clone(), self.random.random_range(0..4));
         let tree = self.tree.clone();
         self.site.run(async move {

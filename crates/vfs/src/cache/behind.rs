@@ -5,24 +5,31 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use lane::Task;
+use lane::fs::EntryChange;
 
 use super::Inner;
 use super::Joined;
 use super::key::{Key, KeyRef};
 use super::watches::WatchedDir;
-use crate::change::Looked;
+use crate::change::{Doubted, Looked};
 use crate::promise::{Displaced, Sought};
 use crate::volume::{Volume, WeakVolume};
 
 /// Names to look at, and who does.
 #[derive(Default)]
 pub(super) struct Doubts {
-    names: VecDeque<Key>,
+    waiting: VecDeque<Doubt>,
     looking: Option<Task<()>>,
     /// Looks after which somebody may rely on a file that is no longer there.
     looked: Vec<LookedIn>,
     seeking: Option<Task<()>>,
     volumes: Vec<WeakVolume>,
+}
+
+/// A name to look at, and if it is a directory's, which ones in it.
+struct Doubt {
+    key: Key,
+    names: Doubted,
 }
 
 /// A look, and the volume that it was into.
@@ -36,20 +43,19 @@ impl Inner {
     }
 
     /// An entry of a directory has changed, by whomever.
-    pub(super) fn doubt(self: &Rc<Self>, watched: &WatchedDir, name: &[u8]) {
-        if self.joined.get().is_none_or(|joined| joined.promises.given() == 0) {
+    pub(super) fn doubt(self: &Rc<Self>, watched: &WatchedDir, name: &[u8], what: EntryChange) {
+        let is_given = self.joined.get().is_some_and(|joined| joined.promises.given() > 0);
+        if !is_given && watched.object().is_none_or(|object| object.log().is_none()) {
             return;
         }
+        let in_it = (what != EntryChange::Modified).then(|| Box::from(name));
+        let child = watched.key().child(name).filter(|_| is_given).map(|key| (key, None));
         let mut doubts = self.doubts.borrow_mut();
-        for key in watched.key().child(name).into_iter().chain([watched.key().to_key()]) {
-            if doubts.names.contains(&key) {
-                continue;
-            }
-            if doubts.names.len() >= DOUBTS_MAX {
+        for (key, in_it) in child.into_iter().chain([(watched.key().to_key(), in_it)]) {
+            if !doubts.add(key, in_it) {
                 drop(doubts);
                 return self.doubt_all();
             }
-            doubts.names.push_back(key);
         }
         if doubts.looking.as_ref().is_none_or(Task::is_finished) {
             doubts.looking = Some(lane::spawn(look(Rc::downgrade(self))));
@@ -58,7 +64,7 @@ impl Inner {
 
     /// Changes were lost, or are too many to look at: no client of this lane is to rely on anything it knows.
     pub(super) fn doubt_all(&self) {
-        self.doubts.borrow_mut().names.clear();
+        self.doubts.borrow_mut().forget_names();
         if let Some(joined) = self.joined.get() {
             self.counters.doubted_all.increment();
             joined.void_clients();
@@ -66,10 +72,43 @@ impl Inner {
     }
 }
 
+impl Doubts {
+    /// Has a name looked at, and what became of a name in it; `false`: they are too many.
+    fn add(&mut self, key: Key, in_it: Option<Box<[u8]>>) -> bool {
+        let known = self.waiting.iter_mut().find(|doubt| doubt.key == key);
+        let Some(known) = known else {
+            if self.waiting.len() >= DOUBTS_MAX {
+                return false;
+            }
+            let names = Doubted { names: in_it.into_iter().collect(), is_any: false };
+            self.waiting.push_back(Doubt { key, names });
+            return true;
+        };
+        let in_it = in_it.filter(|name| !known.names.is_any && !known.names.names.contains(name));
+        if known.names.names.len() >= DOUBTS_MAX && in_it.is_some() {
+            return false;
+        }
+        known.names.names.extend(in_it);
+        true
+    }
+
+    /// Too many names to look at each: of directories any may have been changed.
+    fn forget_names(&mut self) {
+        self.waiting.retain_mut(|doubt| {
+            let has_names = doubt.names.is_any || !doubt.names.names.is_empty();
+            doubt.names = Doubted { names: Vec::new(), is_any: true };
+            has_names
+        });
+        if self.waiting.len() >= DOUBTS_MAX {
+            self.waiting.clear();
+        }
+    }
+}
+
 async fn look(inner: Weak<Inner>) {
-    while let Some((key, volume)) = inner.upgrade().and_then(|inner| inner.next_doubt()) {
+    while let Some((doubt, volume)) = inner.upgrade().and_then(|inner| inner.next_doubt()) {
         let Some(volume) = volume else { continue };
-        if let Some(looked) = volume.look_behind(key.as_ref().path).await
+        if let Some(looked) = volume.look_behind(doubt.key.as_ref().path, &doubt.names).await
             && let Some(inner) = inner.upgrade()
         {
             inner.seek(looked, volume.downgrade());
@@ -126,12 +165,10 @@ impl Inner {
         Some((Rc::clone(self.joined.get()?), looked))
     }
 
-    fn next_doubt(&self) -> Option<(Key, Option<Volume>)> {
-        let mut doubts = self.doubts.borrow_mut();
-        let key = doubts.names.pop_front()?;
-        drop(doubts);
-        let volume = self.volume_of(key.as_ref());
-        Some((key, volume))
+    fn next_doubt(&self) -> Option<(Doubt, Option<Volume>)> {
+        let doubt = self.doubts.borrow_mut().waiting.pop_front()?;
+        let volume = self.volume_of(doubt.key.as_ref());
+        Some((doubt, volume))
     }
 
     /// The volume that a key is of.
@@ -142,7 +179,7 @@ impl Inner {
     }
 }
 
-/// Names that wait to be looked at.
+/// Names that wait to be looked at, and those in one of them.
 const DOUBTS_MAX: usize = 256;
 /// Promises looked through in one turn of the lane.
 const SOUGHT_AT_ONCE: u32 = 1024;

@@ -33,13 +33,13 @@ impl Cache {
 impl Inner {
     fn hear(self: &Rc<Self>, event: &WatchEvent) {
         match event {
-            WatchEvent::Entry { watch, name, .. } => {
+            WatchEvent::Entry { watch, name, what, .. } => {
                 for watched in self.watches.of_event(*watch) {
                     // Other lanes tell only of what this one remembers.
                     self.note_told(&watched);
                     watched.note_change();
                     self.forget_in(&watched, name);
-                    self.doubt(&watched, name);
+                    self.doubt(&watched, name, *what);
                 }
             }
             WatchEvent::Gone(watch) => {

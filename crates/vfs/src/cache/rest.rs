@@ -18,7 +18,7 @@ use super::key::Key;
 use super::vantage::Vantage;
 use super::watches::{WatchedDir, Watches};
 use super::{Cache, Inner};
-use crate::change::Looked;
+use crate::change::{Doubted, Looked};
 use crate::name::{Name, RelPath};
 use crate::names::changes_between;
 use crate::promise::Displaced;
@@ -159,8 +159,13 @@ async fn end_rests(inner: Weak<Inner>) {
             let until = watched.relied_on_until().filter(|until| *until > time::now());
             let volume = inner.volume_of(watched.key());
             drop(inner);
-            if let (Some(until), Some(volume)) = (until, volume) {
-                volume.watch_anew(watched.key().path, until).await;
+            match (until, volume, watched.object()) {
+                (Some(until), Some(volume), _) => volume.watch_anew(watched.key().path, until).await,
+                // It is found out at the next look of somebody otherwise.
+                (None, Some(volume), Some(directory)) if directory.log().is_some() => {
+                    let _ = volume.changed_unseen(directory).await;
+                }
+                _ => {}
             }
         }
     }
@@ -194,7 +199,7 @@ impl Volume {
                 let Some(path) = Name::parse(&at.name).ok().and_then(|name| path.join(name).ok()) else {
                     continue;
                 };
-                let looked = self.look_behind(path.as_path()).await;
+                let looked = self.look_behind(path.as_path(), &Doubted::default()).await;
                 let is_there = |looked: Looked| looked.now.is_some_and(|now| Arc::ptr_eq(&now, &object));
                 if looked.is_some_and(|looked| !is_there(looked)) {
                     // It is found out at the next look of somebody otherwise.
@@ -204,7 +209,7 @@ impl Volume {
             lane::yield_now().await;
             from = rest;
         }
-        if joined.promises.is_given(directory) {
+        if joined.promises.is_given(directory) || directory.log().is_some() {
             let _ = self.changed_unseen(directory).await;
         }
     }

@@ -28,7 +28,7 @@ use crate::access::Access;
 use crate::attributes::Attributes;
 use crate::counters::VfsCounters;
 use crate::descriptor::Own;
-use crate::object::{At, By, Object, Place};
+use crate::object::{At, By, Log, Object, Place};
 use crate::promise::{Mark, Promise};
 use crate::root::Root;
 
@@ -57,6 +57,10 @@ pub(crate) struct WatchedDir {
     kept: Cell<Option<Instant>>,
     /// Until when it is kept for clients that rely on something in it.
     relied_on_until: Cell<Option<Instant>>,
+    /// As long as clients rely on its names.
+    log: RefCell<Option<Arc<Log>>>,
+    /// It was as this server left it when it was looked at for that: what others have changed since its watch tells.
+    is_vouched: Cell<bool>,
     promise: OnceCell<Promise>,
     /// Rights, where there is a promise.
     access: OnceCell<Access>,
@@ -312,6 +316,8 @@ impl Watches {
             told: Told::new(time::now()),
             kept: Cell::new(None),
             relied_on_until: Cell::new(None),
+            log: RefCell::default(),
+            is_vouched: Cell::new(false),
             promise: OnceCell::new(),
             access: OnceCell::new(),
             key: key.clone(),
@@ -442,6 +448,28 @@ impl WatchedDir {
 
     pub(super) fn rely_on_until(&self, until: Option<Instant>) {
         self.relied_on_until.set(until);
+        if until.is_none() {
+            self.log.take();
+        }
+    }
+
+    /// Clients rely on its names: what this server changes of them is put down, to be told from what others do, for as long as it is kept
+    /// for clients.
+    pub(crate) fn keep_log(&self, object: &Arc<Object>) {
+        let mut log = self.log.borrow_mut();
+        if log.is_none() && self.relied_on_until.get().is_some() {
+            *log = self.object().filter(|own| Arc::ptr_eq(own, object)).map(|own| own.keep_log());
+        }
+    }
+
+    /// Whether it was known to be as this server left it once it was watched. Of one that rests that is found at the end of the rest.
+    pub(crate) fn is_vouched(&self) -> bool {
+        self.is_vouched.get() || self.told.rests()
+    }
+
+    /// It was looked at and is as this server left it.
+    pub(crate) fn vouch(&self) {
+        self.is_vouched.set(true);
     }
 
     /// How often it was changed by this server, where lanes share that.

@@ -47,6 +47,7 @@ impl Directory {
         let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Rights)]).await?;
         let (directory, value) = (self.clone(), acl.map(Acl::encode));
         to_the_end(way.held(), async move {
+            directory.changes_aside();
             let name = directory.volume().root().acl_attribute();
             let file = directory.dir().as_file();
             let set = match value {

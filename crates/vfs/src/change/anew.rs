@@ -47,6 +47,7 @@ impl Directory {
             way.rise_by_reading();
             let history = History::new(object, log);
             way.end(volume);
+            object.has_looked(history.version(), &before);
             return Ok(Names { entries, history });
         }
         Err(Error::Busy)

@@ -133,6 +133,7 @@ impl Directory {
         let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Rights)]).await?;
         let directory = self.clone();
         to_the_end(way.held(), async move {
+            directory.changes_aside();
             directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)?;
             way.end(directory.volume());
             Ok(())

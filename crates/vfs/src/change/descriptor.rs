@@ -50,6 +50,7 @@ impl Directory {
             let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Rights)]).await?;
             let (directory, descriptor) = (self.clone(), Arc::clone(descriptor));
             to_the_end(way.held(), async move {
+                directory.changes_aside();
                 directory.changed()?.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
                 way.end(directory.volume());
                 Ok(())
@@ -138,7 +139,11 @@ impl Here {
 /// Gives what was just made what it gets.
 pub(super) async fn give(gift: &Gift, object: Option<&Arc<Object>>, file: &File) -> Result<(), Error> {
     match (object, gift) {
-        (Some(object), Some(_)) => object.write_own(file, gift.as_ref()).await,
+        (Some(object), Some(_)) => {
+            object.write_own(file, gift.as_ref()).await?;
+            object.note_published();
+            Ok(())
+        }
         _ => Ok(()),
     }
 }

@@ -76,6 +76,7 @@ impl Directory {
             let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Attributes)]).await?;
             let (directory, name) = (self.clone(), name.clone());
             to_the_end(way.held(), async move {
+                directory.changes_aside();
                 put(directory.dir().as_file(), &name, after).await?;
                 way.end(directory.volume());
                 Ok(())
@@ -99,6 +100,7 @@ impl Directory {
             let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Attributes)]).await?;
             let directory = self.clone();
             to_the_end(way.held(), async move {
+                directory.changes_aside();
                 let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
                 directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)?;
                 way.end(directory.volume());

@@ -40,11 +40,21 @@ impl Directory {
         self.object().ok_or(Error::ReadOnly)
     }
 
+    /// Its own attributes are about to be changed, under its permit: what is known of its names before is known afterwards too, when it has
+    /// another change time.
+    pub(super) fn changes_aside(&self) {
+        if let (Some(object), Ok(before)) = (self.object(), self.dir().stat()) {
+            object.changes_aside(&before);
+        }
+    }
+
     /// Finds where the directory is now, to change something in it. From here on the lane relies on it, so that it may keep what it
     /// makes there.
     pub(super) async fn here(&self) -> Result<Here, Unmade> {
         self.volume().writable()?;
-        self.here_to_read().await
+        let here = self.here_to_read().await?;
+        here.vouch().await?;
+        Ok(here)
     }
 
     /// As [`Directory::here`], to change nothing.
@@ -116,6 +126,21 @@ impl Directory {
 }
 
 impl Here {
+    /// Finds what somebody else has changed in the directory while nobody watched: a change of ours would give it another time, and hide
+    /// that from who keeps an image of its names.
+    async fn vouch(&self) -> Result<(), Error> {
+        let (object, directory) = (self.object()?, &self.directory);
+        let Some(watched) = self.watched().filter(|watched| !watched.is_vouched()) else { return Ok(()) };
+        if object.log().is_none() {
+            return Ok(());
+        }
+        if object.is_foreign(object.version(), &directory.attributes()?) == Some(true) {
+            self.volume().changed_behind_of(object, || directory.attributes()).await?;
+        }
+        watched.vouch();
+        Ok(())
+    }
+
     pub(super) fn directory(&self) -> &Directory {
         &self.directory
     }

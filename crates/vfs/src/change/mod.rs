@@ -2,7 +2,7 @@
 //! names confirmed under them, everybody who relies on it told, then the change itself, which runs to its end whatever
 //! becomes of who asked for it. docs/vfs.md draws it.
 
-pub(crate) use self::behind::Looked;
+pub(crate) use self::behind::{Doubted, Looked};
 pub use self::create::{Created, How};
 pub(crate) use self::find::c_name;
 pub use self::rename::Over;

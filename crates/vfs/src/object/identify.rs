@@ -12,6 +12,7 @@ use lane::fs::{Dir, File, FileKind, OpenHow, OpenKind, Stat, Timestamp};
 use lane::offload::offload;
 
 use super::{Identity, Object, SharedVolume};
+use crate::attributes::Attributes;
 use crate::error::Error;
 
 /// How a file is come by.
@@ -202,8 +203,18 @@ pub(crate) fn kind_of(kind: FileKind) -> Kind {
 
 /// What the index judges a file by.
 pub(super) fn seen_of(stat: &Stat) -> Seen {
-    let changed = index::Timestamp { secs: stat.ctime.secs, nanos: stat.ctime.nanos };
-    Seen { changed, size: stat.size }
+    seen(stat.ctime, stat.size)
+}
+
+fn seen(changed: Timestamp, size: u64) -> Seen {
+    Seen { changed: index::Timestamp { secs: changed.secs, nanos: changed.nanos }, size }
+}
+
+impl Attributes {
+    /// As [`seen_of`].
+    pub(super) fn seen(&self) -> Seen {
+        seen(self.ctime, self.size)
+    }
 }
 
 /// Looks at what the index has no room for, or no number.

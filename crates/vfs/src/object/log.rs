@@ -13,6 +13,15 @@ use super::Object;
 #[derive(Default)]
 pub(crate) struct Log {
     changes: Mutex<VecDeque<Change>>,
+    found: Mutex<VecDeque<Found>>,
+}
+
+/// A name that somebody else has changed behind the server's back, and what it was found to lead to then, if anything.
+struct Found {
+    /// That of the directory by which clients hear of it.
+    version: Version,
+    name: Box<[u8]>,
+    number: Option<Number>,
 }
 
 /// One change of names, which raised the directory's version once.
@@ -81,6 +90,31 @@ impl Log {
         }
     }
 
+    /// Names were found to lead there, or nowhere, and the directory has got this version for it.
+    pub(crate) fn note_found(&self, version: Version, names: Vec<(Box<[u8]>, Option<Number>)>) {
+        let mut found = self.found.lock().expect("nobody panics while holding it");
+        found.extend(names.into_iter().map(|(name, number)| Found { version, name, number }));
+        let over = found.len().saturating_sub(FOUND_MAX);
+        found.drain(..over);
+    }
+
+    /// What a name has come to lead to by the latest change of it that is put down, or as it was last found: `None` of a name of which
+    /// nothing is known.
+    pub(crate) fn latest_of(&self, name: &[u8]) -> Option<Option<Number>> {
+        let changed = self.lock().iter().rev().find_map(|change| {
+            let number = change.edits.iter().rev().find_map(|edit| match edit {
+                Edit::Added { name: added, number } => (**added == *name).then_some(Some(*number)),
+                Edit::Removed { name: removed } => (**removed == *name).then_some(None),
+            });
+            Some((change.after, number?))
+        });
+        let found = self.found.lock().expect("nobody panics while holding it");
+        let found = found.iter().rev().find(|found| *found.name == *name);
+        let found = found.map(|found| (found.version, found.number));
+        let latest = changed.into_iter().chain(found).max_by_key(|(version, _)| *version);
+        latest.map(|(_, number)| number)
+    }
+
     /// The edits that lead from version `from` to the latest that is known, and which that is; `None` where they do not lead on from there.
     pub(crate) fn since(&self, from: Version) -> Option<(Vec<Edit>, Version)> {
         let changes = self.lock();
@@ -138,6 +172,8 @@ impl Object {
 const LOGGED: u8 = 4;
 /// Beyond these an image is made anew.
 const CHANGES_MAX: usize = 1024;
+/// Names that others have changed; of one that is forgotten it is told once more.
+const FOUND_MAX: usize = 256;
 /// A change may begin, be made and be put down during the first.
 const LOOKS: u32 = 2;
 
@@ -170,6 +206,25 @@ mod tests {
         assert_eq!(log.since(at(7)).unwrap().0.len(), CHANGES_MAX);
         log.note(Change { before: at(3000), after: at(3001), edits: Vec::new() });
         assert_eq!(log.since(at(3000)), None, "nobody knows what that has done");
+    }
+
+    #[test]
+    fn a_log_knows_what_a_name_has_come_to_lead_to() {
+        let (at, name) = (|count| Version { generation: 7, count }, |name: &str| Box::from(name.as_bytes()));
+        let number = |vnode| Number { vnode, uniquifier: 1 };
+        let log = Log::default();
+        let note = |before, edits| log.note(Change { before: at(before), after: at(before + 1), edits });
+        note(1, vec![Edit::Added { name: name("a"), number: number(2) }]);
+        assert_eq!((log.latest_of(b"a"), log.latest_of(b"b")), (Some(Some(number(2))), None));
+        let moved = Edit::Added { name: name("b"), number: number(2) };
+        note(2, vec![Edit::Removed { name: name("a") }, moved]);
+        assert_eq!((log.latest_of(b"a"), log.latest_of(b"b")), (Some(None), Some(Some(number(2)))));
+        log.note_found(at(4), vec![(name("b"), None), (name("c"), Some(number(4)))]);
+        assert_eq!((log.latest_of(b"b"), log.latest_of(b"c")), (Some(None), Some(Some(number(4)))));
+        note(4, vec![Edit::Added { name: name("b"), number: number(6) }]);
+        assert_eq!(log.latest_of(b"b"), Some(Some(number(6))));
+        log.note_found(at(9), (0..FOUND_MAX).map(|_| (name("d"), None)).collect());
+        assert_eq!(log.latest_of(b"c"), None, "others have been changed since");
     }
 
     #[test]

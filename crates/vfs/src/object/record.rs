@@ -12,6 +12,7 @@ use lane::fs::Stat;
 
 use super::identify::{At, seen_of};
 use super::{Object, Place, Side};
+use crate::attributes::Attributes;
 use crate::names::{VERSIONS_OF_A_READING, is_unchanged_since_read};
 
 /// Of an object that has changed, or is new. Packed, as every object in use has one.
@@ -154,9 +155,10 @@ impl Object {
         next
     }
 
-    /// The change that raised the version last was none, and nobody was told of the version.
+    /// The change that raised the version last was none, and nobody was told of the version: it has the one before, and looks as it did.
     pub(crate) fn fall_back(&self, before: Version) {
-        let side = self.lock_side();
+        let mut side = self.lock_side();
+        side.draft.changing = side.draft.changing.saturating_sub(1);
         self.version.store(before.into(), Ordering::SeqCst);
         self.volume.index.fell_back(side.draft.slot, before);
     }
@@ -170,7 +172,6 @@ impl Object {
     /// `from`: what has an older change time afterwards was not changed.
     fn begin_change(&self, draft: &mut Draft, version: Version, from: SystemTime) {
         draft.changing += 1;
-        draft.look = Look::Unknown;
         self.volume.index.changing(draft.slot, version, from);
     }
 
@@ -178,7 +179,11 @@ impl Object {
     /// its content then is known of it afterwards too, when it has another change time.
     pub(crate) fn changes_aside(&self, before: &Stat) {
         let mut side = self.lock_side();
-        if !self.is_loaded() || !side.draft.is_ours(before) || self.volume.index.is_full() {
+        if !self.is_loaded() || side.draft.changing > 0 || self.volume.index.is_full() {
+            return;
+        }
+        if !side.draft.is_ours(before) {
+            side.draft.flags |= OVERTAKEN;
             return;
         }
         self.touch_loaded(&mut side);
@@ -188,10 +193,40 @@ impl Object {
 
     /// The change under way is over, made `at` this time, or failed.
     pub(super) fn settle(&self, draft: &mut Draft, at: Option<SystemTime>) {
+        // What was not noted as it began may have given it another change time.
+        if draft.changing == 0 && at.is_some() && draft.flags & OVERTAKEN == 0 {
+            draft.look = Look::Unknown;
+        }
+        draft.flags &= !OVERTAKEN;
         if draft.settle(at)
             && let Some(at) = at
         {
             self.volume.index.changed(draft.slot, at);
+        }
+    }
+
+    /// Whether somebody else has changed it behind the server's back: it has this version, and looks otherwise than our last change of it
+    /// left it, or whoever looked first after that saw it. What it looks like now is how it looks at this version, if not; so it is after
+    /// a change of which nobody knows how it left it. `None` while it is changed, and at another version.
+    pub(crate) fn is_foreign(&self, version: Version, now: &Attributes) -> Option<bool> {
+        let mut side = self.lock_side();
+        let draft = &mut side.draft;
+        if self.version() != version || draft.changing > 0 {
+            return None;
+        }
+        let seen = now.seen();
+        let is_ours = draft.has(&seen);
+        if is_ours && draft.look == Look::Changed {
+            draft.look_as(&seen, lane::time::wall_clock());
+        }
+        Some(!is_ours && draft.look != Look::Unknown)
+    }
+
+    /// It looked so when it was given this version, whatever its change time says: that may be another clock's.
+    pub(crate) fn has_looked(&self, version: Version, as_seen: &Attributes) {
+        let mut side = self.lock_side();
+        if self.version() == version && side.draft.changing == 0 {
+            side.draft.look_as(&as_seen.seen(), lane::time::wall_clock());
         }
     }
 
@@ -241,14 +276,15 @@ impl Object {
         }
         let Ok(stat) = look() else { return };
         let draft = &mut self.lock_side().draft;
-        draft.see(&stat, lane::time::wall_clock());
+        let is_ours = draft.see(&stat, lane::time::wall_clock());
         if draft.changing == 0 {
-            let seen = (draft.look == Look::Seen).then(|| draft.seen().changed);
+            let seen = (is_ours && draft.look == Look::Seen).then(|| draft.seen().changed);
             self.volume.index.seen(draft.slot, seen);
         }
     }
 
-    /// A file of ours that nobody could change but us was given its name: what that did to its change time is ours too.
+    /// A file of ours that nobody could change but us was given its name, or what it gets when it is made: what that did to its change time
+    /// is ours too.
     pub(crate) fn note_published(&self) {
         self.have_changed(&mut self.lock_side().draft, lane::time::wall_clock());
     }
@@ -380,27 +416,32 @@ impl Draft {
         (self.look, self.time) = (Look::Changed, nanoseconds(at));
     }
 
-    /// It looks so now. A stamp later than the last change of ours is of one behind the server's back: which version that is,
-    /// the next use finds out.
-    fn see(&mut self, stat: &Stat, now: SystemTime) {
+    /// It looks so now, and whether that is ours. A stamp later than the last change of ours is of one behind the server's back: which
+    /// version that is, the next look or use finds out, as long as it is known how it looked before.
+    fn see(&mut self, stat: &Stat, now: SystemTime) -> bool {
         if stat.nlink == 0 {
             self.flags |= GONE;
         } else {
             self.flags &= !GONE;
         }
-        if !self.is_ours(stat) {
-            self.look = Look::Unknown;
-            return;
+        let is_ours = self.is_ours(stat);
+        if is_ours {
+            self.look_as(&seen_of(stat), now);
         }
-        self.look_as(&seen_of(stat), now);
+        is_ours
     }
 
     /// Whether it looks so by what is known here.
     fn is_ours(&self, stat: &Stat) -> bool {
+        self.has(&seen_of(stat))
+    }
+
+    fn has(&self, seen: &Seen) -> bool {
         match self.look {
+            _ if self.changing > 0 => false,
             Look::Unknown => false,
-            Look::Changed => nanoseconds(stat.ctime.to_system_time()) <= self.time,
-            Look::Seen => self.seen() == seen_of(stat),
+            Look::Changed => nanoseconds_of(seen.changed).is_some_and(|changed| changed <= self.time),
+            Look::Seen => self.seen() == *seen,
         }
     }
 
@@ -443,6 +484,8 @@ const UNPLACED: u8 = 16;
 const SETTLED: u8 = 32;
 /// Of the changes under way one has failed.
 const FAILED: u8 = 64;
+/// The change under way is one beside its content, and somebody else had changed it before.
+const OVERTAKEN: u8 = 128;
 
 const NANOS: i64 = 1_000_000_000;
 

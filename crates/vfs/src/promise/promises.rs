@@ -202,16 +202,20 @@ impl Promises {
         self.books.borrow().given.arriving_to(client)
     }
 
-    /// Whether the object was changed by somebody else since the last look on this lane. If not, this is the last from now on.
+    /// Whether the object was changed by somebody else since it has this version: since the last look on this lane, which takes no lock;
+    /// at the first since then, as the [object](Object::is_foreign) has it. If not, this look is the last from now on.
     pub(crate) fn is_foreign(&self, object: &Arc<Object>, version: Version, now: &Attributes) -> bool {
         let mut books = self.books.borrow_mut();
-        let Some(held) = books.find(object) else { return false };
+        let Some(held) = books.find(object) else { return object.is_foreign(version, now) == Some(true) };
         let (held, seen) = (&mut books.held[held], fingerprint(now));
-        if held.is_seen && held.seen_count == version.count && held.seen != seen {
-            return true;
+        if held.is_seen && held.seen_count == version.count {
+            return held.seen != seen;
         }
-        (held.is_seen, held.seen, held.seen_count) = (true, seen, version.count);
-        false
+        let is_foreign = object.is_foreign(version, now);
+        if is_foreign == Some(false) {
+            (held.is_seen, held.seen, held.seen_count) = (true, seen, version.count);
+        }
+        is_foreign == Some(true)
     }
 
     /// The object was changed by us once more at the version that it was last seen with: how it looked then says nothing now.

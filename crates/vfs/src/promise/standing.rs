@@ -1,6 +1,7 @@
 //! What a promised look stands on, whatever was looked at.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use index::Version;
@@ -31,7 +32,11 @@ impl Standing {
     }
 
     /// As [`Promised::confirm`](crate::Promised::confirm), of this object that has these attributes.
-    pub(super) fn confirm<'a>(&self, object: &Object, attributes: &'a Attributes) -> Option<Confirmed<'a>> {
+    pub(super) fn confirm<'a>(
+        &self,
+        object: &Arc<Object>,
+        attributes: &'a Attributes,
+    ) -> Option<Confirmed<'a>> {
         let joined = self.volume.joined_promises().ok()?;
         if !self.holds(object, joined) {
             self.volume.counters().replies_overtaken.increment();
@@ -39,6 +44,7 @@ impl Standing {
         }
         joined.promises.note_told(self.ticket);
         self.volume.cache().rely_on(&self.directory, self.until);
+        self.directory.keep_log(object);
         Some(Confirmed { version: self.version, attributes, until: self.until })
     }
 

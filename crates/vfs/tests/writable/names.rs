@@ -17,6 +17,8 @@ use vfs::{Directory, Edit, Error, Expect, History, How, Number, Over, RelPath, V
 use super::{directory, name, nobody, on_lanes, root, watched};
 
 const NEW: How = How { exclusive: true, mode: 0o644 };
+/// Within this time what another program has changed is found where it is watched.
+const SEEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// A directory as an image of it shows it.
 struct Image {
@@ -82,10 +84,46 @@ fn ten_thousand_names_are_listed_with_their_numbers_and_each_has_the_one_it_is_f
 }
 
 #[test]
+fn what_another_program_does_between_changes_of_ours_is_in_another_version() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        let (root, me) = (root(&volume).await, nobody());
+        let mut image = Image::of(&root).await.unwrap();
+        let before = image.history.version();
+        root.create(&me, name("ours"), NEW).await.unwrap();
+        time::sleep(SEEN_WITHIN).await;
+        assert!(image.catch_up(), "what notification tells of a change of ours is no other's");
+        assert_eq!(image.history.version(), before.next());
+        // Nobody has looked since the change of ours.
+        fs.write("/srv/theirs", "").unwrap();
+        let mut image = Image::of(&root).await.unwrap();
+        assert!(image.names.contains_key(&b"theirs"[..]));
+        assert!(image.history.version() > before.next());
+        time::sleep(SEEN_WITHIN).await;
+        image = Image::of(&root).await.unwrap();
+        // Within one tick of the clock for stamps, which a change of ours ends.
+        fs.write("/srv/hidden", "").unwrap();
+        root.create(&me, name("next"), NEW).await.unwrap();
+        time::sleep(SEEN_WITHIN).await;
+        assert!(!image.catch_up(), "there is a name that no edit brings");
+        image = Image::of(&root).await.unwrap();
+        assert!(image.names.contains_key(&b"hidden"[..]));
+        // The very name that was made.
+        root.create(&me, name("upload"), NEW).await.unwrap();
+        fs.rename("/srv/upload", "/srv/taken").unwrap();
+        time::sleep(SEEN_WITHIN).await;
+        assert!(!image.catch_up());
+        let image = Image::of(&root).await.unwrap();
+        assert!(image.names.contains_key(&b"taken"[..]) && !image.names.contains_key(&b"upload"[..]));
+    });
+}
+
+#[test]
 fn an_image_follows_each_change_in_one_step_of_the_version() {
     on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
         let root = root(&volume).await;
         let sub = root.make_directory(&nobody(), name("sub"), 0o755).await.unwrap();
+        // What notification tells of that when there is an image already may be anybody's.
+        time::sleep(SEEN_WITHIN).await;
         let mut images = [Image::of(&root).await.unwrap(), Image::of(&sub).await.unwrap()];
         let reads = volume.counters().names_read.get();
         let me = nobody();
