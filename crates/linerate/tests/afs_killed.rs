@@ -42,13 +42,7 @@ fn what_clients_were_told_outlives_a_server_that_is_killed_among_stores_and_rena
     for name in ["a", "b", "c"] {
         fs::write(tree.join("fixed").join(name), name).unwrap();
     }
-    let config = home.join("linerate.toml");
-    let text = format!(
-        "[server]\nlanes = 2\ndrain_seconds = 20\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
-         [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\ncell = '{CELL}'\n[[volume]]\nname = 'tree'\n\
-         path = 'tree'\nwritable = 'anyone'\n"
-    );
-    fs::write(&config, text).unwrap();
+    let config = configured(home);
     acl(home, &["set", "--clear"], &["system:authuser=all"]);
     let rights = acl(home, &["get", "--json"], &[]);
 
@@ -107,6 +101,36 @@ fn what_clients_were_told_outlives_a_server_that_is_killed_among_stores_and_rena
     // Every name that is there was used since the last kill, and is recorded where it is; what went away a moment before one is not.
     let kinds = problems(home);
     assert!(kinds.iter().all(|kind| kind == "gone"), "{kinds:?}");
+}
+
+#[test]
+fn files_that_were_replaced_while_the_server_had_them_open_are_forgotten_over_a_kill() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = &home.path().canonicalize().unwrap();
+    fs::create_dir_all(home.join("tree/d")).unwrap();
+    let mut server = Launch::config(&configured(home)).start();
+    let file = "afs://127.0.0.1/tree/d/f";
+    for _ in 0..8 {
+        put_once(home, file);
+        output(linerate(["get", "--overwrite", file, "-o"]).arg(home.join("got")));
+    }
+    server.signal(Signal::KILL);
+    server.wait();
+    let kinds = problems(home);
+    assert!(kinds.iter().all(|kind| kind != "gone"), "{kinds:?}");
+}
+
+/// The file that has `home`'s directory `tree` served over AFS.
+fn configured(home: &Path) -> PathBuf {
+    let config = home.join("linerate.toml");
+    let text = format!(
+        "[server]\nlanes = 2\ndrain_seconds = 20\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+         [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\ncell = '{CELL}'\n[[volume]]\nname = 'tree'\n\
+         path = 'tree'\nwritable = 'anyone'\n"
+    );
+    fs::write(&config, text).unwrap();
+    config
 }
 
 /// `linerate acl` of the closed directory.

@@ -45,9 +45,9 @@ impl Found {
         if self.is_directory() { What::Subtree } else { What::Place }
     }
 
-    /// It has lost the name `name` in `directory`: how many are left of an open file, its last closing shows.
+    /// It has lost the name `name` in `directory`. An open file tells whether that was the last: after a kill nobody closes it.
     pub(super) fn lost(&self, directory: &Arc<Object>, name: &[u8]) {
-        let is_last = self.kind == FileKind::Directory || self.names == Some(1);
+        let is_last = self.is_directory() || !self.has_others();
         self.object.note_lost(directory, name, is_last);
     }
 
