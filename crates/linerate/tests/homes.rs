@@ -74,6 +74,19 @@ impl Homes {
     }
 }
 
+/// What is served, in a directory that others pass through to what is theirs; root alone has files that are others'.
+fn tree_or_skip() -> Option<(tempfile::TempDir, PathBuf)> {
+    if !rustix::process::geteuid().is_root() {
+        testkit::skip(format_args!("only root has files that are others'"));
+        return None;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let tree = scratch.path().join("home");
+    fs::create_dir(&tree).unwrap();
+    Some((scratch, tree))
+}
+
 /// A directory of this user's, for him alone.
 fn make_home(at: &Path, uid: u32) {
     fs::create_dir(at).unwrap();
@@ -83,15 +96,7 @@ fn make_home(at: &Path, uid: u32) {
 
 #[test]
 fn each_user_has_his_own_directory_by_one_name_of_a_share() {
-    if !rustix::process::geteuid().is_root() {
-        testkit::skip(format_args!("only root has files that are others'"));
-        return;
-    }
-    let scratch = tempfile::tempdir().unwrap();
-    // Others pass through to what is theirs.
-    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let tree = scratch.path().join("home");
-    fs::create_dir(&tree).unwrap();
+    let Some((scratch, tree)) = tree_or_skip() else { return };
     // As /tmp: anybody makes a directory, and nobody takes another's away.
     fs::set_permissions(&tree, fs::Permissions::from_mode(0o1777)).unwrap();
     make_home(&tree.join("anne"), USERS[0].1);
@@ -128,14 +133,7 @@ fn each_user_has_his_own_directory_by_one_name_of_a_share() {
 
 #[test]
 fn who_has_a_home_open_is_shown_by_the_path_that_he_knows() {
-    if !rustix::process::geteuid().is_root() {
-        testkit::skip(format_args!("only root has files that are others'"));
-        return;
-    }
-    let scratch = tempfile::tempdir().unwrap();
-    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let tree = scratch.path().join("home");
-    fs::create_dir(&tree).unwrap();
+    let Some((scratch, tree)) = tree_or_skip() else { return };
     make_home(&tree.join("anne"), USERS[0].1);
     fs::write(tree.join("anne/hers"), "of anne").unwrap();
     let homes = Homes::new(scratch.path());
