@@ -1,12 +1,13 @@
 //! Running other programs: loudly when they are the task, and never left behind when they are servers.
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 /// Runs a program in the repository's root with our output; its failure is ours.
 pub(crate) fn run(program: &str, args: &[&str]) -> anyhow::Result<()> {
@@ -62,8 +63,29 @@ pub(crate) fn is_program(name: &str) -> bool {
     std::env::split_paths(&path).chain([PathBuf::from("/sbin")]).any(|dir| dir.join(name).is_file())
 }
 
+/// Compiles a program in C of the repository into `dir`, under this name.
+pub(crate) fn compile_c(name: &str, source: &str, dir: &Path) -> anyhow::Result<PathBuf> {
+    let (file, program) = (dir.join(name).with_extension("c"), dir.join(name));
+    std::fs::write(&file, source)?;
+    output("cc", &["-O2".as_ref(), "-o".as_ref(), program.as_os_str(), file.as_os_str()])?;
+    Ok(program)
+}
+
 /// A process that is killed when its owner goes.
 pub(crate) struct Killed(pub(crate) Child);
+
+impl Killed {
+    /// Starts `command` and waits until it says by this line that it is ready.
+    pub(crate) fn start(mut command: Command, ready: &str) -> anyhow::Result<Self> {
+        let name = command.get_program().display().to_string();
+        let child = command.stdout(Stdio::piped()).spawn();
+        let mut process = Self(child.with_context(|| format!("cannot start {name}"))?);
+        let mut said = String::new();
+        BufReader::new(process.0.stdout.take().context("it has an output")?).read_line(&mut said)?;
+        ensure!(said.trim_end() == ready, "{name} does not get ready");
+        Ok(process)
+    }
+}
 
 impl Drop for Killed {
     fn drop(&mut self) {

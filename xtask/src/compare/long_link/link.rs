@@ -1,11 +1,10 @@
 //! A long way from the clients to a server: two devices, and a program between them that holds up what is sent and loses some (`link.c`).
 
-use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use testkit::netns::{Namespace, ip};
 
 use crate::compare::stock::link::{inside, on_own_thread};
@@ -36,10 +35,8 @@ impl Way {
         let mut command = Command::new(link);
         command.args([server.path(), clients.path()]);
         command.args([conditions.delay_us.to_string(), conditions.loss_percent.to_string()]);
-        let mut program = Killed(command.stdout(Stdio::piped()).spawn().context("cannot start the way")?);
-        let mut said = String::new();
-        BufReader::new(program.0.stdout.take().context("it has an output")?).read_line(&mut said)?;
-        ensure!(said == "ready\n", "there is no way: it needs root and /dev/net/tun");
+        let program = Killed::start(command, "ready");
+        let program = program.context("there is no way: it needs root and /dev/net/tun")?;
         inside(server, || plug(SERVERS_END))?;
         inside(&clients, || {
             plug(CLIENTS_END)?;
@@ -59,10 +56,7 @@ impl Way {
 
 /// The program, compiled into `work`.
 pub(super) fn compile(work: &Path) -> anyhow::Result<PathBuf> {
-    let (source, program) = (work.join("link.c"), work.join("link"));
-    std::fs::write(&source, include_str!("link.c"))?;
-    process::output("cc", &["-O2".as_ref(), "-o".as_ref(), program.as_os_str(), source.as_os_str()])?;
-    Ok(program)
+    process::compile_c("link", include_str!("link.c"), work)
 }
 
 fn plug(address: &str) -> anyhow::Result<()> {

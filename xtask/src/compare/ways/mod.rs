@@ -2,16 +2,14 @@
 //! the running kernel has: by calls, by the ring, zero-copy, through pipes, with registered buffers. `ways.c` does nothing else, so what a
 //! server could win or lose by a way is seen without the server.
 
-use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 
 use super::{median, rounded};
-use crate::process;
+use crate::process::{self, Killed};
 
 /// Flags of `cargo xtask compare ways`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +27,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let work = tempfile::Builder::new().prefix("linerate-ways").tempdir_in("/dev/shm")?;
     let program = Program::compile(work.path())?;
     let address = SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, PORT);
-    let _peer = Peer::start(program.command(), address)?;
+    let _peer = start_peer(Command::new(program.path()), address)?;
     for way in program.measure(address, args.messages, args.rounds)? {
         println!("{}", serde_json::to_string(&way)?);
     }
@@ -51,62 +49,32 @@ pub(crate) struct Way {
 }
 
 /// `ways.c`, compiled.
-pub(crate) struct Program {
-    dir: PathBuf,
-}
+pub(crate) struct Program(PathBuf);
 
 impl Program {
     /// Into `dir`, where its file will lie as well.
     pub(crate) fn compile(dir: &Path) -> anyhow::Result<Self> {
-        let source = dir.join("ways.c");
-        fs::write(&source, include_str!("ways.c"))?;
-        let (source, to) = (source.display().to_string(), dir.join(NAME).display().to_string());
-        process::output("cc", &["-O2", "-o", &to, &source])?;
-        Ok(Self { dir: dir.to_owned() })
+        Ok(Self(process::compile_c("ways", include_str!("ways.c"), dir)?))
     }
 
-    pub(crate) fn command(&self) -> Command {
-        Command::new(self.path())
-    }
-
-    pub(crate) fn path(&self) -> PathBuf {
-        self.dir.join(NAME)
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 
     /// Every way with the peer at `to`, in turns.
     pub(crate) fn measure(&self, to: SocketAddrV4, messages: u32, rounds: u32) -> anyhow::Result<Vec<Way>> {
         let (ip, port) = (to.ip().to_string(), to.port().to_string());
-        let dir = self.dir.display().to_string();
+        let dir = self.0.parent().context("it lies in a directory")?.display().to_string();
         let (messages, rounds) = (messages.to_string(), rounds.to_string());
-        let said = process::output(self.path(), &["work", &ip, &port, &dir, &messages, &rounds])?;
+        let said = process::output(&self.0, &["work", &ip, &port, &dir, &messages, &rounds])?;
         evaluated(&said)
     }
 }
 
-/// What takes and gives bytes at the other end, until it is dropped.
-pub(crate) struct Peer(Child);
-
-impl Peer {
-    /// `command`: the program, in whatever namespace.
-    pub(crate) fn start(mut command: Command, at: SocketAddrV4) -> anyhow::Result<Self> {
-        command.args(["peer", &at.ip().to_string(), &at.port().to_string()]).stdout(Stdio::piped());
-        let mut child =
-            command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
-        let said = child.stdout.take().context("it has an output")?;
-        let peer = Self(child);
-        let mut line = String::new();
-        BufReader::new(said).read_line(&mut line)?;
-        ensure!(line == "listening\n", "the peer does not listen at {at}");
-        Ok(peer)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // It may have ended by itself, having said why.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// What takes and gives bytes at the other end. `command`: the program, in whatever namespace.
+pub(crate) fn start_peer(mut command: Command, at: SocketAddrV4) -> anyhow::Result<Killed> {
+    command.args(["peer", &at.ip().to_string(), &at.port().to_string()]);
+    Killed::start(command, "listening")
 }
 
 /// Lines of figures and ways, which stand in the same order in each turn.
@@ -138,7 +106,6 @@ fn evaluated(said: &str) -> anyhow::Result<Vec<Way>> {
     Ok(ways)
 }
 
-const NAME: &str = "ways";
 const PORT: u16 = 7999;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::Scenario;
-use crate::compare::ways::{Peer, Program};
+use crate::compare::ways::{Program, start_peer};
 use crate::lab::guest::Guest;
 use crate::lab::guest::net::{self, Namespace};
 use crate::lab::machine::Machine;
@@ -44,7 +44,7 @@ impl Scenario for Ways {
         std::fs::create_dir_all(DIR)?;
         process::output("mount", &["-t", "tmpfs", "ways", DIR])?;
         let program = Program::compile(Path::new(DIR))?;
-        measure(guest, &program, program.command(), ("loopback", Ipv4Addr::LOCALHOST))?;
+        measure(guest, &program, Command::new(program.path()), ("loopback", Ipv4Addr::LOCALHOST))?;
         net::set_up("n0", "10.74.0.1/24")?;
         let clients = Namespace::new("clients")?;
         clients.take("c0", "10.74.0.2/24")?;
@@ -65,7 +65,7 @@ fn measure(
     (link, ip): (&str, Ipv4Addr),
 ) -> anyhow::Result<()> {
     let address = SocketAddrV4::new(ip, 7999);
-    let _peer = Peer::start(peer, address)?;
+    let _peer = start_peer(peer, address)?;
     for way in program.measure(address, MESSAGES, ROUNDS).with_context(|| format!("over {link}"))? {
         let what = format!("{link}: {}", way.load);
         match (way.ratio_cpu, way.lacks) {
