@@ -155,7 +155,10 @@ impl Acceptor {
             Stage::Offer => match self.offer(token)? {
                 Chosen { mechanism, token: Some(inner) } => (mechanism, inner, None),
                 // The client's first choice was another: it is asked for a token of ours.
-                Chosen { mechanism, token: None } => return Ok(self.ask_for(mechanism)),
+                Chosen { mechanism, token: None } => {
+                    let state = if self.mic_required { State::RequestMic } else { State::Incomplete };
+                    return Ok(self.go_on(mechanism, state, None));
+                }
             },
             Stage::UnderWay(mechanism) if is_bare && self.list.is_none() => (mechanism, token, None),
             Stage::UnderWay(mechanism) if !is_bare && self.list.is_some() => match Token::parse(token)? {
@@ -167,7 +170,7 @@ impl Acceptor {
         let step = mechanism.step(inner, &Host { target, now, accounts });
         self.claimed = mechanism.claimed().map(str::to_owned);
         match step? {
-            Step::More(inner) => Ok(self.go_on(mechanism, inner)),
+            Step::More(inner) => Ok(self.go_on(mechanism, State::Incomplete, Some(inner))),
             Step::Done { token, signed_in } => self.finish(&*mechanism, token, signed_in, mic),
         }
     }
@@ -191,23 +194,16 @@ impl Acceptor {
         Ok(Chosen { mechanism, token: init.token.filter(|_| place == 0) })
     }
 
-    fn ask_for(&mut self, mechanism: Box<dyn Mechanism>) -> Reply {
-        let state = if self.mic_required { State::RequestMic } else { State::Incomplete };
-        let resp = Resp { state: Some(state), mechanism: Some(mechanism.oid()), ..Resp::default() };
-        let token = spnego::write_resp(&resp);
-        (self.is_told, self.stage) = (true, Stage::UnderWay(mechanism));
-        Reply::More(token)
-    }
-
-    fn go_on(&mut self, mechanism: Box<dyn Mechanism>, inner: Vec<u8>) -> Reply {
-        let token = match self.list {
-            Some(_) => spnego::write_resp(&Resp {
-                state: Some(State::Incomplete),
+    /// Has the client go on, by a token of the mechanism's if it has one yet.
+    fn go_on(&mut self, mechanism: Box<dyn Mechanism>, state: State, inner: Option<Vec<u8>>) -> Reply {
+        let token = match (&self.list, inner) {
+            (None, Some(inner)) => inner,
+            (_, inner) => spnego::write_resp(&Resp {
+                state: Some(state),
                 mechanism: Some(mechanism.oid()),
-                token: Some(&inner),
+                token: inner.as_deref(),
                 mic: None,
             }),
-            None => inner,
         };
         (self.is_told, self.stage) = (true, Stage::UnderWay(mechanism));
         Reply::More(token)
