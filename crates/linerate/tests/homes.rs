@@ -7,11 +7,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{Launch, Server, linerate, output, tool};
+use support::{Launch, Server, linerate, output, share};
 
 mod support;
 
-const PASSWORD: &str = "Secret007";
 /// Users of the server, whom this machine need not know.
 const USERS: [(&str, u32); 3] = [("anne", 60_101), ("bob", 60_102), ("carol", 60_103)];
 
@@ -25,13 +24,8 @@ struct Homes {
 impl Homes {
     fn new(home: &Path) -> Self {
         for (name, uid) in USERS {
-            let mut add =
-                linerate(["user", "add", name, "--nt", "--password-stdin", "--accounts", "accounts.toml"]);
             let uid = uid.to_string();
-            add.args(["--uid", &uid, "--gid", &uid]).current_dir(home);
-            let mut child = add.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-            child.stdin.take().unwrap().write_all(format!("{PASSWORD}\n").as_bytes()).unwrap();
-            assert!(child.wait().unwrap().success());
+            share::add_user(home, name, &["--uid", &uid, "--gid", &uid]);
         }
         let address = testkit::free_address();
         let text = format!(
@@ -48,16 +42,11 @@ impl Homes {
     }
 
     fn smbclient(&self, user: &str, share: &str) -> Command {
-        let mut command = tool("smbclient", "smbclient");
-        command.args(["-s", "/dev/null", "-p", &self.address.port().to_string()]);
-        command.args(["-U", &format!("{user}%{PASSWORD}"), &format!("//127.0.0.1/{share}")]);
-        command.current_dir(&self.home);
-        command
+        share::smbclient(self.address, user, share, &self.home)
     }
 
     fn asks(&self, user: &str, share: &str, commands: &str) -> String {
-        let done = self.smbclient(user, share).args(["-c", commands]).output().unwrap();
-        String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+        share::said(self.smbclient(user, share).args(["-c", commands]))
     }
 
     #[track_caller]

@@ -17,6 +17,29 @@ use super::{Launch, Server, linerate, output, tool};
 pub(crate) const USER: &str = "anne";
 pub(crate) const PASSWORD: &str = "Secret007";
 
+/// One who signs in with [`PASSWORD`], in `home`'s file of accounts; `flags` say more of him.
+pub(crate) fn add_user(home: &Path, name: &str, flags: &[&str]) {
+    let mut add = linerate(["user", "add", name, "--nt", "--password-stdin", "--accounts", "accounts.toml"]);
+    let add = add.args(flags).current_dir(home).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = add.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{PASSWORD}\n").as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// smbclient as such a user, which is to be told by `-c` what to do with files of `home`.
+pub(crate) fn smbclient(address: SocketAddr, user: &str, share: &str, home: &Path) -> Command {
+    let mut command = tool("smbclient", "smbclient");
+    command.args(["-s", "/dev/null", "-p", &address.port().to_string()]);
+    command.args(["-U", &format!("{user}%{PASSWORD}"), &format!("//127.0.0.1/{share}")]).current_dir(home);
+    command
+}
+
+/// All that a client says, be it that it fails.
+pub(crate) fn said(client: &mut Command) -> String {
+    let done = client.output().unwrap();
+    String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+}
+
 /// The share `tree`.
 pub(crate) struct Share {
     pub(crate) server: Server,
@@ -28,11 +51,7 @@ pub(crate) struct Share {
 impl Share {
     /// Serves `tree`. `tables` are more of the configuration, `keys` more of the volume.
     pub(crate) fn new(home: &Path, tree: &Path, tables: &str, keys: &str) -> Self {
-        let accounts = home.join("accounts.toml");
-        let mut add = linerate(["user", "add", USER, "--nt", "--password-stdin", "--accounts"]);
-        let mut child = add.arg(&accounts).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(format!("{PASSWORD}\n").as_bytes()).unwrap();
-        assert!(child.wait().unwrap().success());
+        add_user(home, USER, &[]);
         let address = testkit::free_address();
         let text = format!(
             "[server]\nlanes = 2\nstate_dir = 'state'\n[identity]\naccounts = 'accounts.toml'\n\
@@ -48,16 +67,12 @@ impl Share {
 
     /// smbclient, which is to be told by `-c` what to do.
     pub(crate) fn smbclient(&self) -> Command {
-        let mut command = tool("smbclient", "smbclient");
-        command.args(["-s", "/dev/null", "-p", &self.address.port().to_string()]);
-        command.args(["-U", &format!("{USER}%{PASSWORD}"), "//127.0.0.1/tree"]).current_dir(&self.home);
-        command
+        smbclient(self.address, USER, "tree", &self.home)
     }
 
     /// What smbclient says to these commands.
     pub(crate) fn asks(&self, commands: &str) -> String {
-        let done = self.smbclient().args(["-c", commands]).output().unwrap();
-        String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+        said(self.smbclient().args(["-c", commands]))
     }
 
     #[track_caller]
