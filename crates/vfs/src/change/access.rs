@@ -6,7 +6,6 @@ use identity::{Acl, Nearest, Rights};
 use lane::fs::{Dir, XattrHow};
 
 use super::here::{Here, Unmade};
-use super::way::to_the_end;
 use crate::access::require;
 use crate::attributes::Attributes;
 use crate::caller::Caller;
@@ -44,10 +43,8 @@ impl Directory {
         here.require(caller, Rights::ADMINISTER)?;
         let permits = here.permit().await?;
         here.still()?;
-        let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Rights)]).await?;
-        let (directory, value) = (self.clone(), acl.map(Acl::encode));
-        to_the_end(way.held(), async move {
-            directory.changes_aside();
+        let value = acl.map(Acl::encode);
+        here.change_itself(caller, permits, What::Rights, async move |directory| {
             let name = directory.volume().root().acl_attribute();
             let file = directory.dir().as_file();
             let set = match value {
@@ -60,7 +57,6 @@ impl Directory {
             if object.own().is_some() {
                 object.write_own(file, None).await?;
             }
-            way.end(directory.volume());
             Ok(())
         })
         .await

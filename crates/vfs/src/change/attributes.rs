@@ -130,13 +130,8 @@ impl Directory {
         here.require(caller, Rights::ADMINISTER)?;
         let permits = here.permit().await?;
         here.still()?;
-        let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Rights)]).await?;
-        let directory = self.clone();
-        to_the_end(way.held(), async move {
-            directory.changes_aside();
-            directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)?;
-            way.end(directory.volume());
-            Ok(())
+        here.change_itself(caller, permits, What::Rights, async move |directory| {
+            directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)
         })
         .await
     }

@@ -4,7 +4,6 @@ use identity::Rights;
 use lane::fs::File;
 
 use super::Writer;
-use super::way::to_the_end;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -31,12 +30,8 @@ impl Directory {
             here.require(caller, Rights::WRITE)?;
             let permits = here.permit().await?;
             here.still()?;
-            let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Attributes)]).await?;
-            let directory = self.clone();
-            to_the_end(way.held(), async move {
-                set(directory.dir().as_file(), on).await?;
-                way.end(directory.volume());
-                Ok(())
+            here.change_itself(caller, permits, What::Attributes, async move |directory| {
+                set(directory.dir().as_file(), on).await
             })
             .await
         })

@@ -47,13 +47,9 @@ impl Directory {
             let here = self.here().await?;
             let permits = here.permit().await?;
             here.still()?;
-            let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Rights)]).await?;
-            let (directory, descriptor) = (self.clone(), Arc::clone(descriptor));
-            to_the_end(way.held(), async move {
-                directory.changes_aside();
-                directory.changed()?.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
-                way.end(directory.volume());
-                Ok(())
+            let descriptor = Arc::clone(descriptor);
+            here.change_itself(caller, permits, What::Rights, async move |directory| {
+                directory.changed()?.write_own(directory.dir().as_file(), Some(&descriptor)).await
             })
             .await
         })

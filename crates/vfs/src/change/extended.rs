@@ -7,7 +7,6 @@ use identity::Rights;
 use lane::fs::{AttributeChange, File, SetTime, XattrHow};
 
 use super::Writer;
-use super::way::to_the_end;
 use crate::caller::Caller;
 use crate::descriptor::is_kept_in;
 use crate::directory::Directory;
@@ -73,13 +72,9 @@ impl Directory {
             if before == after {
                 return Ok(());
             }
-            let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Attributes)]).await?;
-            let (directory, name) = (self.clone(), name.clone());
-            to_the_end(way.held(), async move {
-                directory.changes_aside();
-                put(directory.dir().as_file(), &name, after).await?;
-                way.end(directory.volume());
-                Ok(())
+            let name = name.clone();
+            here.change_itself(caller, permits, What::Attributes, async move |directory| {
+                put(directory.dir().as_file(), &name, after).await
             })
             .await
         })
@@ -97,14 +92,9 @@ impl Directory {
             here.require(caller, Rights::WRITE)?;
             let permits = here.permit().await?;
             here.still()?;
-            let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Attributes)]).await?;
-            let directory = self.clone();
-            to_the_end(way.held(), async move {
-                directory.changes_aside();
+            here.change_itself(caller, permits, What::Attributes, async move |directory| {
                 let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
-                directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)?;
-                way.end(directory.volume());
-                Ok(())
+                directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)
             })
             .await
         })

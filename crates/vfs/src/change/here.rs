@@ -7,15 +7,15 @@ use std::sync::Arc;
 use identity::Rights;
 
 use super::settle::{Asking, Settling};
-use super::way::Way;
+use super::way::{Way, to_the_end};
 use crate::access::require;
 use crate::cache::{Joined, Node, Vantage, WatchedDir};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
-use crate::object::{Object, path_beneath};
-use crate::promise::Mark;
+use crate::object::{Object, Permits, path_beneath};
+use crate::promise::{Mark, What};
 use crate::volume::Volume;
 
 /// A directory as this lane relies on it: its place, and rights there.
@@ -38,14 +38,6 @@ impl Directory {
     /// Its object; a directory of a volume without objects has none.
     pub(super) fn changed(&self) -> Result<&Arc<Object>, Error> {
         self.object().ok_or(Error::ReadOnly)
-    }
-
-    /// Its own attributes are about to be changed, under its permit: what is known of its names before is known afterwards too, when it has
-    /// another change time.
-    pub(super) fn changes_aside(&self) {
-        if let (Some(object), Ok(before)) = (self.object(), self.dir().stat()) {
-            object.changes_aside(&before);
-        }
     }
 
     /// Finds where the directory is now, to change something in it. From here on the lane relies on it, so that it may keep what it
@@ -139,6 +131,30 @@ impl Here {
         }
         watched.vouch();
         Ok(())
+    }
+
+    /// Changes the directory itself and none of its names, under its permit, having told everybody who relies on that of it. What is known of
+    /// its names before is known afterwards too, when it has another change time.
+    ///
+    /// # Errors
+    /// Those of [`Volume::tell`] and of the change.
+    pub(super) async fn change_itself(
+        &self,
+        caller: &Caller,
+        permits: Permits,
+        what: What,
+        change: impl AsyncFnOnce(&Directory) -> Result<(), Error> + 'static,
+    ) -> Result<(), Unmade> {
+        let way = self.volume().tell(caller, permits, vec![(self.object()?, what)]).await?;
+        let directory = self.directory.clone();
+        to_the_end(way.held(), async move {
+            let object = directory.changed()?;
+            directory.dir().stat().iter().for_each(|before| object.changes_aside(before));
+            change(&directory).await?;
+            way.end(directory.volume());
+            Ok(())
+        })
+        .await
     }
 
     pub(super) fn directory(&self) -> &Directory {
