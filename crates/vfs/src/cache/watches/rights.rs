@@ -1,0 +1,86 @@
+//! What somebody may do by way of a watched directory that is promised, and whether another way lets the same people through.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use identity::{Nearest, Principal, Rights, VolumePolicy};
+use smb_sid::Sids;
+
+use super::WatchedDir;
+use crate::attributes::Attributes;
+use crate::descriptor::Own;
+
+impl WatchedDir {
+    /// What somebody may do here: nothing where he may not pass through a directory above.
+    pub(crate) fn rights(&self, who: &Principal, policy: &VolumePolicy) -> Rights {
+        let Some(access) = self.access.get() else { return Rights::NONE };
+        if let Some(rights) = access.known(who) {
+            return rights;
+        }
+        let passes = |upper: &Rc<Self>| upper.rights(who, policy).contains(Rights::TRAVERSE);
+        let rights = match self.upper.as_ref().is_none_or(passes) {
+            true => access.own_rights(who, policy, || self.sids()),
+            false => Rights::NONE,
+        };
+        access.keep(who, rights)
+    }
+
+    /// What somebody may do with something in it that is no directory, and has this descriptor of its own.
+    pub(crate) fn rights_of(
+        &self,
+        who: &Principal,
+        policy: &VolumePolicy,
+        of: &Attributes,
+        own: Option<&Own>,
+    ) -> Rights {
+        let here = self.rights(who, policy);
+        match (self.access.get(), here.contains(Rights::TRAVERSE), own) {
+            (Some(access), true, None) => access.rights_of(who, policy, of),
+            (Some(access), true, Some(own)) => {
+                let given = own.rights(who, &self.sids(), false);
+                access.rights_of_own(who, policy, of, given, here)
+            }
+            _ => Rights::NONE,
+        }
+    }
+
+    /// What somebody is granted by the directory's own descriptor, as an access mask of SMB; `None` without one.
+    pub(crate) fn granted_here(&self, who: &Principal, policy: &VolumePolicy) -> Option<u32> {
+        let own = self.access.get()?.own()?;
+        let passes = |upper: &Rc<Self>| upper.rights(who, policy).contains(Rights::TRAVERSE);
+        Some(match self.upper.as_ref().is_none_or(passes) {
+            true => own.granted(who, &self.sids()),
+            false => 0,
+        })
+    }
+
+    /// As [`WatchedDir::granted_here`], by the descriptor of something in it that is no directory.
+    pub(crate) fn granted_of(&self, who: &Principal, policy: &VolumePolicy, own: &Own) -> u32 {
+        match self.rights(who, policy).contains(Rights::TRAVERSE) {
+            true => own.granted(who, &self.sids()),
+            false => 0,
+        }
+    }
+
+    /// Who is called how in descriptors.
+    fn sids(&self) -> Arc<Sids> {
+        let object = self.object().expect("only what is promised has rights");
+        object.volume().objects().sids()
+    }
+
+    /// It and all above it, upwards: whoever comes here passes through each.
+    pub(crate) fn way(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |at| at.upper.as_deref())
+    }
+
+    /// Whether it lets the same through as another.
+    pub(crate) fn passes_as(&self, other: &Self, policy: &VolumePolicy) -> bool {
+        let both = self.access.get().zip(other.access.get());
+        std::ptr::eq(self, other) || both.is_some_and(|(one, other)| one.passes_as(other, policy))
+    }
+
+    /// The access list that counts here.
+    pub(crate) fn nearest(&self) -> Nearest {
+        self.access.get().map_or(Nearest::Unreadable, |access| access.nearest().clone())
+    }
+}
