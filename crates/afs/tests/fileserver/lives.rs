@@ -1,6 +1,7 @@
 //! A file server of two lanes that is stopped, killed and started again, and whose clients are on both lanes.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub(crate) struct Life {
     layouts: Layouts,
     totals: Totals,
     pages: usize,
-    lanes: RefCell<Vec<Lane>>,
+    lanes: RefCell<BTreeMap<usize, Lane>>,
     is_over: Cell<bool>,
     left: Cell<usize>,
 }
@@ -202,7 +203,8 @@ impl Life {
         server.keep_pages(self.pages);
         driver.serve(SERVICE, server.clone());
         let shown = Lane { files: server, volume: volume.clone(), driver: driver.clone() };
-        self.lanes.borrow_mut().push(shown);
+        // The first takes longer: what is a lane's is used on that lane alone.
+        self.lanes.borrow_mut().insert(lane, shown);
         while !self.is_over.get() {
             lane::time::sleep(Duration::from_millis(1)).await;
         }
@@ -216,25 +218,25 @@ impl Life {
 
     pub(crate) fn root(&self) -> Fid {
         let lanes = self.lanes.borrow();
-        afs::fid::of(lanes[0].volume.shared().unwrap().id(), Number::ROOT)
+        afs::fid::of(lanes[&0].volume.shared().unwrap().id(), Number::ROOT)
     }
 
     /// The tree as one lane has it.
     pub(crate) fn volume(&self, lane: usize) -> Volume {
-        self.lanes.borrow()[lane].volume.clone()
+        self.lanes.borrow()[&lane].volume.clone()
     }
 
     /// What the lanes keep of directories is gone.
     pub(crate) fn evict(&self, lane: usize) {
-        self.lanes.borrow()[lane].files.keep_pages(self.pages);
+        self.lanes.borrow()[&lane].files.keep_pages(self.pages);
     }
 
     pub(crate) fn sum(&self, of: impl Fn(&FileCounters) -> u64) -> u64 {
-        self.lanes.borrow().iter().map(|lane| of(lane.files.counters())).sum()
+        self.lanes.borrow().values().map(|lane| of(lane.files.counters())).sum()
     }
 
     /// Packets that calls hold, on all lanes.
     pub(crate) fn packets_in_use(&self) -> u64 {
-        self.lanes.borrow().iter().map(|lane| lane.driver.counters().packets_in_use.get()).sum()
+        self.lanes.borrow().values().map(|lane| lane.driver.counters().packets_in_use.get()).sum()
     }
 }

@@ -4,7 +4,8 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, bail, ensure};
+use lane::topology::{Irq, Topology};
 
 use super::{ACCEPTED, CONFIG, CONNECTIONS, Client, fetch};
 use crate::lab::guest::Guest;
@@ -24,14 +25,7 @@ pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2
         net::direct_interrupts(card, node)?;
     }
     let to = SocketAddr::from(([10, 74, 0, 1], 8080));
-    behind.within(|| {
-        // Neighbours are found before packets are counted, and an interrupt moves when it comes the next time.
-        for _ in 0..CONNECTIONS {
-            let refused = TcpStream::connect_timeout(&to, Duration::from_secs(10));
-            ensure!(refused.is_err(), "somebody listens already");
-        }
-        Ok(())
-    })?;
+    move_interrupts(behind, to)?;
     let server = guest.serve(CONFIG)?;
     let before = server.scrape()?;
     let mut came = [0; 2];
@@ -70,6 +64,41 @@ pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2
     Ok(())
 }
 
+/// An interrupt moves when it comes the next time, and a card deals connections out to its queues by a hash: one that
+/// gets none would still be where it was, on the other card's CPUs, and the server would be right to believe neither.
+/// Neighbours are found meanwhile, before packets are counted.
+fn move_interrupts(behind: Namespace, to: SocketAddr) -> anyhow::Result<()> {
+    for _ in 0..ROUNDS {
+        behind.within(|| {
+            for _ in 0..CONNECTIONS {
+                let refused = TcpStream::connect_timeout(&to, Duration::from_secs(10));
+                ensure!(refused.is_err(), "somebody listens already");
+            }
+            Ok(())
+        })?;
+        if have_moved()? {
+            return Ok(());
+        }
+    }
+    bail!("after {ROUNDS} times {CONNECTIONS} connections interrupts have not moved: {}", interrupts()?)
+}
+
+/// Whether the interrupts that bring packets of the card of each node go to that node's CPUs.
+fn have_moved() -> anyhow::Result<bool> {
+    let topology = Topology::of_this_machine()?;
+    let brings_packets =
+        |irq: &&Irq| irq.name.as_ref().is_some_and(|name| name.contains("rx") || name.contains("input"));
+    let mut all = true;
+    for (card, node) in CARDS.into_iter().zip(0..) {
+        let nic = topology.nic(card).with_context(|| format!("no card {card}"))?;
+        let own = &topology.node(node).with_context(|| format!("no node {node}"))?.cpus;
+        let receiving: Vec<&Irq> = nic.irqs.iter().filter(brings_packets).collect();
+        ensure!(!receiving.is_empty(), "{card} has no interrupt that brings packets: {:?}", nic.irqs);
+        all &= receiving.iter().all(|irq| irq.cpus.is_subset(own));
+    }
+    Ok(all)
+}
+
 /// Where they go, for whoever wonders.
 fn interrupts() -> anyhow::Result<String> {
     let script = "for card in n0 n1; do f=$(realpath /sys/class/net/$card/device); [ -d $f/msi_irqs ] || f=$f/..; \
@@ -87,4 +116,5 @@ fn received() -> anyhow::Result<[u64; 2]> {
     Ok([count(CARDS[0])?, count(CARDS[1])?])
 }
 
+const ROUNDS: usize = 20;
 const CARDS: [&str; 2] = ["n0", "n1"];
