@@ -18,7 +18,7 @@ pub(super) fn install_runner() -> anyhow::Result<()> {
     if have.split_whitespace().last() == Some(wanted) {
         return Ok(());
     }
-    process::run("cargo", &["install", "--locked", "--version", wanted, "gungraun-runner"])
+    process::run("cargo", &["install", "--locked", "--debug", "--version", wanted, "gungraun-runner"])
 }
 
 /// Instructions of every benchmark, under `crate::function::case`.

@@ -32,6 +32,16 @@ pub(super) fn run(file: &str, time: Duration, mapping: Mapping) -> anyhow::Resul
     Ok((steps.trim().parse().context(steps)?, fs::read(COPY)?))
 }
 
+/// That a file is as it must be; the error says where it is not.
+pub(super) fn compare(found: &[u8], good: &[u8]) -> anyhow::Result<()> {
+    ensure!(found.len() == good.len(), "it has {} bytes and not {}", found.len(), good.len());
+    let mut others = found.iter().zip(good).enumerate().filter(|(_, (found, good))| found != good);
+    let Some((first, _)) = others.next() else { return Ok(()) };
+    let (count, last) = others.fold((1, first), |(count, _), (at, _)| (count + 1, at));
+    let zeros = found[first..=last].iter().filter(|byte| **byte == 0).count();
+    bail!("{count} bytes of {} are others, from {first} to {last}, where {zeros} are zero", good.len())
+}
+
 /// What the program prints. One that hangs in its kernel cannot even be killed: the error says where.
 fn within(time: Duration, words: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new(PROGRAM);

@@ -84,8 +84,10 @@ fn used(guest: &mut Guest, server: &Server, client: Namespace) -> anyhow::Result
     guest.set_carrier("n1", true)?;
     let (steps, good) = load.join().expect("it panics at nothing").context("a random load")?;
     guest.figure("steps at random", steps, "steps")?;
-    ensure!(fs::read(format!("{TREE}/fsx"))? == good, "the file of the random load is another in the tree");
-    ensure!(fs::read(at("fsx"))? == good, "the file of the random load is another to the client");
+    for (whose, path) in [("in the tree", format!("{TREE}/fsx")), ("to the client", at("fsx"))] {
+        fsx::compare(&fs::read(path)?, &good)
+            .with_context(|| format!("the file of the random load {whose}"))?;
+    }
     let reads = || {
         let before = server.scrape().ok()?;
         disk::drop_caches().ok()?;

@@ -195,8 +195,7 @@ fn many(guest: &mut Guest) -> anyhow::Result<()> {
 fn random_load(guest: &mut Guest, figure: &str, time: Duration) -> anyhow::Result<()> {
     let (steps, good) = fsx::run(&at("fsx"), time, Mapping::Mapped).context("a random load")?;
     guest.figure(figure, steps, "steps")?;
-    ensure!(fs::read(format!("{TREE}/fsx"))? == good, "the file of the random load is another in the tree");
-    Ok(())
+    fsx::compare(&fs::read(format!("{TREE}/fsx"))?, &good).context("the file of the random load in the tree")
 }
 
 /// What the client's kernel has complained of.
@@ -248,10 +247,13 @@ fn refused() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a failure is told with: the last that the client's kernel and the server have said.
+/// What a failure is told with: the last that the client's kernel and the server have said, and of the kernel's warnings the first lines.
 fn told(guest: &mut Guest, server: &Server) -> anyhow::Result<()> {
     let kernel = process::output("dmesg", &["--notime"])?;
-    for text in [kernel, server.log()] {
+    let warnings = kernel.split_inclusive("[ cut here ]").skip(1);
+    let begins = |warning: &str| warning.lines().take(WARNING_LINES).collect::<Vec<_>>().join("\n");
+    let warnings = warnings.map(begins).collect::<Vec<_>>().join("\n");
+    for text in [warnings, kernel, server.log()] {
         let lines: Vec<&str> = text.lines().collect();
         guest.note(lines[lines.len().saturating_sub(LINES_TOLD)..].join("\n"))?;
     }
@@ -276,3 +278,4 @@ const MANY: usize = 10_000;
 const SHORT: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(600);
 const LINES_TOLD: usize = 20;
+const WARNING_LINES: usize = 30;
