@@ -161,7 +161,7 @@ impl Site for AfsSite {
             (roles::LOCATION, 7003),
             (roles::VOLUMES, 7005),
         ];
-        // Stock clients find the servers of a cell at these ports and no others.
+        // Stock clients find the servers of a cell at these ports and no others, and those that are elsewhere are not known here.
         let tries = match known.into_iter().all(|(role, port)| is_usual(role, port)) {
             true => self.tries(files),
             false => Vec::new(),

@@ -45,7 +45,7 @@ pub struct AfsSection {
     pub root_volumes: bool,
     /// DSCP of packets to clients of the file server.
     pub dscp: u8,
-    /// Of the server of users and groups; stock clients know no other than 7002.
+    /// Of the server of users and groups; stock clients know no other than 7002. Of each of these three, 0: there is none here.
     pub protection_port: u16,
     /// Of the server that says where volumes are; stock clients know no other than 7003 but by DNS SRV.
     pub location_port: u16,
@@ -211,12 +211,15 @@ impl AfsSettings {
             let address = SocketAddr::from((self.address, port));
             Wanted { key, address, transport: Transport::Rx, role }
         };
-        let mut all = vec![
-            wanted("afs.listen", listen.map_or(0, |listen| listen.port()), roles::FILES),
-            wanted("afs.protection_port", protection_port, roles::PROTECTION),
-            wanted("afs.location_port", location_port, roles::LOCATION),
-            wanted("afs.volume_port", volume_port, roles::VOLUMES),
+        let mut all = vec![wanted("afs.listen", listen.map_or(0, |listen| listen.port()), roles::FILES)];
+        let others = [
+            ("afs.protection_port", protection_port, roles::PROTECTION),
+            ("afs.location_port", location_port, roles::LOCATION),
+            ("afs.volume_port", volume_port, roles::VOLUMES),
         ];
+        // The cell may have others of them, or clients none.
+        let here = others.into_iter().filter(|(_, port, _)| *port != 0);
+        all.extend(here.map(|(key, port, role)| wanted(key, port, role)));
         if self.section.oob {
             let port = self.section.oob_port.or(listen.map(|listen| listen.port())).unwrap_or(0);
             let bulk = wanted("afs.oob_port", port, roles::BULK);
@@ -368,6 +371,13 @@ mod tests {
             ["0.0.0.0:7003", "0.0.0.0:17005", "0.0.0.0:7000"]
         );
         assert_eq!(settings.connections().per_lane, 1024);
+    }
+
+    #[test]
+    fn the_cells_other_servers_may_be_elsewhere() {
+        let text = format!("{VOLUME}[afs]\noob = false\nprotection_port = 0\nlocation_port = 0\n");
+        let settings = read(&text).unwrap().unwrap();
+        assert_eq!(addresses(&*settings), ["127.0.0.1:7000", "127.0.0.1:7005"]);
     }
 
     #[test]

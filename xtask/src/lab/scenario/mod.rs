@@ -41,6 +41,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &afs_long_link::AfsLongLink,
     &cifs::Cifs,
     &cifs::CifsOld,
+    &cifs::CifsMapped,
     &cifs::CifsMany,
     &cifs::CifsFsx,
     &cifs::CifsChannels,

@@ -17,10 +17,12 @@ use crate::process;
 
 mod channels;
 mod copies;
+mod mapped;
 mod use_of;
 
 pub(crate) use channels::CifsChannels;
 use copies::Copies;
+pub(crate) use mapped::CifsMapped;
 
 pub(crate) struct Cifs;
 
