@@ -130,6 +130,16 @@ impl Guest {
     }
 }
 
+/// Major and minor number of the guest's kernel.
+pub(crate) fn kernel_version() -> anyhow::Result<(u32, u32)> {
+    let release = process::output("uname", &["-r"])?;
+    let mut numbers = release.split(['.', '-', '+']).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor)),
+        _ => bail!("which kernel is {release}?"),
+    }
+}
+
 /// Loads modules with what they need.
 pub(crate) fn modprobe(names: &[&str]) -> anyhow::Result<()> {
     let args: Vec<&str> = std::iter::once("-a").chain(names.iter().copied()).collect();

@@ -21,22 +21,12 @@ pub(super) enum Mapping {
 /// Works on `file` for so long and makes it durable at the end; gives the steps that there was time for, and the bytes that the file must
 /// have then.
 pub(super) fn run(file: &str, time: Duration, mapping: Mapping) -> anyhow::Result<(f64, Vec<u8>)> {
-    run_seeded(file, time, mapping, SEED)
-}
-
-/// As [`run`]; of another seed other steps are made.
-pub(super) fn run_seeded(
-    file: &str,
-    time: Duration,
-    mapping: Mapping,
-    seed: u32,
-) -> anyhow::Result<(f64, Vec<u8>)> {
     if !Path::new(PROGRAM).exists() {
         fs::write(SOURCE, include_str!("fsx.c"))?;
         process::output("cc", &["-O1", "-o", PROGRAM, SOURCE])?;
     }
-    let (seed, seconds) = (seed.to_string(), time.as_secs().to_string());
-    let mut words = vec![file, &seed, &seconds, COPY];
+    let seconds = time.as_secs().to_string();
+    let mut words = vec![file, SEED, &seconds, COPY];
     words.extend((mapping == Mapping::Unmapped).then_some("unmapped"));
     let steps = within(time + PATIENCE, &words)?;
     Ok((steps.trim().parse().context(steps)?, fs::read(COPY)?))
@@ -74,7 +64,7 @@ fn within(time: Duration, words: &[&str]) -> anyhow::Result<String> {
 }
 
 /// What is done is the same each time, but for how much of it there is time for.
-const SEED: u32 = 11;
+const SEED: &str = "11";
 /// For what is written at the end, beside a busy host.
 const PATIENCE: Duration = Duration::from_secs(180);
 const LINES_TOLD: usize = 60;

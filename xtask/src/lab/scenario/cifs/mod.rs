@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use super::fsx::{self, Mapping};
 use super::{Scenario, project};
 use crate::lab::guest::server::Server;
-use crate::lab::guest::{Guest, disk, modprobe};
+use crate::lab::guest::{Guest, disk, kernel_version, modprobe};
 use crate::lab::machine::Machine;
 use crate::process;
 
@@ -195,7 +195,8 @@ fn many(guest: &mut Guest) -> anyhow::Result<()> {
 
 /// Its bytes are compared here and in the tree.
 fn random_load(guest: &mut Guest, figure: &str, time: Duration) -> anyhow::Result<()> {
-    let (steps, good) = fsx::run(&at("fsx"), time, Mapping::Mapped).context("a random load")?;
+    let mapping = if kernel_version()? >= LOSES_MAPPED { Mapping::Unmapped } else { Mapping::Mapped };
+    let (steps, good) = fsx::run(&at("fsx"), time, mapping).context("a random load")?;
     guest.figure(figure, steps, "steps")?;
     fsx::compare(&fs::read(format!("{TREE}/fsx"))?, &good).context("the file of the random load in the tree")
 }
@@ -277,6 +278,8 @@ const PASSWORD: &str = "Secret007";
 /// Files of the tree that is copied.
 const FEW: usize = 300;
 const MANY: usize = 10_000;
+/// From here on the client itself loses, now and then, what was written by a mapping, whatever the server (`cifs-mapped`, docs/smb.md).
+const LOSES_MAPPED: (u32, u32) = (6, 10);
 const SHORT: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(600);
 const LINES_TOLD: usize = 20;

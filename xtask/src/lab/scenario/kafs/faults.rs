@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
-use super::mount::{at, bytes, drop_caches, kernel, names, read, write_durably};
+use super::mount::{at, bytes, drop_caches, names, read, write_durably};
 use super::{KILL, MOUNT, SERVER_IP, TREE};
 use crate::lab::guest::server::Server;
-use crate::lab::guest::{Guest, net, wait_for};
+use crate::lab::guest::{Guest, kernel_version, net, wait_for};
 
 /// The cable is out for some seconds while a file is written.
 pub(super) fn pulled_cable(guest: &mut Guest) -> anyhow::Result<()> {
@@ -36,7 +36,7 @@ pub(super) fn unreachable(guest: &mut Guest) -> anyhow::Result<()> {
 fn write_or_write_again(guest: &mut Guest, name: &'static str, out: Duration) -> anyhow::Result<()> {
     if let Err(error) = write_without_cable(guest, name, out) {
         guest.note(format!("{name}: a write without the cable fails: {error}"))?;
-        ensure!(name != "cable" || kernel() >= (6, 10), "Linux 6.1 goes on when the cable is back");
+        ensure!(name != "cable" || kernel_version()? >= (6, 10), "Linux 6.1 goes on when the cable is back");
         let again = || write_durably(at(name), &bytes(LARGE)).ok();
         wait_for("the server to be found again", again)?;
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use super::fsx::{self, Mapping};
 use super::{Scenario, project};
 use crate::lab::guest::server::Server;
-use crate::lab::guest::{Guest, disk, modprobe, net};
+use crate::lab::guest::{Guest, disk, kernel_version, modprobe, net};
 use crate::lab::machine::{Machine, Model, Nic};
 use crate::process;
 
@@ -194,7 +194,7 @@ fn first(guest: &mut Guest) -> anyhow::Result<()> {
     guest.step("a project", |_| project::clone_and_make(&mount::at("project")))?;
     guest.step("a killed server", faults::killed_server)?;
     // Before 6.10 what is mapped is not always what was written, to whatever server (`kafs-mapped`): programs built there may not run.
-    if mount::kernel() >= (6, 10) {
+    if kernel_version()? >= (6, 10) {
         guest.step("a project after it", |_| project::clone_and_make(&mount::at("another")))?;
     }
     guest.step("contents", alone::contents)?;

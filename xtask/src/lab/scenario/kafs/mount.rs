@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 
 use super::{CELL, MOUNT, SERVER_IP};
-use crate::lab::guest::modprobe;
+use crate::lab::guest::{kernel_version, modprobe};
 use crate::process;
 
 /// The cell's one volume at [`MOUNT`].
@@ -77,19 +77,11 @@ pub(super) fn write_durably(path: impl AsRef<Path>, bytes: &[u8]) -> anyhow::Res
 /// server has told another version of the file, as long as that page waits on a list of its CPU for a place among those that may
 /// be evicted, where fifteen have to come together: it counts as used.
 pub(super) fn settle() -> anyhow::Result<()> {
-    if kernel() >= (6, 10) {
+    if kernel_version()? >= (6, 10) {
         return Ok(());
     }
     let other = File::open(at("hello"))?;
     rustix::fs::fadvise(&other, 0, None, rustix::fs::Advice::DontNeed).context("fadvise")
-}
-
-/// Major and minor.
-pub(super) fn kernel() -> (u32, u32) {
-    let name = rustix::system::uname();
-    let release = name.release().to_string_lossy().into_owned();
-    let mut numbers = release.split(['.', '-']).map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// What is read next comes from the server.

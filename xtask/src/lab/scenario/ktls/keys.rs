@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 
 use super::ends::CLEAN;
-use super::{ADDRESS, CHACHA, Guest, Https, Server, Tree, counts, kernel_version, request, tls_stat};
+use super::{ADDRESS, CHACHA, Guest, Https, Server, Tree, counts, request, tls_stat};
+use crate::lab::guest::kernel_version;
 
 pub(super) fn updates(guest: &mut Guest, server: &Server, tree: &Tree) -> anyhow::Result<()> {
     without_request(server)?;

@@ -15,7 +15,6 @@ use crate::lab::guest::https::{Https, request};
 use crate::lab::guest::server::Server;
 use crate::lab::guest::{Guest, modprobe, wait_for};
 use crate::lab::machine::Machine;
-use crate::process;
 
 mod bodies;
 mod content;
@@ -174,16 +173,6 @@ fn tls_stat(name: &str) -> anyhow::Result<u64> {
     let (_, value) =
         lines.find(|(known, _)| *known == name).with_context(|| format!("{name} is not counted"))?;
     Ok(value.trim().parse()?)
-}
-
-/// Major and minor number of the guest's kernel.
-fn kernel_version() -> anyhow::Result<(u32, u32)> {
-    let release = process::output("uname", &["-r"])?;
-    let mut numbers = release.split(['.', '-', '+']).map(str::parse);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor)),
-        _ => anyhow::bail!("which kernel is {release}?"),
-    }
 }
 
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
