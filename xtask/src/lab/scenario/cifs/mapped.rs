@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use testkit::stock_smbd::StockSmbd;
 
-use super::{MOUNT, PASSWORD, SERVER, TREE, USER, at, serve, told};
+use super::{MOUNT, PASSWORD, SERVER, TREE, USER, at, mount_share, serve, told};
 use crate::lab::guest::{Guest, modprobe};
 use crate::lab::machine::Machine;
 use crate::lab::scenario::Scenario;
@@ -107,9 +107,7 @@ impl Scenario for CifsMapped {
 
 /// Its bytes are compared here and in the tree.
 fn random_load(guest: &mut Guest, site: &Site, round: u32) -> anyhow::Result<()> {
-    fs::create_dir_all(MOUNT)?;
-    let options = format!("ip={SERVER},vers=3.0,seal,{}", site.options);
-    process::output("mount", &["-i", "-t", "cifs", "-o", &options, &site.source, MOUNT])?;
+    mount_share(&site.source, &format!("ip={SERVER},vers=3.0,seal,{}", site.options))?;
     let name = format!("fsx-{round}");
     let load = fsx::run(&at(&name), LOAD, Mapping::Mapped);
     let outcome = load.and_then(|(steps, good)| {

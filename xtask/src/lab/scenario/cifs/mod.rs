@@ -232,11 +232,15 @@ fn mount(options: &str, password: &str) -> anyhow::Result<()> {
     mount_from(SERVER, options, password)
 }
 
-/// Without the helper that would ask for names and passwords.
 fn mount_from(server: &str, options: &str, password: &str) -> anyhow::Result<()> {
-    fs::create_dir_all(MOUNT)?;
     let options = format!("ip={server},username={USER},password={password},{options}");
-    process::output("mount", &["-i", "-t", "cifs", "-o", &options, &format!("//{server}/tree"), MOUNT])?;
+    mount_share(&format!("//{server}/tree"), &options)
+}
+
+/// Without the helper that would ask for names and passwords.
+fn mount_share(share: &str, options: &str) -> anyhow::Result<()> {
+    fs::create_dir_all(MOUNT)?;
+    process::output("mount", &["-i", "-t", "cifs", "-o", options, share, MOUNT])?;
     Ok(())
 }
 
@@ -253,10 +257,10 @@ fn refused() -> anyhow::Result<()> {
 /// What a failure is told with: the last that the client's kernel and the server have said, and of the kernel's warnings the first lines.
 fn told(guest: &mut Guest, server: &Server) -> anyhow::Result<()> {
     let kernel = process::output("dmesg", &["--notime"])?;
-    let warnings = kernel.split_inclusive("[ cut here ]").skip(1);
-    let begins = |warning: &str| warning.lines().take(WARNING_LINES).collect::<Vec<_>>().join("\n");
-    let warnings = warnings.map(begins).collect::<Vec<_>>().join("\n");
-    for text in [warnings, kernel, server.log()] {
+    for warning in kernel.split("[ cut here ]").skip(1) {
+        guest.note(warning.lines().take(WARNING_LINES).collect::<Vec<_>>().join("\n"))?;
+    }
+    for text in [kernel, server.log()] {
         let lines: Vec<&str> = text.lines().collect();
         guest.note(lines[lines.len().saturating_sub(LINES_TOLD)..].join("\n"))?;
     }

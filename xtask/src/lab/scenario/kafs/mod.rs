@@ -44,7 +44,7 @@ impl Scenario for Kafs {
     }
 
     fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
-        run(guest, &Roles { first, second, alone: false })
+        run(guest, &Roles { first, second, undisturbed: false })
     }
 }
 
@@ -75,7 +75,7 @@ impl Scenario for KafsFsx {
     fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
         let (first, second) =
             (|guest: &mut Guest| random_load(guest, LONG), |guest: &mut Guest| random_load(guest, LONG));
-        run(guest, &Roles { first, second, alone: true })
+        run(guest, &Roles { first, second, undisturbed: true })
     }
 }
 
@@ -84,13 +84,13 @@ struct Roles {
     first: fn(&mut Guest) -> anyhow::Result<()>,
     second: fn(&mut Guest) -> anyhow::Result<()>,
     /// Nobody else changes the tree.
-    alone: bool,
+    undisturbed: bool,
 }
 
 fn run(guest: &mut Guest, roles: &Roles) -> anyhow::Result<()> {
     if guest.name() == SERVER {
         join_wires()?;
-        return serve(guest, roles.alone);
+        return serve(guest, roles.undisturbed);
     }
     let host = if guest.name() == FIRST { 2 } else { 3 };
     net::set_up("lan", &format!("10.73.0.{host}/24"))?;
@@ -130,7 +130,7 @@ fn join_wires() -> anyhow::Result<()> {
     net::set_up("lan", &format!("{SERVER_IP}/24"))
 }
 
-fn serve(guest: &mut Guest, alone: bool) -> anyhow::Result<()> {
+fn serve(guest: &mut Guest, undisturbed: bool) -> anyhow::Result<()> {
     disk::mount("/srv".as_ref())?;
     alone::prepare()?;
     faults::prepare(guest)?;
@@ -158,7 +158,7 @@ fn serve(guest: &mut Guest, alone: bool) -> anyhow::Result<()> {
         // Which tells why.
         return Ok(());
     }
-    ensure!(!alone || behind == 0.0, "{behind} changes of clients were taken for somebody else's");
+    ensure!(!undisturbed || behind == 0.0, "{behind} changes of clients were taken for somebody else's");
     server.stop()?;
     check(guest)
 }
