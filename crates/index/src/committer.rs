@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::index::{Index, Shared};
+use crate::journal::Journal;
 
 /// Commits every so often, and at once when half of what may wait is waiting. Ends when dropped.
 pub struct Committer {
@@ -47,21 +48,21 @@ impl std::fmt::Debug for Committer {
 fn commit(shared: &Shared, interval: Duration) {
     let mut state = shared.state();
     let mut due = Instant::now() + interval;
-    let mut beat_is_due = false;
+    let mut beat_at: Option<Instant> = None;
     while !state.ends {
-        let beats = shared.journal.as_ref().filter(|journal| beat_is_due || journal.is_stirred());
-        let patience = match beats {
-            Some(_) => BEAT,
-            None => due.saturating_duration_since(Instant::now()),
-        };
-        (state, _) = shared.bell.wait_timeout(state, patience).expect("nobody panics while holding it");
-        // A change that has just rung is followed by one when its tick is over.
-        let beats = beats.or(shared.journal.as_ref().filter(|journal| !journal.is_stirred()));
-        beat_is_due = beats.is_some_and(|journal| journal.beat(SystemTime::now()));
-        if Instant::now() < due && !shared.is_half_full(&state) {
+        let now = Instant::now();
+        beat_at = beat_at.or_else(|| shared.journal.as_ref()?.is_stirred().then_some(now + BEAT));
+        let until = beat_at.map_or(due, |at| at.min(due));
+        (state, _) = shared
+            .bell
+            .wait_timeout(state, until.saturating_duration_since(now))
+            .expect("nobody panics while holding it");
+        let now = Instant::now();
+        beat_at = shared.journal.as_ref().and_then(|journal| beat(journal, beat_at, now));
+        if now < due && !shared.is_half_full(&state) {
             continue;
         }
-        due = Instant::now() + interval;
+        due = now + interval;
         if state.pending.is_empty() {
             continue;
         }
@@ -71,6 +72,17 @@ fn commit(shared: &Shared, interval: Duration) {
             std::thread::sleep(interval);
         }
         state = shared.state();
+    }
+}
+
+/// Gives a sign of life where one is due; when the next is, or `None` where nothing has changed since the last.
+fn beat(journal: &Journal, at: Option<Instant>, now: Instant) -> Option<Instant> {
+    match at {
+        // However often lanes ring meanwhile: each sign costs the one that rings a wake-up.
+        Some(at) if now < at => Some(at),
+        // A change that has just rung: one follows when its tick is over.
+        None if journal.is_stirred() => Some(now + BEAT),
+        _ => journal.beat(SystemTime::now()).then_some(now + BEAT),
     }
 }
 

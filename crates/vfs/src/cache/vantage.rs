@@ -53,9 +53,15 @@ impl Vantage {
         (self.mark.is_some() || !self.is_promised()) && self.holds_for_all(ttl)
     }
 
-    /// For keeping what this lane has put there itself, which was counted in before.
+    /// For looking at the name that was counted in before.
     pub(crate) fn marked(self, mark: Option<Mark>) -> Self {
         Self { mark, ..self }
+    }
+
+    /// For keeping what this lane has put there itself, which was counted in before. Who has had the permit since asks this lane, so that a
+    /// change which is under way by then makes nothing doubtful: where many change a directory there is one at any time.
+    pub(crate) fn of_own_change(self, mark: Option<Mark>) -> Self {
+        Self { is_doubtful: false, ..self.marked(mark) }
     }
 
     /// Counts the lane in for one name in the directory.

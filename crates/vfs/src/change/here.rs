@@ -215,7 +215,7 @@ impl Here {
         lanes.is_some_and(|lanes| lanes.iter().any(|lane| Some(lane) != me))
     }
 
-    /// Keeps what has a name now, just when the permit of the directory is given back: `mark` was made before.
+    /// Keeps what has a name now, in the very step in which the permit of the directory is given back: `mark` was made before.
     pub(super) fn keep(&self, name: Name<'_>, node: Node, mark: Option<Mark>) {
         let (cache, here) = (self.volume().cache(), self.volume().key(self.path.as_path()));
         let vantage = self.directory.object().and_then(|object| cache.promised(here, object));
@@ -224,7 +224,7 @@ impl Here {
             if let Some(object) = node.object() {
                 cache.keep_new_number(key, object.number());
             }
-            cache.keep_open(key, node, vantage.marked(mark));
+            cache.keep_open(key, node, vantage.of_own_change(mark));
         }
     }
 

@@ -1,5 +1,5 @@
-//! Who changes an object and who waits to: first come, first served, on whatever lane, but for a few turns that stay on a lane. To wake
-//! another lane takes as long as several changes, in which nobody would make any.
+//! Who changes an object and who waits to: first come, first served, on whatever lane, but for turns that [stay](stay) on a lane for a
+//! while. To wake another lane takes as long as several changes, in which nobody would make any.
 //!
 //! Data writes of one client share a turn on whatever lanes they are made, and the turn is kept after the last of them: nobody can rely on
 //! the object meanwhile, so the next need ask nobody. Whoever else comes takes it.
@@ -8,13 +8,17 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use lane::LaneId;
 
+use self::stay::{Stay, Watch};
 use super::{Object, Pass};
 use crate::promise::Holder;
+
+pub(super) mod stay;
 
 /// The turn at one object. Its lock is taken by changes alone.
 #[derive(Default)]
@@ -23,6 +27,8 @@ pub(crate) struct Line {
     held: AtomicU8,
     /// What is held of the object, for who looks without its lock: [`Slot`](crate::grant::Slot)'s.
     pub(crate) marks: AtomicU8,
+    /// Times that the turn is not to stay where nobody waits, as it stayed in vain.
+    restless: AtomicU8,
     state: Mutex<State>,
 }
 
@@ -67,13 +73,27 @@ struct Waiters {
     line: VecDeque<Waiter>,
     /// Turns in a row by which somebody was overtaken.
     overtaken: u32,
+    /// Nobody has the turn, but whoever comes next on a lane may take it.
+    stay: Option<Stay>,
+    /// Counts such stays.
+    stays: u32,
+    /// Who ends that, if he lives.
+    watch: Weak<()>,
 }
 
 struct Waiter {
     ticket: Ticket,
-    /// Where it waits; `None` off lanes.
-    lane: Option<LaneId>,
+    /// Where it waits, and since when; `None` off lanes.
+    place: Option<(LaneId, Instant)>,
     waker: Option<Waker>,
+}
+
+/// Who comes after somebody.
+enum Next {
+    Waiter(Waiter),
+    /// Whoever comes next on this lane, where all who wait are on others.
+    Stay(LaneId),
+    Nobody,
 }
 
 /// The turn at one object, for as long as this lives.
@@ -126,40 +146,91 @@ impl Line {
 
     fn give(&self, state: &mut State, ticket: Ticket) {
         (state.holder, state.share) = (Some(ticket), None);
+        if let Some(waiting) = &mut state.waiting
+            && waiting.stay.take().is_some()
+        {
+            waiting.overtaken += 1;
+        }
         self.held.store(BUSY, Ordering::SeqCst);
     }
 
     /// The holder goes, or never came: the next has the turn.
-    fn pass_on(&self, mut state: MutexGuard<'_, State>) {
-        let next = state.waiting.as_mut().and_then(|waiting| waiting.next());
+    fn pass_on(object: &Arc<Object>, mut state: MutexGuard<'_, State>) {
+        let line = object.line();
+        let next = state.waiting.as_mut().map_or(Next::Nobody, |waiting| waiting.next(line));
+        if let Next::Stay(lane) = next {
+            return line.stay(object, state, lane);
+        }
+        line.hand_over(state, next);
+    }
+
+    fn hand_over(&self, mut state: MutexGuard<'_, State>, next: Next) {
         if state.waiting.as_ref().is_some_and(|waiting| waiting.line.is_empty()) {
             state.waiting = None;
         }
         match next {
-            Some(next) => {
+            Next::Waiter(next) => {
                 self.give(&mut state, next.ticket);
                 drop(state);
                 if let Some(waker) = next.waker {
                     waker.wake();
                 }
             }
-            None => {
+            Next::Stay(_) | Next::Nobody => {
                 state.holder = None;
                 self.held.store(FREE, Ordering::SeqCst);
             }
         }
     }
+
+    /// Keeps the turn on this lane for a moment.
+    fn stay(&self, object: &Arc<Object>, mut state: MutexGuard<'_, State>, lane: LaneId) {
+        state.holder = None;
+        self.held.store(FREE, Ordering::SeqCst);
+        let Some(waiting) = &mut state.waiting else { return };
+        let stay = waiting.begin_stay(lane);
+        let watch = (waiting.watch.strong_count() == 0).then(|| Watch::new(object, &mut waiting.watch));
+        drop(state);
+        if let Some(watch) = watch {
+            lane::spawn(watch.run(stay)).detach();
+        }
+    }
 }
 
 impl Waiters {
-    /// Whose turn it is after that of somebody on this lane: who came first on it, [`OVERTAKEN_MAX`] times in a row at most, then who came
+    /// Whose turn it is after that of somebody on this lane: who came first on it, for as long as [`Waiters::is_patient`], then who came
     /// first of all.
-    fn next(&mut self) -> Option<Waiter> {
+    fn next(&mut self, line: &Line) -> Next {
         let here = here();
-        let near = self.line.iter().take(LOOKED_AT_MAX).position(|waiter| waiter.lane == here);
-        let at = near.filter(|_| self.overtaken < OVERTAKEN_MAX).unwrap_or(0);
-        self.overtaken = if at > 0 { self.overtaken + 1 } else { 0 };
-        self.line.remove(at)
+        let is_near = |waiter: &Waiter| waiter.place.map(|(lane, _)| lane) == here;
+        let near = self.line.iter().take(LOOKED_AT_MAX).position(is_near);
+        let may_overtake = near != Some(0) && self.is_patient();
+        match (near, here) {
+            (Some(at), _) if may_overtake => {
+                self.overtaken += 1;
+                self.line.remove(at).map_or(Next::Nobody, Next::Waiter)
+            }
+            (None, Some(here)) if may_overtake && line.rests() => Next::Stay(here),
+            _ => self.first(),
+        }
+    }
+
+    /// Who came first of all.
+    fn first(&mut self) -> Next {
+        self.overtaken = 0;
+        let first = self.line.pop_front();
+        if first.as_ref().is_some_and(|first| first.place.map(|(lane, _)| lane) != here()) {
+            // The turn leaves this lane.
+            self.watch = Weak::new();
+        }
+        first.map_or(Next::Nobody, Next::Waiter)
+    }
+
+    /// Whether who is first in line can wait longer. Off lanes nobody knows for how long somebody has.
+    fn is_patient(&self) -> bool {
+        let since = self.line.front().and_then(|first| first.place).map(|(_, since)| since);
+        let has_time = |since: Instant| lane::time::now() < since + OVERTAKEN_FOR;
+        self.overtaken < OVERTAKEN_MAX && lane::on_lane() && since.is_some_and(has_time)
     }
 }
 
@@ -176,6 +247,12 @@ impl State {
     fn is_free(&self) -> bool {
         self.holder.is_none() && self.share.as_ref().is_none_or(|share| share.writes == 0)
     }
+
+    /// Whether who is here may have the turn.
+    fn is_free_here(&self) -> bool {
+        let stay = self.waiting.as_ref().and_then(|waiting| waiting.stay.as_ref());
+        self.is_free() && stay.is_none_or(|stay| stay.is_for(here()))
+    }
 }
 
 impl Turn {
@@ -183,7 +260,7 @@ impl Turn {
     pub(super) fn try_take(object: &Arc<Object>) -> Option<Self> {
         let line = object.line();
         let mut state = line.lock();
-        if !state.is_free() {
+        if !state.is_free_here() {
             return None;
         }
         let ticket = state.ticket();
@@ -233,7 +310,7 @@ impl Drop for Shared {
             return line.held.store(KEPT, Ordering::SeqCst);
         }
         state.share = None;
-        line.pass_on(state);
+        Line::pass_on(&self.object, state);
     }
 }
 
@@ -243,7 +320,7 @@ impl Drop for Turn {
         let state = line.lock();
         // Else it was shared.
         if state.holder == Some(self.ticket) {
-            line.pass_on(state);
+            Line::pass_on(&self.object, state);
         }
     }
 }
@@ -254,14 +331,15 @@ impl InLine {
         let line = object.line();
         let mut state = line.lock();
         let ticket = state.ticket();
-        if state.is_free() {
+        if state.is_free_here() {
             line.give(&mut state, ticket);
         } else {
             let waiting = &mut state.waiting.get_or_insert_default().line;
             if waiting.len() >= max {
                 return Err(LineIsFull);
             }
-            waiting.push_back(Waiter { ticket, lane: here(), waker: None });
+            let place = here().map(|lane| (lane, lane::time::now()));
+            waiting.push_back(Waiter { ticket, place, waker: None });
         }
         drop(state);
         Ok(Self { object: Some(object), ticket })
@@ -297,19 +375,21 @@ impl Drop for InLine {
         let line = object.line();
         let mut state = line.lock();
         if state.holder == Some(self.ticket) {
-            return line.pass_on(state);
+            return Line::pass_on(&object, state);
         }
         let ticket = self.ticket;
         let left = state.waiting.as_mut().and_then(|waiting| {
             let at = waiting.line.iter().position(|waiter| waiter.ticket == ticket)?;
             waiting.line.remove(at)
         });
+        let waiting = state.waiting.take_if(|waiting| waiting.line.is_empty());
         drop(state);
-        drop(left);
+        drop((left, waiting));
     }
 }
 
-/// Turns that stay on a lane while somebody on another is first in line.
-pub(super) const OVERTAKEN_MAX: u32 = 16;
+/// Turns that stay on a lane while somebody on another is first in line, and for how long they do.
+pub(super) const OVERTAKEN_MAX: u32 = 256;
+pub(super) const OVERTAKEN_FOR: Duration = Duration::from_millis(2);
 /// Of a long line so many are looked at for one of this lane.
 const LOOKED_AT_MAX: usize = 64;

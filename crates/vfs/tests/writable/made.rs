@@ -9,7 +9,7 @@ use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, World, seeds};
 use vfs::{How, Objects, ObjectsOptions};
 
-use super::{Process, name, nobody, root};
+use super::{Process, inode, name, nobody, on_lanes, root};
 
 #[test]
 fn a_file_that_others_find_as_it_is_made_keeps_its_number_over_a_kill() {
@@ -55,6 +55,49 @@ fn a_file_that_others_find_as_it_is_made_keeps_its_number_over_a_kill() {
         world.end();
         assert_eq!(process.objects.in_use(), 0, "an object outlived its users");
     });
+}
+
+#[test]
+fn what_is_made_where_others_make_names_too_is_found_without_opening_it_anew() {
+    const LANES: usize = 2;
+    const TASKS: usize = 8;
+    let made: Rc<Cell<usize>> = Rc::default();
+    let misses = on_lanes(1, Config::clean(), LANES, move |lane, _, volume| {
+        let made = Rc::clone(&made);
+        async move {
+            let top = root(&volume).await;
+            // The permit is never free: who is done hands it to who waits on this lane or the other.
+            let makers = (0..TASKS).map(|task| {
+                let (volume, top, made) = (volume.clone(), top.clone(), Rc::clone(&made));
+                lane::spawn(async move {
+                    for n in 0..FILES {
+                        let file = format!("{lane}.{task}.{n}");
+                        let how = How { exclusive: true, mode: 0o644 };
+                        let new = top.create(&nobody(), name(&file), how).await.unwrap();
+                        drop(new);
+                        assert!(inode(&volume, &file).await.is_some());
+                    }
+                    made.set(made.get() + 1);
+                })
+            });
+            for maker in makers.collect::<Vec<_>>() {
+                maker.await;
+            }
+            let misses = volume.counters().lookup_misses.get();
+            // What was kept while the other lane changed the directory is forgotten all the same when it changes the name.
+            while made.get() < LANES * TASKS {
+                lane::time::sleep(Duration::from_micros(100)).await;
+            }
+            top.remove(&nobody(), name(&format!("{}.0.0", 1 - lane))).await.unwrap();
+            made.set(made.get() + 1);
+            while made.get() < LANES * TASKS + LANES {
+                lane::time::sleep(Duration::from_micros(100)).await;
+            }
+            assert_eq!(inode(&volume, &format!("{lane}.0.0")).await, None);
+            misses
+        }
+    });
+    assert!(misses.iter().all(|&misses| misses <= TASKS as u64), "{misses:?}");
 }
 
 const FILES: usize = 10;

@@ -153,7 +153,9 @@ pub(super) fn blast(
         bits_per_second: f64,
         bytes: u64,
     }
-    let at = format!("{}:{BLAST_PORT}", site.ours().address.ip());
+    // The socket of the one before may outlive its process for a moment, as the kernel takes its ring down.
+    let port = BLAST_PORT + u16::from(file.is_some());
+    let at = format!("{}:{port}", site.ours().address.ip());
     let sender = site.at_ours(|| {
         let mut command = programs.command(programs.linerate, None);
         command.args(["bench", "rx-server", "--listen", &at, "--blast"]).stdout(Stdio::null());

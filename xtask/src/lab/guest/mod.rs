@@ -166,6 +166,8 @@ fn mount_the_rest() -> anyhow::Result<()> {
     process::output("mount", &["-t", "devpts", "devpts", "/dev/pts"])?;
     process::output("mount", &["-t", "tmpfs", "tmpfs", "/dev/shm"])?;
     process::output("mount", &["-t", "cgroup2", "cgroup2", "/sys/fs/cgroup"])?;
+    // It has booted quietly. From here on the console has all that the kernel says, so that a task which hangs is told with its stack.
+    std::fs::write("/proc/sys/kernel/printk", "7")?;
     // devtmpfs makes device nodes alone; shells and tools want these as well.
     for (link, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         std::os::unix::fs::symlink(format!("/proc/self/fd{target}"), Path::new("/dev").join(link))?;

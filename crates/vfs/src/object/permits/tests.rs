@@ -1,17 +1,20 @@
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lane::backend::sim::{Config, World, seeds};
+use lane::backend::sim::{Config, Host, World, seeds};
 use rand::rngs::SmallRng;
 use rand::seq::index;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::object::line::OVERTAKEN_MAX;
+use crate::object::line::stay::{RESTLESS, STAYS_FOR};
+use crate::object::line::{OVERTAKEN_FOR, OVERTAKEN_MAX};
 use crate::object::{Identity, Objects, ObjectsOptions, SharedVolume};
 
 fn objects(count: u8) -> Vec<Arc<Object>> {
@@ -49,6 +52,22 @@ fn who_came_first_is_served_first() {
 
 #[test]
 fn turns_stay_on_a_lane_so_often_and_then_go_to_who_came_first() {
+    let waiting = 2 * OVERTAKEN_MAX;
+    let served = served(waiting, Duration::ZERO);
+    assert_eq!(served.iter().position(|&name| name == 0), Some(OVERTAKEN_MAX as usize), "{served:?}");
+    let others: Vec<u32> = served.iter().copied().filter(|&name| name != 0).collect();
+    assert!(others.is_sorted() && others.len() == waiting as usize, "{served:?}");
+}
+
+#[test]
+fn who_came_first_waits_so_long_and_no_longer() {
+    let served = served(100, OVERTAKEN_FOR / 10);
+    let overtaken = served.iter().position(|&name| name == 0).unwrap();
+    assert!((8..=10).contains(&overtaken), "{served:?}");
+}
+
+/// In which order turns are had, where one that took each so long waits on another lane (0), and then so many here.
+fn served(others: u32, each: Duration) -> Vec<u32> {
     let world = World::new(1, Config::clean());
     let host = world.host("10.0.0.1");
     let other = host.add_lane();
@@ -57,17 +76,20 @@ fn turns_stay_on_a_lane_so_often_and_then_go_to_who_came_first() {
     let wait = |name: u32| {
         let (object, served) = (object.clone(), Arc::clone(&served));
         async move {
-            let permits = Permits::take(object, 99).await.unwrap();
+            let permits = Permits::take(object, 9999).await.unwrap();
             served.lock().unwrap().push(name);
+            if each > Duration::ZERO {
+                lane::time::sleep(each).await;
+            }
             drop(permits);
         }
     };
     let held = object.clone();
     let held = world.block_on(&host, async move { Permits::take(held, 99).await.unwrap() });
     let first = host.start_on(other, wait(0));
-    world.run_for(Duration::from_millis(1));
-    let others: Vec<_> = (1..=2 * OVERTAKEN_MAX).map(|name| host.start_on(0, wait(name))).collect();
-    world.run_for(Duration::from_millis(1));
+    world.run_for(Duration::from_micros(50));
+    let others: Vec<_> = (1..=others).map(|name| host.start_on(0, wait(name))).collect();
+    world.run_for(Duration::from_micros(50));
     world.block_on(&host, async move {
         drop(held);
         first.await;
@@ -75,10 +97,100 @@ fn turns_stay_on_a_lane_so_often_and_then_go_to_who_came_first() {
             other.await;
         }
     });
-    let served = served.lock().unwrap();
-    assert_eq!(served.iter().position(|&name| name == 0), Some(OVERTAKEN_MAX as usize), "{served:?}");
-    let others: Vec<u32> = served.iter().copied().filter(|&name| name != 0).collect();
-    assert!(others.is_sorted() && others.len() == 2 * OVERTAKEN_MAX as usize, "{served:?}");
+    served.lock().unwrap().clone()
+}
+
+/// Lane 0 has the permit, and `other` waits for it; when that has it is told.
+fn contended(
+    world: &World,
+    host: &Host,
+    other: usize,
+    object: &[Arc<Object>],
+) -> (Permits, Rc<Cell<Option<Instant>>>) {
+    let held = object.to_vec();
+    let held = world.block_on(host, async move { Permits::take(held, 9).await.unwrap() });
+    let (waiting, had): (_, Rc<Cell<Option<Instant>>>) = (object.to_vec(), Rc::default());
+    let noted = Rc::clone(&had);
+    host.spawn_on(other, async move {
+        let permits = Permits::take(waiting, 9).await.unwrap();
+        noted.set(Some(lane::time::now()));
+        drop(permits);
+    });
+    world.run_for(Duration::from_micros(20));
+    (held, had)
+}
+
+#[test]
+fn a_turn_stays_where_somebody_comes_again_and_again_and_leaves_when_he_was_waited_for_long_enough() {
+    let world = World::new(1, Config::clean());
+    let object = objects(1);
+    let host = world.host("10.0.0.1");
+    let other = host.add_lane();
+    let (held, had) = contended(&world, &host, other, &object);
+    let waited = Rc::clone(&had);
+    let turns = world.block_on(&host, async move {
+        let begun = lane::time::now();
+        drop(held);
+        let mut turns = 0;
+        while waited.get().is_none() {
+            // As a client that is answered and asks again.
+            lane::time::sleep(STAYS_FOR / 2).await;
+            let permits = Permits::take(object.clone(), 9).await.unwrap();
+            turns += u32::from(waited.get().is_none());
+            drop(permits);
+        }
+        let took = waited.get().unwrap() - begun;
+        assert!(took >= OVERTAKEN_FOR - STAYS_FOR && took <= OVERTAKEN_FOR + STAYS_FOR, "{took:?}");
+        turns
+    });
+    assert!(turns >= 30, "{turns}");
+}
+
+#[test]
+fn a_turn_that_stayed_in_vain_goes_on_and_the_next_time_at_once() {
+    let world = World::new(1, Config::clean());
+    let object = objects(1);
+    let host = world.host("10.0.0.1");
+    let other = host.add_lane();
+    let waited = || {
+        let (held, had) = contended(&world, &host, other, &object);
+        let begun = world.block_on(&host, async move {
+            drop(held);
+            lane::time::now()
+        });
+        world.run_for(STAYS_FOR * 2);
+        assert!(!object[0].is_changing());
+        had.get().expect("nobody else came") - begun
+    };
+    let first = waited();
+    assert!(first >= STAYS_FOR && first <= STAYS_FOR * 3 / 2, "{first:?}");
+    for _ in 0..RESTLESS {
+        let next = waited();
+        assert!(next < STAYS_FOR / 2, "{next:?}");
+    }
+    assert!(waited() >= STAYS_FOR, "it is tried again");
+}
+
+#[test]
+fn a_turn_that_stays_on_a_lane_that_ends_goes_on() {
+    let world = World::new(1, Config::clean());
+    let object = objects(1);
+    let host = world.host("10.0.0.1");
+    let ending = host.add_lane();
+    let (held, waiting) = (object.clone(), object.clone());
+    host.spawn_on(ending, async move {
+        let held = Permits::take(held, 9).await.unwrap();
+        lane::time::sleep(Duration::from_micros(30)).await;
+        drop(held);
+    });
+    world.run_for(Duration::from_micros(10));
+    let waiter = host.start_on(0, async move { drop(Permits::take(waiting, 9).await.unwrap()) });
+    // Given back, and kept there.
+    world.run_for(Duration::from_micros(30));
+    assert!(!waiter.is_finished() && !object[0].is_changing());
+    host.end_lane(ending);
+    world.run_for(Duration::from_micros(20));
+    assert!(waiter.is_finished());
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! A turn that stays on a lane for a moment though nobody there waits for it, and others do elsewhere.
+//!
+//! Where several lanes change one object all the time, each would else make one change and wake the next, which costs more than the change.
+//! Who asks there again and again, as clients do who make names in one directory, is there again before another lane would have woken. So
+//! what would go to another lane is kept for [`STAYS_FOR`], for as long as who is first in line has [patience](super::OVERTAKEN_FOR). Where
+//! nobody comes it is not tried again for a while.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lane::LaneId;
+
+use super::{Line, Waiters};
+use crate::object::Object;
+
+/// The lane on which whoever comes next may take the turn.
+pub(super) struct Stay {
+    lane: LaneId,
+    number: u32,
+}
+
+/// Hands a turn on that has stayed on this lane in vain; also as it is dropped with its lane.
+pub(super) struct Watch {
+    object: Arc<Object>,
+    me: Arc<()>,
+}
+
+impl Stay {
+    pub(super) fn is_for(&self, here: Option<LaneId>) -> bool {
+        here == Some(self.lane)
+    }
+}
+
+impl Line {
+    /// Whether the turn may stay where nobody waits: mostly somebody comes then.
+    pub(super) fn rests(&self) -> bool {
+        let restless = self.restless.load(Ordering::Relaxed);
+        // Under the lock of the line.
+        self.restless.store(restless.saturating_sub(1), Ordering::Relaxed);
+        restless == 0
+    }
+}
+
+impl Waiters {
+    /// Gives the number of the stay.
+    pub(super) fn begin_stay(&mut self, lane: LaneId) -> u32 {
+        let number = self.stays;
+        self.stays = number.wrapping_add(1);
+        self.stay = Some(Stay { lane, number });
+        number
+    }
+}
+
+impl Watch {
+    pub(super) fn new(object: &Arc<Object>, known: &mut Weak<()>) -> Self {
+        let me = Arc::new(());
+        *known = Arc::downgrade(&me);
+        Self { object: Arc::clone(object), me }
+    }
+
+    /// Looks every so often; `seen` is the stay that has just begun.
+    pub(super) async fn run(self, seen: u32) {
+        let mut seen = Some(seen);
+        loop {
+            lane::time::sleep(STAYS_FOR).await;
+            match self.look(seen) {
+                Ok(now) => seen = now,
+                Err(Over) => return,
+            }
+        }
+    }
+
+    /// The stay that there is now.
+    fn look(&self, seen: Option<u32>) -> Result<Option<u32>, Over> {
+        let line = self.object.line();
+        let mut state = line.lock();
+        let waiting = state.waiting.as_mut().filter(|waiting| self.watches(waiting)).ok_or(Over)?;
+        let now = waiting.stay.as_ref().map(|stay| stay.number);
+        if now.is_some() && now == seen {
+            line.restless.store(RESTLESS, Ordering::Relaxed);
+            let next = waiting.first();
+            line.hand_over(state, next);
+            return Err(Over);
+        }
+        Ok(now)
+    }
+
+    fn watches(&self, waiting: &Waiters) -> bool {
+        std::ptr::eq(waiting.watch.as_ptr(), Arc::as_ptr(&self.me))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let line = self.object.line();
+        let mut state = line.lock();
+        if let Some(waiting) = state.waiting.as_mut().filter(|waiting| self.watches(waiting))
+            && waiting.stay.is_some()
+        {
+            let next = waiting.first();
+            line.hand_over(state, next);
+        }
+    }
+}
+
+/// There is nothing to watch any more.
+struct Over;
+
+/// How long nobody has to come.
+pub(in crate::object) const STAYS_FOR: Duration = Duration::from_micros(100);
+/// After a stay in vain, turns that go on at once where they could stay.
+pub(in crate::object) const RESTLESS: u8 = 32;
