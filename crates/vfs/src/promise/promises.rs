@@ -448,6 +448,8 @@ impl Books {
                 Standing::Stands | Standing::VoidForVolume => leaving.extend(self.leave(promises, number)),
                 Standing::Over if promise.state != State::Leaving => self.remove(number, promises.lane),
                 Standing::Over => {}
+                // Else this lane would be asked of each change until the next sweep.
+                Standing::VoidForClient if !client.is_to_hear_all() => self.remove(number, promises.lane),
                 Standing::VoidForClient => {
                     let (client, until) = (Arc::clone(client), promises.moment(promise.until));
                     leaving.push(Leaving { client, until, what: Left::All, arriving: Vec::new() });
