@@ -129,7 +129,16 @@ impl Volume {
         if !joined.promises.is_given(object) || object.is_busy() {
             return Ok(());
         }
-        if joined.promises.is_foreign(object, object.version(), &what.attributes_now()?) {
+        // First: where nobody holds the permit who changes it asks this lane before he does, so that the look is not of a moment before.
+        let is_kept = object.is_changing();
+        let (version, now) = (object.version(), what.attributes_now()?);
+        let is_foreign = match is_kept {
+            // A client that keeps the permit writes on without asking. Of this look nothing is put down: how the file looked between two of its
+            // writes would be taken for how its version looks.
+            true => object.is_later_than_ours(version, &now),
+            false => joined.promises.is_foreign(object, version, &now),
+        };
+        if is_foreign {
             self.changed_behind(&what).await?;
         }
         Ok(())

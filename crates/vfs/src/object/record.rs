@@ -222,6 +222,14 @@ impl Object {
         Some(!is_ours && draft.look != Look::Unknown)
     }
 
+    /// As [`Object::is_foreign`], of a look that may be older than the last change of ours; it leaves nothing behind.
+    pub(crate) fn is_later_than_ours(&self, version: Version, now: &Attributes) -> bool {
+        let side = self.lock_side();
+        let draft = &side.draft;
+        let is_settled = self.version() == version && draft.changing == 0 && draft.look == Look::Changed;
+        is_settled && !draft.has(&now.seen())
+    }
+
     /// It looked so when it was given this version, whatever its change time says: that may be another clock's.
     pub(crate) fn has_looked(&self, version: Version, as_seen: &Attributes) {
         let mut side = self.lock_side();

@@ -1,17 +1,20 @@
 //! Changes of a file's content in several steps: one version for all, unless somebody looked in between; and attributes of what
 //! cannot be opened to write.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Rights, Writable};
-use lane::backend::sim::{Config, World};
+use lane::backend::sim::{Config, World, seeds};
 use lane::buffer::{Buf, BufClass};
 use lane::fs::{Allocate, AttributeChange, SetTime, Timestamp};
 use lane::time;
-use vfs::{Client, Error, Heard, Holder, How, Notice, Teller, Version, Volume};
+use vfs::{
+    Cache, CacheOptions, Client, Error, Heard, Holder, How, Notice, Teller, Version, Volume, VolumeOptions,
+    VolumeSpec,
+};
 
 use super::{Process, name, nobody, path, root, watched};
 
@@ -160,5 +163,60 @@ fn attributes_of_a_file_that_nobody_may_write_to_and_of_a_link_can_be_set() {
         root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
         let refused = root.set_attributes_of(&nobody(), name("d"), change).await;
         assert!(matches!(refused, Err(Error::IsADirectory)));
+    });
+}
+
+#[test]
+fn what_one_client_writes_through_one_lane_and_relies_on_by_another_is_nobody_elses_change() {
+    seeds(50, |seed| {
+        let world = World::new(seed, Config::rough());
+        let process = Process::new(&world, 2);
+        process.host.fs().write("/srv/f", vec![b'.'; 5000]).unwrap();
+        let (is_relied_on, is_over): (Rc<Cell<bool>>, Rc<Cell<bool>>) = Default::default();
+        let watching = |process: &Process| {
+            let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+            let cache = Cache::sharing(CacheOptions::default(), &process.objects);
+            Volume::open(&cache, &spec.with_objects().writable_by(Writable::anyone())).unwrap()
+        };
+        let (reading, relied_on, over) = (process.clone(), Rc::clone(&is_relied_on), Rc::clone(&is_over));
+        let reader = process.host.start_on(process.lanes[1], async move {
+            let volume = watching(&reading);
+            let telling = Rc::new(Telling::default());
+            let teller: Rc<dyn Teller> = Rc::clone(&telling) as _;
+            volume.cache().add_teller(&teller);
+            let client = volume.cache().client(Holder(1)).unwrap();
+            while !over.get() {
+                // As a client that reads by one connection what it writes by another; its promise stays between.
+                let until = time::now() + Duration::from_secs(60);
+                let look = volume.promised(&nobody(), &client, path("f"), Rights::READ, until).await.unwrap();
+                look.confirm();
+                relied_on.set(true);
+                time::sleep(Duration::from_millis(37)).await;
+            }
+            assert!(telling.0.borrow().is_empty(), "nobody else has changed it");
+            volume.counters().changes_behind.get()
+        });
+        let writing = process.clone();
+        let behind = world.block_on(&process.host, async move {
+            let volume = watching(&writing);
+            let writer = nobody().sparing(Holder(1));
+            let file = root(&volume).await.open_writer(&writer, name("f")).await.unwrap();
+            while !is_relied_on.get() {
+                time::sleep(Duration::from_millis(1)).await;
+            }
+            for _ in 0..20 {
+                let store = file.store(&writer);
+                for step in 0..5 {
+                    store.write_vectored_at(step * 1000, filled(b'x', 1000).await).await.0.unwrap();
+                    // Long enough for notification, on either lane.
+                    time::sleep(Duration::from_millis(9)).await;
+                }
+                store.truncate(4500).await.unwrap();
+                time::sleep(Duration::from_millis(15)).await;
+            }
+            is_over.set(true);
+            reader.await + volume.counters().changes_behind.get()
+        });
+        assert_eq!(behind, 0, "a change of ours was taken for somebody else's");
     });
 }
