@@ -8,11 +8,12 @@ use lane::buffer::Buf;
 use lane::fs::Allocate;
 
 use super::Writer;
-use super::writer::Step;
+use super::writer::{Raises, Step};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::object::Object;
+use crate::promise::What;
 use crate::usage::Reach;
 
 /// A change of a file's content in several steps, which raise the version by one together, unless somebody looked at the file in
@@ -53,30 +54,37 @@ impl Writer {
 
 impl Store {
     /// Takes room for `len` bytes from `offset` on, so that writing them does not fail for lack of it. Content, size and version stay as
-    /// they are. Where the file system cannot, nothing happens.
+    /// they are, and the file has another change time: it is under the permit, which the steps after it share. Where the file system
+    /// cannot, nothing happens.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`].
+    /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`]; [`Error::Busy`].
     pub async fn reserve(&self, offset: u64, len: u64) -> Result<(), Error> {
         let volume = self.writer.volume();
         let taken = async {
-            volume.writable()?;
-            volume.has_room(self.writer.file(), offset.saturating_add(len))?;
+            volume.counted(volume.writable())?;
+            volume.counted(volume.has_room(self.writer.file(), offset.saturating_add(len)))?;
             // A client that writes a file over again has the room for it: to go through that anew costs as much as a tenth of writing it.
             if self.has_reserved(offset, len) {
                 return Ok(());
             }
-            let file = self.writer.file().lane_file();
-            match file.allocate(Allocate::KeepSize, offset, len).await {
-                Ok(()) => {
-                    self.note_reserved(offset, len);
-                    Ok(())
+            let take = async move |file: Rc<OpenFile>, ()| match file
+                .lane_file()
+                .allocate(Allocate::KeepSize, offset, len)
+                .await
+            {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                    Ok(false)
                 }
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(()),
-                taken => taken.map_err(Error::of_write),
+                taken => taken.map(|()| true).map_err(Error::of_write),
+            };
+            let step = Step { raises: Raises::Nothing, ..Step::default() };
+            if self.writer.change_by(&self.caller, What::Content, step, |_, _| Ok(()), take).await? {
+                self.note_reserved(offset, len);
             }
+            Ok(())
         };
-        volume.counted(taken.await)
+        taken.await
     }
 
     /// Whether a range has its room by an earlier [`reserve`](Self::reserve). Not where the file has been cut since; who has made holes in
@@ -127,7 +135,7 @@ impl Store {
 
     /// A step that raises the version only if none before it has.
     fn of_this(&self) -> Step<'static> {
-        Step { raised: Some(Rc::clone(&self.raised)), ..Step::default() }
+        Step { raises: Raises::With(Rc::clone(&self.raised)), ..Step::default() }
     }
 }
 

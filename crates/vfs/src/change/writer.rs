@@ -36,8 +36,19 @@ pub(super) struct Step<'a> {
     pub(super) reads: Option<&'a Arc<Object>>,
     /// With nobody else at it, not even the caller.
     pub(super) alone: bool,
-    /// It is one of several that raise the version together.
-    pub(super) raised: Option<Rc<Raised>>,
+    pub(super) raises: Raises,
+}
+
+/// How a step raises the version.
+#[derive(Default)]
+pub(super) enum Raises {
+    /// By one.
+    #[default]
+    Alone,
+    /// With others, by one together.
+    With(Rc<Raised>),
+    /// Not at all: bytes and size stay as they are, and the file has another change time.
+    Nothing,
 }
 
 impl Writer {
@@ -91,7 +102,7 @@ impl Writer {
         before: impl FnOnce(&Volume, &Rc<OpenFile>) -> Result<P, Error> + 'static,
         work: impl AsyncFnOnce(Rc<OpenFile>, P) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
-        let Step { reads, alone, raised } = step;
+        let Step { reads, alone, raises } = step;
         let changed = async {
             let object = self.file.object().ok_or(Error::ReadOnly)?;
             let sharer = caller.holder.map_or(Sharer::Writer(self.number), Sharer::Holder);
@@ -99,7 +110,7 @@ impl Writer {
             let shares =
                 what == What::Content && !alone && reads.is_none() && !object.volume().objects().any_held();
             if shares && let Some(part) = Shared::join(object, sharer, self.volume.pass().await?) {
-                return self.write_shared(part, raised.map(|raised| (raised, true)), before, work).await;
+                return self.write_shared(part, (raises, true), before, work).await;
             }
             let concerned: Vec<_> = std::iter::once(object).chain(reads).collect();
             let mut settling = Settling::default();
@@ -121,15 +132,20 @@ impl Writer {
                 }
             };
             if shares && way.is_shown_nowhere() {
-                let first = raised.map(|raised| (raised, false));
-                return self.write_shared(way.share(sharer), first, before, work).await;
+                return self.write_shared(way.share(sharer), (raises, false), before, work).await;
             }
             let (file, volume) = (Rc::clone(&self.file), self.volume.clone());
             to_the_end(way.held(), async move {
                 let prepared = before(&volume, &file)?;
-                way.rise();
-                if let (Some(raised), Some(object)) = (raised, file.object()) {
-                    raised.note(object);
+                match (&raises, file.object()) {
+                    (Raises::Nothing, Some(object)) => {
+                        file.lane_file().stat().iter().for_each(|before| object.changes_aside(before));
+                    }
+                    (Raises::With(raised), Some(object)) => {
+                        way.rise();
+                        raised.note(object);
+                    }
+                    _ => way.rise(),
                 }
                 let done = work(file, prepared).await?;
                 way.end(&volume);
@@ -143,11 +159,11 @@ impl Writer {
     }
 
     /// Writes under a permit that the caller's writes share and keep until somebody asks for it, so that only the first of many in a row
-    /// asks who relies on the file. `raised`: it is a step of several, and whether the permit was shared before.
+    /// asks who relies on the file. With how it raises the version, whether the permit was shared before.
     async fn write_shared<P: 'static, T: 'static>(
         &self,
         part: Shared,
-        raised: Option<(Rc<Raised>, bool)>,
+        (raises, goes_on): (Raises, bool),
         before: impl FnOnce(&Volume, &Rc<OpenFile>) -> Result<P, Error> + 'static,
         work: impl AsyncFnOnce(Rc<OpenFile>, P) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
@@ -155,23 +171,30 @@ impl Writer {
         to_the_end(Held::shared(Rc::clone(&part), &self.volume), async move {
             let _part = part;
             let prepared = before(&volume, &file)?;
-            let is_step = raised.is_some();
-            if let Some(object) = file.object() {
-                match raised {
-                    Some((raised, goes_on)) => raised.raise(object, goes_on),
-                    None => drop(object.rise()),
+            let Some(object) = file.object() else { return work(Rc::clone(&file), prepared).await };
+            let seen = match &raises {
+                Raises::Alone => {
+                    object.rise();
+                    None
                 }
-            }
+                Raises::With(raised) => {
+                    raised.raise(object, goes_on);
+                    None
+                }
+                Raises::Nothing => file.lane_file().stat().ok(),
+            };
             let done = work(Rc::clone(&file), prepared).await;
-            if let Some(object) = file.object() {
-                if let Some(joined) = volume.cache().joined().filter(|_| is_step) {
-                    joined.promises.forget_look(object);
-                }
-                object.set_changed(done.is_ok().then(lane::time::wall_clock));
-                let watches = object.volume().watches();
-                if done.is_ok() && watches.any() {
-                    watches.tell_modified(object, Kinds::CONTENT);
-                }
+            if let Some(joined) = volume.cache().joined().filter(|_| !matches!(raises, Raises::Alone)) {
+                joined.promises.forget_look(object);
+            }
+            if matches!(raises, Raises::Nothing) {
+                seen.iter().for_each(|before| object.note_aside(before));
+                return done;
+            }
+            object.set_changed(done.is_ok().then(lane::time::wall_clock));
+            let watches = object.volume().watches();
+            if done.is_ok() && watches.any() {
+                watches.tell_modified(object, Kinds::CONTENT);
             }
             volume.counters().changes.add(u64::from(done.is_ok()));
             done

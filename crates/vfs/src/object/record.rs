@@ -191,6 +191,15 @@ impl Object {
         self.begin_change(&mut side.draft, version, lane::time::wall_clock());
     }
 
+    /// Something beside its content was changed under a permit that writes share, before which it looked like this: that it has another change
+    /// time is ours. Writes under way say so when they are over.
+    pub(crate) fn note_aside(&self, before: &Stat) {
+        let mut side = self.lock_side();
+        if side.draft.changing == 0 && side.draft.is_ours(before) {
+            self.have_changed(&mut side.draft, lane::time::wall_clock());
+        }
+    }
+
     /// The change under way is over, made `at` this time, or failed.
     pub(super) fn settle(&self, draft: &mut Draft, at: Option<SystemTime>) {
         // What was not noted as it began may have given it another change time.

@@ -204,8 +204,11 @@ fn what_one_client_writes_through_one_lane_and_relies_on_by_another_is_nobody_el
             while !is_relied_on.get() {
                 time::sleep(Duration::from_millis(1)).await;
             }
-            for _ in 0..20 {
+            for round in 0..20 {
                 let store = file.store(&writer);
+                // Each needs room that the file does not have yet, and the first bytes may be long in coming.
+                store.reserve(round * 10_000, 10_000).await.unwrap();
+                time::sleep(Duration::from_millis(13)).await;
                 for step in 0..5 {
                     store.write_vectored_at(step * 1000, filled(b'x', 1000).await).await.0.unwrap();
                     // Long enough for notification, on either lane.
