@@ -182,18 +182,19 @@ static void forget(void)
 
 int main(int count, char **args)
 {
-    if (count != 5 && count != 6)
+    if (count != 6 && count != 7)
         return 2;
     /* The last ones map. */
-    int choices = count == 6 ? 12 : 16;
+    int choices = count == 7 ? 12 : 16;
     signal(SIGBUS, no_page);
     path = args[1];
     state = strtoull(args[2], NULL, 10);
     time_t end = time(NULL) + atol(args[3]);
+    unsigned long most = strtoul(args[4], NULL, 10);
     file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
     if (file < 0)
         fail("open");
-    while (time(NULL) < end) {
+    while (time(NULL) < end && step < most) {
         switch (any(choices)) {
         case 0: case 1: case 2: case 3: read_some(); break;
         case 4: case 5: case 6: case 7: write_some(); break;
@@ -208,7 +209,7 @@ int main(int count, char **args)
     look_at_all();
     if (fsync(file) != 0)
         fail("fsync");
-    FILE *copy = fopen(args[4], "w");
+    FILE *copy = fopen(args[5], "w");
     if (!copy || fwrite(good, 1, length, copy) != (size_t)length || fclose(copy) != 0)
         fail("copy");
     printf("%lu\n", step);

@@ -18,15 +18,26 @@ pub(super) enum Mapping {
     Unmapped,
 }
 
-/// Works on `file` for so long and makes it durable at the end; gives the steps that there was time for, and the bytes that the file must
-/// have then.
+/// As [`run_some`], for as many steps as there is time for.
 pub(super) fn run(file: &str, time: Duration, mapping: Mapping) -> anyhow::Result<(f64, Vec<u8>)> {
+    run_some(file, time, u32::MAX, mapping)
+}
+
+/// Works on `file` for so long, or for so many steps, and makes it durable at the end; gives the steps that were made, and the bytes that
+/// the file must have then.
+pub(super) fn run_some(
+    file: &str,
+    time: Duration,
+    steps_max: u32,
+    mapping: Mapping,
+) -> anyhow::Result<(f64, Vec<u8>)> {
     if !Path::new(PROGRAM).exists() {
         fs::write(SOURCE, include_str!("fsx.c"))?;
         process::output("cc", &["-O1", "-o", PROGRAM, SOURCE])?;
     }
     let seconds = time.as_secs().to_string();
-    let mut words = vec![file, SEED, &seconds, COPY];
+    let steps_max = steps_max.to_string();
+    let mut words = vec![file, SEED, &seconds, &steps_max, COPY];
     words.extend((mapping == Mapping::Unmapped).then_some("unmapped"));
     let steps = within(time + PATIENCE, &words)?;
     Ok((steps.trim().parse().context(steps)?, fs::read(COPY)?))

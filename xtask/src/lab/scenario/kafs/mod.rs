@@ -1,7 +1,7 @@
 //! Linux's own AFS client (kafs): two guests mount the tree that a third serves, and use it as people use a file system.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
@@ -213,13 +213,22 @@ fn second(guest: &mut Guest) -> anyhow::Result<()> {
     guest.await_signal(DONE[0])
 }
 
-/// Works on a file of the guest's own for so long; what it leaves is compared here and by HTTP.
+/// Works on files of the guest's own for so long; what it leaves is compared here and by HTTP.
 fn random_load(guest: &mut Guest, time: Duration) -> anyhow::Result<()> {
-    let name = format!("fsx-{}", guest.name());
-    // What is mapped is not always what was written, to whatever server (`kafs-mapped`).
-    let (steps, good) = fsx::run(&mount::at(&name), time, Mapping::Unmapped)?;
-    guest.figure(&format!("{name}, steps"), steps, "steps")?;
-    fsx::compare(&mount::by_http(&name)?, &good).with_context(|| format!("{name} by HTTP"))
+    let steps_max = if kernel_version()? < (6, 10) { STEPS_MAX } else { u32::MAX };
+    let (until, mut done) = (Instant::now() + time, 0.0);
+    for round in 1.. {
+        let left = until.saturating_duration_since(Instant::now());
+        if left < Duration::from_secs(1) {
+            break;
+        }
+        let name = format!("fsx-{}-{round}", guest.name());
+        // What is mapped is not always what was written, to whatever server (`kafs-mapped`).
+        let (steps, good) = fsx::run_some(&mount::at(&name), left, steps_max, Mapping::Unmapped)?;
+        fsx::compare(&mount::by_http(&name)?, &good).with_context(|| format!("{name} by HTTP"))?;
+        done += steps;
+    }
+    guest.figure(&format!("fsx-{}, steps", guest.name()), done, "steps")
 }
 
 /// A wire leads from the server to each client.
@@ -269,4 +278,6 @@ const TOLD: &str = "told";
 const PACKAGES: &[&str] = &["e2fsprogs", "gcc", "git", "libc6-dev", "make"];
 const BEHIND: &str = "linerate_vfs_changes_behind";
 const SHORT: Duration = Duration::from_secs(20);
+/// In step 3,468 of these Linux 6.1 reads other bytes than it wrote, from the stock server as from this one.
+const STEPS_MAX: u32 = 3_000;
 const LONG: Duration = Duration::from_secs(600);
