@@ -171,30 +171,28 @@ impl Writer {
         to_the_end(Held::shared(Rc::clone(&part), &self.volume), async move {
             let _part = part;
             let prepared = before(&volume, &file)?;
-            let Some(object) = file.object() else { return work(Rc::clone(&file), prepared).await };
-            let seen = match &raises {
-                Raises::Alone => {
-                    object.rise();
-                    None
+            let mut looked = None;
+            if let Some(object) = file.object() {
+                match &raises {
+                    Raises::Alone => drop(object.rise()),
+                    Raises::With(raised) => raised.raise(object, goes_on),
+                    Raises::Nothing => looked = file.lane_file().stat().ok().map(Box::new),
                 }
-                Raises::With(raised) => {
-                    raised.raise(object, goes_on);
-                    None
-                }
-                Raises::Nothing => file.lane_file().stat().ok(),
-            };
+            }
             let done = work(Rc::clone(&file), prepared).await;
-            if let Some(joined) = volume.cache().joined().filter(|_| !matches!(raises, Raises::Alone)) {
-                joined.promises.forget_look(object);
-            }
-            if matches!(raises, Raises::Nothing) {
-                seen.iter().for_each(|before| object.note_aside(before));
-                return done;
-            }
-            object.set_changed(done.is_ok().then(lane::time::wall_clock));
-            let watches = object.volume().watches();
-            if done.is_ok() && watches.any() {
-                watches.tell_modified(object, Kinds::CONTENT);
+            if let Some(object) = file.object() {
+                if let Some(joined) = volume.cache().joined().filter(|_| !matches!(raises, Raises::Alone)) {
+                    joined.promises.forget_look(object);
+                }
+                if matches!(raises, Raises::Nothing) {
+                    looked.iter().for_each(|before| object.note_aside(before));
+                    return done;
+                }
+                object.set_changed(done.is_ok().then(lane::time::wall_clock));
+                let watches = object.volume().watches();
+                if done.is_ok() && watches.any() {
+                    watches.tell_modified(object, Kinds::CONTENT);
+                }
             }
             volume.counters().changes.add(u64::from(done.is_ok()));
             done
