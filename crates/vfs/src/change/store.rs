@@ -61,30 +61,26 @@ impl Store {
     /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`]; [`Error::Busy`].
     pub async fn reserve(&self, offset: u64, len: u64) -> Result<(), Error> {
         let volume = self.writer.volume();
-        let taken = async {
-            volume.counted(volume.writable())?;
-            volume.counted(volume.has_room(self.writer.file(), offset.saturating_add(len)))?;
-            // A client that writes a file over again has the room for it: to go through that anew costs as much as a tenth of writing it.
-            if self.has_reserved(offset, len) {
-                return Ok(());
-            }
-            let take = async move |file: Rc<OpenFile>, ()| match file
-                .lane_file()
-                .allocate(Allocate::KeepSize, offset, len)
-                .await
-            {
+        volume.counted(volume.writable())?;
+        volume.counted(volume.has_room(self.writer.file(), offset.saturating_add(len)))?;
+        // A client that writes a file over again has the room for it: to go through that anew costs as much as a tenth of writing it.
+        if self.has_reserved(offset, len) {
+            return Ok(());
+        }
+        let take = async move |file: Rc<OpenFile>, ()| {
+            let taken = file.lane_file().allocate(Allocate::KeepSize, offset, len).await;
+            match taken {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
                     Ok(false)
                 }
                 taken => taken.map(|()| true).map_err(Error::of_write),
-            };
-            let step = Step { raises: Raises::Nothing, ..Step::default() };
-            if self.writer.change_by(&self.caller, What::Content, step, |_, _| Ok(()), take).await? {
-                self.note_reserved(offset, len);
             }
-            Ok(())
         };
-        taken.await
+        let step = Step { raises: Raises::Nothing, ..Step::default() };
+        if self.writer.change_by(&self.caller, What::Content, step, |_, _| Ok(()), take).await? {
+            self.note_reserved(offset, len);
+        }
+        Ok(())
     }
 
     /// Whether a range has its room by an earlier [`reserve`](Self::reserve). Not where the file has been cut since; who has made holes in

@@ -82,14 +82,9 @@ impl Writer {
         reads: Option<&Arc<Object>>,
         work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
-        let (step, is_aside) = (Step { reads, ..Step::default() }, what == What::Attributes);
-        let work = async move |file: Rc<OpenFile>, ()| {
-            if is_aside && let (Some(object), Ok(before)) = (file.object(), file.lane_file().stat()) {
-                object.changes_aside(&before);
-            }
-            work(file).await
-        };
-        self.change_by(caller, what, step, |_, _| Ok(()), work).await
+        let raises = if what == What::Attributes { Raises::Nothing } else { Raises::Alone };
+        let step = Step { reads, raises, ..Step::default() };
+        self.change_by(caller, what, step, |_, _| Ok(()), async move |file, ()| work(file).await).await
     }
 
     /// As [`Writer::change`], in some other way; what `before` refuses, when nobody else can change the file any more but the caller's own
@@ -137,15 +132,17 @@ impl Writer {
             let (file, volume) = (Rc::clone(&self.file), self.volume.clone());
             to_the_end(way.held(), async move {
                 let prepared = before(&volume, &file)?;
-                match (&raises, file.object()) {
-                    (Raises::Nothing, Some(object)) => {
-                        file.lane_file().stat().iter().for_each(|before| object.changes_aside(before));
+                if let Some(object) = file.object() {
+                    match &raises {
+                        Raises::Alone => way.rise(),
+                        Raises::With(raised) => {
+                            way.rise();
+                            raised.note(object);
+                        }
+                        Raises::Nothing => {
+                            file.lane_file().stat().iter().for_each(|before| object.changes_aside(before));
+                        }
                     }
-                    (Raises::With(raised), Some(object)) => {
-                        way.rise();
-                        raised.note(object);
-                    }
-                    _ => way.rise(),
                 }
                 let done = work(file, prepared).await?;
                 way.end(&volume);

@@ -93,7 +93,6 @@ enum Next {
     Waiter(Waiter),
     /// Whoever comes next on this lane, where all who wait are on others.
     Stay(LaneId),
-    Nobody,
 }
 
 /// The turn at one object, for as long as this lives.
@@ -157,26 +156,26 @@ impl Line {
     /// The holder goes, or never came: the next has the turn.
     fn pass_on(object: &Arc<Object>, mut state: MutexGuard<'_, State>) {
         let line = object.line();
-        let next = state.waiting.as_mut().map_or(Next::Nobody, |waiting| waiting.next(line));
-        if let Next::Stay(lane) = next {
-            return line.stay(object, state, lane);
+        match state.waiting.as_mut().and_then(|waiting| waiting.next(line)) {
+            Some(Next::Stay(lane)) => line.stay(object, state, lane),
+            Some(Next::Waiter(next)) => line.hand_over(state, Some(next)),
+            None => line.hand_over(state, None),
         }
-        line.hand_over(state, next);
     }
 
-    fn hand_over(&self, mut state: MutexGuard<'_, State>, next: Next) {
+    fn hand_over(&self, mut state: MutexGuard<'_, State>, next: Option<Waiter>) {
         if state.waiting.as_ref().is_some_and(|waiting| waiting.line.is_empty()) {
             state.waiting = None;
         }
         match next {
-            Next::Waiter(next) => {
+            Some(next) => {
                 self.give(&mut state, next.ticket);
                 drop(state);
                 if let Some(waker) = next.waker {
                     waker.wake();
                 }
             }
-            Next::Stay(_) | Next::Nobody => {
+            None => {
                 state.holder = None;
                 self.held.store(FREE, Ordering::SeqCst);
             }
@@ -200,7 +199,7 @@ impl Line {
 impl Waiters {
     /// Whose turn it is after that of somebody on this lane: who came first on it, for as long as [`Waiters::is_patient`], then who came
     /// first of all.
-    fn next(&mut self, line: &Line) -> Next {
+    fn next(&mut self, line: &Line) -> Option<Next> {
         let here = here();
         let is_near = |waiter: &Waiter| waiter.place.map(|(lane, _)| lane) == here;
         let near = self.line.iter().take(LOOKED_AT_MAX).position(is_near);
@@ -208,22 +207,22 @@ impl Waiters {
         match (near, here) {
             (Some(at), _) if may_overtake => {
                 self.overtaken += 1;
-                self.line.remove(at).map_or(Next::Nobody, Next::Waiter)
+                self.line.remove(at).map(Next::Waiter)
             }
-            (None, Some(here)) if may_overtake && line.rests() => Next::Stay(here),
-            _ => self.first(),
+            (None, Some(here)) if may_overtake && line.rests() => Some(Next::Stay(here)),
+            _ => self.first().map(Next::Waiter),
         }
     }
 
     /// Who came first of all.
-    fn first(&mut self) -> Next {
+    fn first(&mut self) -> Option<Waiter> {
         self.overtaken = 0;
         let first = self.line.pop_front();
         if first.as_ref().is_some_and(|first| first.place.map(|(lane, _)| lane) != here()) {
             // The turn leaves this lane.
             self.watch = Weak::new();
         }
-        first.map_or(Next::Nobody, Next::Waiter)
+        first
     }
 
     /// Whether who is first in line can wait longer. Off lanes nobody knows for how long somebody has.

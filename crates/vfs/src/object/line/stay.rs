@@ -20,7 +20,7 @@ pub(super) struct Stay {
     number: u32,
 }
 
-/// Hands a turn on that has stayed on this lane in vain; also as it is dropped with its lane.
+/// Hands a turn on that stays on this lane, as it is dropped: when it has seen it stay in vain, or with its lane.
 pub(super) struct Watch {
     object: Arc<Object>,
     me: Arc<()>,
@@ -74,13 +74,11 @@ impl Watch {
     /// The stay that there is now.
     fn look(&self, seen: Option<u32>) -> Result<Option<u32>, Over> {
         let line = self.object.line();
-        let mut state = line.lock();
-        let waiting = state.waiting.as_mut().filter(|waiting| self.watches(waiting)).ok_or(Over)?;
+        let state = line.lock();
+        let waiting = state.waiting.as_ref().filter(|waiting| self.watches(waiting)).ok_or(Over)?;
         let now = waiting.stay.as_ref().map(|stay| stay.number);
         if now.is_some() && now == seen {
             line.restless.store(RESTLESS, Ordering::Relaxed);
-            let next = waiting.first();
-            line.hand_over(state, next);
             return Err(Over);
         }
         Ok(now)
