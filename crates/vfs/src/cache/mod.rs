@@ -21,7 +21,6 @@ pub use self::joined::{Breaker, Telling};
 pub(crate) use self::joined::{Joined, giver_of_aside};
 use self::key::Key;
 pub(crate) use self::key::{KeyRef, OpeningId};
-use self::relied::Relied;
 pub(crate) use self::vantage::Vantage;
 pub(crate) use self::watches::{WatchedDir, Watches};
 use crate::attributes::FileId;
@@ -95,7 +94,6 @@ struct Inner {
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
     images: images::Images,
     watches: Rc<Watches>,
-    relied: Relied,
     /// With the caches of other lanes; empty where there are no writable volumes.
     joined: OnceCell<Rc<Joined>>,
     counters: Arc<VfsCounters>,
@@ -138,7 +136,6 @@ impl Cache {
                 )),
                 images: images::Images::new(options.listing_entries_max),
                 watches: Watches::new(options.watches_max, Arc::clone(&counters)),
-                relied: Relied::new(options.watches_max / 2),
                 joined: OnceCell::new(),
                 counters,
                 entries_alive: Rc::default(),
@@ -201,7 +198,7 @@ impl Cache {
         }
         self.inner.listings.borrow_mut().clear();
         self.inner.images.clear();
-        self.inner.relied.clear();
+        self.inner.watches.relied().clear();
         self.inner.gauge();
     }
 
@@ -344,7 +341,7 @@ impl Cache {
         if watched.watch().is_none() && !watched.told().rests() {
             return;
         }
-        if self.inner.relied.keep(watched, until) {
+        if self.inner.watches.relied().keep(watched, until) {
             self.inner.counters.relied_let_go.increment();
         }
     }
@@ -499,7 +496,7 @@ impl Inner {
     /// Drops what has not been used lately: use makes an answer's vantage young again.
     fn sweep(&self) {
         let idle_max = self.options.idle_max;
-        self.relied.sweep();
+        self.watches.relied().sweep();
         self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
         self.changed.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
@@ -514,7 +511,7 @@ impl Inner {
             && self.changed.borrow().is_empty()
             && self.listings.borrow().is_empty()
             && self.images.is_empty()
-            && self.relied.is_empty()
+            && self.watches.relied().is_empty()
     }
 
     fn gauge(&self) {

@@ -46,6 +46,29 @@ impl Relied {
         gone.inspect(|(_, gone)| gone.rely_on_until(None)).is_some()
     }
 
+    /// What clients rely on in a directory they rely on by another from now on, which is the same.
+    pub(super) fn pass_on(&self, from: &Rc<WatchedDir>, to: &Rc<WatchedDir>) {
+        let Some(until) = from.relied_on_until() else { return };
+        if to.relied_on_until().is_none_or(|known| known < until) {
+            self.forget(to);
+            to.rely_on_until(Some(until));
+            self.kept.borrow_mut().insert((until, Rc::as_ptr(to)), Rc::clone(to));
+        }
+        if let Some(object) = to.object().filter(|_| from.keeps_log()) {
+            to.keep_log(object);
+        }
+        self.forget(from);
+    }
+
+    /// Nobody relies on it any more.
+    fn forget(&self, watched: &WatchedDir) {
+        let until = watched.relied_on_until();
+        let gone = until.and_then(|until| self.kept.borrow_mut().remove(&(until, std::ptr::from_ref(watched))));
+        if gone.is_some() {
+            watched.rely_on_until(None);
+        }
+    }
+
     /// Forgets those that nobody relies on any more.
     pub(super) fn sweep(&self) {
         let mut kept = self.kept.borrow_mut();

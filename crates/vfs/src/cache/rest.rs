@@ -76,12 +76,11 @@ impl Watches {
     fn note_told(&self, watched: &Rc<WatchedDir>) -> bool {
         let (Some(watch), Some(version)) = (watched.watch(), watched.version()) else { return false };
         // A directory that is known by several paths has one watch for all of them, which goes on.
-        if !watched.told().note(time::now(), version) || !self.is_alone_in(watch) {
+        if !watched.told().note(time::now(), version) || !self.is_alone_in(watch, watched) {
             return false;
         }
         self.counters().watches_rested.increment();
         watched.told().rests.set(true);
-        watched.set_watch(None);
         self.forget_watch_of(watch);
         unwatch(watch);
         true
@@ -156,7 +155,7 @@ async fn end_rests(inner: Weak<Inner>) {
             if watched.is_current() {
                 inner.watches.forget_subtree(watched.key());
             }
-            let until = watched.relied_on_until().filter(|until| *until > time::now());
+            let until = inner.watches.relied_on_until(&watched).filter(|until| *until > time::now());
             let volume = inner.volume_of(watched.key());
             drop(inner);
             match (until, volume, watched.object()) {

@@ -22,6 +22,7 @@ use lane::time;
 
 use super::joined::Joined;
 use super::key::{Key, KeyRef};
+use super::relied::Relied;
 use super::rest::Told;
 use super::vantage::Vantage;
 use crate::access::Access;
@@ -39,6 +40,7 @@ pub(crate) struct Watches {
     /// On the way to being promised: changes concern them already.
     arriving: RefCell<Vec<Weak<WatchedDir>>>,
     by_object: RefCell<HashMap<*const Object, Vec<Weak<WatchedDir>>>>,
+    relied: Relied,
     /// Set before the first writable volume is opened.
     joined: OnceCell<Rc<Joined>>,
     /// After the kernel refused a watch, no other is tried before this moment.
@@ -82,6 +84,7 @@ impl Watches {
             by_watch: RefCell::default(),
             arriving: RefCell::default(),
             by_object: RefCell::default(),
+            relied: Relied::new(limit / 2),
             joined: OnceCell::new(),
             refused_until: Cell::new(None),
             counters,
@@ -131,9 +134,25 @@ impl Watches {
 
     /// The paths by which this lane knows a directory; where it was once, something else may be by now.
     pub(super) fn of_object(&self, object: &Arc<Object>) -> Vec<Rc<WatchedDir>> {
+        let mut known = self.all_of_object(object);
+        known.retain(|watched| watched.current.get());
+        known
+    }
+
+    /// Those that are no longer what they were too.
+    fn all_of_object(&self, object: &Arc<Object>) -> Vec<Rc<WatchedDir>> {
         let by_object = self.by_object.borrow();
-        let known = by_object.get(&Arc::as_ptr(object)).into_iter().flatten().filter_map(Weak::upgrade);
-        known.filter(|watched| watched.current.get()).collect()
+        by_object.get(&Arc::as_ptr(object)).into_iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Directories that clients rely on.
+    pub(super) fn relied(&self) -> &Relied {
+        &self.relied
+    }
+
+    /// Until when clients rely on a directory, or on what is known by its path now.
+    pub(super) fn relied_on_until(&self, watched: &WatchedDir) -> Option<Instant> {
+        watched.relied_on_until().or_else(|| self.known(&watched.key)?.relied_on_until())
     }
 
     /// Whether `key` is a watched directory itself.
@@ -326,8 +345,13 @@ impl Watches {
         })
     }
 
-    /// Puts a directory on the books.
+    /// Puts a directory on the books. Where it was known by this path before, who relied on it does so by this from now on.
     fn enter(&self, watched: &Rc<WatchedDir>) {
+        for before in watched.object().map(|object| self.all_of_object(object)).into_iter().flatten() {
+            if before.key == watched.key && !before.current.get() {
+                self.relied.pass_on(&before, watched);
+            }
+        }
         self.by_key.borrow_mut().insert(watched.key.clone(), Rc::downgrade(watched));
         if let Some(watch) = watched.watch.get() {
             self.by_watch.borrow_mut().entry(watch).or_default().push(Rc::downgrade(watched));
@@ -385,14 +409,17 @@ impl Watches {
         self.gauge();
     }
 
-    /// Whether one directory alone is known by this watch.
-    pub(super) fn is_alone_in(&self, watch: Watch) -> bool {
-        self.by_watch.borrow().get(&watch).is_some_and(|sharers| sharers.len() == 1)
+    /// Whether nothing else is known by its watch, but for what was known by the same path before.
+    pub(super) fn is_alone_in(&self, watch: Watch, watched: &WatchedDir) -> bool {
+        let by_watch = self.by_watch.borrow();
+        let mut beside = by_watch.get(&watch).into_iter().flatten().filter_map(Weak::upgrade);
+        beside.all(|other| std::ptr::eq(&*other, watched) || other.key == watched.key && !other.current.get())
     }
 
-    /// Takes a watch off the books.
+    /// Takes a watch off the books, and from who has it.
     pub(super) fn forget_watch_of(&self, watch: Watch) {
-        self.by_watch.borrow_mut().remove(&watch);
+        let sharers = self.by_watch.borrow_mut().remove(&watch).into_iter().flatten();
+        sharers.filter_map(|sharer| sharer.upgrade()).for_each(|sharer| sharer.watch.set(None));
         self.gauge();
     }
 
@@ -425,10 +452,6 @@ impl WatchedDir {
         self.watch.get()
     }
 
-    pub(super) fn set_watch(&self, watch: Option<Watch>) {
-        self.watch.set(watch);
-    }
-
     /// Whether it was kept within this time; if not it is now.
     pub(super) fn keep_for(&self, a_while: Duration) -> bool {
         let now = time::now();
@@ -458,6 +481,11 @@ impl WatchedDir {
         if log.is_none() && self.relied_on_until.get().is_some() {
             *log = self.object().filter(|own| Arc::ptr_eq(own, object)).map(|own| own.keep_log());
         }
+    }
+
+    /// Whether what this server changes of its names is put down.
+    pub(super) fn keeps_log(&self) -> bool {
+        self.log.borrow().is_some()
     }
 
     /// Whether it was known to be as this server left it once it was watched. Of one that rests that is found at the end of the rest.

@@ -168,12 +168,14 @@ impl Writer {
         to_the_end(Held::shared(Rc::clone(&part), &self.volume), async move {
             let _part = part;
             let prepared = before(&volume, &file)?;
-            let mut looked = None;
+            let mut aside = None;
             if let Some(object) = file.object() {
                 match &raises {
                     Raises::Alone => drop(object.rise()),
                     Raises::With(raised) => raised.raise(object, goes_on),
-                    Raises::Nothing => looked = file.lane_file().stat().ok().map(Box::new),
+                    Raises::Nothing => {
+                        aside = file.lane_file().stat().ok().and_then(|before| object.begin_aside(&before));
+                    }
                 }
             }
             let done = work(Rc::clone(&file), prepared).await;
@@ -181,8 +183,8 @@ impl Writer {
                 if let Some(joined) = volume.cache().joined().filter(|_| !matches!(raises, Raises::Alone)) {
                     joined.promises.forget_look(object);
                 }
+                drop(aside);
                 if matches!(raises, Raises::Nothing) {
-                    looked.iter().for_each(|before| object.note_aside(before));
                     return done;
                 }
                 object.set_changed(done.is_ok().then(lane::time::wall_clock));

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use index::{MARK_LEN, Mark};
+use index::{MARK_LEN, Mark, Number};
 use lane::fs::{Dir, XattrHow};
 use lane::offload::offload;
 
@@ -82,7 +82,11 @@ impl Marking {
         let mark = offload(None, move || index.next_mark(id)).await.map_err(|error| error.to_string())?;
         let Some(mark) = mark.map_err(|error| error.to_string())? else { return Ok(()) };
         let (file, name) = (root.as_file(), CString::from(volume.bearer.written));
+        // It changes nothing that anybody is told of, but gives the directory another change time.
+        let object = volume.in_use_as(Number::ROOT);
+        let aside = object.zip(root.stat().ok()).and_then(|(object, before)| object.begin_aside(&before));
         let set = file.set_xattr(&name, mark.encode().to_vec(), XattrHow::Any).await;
+        drop(aside);
         set.map_err(|error| error.to_string())?;
         root.sync().await.map_err(|error| error.to_string())?;
         volume.index.marked(id, &mark);

@@ -191,13 +191,20 @@ impl Object {
         self.begin_change(&mut side.draft, version, lane::time::wall_clock());
     }
 
-    /// Something beside its content was changed under a permit that writes share, before which it looked like this: that it has another change
-    /// time is ours. Writes under way say so when they are over.
-    pub(crate) fn note_aside(&self, before: &Stat) {
+    /// As [`Object::changes_aside`], of what takes no permit, or one that writes share: that it has another change time is ours when what
+    /// this gives is dropped. `None` where somebody else had changed it before, which stays to be found.
+    pub(crate) fn begin_aside(self: &Arc<Self>, before: &Stat) -> Option<Aside> {
         let mut side = self.lock_side();
-        if side.draft.changing == 0 && side.draft.is_ours(before) {
-            self.have_changed(&mut side.draft, lane::time::wall_clock());
+        if !self.is_loaded() || self.volume.index.is_full() {
+            return None;
         }
+        if side.draft.changing == 0 && !side.draft.is_ours(before) {
+            return None;
+        }
+        self.touch_loaded(&mut side);
+        let version = self.version();
+        self.begin_change(&mut side.draft, version, lane::time::wall_clock());
+        Some(Aside(Arc::clone(self)))
     }
 
     /// The change under way is over, made `at` this time, or failed.
@@ -229,6 +236,13 @@ impl Object {
             draft.look_as(&seen, lane::time::wall_clock());
         }
         Some(!is_ours && draft.look != Look::Unknown)
+    }
+
+    /// Whether it has this version and looks as our last change of it left it, or whoever looked first after that saw it. `None` while it is
+    /// changed, and at another version.
+    pub(crate) fn is_as_left(&self, version: Version, now: &Attributes) -> Option<bool> {
+        let side = self.lock_side();
+        (self.version() == version && side.draft.changing == 0).then(|| side.draft.has(&now.seen()))
     }
 
     /// As [`Object::is_foreign`], of a look that may be older than the last change of ours; it leaves nothing behind.
@@ -378,6 +392,16 @@ impl Object {
         if let Err(error) = index.record(self.volume.id(), &words, record, is_settled, draft.slot) {
             tracing::error!(%error, "a version cannot be kept");
         }
+    }
+}
+
+/// A change of something beside an object's content, while it is made.
+pub(crate) struct Aside(Arc<Object>);
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let at = lane::on_lane().then(lane::time::wall_clock);
+        self.0.settle(&mut self.0.lock_side().draft, at);
     }
 }
 

@@ -209,7 +209,13 @@ impl Promises {
         let Some(held) = books.find(object) else { return object.is_foreign(version, now) == Some(true) };
         let (held, seen) = (&mut books.held[held], fingerprint(now));
         if held.is_seen && held.seen_count == version.count {
-            return held.seen != seen;
+            if held.seen == seen {
+                return false;
+            }
+            // What is changed beside its content gives it another change time, and no lane is told.
+            if object.is_as_left(version, now) == Some(false) {
+                return true;
+            }
         }
         let is_foreign = object.is_foreign(version, now);
         if is_foreign == Some(false) {

@@ -9,7 +9,7 @@ use lane::time;
 use vfs::{Cache, CacheOptions, Directory, Holder, How, Volume, VolumeOptions, VolumeSpec};
 
 use super::told::{Said, Service, promised, sorted, until};
-use super::{Process, inode, name, nobody, root, watched};
+use super::{Process, directory, inode, name, nobody, root, watched};
 
 #[test]
 fn a_directory_is_relied_on_after_its_last_name_has_gone() {
@@ -80,6 +80,55 @@ fn who_relies_on_something_where_a_watch_rested_hears_what_others_did_meanwhile(
         fs.write("/srv/stays", "by another").unwrap();
         until(|| !service.told.borrow().is_empty()).await;
         assert_eq!(service.told.take(), [(1, Said::Object(stays))]);
+    });
+}
+
+#[test]
+fn a_watch_rests_too_where_a_change_above_had_the_directory_looked_at_anew() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        fs.write("/srv/many/stays", "there").unwrap();
+        let many = directory(&volume, "many").await;
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        let rely = async |at| promised(&volume, &client, at).await;
+        let stays = rely("many/stays").await.resolved().object().unwrap().identity().clone();
+        rely("").await;
+        for storm in 1..=3 {
+            // All beneath may be something else by now.
+            fs.write(&format!("/srv/beside {storm}"), "").unwrap();
+            until(|| !service.told.borrow().is_empty()).await;
+            service.told.take();
+            rely("").await;
+            come_and_go(&many, 100).await;
+            assert_eq!(volume.counters().watches_rested.get(), storm);
+            fs.write("/srv/many/stays", format!("after storm {storm}")).unwrap();
+            until(|| !service.told.borrow().is_empty()).await;
+            assert_eq!(service.told.take(), [(1, Said::Object(stays.clone()))], "told at the end of the rest");
+            rely("many/stays").await;
+            fs.write("/srv/many/stays", "meanwhile").unwrap();
+            until(|| !service.told.borrow().is_empty()).await;
+            assert_eq!(service.told.take(), [(1, Said::Object(stays.clone()))], "told by its watch");
+            rely("many/stays").await;
+        }
+    });
+}
+
+#[test]
+fn numbers_that_are_reserved_change_nothing_that_anybody_is_told_of() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        fs.write("/srv/many/stays", "there").unwrap();
+        let many = directory(&volume, "many").await;
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        promised(&volume, &client, "").await;
+        let stamp = || fs.stat("/srv").unwrap().ctime;
+        let before = stamp();
+        come_and_go(&many, 40_000).await;
+        time::sleep(Duration::from_secs(10)).await;
+        assert_ne!(stamp(), before, "its mark has been written");
+        promised(&volume, &client, "").await;
+        assert_eq!(service.told.take(), []);
+        assert_eq!(volume.counters().changes_behind.get(), 0);
     });
 }
 
