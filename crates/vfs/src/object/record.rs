@@ -282,6 +282,13 @@ impl Object {
         side.place.as_ref() == Some(place) && side.draft.flags & TAKEN == 0
     }
 
+    /// Where in this directory it was last found, if it was there, and this server has not taken the name away since.
+    pub(crate) fn placed_in(&self, directory: &Arc<Self>) -> Option<Place> {
+        let side = self.lock_side();
+        let place = side.place.as_ref().filter(|_| side.draft.flags & TAKEN == 0)?;
+        Arc::ptr_eq(&place.directory, directory).then(|| place.clone())
+    }
+
     /// Which of these places, by their directories, it was last found at, if this server has not taken the name away since.
     pub(crate) fn placed_among(&self, places: &HashMap<*const Self, Vec<Place>>) -> Option<Place> {
         let side = self.lock_side();

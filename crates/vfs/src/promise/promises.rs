@@ -295,7 +295,7 @@ impl Promises {
         let end = books.held.end().min(from.saturating_add(count));
         let all = (from..end).filter_map(|number| books.held.get(number)).filter(|held| held.first != NONE);
         let found = all.filter_map(|held| {
-            let at = held.object.place().filter(|at| Arc::ptr_eq(&at.directory, directory))?;
+            let at = held.object.placed_in(directory)?;
             Some(Displaced { object: Arc::clone(&held.object), at })
         });
         (found.collect(), (end < books.held.end()).then_some(end))
