@@ -10,6 +10,7 @@ use lane::fs::{CreateHow, Dir, File, RenameHow};
 use super::way::{Held, to_the_end};
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::object::BesideContent;
 
 /// The name that a file has meanwhile, if it has one. Dropped, it is taken away.
 pub(super) struct Aside {
@@ -63,6 +64,7 @@ impl Aside {
         let directory = directory.clone();
         to_the_end(Held::nothing(), async move {
             let (file, aside) = Self::unnamed(&directory, 0o600).await?;
+            let _beside = beside_the_names(&directory);
             let name = aside.link_aside(&file).await?;
             directory.dir().unlink(&name).await?;
             aside.name.take();
@@ -82,7 +84,9 @@ impl Aside {
             // Made to its end: nobody else would know that it is there.
             let (directory, how) = (directory.clone(), CreateHow { mode, exclusive: true });
             let made = to_the_end(Held::nothing(), async move {
+                let beside = beside_the_names(&directory);
                 let file = directory.dir().create(&name, how).await?;
+                drop(beside);
                 Ok::<_, io::Error>((file, Self { directory, name: RefCell::new(Some(name)) }))
             });
             match made.await {
@@ -115,6 +119,7 @@ impl Drop for Aside {
         let Some(name) = self.name.take() else { return };
         let directory = self.directory.clone();
         lane::spawn(async move {
+            let _beside = beside_the_names(&directory);
             if let Err(error) = directory.dir().unlink(&name).await {
                 let path = name.to_string_lossy();
                 tracing::error!(%path, %error, "a file that was not published cannot be removed");
@@ -122,6 +127,13 @@ impl Drop for Aside {
         })
         .detach();
     }
+}
+
+/// A name of our own comes or goes in a directory until what this gives is dropped: that it has another change time then is ours, and
+/// nobody is told.
+fn beside_the_names(directory: &Directory) -> Option<BesideContent> {
+    let (object, before) = directory.object().zip(directory.dir().stat().ok())?;
+    object.begin_aside(&before)
 }
 
 const TRIES_MAX: u32 = 64;

@@ -16,6 +16,7 @@ pub use self::identity::Identity;
 pub(crate) use self::mark::Bearer;
 pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::numbered::Recorded;
+pub(crate) use self::record::BesideContent;
 pub(crate) use self::permits::Permits;
 pub use self::table::{Objects, ObjectsOptions};
 pub use self::volume::SharedVolume;

@@ -193,7 +193,7 @@ impl Object {
 
     /// As [`Object::changes_aside`], of what takes no permit, or one that writes share: that it has another change time is ours when what
     /// this gives is dropped. `None` where somebody else had changed it before, which stays to be found.
-    pub(crate) fn begin_aside(self: &Arc<Self>, before: &Stat) -> Option<Aside> {
+    pub(crate) fn begin_aside(self: &Arc<Self>, before: &Stat) -> Option<BesideContent> {
         let mut side = self.lock_side();
         if !self.is_loaded() || self.volume.index.is_full() {
             return None;
@@ -204,7 +204,7 @@ impl Object {
         self.touch_loaded(&mut side);
         let version = self.version();
         self.begin_change(&mut side.draft, version, lane::time::wall_clock());
-        Some(Aside(Arc::clone(self)))
+        Some(BesideContent(Arc::clone(self)))
     }
 
     /// The change under way is over, made `at` this time, or failed.
@@ -268,7 +268,10 @@ impl Object {
             if side.place.as_ref().is_some_and(|before| *before != place) {
                 side.draft.flags |= MOVED;
             }
-            side.draft.flags &= !(TAKEN | UNPLACED);
+            // What has no name any more was found by a look that began before.
+            if side.draft.flags & GONE == 0 {
+                side.draft.flags &= !(TAKEN | UNPLACED);
+            }
             self.volume.index.placed(side.draft.slot, Some(place_ref(&place, true)));
             side.place.replace(place)
         };
@@ -403,9 +406,9 @@ impl Object {
 }
 
 /// A change of something beside an object's content, while it is made.
-pub(crate) struct Aside(Arc<Object>);
+pub(crate) struct BesideContent(Arc<Object>);
 
-impl Drop for Aside {
+impl Drop for BesideContent {
     fn drop(&mut self) {
         let at = lane::on_lane().then(lane::time::wall_clock);
         self.0.settle(&mut self.0.lock_side().draft, at);

@@ -9,7 +9,7 @@ use identity::{Acl, Rights, Writable};
 use lane::backend::sim::Config;
 use lane::time;
 use vfs::{
-    Breaker, Broken, CacheOptions, Client, Heard, Holder, How, Identity, Notice, Over, Promised, Teller,
+    Breaker, Broken, CacheOptions, Client, Expect, Heard, Holder, How, Identity, Notice, Over, Promised, Teller,
     Telling, Volume, What,
 };
 
@@ -190,6 +190,34 @@ fn replies_on_their_way_from_any_lane_come_before_the_word_that_all_is_void() {
             }
         }
     });
+}
+
+#[test]
+fn a_file_that_waits_for_its_name_is_no_change_of_its_directory() {
+    for has_unnamed in [true, false] {
+        watched(Writable::anyone(), move |volume, fs| async move {
+            fs.configure(|config| config.unnamed = has_unnamed);
+            fs.create_dir_all("/srv/many").unwrap();
+            let service = Service::on(&volume, &Rc::default());
+            let client = volume.cache().client(Holder(1)).unwrap();
+            let many = directory(&volume, "many").await;
+            let look = promised(&volume, &client, "many").await;
+            for publishes in [false, false, true] {
+                let staged = many.stage(&nobody(), 0o644).await.unwrap();
+                time::sleep(Duration::from_secs(1)).await;
+                // A look at the directory, too, finds it as it was.
+                promised(&volume, &client, "many").await;
+                assert_eq!((service.told.take(), look.confirm().is_some()), (vec![], true));
+                match publishes {
+                    true => drop(staged.publish(&nobody(), name("page"), Expect::Absent).await.unwrap()),
+                    false => drop(staged),
+                }
+                time::sleep(Duration::from_secs(1)).await;
+                assert_eq!(service.told.take().len(), usize::from(publishes));
+            }
+            assert_eq!(volume.counters().changes_behind.get(), 0);
+        });
+    }
 }
 
 #[test]
