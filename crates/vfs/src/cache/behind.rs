@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 
 use lane::Task;
 use lane::fs::EntryChange;
@@ -12,7 +11,7 @@ use super::Joined;
 use super::key::{Key, KeyRef};
 use super::watches::WatchedDir;
 use crate::change::{Doubted, Looked};
-use crate::promise::{Displaced, Sought};
+use crate::promise::Sought;
 use crate::volume::{Volume, WeakVolume};
 
 /// Names to look at, and who does.
@@ -126,15 +125,10 @@ async fn seek(inner: Weak<Inner>) {
         let mut from = Some(0);
         while let Some(next) = from {
             let (displaced, rest) = joined.promises.displaced(&sought, next, SOUGHT_AT_ONCE);
-            for Displaced { object, at } in displaced {
-                let mut volumes = volumes.iter().filter_map(WeakVolume::upgrade);
-                let is_of = |volume: &Volume| {
-                    volume.shared().is_some_and(|shared| Arc::ptr_eq(shared, object.volume()))
-                };
-                let of = volumes.find(is_of);
-                if let Some(volume) = of {
-                    // It is found out at the next look of somebody otherwise.
-                    let _ = volume.displaced_behind(&object, &at).await;
+            for displaced in displaced {
+                let Some((at, path)) = sought.name_of(&displaced) else { continue };
+                if let Some(volume) = volumes[at].upgrade() {
+                    volume.look_for(&displaced, path).await;
                 }
             }
             lane::yield_now().await;

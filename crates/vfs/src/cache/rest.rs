@@ -6,7 +6,6 @@
 
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use index::Version;
@@ -18,10 +17,8 @@ use super::key::Key;
 use super::vantage::Vantage;
 use super::watches::{WatchedDir, Watches};
 use super::{Cache, Inner};
-use crate::change::{Doubted, Looked};
 use crate::name::{Name, RelPath};
 use crate::names::changes_between;
-use crate::promise::Displaced;
 use crate::volume::Volume;
 
 /// How often this server has changed a directory lately, on whatever lane: its version says so.
@@ -194,15 +191,10 @@ impl Volume {
         let mut from = Some(0);
         while let Some(next) = from {
             let (given, rest) = joined.promises.given_in(directory, next, LOOKED_AT_ONCE);
-            for Displaced { object, at } in given {
-                let Some(path) = Name::parse(&at.name).ok().and_then(|name| path.join(name).ok()) else {
-                    continue;
-                };
-                let looked = self.look_behind(path.as_path(), &Doubted::default()).await;
-                let is_there = |looked: Looked| looked.now.is_some_and(|now| Arc::ptr_eq(&now, &object));
-                if looked.is_some_and(|looked| !is_there(looked)) {
-                    // It is found out at the next look of somebody otherwise.
-                    let _ = self.displaced_behind(&object, &at).await;
+            for given in given {
+                let path = Name::parse(&given.at.name).ok().and_then(|name| path.join(name).ok());
+                if let Some(path) = path {
+                    self.look_for(&given, path.as_path()).await;
                 }
             }
             lane::yield_now().await;

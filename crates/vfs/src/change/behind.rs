@@ -17,9 +17,9 @@ use crate::cache::Node;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::name::{Name, RelPath};
+use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{At, By, Log, Object, Place};
-use crate::promise::What;
+use crate::promise::{Displaced, What};
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
@@ -57,13 +57,14 @@ impl Volume {
         Ok(())
     }
 
-    /// A file that somebody else has taken away from where it was, or replaced there: who relies on it alone hears, if it is still
-    /// recorded there.
-    ///
-    /// # Errors
-    /// As [`Volume::changed_behind`].
-    pub(crate) async fn displaced_behind(&self, object: &Arc<Object>, from: &Place) -> Result<(), Error> {
-        self.raise_behind(object, async || Ok(object.is_placed_at(from))).await.map(drop)
+    /// Looks whether a file is still where it was last found, by this path. Where somebody else has taken it away or replaced it who relies on
+    /// it alone hears.
+    pub(crate) async fn look_for(&self, Displaced { object, at }: &Displaced, path: RelPath<'_>) {
+        let Some(Looked { now, .. }) = self.look_behind(path, &Doubted::default()).await else { return };
+        if now.is_none_or(|now| !Arc::ptr_eq(&now, object)) {
+            // It is found out at the next look of somebody otherwise.
+            let _ = self.raise_behind(object, async || Ok(object.is_placed_at(at))).await;
+        }
     }
 
     /// Somebody else may have changed the names of a directory while nobody watched: who relies on them hears.
@@ -115,7 +116,7 @@ impl Volume {
             Err(Error::NotFound | Error::SymlinkRefused | Error::NotServable) => None,
             Err(_) => return None,
         };
-        at.map(|at| Looked { at, now })
+        at.map(|at| Looked { path: path.into(), at, now })
     }
 
     async fn look_at(&self, node: &Node, stat: &Stat, doubted: &Doubted) -> Result<(), Error> {
@@ -226,6 +227,7 @@ impl Doubted {
 
 /// What a look at a name has shown.
 pub(crate) struct Looked {
+    pub(crate) path: RelPathBuf,
     pub(crate) at: Place,
     pub(crate) now: Option<Arc<Object>>,
 }

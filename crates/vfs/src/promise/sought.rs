@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::change::Looked;
+use crate::name::RelPath;
 use crate::object::{Object, Place};
 
 /// Names that were looked at, by their directories, and what has them now.
@@ -11,10 +12,10 @@ pub(crate) struct Sought {
     by_directory: HashMap<*const Object, Vec<Place>>,
     now: HashSet<*const Object>,
     /// Keeps what has the names now, and so its place in memory, from being another's.
-    _looked: Vec<Looked>,
+    looked: Vec<Looked>,
 }
 
-/// An object that is no longer where it was found.
+/// An object that is perhaps no longer where it was found.
 pub(crate) struct Displaced {
     pub(crate) object: Arc<Object>,
     pub(crate) at: Place,
@@ -27,10 +28,16 @@ impl Sought {
             by_directory.entry(Arc::as_ptr(&at.directory)).or_default().push(at.clone());
         }
         let now = looked.iter().filter_map(|looked| looked.now.as_ref()).map(Arc::as_ptr).collect();
-        Self { by_directory, now, _looked: looked }
+        Self { by_directory, now, looked }
     }
 
-    /// Whether this was at one of the names and is not any more.
+    /// Which of the names this was, and by which path it was looked at.
+    pub(crate) fn name_of(&self, displaced: &Displaced) -> Option<(usize, RelPath<'_>)> {
+        let known = self.looked.iter().position(|looked| looked.at == displaced.at)?;
+        Some((known, self.looked[known].path.as_path()))
+    }
+
+    /// Whether this was at one of the names and was not there any more, unless it has come since.
     pub(super) fn displaced(&self, object: &Arc<Object>) -> Option<Displaced> {
         if self.now.contains(&Arc::as_ptr(object)) {
             return None;

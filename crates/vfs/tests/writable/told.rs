@@ -15,6 +15,7 @@ use vfs::{
 
 use super::access::operator;
 use super::changes::{buf, read, write};
+use super::rest::come_and_go;
 use super::{directory, name, nobody, on_lanes, path, root, watched};
 
 const NEW: How = How { exclusive: true, mode: 0o644 };
@@ -218,6 +219,31 @@ fn a_file_that_waits_for_its_name_is_no_change_of_its_directory() {
             assert_eq!(volume.counters().changes_behind.get(), 0);
         });
     }
+}
+
+#[test]
+fn a_file_that_is_made_anew_after_a_look_found_its_name_gone_was_not_replaced() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        fs.write("/srv/stays", "there").unwrap();
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        promised(&volume, &client, "stays").await;
+        let root = root(&volume).await;
+        // What the second look found is gone through two seconds after the first.
+        for _ in 0..2 {
+            root.create(&nobody(), name("page"), NEW).await.unwrap();
+            root.remove(&nobody(), name("page")).await.unwrap();
+            time::sleep(Duration::from_millis(10)).await;
+        }
+        // Then so much is changed that the watch rests, and tells nothing of what comes next.
+        come_and_go(&root, 100).await;
+        assert_eq!(volume.counters().watches_rested.get(), 1);
+        root.create(&nobody(), name("page"), NEW).await.unwrap();
+        promised(&volume, &client, "page").await;
+        time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(service.told.take(), []);
+        assert_eq!(volume.counters().changes_behind.get(), 0);
+    });
 }
 
 #[test]
