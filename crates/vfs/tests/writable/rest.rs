@@ -167,7 +167,7 @@ fn watching(process: &Process) -> Volume {
     Volume::open(&cache, &spec.with_objects().writable_by(process.writable.clone())).unwrap()
 }
 
-pub async fn come_and_go(root: &Directory, times: usize) {
+pub(super) async fn come_and_go(root: &Directory, times: usize) {
     for _ in 0..times {
         root.create(&nobody(), name("lock"), How { exclusive: true, mode: 0o644 }).await.unwrap();
         root.remove(&nobody(), name("lock")).await.unwrap();
