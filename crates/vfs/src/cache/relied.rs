@@ -63,7 +63,8 @@ impl Relied {
     /// Nobody relies on it any more.
     fn forget(&self, watched: &WatchedDir) {
         let until = watched.relied_on_until();
-        let gone = until.and_then(|until| self.kept.borrow_mut().remove(&(until, std::ptr::from_ref(watched))));
+        let gone =
+            until.and_then(|until| self.kept.borrow_mut().remove(&(until, std::ptr::from_ref(watched))));
         if gone.is_some() {
             watched.rely_on_until(None);
         }

@@ -27,7 +27,7 @@ use super::rest::Told;
 use super::vantage::Vantage;
 use crate::access::Access;
 use crate::counters::VfsCounters;
-use crate::object::{At, By, Log, Object, Place};
+use crate::object::{At, By, Cover, Log, Object, Place};
 use crate::promise::{Mark, Promise};
 use crate::root::Root;
 
@@ -59,6 +59,8 @@ pub(crate) struct WatchedDir {
     relied_on_until: Cell<Option<Instant>>,
     /// As long as clients rely on its names.
     log: RefCell<Option<Arc<Log>>>,
+    /// As long as it vouches for its names to other lanes.
+    cover: RefCell<Option<Cover>>,
     /// It was as this server left it when it was looked at for that: what others have changed since its watch tells.
     is_vouched: Cell<bool>,
     promise: OnceCell<Promise>,
@@ -175,13 +177,13 @@ impl Watches {
         self.by_key.borrow_mut().retain(|key, watched| {
             let stays = !key.is_within(top) || but(key);
             if let (false, Some(watched)) = (stays, watched.upgrade()) {
-                watched.current.set(false);
+                watched.retire();
             }
             stays
         });
         for arriving in self.arriving.borrow().iter().filter_map(Weak::upgrade) {
             if arriving.key.is_within(top) && !but(&arriving.key) {
-                arriving.current.set(false);
+                arriving.retire();
             }
         }
     }
@@ -204,10 +206,10 @@ impl Watches {
     pub(super) fn forget_all(&self) {
         for (_, watched) in self.by_key.borrow_mut().drain() {
             if let Some(watched) = watched.upgrade() {
-                watched.current.set(false);
+                watched.retire();
             }
         }
-        self.arriving.borrow().iter().filter_map(Weak::upgrade).for_each(|one| one.current.set(false));
+        self.arriving.borrow().iter().filter_map(Weak::upgrade).for_each(|one| one.retire());
     }
 
     async fn watch_down_to(
@@ -334,6 +336,7 @@ impl Watches {
             kept: Cell::new(None),
             relied_on_until: Cell::new(None),
             log: RefCell::default(),
+            cover: RefCell::default(),
             is_vouched: Cell::new(false),
             promise: OnceCell::new(),
             access: OnceCell::new(),
@@ -419,7 +422,10 @@ impl Watches {
     /// Takes a watch off the books, and from who has it.
     pub(super) fn forget_watch_of(&self, watch: Watch) {
         let sharers = self.by_watch.borrow_mut().remove(&watch).into_iter().flatten();
-        sharers.filter_map(|sharer| sharer.upgrade()).for_each(|sharer| sharer.watch.set(None));
+        for sharer in sharers.filter_map(|sharer| sharer.upgrade()) {
+            sharer.watch.set(None);
+            sharer.cover.take();
+        }
         self.gauge();
     }
 
@@ -471,6 +477,7 @@ impl WatchedDir {
         self.relied_on_until.set(until);
         if until.is_none() {
             self.log.take();
+            self.cover.take();
         }
     }
 
@@ -549,6 +556,19 @@ impl WatchedDir {
     /// It is no longer where it was, or no longer what it was.
     pub(super) fn retire(&self) {
         self.current.set(false);
+        self.cover.take();
+    }
+
+    /// Who relies on it is told now of what nobody had heard of, and it is watched: other lanes need not tell them.
+    pub(super) fn cover(&self) {
+        if self.watch.get().is_some() && self.current.get() {
+            *self.cover.borrow_mut() = self.log.borrow().as_ref().map(|log| log.cover());
+        }
+    }
+
+    /// They do not know that it is.
+    pub(super) fn uncover(&self) {
+        self.cover.take();
     }
 
     pub(super) fn is_changing(&self) -> bool {

@@ -18,6 +18,8 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPath, RelPathBuf};
+#[cfg(doc)]
+use crate::object::Cover;
 use crate::object::{At, By, Log, Object, Place};
 use crate::promise::{Displaced, What};
 use crate::volume::{Resolved, Volume};
@@ -67,12 +69,22 @@ impl Volume {
         }
     }
 
-    /// Somebody else may have changed the names of a directory while nobody watched: who relies on them hears.
+    /// Somebody else may have changed the names of a directory while nobody watched: who relies on them hears, on all lanes; not once more where
+    /// another lane has seen to that, and has [heard](Cover) of all that was done since. `cover` is called under the permit.
     ///
     /// # Errors
     /// As [`Volume::changed_behind`].
-    pub(crate) async fn changed_unseen(&self, directory: &Arc<Object>) -> Result<(), Error> {
-        self.raise_behind(directory, async || Ok(true)).await.map(drop)
+    pub(crate) async fn changed_unseen(
+        &self,
+        directory: &Arc<Object>,
+        cover: impl Fn(),
+    ) -> Result<(), Error> {
+        let is_due = async || {
+            let is_covered = directory.log().is_some_and(|log| log.is_covered());
+            cover();
+            Ok(!is_covered)
+        };
+        self.raise_behind(directory, is_due).await.map(drop)
     }
 
     /// Gives an object its next version, everybody who relies on it having been told, if that is due under its permit; which it is then.

@@ -14,7 +14,11 @@ use super::Object;
 pub(crate) struct Log {
     changes: Mutex<VecDeque<Change>>,
     found: Mutex<VecDeque<Found>>,
+    covered: Arc<()>,
 }
+
+/// Held by who hears of what others do to the names, and has told of all that nobody had heard of before.
+pub(crate) struct Cover(#[expect(dead_code, reason = "what counts is that it is held")] Arc<()>);
 
 /// A name that somebody else has changed behind the server's back, and what it was found to lead to then, if anything.
 struct Found {
@@ -88,6 +92,15 @@ impl Log {
             0 if changes.front().is_some_and(|first| first.after > version) => changes.len() == CHANGES_MAX,
             at => changes.get(at).is_some_and(|change| change.after == version),
         }
+    }
+
+    pub(crate) fn cover(&self) -> Cover {
+        Cover(Arc::clone(&self.covered))
+    }
+
+    /// Whether somebody covers it, on whatever lane.
+    pub(crate) fn is_covered(&self) -> bool {
+        Arc::strong_count(&self.covered) > 1
     }
 
     /// Names were found to lead there, or nowhere, and the directory has got this version for it.

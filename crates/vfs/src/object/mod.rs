@@ -16,8 +16,8 @@ pub use self::identity::Identity;
 pub(crate) use self::mark::Bearer;
 pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::numbered::Recorded;
-pub(crate) use self::record::BesideContent;
 pub(crate) use self::permits::Permits;
+pub(crate) use self::record::BesideContent;
 pub use self::table::{Objects, ObjectsOptions};
 pub use self::volume::SharedVolume;
 pub(crate) use self::volume::enter;
@@ -27,7 +27,7 @@ pub use self::watches::{Event, Happened, Kinds, Told, Watch, WatchHow};
 pub(crate) use self::lanes::LaneBits;
 pub(crate) use self::line::{Line, Shared, Sharer};
 pub use self::log::Edit;
-pub(crate) use self::log::{Change, Log};
+pub(crate) use self::log::{Change, Cover, Log};
 pub(crate) use self::place::{Place, path_beneath, path_in_volume};
 
 use crate::grant::{Held, Slot};

@@ -103,7 +103,11 @@ fn a_watch_rests_too_where_a_change_above_had_the_directory_looked_at_anew() {
             assert_eq!(volume.counters().watches_rested.get(), storm);
             fs.write("/srv/many/stays", format!("after storm {storm}")).unwrap();
             until(|| !service.told.borrow().is_empty()).await;
-            assert_eq!(service.told.take(), [(1, Said::Object(stays.clone()))], "told at the end of the rest");
+            assert_eq!(
+                service.told.take(),
+                [(1, Said::Object(stays.clone()))],
+                "told at the end of the rest"
+            );
             rely("many/stays").await;
             fs.write("/srv/many/stays", "meanwhile").unwrap();
             until(|| !service.told.borrow().is_empty()).await;
@@ -156,6 +160,59 @@ fn a_watch_rests_too_while_another_lane_changes_much_that_this_one_remembers_not
         time::sleep(Duration::from_millis(100)).await;
         come_and_go(&root(&volume).await, 100).await;
         relying.await;
+    });
+    world.end();
+}
+
+#[test]
+fn what_nobody_saw_while_the_watches_of_several_lanes_rested_is_told_once() {
+    const LANES: usize = 4;
+    let world = World::new(1, Config::clean());
+    let process = Process::new(&world, LANES);
+    process.host.fs().create_dir_all("/srv/many").unwrap();
+    let others = process.lanes[1..].to_vec();
+    let relying: Vec<_> = others
+        .into_iter()
+        .map(|lane| {
+            let process = process.clone();
+            process.host.clone().start_on(lane, async move {
+                let volume = watching(&process);
+                let service = Service::on(&volume, &Rc::default());
+                let client = volume.cache().client(Holder(lane as u64)).unwrap();
+                let many = promised(&volume, &client, "many").await.resolved().object().unwrap().clone();
+                until(|| volume.counters().watches_rested.get() == 1).await;
+                // He relies on it anew after each change, as who looks again and again.
+                let storm_is_over = async || {
+                    let before = many.version();
+                    time::sleep(Duration::from_millis(100)).await;
+                    many.version() == before
+                };
+                while !storm_is_over().await {}
+                promised(&volume, &client, "many").await;
+                service.told.take();
+                let after_storm = many.version();
+                time::sleep(Duration::from_secs(10)).await;
+                let raised = u64::from(many.version()) - u64::from(after_storm);
+                // Once more by the lane whose clients rely on nothing, which may be the first.
+                assert!((1..=2).contains(&raised), "{raised}");
+                assert_eq!(service.told.take().len(), 1);
+                promised(&volume, &client, "many").await;
+                time::sleep(Duration::from_secs(10)).await;
+                if lane == process.lanes[1] {
+                    process.host.fs().write("/srv/many/theirs", "").unwrap();
+                }
+                until(|| !service.told.borrow().is_empty()).await;
+            })
+        })
+        .collect();
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let volume = watching(&process);
+        time::sleep(Duration::from_millis(100)).await;
+        come_and_go(&directory(&volume, "many").await, 100).await;
+        for task in relying {
+            task.await;
+        }
     });
     world.end();
 }

@@ -9,8 +9,8 @@ use identity::{Acl, Rights, Writable};
 use lane::backend::sim::Config;
 use lane::time;
 use vfs::{
-    Breaker, Broken, CacheOptions, Client, Expect, Heard, Holder, How, Identity, Notice, Over, Promised, Teller,
-    Telling, Volume, What,
+    Breaker, Broken, CacheOptions, Client, Expect, Heard, Holder, How, Identity, Notice, Over, Promised,
+    Teller, Telling, Volume, What,
 };
 
 use super::access::operator;
