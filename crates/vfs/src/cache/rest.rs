@@ -159,7 +159,7 @@ async fn end_rests(inner: Weak<Inner>) {
                 (Some(until), Some(volume), _) => volume.watch_anew(watched.key().path, until).await,
                 // It is found out at the next look of somebody otherwise.
                 (None, Some(volume), Some(directory)) if directory.log().is_some() => {
-                    let _ = volume.changed_unseen(directory, || {}).await;
+                    let _ = volume.changed_unseen(directory, None).await;
                 }
                 _ => {}
             }
@@ -200,13 +200,9 @@ impl Volume {
             lane::yield_now().await;
             from = rest;
         }
-        let watched = || vantage.watched().into_iter();
         if joined.promises.is_given(directory) || directory.log().is_some() {
-            let told = self.changed_unseen(directory, || watched().for_each(|watched| watched.cover())).await;
-            if told.is_err() {
-                // It is found out at the next look of somebody.
-                watched().for_each(|watched| watched.uncover());
-            }
+            // It is found out at the next look of somebody otherwise.
+            let _ = self.changed_unseen(directory, vantage.watched().map(|watched| &**watched)).await;
         }
     }
 }

@@ -415,8 +415,10 @@ impl Watches {
     /// Whether nothing else is known by its watch, but for what was known by the same path before.
     pub(super) fn is_alone_in(&self, watch: Watch, watched: &WatchedDir) -> bool {
         let by_watch = self.by_watch.borrow();
-        let mut beside = by_watch.get(&watch).into_iter().flatten().filter_map(Weak::upgrade);
-        beside.all(|other| std::ptr::eq(&*other, watched) || other.key == watched.key && !other.current.get())
+        by_watch.get(&watch).is_some_and(|sharers| {
+            let mut sharers = sharers.iter().filter_map(Weak::upgrade);
+            sharers.all(|one| std::ptr::eq(&*one, watched) || one.key == watched.key && !one.current.get())
+        })
     }
 
     /// Takes a watch off the books, and from who has it.
@@ -559,15 +561,15 @@ impl WatchedDir {
         self.cover.take();
     }
 
-    /// Who relies on it is told now of what nobody had heard of, and it is watched: other lanes need not tell them.
-    pub(super) fn cover(&self) {
+    /// Who relies on its names is told now of what nobody had heard of, and it is watched: other lanes need not tell them.
+    pub(crate) fn cover(&self) {
         if self.watch.get().is_some() && self.current.get() {
             *self.cover.borrow_mut() = self.log.borrow().as_ref().map(|log| log.cover());
         }
     }
 
-    /// They do not know that it is.
-    pub(super) fn uncover(&self) {
+    /// Other lanes have to tell them.
+    pub(crate) fn uncover(&self) {
         self.cover.take();
     }
 

@@ -13,13 +13,11 @@ use super::find::c_name;
 use super::here::Unmade;
 use super::settle::Settling;
 use crate::attributes::Attributes;
-use crate::cache::Node;
+use crate::cache::{Node, WatchedDir};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPath, RelPathBuf};
-#[cfg(doc)]
-use crate::object::Cover;
 use crate::object::{At, By, Log, Object, Place};
 use crate::promise::{Displaced, What};
 use crate::volume::{Resolved, Volume};
@@ -70,21 +68,26 @@ impl Volume {
     }
 
     /// Somebody else may have changed the names of a directory while nobody watched: who relies on them hears, on all lanes; not once more where
-    /// another lane has seen to that, and has [heard](Cover) of all that was done since. `cover` is called under the permit.
+    /// another lane has seen to that, and has [heard](crate::object::Cover) of all that was done since. So does this lane from now on, if it
+    /// is `watched`.
     ///
     /// # Errors
     /// As [`Volume::changed_behind`].
     pub(crate) async fn changed_unseen(
         &self,
         directory: &Arc<Object>,
-        cover: impl Fn(),
+        watched: Option<&WatchedDir>,
     ) -> Result<(), Error> {
+        let uncover = || watched.into_iter().for_each(WatchedDir::uncover);
         let is_due = async || {
+            // It may be asked again, and is not to rely on itself.
+            uncover();
             let is_covered = directory.log().is_some_and(|log| log.is_covered());
-            cover();
+            watched.into_iter().for_each(WatchedDir::cover);
             Ok(!is_covered)
         };
-        self.raise_behind(directory, is_due).await.map(drop)
+        let raised = self.raise_behind(directory, is_due).await;
+        raised.inspect_err(|_| uncover()).map(drop)
     }
 
     /// Gives an object its next version, everybody who relies on it having been told, if that is due under its permit; which it is then.

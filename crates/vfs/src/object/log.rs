@@ -94,6 +94,7 @@ impl Log {
         }
     }
 
+    /// Covers it for as long as what this gives is held.
     pub(crate) fn cover(&self) -> Cover {
         Cover(Arc::clone(&self.covered))
     }
