@@ -29,15 +29,9 @@ impl Relied {
         if known.is_some_and(|known| until <= known) {
             return false;
         }
-        let mut kept = self.kept.borrow_mut();
-        let at = Rc::as_ptr(watched);
-        if let Some(known) = known {
-            kept.remove(&(known, at));
-        }
         // Somewhat longer, so that not every promise in it moves it.
-        let until = until + AHEAD;
-        watched.rely_on_until(Some(until));
-        kept.insert((until, at), Rc::clone(watched));
+        self.put(watched, until + AHEAD);
+        let mut kept = self.kept.borrow_mut();
         if kept.len() <= self.max {
             return false;
         }
@@ -50,24 +44,24 @@ impl Relied {
     pub(super) fn pass_on(&self, from: &Rc<WatchedDir>, to: &Rc<WatchedDir>) {
         let Some(until) = from.relied_on_until() else { return };
         if to.relied_on_until().is_none_or(|known| known < until) {
-            self.forget(to);
-            to.rely_on_until(Some(until));
-            self.kept.borrow_mut().insert((until, Rc::as_ptr(to)), Rc::clone(to));
+            self.put(to, until);
         }
         if let Some(object) = to.object().filter(|_| from.keeps_log()) {
             to.keep_log(object);
         }
-        self.forget(from);
+        self.kept.borrow_mut().remove(&(until, Rc::as_ptr(from)));
+        from.rely_on_until(None);
     }
 
-    /// Nobody relies on it any more.
-    fn forget(&self, watched: &WatchedDir) {
-        let until = watched.relied_on_until();
-        let gone =
-            until.and_then(|until| self.kept.borrow_mut().remove(&(until, std::ptr::from_ref(watched))));
-        if gone.is_some() {
-            watched.rely_on_until(None);
+    /// Keeps it until then, and not until when it was kept before.
+    fn put(&self, watched: &Rc<WatchedDir>, until: Instant) {
+        let mut kept = self.kept.borrow_mut();
+        let at = Rc::as_ptr(watched);
+        if let Some(known) = watched.relied_on_until() {
+            kept.remove(&(known, at));
         }
+        watched.rely_on_until(Some(until));
+        kept.insert((until, at), Rc::clone(watched));
     }
 
     /// Forgets those that nobody relies on any more.

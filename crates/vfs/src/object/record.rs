@@ -281,21 +281,19 @@ impl Object {
 
     /// Whether that is where it was last found, and this server has not taken that name away since.
     pub(crate) fn is_placed_at(&self, place: &Place) -> bool {
-        let side = self.lock_side();
-        side.place.as_ref() == Some(place) && side.draft.flags & TAKEN == 0
+        self.lock_side().untaken_place() == Some(place)
     }
 
     /// Where in this directory it was last found, if it was there, and this server has not taken the name away since.
     pub(crate) fn placed_in(&self, directory: &Arc<Self>) -> Option<Place> {
         let side = self.lock_side();
-        let place = side.place.as_ref().filter(|_| side.draft.flags & TAKEN == 0)?;
-        Arc::ptr_eq(&place.directory, directory).then(|| place.clone())
+        side.untaken_place().filter(|place| Arc::ptr_eq(&place.directory, directory)).cloned()
     }
 
     /// Which of these places, by their directories, it was last found at, if this server has not taken the name away since.
     pub(crate) fn placed_among(&self, places: &HashMap<*const Self, Vec<Place>>) -> Option<Place> {
         let side = self.lock_side();
-        let place = side.place.as_ref().filter(|_| side.draft.flags & TAKEN == 0)?;
+        let place = side.untaken_place()?;
         let among = places.get(&Arc::as_ptr(&place.directory))?;
         among.iter().find(|other| *other == place).cloned()
     }
@@ -417,6 +415,13 @@ impl Drop for BesideContent {
 
 fn place_ref(place: &Place, is_its_name: bool) -> PlaceRef<'_> {
     PlaceRef { parent: place.directory.number().vnode, name: if is_its_name { &place.name } else { &[] } }
+}
+
+impl Side {
+    /// Where it was last found, unless this server has taken that name away since.
+    fn untaken_place(&self) -> Option<&Place> {
+        self.place.as_ref().filter(|_| self.draft.flags & TAKEN == 0)
+    }
 }
 
 impl Draft {

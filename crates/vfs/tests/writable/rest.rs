@@ -181,7 +181,7 @@ fn what_nobody_saw_while_the_watches_of_several_lanes_rested_is_told_once() {
                 let client = volume.cache().client(Holder(lane as u64)).unwrap();
                 let many = promised(&volume, &client, "many").await.resolved().object().unwrap().clone();
                 until(|| volume.counters().watches_rested.get() == 1).await;
-                // He relies on it anew after each change, as who looks again and again.
+                // He was told of the first change, and relies on it anew once there are no more.
                 let storm_is_over = async || {
                     let before = many.version();
                     time::sleep(Duration::from_millis(100)).await;
