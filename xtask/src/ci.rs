@@ -1,7 +1,133 @@
-//! `cargo xtask ci`: what must hold before a change lands, as CI runs it.
+//! `cargo xtask ci`: what must hold before a change lands, as CI runs it. Each step has a budget of time; one that takes
+//! half as much again fails, so that the run as a whole stays within its bar.
 
-use crate::process;
+use std::time::{Duration, Instant};
 
-pub(crate) fn run() -> anyhow::Result<()> {
-    process::run("bash", &[".ci/run"])
+use anyhow::bail;
+
+use crate::{counts, hostile, process, smbtorture, tests};
+
+/// Flags of `cargo xtask ci`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print what each step took, and the tests that took longest
+    #[arg(long)]
+    timings: bool,
+    /// Fail no step for the time it takes: for machines that are slower or do other work
+    #[arg(long)]
+    no_budgets: bool,
+}
+
+/// What has to hold, and the time that it may take on two CPUs with nothing built and all packages installed.
+struct Step {
+    name: &'static str,
+    budget_seconds: u64,
+    run: fn() -> anyhow::Result<()>,
+}
+
+/// In this order: what fails most often and costs least comes first.
+const STEPS: &[Step] = &[
+    Step { name: "format", budget_seconds: 30, run: || cargo(&["fmt", "--all", "--check"]) },
+    Step { name: "tools", budget_seconds: 600, run: install_tools },
+    Step { name: "lints", budget_seconds: 240, run: lints },
+    Step {
+        name: "licences",
+        budget_seconds: 20,
+        run: || cargo(&["deny", "check", "licenses", "bans", "sources"]),
+    },
+    Step { name: "docs", budget_seconds: 150, run: docs },
+    Step { name: "build", budget_seconds: 600, run: tests::build },
+    Step { name: "tests", budget_seconds: 840, run: tests::run_all },
+    Step { name: "torture", budget_seconds: 60, run: tests::torture },
+    Step { name: "lab", budget_seconds: 300, run: || tests::lab(true) },
+    Step { name: "hostile", budget_seconds: 420, run: hostile::run_for_ci },
+    Step { name: "smbtorture", budget_seconds: 240, run: smbtorture::run_for_ci },
+    Step { name: "counts", budget_seconds: 480, run: counts::run_for_ci },
+];
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut took = Vec::new();
+    for step in STEPS {
+        let step_began = Instant::now();
+        let outcome = (step.run)();
+        let seconds = step_began.elapsed();
+        eprintln!(
+            "ci: {}: {} s of {} s, {} s in all",
+            step.name,
+            seconds.as_secs(),
+            step.budget_seconds,
+            began.elapsed().as_secs()
+        );
+        took.push((step, seconds));
+        if let Err(error) = outcome {
+            print_timings(args, &took);
+            return Err(error.context(format!("step `{}`", step.name)));
+        }
+    }
+    print_timings(args, &took);
+    let over: Vec<_> = took.iter().filter(|(step, seconds)| is_over(step.budget_seconds, *seconds)).collect();
+    if !args.no_budgets && !over.is_empty() {
+        let names: Vec<_> = over.iter().map(|(step, _)| step.name).collect();
+        bail!("these steps took more than half as much again as their budgets allow: {}", names.join(", "));
+    }
+    Ok(())
+}
+
+fn is_over(budget_seconds: u64, took: Duration) -> bool {
+    took > Duration::from_secs(budget_seconds * 3 / 2)
+}
+
+fn print_timings(args: &Args, took: &[(&Step, Duration)]) {
+    if !args.timings {
+        return;
+    }
+    eprintln!("\n{:<12} {:>8} {:>8}", "step", "seconds", "budget");
+    for (step, seconds) in took {
+        let over = if is_over(step.budget_seconds, *seconds) { "  over" } else { "" };
+        eprintln!("{:<12} {:>8.1} {:>8}{over}", step.name, seconds.as_secs_f64(), step.budget_seconds);
+    }
+    tests::print_slowest(SLOWEST_SHOWN);
+}
+
+const SLOWEST_SHOWN: usize = 30;
+
+fn cargo(args: &[&str]) -> anyhow::Result<()> {
+    process::run("cargo", args)
+}
+
+/// What the later steps use and cargo does not bring along. Advisories need a database that not every machine may download.
+fn install_tools() -> anyhow::Result<()> {
+    tests::install()?;
+    counts::install()?;
+    match process::is_program("cargo-deny") {
+        true => Ok(()),
+        false => cargo(&["install", "--locked", "--debug", "cargo-deny"]),
+    }
+}
+
+fn lints() -> anyhow::Result<()> {
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+}
+
+fn docs() -> anyhow::Result<()> {
+    process::run_with("cargo", &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+#[cfg(test)]
+mod tests_of_budgets {
+    use super::*;
+
+    #[test]
+    fn a_step_may_take_half_as_much_again_as_its_budget_and_no_more() {
+        assert!(!is_over(10, Duration::from_secs(15)));
+        assert!(is_over(10, Duration::from_millis(15_001)));
+    }
+
+    #[test]
+    fn budgets_of_all_steps_with_installed_tools_keep_the_bar() {
+        let tools = STEPS.iter().find(|step| step.name == "tools").unwrap().budget_seconds;
+        let all: u64 = STEPS.iter().map(|step| step.budget_seconds).sum();
+        assert!(all - tools <= 40 * 60 + 20 * 60, "{all} s");
+    }
 }

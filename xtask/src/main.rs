@@ -35,7 +35,7 @@ enum Task {
     /// Install the Debian packages the tests use, then run every test
     Test(tests::Args),
     /// What must hold before a change lands: format, lints, licences, docs, tests
-    Ci,
+    Ci(ci::Args),
     /// Measure Linerate and a peer side by side
     Compare(compare::Args),
     /// Count the instructions of the hot paths and hold them against the baseline
@@ -65,7 +65,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Test(args) => tests::run(&args),
-        Task::Ci => ci::run(),
+        Task::Ci(args) => ci::run(&args),
         Task::Compare(args) => compare::run(&args),
         Task::Counts(args) => counts::run(&args),
         Task::Hostile(args) => hostile::run(&args),

@@ -45,10 +45,17 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
 }
 
-/// Builds the release binary and says where it is.
-pub(crate) fn release_binary() -> anyhow::Result<PathBuf> {
-    run("cargo", &["build", "--release", "--package", "linerate"])?;
-    Ok(target().join("release/linerate"))
+/// Builds the programs as packages have them, and says where `linerate` is: for what is measured.
+pub(crate) fn dist_binary() -> anyhow::Result<PathBuf> {
+    run("cargo", &["build", "--profile", "dist", "--package", "linerate", "--package", "linerate-bench"])?;
+    Ok(target().join("dist/linerate"))
+}
+
+/// Builds the programs as tests do, and says where `linerate` is. Programs and tests of the whole workspace choose the features, so
+/// that what the tests have compiled is not compiled again.
+pub(crate) fn tested_binary() -> anyhow::Result<PathBuf> {
+    run("cargo", &["build", "--workspace", "--bins", "--tests"])?;
+    Ok(target().join("debug/linerate"))
 }
 
 /// Where cargo builds.

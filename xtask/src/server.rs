@@ -95,7 +95,7 @@ pub(crate) fn linerate(
         key.display(),
     );
     std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
-    let mut command = Command::new(process::release_binary()?);
+    let mut command = Command::new(process::dist_binary()?);
     command.arg("serve").arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
     let server = Server::start("linerate", command, &[http, https])?;
     Ok(Subject { name: "linerate", server, http, https })

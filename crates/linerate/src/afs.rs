@@ -1,31 +1,16 @@
 //! What the commands for files of AFS cells share: who is asked and how, the sum of a file.
 
 use std::cell::RefCell;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use afs_client::fetch::{self, Plan};
-use afs_client::{Address, Cell, CellOptions, Client, ClientOptions, Error, Found, Progress};
-use anyhow::Context;
+use afs_client::{Address, Cell, Client, ClientOptions, Error, Found, Progress};
 use aws_lc_rs::digest::{self, SHA256};
-use xdr::afs::AfsUuid;
+use cli::cell::{Where, new_uuid};
 
 use crate::moving::{Done, hexadecimal, on_lane};
-
-/// Where a cell is.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Where {
-    /// Who knows where volumes are, such as 10.0.0.1:7003; without it the address's host, at a port 3 higher
-    #[arg(long, value_name = "HOST[:PORT]")]
-    location: Option<String>,
-    /// The cell's name, where its mount points say it
-    #[arg(long, value_name = "NAME")]
-    cell: Option<String>,
-    /// How long a busy volume or a server that restarts is waited for, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=3600))]
-    patience: u32,
-}
 
 /// How a cell is reached.
 #[derive(Clone, Debug, clap::Args)]
@@ -41,7 +26,7 @@ pub(crate) struct Reach {
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Bulk {
     /// Bytes from which on a piece of a file goes over TCP beside its call, where the server can; 0 for never
-    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = crate::bench::rx::size)]
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = cli::size)]
     oob_threshold: u32,
 }
 
@@ -49,23 +34,6 @@ pub(crate) struct Bulk {
 pub(crate) struct Reached {
     pub(crate) cell: Cell,
     pub(crate) progress: Arc<Progress>,
-}
-
-impl Where {
-    /// Where the cell of an address is.
-    pub(crate) fn options(&self, address: &Address) -> anyhow::Result<CellOptions> {
-        let options = CellOptions::of(address).with_context(|| format!("cannot find {}", address.host))?;
-        let locations = match &self.location {
-            Some(host) => resolve(host, LOCATION_PORT)?,
-            None => options.locations,
-        };
-        Ok(CellOptions { locations, name: self.cell.clone(), ..options })
-    }
-
-    /// How long a busy volume is waited for.
-    pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs(self.patience.into())
-    }
 }
 
 impl Reach {
@@ -103,22 +71,6 @@ fn unspecified(server: SocketAddr) -> SocketAddr {
     (ip, 0).into()
 }
 
-/// A random identity (RFC 9562 version 4).
-pub(crate) fn new_uuid() -> AfsUuid {
-    let mut bytes = [0; 16];
-    // Without random numbers two clients may be taken for one; what they get is right all the same.
-    let _ = aws_lc_rs::rand::fill(&mut bytes);
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    AfsUuid(bytes)
-}
-
-fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
-    let found = host.to_socket_addrs().or_else(|_| (host, port).to_socket_addrs());
-    let mut found = found.with_context(|| format!("{host} is not HOST[:PORT]"))?;
-    found.next().with_context(|| format!("{host} has no address"))
-}
-
 /// SHA-256 of what a file holds at its server, fetched once more from its start.
 pub(crate) async fn sum_there(found: &Found) -> Result<String, Error> {
     let sum = RefCell::new(digest::Context::new(&SHA256));
@@ -127,7 +79,5 @@ pub(crate) async fn sum_there(found: &Found) -> Result<String, Error> {
     Ok(hexadecimal(sum.into_inner()))
 }
 
-/// Of the location service.
-const LOCATION_PORT: u16 = 7003;
 /// How long servers have to hear that the client goes.
 const FAREWELL: Duration = Duration::from_secs(2);

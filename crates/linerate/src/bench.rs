@@ -1,112 +1,57 @@
-//! `linerate bench`: load generators with a progress bar, a table for people and JSON for scripts.
+//! `linerate bench`: hands over to `linerate-bench`, a program of its own, as a server has no use for load generators.
 
-use std::collections::BTreeMap;
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
-use bench::latency::Percentiles;
-use clap::Subcommand;
-use comfy_table::Table;
-use lane::layout::{LaneCount, Layout, Wishes};
-use lane::topology::Topology;
-
-use crate::output::say;
-
-mod afs;
-mod callbacks;
-mod http;
-mod oob;
-pub(crate) mod rx;
-mod smb;
-mod tcp;
-mod watch;
+use anyhow::anyhow;
 
 /// Flags of `linerate bench`.
 #[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Ask an HTTP or HTTPS server for one URL, as fast as it answers
-    Http(http::Args),
-    /// Be many clients of an AFS cell at once, each with a socket and callbacks of its own
-    Afs(afs::Args),
-    /// Have many AFS clients rely on the files of a directory, rename it, and see when all have heard
-    Callbacks(callbacks::Args),
-    /// Move the bytes of files over TCP beside their calls, as large files go
-    Oob(oob::Args),
-    /// Be many SMB clients at once: read, write, open and close, signed or encrypted
-    Smb(smb::Args),
-    /// Call an rxperf service over Rx, as fast as it answers
-    Rx(rx::Args),
-    /// Serve rxperf's calls, for `linerate bench rx` and the stock tool
-    RxServer(rx::ServerArgs),
-    /// Receive bare UDP from `linerate bench rx-server --blast`: the limit of this machine
-    Udp(rx::UdpArgs),
-    /// Move bytes to or from `linerate bench tcp-server`: the limit of files over one TCP connection on this machine
-    Tcp(tcp::Args),
-    /// Send a file, or write what comes into one, by a thread for each TCP connection and nothing else
-    TcpServer(tcp::ServerArgs),
+    /// Flags of linerate-bench; none shows them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match &args.what {
-        What::Http(args) => http::run(args),
-        What::Afs(args) => afs::run(args),
-        What::Callbacks(args) => callbacks::run(args),
-        What::Smb(args) => smb::run(args),
-        What::Rx(args) => rx::run(args),
-        What::RxServer(args) => rx::serve(args),
-        What::Udp(args) => rx::udp(args),
-        What::Oob(args) => oob::run(args),
-        What::Tcp(args) => tcp::run(args),
-        What::TcpServer(args) => tcp::serve(args),
+    become_bench(&args.rest)
+}
+
+/// Prints the manual page of a load.
+pub(crate) fn man(command: &[String]) -> anyhow::Result<ExitCode> {
+    let rest: Vec<_> =
+        [OsString::from("man")].into_iter().chain(command.iter().map(OsString::from)).collect();
+    become_bench(&rest)
+}
+
+/// Has `linerate-bench` write its manual pages too, where it lies beside this program.
+pub(crate) fn write_pages(dir: &Path) {
+    let program = beside();
+    if program.is_absolute() {
+        // Without them there are those of linerate alone, as where the load generators are not installed.
+        let _ = Command::new(program).args(["man", "--dir"]).arg(dir).status();
     }
 }
 
-/// Lanes for a load generator: it may share the server's machine, so no NUMA node is left out.
-fn layout(lanes: Option<u32>) -> anyhow::Result<Layout> {
-    let topology = Topology::of_this_machine()?;
-    let lanes = lanes.map_or(LaneCount::All, |lanes| LaneCount::Total(lanes as usize));
-    Ok(Layout::new(&topology, &Wishes { lanes, ..Wishes::default() })?)
+/// Becomes `linerate-bench`; returns only where it cannot be started.
+fn become_bench(args: &[OsString]) -> anyhow::Result<ExitCode> {
+    let program = beside();
+    let error = Command::new(&program).args(args).exec();
+    Err(anyhow!(error).context(format!(
+        "cannot start {}, which has the load generators: install it beside linerate, or build it by \
+         `cargo build --release -p linerate-bench`",
+        program.display()
+    )))
 }
 
-/// What the server's process and this one used, as far as it is known.
-fn add_cpu(table: &mut Table, server: Option<f64>, client: Option<f64>) {
-    for (whose, seconds) in [("server CPU", server), ("client CPU", client)] {
-        if let Some(seconds) = seconds {
-            table.add_row([whose.to_owned(), format!("{seconds:.2} s")]);
-        }
-    }
+/// The program that lies beside this one, or else the one that the search path finds.
+fn beside() -> PathBuf {
+    let own = std::env::current_exe().ok();
+    let beside = own.and_then(|own| Some(own.parent()?.join(NAME)));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| NAME.into())
 }
 
-/// One line for each reason why something failed.
-fn tell_errors(errors: &BTreeMap<String, u64>) {
-    for (reason, count) in errors {
-        say!(" {count} failed: {reason}");
-    }
-}
-
-/// One row for each percentile.
-fn add_latencies(table: &mut Table, latency: &Percentiles) {
-    for (name, us) in [
-        ("latency min", latency.min_us),
-        ("latency 50 %", latency.p50_us),
-        ("latency 90 %", latency.p90_us),
-        ("latency 99 %", latency.p99_us),
-        ("latency 99.9 %", latency.p999_us),
-        ("latency max", latency.max_us),
-    ] {
-        table.add_row([name.to_owned(), duration(us)]);
-    }
-}
-
-fn duration(us: u64) -> String {
-    match us {
-        us if us < 1000 => format!("{us} us"),
-        us if us < 1_000_000 => format!("{:.2} ms", us as f64 / 1e3),
-        us => format!("{:.2} s", us as f64 / 1e6),
-    }
-}
+const NAME: &str = "linerate-bench";

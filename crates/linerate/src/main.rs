@@ -1,23 +1,20 @@
 //! The command line: serve a directory, look at a server, measure one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use cli::{bar, output, password};
 
 mod accounts;
 mod acl;
 mod afs;
-mod bar;
 mod bench;
 mod doctor;
 mod get;
 mod group;
 mod ls;
 mod moving;
-mod output;
-mod password;
 mod put;
 mod remote;
 mod rxdebug;
@@ -100,66 +97,23 @@ fn main() -> ExitCode {
         Command::Ls(args) => moving::ended(ls::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::Rxdebug(args) => rxdebug::run(&args),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "linerate", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+        Command::Completions { shell } => cli::completions(Cli::command(), shell),
+        Command::Man { command, .. } if command.first().is_some_and(|name| name == "bench") => {
+            bench::man(&command[1..])
         }
-        Command::Man { command, dir } => man(&command, dir.as_deref()),
+        Command::Man { command, dir } => cli::man(Cli::command(), &command, dir.as_deref()).inspect(|_| {
+            if let Some(dir) = &dir {
+                bench::write_pages(dir);
+            }
+        }),
     };
-    match done {
-        Ok(code) => code,
-        // Somebody closed the pipe: `linerate stat | head` is no failure.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Whoever started a server may not read what it says: that must not keep it from ending.
-            server::logs::complain(&format!("linerate: {}\n", told(&error)));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn man(names: &[String], dir: Option<&Path>) -> anyhow::Result<ExitCode> {
-    if let Some(dir) = dir {
-        clap_mangen::generate_to(Cli::command(), dir)
-            .with_context(|| format!("cannot write manual pages into {}", dir.display()))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut command = Cli::command().disable_help_subcommand(true);
-    // Subcommands get their whole names.
-    command.build();
-    for name in names {
-        let sub = command.find_subcommand(name);
-        command = sub.with_context(|| format!("there is no command {}", names.join(" ")))?.clone();
-    }
-    clap_mangen::Man::new(command).render(&mut std::io::stdout())?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The error and its causes, each said once: some errors tell their cause themselves.
-fn told(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<std::io::Error>();
-    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    // Whoever started a server may not read what it says: that must not keep it from ending.
+    cli::ended(done, |text| server::logs::complain(&format!("linerate: {text}\n")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_error_says_each_cause_once() {
-        let error = anyhow::anyhow!("no such file").context("cannot read x: no such file").context("start");
-        assert_eq!(told(&error), "start: cannot read x: no such file");
-    }
 
     #[test]
     fn the_command_line_is_consistent() {

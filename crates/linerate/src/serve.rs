@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for warning in server.warnings() {
         tracing::warn!("{warning}");
     }
-    server.run(move || load().map_err(|error| crate::told(&error)))?;
+    server.run(move || load().map_err(|error| cli::told(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,29 +3,23 @@
 
 #![allow(dead_code, reason = "the tests of the simulator use the rest of it")]
 
-#[path = "../tests/sim/bulk.rs"]
-mod bulk;
-#[path = "../tests/sim/host.rs"]
-mod host;
-#[path = "../tests/sim/ideal.rs"]
-mod ideal;
-#[path = "../tests/sim/network.rs"]
-mod network;
-#[path = "../tests/sim/pattern.rs"]
-mod pattern;
-#[path = "../tests/sim/rivals.rs"]
-mod rivals;
-#[path = "../tests/sim/scenario.rs"]
-mod scenario;
-#[path = "../tests/sim/socket_buffer.rs"]
-mod socket_buffer;
-#[path = "../tests/sim/wiretap.rs"]
-mod wiretap;
-#[path = "../tests/sim/world.rs"]
-mod world;
+#[path = "../tests/all/sim"]
+mod sim {
+    pub(crate) mod bulk;
+    pub(crate) mod host;
+    pub(crate) mod ideal;
+    pub(crate) mod network;
+    pub(crate) mod pattern;
+    pub(crate) mod rivals;
+    pub(crate) mod scenario;
+    pub(crate) mod socket_buffer;
+    pub(crate) mod wiretap;
+    pub(crate) mod world;
+}
 
 use rx::congestion::Algorithm;
 use serde_json::json;
+use sim::{bulk, rivals};
 
 fn main() {
     for congestion in [Algorithm::NewReno, Algorithm::Cubic] {

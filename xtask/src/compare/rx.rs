@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let binary = match &args.binary {
         Some(binary) => binary.clone(),
-        None => process::release_binary()?,
+        None => process::dist_binary()?,
     };
     if !args.connections.is_empty() {
         return super::connections::run(&binary, &args.connections, args);

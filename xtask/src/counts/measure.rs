@@ -1,13 +1,11 @@
 //! Runs the benchmarks under valgrind by gungraun and takes the instruction counts out of its report.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use super::CRATES;
 use crate::process;
 
 /// Installs gungraun's runner, which must be of the library's own version.
@@ -36,14 +34,21 @@ pub(super) fn counts() -> anyhow::Result<BTreeMap<String, u64>> {
     Ok(counts)
 }
 
-/// One cargo command for all, so that the dependencies they share are built once.
 fn bench() -> anyhow::Result<String> {
-    let mut args = vec!["bench", "--bench", "instructions"];
-    CRATES.iter().for_each(|package| args.extend(["--package", package]));
-    args.extend(["--", "--output-format=json"]);
+    let args = [
+        "bench",
+        "--profile",
+        "counts",
+        "--package",
+        "counts",
+        "--bench",
+        "instructions",
+        "--",
+        "--output-format=json",
+    ];
     eprintln!("$ cargo {}", args.join(" "));
     let output = Command::new("cargo")
-        .args(&args)
+        .args(args)
         .current_dir(process::root())
         .stderr(Stdio::inherit())
         .output()
@@ -57,8 +62,8 @@ fn bench() -> anyhow::Result<String> {
 /// One benchmark in gungraun's machine-readable report, as far as it is used here.
 #[derive(Deserialize)]
 struct Summary {
-    /// `crates/rx`
-    package_dir: PathBuf,
+    /// The program, the group, `in_` and the name of the crate that it measures, and the function.
+    module_path: String,
     function_name: String,
     id: Option<String>,
     profiles: Vec<Profile>,
@@ -97,7 +102,8 @@ struct Values {
 
 impl Summary {
     fn count(self) -> anyhow::Result<(String, u64)> {
-        let package = self.package_dir.file_name().unwrap_or_default().display();
+        let group = self.module_path.split("::").nth(1).context("gungraun names no group")?;
+        let package = group.strip_prefix("in_").unwrap_or(group);
         let name = match &self.id {
             Some(id) => format!("{package}::{}::{id}", self.function_name),
             None => format!("{package}::{}", self.function_name),

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// One JSON line for each scenario
     #[arg(long)]
     json: bool,
-    /// The program to attack instead of this tree's release build
+    /// The program to attack instead of this tree's build for packages
     #[arg(long, value_name = "PROGRAM")]
     server: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     descriptors::raise_limit()?;
     let program = match &args.server {
         Some(program) => program.canonicalize().with_context(|| program.display().to_string())?,
-        None => process::release_binary()?,
+        None => process::dist_binary()?,
     };
     let work = tempfile::Builder::new().prefix("linerate-hostile").tempdir()?;
     let tree = work.path().join("tree");
@@ -90,6 +90,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!("others suffer: {}", missed.join(", "))
+}
+
+/// Every scenario for a short time, against the program that the tests build: late answers are told and not judged, as
+/// whoever runs this may have other work to do.
+pub(crate) fn run_for_ci() -> anyhow::Result<()> {
+    let server = Some(process::tested_binary()?);
+    run(&Args { scenarios: Vec::new(), list: false, seconds: 5, tell_late: true, json: false, server })
 }
 
 /// What all scenarios have in common.

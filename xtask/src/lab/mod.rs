@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// One JSON line per scenario instead of words
     #[arg(long)]
     json: bool,
-    /// The program to test instead of this tree's release build
+    /// The program to test instead of this tree's build for packages
     #[arg(long, value_name = "PROGRAM")]
     linerate: Option<PathBuf>,
 }
@@ -80,7 +80,10 @@ pub(crate) fn run_for_tests(install: bool) -> anyhow::Result<Option<String>> {
     }
     match cannot_run(&chosen) {
         Some(reason) => Ok(Some(reason)),
-        None => run_all(&chosen, Release::Stable, None, Options::default()).map(|()| None),
+        None => {
+            let linerate = process::tested_binary()?;
+            run_all(&chosen, Release::Stable, Some(&linerate), Options::default()).map(|()| None)
+        }
     }
 }
 
@@ -97,7 +100,7 @@ fn run_all(
     let kernel = Kernel::fetch(release)?;
     let linerate = match linerate {
         Some(program) => program.canonicalize().with_context(|| program.display().to_string())?,
-        None => process::release_binary()?,
+        None => process::dist_binary()?,
     };
     let binaries = Binaries { linerate, agent: agent()? };
     let mut failed = Vec::new();

@@ -94,6 +94,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
+/// The suites of `--quick`, against the program that the tests build.
+pub(crate) fn run_for_ci() -> anyhow::Result<()> {
+    run_suites(&RunArgs {
+        suites: Vec::new(),
+        quick: true,
+        peer: false,
+        binary: Some(crate::process::tested_binary()?),
+        limit: 150,
+        jobs: 2,
+        out: None,
+        json: false,
+        strict: true,
+        iptables: false,
+    })
+}
+
 fn baseline() -> anyhow::Result<Results> {
     Results::read(&crate::process::root().join("xtask/smbtorture/baseline.txt"))
 }

@@ -45,7 +45,7 @@ impl Subject {
     pub(crate) fn linerate(arena: &Arena, binary: Option<PathBuf>, work: &Path) -> anyhow::Result<Self> {
         let program = match binary {
             Some(binary) => std::path::absolute(binary)?,
-            None => process::root().join(process::release_binary()?),
+            None => process::root().join(process::dist_binary()?),
         };
         let trees = trees(work)?;
         let accounts = work.join("accounts.toml");

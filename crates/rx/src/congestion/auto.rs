@@ -3,7 +3,7 @@
 //! A loss means "too much" only if a queue overflowed, and a queue shows in the round trip before it does. Where it does
 //! not show, the path loses packets by itself, and halving the window for each helps nobody. Where it is several
 //! round trips long, filling it helps nobody either, and [`Bbr`] shares it evenly with flows that do. Between the two
-//! BBR would take more than its share from a Reno flow (`tests/sim/losses.rs` measures it), so there it is NewReno.
+//! BBR would take more than its share from a Reno flow (`tests/all/sim/losses.rs` measures it), so there it is NewReno.
 
 use std::time::{Duration, Instant};
 

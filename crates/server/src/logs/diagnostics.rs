@@ -11,7 +11,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -38,12 +38,12 @@ pub struct Diagnostics(());
 
 impl Diagnostics {
     /// Sends what this process says from now on to standard error, panics included. Once for a process. `filter`
-    /// is what the user asked for, as `tracing_subscriber::EnvFilter` reads it.
+    /// is what the user asked for, as `tracing_subscriber::filter::Targets` reads it: `debug`, or `info,rustls=off`.
     ///
     /// # Errors
     /// A filter that cannot be read, a thread that cannot be started.
     pub fn start(filter: Option<&str>) -> io::Result<Self> {
-        let filter = EnvFilter::try_new(filter.unwrap_or(FILTER)).map_err(io::Error::other)?;
+        let filter: Targets = filter.unwrap_or(FILTER).parse().map_err(io::Error::other)?;
         let shared = Arc::new(Shared {
             queue: ArrayQueue::new(LINES_MAX),
             lost: AtomicU64::new(0),

@@ -190,7 +190,7 @@ async fn live_of(
 fn who_loses_his_server_loses_no_write_and_has_nothing_again_that_is_not_as_it_was() {
     let totals = Rc::new(Cell::new(Totals::default()));
     let sum = Rc::clone(&totals);
-    seeds(300, move |seed| {
+    let all = seeds(300, move |seed| {
         let (so_far, of_seed) = (sum.get(), History::new(seed).run());
         sum.set(Totals {
             kept: so_far.kept + of_seed.kept,
@@ -201,8 +201,8 @@ fn who_loses_his_server_loses_no_write_and_has_nothing_again_that_is_not_as_it_w
         });
     });
     let totals = totals.get();
-    // One seed alone may be of those in which nobody comes back in time.
-    if std::env::var_os("LANE_SIM_SEED").is_none() {
+    // A few seeds may be of those in which nobody comes back in time.
+    if all {
         let Totals { kept, restored, had_again, had_with_lock, refused } = totals;
         assert!(kept > restored && restored > had_again && had_again > had_with_lock, "{totals:?}");
         assert!(had_with_lock > 30 && refused > 30, "{totals:?}");

@@ -261,7 +261,7 @@ impl Client {
 fn who_loses_his_session_loses_no_write_and_keeps_nobody_out_who_may_come_in() {
     let had_again = Rc::new(Cell::new(0));
     let times = Rc::clone(&had_again);
-    seeds(1_000, |seed| {
+    let all = seeds(1_000, |seed| {
         let truth = Rc::<Truth>::default();
         let known = Rc::clone(&truth);
         on_lanes(seed, 3, move |lane, side| {
@@ -277,8 +277,8 @@ fn who_loses_his_session_loses_no_write_and_keeps_nobody_out_who_may_come_in() {
         });
         times.update(|times| times + truth.had_again.get());
     });
-    // One seed alone may be of those in which nobody comes back in time.
-    if std::env::var_os("LANE_SIM_SEED").is_none() {
+    // A few seeds may be of those in which nobody comes back in time.
+    if all {
         assert!(had_again.get() > 0, "nobody ever had his open again");
     }
 }

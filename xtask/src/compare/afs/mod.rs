@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     packages::install(packages::STOCK_AFS)?;
     let linerate = match &args.binary {
         Some(binary) => std::path::absolute(binary)?,
-        None => process::release_binary()?,
+        None => process::dist_binary()?,
     };
     let stock = build_clients()?;
     let programs = Programs { linerate: &linerate, stock: &stock, ahead: args.ahead, flags: &[] };

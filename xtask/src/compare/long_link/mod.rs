@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     packages::install(packages::STOCK_AFS)?;
     let linerate = match &args.binary {
         Some(binary) => std::path::absolute(binary)?,
-        None => process::release_binary()?,
+        None => process::dist_binary()?,
     };
     let work = tempfile::Builder::new().prefix("linerate-long-link").tempdir()?;
     let file = work.path().join(FILE);

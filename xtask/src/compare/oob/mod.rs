@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     packages::install(packages::COMPARE)?;
     let linerate = match &args.binary {
         Some(binary) => std::path::absolute(binary)?,
-        None => process::release_binary()?,
+        None => process::dist_binary()?,
     };
     let programs = |row: &Row| {
         // Whoever shares his CPU with nginx runs as that does.

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     packages::install(packages::STOCK_SMB)?;
     let binary = match &args.binary {
         Some(binary) => binary.clone(),
-        None => process::release_binary()?,
+        None => process::dist_binary()?,
     };
     // Files in memory: disks are not what is compared.
     let work = tempfile::Builder::new().prefix("linerate-compare").tempdir_in("/dev/shm")?;

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     packages::install(packages::STOCK_RX)?;
     let linerate = match &args.binary {
         Some(binary) => binary.clone(),
-        None => process::release_binary()?,
+        None => process::dist_binary()?,
     };
     let stock = build_peer()?;
     let programs =

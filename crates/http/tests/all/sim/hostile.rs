@@ -1,0 +1,133 @@
+//! Clients that mean harm or do not care: each gets a clear answer or an end, and others are unharmed.
+
+use std::time::Duration;
+
+use http::limits::Limits;
+use lane::backend::sim::{Config, seeds};
+use lane::time::{now, sleep};
+
+use crate::sim::SEEDS;
+use crate::sim::client::{Client, request};
+use crate::sim::server::{ADDRESS, Pair, noise};
+
+#[test]
+fn smuggled_request_is_never_answered() {
+    let shapes = [
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+        "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nA: b\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n c\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+    ];
+    seeds(SEEDS, |seed| {
+        let shape = shapes[seed as usize % shapes.len()];
+        let pair = Pair::new(seed, Config::default(), Limits::default(), &[("secret", b"s")]);
+        pair.run(async move {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            client.send(format!("{shape}{}", request("GET", "/secret", ""))).await.unwrap();
+            let response = client.response().await.unwrap();
+            assert!(matches!(response.status, 400 | 501), "{shape:?}: {}", response.status);
+            assert_eq!(response.field("Connection"), Some("close"));
+            client.expect_end().await;
+        });
+        pair.end();
+    });
+}
+
+#[test]
+fn bodies_of_requests_are_skipped_and_the_connection_goes_on() {
+    seeds(SEEDS, |seed| {
+        let pair = Pair::new(seed, Config::rough(), Limits::default(), &[("f", b"file")]);
+        pair.run(async move {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            let chunked = "Transfer-Encoding: chunked\r\n";
+            client.send(request("GET", "/f", chunked) + "5;x\r\nGET /\r\n0\r\nT: v\r\n\r\n").await.unwrap();
+            client.send(request("POST", "/f", "Content-Length: 5\r\n") + "GET /").await.unwrap();
+            client.send(request("GET", "/f", "")).await.unwrap();
+            assert_eq!(client.response().await.unwrap().body, b"file");
+            let refused = client.response().await.unwrap();
+            assert_eq!((refused.status, refused.field("Allow")), (405, Some("GET, HEAD, OPTIONS")));
+            assert_eq!(client.response().await.unwrap().body, b"file");
+        });
+        pair.end();
+    });
+}
+
+#[test]
+fn expectation_of_a_body_is_answered_at_once_and_closed() {
+    seeds(SEEDS, |seed| {
+        let pair = Pair::new(seed, Config::default(), Limits::default(), &[("f", b"file")]);
+        pair.run(async move {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            let response = client.get("/f", "Expect: 100-continue\r\nContent-Length: 9\r\n").await.unwrap();
+            assert_eq!(response.field("Connection"), Some("close"));
+            client.expect_end().await;
+        });
+        pair.end();
+    });
+}
+
+#[test]
+fn slow_head_is_refused_when_its_time_is_over() {
+    seeds(SEEDS, |seed| {
+        let limits = Limits { header_timeout: Duration::from_secs(3), ..Limits::default() };
+        let pair = Pair::new(seed, Config::default(), limits, &[]);
+        pair.run(async {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            let begun = now();
+            for byte in b"GET / HTTP/1.1\r\nHost: a\r\nA: b" {
+                if client.send([*byte]).await.is_err() || now().duration_since(begun) > Duration::from_secs(4)
+                {
+                    break;
+                }
+                sleep(Duration::from_millis(250)).await;
+            }
+            assert_eq!(client.response().await.unwrap().status, 408);
+            client.expect_end().await;
+        });
+        assert_eq!(pair.counters.refused_header_timeout.get(), 1);
+        pair.end();
+    });
+}
+
+#[test]
+fn client_that_never_reads_is_let_go_and_others_are_served() {
+    seeds(SEEDS, |seed| {
+        let content = noise(seed, 600_000);
+        let limits = Limits { write_stall_timeout: Duration::from_secs(5), ..Limits::default() };
+        let mut config = Config::default();
+        config.net.tcp.send_buffer = 64 << 10;
+        config.net.tcp.recv_buffer = 64 << 10;
+        let pair = Pair::new(seed, config, limits, &[("f", &content)]);
+        pair.run(async move {
+            let mute = Client::connect(ADDRESS).await.unwrap();
+            mute.send(request("GET", "/f", "")).await.unwrap();
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            assert!(client.get("/f", "").await.unwrap().body == content);
+            sleep(Duration::from_secs(11)).await;
+        });
+        assert_eq!(pair.counters.aborted_stalled.get(), 1);
+        assert_eq!(pair.connections.connections.get(), 1, "the reader's connection is still open");
+        pair.end();
+    });
+}
+
+#[test]
+fn head_flood_is_cut_at_the_limit() {
+    seeds(SEEDS, |seed| {
+        let pair = Pair::new(seed, Config::default(), Limits::default(), &[]);
+        pair.run(async {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n").await.unwrap();
+            for _ in 0..100 {
+                if client.send(format!("X: {}\r\n", "y".repeat(500))).await.is_err() {
+                    break;
+                }
+            }
+            assert_eq!(client.response().await.unwrap().status, 431);
+        });
+        assert_eq!(pair.counters.refused_head_too_large.get(), 1);
+        pair.end();
+    });
+}

@@ -1,0 +1,107 @@
+//! Listings are made as the client takes them: whole and right over any network, at no cost while nobody takes them.
+
+use std::time::Duration;
+
+use http::limits::Limits;
+use lane::backend::sim::{Config, seeds};
+use lane::time::now;
+
+use crate::sim::SEEDS;
+use crate::sim::client::{Client, Failure, request};
+use crate::sim::server::{ADDRESS, Pair};
+
+/// Enough for several pieces of a page.
+const FILES: usize = 300;
+
+fn names() -> Vec<String> {
+    (0..FILES).map(|i| format!("file-{}", (i * 7919) % FILES)).collect()
+}
+
+fn pair(seed: u64, config: Config) -> Pair {
+    let names = names();
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (&name[..], &b"x"[..])).collect();
+    Pair::new(seed, config, Limits::default(), &files)
+}
+
+/// Names in the order in which a JSON listing shows them.
+fn shown(body: &[u8]) -> Vec<String> {
+    let text = std::str::from_utf8(body).unwrap();
+    assert!(text.ends_with("]}\n"), "cut: {}", &text[text.len() - 40..]);
+    let names = text.split("{\"name\":\"").skip(1);
+    names.map(|rest| rest[..rest.find('"').unwrap()].to_owned()).collect()
+}
+
+#[test]
+fn listing_is_whole_in_its_order_and_the_connection_goes_on() {
+    seeds(SEEDS, |seed| {
+        let pair = pair(seed, Config::rough());
+        pair.run(async {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            let accept = "Accept: application/json\r\n";
+            let mut expected: Vec<_> = (0..FILES).map(|i| format!("file-{i}")).collect();
+            let upwards = client.get("/", accept).await.unwrap();
+            assert_eq!((upwards.status, upwards.field("Transfer-Encoding")), (200, Some("chunked")));
+            assert_eq!(shown(&upwards.body), expected);
+            client.send(request("HEAD", "/", accept)).await.unwrap();
+            let head = client.response_to("HEAD").await.unwrap();
+            assert_eq!(
+                (head.field("Transfer-Encoding"), head.field("Content-Length")),
+                (Some("chunked"), None)
+            );
+            expected.reverse();
+            let downwards = client.get("/?sort=name&order=desc", accept).await.unwrap();
+            assert_eq!(shown(&downwards.body), expected);
+        });
+        pair.end();
+    });
+}
+
+#[test]
+fn listing_for_http_1_0_ends_with_the_connection() {
+    seeds(SEEDS, |seed| {
+        let pair = pair(seed, Config::rough());
+        pair.run(async {
+            let client = Client::connect(ADDRESS).await.unwrap();
+            let lines = "Connection: keep-alive\r\nAccept: application/json\r\n";
+            client.send(request("GET", "/", lines).replace("HTTP/1.1", "HTTP/1.0")).await.unwrap();
+            let (end, bytes) = client.end().await;
+            assert!(matches!(end, Failure::Closed(_)), "{end:?}");
+            let body = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+            let head = String::from_utf8_lossy(&bytes[..body]);
+            assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
+            assert!(!head.contains("Transfer-Encoding") && !head.contains("Content-Length"), "{head}");
+            assert_eq!(shown(&bytes[body..]).len(), FILES);
+        });
+        pair.end();
+    });
+}
+
+#[test]
+fn crowd_that_asks_for_one_order_at_once_gets_it() {
+    seeds(SEEDS / 10, |seed| {
+        let pair = pair(seed, Config::default());
+        pair.run(async {
+            let begun = now();
+            let crowd: Vec<_> = (0..20)
+                .map(|number| {
+                    lane::spawn(async move {
+                        let mut client = Client::connect(ADDRESS).await.unwrap();
+                        if number % 5 == 0 {
+                            // It asks and leaves: whoever waited for its sorting goes on.
+                            client.send(request("GET", "/?sort=size", "")).await.unwrap();
+                            return;
+                        }
+                        let lines = "Accept: application/json\r\n";
+                        let listing = client.get("/?sort=size", lines).await.unwrap();
+                        assert_eq!(shown(&listing.body).len(), FILES);
+                    })
+                })
+                .collect();
+            for one in crowd {
+                one.await;
+            }
+            assert!(now().duration_since(begun) < Duration::from_secs(20));
+        });
+        pair.end();
+    });
+}

@@ -1,0 +1,4 @@
+//! Every test of `identity` that stands outside its sources: one program, so that what they share is compiled and linked once.
+
+mod fuzz;
+mod monotone;

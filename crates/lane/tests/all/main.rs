@@ -1,0 +1,10 @@
+//! Every test of `lane` that stands outside its sources: one program, so that what they share is compiled and linked once.
+
+mod files;
+mod mesh;
+mod operations;
+mod real;
+mod rooms;
+mod sim;
+mod sockets;
+mod topology;

@@ -1,0 +1,379 @@
+//! `linerate get`, `put`, `ls` and `bench afs` against a stock cell and against our own server, which serves a directory over AFS
+//! without being asked to.
+
+use std::cell::Cell;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use afs_wire::rxafs::opcode::GET_TIME;
+use rustix::process::Signal;
+use rx::ack::{self, ACK_PAYLOAD_MAX, AckFields, AckReason, Trailer};
+use rx::header::{HEADER_LEN, Header, PacketType, flags};
+use serde_json::Value;
+use testkit::netns::Namespace;
+use testkit::stock_cell::StockCell;
+
+use crate::support::{Launch, linerate, output, patterned, raw};
+
+fn failure(command: &mut Command) -> (i32, String) {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    (status.code().unwrap(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+fn json(command: &mut Command) -> Value {
+    serde_json::from_slice(&output(command)).expect("one JSON object")
+}
+
+fn lines(command: &mut Command) -> Vec<Value> {
+    let text = String::from_utf8(output(command)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn files_and_trees_of_a_stock_cell_are_put_listed_and_got() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let Some(_cell) = StockCell::start_or_skip() else { return };
+    files_and_trees_are_put_listed_and_got(&StockCell::ADDRESS.to_string());
+}
+
+#[test]
+fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("pub");
+    std::fs::create_dir(&tree).unwrap();
+    let config = dir.path().join("linerate.toml");
+    let text = format!(
+        "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+         [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\n[[volume]]\nname = 'pub'\npath = {tree:?}\n\
+         writable = 'anyone'\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let server = Launch::config(&config).start();
+    files_and_trees_are_put_listed_and_got("127.0.0.1");
+    // What came by AFS is there by HTTP and on disk, byte for byte.
+    let body = std::fs::read(tree.join("file")).unwrap();
+    assert!(body == patterned(9_000_001));
+    let first = raw::get(server.http[0], "/file");
+    assert!(first.body == body);
+    // What is written over one is there by the other at once, as something else.
+    let (new, there) = (dir.path().join("new"), "afs://127.0.0.1/pub/file");
+    std::fs::write(&new, "by AFS").unwrap();
+    output(linerate(["put", "--overwrite"]).arg(&new).arg(there));
+    let second = raw::get(server.http[0], "/file");
+    assert_eq!(second.body, b"by AFS");
+    assert_ne!(second.expect("etag"), first.expect("etag"));
+    std::fs::write(&new, "by HTTP").unwrap();
+    let mut curl = crate::support::tool("curl", "curl");
+    output(curl.args(["-sf", "-T"]).arg(&new).arg(server.url("/file")));
+    let got = dir.path().join("got");
+    output(linerate(["get", there, "-o"]).arg(&got));
+    assert_eq!(std::fs::read(got).unwrap(), b"by HTTP");
+    assert_ne!(raw::get(server.http[0], "/file").expect("etag"), second.expect("etag"));
+}
+
+#[test]
+fn versions_count_on_over_a_stop_in_order_and_over_a_kill() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    // A directory whose file system keeps attributes, which that of temporary files may not.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::create_dir_all(dir.path().join("pub/d")).unwrap();
+    let config = dir.path().join("linerate.toml");
+    let text = "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+                [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\n[[volume]]\nname = 'pub'\npath = 'pub'\n\
+                writable = 'anyone'\n";
+    std::fs::write(&config, text).unwrap();
+    let local = dir.path().join("local");
+    std::fs::write(&local, "text").unwrap();
+    let put = |name: &str| {
+        // A server that has just begun may say that it is to be asked again.
+        testkit::wait_for("a file to be put", PATIENCE, || {
+            let mut put = linerate(["put", "--overwrite"]);
+            put.arg(&local).arg(format!("afs://127.0.0.1/pub/d/{name}"));
+            put.output().unwrap().status.success().then_some(())
+        });
+    };
+    // Of the directory, and of the file in it that is put first.
+    let versions = || {
+        let of = |path: &str| {
+            testkit::wait_for("a version to be told", PATIENCE, || {
+                let listed = linerate(["ls", "--json", path]).output().unwrap();
+                let line: Value =
+                    serde_json::from_slice(listed.stdout.split(|&byte| byte == b'\n').next()?).ok()?;
+                line["data_version"].as_u64()
+            })
+        };
+        (of("afs://127.0.0.1/pub"), of("afs://127.0.0.1/pub/d"))
+    };
+    let start = || Launch::config(&config).start();
+    let mut server = start();
+    // How the pages of a directory lie that was changed the lanes know that keep them. Any other reads it anew, and clients fetch it
+    // once more by a version that no change brings. Of two lanes the one that is asked to put a file may do so, and then the one that is
+    // asked for the version.
+    const READING: u64 = 4096;
+    let after_a_start = |version: u64| version.next_multiple_of(READING);
+    let counts_on = |from: u64, to: u64| match (to / READING).checked_sub(from / READING) {
+        Some(0) => (from + 1..from + 8).contains(&to),
+        readings => readings.is_some_and(|readings| readings <= 2) && to % READING < 8,
+    };
+    // It gets its name after its last store.
+    put("a");
+    let (before, file) = versions();
+    put("b");
+    let (changed, _) = versions();
+    assert!(counts_on(before, changed), "{before} {changed}");
+
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    server = start();
+    let kept = after_a_start(changed);
+    assert_eq!(versions(), (kept, file), "a stop in order");
+    put("c");
+    let (changed, same) = versions();
+    assert!(
+        counts_on(kept, changed) && same == file,
+        "and a change after it: {kept} {changed}, {file} {same}"
+    );
+
+    // What was changed in the last moments before a kill has another version.
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal(Signal::KILL);
+    server.wait();
+    let server = start();
+    let kept = after_a_start(changed);
+    assert_eq!(versions(), (kept, file), "a kill");
+    put("d");
+    let (changed, same) = versions();
+    assert!(
+        counts_on(kept, changed) && same == file,
+        "and a change after it: {kept} {changed}, {file} {same}"
+    );
+    drop(server);
+}
+
+#[test]
+fn a_directory_is_served_over_afs_unless_something_is_in_its_way() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(dir.path().join("page"), "text").unwrap();
+    let launch = || Launch::every_protocol(dir.path());
+    let first = launch().state(state.path()).start();
+    let greeting = first.stdout();
+    let volume = greeting.split_once(" as volume ").expect("it says what AFS serves").1;
+    let (volume, rest) = volume.split_once(' ').unwrap();
+    assert!(rest.starts_with("of the AFS cell linerate.internal"), "{greeting}");
+    for told in ["afs://127.0.0.1:7000/", "modprobe kafs && ", "mount -t afs", "CellServDB", "vos listvldb"] {
+        assert!(greeting.contains(told), "{told}: {greeting}");
+    }
+    let page = format!("afs://127.0.0.1/{volume}/page");
+    let got = state.path().join("got");
+    output(linerate(["get", &page, "-o"]).arg(&got));
+    assert_eq!(std::fs::read(got).unwrap(), b"text");
+
+    // Another server of the same machine has the ports already, and one of the same user the index: all else goes on.
+    for (launch, why) in [
+        (launch(), "AFS is not served: UDP 127.0.0.1:7000 cannot be had"),
+        (launch().state(state.path()).arg("--afs").arg("127.0.0.2:7000"), "AFS is not served: the index in"),
+    ] {
+        let other = launch.start();
+        other.says(why);
+        assert!(!other.stdout().contains("afs://"), "{}", other.stdout());
+        assert_eq!(raw::get(other.http[0], "/page").body, b"text");
+    }
+    drop(first);
+    let again = launch().state(state.path()).start();
+    assert!(again.stdout().contains("afs://127.0.0.1:7000/"), "{}", again.stdout());
+}
+
+#[test]
+fn packets_to_clients_have_the_configured_code_point_on_connections_that_begin_from_then_on() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("linerate.toml");
+    let configure = |dscp: u8| {
+        let text = format!(
+            "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+             [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\ndscp = {dscp}\n[[volume]]\nname = 'pub'\n\
+             path = {:?}\n",
+            dir.path()
+        );
+        std::fs::write(&config, text).unwrap();
+    };
+    configure(46);
+    let server = Launch::config(&config).start();
+    let first = Asking::new();
+    assert_eq!(first.class_of_reply(), 46 << 2);
+    configure(8);
+    server.reload("reloaded");
+    assert_eq!(Asking::new().class_of_reply(), 8 << 2);
+    assert_eq!(first.class_of_reply(), 46 << 2, "a connection keeps what it began with");
+}
+
+/// A client with one connection, which looks at the headers of what it is sent.
+struct Asking {
+    socket: UdpSocket,
+    header: Cell<Header>,
+}
+
+impl Asking {
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        lane::socket::traffic_class::report(&socket).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let header = Header {
+            epoch: 0x5eed_0000 + u32::from(socket.local_addr().unwrap().port()),
+            cid: 4,
+            call: 0,
+            seq: 1,
+            serial: 0,
+            kind: PacketType::Data,
+            flags: flags::CLIENT_INITIATED | flags::LAST_PACKET,
+            user_status: 0,
+            security: 0,
+            checksum: 0,
+            service: 1,
+        };
+        Self { socket, header: Cell::new(header) }
+    }
+
+    /// Asks for the time; says the octet of the IP header of the packet that has it.
+    fn class_of_reply(&self) -> u8 {
+        self.begin();
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            self.send(self.next(), &GET_TIME.to_be_bytes());
+            let mut bytes = [0; 2048];
+            // Looking waits for a packet, receiving does not.
+            while self.socket.peek(&mut bytes).is_ok() {
+                let received = lane::socket::udp::receive(self.socket.as_fd(), &mut bytes).unwrap();
+                let (reply, _) = Header::parse(&bytes[..received.length]).unwrap();
+                match reply.kind {
+                    _ if reply.call != self.header.get().call => {}
+                    PacketType::Data => return received.class.expect("it was asked for"),
+                    // A server that has just started lets nobody in before it knows who relied on an earlier run.
+                    PacketType::Abort => {
+                        std::thread::sleep(Duration::from_millis(100));
+                        self.begin();
+                        break;
+                    }
+                    PacketType::Ack if reply.flags & flags::REQUEST_ACK != 0 => self.is_here(&reply),
+                    _ => {}
+                }
+            }
+        }
+        panic!("the server does not answer");
+    }
+
+    /// Answers the server that asks whether anybody is at this address, before it serves him.
+    fn is_here(&self, ping: &Header) {
+        let fields = AckFields {
+            first: 1,
+            previous: 0,
+            serial: ping.serial,
+            reason: AckReason::PingResponse,
+            trailer: Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo_max: 1 },
+            extended: false,
+        };
+        let mut payload = [0; ACK_PAYLOAD_MAX];
+        let length = ack::encode(&mut payload, &fields, |_| 0, || None);
+        let header = Header { kind: PacketType::Ack, seq: 0, flags: flags::CLIENT_INITIATED, ..self.next() };
+        self.send(header, &payload[..length]);
+    }
+
+    /// What is asked next is another call.
+    fn begin(&self) {
+        let header = self.header.get();
+        self.header.set(Header { call: header.call + 1, ..header });
+    }
+
+    /// The header of the call's one packet of DATA, under the next serial number.
+    fn next(&self) -> Header {
+        let header = self.header.get();
+        let header = Header { serial: header.serial + 1, ..header };
+        self.header.set(header);
+        header
+    }
+
+    fn send(&self, header: Header, payload: &[u8]) {
+        let mut packet = [0; HEADER_LEN];
+        header.encode(&mut packet);
+        self.socket.send_to(&[&packet[..], payload].concat(), "127.0.0.1:7000").unwrap();
+    }
+}
+
+fn files_and_trees_are_put_listed_and_got(host: &str) {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let there = |path: &str| format!("afs://{host}/pub{path}");
+    let body = patterned(9_000_001);
+    std::fs::write(at("file"), &body).unwrap();
+    std::fs::create_dir_all(at("tree/below")).unwrap();
+    std::fs::write(at("tree/below/x"), b"x").unwrap();
+
+    let put = json(linerate(["put", "--verify", "--json"]).arg(at("file")).arg(there("/file")));
+    assert_eq!(put["bytes"], body.len(), "{put}");
+    assert!(put["sha256"].as_str().unwrap().len() == 64, "{put}");
+    let put = json(linerate(["put", "--recursive", "--json"]).arg(at("tree")).arg(there("")));
+    assert_eq!((&put["files"], &put["directories"]), (&1.into(), &2.into()), "{put}");
+
+    let listed = lines(&mut linerate(["ls", "--json", &there("")]));
+    let told: Vec<_> = listed.iter().map(|line| (line["name"].as_str(), line["type"].as_str())).collect();
+    assert_eq!(told, [(Some("file"), Some("file")), (Some("tree"), Some("directory"))]);
+    assert_eq!(listed[0]["size"], body.len());
+    let table = String::from_utf8(output(&mut linerate(["ls", &there("/tree/")]))).unwrap();
+    assert!(table.lines().any(|line| line.contains("drwx") && line.contains("below")), "{table}");
+
+    output(linerate(["get", "--verify", &there("/file"), "-o"]).arg(at("back")));
+    assert!(std::fs::read(at("back")).unwrap() == body);
+    output(linerate(["get", "--recursive", &there("/tree"), "-o"]).arg(at("tree-back")));
+    assert_eq!(std::fs::read(at("tree-back/below/x")).unwrap(), b"x");
+
+    let (code, said) = failure(linerate(["get", &there("/file"), "-o"]).arg(at("back")));
+    assert!(code == 1 && said.contains("--overwrite"), "{said}");
+    let (code, said) = failure(linerate(["put"]).arg(at("file")).arg(there("/file")));
+    assert!(code == 1 && said.contains("--overwrite"), "{said}");
+    let (code, said) = failure(&mut linerate(["get", &there("/tree")]));
+    assert!(code == 1 && said.contains("--recursive"), "{said}");
+    let (code, said) = failure(&mut linerate(["ls", &format!("afs://{host}/none")]));
+    assert!(code == 1 && said.contains("VL_NOENT (363524)"), "{said}");
+
+    interrupted_transfers_leave_nothing_half_done(&at("large"), &there(""));
+
+    for (mode, target) in
+        [("fetch", "/file"), ("stat", "/file"), ("store", "/tree"), ("names", "/tree"), ("mixed", "/tree")]
+    {
+        let mut bench = linerate(["bench", "afs", &there(target), "--mode", mode, "--verify"]);
+        bench.args(["--clients", "3", "--seconds", "1", "--chunk", "64k", "--threads", "1", "--json"]);
+        let report = json(&mut bench);
+        assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+        assert!(report["calls"].as_u64().unwrap() > 3, "{report}");
+    }
+    // What a load stored is gone with it.
+    let listed = lines(&mut linerate(["ls", "--json", &there("/tree")]));
+    assert_eq!(listed.len(), 1, "{listed:?}");
+}
+
+/// A put takes away what it made, a get keeps what came for another attempt.
+fn interrupted_transfers_leave_nothing_half_done(large: &Path, root: &str) {
+    std::fs::File::create(large).unwrap().set_len(2 << 30).unwrap();
+    let mut put = linerate(["put"]).arg(large).arg(root).stderr(Stdio::piped()).spawn().unwrap();
+    let names = || {
+        let listed = lines(&mut linerate(["ls", "--json", root]));
+        listed.iter().map(|line| line["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    crate::support::wait_for("the file under way", || {
+        names().contains(&"large.linerate-put".to_owned()).then_some(())
+    });
+    let interrupt = |pid: u32| {
+        output(Command::new("kill").args(["-INT", &pid.to_string()]));
+    };
+    interrupt(put.id());
+    assert_eq!(put.wait().unwrap().code(), Some(130));
+    assert!(!names().iter().any(|name| name.contains("large")), "{:?}", names());
+}
+
+/// How long a server may take to let somebody in.
+const PATIENCE: Duration = Duration::from_secs(60);

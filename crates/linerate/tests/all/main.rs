@@ -1,0 +1,32 @@
+//! Every test of `linerate` that stands outside its sources: one program, so that what they share is compiled and linked once.
+
+mod accounts;
+mod afs;
+mod afs_audit;
+mod afs_killed;
+mod chromium;
+mod cli;
+mod curl;
+mod egress;
+mod faults;
+mod homes;
+mod lifecycle;
+mod logs;
+mod moved_share;
+mod notified;
+mod one_file;
+mod one_tree;
+mod out_of_band;
+mod quota;
+mod rates;
+mod reload;
+mod rx;
+mod shares;
+mod smb;
+mod smb_disks;
+mod start;
+mod support;
+mod transfers;
+mod uploads;
+mod volume;
+mod writable;

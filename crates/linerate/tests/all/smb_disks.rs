@@ -1,0 +1,215 @@
+//! SMB on disks of their own: full ones, volumes over quota, and file systems that share extents.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use lane::buffer::BufClass;
+use lane::runtime::{RuntimeOptions, run_here};
+use smb_client::{Error, How, Open, Tree};
+use smb_wire::Status;
+use smb_wire::body::query_info::info_type;
+use smb_wire::create::Disposition;
+use smb_wire::create::context::{ContextWriter, tag};
+use smb_wire::fixed::prefix;
+use smb_wire::fsctl::code;
+use smb_wire::info::file::class;
+use smb_wire::info::file_system::{self, AttributeFixed, attribute};
+use testkit::Disk;
+
+use crate::support::share::Share;
+use crate::support::{patterned, raw, wait_for};
+
+const MIB: usize = 1 << 20;
+
+/// What a client is told by something that it asks.
+fn status<T>(done: Result<T, Error>) -> Status {
+    match done {
+        Ok(_) => Status::SUCCESS,
+        Err(error) => error.status().unwrap_or_else(|| panic!("{error}")),
+    }
+}
+
+async fn write(open: &Open, offset: u64, bytes: &[u8]) -> Status {
+    for (at, part) in bytes.chunks(64 << 10).enumerate() {
+        let mut buf = lane::current().buffers().get(BufClass::Large).await;
+        assert_eq!(buf.append(part), part.len());
+        let written = status(open.write(offset + (at as u64) * (64 << 10), vec![buf]).await.0);
+        if written != Status::SUCCESS {
+            return written;
+        }
+    }
+    Status::SUCCESS
+}
+
+async fn set(open: &Open, class: u8, size: u64) -> Status {
+    status(open.set(info_type::FILE, class, 0, &size.to_le_bytes()).await)
+}
+
+/// A file that is made with so much set aside for it.
+async fn make(tree: &Tree, name: &str, allocation: u64) -> Status {
+    let mut contexts = ContextWriter::new();
+    contexts.push(tag::ALLOCATION_SIZE, &allocation.to_le_bytes());
+    let (disposition, contexts) = (Disposition::Create, contexts.bytes().to_vec());
+    let made = Open::create(tree, name, &How { disposition, contexts, ..How::overwrite() }).await;
+    if let Ok(open) = &made {
+        open.close(0).await.unwrap();
+    }
+    status(made)
+}
+
+async fn opened(tree: &Tree, name: &str) -> Open {
+    Open::create(tree, name, &How { disposition: Disposition::Open, ..How::overwrite() }).await.unwrap()
+}
+
+/// Asks for more than there is, in each way that there is: `more` bytes at once, `huge` ones beyond all bounds.
+async fn too_much(tree: &Tree, open: &Open, more: usize, huge: u64) {
+    assert_eq!(write(open, MIB as u64, &vec![9; more]).await, Status::DISK_FULL);
+    assert_eq!(set(open, class::ALLOCATION, huge).await, Status::DISK_FULL);
+    assert_eq!(make(tree, "none", huge).await, Status::DISK_FULL);
+    assert_eq!(status(Open::create(tree, "none", &How::read()).await), Status::OBJECT_NAME_NOT_FOUND);
+}
+
+#[test]
+fn a_full_disk_is_told_as_such_and_serves_again_when_something_is_deleted() {
+    let disk = match Disk::in_memory(16) {
+        Ok(disk) => disk,
+        Err(error) => return testkit::skip(format_args!("nothing can be mounted ({error})")),
+    };
+    let home = tempfile::tempdir().unwrap();
+    let share = Share::new(home.path(), &disk.path(), "", "");
+    fs::write(disk.path().join("filler"), patterned(8 * MIB)).unwrap();
+    fs::write(disk.path().join("page"), patterned(MIB)).unwrap();
+    fs::write(home.path().join("large"), patterned(12 * MIB)).unwrap();
+    let said = share.asks("put large");
+    assert!(said.contains("NT_STATUS_DISK_FULL"), "{said}");
+    share.does("del large");
+    let page = disk.path().join("page");
+    run_here(RuntimeOptions::default(), full(share.address, disk.path().to_owned())).unwrap();
+    let bytes = fs::read(&page).unwrap();
+    assert!(bytes[..MIB] == patterned(MIB) && bytes[MIB..] == vec![9; 10 * MIB], "{}", bytes.len());
+    share.does("del page; put large; get large back");
+    assert!(fs::read(home.path().join("back")).unwrap() == patterned(12 * MIB));
+}
+
+async fn full(address: SocketAddr, there: PathBuf) {
+    let tree = Share::tree(address).await;
+    let open = opened(&tree, "page").await;
+    too_much(&tree, &open, 10 * MIB, 1 << 30).await;
+    // What was acknowledged before is as it was, and stays changeable in place.
+    assert!(fs::read(there.join("page")).unwrap()[..MIB] == patterned(MIB));
+    assert_eq!(write(&open, 0, &patterned(MIB)).await, Status::SUCCESS);
+    tree.remove("filler").await.unwrap();
+    assert_eq!(write(&open, MIB as u64, &vec![9; 10 * MIB]).await, Status::SUCCESS);
+    assert_eq!(make(&tree, "made", MIB as u64).await, Status::SUCCESS);
+    tree.remove("made").await.unwrap();
+    open.close(0).await.unwrap();
+}
+
+#[test]
+fn what_would_be_over_quota_is_a_full_disk_to_clients_and_leaves_the_file_as_it_is() {
+    // A directory whose file system keeps attributes, which that of temporary files may not.
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = &home.path().canonicalize().unwrap();
+    let tree = home.join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("filler"), patterned(MIB)).unwrap();
+    fs::write(tree.join("page"), patterned(MIB)).unwrap();
+    fs::write(home.join("large"), patterned(3 * MIB)).unwrap();
+    let share = Share::new(home, &tree, "", "quota = '4M'\nmax_files = 4");
+    wait_for("the count", || {
+        let used = share.server.counted("linerate_volume_used_bytes", "volume=\"tree\"");
+        (used == 2 * MIB as u64).then_some(())
+    });
+    let tag = || raw::get(share.server.http[0], "/page").expect("etag").to_owned();
+    let before = tag();
+    run_here(RuntimeOptions::default(), over_quota(share.address)).unwrap();
+    assert!(fs::read(tree.join("page")).unwrap() == patterned(MIB));
+    assert_eq!(tag(), before, "nor is it another to whoever caches it");
+    assert!(share.server.counted("linerate_vfs_refused", "reason=\"quota\"") >= 4);
+    let said = share.asks("put large");
+    assert!(said.contains("NT_STATUS_DISK_FULL"), "{said}");
+    // Room that is given back serves again.
+    share.does("del large; del filler; put large; get large back");
+    assert!(fs::read(home.join("back")).unwrap() == patterned(3 * MIB));
+    fs::write(home.join("small"), "small").unwrap();
+    share.does("del large; put small a; put small b; put small c");
+    let said = share.asks("put small d");
+    assert!(said.contains("NT_STATUS_DISK_FULL"), "a file too many: {said}");
+}
+
+async fn over_quota(address: SocketAddr) {
+    let tree = Share::tree(address).await;
+    let open = opened(&tree, "page").await;
+    // All of it at once: of several writes the first would fit.
+    let mut bufs = Vec::new();
+    for _ in 0..16 {
+        let mut buf = lane::current().buffers().get(BufClass::Large).await;
+        buf.append(&[9; 256 << 10]);
+        bufs.push(buf);
+    }
+    assert_eq!(status(open.write(MIB as u64, bufs).await.0), Status::DISK_FULL);
+    assert_eq!(set(&open, class::END_OF_FILE, 8 << 20).await, Status::DISK_FULL);
+    assert_eq!(set(&open, class::ALLOCATION, 8 << 20).await, Status::DISK_FULL);
+    assert_eq!(make(&tree, "none", 8 << 20).await, Status::DISK_FULL);
+    assert_eq!(status(Open::create(&tree, "none", &How::read()).await), Status::OBJECT_NAME_NOT_FOUND);
+    open.close(0).await.unwrap();
+}
+
+/// Has a file cloned by a client, and says whether the server tells that it can, what came of it, and whether they are the same.
+fn cloned(disk: &Disk) -> (bool, Status, bool) {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(disk.path().join("from"), patterned(CLONED)).unwrap();
+    let share = Share::new(home.path(), &disk.path(), "", "");
+    let told = run_here(RuntimeOptions::default(), clone(share.address)).unwrap();
+    let content = |name: &str| fs::read(disk.path().join(name)).unwrap();
+    (told.0, told.1, content("from") == content("to"))
+}
+
+async fn clone(address: SocketAddr) -> (bool, Status) {
+    let tree = Share::tree(address).await;
+    let from = opened(&tree, "from").await;
+    let to = Open::create(&tree, "to", &How::overwrite()).await.unwrap();
+    // What is behind the end is not cloned into.
+    assert_eq!(set(&to, class::END_OF_FILE, CLONED as u64).await, Status::SUCCESS);
+    let told = from.query(info_type::FILE_SYSTEM, file_system::class::ATTRIBUTE, 0, 1024).await.unwrap();
+    let (told, _) = prefix::<AttributeFixed>(&told).unwrap();
+    let shares = told.attributes.get() & attribute::SUPPORTS_BLOCK_REFCOUNTING != 0;
+    // Of which file, from where to where, and how much (MS-FSCC 2.3.7.2).
+    let id = from.id();
+    let extents =
+        [id.persistent.get(), id.volatile.get(), 0, 0, CLONED as u64].map(u64::to_le_bytes).concat();
+    let done = to.control(code::DUPLICATE_EXTENTS_TO_FILE, &extents, 0).await;
+    for open in [from, to] {
+        open.close(0).await.unwrap();
+    }
+    (shares, status(done))
+}
+
+/// What is free of a disk.
+fn free(at: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(at).unwrap();
+    stat.f_bavail * stat.f_frsize
+}
+
+#[test]
+fn extents_are_shared_and_told_to_be_where_the_file_system_can_alone() {
+    let Some(disk) = Disk::new_or_skip("xfs", 300, &["-m", "reflink=1"]) else { return };
+    // xfs keeps room back as files grow: a first one has taken that before the count.
+    let before = {
+        fs::write(disk.path().join("from"), patterned(CLONED)).unwrap();
+        rustix::fs::sync();
+        free(&disk.path())
+    };
+    assert_eq!(cloned(&disk), (true, Status::SUCCESS, true));
+    rustix::fs::sync();
+    let taken = before.saturating_sub(free(&disk.path()));
+    assert!(taken < CLONED as u64 / 2, "{taken} bytes more are used by a copy of {CLONED}");
+    drop(disk);
+    for (kind, options) in [("xfs", &["-m", "reflink=0"][..]), ("ext4", &[])] {
+        let Some(disk) = Disk::new_or_skip(kind, 300, options) else { return };
+        assert_eq!(cloned(&disk), (false, Status::INVALID_DEVICE_REQUEST, false), "{kind}");
+    }
+}
+
+const CLONED: usize = 32 << 20;

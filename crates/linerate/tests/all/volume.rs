@@ -1,0 +1,275 @@
+//! `linerate volume`: a volume from its making to its end, with a server between, and a server that has no place for its index.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{Launch, Server, linerate, output, raw, tool};
+use rustix::fs::XattrFlags;
+use rustix::process::Signal;
+use rustix::thread::CapabilitySet;
+use serde_json::Value;
+
+const ANY_PORT: &str = "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n\
+                        [https]\nlisten = 'off'\n[admin]\nlisten = '127.0.0.1:0'\n";
+
+fn volume(dir: &Path, args: &[&str]) -> Command {
+    let mut command = linerate([&["volume"], args].concat());
+    command.env("LINERATE_STATE", dir.join("state")).current_dir(dir);
+    command
+}
+
+fn said(dir: &Path, args: &[&str]) -> String {
+    String::from_utf8(output(&mut volume(dir, args))).unwrap()
+}
+
+fn json(dir: &Path, args: &[&str]) -> Value {
+    serde_json::from_str(&said(dir, args)).unwrap()
+}
+
+/// Whether a server of this user keeps what it knows of files where none but root reaches it.
+fn is_trusted() -> bool {
+    rustix::thread::capabilities(None).unwrap().effective.contains(CapabilitySet::SYS_ADMIN)
+}
+
+/// A descriptor as Samba keeps it: a list of nothing.
+const NOTHING: [u8; 36] = [
+    1, 0, 1, 0, 0, 0, 2, 0, 1, 0, 4, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 2, 0, 8, 0, 0, 0,
+    0, 0,
+];
+
+/// What it says on standard error as it fails.
+fn refused(dir: &Path, args: &[&str]) -> String {
+    let Output { status, stderr, .. } = volume(dir, args).output().unwrap();
+    assert_eq!(status.code(), Some(1), "{args:?}");
+    String::from_utf8(stderr).unwrap()
+}
+
+fn upload(server: &Server, path: &str) -> String {
+    let mut curl = tool("curl", "curl");
+    curl.args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", "-T", "Cargo.toml"]).arg(server.url(path));
+    String::from_utf8(output(&mut curl)).unwrap()
+}
+
+#[test]
+fn a_volume_is_made_served_asked_for_and_forgotten_and_its_files_stay() {
+    // A directory whose file system keeps attributes, which that of temporary files may not.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    assert!(said(dir, &["list"]).starts_with("no volumes: "));
+    assert!(!dir.join("state").exists(), "a look makes nothing");
+    assert_eq!(json(dir, &["list", "--json"]), serde_json::json!([]));
+    assert!(refused(dir, &["remove", "home", "--yes"]).contains("there is no index in "));
+
+    let made = said(dir, &["create", "home", "tree"]);
+    assert!(made.starts_with("home is volume 536870913. "), "{made}");
+    let (_, lines) = made.split_once(":\n\n").unwrap();
+    assert!(refused(dir, &["create", "home", "other"]).contains("there is a volume home"));
+    assert!(refused(dir, &["create", "twice", "tree"]).contains("is volume home already"));
+    assert!(refused(dir, &["status", "none"]).contains("there is no volume none"));
+    let idle = json(dir, &["status", "home", "--json"]);
+    let of = |name: &str| &idle[name];
+    assert_eq!((of("id"), of("served"), of("trouble")), (&536_870_913.into(), &false.into(), &Value::Null));
+    assert_eq!(*of("path"), dir.join("tree").to_str().unwrap());
+
+    // What it proposes is a configuration, and the index it names is the one that was written.
+    let (server, rest) = lines.split_once("\n\n").unwrap();
+    assert_eq!(server, format!("[server]\nstate_dir = {:?}", dir.join("state")));
+    let rest = rest.replace("\"listed\"", "\"anyone\"");
+    std::fs::write(dir.join("linerate.toml"), format!("{ANY_PORT}{rest}")).unwrap();
+    let mut server = Launch::config(&dir.join("linerate.toml")).start();
+    assert_eq!(upload(&server, "/a.toml"), "201");
+    let admin = server.admin.to_string();
+    let live = json(dir, &["status", "home", "--json", "--server", &admin]);
+    assert_eq!((&live["id"], &live["served"]), (of("id"), &true.into()));
+    assert!(live["generation"].as_u64() > of("generation").as_u64(), "{live}");
+    let table = said(dir, &["list", "--server", &admin]);
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines.len() == 2 && lines[0].find("served") == lines[1].find("yes"), "{table}");
+    for wanted in ["number      536870913", "served      yes", "trouble     none"] {
+        let status = said(dir, &["status", "home", "--server", &admin]);
+        assert!(status.contains(wanted), "{status}");
+    }
+    let stopped = testkit::free_address().to_string();
+    assert!(refused(dir, &["list", "--server", &stopped]).contains("a server holds the index, and is asked"));
+    assert!(refused(dir, &["remove", "home", "--yes"]).contains("a server holds the index: stop it first"));
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    drop(server);
+
+    let after = json(dir, &["status", "home", "--json"]);
+    assert_eq!((&after["generation"], &after["served"]), (&live["generation"], &false.into()));
+    let asked = volume(dir, &["remove", "home"]).output().unwrap();
+    assert_eq!(asked.status.code(), Some(1));
+    let asked = String::from_utf8(asked.stdout).unwrap();
+    assert!(asked.contains("would be forgotten") && asked.contains("--yes"), "{asked}");
+    assert_eq!(json(dir, &["list", "--json"]).as_array().unwrap().len(), 1);
+    assert!(said(dir, &["remove", "home", "--yes"]).starts_with("volume home is forgotten; "));
+    assert_eq!(json(dir, &["list", "--json"]), serde_json::json!([]));
+    assert_eq!(std::fs::read("Cargo.toml").unwrap(), std::fs::read(dir.join("tree/a.toml")).unwrap());
+    let again = said(dir, &["create", "home", "tree"]);
+    assert!(again.starts_with("home is volume 536870916. "), "no number is given twice: {again}");
+}
+
+#[test]
+fn a_check_finds_mends_and_then_has_nothing_to_do() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    assert!(said(dir, &["check"]).starts_with("no volumes: "));
+    assert!(refused(dir, &["check", "pub"]).contains("there is no index in "));
+    std::fs::create_dir(dir.join("tree")).unwrap();
+    let text = format!("{ANY_PORT}[[volume]]\nname = 'pub'\npath = 'tree'\nwritable = 'anyone'\n");
+    std::fs::write(dir.join("linerate.toml"), text).unwrap();
+    let mut server = Launch::config(&dir.join("linerate.toml")).start();
+    for path in ["/gone", "/moved", "/stays"] {
+        assert_eq!(upload(&server, path), "201");
+    }
+    assert!(refused(dir, &["check"]).contains("a server holds the index: stop it first"));
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    drop(server);
+
+    let json = |args: &[&str], code: i32| {
+        let Output { status, stdout, stderr } = volume(dir, args).output().unwrap();
+        assert_eq!(status.code(), Some(code), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+        let all: Value = serde_json::from_slice(&stdout).unwrap();
+        let kinds = |volume: &Value| {
+            let problems = volume["problems"].as_array().unwrap().iter();
+            let mut kinds: Vec<_> =
+                problems.map(|problem| problem["kind"].as_str().unwrap().to_owned()).collect();
+            kinds.sort_unstable();
+            kinds
+        };
+        (kinds(&all[0]), all[0].clone())
+    };
+    let (kinds, sound) = json(&["check", "--json"], 0);
+    assert_eq!((kinds.len(), &sound["names"], &sound["records"]), (0, &3.into(), &4.into()), "{sound}");
+
+    std::fs::remove_file(dir.join("tree/gone")).unwrap();
+    std::fs::rename(dir.join("tree/moved"), dir.join("tree/elsewhere")).unwrap();
+    std::fs::write(dir.join("tree/.linerate-1f-0-7"), "left").unwrap();
+    let wrong = ["gone", "leftover", "moved"];
+    let (kinds, seen) = json(&["check", "pub", "--dry-run", "--json"], 4);
+    assert_eq!((&kinds[..], &seen["mended"]), (&wrong.map(str::to_owned)[..], &0.into()));
+    assert!(dir.join("tree/.linerate-1f-0-7").exists());
+    let told = volume(dir, &["check", "--dry-run"]).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains("last seen as gone, is gone (left)"), "{told}");
+    assert!(told.lines().last().unwrap().ends_with("3       0     3"), "{told}");
+    let (kinds, seen) = json(&["check", "pub", "--json"], 3);
+    assert_eq!((&kinds[..], &seen["mended"]), (&wrong.map(str::to_owned)[..], &3.into()));
+    assert!(!dir.join("tree/.linerate-1f-0-7").exists());
+    assert_eq!(json(&["check", "--json"], 0).1["records"], 3);
+
+    // A descriptor that nobody can read is told with its name, and left.
+    let attribute = if is_trusted() { c"security.NTACL" } else { c"user.NTACL" };
+    let described = |name: &str, value: &[u8]| {
+        rustix::fs::setxattr(dir.join("tree").join(name), attribute, value, XattrFlags::empty()).unwrap();
+    };
+    described("elsewhere", &NOTHING);
+    described("stays", &NOTHING[..12]);
+    let (kinds, seen) = json(&["check", "pub", "--json"], 4);
+    assert_eq!((&kinds[..], &seen["descriptors"]), (&["descriptor".to_owned()][..], &2.into()));
+    let what = seen["problems"][0]["what"].as_str().unwrap();
+    assert!(what.starts_with("the security descriptor of stays: it is damaged"), "{what}");
+    assert!(what.contains("Nobody gets at it but administrators"), "{what}");
+    described("stays", &NOTHING);
+    assert_eq!(json(&["check", "--json"], 0).1["descriptors"], 2);
+
+    // What only the administrator can mend stays wrong until he has.
+    said(dir, &["create", "other", "other"]);
+    std::fs::rename(dir.join("other"), dir.join("tree/other")).unwrap();
+    std::os::unix::fs::symlink("tree/other", dir.join("other")).unwrap();
+    let (_, inside) = json(&["check", "other", "--json"], 4);
+    assert_eq!(inside["overlaps"], serde_json::json!(["pub"]));
+    assert!(refused(dir, &["create", "third", "tree/third"]).contains("lie one inside the other"));
+    assert!(refused(dir, &["check", "none"]).contains("there is no volume none"));
+}
+
+#[test]
+fn a_directory_gives_its_volume_its_name_and_the_volume_is_the_same_under_another() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    // Where a server that no configuration tells otherwise has its index.
+    std::fs::create_dir(dir.join("linerate")).unwrap();
+    std::os::unix::fs::symlink("linerate", dir.join("state")).unwrap();
+    // As one is recorded that was served when all of them were called so.
+    said(dir, &["create", "files", "tree"]);
+    let number = &json(dir, &["status", "files", "--json"])["id"];
+    for (tree, name) in [("tree", "tree"), ("My Trees", "My-Trees")] {
+        if tree != "tree" {
+            std::fs::rename(dir.join("tree"), dir.join(tree)).unwrap();
+        }
+        let launch = Launch::dir(&dir.join(tree)).state(dir);
+        let mut server = launch.arg("--writable").arg("anyone").start();
+        assert_eq!(upload(&server, &format!("/{name}.toml")), "201");
+        for known in ["/tree.toml", &format!("/{name}.toml")] {
+            assert_eq!(raw::get(server.http[0], known).status, 200, "its URLs have no name of a volume");
+        }
+        server.signal(Signal::TERM);
+        assert!(server.wait().success());
+        let all = json(dir, &["list", "--json"]);
+        assert_eq!((&all[0]["name"], &all[0]["id"], &all[1]), (&name.into(), number, &Value::Null));
+    }
+
+    // Another directory of that name is another volume, which the name does not lead to.
+    let other = dir.join("other/My Trees");
+    std::fs::create_dir_all(&other).unwrap();
+    let server = Launch::dir(&other).state(dir).arg("--writable").arg("anyone").start();
+    server.says("its directory is another one, without a mark");
+    assert_eq!(upload(&server, "/a.toml"), "405");
+}
+
+#[test]
+fn a_start_says_how_the_last_server_ended_when_that_was_not_in_order() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::create_dir(dir.path().join("tree")).unwrap();
+    let text = format!("{ANY_PORT}[[volume]]\nname = 'pub'\npath = 'tree'\nwritable = 'anyone'\n");
+    std::fs::write(dir.path().join("linerate.toml"), text).unwrap();
+    let start = || Launch::config(&dir.path().join("linerate.toml")).start();
+    let words = "the last server did not stop in order";
+    let mut first = start();
+    assert!(!first.stderr().contains(words), "{}", first.stderr());
+    first.signal(Signal::KILL);
+    first.wait();
+    // A look between changes nothing about it.
+    let look = said(dir.path(), &["list"]);
+    assert!(look.contains("pub"), "{look}");
+    let mut second = start();
+    second.says(words);
+    second.signal(Signal::TERM);
+    assert!(second.wait().success());
+    said(dir.path(), &["list"]);
+    let third = start();
+    assert!(!third.stderr().contains(words), "{}", third.stderr());
+}
+
+#[test]
+fn without_a_place_for_the_index_a_server_reads_only_and_says_so_everywhere() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (tree, state) = (dir.path().join("tree"), dir.path().join("state"));
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("a.txt"), "a").unwrap();
+    std::fs::write(&state, "no directory").unwrap();
+    std::fs::write(
+        dir.path().join("linerate.toml"),
+        format!("{ANY_PORT}[[volume]]\nname = 'pub'\npath = 'tree'\nwritable = 'anyone'\n"),
+    )
+    .unwrap();
+    let server = Launch::config(&dir.path().join("linerate.toml")).start();
+    let why = format!("nothing can be written to it: the index in {}: ", state.display());
+    server.says(&why);
+    let told = format!("tree is read-only, though it should not be: {why}");
+    assert!(server.stdout().contains(&told), "{}", server.stdout());
+    let health = raw::get(server.admin, "/health");
+    let health = String::from_utf8(health.body).unwrap();
+    assert!(health.starts_with(&format!("ok\nvolume pub, writing: {why}")), "{health}");
+    assert_eq!(upload(&server, "/b.txt"), "405");
+    let stat = output(&mut linerate(["stat", "-n", "1", "-i", "0.1", &server.admin.to_string()]));
+    let stat = String::from_utf8(stat).unwrap();
+    assert!(
+        stat.contains("volume pub: nothing can be written to it, and AFS does not attach it: "),
+        "{stat}"
+    );
+    assert_eq!(raw::get(server.http[0], "/a.txt").body, b"a");
+    assert!(!tree.join("b.txt").exists());
+}

@@ -1,0 +1,214 @@
+//! Services plug in: a second one, known to the server by the seam alone, beside HTTP and without it.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use server::config::Services;
+use service::Transport::{Rx, Tcp};
+
+use crate::plug::echo::Echo;
+use crate::plug::perf::Perf;
+use crate::plug::running::{PATIENCE, Running, connect, get, hear, read_config, say, send};
+
+mod echo;
+mod perf;
+mod running;
+
+fn both() -> Arc<Services> {
+    Arc::new([Arc::new(http::Http::default()), Arc::new(Echo)])
+}
+
+fn only_echo() -> Arc<Services> {
+    Arc::new([Arc::new(Echo)])
+}
+
+const ECHO: &str = "[echo]\nlisten = '127.0.0.1:0'\ndatagrams = '127.0.0.1:0'\n";
+/// With times that no machine is too slow for, as HTTP's.
+const SERVER: &str = "[server]\nlanes = 2\ndrain_seconds = 300\n[admin]\nlisten = '127.0.0.1:0'\n";
+const HTTP: &str =
+    "[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n[limits]\nheader_seconds = 300\n";
+
+fn volume(dir: &Path) -> String {
+    format!("[[volume]]\nname = 'files'\npath = '{}'\n", dir.display())
+}
+
+fn directory(content: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.txt"), content).unwrap();
+    dir
+}
+
+#[test]
+fn a_service_is_served_without_http_and_without_volumes() {
+    let server = Running::start(only_echo(), &format!("{SERVER}{ECHO}word = 'lo'\n"));
+    let (lines, datagrams) = (server.at("echo", Tcp), server.at("echo", Rx));
+    assert_eq!(server.greetings[0].urls, [format!("echo://{lines}"), format!("echo://{datagrams}")]);
+    assert_eq!(server.warnings, ["echo: whatever is said is said twice"]);
+    for _ in 0..8 {
+        assert_eq!(say(lines, "hello"), "lo hello");
+        assert_eq!(send(datagrams, "world"), "lo world");
+    }
+    for name in ["linerate_echo_lines_total", "linerate_echo_datagrams_total"] {
+        testkit::wait_for(name, PATIENCE, || (server.sum(name, "") == 8).then_some(()));
+    }
+    assert!(!get(server.addresses.admin.unwrap(), "/metrics").contains("linerate_http"));
+    server.stop();
+    server.end();
+}
+
+#[test]
+fn both_are_served_counted_and_logged_side_by_side() {
+    let dir = directory("text");
+    let log = dir.path().join("access.log");
+    let text = format!(
+        "{SERVER}{HTTP}{ECHO}word = 'lo'\n[log]\naccess = '{}'\n{}echoed = true\n",
+        log.display(),
+        volume(dir.path())
+    );
+    // The key of a volume belongs to one service, a table to another.
+    let refused = read_config(&format!("{text}mislaid = 1\n"), &both()).unwrap_err();
+    assert!(
+        refused.contains("`mislaid`") && refused.contains("`mount`") && refused.contains("`echoed`"),
+        "{refused}"
+    );
+    let refused = read_config(&text.replace("word", "words"), &both()).unwrap_err();
+    assert!(refused.contains("unknown field `words`"), "{refused}");
+    let refused = read_config(&text.replace("'lo'", "'l o'"), &both()).unwrap_err();
+    assert_eq!(refused, "echo.word: one word, please");
+
+    let server = Running::start(both(), &text);
+    assert!(get(server.at("http", Tcp), "/a.txt").ends_with("text"));
+    assert_eq!(say(server.at("echo", Tcp), "hello"), "lo hello");
+    // Counted once it has left, which the client may see first.
+    for (name, label) in [("linerate_http_requests_total", "GET"), ("linerate_echo_lines_total", "")] {
+        testkit::wait_for(name, PATIENCE, || (server.sum(name, label) == 1).then_some(()));
+    }
+    server.stop();
+    server.end();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("\"GET /a.txt HTTP/1.1\" 200 4") && log.contains("echoed 6 bytes\n"), "{log}");
+}
+
+#[test]
+fn where_one_service_cannot_prepare_on_one_lane_both_stay_as_they_were_everywhere() {
+    let [old, new] = ["old", "new"].map(directory);
+    let text =
+        |dir: &tempfile::TempDir, echo: &str| format!("{SERVER}{HTTP}{ECHO}{echo}\n{}", volume(dir.path()));
+    let server = Running::start(both(), &text(&old, "word = 'old'"));
+    let (web, lines, datagrams) = (server.at("http", Tcp), server.at("echo", Tcp), server.at("echo", Rx));
+    let all_say = |word: &str| {
+        // Connections are dealt out to both lanes.
+        for _ in 0..16 {
+            assert!(get(web, "/a.txt").ends_with(word));
+            assert_eq!(say(lines, "x"), format!("{word} x"));
+            assert_eq!(send(datagrams, "y"), format!("{word} y"));
+        }
+    };
+    let mut open = connect(lines);
+    all_say("old");
+    for refused in ["word = 'new'\nbroken_lane = 1", "word = 'new'\nbroken_lane = 0", "word = 'unspeakable'"]
+    {
+        assert!(!server.reload(&text(&new, refused)), "{refused}");
+        all_say("old");
+    }
+    let health = get(server.addresses.admin.unwrap(), "/health");
+    assert!(health.contains("the word cannot be said"), "{health}");
+
+    assert!(server.reload(&text(&new, "word = 'new'")));
+    all_say("new");
+    assert_eq!(server.sum("linerate_echo_volumes_opened_total", ""), 2, "another directory, on both lanes");
+    // What nothing happened to is the object that it was, whoever serves it.
+    assert!(server.reload(&text(&new, "word = 'newer'")));
+    assert_eq!(server.sum("linerate_echo_volumes_kept_total", ""), 2);
+    assert_eq!(server.sum("linerate_echo_volumes_opened_total", ""), 2);
+    // A connection from before is served on, with what is new.
+    open.write_all(b"z\n").unwrap();
+    assert_eq!(hear(&mut open), "newer z");
+    server.stop();
+    server.end();
+}
+
+#[test]
+fn a_service_that_is_no_longer_wanted_ends_and_the_other_goes_on() {
+    let dir = directory("text");
+    let server = Running::start(both(), &format!("{SERVER}{HTTP}{ECHO}word = 'lo'\n{}", volume(dir.path())));
+    let (web, lines) = (server.at("http", Tcp), server.at("echo", Tcp));
+    let mut idle = connect(lines);
+    idle.write_all(b"one\ntw").unwrap();
+    assert_eq!(hear(&mut idle), "lo one");
+    assert!(server.reload(&format!("{SERVER}{HTTP}{}", volume(dir.path()))));
+    // Its line is still answered; then the connection leaves.
+    idle.write_all(b"o\n").unwrap();
+    assert_eq!(hear(&mut idle), "lo two");
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    assert!(std::net::TcpStream::connect(lines).is_err());
+    assert!(get(web, "/a.txt").ends_with("text"));
+    server.stop();
+    server.end();
+}
+
+#[test]
+fn drain_waits_for_what_is_under_way_in_both() {
+    let dir = directory("text");
+    let server = Running::start(both(), &format!("{SERVER}{HTTP}{ECHO}word = 'lo'\n{}", volume(dir.path())));
+    let (mut web, mut echo) = (connect(server.at("http", Tcp)), connect(server.at("echo", Tcp)));
+    let mut idle = connect(server.at("echo", Tcp));
+    idle.write_all(b"x\n").unwrap();
+    assert_eq!(hear(&mut idle), "lo x");
+    // An answer each, and the beginning of what comes next, which arrives with it.
+    web.write_all(b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\nGET /a.txt HTTP/1.1\r\nHo").unwrap();
+    echo.write_all(b"one\ntw").unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"text") {
+        let mut byte = [0];
+        web.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    assert_eq!(hear(&mut echo), "lo one");
+
+    server.stop();
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0, "who is idle leaves at once");
+    assert!(server.goes_on());
+    echo.write_all(b"o\n").unwrap();
+    assert_eq!(hear(&mut echo), "lo two");
+    assert_eq!(echo.read(&mut [0]).unwrap(), 0);
+    assert!(server.goes_on());
+    web.write_all(b"st: a\r\n\r\n").unwrap();
+    let mut last = String::new();
+    web.read_to_string(&mut last).unwrap();
+    assert!(last.contains("Connection: close") && last.ends_with("text"), "{last}");
+    server.end();
+}
+
+#[test]
+fn an_rx_service_has_its_part_of_the_servers_rate_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("large"), vec![7; RATED_BYTES]).unwrap();
+    let perf = Perf::default();
+    let counters = Arc::clone(&perf.0);
+    let services: Arc<Services> = Arc::new([Arc::new(http::Http::default()), Arc::new(perf)]);
+    // The client leaves without a word, so the last call is there until its deadline.
+    let server = SERVER.replace("lanes = 2", "lanes = 1").replace("drain_seconds = 300", "drain_seconds = 1");
+    let limits = format!("total_bytes_per_second = {RATE}\n");
+    let text = format!("{server}{HTTP}{limits}[perf]\nlisten = '127.0.0.1:0'\n{}", volume(dir.path()));
+    let server = Running::start(services, &text);
+    let (web, perf) = (server.at("http", Tcp), server.at("perf", Rx));
+    let began = Instant::now();
+    let by_rx = std::thread::spawn(move || crate::plug::perf::receive(perf, RATED_BYTES as u32));
+    let by_http = get(web, "/large").len();
+    let by_rx = by_rx.join().unwrap();
+    assert!(by_rx >= RATED_BYTES && by_http >= RATED_BYTES, "{by_rx}, {by_http}");
+    // A bucket may have been full when they began.
+    let least = Duration::from_secs_f64(2.0 * RATED_BYTES as f64 / RATE as f64) / 2;
+    assert!(began.elapsed() > least, "{:?} for {} bytes", began.elapsed(), by_rx + by_http);
+    let waited = counters.lock().unwrap().as_ref().unwrap().share_waits.get();
+    assert!(waited > 0, "calls waited for their turn");
+    server.stop();
+    server.end();
+}
+
+/// Of all that the server sends, bytes a second.
+const RATE: usize = 2_000_000;
+const RATED_BYTES: usize = 2_000_000;

@@ -1,5 +1,0 @@
-//! Pipes as a client uses them, message by message.
-
-mod calls;
-mod messages;
-mod world;
