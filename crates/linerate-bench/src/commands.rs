@@ -19,7 +19,7 @@ mod smb;
 mod tcp;
 mod watch;
 
-/// What can be measured.
+/// A load, and the server that it measures.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Load {
     /// Ask an HTTP or HTTPS server for one URL, as fast as it answers

@@ -107,7 +107,7 @@ fn main() -> ExitCode {
             }
         }),
     };
-    // Whoever started a server may not read what it says: that must not keep it from ending.
+    // Standard error may be a pipe that is never read: that must not keep the program from ending.
     cli::ended(done, |text| server::logs::complain(&format!("linerate: {text}\n")))
 }
 

@@ -92,8 +92,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     bail!("others suffer: {}", missed.join(", "))
 }
 
-/// Every scenario for a short time, against the program that the tests build: late answers are told and not judged, as
-/// whoever runs this may have other work to do.
+/// Runs every scenario for a short time against the program that the tests build. Late answers are told and not judged, as the
+/// machine may have other work.
 pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     let server = Some(process::tested_binary()?);
     run(&Args { scenarios: Vec::new(), list: false, seconds: 5, tell_late: true, json: false, server })
