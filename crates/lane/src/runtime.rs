@@ -251,10 +251,11 @@ fn run<T: 'static>(lane: &Rc<Lane>, main: impl Future<Output = T> + 'static) -> 
     let _entered = context::enter(lane);
     let result: Rc<std::cell::RefCell<Option<T>>> = Rc::default();
     let slot = Rc::clone(&result);
-    let main = lane.executor.spawn(None, async move {
+    let main = async move {
         let value = main.await;
         *slot.borrow_mut() = Some(value);
-    });
+    };
+    let main = lane.executor.spawn(None, Box::pin(main));
     loop {
         lane.run_ready();
         if let Some(what) = lane.take_failure() {

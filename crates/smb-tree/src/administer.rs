@@ -1,5 +1,6 @@
 //! What an administrator sees of opens, and does to them.
 
+use futures_util::future::LocalBoxFuture;
 use grants::RangeLock;
 
 use crate::open::Open;
@@ -21,10 +22,12 @@ impl Tree {
     }
 
     /// Closes the open of this FileId.Volatile, whosever it is; `false` where there is none. Its client finds that it is closed.
-    pub async fn close_by_administrator(&self, volatile: u64) -> bool {
-        let Some(open) = self.opens().find_any(volatile) else { return false };
-        self.opens().disconnected().claim(&open);
-        self.side().closer().close(open).await;
-        true
+    pub fn close_by_administrator<'a>(&'a self, volatile: u64) -> LocalBoxFuture<'a, bool> {
+        Box::pin(async move {
+            let Some(open) = self.opens().find_any(volatile) else { return false };
+            self.opens().disconnected().claim(&open);
+            self.side().closer().close(open).await;
+            true
+        })
     }
 }

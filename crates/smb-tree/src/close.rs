@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use futures_util::future::LocalBoxFuture;
 use smb_wire::Status;
 use smb_wire::body::close::{CloseResponse, FLAG_POSTQUERY_ATTRIB};
 use smb_wire::create::options;
@@ -19,50 +20,57 @@ impl Share {
     ///
     /// # Errors
     /// `STATUS_FILE_CLOSED` where it was closed before.
-    pub async fn close(&self, asker: &Asker, open: &Arc<Open>, flags: u16) -> Result<CloseResponse, Status> {
-        if open.is_writing() {
-            // Else what is still written would come behind whoever has the file next. Where no permit is to be had nobody else can change it.
-            let _ = open.grants().settled(self.volume()).await;
-        }
-        self.tell_write_time(open);
-        self.keep_sticky(asker, open).await;
-        let mut response = CloseResponse::blank();
-        //= MS-SMB2 3.3.5.10
-        //# With SMB2_CLOSE_FLAG_POSTQUERY_ATTRIB the response tells the file's attributes; without, they are zero.
-        if flags & FLAG_POSTQUERY_ATTRIB != 0
-            && let Ok(hand) = self.hand(asker, open).await
-            && let Ok(info) = self.open_info(open, &hand).await
-        {
-            response.flags.set(FLAG_POSTQUERY_ATTRIB);
-            response.creation_time.set(info.created);
-            response.last_access_time.set(info.accessed);
-            response.last_write_time.set(info.written);
-            response.change_time.set(info.changed);
-            response.allocation_size.set(info.allocation);
-            response.end_of_file.set(info.size);
-            response.file_attributes.set(info.attributes);
-        }
-        if !self.opens().remove(open) {
-            return Err(Status::FILE_CLOSED);
-        }
-        let watching = open.state().watching.close();
-        watching.into_iter().for_each(Waker::wake);
-        let may_go = open.grants().is_deleting() || open.has_options(options::DELETE_ON_CLOSE);
-        let ended = self.end(asker, open).await;
-        if may_go && ended.is_some() && open.is_directory() {
-            // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
-            open.grants().object().announce_end();
-        }
-        if ended == Some(Ended::StreamGoes)
-            && let Ok(hand) = self.hand(asker, open).await
-        {
-            let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
-            // As with names: who closes is not told why it stayed.
-            let _ = self.change_stream(&asker.by(open), &hand, object, &stream, Change::Remove).await;
-        }
-        self.side().let_go(open);
-        self.counters().closed(open);
-        Ok(response)
+    pub fn close<'a>(
+        &'a self,
+        asker: &'a Asker,
+        open: &'a Arc<Open>,
+        flags: u16,
+    ) -> LocalBoxFuture<'a, Result<CloseResponse, Status>> {
+        Box::pin(async move {
+            if open.is_writing() {
+                // Else what is still written would come behind whoever has the file next. Where no permit is to be had nobody else can change it.
+                let _ = open.grants().settled(self.volume()).await;
+            }
+            self.tell_write_time(open);
+            self.keep_sticky(asker, open).await;
+            let mut response = CloseResponse::blank();
+            //= MS-SMB2 3.3.5.10
+            //# With SMB2_CLOSE_FLAG_POSTQUERY_ATTRIB the response tells the file's attributes; without, they are zero.
+            if flags & FLAG_POSTQUERY_ATTRIB != 0
+                && let Ok(hand) = self.hand(asker, open).await
+                && let Ok(info) = self.open_info(open, &hand).await
+            {
+                response.flags.set(FLAG_POSTQUERY_ATTRIB);
+                response.creation_time.set(info.created);
+                response.last_access_time.set(info.accessed);
+                response.last_write_time.set(info.written);
+                response.change_time.set(info.changed);
+                response.allocation_size.set(info.allocation);
+                response.end_of_file.set(info.size);
+                response.file_attributes.set(info.attributes);
+            }
+            if !self.opens().remove(open) {
+                return Err(Status::FILE_CLOSED);
+            }
+            let watching = open.state().watching.close();
+            watching.into_iter().for_each(Waker::wake);
+            let may_go = open.grants().is_deleting() || open.has_options(options::DELETE_ON_CLOSE);
+            let ended = self.end(asker, open).await;
+            if may_go && ended.is_some() && open.is_directory() {
+                // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
+                open.grants().object().announce_end();
+            }
+            if ended == Some(Ended::StreamGoes)
+                && let Ok(hand) = self.hand(asker, open).await
+            {
+                let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
+                // As with names: who closes is not told why it stayed.
+                let _ = self.change_stream(&asker.by(open), &hand, object, &stream, Change::Remove).await;
+            }
+            self.side().let_go(open);
+            self.counters().closed(open);
+            Ok(response)
+        })
     }
 
     /// Gives back what the open holds, and says what goes with it; `None` where what was to go has stayed.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use futures_util::future::LocalBoxFuture;
 use grants::{Caching, Holder};
 use smb_wire::create::options;
 
@@ -215,16 +216,19 @@ impl Open {
 impl Tree {
     /// The session that had these opens has ended: durable ones stay without one, until their clients come back or their time is over;
     /// the others are closed, with the deletions that come of it.
-    pub async fn leave_session(&self, asker: &Asker, opens: Vec<Arc<Open>>) {
-        let (durable, others): (Vec<_>, Vec<_>) = opens.into_iter().partition(|open| open.outlives_session());
-        let mut go = Vec::new();
-        for open in durable {
-            go.extend(self.side().disconnect(&open));
-        }
-        for open in go {
-            self.side().closer().close(open).await;
-        }
-        self.close_all(asker, others).await;
+    pub fn leave_session<'a>(&'a self, asker: &'a Asker, opens: Vec<Arc<Open>>) -> LocalBoxFuture<'a, ()> {
+        Box::pin(async move {
+            let (durable, others): (Vec<_>, Vec<_>) =
+                opens.into_iter().partition(|open| open.outlives_session());
+            let mut go = Vec::new();
+            for open in durable {
+                go.extend(self.side().disconnect(&open));
+            }
+            for open in go {
+                self.side().closer().close(open).await;
+            }
+            self.close_all(asker, others).await;
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use grants::{Range, RangeLock, Refused};
 use smb_wire::body::lock::{LockElement, LockRequest, flags};
 use smb_wire::create::access::rights::{APPEND_DATA, EXECUTE, READ_DATA, WRITE_DATA};
@@ -36,52 +37,56 @@ impl Share {
     /// `STATUS_LOCK_NOT_GRANTED`, `STATUS_RANGE_NOT_LOCKED`, `STATUS_INVALID_LOCK_RANGE`; `STATUS_FILE_CLOSED` when the open is closed
     /// while it waits; `STATUS_INVALID_PARAMETER` for ranges that are not of one kind; `STATUS_CANCELLED` where it came again by another
     /// channel, `STATUS_FILE_NOT_AVAILABLE` where it comes later than that.
-    pub async fn lock(
-        &self,
-        asker: &Asker,
-        open: &Arc<Open>,
-        request: &LockRequest<'_>,
+    pub fn lock<'a>(
+        &'a self,
+        asker: &'a Asker,
+        open: &'a Arc<Open>,
+        request: &'a LockRequest<'a>,
         channel_sequence: u16,
-    ) -> Result<(), Status> {
-        if open.is_directory() {
-            return Err(Status::INVALID_DEVICE_REQUEST);
-        }
-        let sequence = (asker.dialect >= Dialect::Smb300).then(|| request.fixed.sequence());
-        //= MS-SMB2 3.3.5.14
-        //# A request whose sequence number is that of its entry was done: it is answered with success, and nothing else.
-        let Some(numbered) = Numbered::begin(open, sequence, channel_sequence).await? else { return Ok(()) };
-        match does(request.locks)? {
-            Does::Unlocks { ranges, is_whole } => {
-                let unlocked = open.grants().unlock(self.volume(), &ranges);
-                // Nothing is waited for in between: who loses his channel now has it done, and does it by no other again.
-                if unlocked.is_ok() && is_whole {
+    ) -> LocalBoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            if open.is_directory() {
+                return Err(Status::INVALID_DEVICE_REQUEST);
+            }
+            let sequence = (asker.dialect >= Dialect::Smb300).then(|| request.fixed.sequence());
+            //= MS-SMB2 3.3.5.14
+            //# A request whose sequence number is that of its entry was done: it is answered with success, and nothing else.
+            let Some(numbered) = Numbered::begin(open, sequence, channel_sequence).await? else {
+                return Ok(());
+            };
+            match does(request.locks)? {
+                Does::Unlocks { ranges, is_whole } => {
+                    let unlocked = open.grants().unlock(self.volume(), &ranges);
+                    // Nothing is waited for in between: who loses his channel now has it done, and does it by no other again.
+                    if unlocked.is_ok() && is_whole {
+                        numbered.done();
+                    }
+                    // Also where one of them was not locked: those before it are unlocked.
+                    self.volume().unlocked_for_others(open.grants().object()).await;
+                    unlocked.map_err(status::of_open)?;
+                    if !is_whole {
+                        return Err(Status::INVALID_PARAMETER);
+                    }
+                }
+                Does::Locks { locks, waits } => {
+                    //= MS-SMB2 3.3.5.14
+                    //# An open that may neither read nor write locks nothing.
+                    if !open.may(READ_DATA | EXECUTE | WRITE_DATA | APPEND_DATA) {
+                        return Err(Status::ACCESS_DENIED);
+                    }
+                    let locked =
+                        numbered.unless_called_off(open.grants().lock(self.volume(), &locks, waits)).await;
+                    locked?.map_err(|error| match error {
+                        //= MS-SMB2 3.3.5.10
+                        //# A lock that waits when its open is closed fails with STATUS_RANGE_NOT_LOCKED.
+                        OpenError::Refused(Refused::NotOpen) => Status::RANGE_NOT_LOCKED,
+                        error => status::of_open(error),
+                    })?;
                     numbered.done();
                 }
-                // Also where one of them was not locked: those before it are unlocked.
-                self.volume().unlocked_for_others(open.grants().object()).await;
-                unlocked.map_err(status::of_open)?;
-                if !is_whole {
-                    return Err(Status::INVALID_PARAMETER);
-                }
             }
-            Does::Locks { locks, waits } => {
-                //= MS-SMB2 3.3.5.14
-                //# An open that may neither read nor write locks nothing.
-                if !open.may(READ_DATA | EXECUTE | WRITE_DATA | APPEND_DATA) {
-                    return Err(Status::ACCESS_DENIED);
-                }
-                let locked =
-                    numbered.unless_called_off(open.grants().lock(self.volume(), &locks, waits)).await;
-                locked?.map_err(|error| match error {
-                    //= MS-SMB2 3.3.5.10
-                    //# A lock that waits when its open is closed fails with STATUS_RANGE_NOT_LOCKED.
-                    OpenError::Refused(Refused::NotOpen) => Status::RANGE_NOT_LOCKED,
-                    error => status::of_open(error),
-                })?;
-                numbered.done();
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use futures_util::future::LocalBoxFuture;
 use smb_wire::Status;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, FLAG_WATCH_TREE, filter};
 use smb_wire::chain::EntryWriter;
@@ -79,56 +80,58 @@ impl Share {
     /// # Errors
     /// `STATUS_INVALID_PARAMETER` for what is no directory, or a filter of nothing; `STATUS_ACCESS_DENIED`;
     /// `STATUS_INSUFFICIENT_RESOURCES` where too many wait by one open, or watch in the volume.
-    pub async fn change_notify(
-        &self,
-        asker: &Asker,
-        open: &Arc<Open>,
-        request: &ChangeNotifyRequest,
-    ) -> Result<Answer, Status> {
-        //= MS-SMB2 3.3.5.19
-        //# An open of something else than a directory fails with STATUS_INVALID_PARAMETER.
-        if !open.is_directory() {
-            return Err(Status::INVALID_PARAMETER);
-        }
-        //= MS-SMB2 3.3.5.19
-        //# Without FILE_LIST_DIRECTORY the request fails with STATUS_ACCESS_DENIED.
-        if !open.may(READ_DATA) {
-            return Err(Status::ACCESS_DENIED);
-        }
-        let hand = self.hand(asker, open).await?;
-        let directory = hand.directory().ok_or(Status::INVALID_PARAMETER)?;
-        let waiting = {
-            let mut state = open.state();
-            let watching = &mut state.watching;
-            let is_full = watching.waiting.len() >= WAITING_MAX;
-            if watching.watch.is_none() && !watching.is_closed && !is_full {
-                let wanted = request.completion_filter.get();
-                if wanted == 0 {
-                    return Err(Status::INVALID_PARAMETER);
+    pub fn change_notify<'a>(
+        &'a self,
+        asker: &'a Asker,
+        open: &'a Arc<Open>,
+        request: &'a ChangeNotifyRequest,
+    ) -> LocalBoxFuture<'a, Result<Answer, Status>> {
+        Box::pin(async move {
+            //= MS-SMB2 3.3.5.19
+            //# An open of something else than a directory fails with STATUS_INVALID_PARAMETER.
+            if !open.is_directory() {
+                return Err(Status::INVALID_PARAMETER);
+            }
+            //= MS-SMB2 3.3.5.19
+            //# Without FILE_LIST_DIRECTORY the request fails with STATUS_ACCESS_DENIED.
+            if !open.may(READ_DATA) {
+                return Err(Status::ACCESS_DENIED);
+            }
+            let hand = self.hand(asker, open).await?;
+            let directory = hand.directory().ok_or(Status::INVALID_PARAMETER)?;
+            let waiting = {
+                let mut state = open.state();
+                let watching = &mut state.watching;
+                let is_full = watching.waiting.len() >= WAITING_MAX;
+                if watching.watch.is_none() && !watching.is_closed && !is_full {
+                    let wanted = request.completion_filter.get();
+                    if wanted == 0 {
+                        return Err(Status::INVALID_PARAMETER);
+                    }
+                    //= MS-SMB2 3.3.5.19
+                    //# What the first request of an open asks for counts for all of them.
+                    let beneath = request.flags.get() & FLAG_WATCH_TREE != 0;
+                    let how = WatchHow { beneath, kinds: kinds(wanted) };
+                    watching.watch = directory.watch(how, asker.grants_client());
                 }
-                //= MS-SMB2 3.3.5.19
-                //# What the first request of an open asks for counts for all of them.
-                let beneath = request.flags.get() & FLAG_WATCH_TREE != 0;
-                let how = WatchHow { beneath, kinds: kinds(wanted) };
-                watching.watch = directory.watch(how, asker.grants_client());
-            }
-            if is_full || (watching.watch.is_none() && !watching.is_closed) {
-                self.counters().notify_refused.increment();
-                return Err(Status::INSUFFICIENT_RESOURCES);
-            }
-            watching.next += 1;
-            let number = watching.next;
-            watching.waiting.push_back((number, None));
-            Waiting { open, number }
-        };
-        let room = request.output_buffer_length.get() as usize;
-        let told = poll_fn(|cx| open.state().watching.poll(waiting.number, cx)).await;
-        let without = |status| Answer { status, output: Vec::new() };
-        Ok(match told {
-            Some(Told::Events(events)) => self.tell(&events, room),
-            Some(Told::Lost) => self.overflown(),
-            Some(Told::Going) => without(Status::DELETE_PENDING),
-            None => without(Status::NOTIFY_CLEANUP),
+                if is_full || (watching.watch.is_none() && !watching.is_closed) {
+                    self.counters().notify_refused.increment();
+                    return Err(Status::INSUFFICIENT_RESOURCES);
+                }
+                watching.next += 1;
+                let number = watching.next;
+                watching.waiting.push_back((number, None));
+                Waiting { open, number }
+            };
+            let room = request.output_buffer_length.get() as usize;
+            let told = poll_fn(|cx| open.state().watching.poll(waiting.number, cx)).await;
+            let without = |status| Answer { status, output: Vec::new() };
+            Ok(match told {
+                Some(Told::Events(events)) => self.tell(&events, room),
+                Some(Told::Lost) => self.overflown(),
+                Some(Told::Going) => without(Status::DELETE_PENDING),
+                None => without(Status::NOTIFY_CLEANUP),
+            })
         })
     }
 

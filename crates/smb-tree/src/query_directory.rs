@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use smb_wire::Status;
 use smb_wire::body::query_directory::{QueryDirectoryRequest, flags};
@@ -59,51 +60,53 @@ impl Share {
     /// # Errors
     /// `STATUS_INVALID_INFO_CLASS`; `STATUS_ACCESS_DENIED`; `STATUS_NO_SUCH_FILE` where none fits at all, `STATUS_NO_MORE_FILES` behind
     /// the last; `STATUS_INFO_LENGTH_MISMATCH` without room for one.
-    pub async fn query_directory(
-        &self,
-        asker: &Asker,
-        open: &Arc<Open>,
-        request: &QueryDirectoryRequest<'_>,
-    ) -> Result<Answer, Status> {
-        let class = Class::from_wire(request.fixed.file_information_class);
-        let class = class.filter(|class| *class != Class::Posix || asker.posix);
-        let class = class.ok_or(Status::INVALID_INFO_CLASS)?;
-        //= MS-SMB2 3.3.5.18
-        //# An open of something else than a directory fails with STATUS_INVALID_PARAMETER.
-        if !open.is_directory() {
-            return Err(Status::INVALID_PARAMETER);
-        }
-        if !open.may(READ_DATA) {
-            return Err(Status::ACCESS_DENIED);
-        }
-        let bits = request.fixed.flags;
-        let mut state = begin_or_go_on(open, request, bits)?;
-        let hand = self.hand(asker, open).await?;
-        if state.next == Next::This {
-            hand.forget_listing();
-        }
-        let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
-        if len_max < class.fixed_len() {
-            return Err(Status::INFO_LENGTH_MISMATCH);
-        }
-        let mut output = Vec::new();
-        let entries = EntryWriter::new(&mut output, 8, len_max);
-        let is_single = bits & flags::RETURN_SINGLE_ENTRY != 0;
-        let short_names = self.options().short_names;
-        let mut reply = Reply { entries, class, is_single, short_names, given: 0 };
-        let is_full = self.fill(asker, open, &hand, &mut state, &mut reply).await?;
-        let given = reply.given;
-        let had_given = state.has_given;
-        state.has_given |= given > 0;
-        open.state().enumeration = Some(state);
-        match (given, is_full, had_given) {
-            (0, true, _) => Err(Status::INFO_LENGTH_MISMATCH),
+    pub fn query_directory<'a>(
+        &'a self,
+        asker: &'a Asker,
+        open: &'a Arc<Open>,
+        request: &'a QueryDirectoryRequest<'a>,
+    ) -> LocalBoxFuture<'a, Result<Answer, Status>> {
+        Box::pin(async move {
+            let class = Class::from_wire(request.fixed.file_information_class);
+            let class = class.filter(|class| *class != Class::Posix || asker.posix);
+            let class = class.ok_or(Status::INVALID_INFO_CLASS)?;
             //= MS-SMB2 3.3.5.18
-            //# STATUS_NO_SUCH_FILE where nothing fits the pattern; STATUS_NO_MORE_FILES where all that does was told.
-            (0, false, false) => Err(Status::NO_SUCH_FILE),
-            (0, false, true) => Err(Status::NO_MORE_FILES),
-            _ => Ok(Answer { status: Status::SUCCESS, output }),
-        }
+            //# An open of something else than a directory fails with STATUS_INVALID_PARAMETER.
+            if !open.is_directory() {
+                return Err(Status::INVALID_PARAMETER);
+            }
+            if !open.may(READ_DATA) {
+                return Err(Status::ACCESS_DENIED);
+            }
+            let bits = request.fixed.flags;
+            let mut state = begin_or_go_on(open, request, bits)?;
+            let hand = self.hand(asker, open).await?;
+            if state.next == Next::This {
+                hand.forget_listing();
+            }
+            let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
+            if len_max < class.fixed_len() {
+                return Err(Status::INFO_LENGTH_MISMATCH);
+            }
+            let mut output = Vec::new();
+            let entries = EntryWriter::new(&mut output, 8, len_max);
+            let is_single = bits & flags::RETURN_SINGLE_ENTRY != 0;
+            let short_names = self.options().short_names;
+            let mut reply = Reply { entries, class, is_single, short_names, given: 0 };
+            let is_full = self.fill(asker, open, &hand, &mut state, &mut reply).await?;
+            let given = reply.given;
+            let had_given = state.has_given;
+            state.has_given |= given > 0;
+            open.state().enumeration = Some(state);
+            match (given, is_full, had_given) {
+                (0, true, _) => Err(Status::INFO_LENGTH_MISMATCH),
+                //= MS-SMB2 3.3.5.18
+                //# STATUS_NO_SUCH_FILE where nothing fits the pattern; STATUS_NO_MORE_FILES where all that does was told.
+                (0, false, false) => Err(Status::NO_SUCH_FILE),
+                (0, false, true) => Err(Status::NO_MORE_FILES),
+                _ => Ok(Answer { status: Status::SUCCESS, output }),
+            }
+        })
     }
 
     /// Fills a reply; `true` where an entry was left out for want of room.

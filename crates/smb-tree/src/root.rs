@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use smb_wire::Status;
 use vfs::{Directory, Error, Found, RelPath, RelPathBuf, Resolved};
@@ -64,22 +65,28 @@ impl Share {
     /// # Errors
     /// `STATUS_BAD_NETWORK_NAME` where there is no such directory; `STATUS_ACCESS_DENIED` for who may not go there, or not make it;
     /// those of a directory that is made.
-    pub async fn enter(&self, asker: &Asker, entrance: &Entrance) -> Result<Arc<Root>, Status> {
-        let path = entrance.path.as_path();
-        let mut makes = entrance.makes;
-        loop {
-            let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await;
-            match found {
-                Ok(Found { resolved: Resolved::File(..), .. }) => return Err(Status::BAD_NETWORK_NAME),
-                Ok(found) => {
-                    let path = found.directory().ok_or(Status::BAD_NETWORK_NAME)?;
-                    return Ok(Arc::new(Root { path, varies: entrance.varies }));
+    pub fn enter<'a>(
+        &'a self,
+        asker: &'a Asker,
+        entrance: &'a Entrance,
+    ) -> LocalBoxFuture<'a, Result<Arc<Root>, Status>> {
+        Box::pin(async move {
+            let path = entrance.path.as_path();
+            let mut makes = entrance.makes;
+            loop {
+                let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await;
+                match found {
+                    Ok(Found { resolved: Resolved::File(..), .. }) => return Err(Status::BAD_NETWORK_NAME),
+                    Ok(found) => {
+                        let path = found.directory().ok_or(Status::BAD_NETWORK_NAME)?;
+                        return Ok(Arc::new(Root { path, varies: entrance.varies }));
+                    }
+                    Err(Error::NotFound) if makes => self.make_root(asker, path).await?,
+                    Err(error) => return Err(of_entrance(error)),
                 }
-                Err(Error::NotFound) if makes => self.make_root(asker, path).await?,
-                Err(error) => return Err(of_entrance(error)),
+                makes = false;
             }
-            makes = false;
-        }
+        })
     }
 
     /// Nobody but who connects may enter it, until he says otherwise; unless access lists say who may.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::LocalBoxFuture;
 use identity::{Accounts, Rights};
 use smb_sid::Sids;
 use smb_wire::Status;
@@ -143,11 +144,13 @@ impl Share {
     }
 
     /// What somebody may do in its root at most: `MaximalAccess` of TREE_CONNECT.
-    pub async fn maximal_access(&self, asker: &Asker) -> Result<u32, Status> {
-        let found = self.volume().lookup_with_rights(&asker.caller, self.root_path(), Rights::NONE).await;
-        let found = found.map_err(status::of)?;
-        let who = &asker.caller.principal;
-        Ok(Allowed::new(who, found.rights(who), None, true).granted(found.granted(who)).mask())
+    pub fn maximal_access<'a>(&'a self, asker: &'a Asker) -> LocalBoxFuture<'a, Result<u32, Status>> {
+        Box::pin(async move {
+            let found = self.volume().lookup_with_rights(&asker.caller, self.root_path(), Rights::NONE).await;
+            let found = found.map_err(status::of)?;
+            let who = &asker.caller.principal;
+            Ok(Allowed::new(who, found.rights(who), None, true).granted(found.granted(who)).mask())
+        })
     }
 
     /// The path of an open below the share as it is stored, with its stream: `/directory/file:stream`. `None` once it cannot be

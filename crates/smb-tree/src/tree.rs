@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak as Weakly};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
+use futures_util::future::LocalBoxFuture;
 use smb_proto::numbers::NumberMap;
 use smb_wire::Guid;
 use vfs::{Breaker, Broken, ByLease, Telling, Volume};
@@ -135,10 +136,12 @@ impl Tree {
     }
 
     /// Closes opens whose session or tree connect has ended, or whose last connection is lost, with the deletions that come of it.
-    pub async fn close_all(&self, asker: &Asker, opens: Vec<Arc<Open>>) {
-        for open in opens {
-            self.side.closer.close_by(asker, &open).await;
-        }
+    pub fn close_all<'a>(&'a self, asker: &'a Asker, opens: Vec<Arc<Open>>) -> LocalBoxFuture<'a, ()> {
+        Box::pin(async move {
+            for open in opens {
+                self.side.closer.close_by(asker, &open).await;
+            }
+        })
     }
 
     /// Clients of these opens are told of breaks on this lane from now on.

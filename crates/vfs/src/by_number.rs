@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::LocalBoxFuture;
 use identity::{Principal, Rights, Writable};
 use index::Number;
 use lane::offload::offload;
@@ -105,45 +106,49 @@ impl Volume {
     ///
     /// # Errors
     /// As there; [`Error::ReadOnly`] on a volume without.
-    pub async fn lookup_with_rights(
-        &self,
-        caller: &Caller,
-        path: RelPath<'_>,
+    pub fn lookup_with_rights<'a>(
+        &'a self,
+        caller: &'a Caller,
+        path: RelPath<'a>,
         need: Rights,
-    ) -> Result<Found, Error> {
-        if !self.has_objects() {
-            return self.counted(Err(Error::ReadOnly));
-        }
-        let (resolved, directory) = self.look_as(caller, path, need).await?;
-        Ok(Found { resolved, volume: self.clone(), directory })
+    ) -> LocalBoxFuture<'a, Result<Found, Error>> {
+        Box::pin(async move {
+            if !self.has_objects() {
+                return self.counted(Err(Error::ReadOnly));
+            }
+            let (resolved, directory) = self.look_as(caller, path, need).await?;
+            Ok(Found { resolved, volume: self.clone(), directory })
+        })
     }
 
     /// As [`Volume::find`], with who may do what there.
     ///
     /// # Errors
     /// As [`Volume::find`]; [`Error::Busy`] for what moves again and again.
-    pub async fn find_with_rights(
-        &self,
-        caller: &Caller,
+    pub fn find_with_rights<'a>(
+        &'a self,
+        caller: &'a Caller,
         number: Number,
         need: Rights,
-    ) -> Result<Found, Error> {
-        let mut known = self.cache().path_of_number(self.key(RelPath::ROOT), number);
-        for _ in 0..ATTEMPTS_MAX {
-            let path = match known.take() {
-                Some(path) => path,
-                None => Rc::new(self.find_at(caller, number, need).await?.0),
-            };
-            match self.look_as(caller, path.as_path(), need).await {
-                Ok((resolved, directory)) if is_it(&resolved, number) => {
-                    return Ok(Found { resolved, volume: self.clone(), directory });
+    ) -> LocalBoxFuture<'a, Result<Found, Error>> {
+        Box::pin(async move {
+            let mut known = self.cache().path_of_number(self.key(RelPath::ROOT), number);
+            for _ in 0..ATTEMPTS_MAX {
+                let path = match known.take() {
+                    Some(path) => path,
+                    None => Rc::new(self.find_at(caller, number, need).await?.0),
+                };
+                match self.look_as(caller, path.as_path(), need).await {
+                    Ok((resolved, directory)) if is_it(&resolved, number) => {
+                        return Ok(Found { resolved, volume: self.clone(), directory });
+                    }
+                    // It has moved since.
+                    Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Denied(_)) => {}
+                    Err(error) => return Err(error),
                 }
-                // It has moved since.
-                Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Denied(_)) => {}
-                Err(error) => return Err(error),
             }
-        }
-        self.counted(Err(Error::Busy))
+            self.counted(Err(Error::Busy))
+        })
     }
 
     /// As [`Volume::find`] if the answer is at hand: never waits. `None` means "ask `find`", which says too why it is refused.
@@ -156,64 +161,69 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::find`]; [`Error::Stale`] for the volume's own directory; [`Error::Busy`] when it moves again and again.
-    pub async fn find_placed(
-        &self,
-        caller: &Caller,
+    pub fn find_placed<'a>(
+        &'a self,
+        caller: &'a Caller,
         number: Number,
         need: Rights,
         above: Rights,
-    ) -> Result<Placed, Error> {
-        for _ in 0..ATTEMPTS_MAX {
-            let known = self.cache().path_of_number(self.key(RelPath::ROOT), number);
-            let path = match known.filter(|_| self.try_find(caller, number, need).is_some()) {
-                Some(path) => (*path).clone(),
-                None => self.find_at(caller, number, need).await?.0,
-            };
-            let (Some(to), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
-                return self.counted(Err(Error::Stale));
-            };
-            let directory = match self.lookup_as(caller, to, above).await {
-                Ok(found) => found.into_directory()?.0,
-                // It has moved since.
-                Err(Error::NotFound | Error::NotADirectory) => continue,
-                Err(error) => return Err(error),
-            };
-            match directory.lookup_as(caller, name, need).await {
-                Ok(file) if is_it(&file, number) => {
-                    return Ok(Placed { file, directory, name: name.as_bytes().into() });
+    ) -> LocalBoxFuture<'a, Result<Placed, Error>> {
+        Box::pin(async move {
+            for _ in 0..ATTEMPTS_MAX {
+                let known = self.cache().path_of_number(self.key(RelPath::ROOT), number);
+                let path = match known.filter(|_| self.try_find(caller, number, need).is_some()) {
+                    Some(path) => (*path).clone(),
+                    None => self.find_at(caller, number, need).await?.0,
+                };
+                let (Some(to), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
+                    return self.counted(Err(Error::Stale));
+                };
+                let directory = match self.lookup_as(caller, to, above).await {
+                    Ok(found) => found.into_directory()?.0,
+                    // It has moved since.
+                    Err(Error::NotFound | Error::NotADirectory) => continue,
+                    Err(error) => return Err(error),
+                };
+                match directory.lookup_as(caller, name, need).await {
+                    Ok(file) if is_it(&file, number) => {
+                        return Ok(Placed { file, directory, name: name.as_bytes().into() });
+                    }
+                    Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::Denied(_)) => {
+                    }
+                    Err(error) => return Err(error),
                 }
-                Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::Denied(_)) => {}
-                Err(error) => return Err(error),
             }
-        }
-        self.counted(Err(Error::Busy))
+            self.counted(Err(Error::Busy))
+        })
     }
 
     /// As [`Volume::find`], with the promise to tell `client` before it changes, if that is before `until`: as [`Volume::promised`].
     ///
     /// # Errors
     /// As [`Volume::find`] and [`Volume::promised`].
-    pub async fn promised_by_number(
-        &self,
-        caller: &Caller,
-        client: &Arc<Client>,
+    pub fn promised_by_number<'a>(
+        &'a self,
+        caller: &'a Caller,
+        client: &'a Arc<Client>,
         number: Number,
         need: Rights,
         until: Instant,
-    ) -> Result<Promised, Error> {
-        for _ in 0..ATTEMPTS_MAX {
-            if let Some(promised) = self.try_promised_by_number(caller, client, number, need, until) {
-                return Ok(promised);
+    ) -> LocalBoxFuture<'a, Result<Promised, Error>> {
+        Box::pin(async move {
+            for _ in 0..ATTEMPTS_MAX {
+                if let Some(promised) = self.try_promised_by_number(caller, client, number, need, until) {
+                    return Ok(promised);
+                }
+                let (path, _) = self.find_at(caller, number, need).await?;
+                match self.promised(caller, client, path.as_path(), need, until).await {
+                    Ok(promised) if is_it(promised.resolved(), number) => return Ok(promised),
+                    // It has moved since.
+                    Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Denied(_)) => {}
+                    Err(error) => return Err(error),
+                }
             }
-            let (path, _) = self.find_at(caller, number, need).await?;
-            match self.promised(caller, client, path.as_path(), need, until).await {
-                Ok(promised) if is_it(promised.resolved(), number) => return Ok(promised),
-                // It has moved since.
-                Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Denied(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.counted(Err(Error::Busy))
+            self.counted(Err(Error::Busy))
+        })
     }
 
     /// As [`Volume::promised_by_number`] if all is at hand and nothing changes: never waits. For what a client gets along with what it
@@ -243,20 +253,22 @@ impl Volume {
     }
 
     /// As [`Volume::find`], with the path that leads there.
-    async fn find_at(
-        &self,
-        caller: &Caller,
+    fn find_at<'a>(
+        &'a self,
+        caller: &'a Caller,
         number: Number,
         need: Rights,
-    ) -> Result<(RelPathBuf, Resolved), Error> {
-        let identity = self.counted(self.identity_of(number).await)?;
-        let (path, found) = self.reopen_at(caller, &identity, need).await?;
-        // A file has one number in its life, but the index may have known others by it.
-        if !is_it(&found, number) {
-            return self.counted(Err(Error::Stale));
-        }
-        self.cache().keep_number(self.key(path.as_path()), number);
-        Ok((path, found))
+    ) -> LocalBoxFuture<'a, Result<(RelPathBuf, Resolved), Error>> {
+        Box::pin(async move {
+            let identity = self.counted(self.identity_of(number).await)?;
+            let (path, found) = self.reopen_at(caller, &identity, need).await?;
+            // A file has one number in its life, but the index may have known others by it.
+            if !is_it(&found, number) {
+                return self.counted(Err(Error::Stale));
+            }
+            self.cache().keep_number(self.key(path.as_path()), number);
+            Ok((path, found))
+        })
     }
 
     pub(crate) async fn identity_of(&self, number: Number) -> Result<Identity, Error> {

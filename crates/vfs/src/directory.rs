@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Particulars, Stat};
 
@@ -70,8 +71,8 @@ impl Directory {
     ///
     /// # Errors
     /// Those of the file system.
-    pub async fn particulars(&self) -> Result<Particulars, Error> {
-        Ok(self.dir().as_file().particulars().await?)
+    pub fn particulars<'a>(&'a self) -> LocalBoxFuture<'a, Result<Particulars, Error>> {
+        Box::pin(async move { Ok(self.dir().as_file().particulars().await?) })
     }
 
     /// Is told what happens here from now on, whichever lane and whichever service does it; `None` on a volume without objects, and
@@ -241,9 +242,15 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Denied`]; as [`Directory::entries`].
-    pub async fn entries_as(&self, caller: &Caller, max: usize) -> Result<Listing, Error> {
-        self.may_list(caller).await?;
-        self.entries(max).await
+    pub fn entries_as<'a>(
+        &'a self,
+        caller: &'a Caller,
+        max: usize,
+    ) -> LocalBoxFuture<'a, Result<Listing, Error>> {
+        Box::pin(async move {
+            self.may_list(caller).await?;
+            self.entries(max).await
+        })
     }
 
     /// Whether the caller has [`Rights::LOOKUP`] here.
@@ -285,30 +292,32 @@ impl Directory {
         Some(Listing::new(cached))
     }
 
-    async fn read_listing(&self, max: usize) -> Result<Listing, Error> {
-        let (volume, path) = (&self.volume, self.path());
-        let (cache, key) = (volume.cache(), volume.key(path));
-        volume.counters().listings.increment();
-        let vantage = cache.vantage(volume.root(), key).await;
-        let before = self.attributes()?;
-        let dir = match self.object() {
-            // Itself, wherever it is called by now.
-            Some(_) => self.dir().open(&c".".to_owned(), LISTED).await?.into_dir()?,
-            None => volume.root().open_directory(path).await?,
-        };
-        let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
-            Some(libc::EFBIG) => Error::TooLarge { max },
-            _ => error.into(),
-        })?;
-        let found = raw.len();
-        let entries = self.served(raw).await;
-        let alive = cache.count_alive(entries.0.len() + entries.1.len())?;
-        let listing = Rc::new(CachedListing::new(entries, found, before.change_token(), vantage, alive));
-        // Within the tick of the file system's clock a later change would leave the time stamp as it is.
-        if before.is_settled(lane::time::wall_clock()) {
-            cache.keep_listing(key, Rc::clone(&listing));
-        }
-        Ok(Listing::new(listing))
+    fn read_listing<'a>(&'a self, max: usize) -> LocalBoxFuture<'a, Result<Listing, Error>> {
+        Box::pin(async move {
+            let (volume, path) = (&self.volume, self.path());
+            let (cache, key) = (volume.cache(), volume.key(path));
+            volume.counters().listings.increment();
+            let vantage = cache.vantage(volume.root(), key).await;
+            let before = self.attributes()?;
+            let dir = match self.object() {
+                // Itself, wherever it is called by now.
+                Some(_) => self.dir().open(&c".".to_owned(), LISTED).await?.into_dir()?,
+                None => volume.root().open_directory(path).await?,
+            };
+            let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
+                Some(libc::EFBIG) => Error::TooLarge { max },
+                _ => error.into(),
+            })?;
+            let found = raw.len();
+            let entries = self.served(raw).await;
+            let alive = cache.count_alive(entries.0.len() + entries.1.len())?;
+            let listing = Rc::new(CachedListing::new(entries, found, before.change_token(), vantage, alive));
+            // Within the tick of the file system's clock a later change would leave the time stamp as it is.
+            if before.is_settled(lane::time::wall_clock()) {
+                cache.keep_listing(key, Rc::clone(&listing));
+            }
+            Ok(Listing::new(listing))
+        })
     }
 
     /// Leaves out what no look-up would give, looks through symbolic links, and sorts; and the links themselves.

@@ -3,6 +3,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 
 use crate::caller::Caller;
@@ -28,36 +29,38 @@ impl Directory {
     ///
     /// # Errors
     /// As [`Volume::lookup_as`](crate::Volume::lookup_as) and [`Directory::entries`].
-    pub async fn lookup_folded(
-        &self,
-        caller: &Caller,
-        name: Name<'_>,
+    pub fn lookup_folded<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
         need: Rights,
         max: usize,
-    ) -> Result<(Box<[u8]>, Resolved), Error> {
-        match self.lookup_as(caller, name, need).await {
-            Err(Error::NotFound) => {}
-            found => return Ok((name.as_bytes().into(), found?)),
-        }
-        self.may_list(caller).await?;
-        let image = self.folded_image(max).await;
-        if let Some(image) =
-            self.volume().counted(self.volume().told(self.path(), "a directory cannot be read", image))?
-        {
-            for stored in image.find(name.as_bytes()) {
-                match self.lookup_as(caller, Name::parse(&stored)?, need).await {
-                    // What is no file or directory to clients is not there.
-                    Err(Error::NotFound | Error::Hidden | Error::NotServable | Error::Reserved) => {}
-                    found => return Ok((stored, found?)),
-                }
+    ) -> LocalBoxFuture<'a, Result<(Box<[u8]>, Resolved), Error>> {
+        Box::pin(async move {
+            match self.lookup_as(caller, name, need).await {
+                Err(Error::NotFound) => {}
+                found => return Ok((name.as_bytes().into(), found?)),
             }
-            return self.volume().counted(Err(Error::NotFound));
-        }
-        let listing = self.entries(max).await?;
-        let stored = listing.find_folded(name.as_bytes()).await.ok_or(Error::NotFound);
-        let stored = self.volume().counted(stored)?;
-        let found = self.lookup_as(caller, Name::parse(&stored)?, need).await?;
-        Ok((stored, found))
+            self.may_list(caller).await?;
+            let image = self.folded_image(max).await;
+            if let Some(image) =
+                self.volume().counted(self.volume().told(self.path(), "a directory cannot be read", image))?
+            {
+                for stored in image.find(name.as_bytes()) {
+                    match self.lookup_as(caller, Name::parse(&stored)?, need).await {
+                        // What is no file or directory to clients is not there.
+                        Err(Error::NotFound | Error::Hidden | Error::NotServable | Error::Reserved) => {}
+                        found => return Ok((stored, found?)),
+                    }
+                }
+                return self.volume().counted(Err(Error::NotFound));
+            }
+            let listing = self.entries(max).await?;
+            let stored = listing.find_folded(name.as_bytes()).await.ok_or(Error::NotFound);
+            let stored = self.volume().counted(stored)?;
+            let found = self.lookup_as(caller, Name::parse(&stored)?, need).await?;
+            Ok((stored, found))
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 
 use crate::access::require;
@@ -48,33 +49,35 @@ impl Volume {
             return self.counted(answer);
         }
         // Apart, as those who read volumes that nobody writes to should not carry its memory.
-        let found = Box::pin(self.lookup_guarded(caller, path, need)).await;
+        let found = self.lookup_guarded(caller, path, need).await;
         self.counted(self.told(path, "a name cannot be opened", found))
     }
 
-    pub(crate) async fn lookup_guarded(
-        &self,
-        caller: &Caller,
-        path: RelPath<'_>,
+    pub(crate) fn lookup_guarded<'a>(
+        &'a self,
+        caller: &'a Caller,
+        path: RelPath<'a>,
         need: Rights,
-    ) -> Result<(Resolved, Rc<WatchedDir>), Error> {
-        let mut real: RelPathBuf = path.into();
-        let mut links = 0;
-        for _ in 0..ATTEMPTS_MAX {
-            if let Some(answer) = self.try_seen(caller, real.as_path(), need) {
-                return answer;
-            }
-            match self.open_guarded(caller, real.as_path(), need).await {
-                Ok(Seen::Resolved(resolved, directory)) => return Ok((resolved, directory)),
-                Ok(Seen::Moving(Some(object))) => self.wait_for(&object).await?,
-                Ok(Seen::Moving(None)) => {}
-                Err(Error::SymlinkRefused) if self.options().follow_symlinks => {
-                    real = self.real_path(caller, real.as_path(), &mut links).await?;
+    ) -> LocalBoxFuture<'a, Result<(Resolved, Rc<WatchedDir>), Error>> {
+        Box::pin(async move {
+            let mut real: RelPathBuf = path.into();
+            let mut links = 0;
+            for _ in 0..ATTEMPTS_MAX {
+                if let Some(answer) = self.try_seen(caller, real.as_path(), need) {
+                    return answer;
                 }
-                Err(error) => return Err(error),
+                match self.open_guarded(caller, real.as_path(), need).await {
+                    Ok(Seen::Resolved(resolved, directory)) => return Ok((resolved, directory)),
+                    Ok(Seen::Moving(Some(object))) => self.wait_for(&object).await?,
+                    Ok(Seen::Moving(None)) => {}
+                    Err(Error::SymlinkRefused) if self.options().follow_symlinks => {
+                        real = self.real_path(caller, real.as_path(), &mut links).await?;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
-        }
-        Err(Error::Busy)
+            Err(Error::Busy)
+        })
     }
 
     /// The answer if it is at hand: never waits.

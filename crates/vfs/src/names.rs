@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use index::{Kind, Listed, ListedAs, Number, PlaceRef, Version};
 use lane::fs::{DirEntry, FileKind};
 use lane::offload::offload;
@@ -85,9 +86,11 @@ impl Directory {
     /// # Errors
     /// [`Error::TooLarge`] when there are more; [`Error::Busy`] when it changes again and again; [`Error::ReadOnly`] on a volume
     /// [without objects](crate::VolumeSpec::with_objects); those of the file system.
-    pub async fn names(&self, max: usize) -> Result<Names, Error> {
-        let names = self.read_names(max).await;
-        self.volume().counted(self.volume().told(self.path(), "a directory cannot be read", names))
+    pub fn names<'a>(&'a self, max: usize) -> LocalBoxFuture<'a, Result<Names, Error>> {
+        Box::pin(async move {
+            let names = self.read_names(max).await;
+            self.volume().counted(self.volume().told(self.path(), "a directory cannot be read", names))
+        })
     }
 
     async fn read_names(&self, max: usize) -> Result<Names, Error> {

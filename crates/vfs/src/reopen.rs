@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{Dir, File, FileHandle, FileKind, Stat};
 use lane::offload::offload;
@@ -28,44 +29,57 @@ impl Volume {
     /// # Errors
     /// [`Error::Stale`] when it is gone, has left the volume or cannot be found in it; [`Error::Busy`] when it moves again and
     /// again; [`Error::ReadOnly`] for a volume whose files lanes do not share; else as [`Volume::lookup_as`].
-    pub async fn reopen(&self, caller: &Caller, file: &Identity, need: Rights) -> Result<Resolved, Error> {
-        Ok(self.reopen_at(caller, file, need).await?.1)
+    pub fn reopen<'a>(
+        &'a self,
+        caller: &'a Caller,
+        file: &'a Identity,
+        need: Rights,
+    ) -> LocalBoxFuture<'a, Result<Resolved, Error>> {
+        Box::pin(async move { Ok(self.reopen_at(caller, file, need).await?.1) })
     }
 
     /// As [`Volume::reopen`], with the path that leads there.
-    pub(crate) async fn reopen_at(
-        &self,
-        caller: &Caller,
-        file: &Identity,
+    pub(crate) fn reopen_at<'a>(
+        &'a self,
+        caller: &'a Caller,
+        file: &'a Identity,
         need: Rights,
-    ) -> Result<(RelPathBuf, Resolved), Error> {
-        // Apart, as it is rare and its memory large.
-        let found = Box::pin(Reopening { volume: self }.resolve(caller, file, need)).await;
-        self.counted(self.told(RelPath::ROOT, "a file cannot be found again", found))
+    ) -> LocalBoxFuture<'a, Result<(RelPathBuf, Resolved), Error>> {
+        Box::pin(async move {
+            // Apart, as it is rare and its memory large.
+            let found = Reopening { volume: self }.resolve(caller, file, need).await;
+            self.counted(self.told(RelPath::ROOT, "a file cannot be found again", found))
+        })
     }
 
     /// As [`Volume::reopen`], to write. Takes [`Rights::WRITE`].
     ///
     /// # Errors
     /// As [`Volume::reopen`]; [`Error::IsADirectory`].
-    pub async fn reopen_writer(&self, caller: &Caller, file: &Identity) -> Result<Writer, Error> {
-        for _ in 0..TRIES_MAX {
-            let (path, resolved) = self.reopen_at(caller, file, Rights::WRITE).await?;
-            resolved.into_file()?;
-            let (Some(above), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
-                return self.counted(Err(Error::IsADirectory));
-            };
-            let directory = self.lookup_as(caller, above, Rights::NONE).await?.into_directory()?.0;
-            match directory.open_writer(caller, name).await {
-                Ok(writer) if writer.file().object().is_some_and(|object| object.identity() == file) => {
-                    return Ok(writer);
+    pub fn reopen_writer<'a>(
+        &'a self,
+        caller: &'a Caller,
+        file: &'a Identity,
+    ) -> LocalBoxFuture<'a, Result<Writer, Error>> {
+        Box::pin(async move {
+            for _ in 0..TRIES_MAX {
+                let (path, resolved) = self.reopen_at(caller, file, Rights::WRITE).await?;
+                resolved.into_file()?;
+                let (Some(above), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
+                    return self.counted(Err(Error::IsADirectory));
+                };
+                let directory = self.lookup_as(caller, above, Rights::NONE).await?.into_directory()?.0;
+                match directory.open_writer(caller, name).await {
+                    Ok(writer) if writer.file().object().is_some_and(|object| object.identity() == file) => {
+                        return Ok(writer);
+                    }
+                    // It has moved since.
+                    Ok(_) | Err(Error::NotFound) => {}
+                    Err(error) => return Err(error),
                 }
-                // It has moved since.
-                Ok(_) | Err(Error::NotFound) => {}
-                Err(error) => return Err(error),
             }
-        }
-        self.counted(Err(Error::Busy))
+            self.counted(Err(Error::Busy))
+        })
     }
 }
 

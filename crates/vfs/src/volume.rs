@@ -5,6 +5,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{File, FileKind, Stat, SystemStat};
 use smb_sid::Sids;
@@ -117,7 +118,7 @@ impl Volume {
             return answer;
         }
         // Apart, as those whose answer is at hand should not carry its memory.
-        let opened = Box::pin(self.open_uncached(path)).await;
+        let opened = self.open_uncached(path).await;
         self.counted(self.told(path, "a name cannot be opened", opened))
     }
 
@@ -192,8 +193,8 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Overloaded`] when the silo's helpers are.
-    pub async fn room(&self) -> Result<SystemStat, Error> {
-        Ok(self.inner.root.dir().as_file().stat_system().await?)
+    pub fn room<'a>(&'a self) -> LocalBoxFuture<'a, Result<SystemStat, Error>> {
+        Box::pin(async move { Ok(self.inner.root.dir().as_file().stat_system().await?) })
     }
 
     /// Whether its directory's file system lets files share their room (xfs, btrfs): tried with two files that have no names, where it
@@ -201,19 +202,25 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Overloaded`] and their like, which say nothing of it.
-    pub async fn shares_room(&self) -> Result<bool, Error> {
-        let dir = self.inner.root.dir();
-        let tried =
-            async { dir.create_unnamed(0o600).await?.reflink_from(&dir.create_unnamed(0o600).await?).await };
-        match tried.await {
-            Ok(()) => Ok(true),
-            Err(error)
-                if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY)) =>
-            {
-                Ok(false)
+    pub fn shares_room<'a>(&'a self) -> LocalBoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            let dir = self.inner.root.dir();
+            let tried = async {
+                dir.create_unnamed(0o600).await?.reflink_from(&dir.create_unnamed(0o600).await?).await
+            };
+            match tried.await {
+                Ok(()) => Ok(true),
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY)
+                    ) =>
+                {
+                    Ok(false)
+                }
+                Err(error) => Err(Error::of_write(error)),
             }
-            Err(error) => Err(Error::of_write(error)),
-        }
+        })
     }
 
     /// The cache of its lane.
@@ -256,13 +263,15 @@ impl Volume {
         }
     }
 
-    async fn open_uncached(&self, path: RelPath<'_>) -> Result<Resolved, Error> {
-        self.counters().lookup_misses.increment();
-        let (cache, key) = (&self.inner.cache, self.key(path));
-        let vantage = cache.vantage_above(&self.inner.root, key).await;
-        let (node, stat, vantage) = self.open_seen(path, vantage).await?;
-        cache.keep_open(key, node.clone(), vantage);
-        Ok(self.resolved(&node, stat.into()))
+    fn open_uncached<'a>(&'a self, path: RelPath<'a>) -> LocalBoxFuture<'a, Result<Resolved, Error>> {
+        Box::pin(async move {
+            self.counters().lookup_misses.increment();
+            let (cache, key) = (&self.inner.cache, self.key(path));
+            let vantage = cache.vantage_above(&self.inner.root, key).await;
+            let (node, stat, vantage) = self.open_seen(path, vantage).await?;
+            cache.keep_open(key, node.clone(), vantage);
+            Ok(self.resolved(&node, stat.into()))
+        })
     }
 
     /// Opens what `path` names, as seen from `vantage`, for who keeps it if that still holds; what is not there is kept as such.

@@ -115,7 +115,7 @@ impl Share {
             ..beside(asker, ask, mask)
         };
         let tellable = RefCell::new(None);
-        let tell = |holder| {
+        let mut tell = |holder| {
             let told = match &ask.wishes.lease {
                 Some(lease) => Told::Lease { client: asker.client, key: lease.key() },
                 None => Told::Oplock { open: room.id(), session: asker.session },
@@ -124,7 +124,7 @@ impl Share {
                 tellable.replace(Some(self.opens().tellable(holder, told)));
             }
         };
-        let opened = self.volume().open_shared(&asker.caller, path, &how, tell).await;
+        let opened = self.volume().open_shared(&asker.caller, path, &how, &mut tell).await;
         let (open, resolved) = opened.map_err(|error| match error {
             OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
             error => Unopened::Refused(status::of_open(error)),

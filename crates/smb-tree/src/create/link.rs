@@ -63,7 +63,7 @@ impl Share {
         let allowed = Allowed::new(who, found.rights(who), above, false);
         let (access, maximal_access) = access_of(ask, (allowed.mask(), 0), 0, false, false)?;
         let how = beside(asker, ask, access);
-        let opened = self.volume().open_link(&asker.caller, spot.path.as_path(), &how, |_| {}).await;
+        let opened = self.volume().open_link(&asker.caller, spot.path.as_path(), &how, &mut |_| {}).await;
         let (open, link) = opened.map_err(|error| match error {
             OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
             error => Unopened::Refused(status::of_open(error)),

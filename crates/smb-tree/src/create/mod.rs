@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use futures_util::future::LocalBoxFuture;
 use grants::Opened;
 use smb_proto::channel_word::ChannelWord;
 use smb_wire::Status;
@@ -82,24 +83,26 @@ impl Share {
     ///
     /// # Errors
     /// [`CreateError`].
-    pub async fn create(
-        &self,
-        asker: &Asker,
-        request: &CreateRequest<'_>,
+    pub fn create<'a>(
+        &'a self,
+        asker: &'a Asker,
+        request: &'a CreateRequest<'a>,
         channel_sequence: u16,
         replay: bool,
-    ) -> Result<Created, CreateError> {
-        let created = self.try_create(asker, request, channel_sequence, replay).await;
-        match created {
-            Ok(created) => Ok(created),
-            Err(status @ Status::STOPPED_ON_SYMLINK) => {
-                Err(CreateError { status, data: self.stopped_on(asker, request).await })
+    ) -> LocalBoxFuture<'a, Result<Created, CreateError>> {
+        Box::pin(async move {
+            let created = self.try_create(asker, request, channel_sequence, replay).await;
+            match created {
+                Ok(created) => Ok(created),
+                Err(status @ Status::STOPPED_ON_SYMLINK) => {
+                    Err(CreateError { status, data: self.stopped_on(asker, request).await })
+                }
+                Err(status) => {
+                    self.count_refused(status);
+                    Err(status.into())
+                }
             }
-            Err(status) => {
-                self.count_refused(status);
-                Err(status.into())
-            }
-        }
+        })
     }
 
     async fn try_create(

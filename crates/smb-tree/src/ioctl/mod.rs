@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
 use smb_wire::create::access::rights::{APPEND_DATA, READ_DATA, WRITE_ATTRIBUTES, WRITE_DATA};
@@ -25,61 +26,63 @@ impl Share {
     ///
     /// # Errors
     /// `STATUS_INVALID_DEVICE_REQUEST` for a code that no file has; `STATUS_BUFFER_TOO_SMALL`; those of what is done.
-    pub async fn ioctl(
-        &self,
-        asker: &Asker,
-        open: &Arc<Open>,
+    pub fn ioctl<'a>(
+        &'a self,
+        asker: &'a Asker,
+        open: &'a Arc<Open>,
         control: u32,
-        input: &[u8],
+        input: &'a [u8],
         max_output: u32,
-    ) -> Result<Answer, Status> {
-        let len_max = max_output.min(ANSWER_MAX) as usize;
-        let nothing = || whole(Vec::new(), len_max);
-        match control {
-            code::SRV_REQUEST_RESUME_KEY => whole(copy::resume_key(open), len_max),
-            code::SRV_COPYCHUNK | code::SRV_COPYCHUNK_WRITE => {
-                self.copy_chunks(asker, open, control, input, len_max).await
+    ) -> LocalBoxFuture<'a, Result<Answer, Status>> {
+        Box::pin(async move {
+            let len_max = max_output.min(ANSWER_MAX) as usize;
+            let nothing = || whole(Vec::new(), len_max);
+            match control {
+                code::SRV_REQUEST_RESUME_KEY => whole(copy::resume_key(open), len_max),
+                code::SRV_COPYCHUNK | code::SRV_COPYCHUNK_WRITE => {
+                    self.copy_chunks(asker, open, control, input, len_max).await
+                }
+                code::DUPLICATE_EXTENTS_TO_FILE | code::DUPLICATE_EXTENTS_TO_FILE_EX => {
+                    self.duplicate_extents(asker, open, control, input).await?;
+                    nothing()
+                }
+                code::SET_SPARSE => {
+                    self.set_sparse(asker, open, parse_sparse(input)).await?;
+                    nothing()
+                }
+                code::SET_ZERO_DATA => {
+                    self.zero_data(asker, open, input).await?;
+                    nothing()
+                }
+                code::QUERY_ALLOCATED_RANGES => self.allocated_ranges(asker, open, input, len_max).await,
+                code::CREATE_OR_GET_OBJECT_ID => self.object_id(asker, open, len_max).await,
+                //= MS-FSA 2.1.5.10.9
+                //# Without room for the two bytes of the answer: STATUS_INVALID_PARAMETER.
+                code::GET_COMPRESSION if len_max < size_of::<u16>() => Err(Status::INVALID_PARAMETER),
+                code::GET_COMPRESSION => {
+                    whole(self.compression(asker, open).await?.to_le_bytes().to_vec(), len_max)
+                }
+                code::SET_COMPRESSION => {
+                    self.set_compression(asker, open, input).await?;
+                    nothing()
+                }
+                code::GET_REPARSE_POINT => self.reparse_point(asker, open, len_max).await,
+                // A link goes with its name; there is nothing that it could be without leading somewhere.
+                code::DELETE_REPARSE_POINT if open.kind() == OpenKind::Link => Err(Status::NOT_SUPPORTED),
+                code::DELETE_REPARSE_POINT => Err(Status::NOT_A_REPARSE_POINT),
+                code::SET_REPARSE_POINT => {
+                    self.set_reparse_point(asker, open, input).await?;
+                    nothing()
+                }
+                //= MS-SMB2 3.3.5.15.1
+                //# There are no snapshots: none in all, none told, and an empty list's two bytes.
+                code::SRV_ENUMERATE_SNAPSHOTS if len_max < 16 => Err(Status::INVALID_PARAMETER),
+                code::SRV_ENUMERATE_SNAPSHOTS => {
+                    whole([0u32, 0, 2, 0].iter().flat_map(|word| word.to_le_bytes()).collect(), len_max)
+                }
+                _ => Err(Status::INVALID_DEVICE_REQUEST),
             }
-            code::DUPLICATE_EXTENTS_TO_FILE | code::DUPLICATE_EXTENTS_TO_FILE_EX => {
-                self.duplicate_extents(asker, open, control, input).await?;
-                nothing()
-            }
-            code::SET_SPARSE => {
-                self.set_sparse(asker, open, parse_sparse(input)).await?;
-                nothing()
-            }
-            code::SET_ZERO_DATA => {
-                self.zero_data(asker, open, input).await?;
-                nothing()
-            }
-            code::QUERY_ALLOCATED_RANGES => self.allocated_ranges(asker, open, input, len_max).await,
-            code::CREATE_OR_GET_OBJECT_ID => self.object_id(asker, open, len_max).await,
-            //= MS-FSA 2.1.5.10.9
-            //# Without room for the two bytes of the answer: STATUS_INVALID_PARAMETER.
-            code::GET_COMPRESSION if len_max < size_of::<u16>() => Err(Status::INVALID_PARAMETER),
-            code::GET_COMPRESSION => {
-                whole(self.compression(asker, open).await?.to_le_bytes().to_vec(), len_max)
-            }
-            code::SET_COMPRESSION => {
-                self.set_compression(asker, open, input).await?;
-                nothing()
-            }
-            code::GET_REPARSE_POINT => self.reparse_point(asker, open, len_max).await,
-            // A link goes with its name; there is nothing that it could be without leading somewhere.
-            code::DELETE_REPARSE_POINT if open.kind() == OpenKind::Link => Err(Status::NOT_SUPPORTED),
-            code::DELETE_REPARSE_POINT => Err(Status::NOT_A_REPARSE_POINT),
-            code::SET_REPARSE_POINT => {
-                self.set_reparse_point(asker, open, input).await?;
-                nothing()
-            }
-            //= MS-SMB2 3.3.5.15.1
-            //# There are no snapshots: none in all, none told, and an empty list's two bytes.
-            code::SRV_ENUMERATE_SNAPSHOTS if len_max < 16 => Err(Status::INVALID_PARAMETER),
-            code::SRV_ENUMERATE_SNAPSHOTS => {
-                whole([0u32, 0, 2, 0].iter().flat_map(|word| word.to_le_bytes()).collect(), len_max)
-            }
-            _ => Err(Status::INVALID_DEVICE_REQUEST),
-        }
+        })
     }
 
     /// Whether there may be holes. There may be in any case: it is kept for who asks.

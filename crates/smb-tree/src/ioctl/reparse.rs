@@ -91,7 +91,7 @@ impl Share {
             client: asker.grants_client(),
             wanted: None,
         };
-        let opened = self.volume().open_link(&asker.caller, path, &how, |_| {}).await;
+        let opened = self.volume().open_link(&asker.caller, path, &how, &mut |_| {}).await;
         let (link_open, link) = opened.map_err(status::of_open)?;
         // Nobody else has made a link of the same file.
         if open.became.set(link_open).is_ok() {

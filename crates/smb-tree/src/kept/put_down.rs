@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::LocalBoxFuture;
 use grants::Kind;
 use vfs::{Attributes, Resolved};
 
@@ -26,28 +27,30 @@ pub struct PutDown {
 impl Tree {
     /// Writes down what durable opens the process has, with a session or without, in `within` at most, and lets go of all opens: of
     /// files and of what was held. For the end of the process, once nobody asks for anything on any lane.
-    pub async fn put_down(&self, within: Duration) -> PutDown {
-        let until = lane::time::now() + within;
-        let opens = self.opens().all();
-        let mut down = PutDown::default();
-        let mut page = Writing::new(since_1970_ms(lane::time::wall_clock()));
-        for open in opens.iter().filter(|open| open.outlives_session()) {
-            let record = match lane::time::now() < until {
-                true => lane::time::timeout_at(until, self.record_of(open)).await.ok().flatten(),
-                false => None,
-            };
-            match record.is_some_and(|record| page.push(&record)) {
-                true => down.kept += 1,
-                false => down.left_out += 1,
+    pub fn put_down<'a>(&'a self, within: Duration) -> LocalBoxFuture<'a, PutDown> {
+        Box::pin(async move {
+            let until = lane::time::now() + within;
+            let opens = self.opens().all();
+            let mut down = PutDown::default();
+            let mut page = Writing::new(since_1970_ms(lane::time::wall_clock()));
+            for open in opens.iter().filter(|open| open.outlives_session()) {
+                let record = match lane::time::now() < until {
+                    true => lane::time::timeout_at(until, self.record_of(open)).await.ok().flatten(),
+                    false => None,
+                };
+                match record.is_some_and(|record| page.push(&record)) {
+                    true => down.kept += 1,
+                    false => down.left_out += 1,
+                }
             }
-        }
-        for open in opens {
-            self.opens().disconnected().claim(&open);
-            self.side().let_go(&open);
-        }
-        self.counters().durable_kept.add(down.kept as u64);
-        down.page = (down.kept > 0).then(|| page.out.into_bytes());
-        down
+            for open in opens {
+                self.opens().disconnected().claim(&open);
+                self.side().let_go(&open);
+            }
+            self.counters().durable_kept.add(down.kept as u64);
+            down.page = (down.kept > 0).then(|| page.out.into_bytes());
+            down
+        })
     }
 
     async fn record_of(&self, open: &Arc<Open>) -> Option<Record> {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::LocalBoxFuture;
 use grants::{Holder, Share as Shares};
 use smb_proto::channel_word::ChannelWord;
 use vfs::{Caller, Error, KeptOpen, OpenError, OpenHow, RelPath, Wanted};
@@ -71,28 +72,34 @@ impl Tree {
     ///
     /// # Errors
     /// [`Damaged`]: nothing of it is there then.
-    pub async fn take_up(&self, page: &[u8], within: Duration) -> Result<TakenUp, Damaged> {
-        let page = Page::read(page).ok_or(Damaged)?;
-        let until = lane::time::now() + within;
-        let now_ms = since_1970_ms(lane::time::wall_clock());
-        // A clock that was set back makes nothing of it younger than it was.
-        let passed = Duration::from_millis(now_ms.saturating_sub(page.written_ms));
-        let mut taken = TakenUp::default();
-        for record in &page.records {
-            let restored = match lane::time::now() < until {
-                true => lane::time::timeout_at(until, self.restore(record, passed)).await,
-                false => Ok(Err(Lost::Late)),
-            };
-            match restored.unwrap_or(Err(Lost::Late)) {
-                Ok(()) => taken.restored += 1,
-                Err(why) => {
-                    self.count_lost(why);
-                    taken.lost += 1;
+    pub fn take_up<'a>(
+        &'a self,
+        page: &'a [u8],
+        within: Duration,
+    ) -> LocalBoxFuture<'a, Result<TakenUp, Damaged>> {
+        Box::pin(async move {
+            let page = Page::read(page).ok_or(Damaged)?;
+            let until = lane::time::now() + within;
+            let now_ms = since_1970_ms(lane::time::wall_clock());
+            // A clock that was set back makes nothing of it younger than it was.
+            let passed = Duration::from_millis(now_ms.saturating_sub(page.written_ms));
+            let mut taken = TakenUp::default();
+            for record in &page.records {
+                let restored = match lane::time::now() < until {
+                    true => lane::time::timeout_at(until, self.restore(record, passed)).await,
+                    false => Ok(Err(Lost::Late)),
+                };
+                match restored.unwrap_or(Err(Lost::Late)) {
+                    Ok(()) => taken.restored += 1,
+                    Err(why) => {
+                        self.count_lost(why);
+                        taken.lost += 1;
+                    }
                 }
             }
-        }
-        self.counters().durable_restored.add(taken.restored as u64);
-        Ok(taken)
+            self.counters().durable_restored.add(taken.restored as u64);
+            Ok(taken)
+        })
     }
 
     async fn restore(&self, record: &Record, passed: Duration) -> Result<(), Lost> {
@@ -152,8 +159,9 @@ impl Tree {
             is_changed.set(Stamp::from(attributes) != record.stamp);
             !is_changed.get()
         };
-        let tell = |holder: Holder| tellable.set(Some(self.opens().tellable(holder, told(&room, record))));
-        let restored = share.volume().restore_open(&asker.caller, path, &kept, is_it, tell).await;
+        let mut tell =
+            |holder: Holder| tellable.set(Some(self.opens().tellable(holder, told(&room, record))));
+        let restored = share.volume().restore_open(&asker.caller, path, &kept, &is_it, &mut tell).await;
         let grants = restored.map_err(|error| match error {
             _ if is_changed.get() => Lost::Changed,
             OpenError::Refused(_) | OpenError::NotHere(_) => Lost::Conflict,

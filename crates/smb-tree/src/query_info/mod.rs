@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use smb_wire::Status;
 use smb_wire::body::query_info::{QueryInfoRequest, info_type};
 
@@ -20,24 +21,26 @@ impl Share {
     ///
     /// # Errors
     /// `STATUS_INVALID_INFO_CLASS`, `STATUS_INFO_LENGTH_MISMATCH`, `STATUS_ACCESS_DENIED`; `STATUS_NOT_SUPPORTED` for quota.
-    pub async fn query_info(
-        &self,
-        asker: &Asker,
-        open: &Arc<Open>,
-        request: &QueryInfoRequest<'_>,
-    ) -> Result<Answer, Status> {
-        let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
-        let class = request.fixed.file_info_class;
-        match request.fixed.info_type {
-            info_type::FILE => self.query_file(asker, open, class, request, len_max).await,
-            info_type::FILE_SYSTEM => self.query_file_system(asker, open, class, len_max).await,
-            info_type::SECURITY => {
-                let wanted = request.fixed.additional_information.get();
-                self.query_security(asker, open, wanted, len_max).await
+    pub fn query_info<'a>(
+        &'a self,
+        asker: &'a Asker,
+        open: &'a Arc<Open>,
+        request: &'a QueryInfoRequest<'a>,
+    ) -> LocalBoxFuture<'a, Result<Answer, Status>> {
+        Box::pin(async move {
+            let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
+            let class = request.fixed.file_info_class;
+            match request.fixed.info_type {
+                info_type::FILE => self.query_file(asker, open, class, request, len_max).await,
+                info_type::FILE_SYSTEM => self.query_file_system(asker, open, class, len_max).await,
+                info_type::SECURITY => {
+                    let wanted = request.fixed.additional_information.get();
+                    self.query_security(asker, open, wanted, len_max).await
+                }
+                info_type::QUOTA => Err(Status::NOT_SUPPORTED),
+                _ => Err(Status::INVALID_PARAMETER),
             }
-            info_type::QUOTA => Err(Status::NOT_SUPPORTED),
-            _ => Err(Status::INVALID_PARAMETER),
-        }
+        })
     }
 }
 

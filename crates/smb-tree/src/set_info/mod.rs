@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use lane::fs::Allocate;
 use smb_wire::Status;
 use smb_wire::body::query_info::info_type;
@@ -28,24 +29,28 @@ impl Share {
     ///
     /// # Errors
     /// `STATUS_INVALID_INFO_CLASS`, `STATUS_INFO_LENGTH_MISMATCH`, `STATUS_ACCESS_DENIED`; those of what is set.
-    pub async fn set_info(
-        &self,
-        asker: &Asker,
-        open: &Arc<Open>,
-        request: &SetInfoRequest<'_>,
-    ) -> Result<(), Status> {
-        match request.fixed.info_type {
-            info_type::FILE => self.set_file(asker, open, request.fixed.file_info_class, request.data).await,
-            info_type::SECURITY => {
-                let wanted = request.fixed.additional_information.get();
-                self.set_security(asker, open, wanted, request.data).await
+    pub fn set_info<'a>(
+        &'a self,
+        asker: &'a Asker,
+        open: &'a Arc<Open>,
+        request: &'a SetInfoRequest<'a>,
+    ) -> LocalBoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            match request.fixed.info_type {
+                info_type::FILE => {
+                    self.set_file(asker, open, request.fixed.file_info_class, request.data).await
+                }
+                info_type::SECURITY => {
+                    let wanted = request.fixed.additional_information.get();
+                    self.set_security(asker, open, wanted, request.data).await
+                }
+                //= MS-SMB2 3.3.5.21.2
+                //# A file system's information is not the clients' to set.
+                info_type::FILE_SYSTEM => Err(Status::ACCESS_DENIED),
+                info_type::QUOTA => Err(Status::NOT_SUPPORTED),
+                _ => Err(Status::INVALID_PARAMETER),
             }
-            //= MS-SMB2 3.3.5.21.2
-            //# A file system's information is not the clients' to set.
-            info_type::FILE_SYSTEM => Err(Status::ACCESS_DENIED),
-            info_type::QUOTA => Err(Status::NOT_SUPPORTED),
-            _ => Err(Status::INVALID_PARAMETER),
-        }
+        })
     }
 
     async fn set_file(&self, asker: &Asker, open: &Arc<Open>, class: u8, data: &[u8]) -> Result<(), Status> {

@@ -5,6 +5,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::LocalBoxFuture;
 use lane::Task;
 use lane::time;
 
@@ -50,26 +51,30 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Busy`] when it cannot be told; its request is not to be answered then.
-    pub async fn greet(&self, client: &Arc<Client>) -> Result<(), Error> {
-        if !client.owes() {
-            return Ok(());
-        }
-        let joined = self.joined().ok_or(Error::ReadOnly)?;
-        let answers = Answers::default();
-        joined.carry_on(client, |client| client.comes(&answers));
-        let _ = time::timeout(joined.objects.options().promises.patience, answers).await;
-        if client.owes() { Err(Error::Busy) } else { Ok(()) }
+    pub fn greet<'a>(&'a self, client: &'a Arc<Client>) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if !client.owes() {
+                return Ok(());
+            }
+            let joined = self.joined().ok_or(Error::ReadOnly)?;
+            let answers = Answers::default();
+            joined.carry_on(client, |client| client.comes(&answers));
+            let _ = time::timeout(joined.objects.options().promises.patience, answers).await;
+            if client.owes() { Err(Error::Busy) } else { Ok(()) }
+        })
     }
 
     /// Voids all that a client was promised, on every lane, and has it told so: it, or its connection, is not to be trusted to
     /// remember. Waits until it has heard, or will before it is served again.
-    pub async fn void_all(&self, client: &Arc<Client>) {
-        let Some(joined) = self.joined_rc() else { return };
-        let answers = Answers::default();
-        joined.void(client, answers.ask());
-        if time::timeout(joined.objects.options().promises.patience, answers).await.is_err() {
-            client.owe();
-        }
+    pub fn void_all<'a>(&'a self, client: &'a Arc<Client>) -> LocalBoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Some(joined) = self.joined_rc() else { return };
+            let answers = Answers::default();
+            joined.void(client, answers.ask());
+            if time::timeout(joined.objects.options().promises.patience, answers).await.is_err() {
+                client.owe();
+            }
+        })
     }
 }
 

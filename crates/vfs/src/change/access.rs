@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 
+use futures_util::future::LocalBoxFuture;
 use identity::{Acl, Nearest, Rights};
 use lane::fs::{Dir, XattrHow};
 
@@ -20,13 +21,15 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::ReadOnly`], [`Error::Stale`].
-    pub async fn access_list(&self, caller: &Caller) -> Result<Nearest, Error> {
-        self.attempts(async || {
-            let here = self.here_to_read().await?;
-            here.require(caller, Rights::LOOKUP)?;
-            Ok(here.nearest())
+    pub fn access_list<'a>(&'a self, caller: &'a Caller) -> LocalBoxFuture<'a, Result<Nearest, Error>> {
+        Box::pin(async move {
+            self.attempts(async || {
+                let here = self.here_to_read().await?;
+                here.require(caller, Rights::LOOKUP)?;
+                Ok(here.nearest())
+            })
+            .await
         })
-        .await
     }
 
     /// Gives the directory this access list, or with `None` that of the nearest one above. Takes [`Rights::ADMINISTER`].
@@ -34,8 +37,12 @@ impl Directory {
     ///
     /// # Errors
     /// As [`Directory::create`].
-    pub async fn set_access_list(&self, caller: &Caller, acl: Option<&Acl>) -> Result<(), Error> {
-        self.attempts(async || self.try_set_access_list(caller, acl).await).await
+    pub fn set_access_list<'a>(
+        &'a self,
+        caller: &'a Caller,
+        acl: Option<&'a Acl>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.attempts(async || self.try_set_access_list(caller, acl).await).await })
     }
 
     async fn try_set_access_list(&self, caller: &Caller, acl: Option<&Acl>) -> Result<(), Unmade> {

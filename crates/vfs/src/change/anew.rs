@@ -10,6 +10,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::names::{History, Names};
 use crate::promise::What;
+use futures_util::future::LocalBoxFuture;
 
 impl Directory {
     /// As [`Directory::names`], and the directory gets its next version by it, which nobody was told yet. Who was promised the directory is
@@ -17,10 +18,16 @@ impl Directory {
     ///
     /// # Errors
     /// As there.
-    pub async fn names_anew(&self, caller: &Caller, max: usize) -> Result<Names, Error> {
-        let volume = self.volume();
-        let names = self.read_anew(caller, max).await;
-        volume.counted(volume.told(self.path(), "a directory cannot be read", names))
+    pub fn names_anew<'a>(
+        &'a self,
+        caller: &'a Caller,
+        max: usize,
+    ) -> LocalBoxFuture<'a, Result<Names, Error>> {
+        Box::pin(async move {
+            let volume = self.volume();
+            let names = self.read_anew(caller, max).await;
+            volume.counted(volume.told(self.path(), "a directory cannot be read", names))
+        })
     }
 
     async fn read_anew(&self, caller: &Caller, max: usize) -> Result<Names, Error> {

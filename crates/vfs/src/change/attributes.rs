@@ -1,5 +1,6 @@
 //! Mode, times and owner.
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use index::Number;
 use lane::fs::{AttributeChange, FileKind, OpenHow, OpenKind, Stat};
@@ -19,18 +20,24 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Denied`]; [`Error::Busy`]; those of the file system.
-    pub async fn set_attributes(&self, caller: &Caller, change: AttributeChange) -> Result<(), Error> {
-        let change = self.volume().counted(permitted(caller, change))?;
-        let set = self.change(caller, What::Attributes, None, async move |file| {
-            file.lane_file().set_attributes(change).await.map_err(Error::of_write)
-        });
-        set.await?;
-        if makes_executable(change)
-            && let Some(path) = self.file().object().and_then(|object| self.volume().path_of(object))
-        {
-            self.volume().cache().forget(self.volume().key(path.as_path()));
-        }
-        Ok(())
+    pub fn set_attributes<'a>(
+        &'a self,
+        caller: &'a Caller,
+        change: AttributeChange,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let change = self.volume().counted(permitted(caller, change))?;
+            let set = self.change(caller, What::Attributes, None, async move |file| {
+                file.lane_file().set_attributes(change).await.map_err(Error::of_write)
+            });
+            set.await?;
+            if makes_executable(change)
+                && let Some(path) = self.file().object().and_then(|object| self.volume().path_of(object))
+            {
+                self.volume().cache().forget(self.volume().key(path.as_path()));
+            }
+            Ok(())
+        })
     }
 }
 
@@ -39,8 +46,12 @@ impl Directory {
     ///
     /// # Errors
     /// As [`Directory::create`].
-    pub async fn set_attributes(&self, caller: &Caller, change: AttributeChange) -> Result<(), Error> {
-        self.attempts(async || self.try_set_attributes(caller, change).await).await
+    pub fn set_attributes<'a>(
+        &'a self,
+        caller: &'a Caller,
+        change: AttributeChange,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.attempts(async || self.try_set_attributes(caller, change).await).await })
     }
 
     /// As [`Writer::set_attributes`], of the file or symbolic link `name`, which need not be open to write. Takes [`Rights::WRITE`], from
@@ -48,27 +59,31 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`]; else as [`Directory::create`].
-    pub async fn set_attributes_of(
-        &self,
-        caller: &Caller,
-        name: Name<'_>,
+    pub fn set_attributes_of<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
         change: AttributeChange,
-    ) -> Result<(), Error> {
-        self.attempts(async || self.try_set_attributes_of(caller, name, None, change).await).await
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.attempts(async || self.try_set_attributes_of(caller, name, None, change).await).await
+        })
     }
 
     /// As [`Directory::set_attributes_of`], of what has this number, if `name` still leads to it.
     ///
     /// # Errors
     /// [`Error::Unexpected`] where it does not; as [`Directory::set_attributes_of`].
-    pub async fn set_attributes_if(
-        &self,
-        caller: &Caller,
+    pub fn set_attributes_if<'a>(
+        &'a self,
+        caller: &'a Caller,
         which: Number,
-        name: Name<'_>,
+        name: Name<'a>,
         change: AttributeChange,
-    ) -> Result<(), Error> {
-        self.attempts(async || self.try_set_attributes_of(caller, name, Some(which), change).await).await
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.attempts(async || self.try_set_attributes_of(caller, name, Some(which), change).await).await
+        })
     }
 
     async fn try_set_attributes_of(

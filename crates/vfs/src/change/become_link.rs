@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{FileKind, RenameHow};
 
@@ -23,16 +24,18 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Unexpected`] for what is another file by now, is not empty or has other names; as [`Directory::symlink`].
-    pub async fn become_link(
-        &self,
-        caller: &Caller,
-        name: Name<'_>,
-        which: &Arc<Object>,
+    pub fn become_link<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
+        which: &'a Arc<Object>,
         is_new: bool,
-        target: &[u8],
-    ) -> Result<(), Error> {
-        let need = if is_new { Rights::INSERT } else { Rights::INSERT | Rights::DELETE };
-        self.attempts(async || self.try_become_link(caller, name, (which, need), target).await).await
+        target: &'a [u8],
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let need = if is_new { Rights::INSERT } else { Rights::INSERT | Rights::DELETE };
+            self.attempts(async || self.try_become_link(caller, name, (which, need), target).await).await
+        })
     }
 
     async fn try_become_link(

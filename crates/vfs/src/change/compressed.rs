@@ -1,5 +1,6 @@
 //! Whether the file system compresses what is written to a file, or to what is made in a directory.
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::File;
 
@@ -14,8 +15,15 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Io`] with `EOPNOTSUPP` where the file system cannot do so, or not with this file; else as [`Writer::set_attributes`].
-    pub async fn set_compressed(&self, caller: &Caller, on: bool) -> Result<(), Error> {
-        self.change(caller, What::Attributes, None, async move |file| set(file.lane_file(), on).await).await
+    pub fn set_compressed<'a>(
+        &'a self,
+        caller: &'a Caller,
+        on: bool,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.change(caller, What::Attributes, None, async move |file| set(file.lane_file(), on).await)
+                .await
+        })
     }
 }
 
@@ -24,18 +32,24 @@ impl Directory {
     ///
     /// # Errors
     /// As there, and as [`Directory::create`].
-    pub async fn set_compressed(&self, caller: &Caller, on: bool) -> Result<(), Error> {
-        self.attempts(async || {
-            let here = self.here().await?;
-            here.require(caller, Rights::WRITE)?;
-            let permits = here.permit().await?;
-            here.still()?;
-            here.change_itself(caller, permits, What::Attributes, async move |directory| {
-                set(directory.dir().as_file(), on).await
+    pub fn set_compressed<'a>(
+        &'a self,
+        caller: &'a Caller,
+        on: bool,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.attempts(async || {
+                let here = self.here().await?;
+                here.require(caller, Rights::WRITE)?;
+                let permits = here.permit().await?;
+                here.still()?;
+                here.change_itself(caller, permits, What::Attributes, async move |directory| {
+                    set(directory.dir().as_file(), on).await
+                })
+                .await
             })
             .await
         })
-        .await
     }
 }
 

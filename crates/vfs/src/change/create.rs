@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{CreateHow, FileKind, OpenHow, OpenKind};
 use smb_wire::info::security::Descriptor;
@@ -56,26 +57,34 @@ impl Directory {
     ///
     /// # Errors
     /// As there, and as [`Directory::set_descriptor`]: nothing is made then.
-    pub async fn create_described(
-        &self,
-        caller: &Caller,
-        name: Name<'_>,
+    pub fn create_described<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
         how: How,
-        descriptor: Option<&Arc<Descriptor>>,
-    ) -> Result<Created, Error> {
-        self.attempts(async || self.try_create(caller, name, how, descriptor).await).await
+        descriptor: Option<&'a Arc<Descriptor>>,
+    ) -> LocalBoxFuture<'a, Result<Created, Error>> {
+        Box::pin(
+            async move { self.attempts(async || self.try_create(caller, name, how, descriptor).await).await },
+        )
     }
 
     /// Opens the file `name` for writing. Takes [`Rights::WRITE`].
     ///
     /// # Errors
     /// [`Error::NotFound`]; else as [`Directory::create`].
-    pub async fn open_writer(&self, caller: &Caller, name: Name<'_>) -> Result<Writer, Error> {
-        self.attempts(async || {
-            let here = self.here_for(caller, name, Rights::NONE).await?;
-            Ok(here.open_to_write(caller, name).await?.writer)
+    pub fn open_writer<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
+    ) -> LocalBoxFuture<'a, Result<Writer, Error>> {
+        Box::pin(async move {
+            self.attempts(async || {
+                let here = self.here_for(caller, name, Rights::NONE).await?;
+                Ok(here.open_to_write(caller, name).await?.writer)
+            })
+            .await
         })
-        .await
     }
 
     async fn try_create(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{File, OpenHow, OpenKind};
 use smb_sid::Sids;
@@ -42,47 +43,56 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::NoSpace`] where the file system cannot hold it; as [`Directory::create`].
-    pub async fn set_descriptor(&self, caller: &Caller, descriptor: &Arc<Descriptor>) -> Result<(), Error> {
-        self.attempts(async || {
-            let here = self.here().await?;
-            let permits = here.permit().await?;
-            here.still()?;
-            let descriptor = Arc::clone(descriptor);
-            here.change_itself(caller, permits, What::Rights, async move |directory| {
-                directory.changed()?.write_own(directory.dir().as_file(), Some(&descriptor)).await
+    pub fn set_descriptor<'a>(
+        &'a self,
+        caller: &'a Caller,
+        descriptor: &'a Arc<Descriptor>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.attempts(async || {
+                let here = self.here().await?;
+                let permits = here.permit().await?;
+                here.still()?;
+                let descriptor = Arc::clone(descriptor);
+                here.change_itself(caller, permits, What::Rights, async move |directory| {
+                    directory.changed()?.write_own(directory.dir().as_file(), Some(&descriptor)).await
+                })
+                .await
             })
             .await
         })
-        .await
     }
 
     /// As [`Directory::set_descriptor`], of the file `name` here, if that is `which`.
     ///
     /// # Errors
     /// [`Error::Stale`] where the name leads to another; as there.
-    pub async fn set_descriptor_of(
-        &self,
-        caller: &Caller,
-        name: Name<'_>,
-        which: &Arc<Object>,
-        descriptor: &Arc<Descriptor>,
-    ) -> Result<(), Error> {
-        self.attempts(async || {
-            let here = self.here_for(caller, name, Rights::NONE).await?;
-            let (permits, found) = here.permits_of(name).await?;
-            let found = found.filter(|found| Arc::ptr_eq(&found.object, which)).ok_or(Error::Stale)?;
-            let file = here.open_described(name).await?;
-            let way = self.volume().tell(caller, permits, vec![(&found.object, What::Attributes)]).await?;
-            let (descriptor, object) = (Arc::clone(descriptor), Arc::clone(which));
-            to_the_end(way.held(), async move {
-                here.still()?;
-                object.write_own(&file, Some(&descriptor)).await?;
-                tell_rights(way, &here, &object);
-                Ok(())
+    pub fn set_descriptor_of<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
+        which: &'a Arc<Object>,
+        descriptor: &'a Arc<Descriptor>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.attempts(async || {
+                let here = self.here_for(caller, name, Rights::NONE).await?;
+                let (permits, found) = here.permits_of(name).await?;
+                let found = found.filter(|found| Arc::ptr_eq(&found.object, which)).ok_or(Error::Stale)?;
+                let file = here.open_described(name).await?;
+                let way =
+                    self.volume().tell(caller, permits, vec![(&found.object, What::Attributes)]).await?;
+                let (descriptor, object) = (Arc::clone(descriptor), Arc::clone(which));
+                to_the_end(way.held(), async move {
+                    here.still()?;
+                    object.write_own(&file, Some(&descriptor)).await?;
+                    tell_rights(way, &here, &object);
+                    Ok(())
+                })
+                .await
             })
             .await
         })
-        .await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::RenameHow;
 
@@ -23,18 +24,20 @@ impl Directory {
     /// # Errors
     /// [`Error::NotFound`] for either; [`Error::IntoItself`] where one is a directory and the other lies in it;
     /// [`Error::CrossDevice`] as for [`Directory::rename`]; else as [`Directory::create`].
-    pub async fn exchange(
-        &self,
-        caller: &Caller,
-        one: Name<'_>,
-        there: &Self,
-        other: Name<'_>,
-    ) -> Result<(), Error> {
-        if !self.volume().is_same(there.volume()) {
-            return self.volume().counted(Err(Error::CrossDevice));
-        }
-        let in_the_way = InTheWay::default();
-        self.attempts(async || self.try_exchange(caller, one, there, other, &in_the_way).await).await
+    pub fn exchange<'a>(
+        &'a self,
+        caller: &'a Caller,
+        one: Name<'a>,
+        there: &'a Self,
+        other: Name<'a>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if !self.volume().is_same(there.volume()) {
+                return self.volume().counted(Err(Error::CrossDevice));
+            }
+            let in_the_way = InTheWay::default();
+            self.attempts(async || self.try_exchange(caller, one, there, other, &in_the_way).await).await
+        })
     }
 
     async fn try_exchange(

@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{AttributeChange, File, SetTime, XattrHow};
 
@@ -20,16 +21,20 @@ impl OpenFile {
     ///
     /// # Errors
     /// [`Error::Reserved`], [`Error::Name`]; [`Error::TooLarge`] for a longer value; those of the file system.
-    pub async fn extended(&self, name: &[u8], max: usize) -> Result<Option<Vec<u8>>, Error> {
-        value_of(self.lane_file(), &stored(name)?, max).await
+    pub fn extended<'a>(
+        &'a self,
+        name: &'a [u8],
+        max: usize,
+    ) -> LocalBoxFuture<'a, Result<Option<Vec<u8>>, Error>> {
+        Box::pin(async move { value_of(self.lane_file(), &stored(name)?, max).await })
     }
 
     /// The names of its attributes.
     ///
     /// # Errors
     /// Those of the file system.
-    pub async fn extended_names(&self) -> Result<Vec<Vec<u8>>, Error> {
-        names_of(self.lane_file()).await
+    pub fn extended_names<'a>(&'a self) -> LocalBoxFuture<'a, Result<Vec<Vec<u8>>, Error>> {
+        Box::pin(async move { names_of(self.lane_file()).await })
     }
 }
 
@@ -38,16 +43,20 @@ impl Directory {
     ///
     /// # Errors
     /// As there.
-    pub async fn extended(&self, name: &[u8], max: usize) -> Result<Option<Vec<u8>>, Error> {
-        value_of(self.dir().as_file(), &stored(name)?, max).await
+    pub fn extended<'a>(
+        &'a self,
+        name: &'a [u8],
+        max: usize,
+    ) -> LocalBoxFuture<'a, Result<Option<Vec<u8>>, Error>> {
+        Box::pin(async move { value_of(self.dir().as_file(), &stored(name)?, max).await })
     }
 
     /// As [`OpenFile::extended_names`], of the directory.
     ///
     /// # Errors
     /// As there.
-    pub async fn extended_names(&self) -> Result<Vec<Vec<u8>>, Error> {
-        names_of(self.dir().as_file()).await
+    pub fn extended_names<'a>(&'a self) -> LocalBoxFuture<'a, Result<Vec<Vec<u8>>, Error>> {
+        Box::pin(async move { names_of(self.dir().as_file()).await })
     }
 
     /// As [`Writer::edit_extended`], of the directory. Takes [`Rights::WRITE`] in it.
@@ -86,19 +95,26 @@ impl Directory {
     ///
     /// # Errors
     /// As [`Directory::create`].
-    pub async fn set_times(&self, caller: &Caller, atime: SetTime, mtime: SetTime) -> Result<(), Error> {
-        self.attempts(async || {
-            let here = self.here().await?;
-            here.require(caller, Rights::WRITE)?;
-            let permits = here.permit().await?;
-            here.still()?;
-            here.change_itself(caller, permits, What::Attributes, async move |directory| {
-                let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
-                directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)
+    pub fn set_times<'a>(
+        &'a self,
+        caller: &'a Caller,
+        atime: SetTime,
+        mtime: SetTime,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.attempts(async || {
+                let here = self.here().await?;
+                here.require(caller, Rights::WRITE)?;
+                let permits = here.permit().await?;
+                here.still()?;
+                here.change_itself(caller, permits, What::Attributes, async move |directory| {
+                    let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
+                    directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)
+                })
+                .await
             })
             .await
         })
-        .await
     }
 }
 
@@ -108,18 +124,20 @@ impl Writer {
     /// # Errors
     /// [`Error::Reserved`], [`Error::Name`]; [`Error::Exists`] and [`Error::NotFound`] as `how` says; [`Error::NoSpace`];
     /// those of the file system.
-    pub async fn set_extended(
-        &self,
-        caller: &Caller,
-        name: &[u8],
+    pub fn set_extended<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: &'a [u8],
         value: Vec<u8>,
         how: XattrHow,
-    ) -> Result<(), Error> {
-        let name = self.volume().counted(stored(name))?;
-        self.change(caller, What::Attributes, None, async move |file| {
-            file.lane_file().set_xattr(&name, value, how).await.map_err(of_extended)
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let name = self.volume().counted(stored(name))?;
+            self.change(caller, What::Attributes, None, async move |file| {
+                file.lane_file().set_xattr(&name, value, how).await.map_err(of_extended)
+            })
+            .await
         })
-        .await
     }
 
     /// Gives the attribute `name`, of at most `max` bytes, the value that `edit` makes of the one it has, in one step: `None` is
@@ -150,12 +168,18 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::NotFound`]; else as [`Writer::set_extended`].
-    pub async fn remove_extended(&self, caller: &Caller, name: &[u8]) -> Result<(), Error> {
-        let name = self.volume().counted(stored(name))?;
-        self.change(caller, What::Attributes, None, async move |file| {
-            file.lane_file().remove_xattr(&name).await.map_err(of_extended)
+    pub fn remove_extended<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: &'a [u8],
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let name = self.volume().counted(stored(name))?;
+            self.change(caller, What::Attributes, None, async move |file| {
+                file.lane_file().remove_xattr(&name).await.map_err(of_extended)
+            })
+            .await
         })
-        .await
     }
 }
 

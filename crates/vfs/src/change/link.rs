@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use index::Number;
 use lane::fs::{FileKind, OpenHow, OpenKind};
@@ -28,22 +29,27 @@ impl Directory {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::TooManyLinks`]; [`Error::NotServable`] for what is no file;
     /// else as [`Directory::create`].
-    pub async fn link(&self, caller: &Caller, from: Name<'_>, to: Name<'_>) -> Result<(), Error> {
-        self.link_of(caller, (None, from), (self, to), Over::Nothing).await
+    pub fn link<'a>(
+        &'a self,
+        caller: &'a Caller,
+        from: Name<'a>,
+        to: Name<'a>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.link_of(caller, (None, from), (self, to), Over::Nothing).await })
     }
 
     /// As [`Directory::link`], of the file of this number, if `from` still leads to it.
     ///
     /// # Errors
     /// [`Error::Unexpected`] where it does not; as [`Directory::link`].
-    pub async fn link_if(
-        &self,
-        caller: &Caller,
+    pub fn link_if<'a>(
+        &'a self,
+        caller: &'a Caller,
         which: Number,
-        from: Name<'_>,
-        to: Name<'_>,
-    ) -> Result<(), Error> {
-        self.link_of(caller, (Some(which), from), (self, to), Over::Nothing).await
+        from: Name<'a>,
+        to: Name<'a>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.link_of(caller, (Some(which), from), (self, to), Over::Nothing).await })
     }
 
     /// As [`Directory::link_if`], the name being one in `to_directory`, and in one step in place of the file that has it where that may be.
@@ -53,47 +59,60 @@ impl Directory {
     /// # Errors
     /// [`Error::Denied`] where somebody would, and the caller lacks [`Rights::ADMINISTER`] here; [`Error::CrossDevice`] in another volume;
     /// [`Error::IsADirectory`] where that has the name; as [`Directory::link_if`].
-    pub async fn link_to(
-        &self,
-        caller: &Caller,
+    pub fn link_to<'a>(
+        &'a self,
+        caller: &'a Caller,
         which: Number,
-        from: Name<'_>,
-        to_directory: &Self,
-        to: Name<'_>,
+        from: Name<'a>,
+        to_directory: &'a Self,
+        to: Name<'a>,
         over: Over,
-    ) -> Result<(), Error> {
-        if !self.volume().is_same(to_directory.volume()) {
-            return self.volume().counted(Err(Error::CrossDevice));
-        }
-        self.link_of(caller, (Some(which), from), (to_directory, to), over).await
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if !self.volume().is_same(to_directory.volume()) {
+                return self.volume().counted(Err(Error::CrossDevice));
+            }
+            self.link_of(caller, (Some(which), from), (to_directory, to), over).await
+        })
     }
 
     /// Makes the symbolic link `name` that says `target`, whatever that is. Takes [`Rights::INSERT`].
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Name`] for an empty target or one with a zero byte; else as [`Directory::create`].
-    pub async fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<(), Error> {
-        self.attempts(async || self.try_symlink(caller, name, target).await).await
+    pub fn symlink<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
+        target: &'a [u8],
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.attempts(async || self.try_symlink(caller, name, target).await).await })
     }
 
     /// What the symbolic link `name` says. Takes [`Rights::LOOKUP`].
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::NotServable`] for what is no link; else as [`Directory::create`].
-    pub async fn read_link(&self, caller: &Caller, name: Name<'_>) -> Result<Vec<u8>, Error> {
-        self.attempts(async || {
-            if name.is_reserved() {
-                return Err(Error::Reserved.into());
-            }
-            let here = self.here_to_read().await?;
-            here.require(caller, Rights::LOOKUP)?;
-            let said = here.directory().dir().read_link_at(&c_name(name)).await;
-            Ok(said.map_err(|error| match error.raw_os_error() {
-                Some(libc::EINVAL) => Error::NotServable,
-                _ => Error::of_change(error),
-            })?)
+    pub fn read_link<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
+    ) -> LocalBoxFuture<'a, Result<Vec<u8>, Error>> {
+        Box::pin(async move {
+            self.attempts(async || {
+                if name.is_reserved() {
+                    return Err(Error::Reserved.into());
+                }
+                let here = self.here_to_read().await?;
+                here.require(caller, Rights::LOOKUP)?;
+                let said = here.directory().dir().read_link_at(&c_name(name)).await;
+                Ok(said.map_err(|error| match error.raw_os_error() {
+                    Some(libc::EINVAL) => Error::NotServable,
+                    _ => Error::of_change(error),
+                })?)
+            })
+            .await
         })
-        .await
     }
 
     async fn link_of(

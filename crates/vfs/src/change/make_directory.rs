@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{OpenHow, OpenKind};
 use smb_wire::info::security::Descriptor;
@@ -32,14 +33,16 @@ impl Directory {
     ///
     /// # Errors
     /// As there, and as [`Directory::set_descriptor`]: nothing is made then.
-    pub async fn make_directory_described(
-        &self,
-        caller: &Caller,
-        name: Name<'_>,
+    pub fn make_directory_described<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
         mode: u32,
-        descriptor: Option<&Arc<Descriptor>>,
-    ) -> Result<Self, Error> {
-        self.attempts(async || self.try_make_directory(caller, name, mode, descriptor).await).await
+        descriptor: Option<&'a Arc<Descriptor>>,
+    ) -> LocalBoxFuture<'a, Result<Self, Error>> {
+        Box::pin(async move {
+            self.attempts(async || self.try_make_directory(caller, name, mode, descriptor).await).await
+        })
     }
 
     async fn try_make_directory(

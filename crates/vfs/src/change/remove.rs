@@ -1,5 +1,6 @@
 //! Takes names away.
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::FileKind;
 
@@ -27,16 +28,29 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Unexpected`] where it is something else; as [`Directory::remove`].
-    pub async fn remove_if(&self, caller: &Caller, name: Name<'_>, expect: Expect<'_>) -> Result<(), Error> {
-        self.attempts(async || self.try_remove(caller, name, false, expect).await).await
+    pub fn remove_if<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
+        expect: Expect<'a>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(
+            async move { self.attempts(async || self.try_remove(caller, name, false, expect).await).await },
+        )
     }
 
     /// Takes the name of an empty directory away. Takes [`Rights::DELETE`].
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`]; else as [`Directory::create`].
-    pub async fn remove_directory(&self, caller: &Caller, name: Name<'_>) -> Result<(), Error> {
-        self.attempts(async || self.try_remove(caller, name, true, Expect::Anything).await).await
+    pub fn remove_directory<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.attempts(async || self.try_remove(caller, name, true, Expect::Anything).await).await
+        })
     }
 
     async fn try_remove(

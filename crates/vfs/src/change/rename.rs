@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{FileKind, RenameHow};
 
@@ -41,19 +42,22 @@ impl Directory {
     /// [`Error::NotFound`]; [`Error::Exists`] with [`Over::Nothing`]; [`Error::NotEmpty`], [`Error::IsADirectory`],
     /// [`Error::NotADirectory`] by what has the new name; [`Error::IntoItself`]; [`Error::CrossDevice`] in another volume, and for one of
     /// several names of a file that might not be [made](Directory::link_to) there; else as [`Directory::create`].
-    pub async fn rename(
-        &self,
-        caller: &Caller,
-        from: Name<'_>,
-        to_directory: &Self,
-        to: Name<'_>,
+    pub fn rename<'a>(
+        &'a self,
+        caller: &'a Caller,
+        from: Name<'a>,
+        to_directory: &'a Self,
+        to: Name<'a>,
         over: Over,
-    ) -> Result<(), Error> {
-        if !self.volume().is_same(to_directory.volume()) {
-            return self.volume().counted(Err(Error::CrossDevice));
-        }
-        let in_the_way = InTheWay::default();
-        self.attempts(async || self.try_rename(caller, from, to_directory, to, over, &in_the_way).await).await
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if !self.volume().is_same(to_directory.volume()) {
+                return self.volume().counted(Err(Error::CrossDevice));
+            }
+            let in_the_way = InTheWay::default();
+            self.attempts(async || self.try_rename(caller, from, to_directory, to, over, &in_the_way).await)
+                .await
+        })
     }
 
     async fn try_rename(

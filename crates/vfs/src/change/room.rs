@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
 use lane::fs::Allocate;
 
 use super::Writer;
@@ -16,28 +17,30 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::write_at`]; [`Error::Io`] where the file system cannot do it so. [`Error::Quota`] also for room that is but set aside.
-    pub async fn allocate(
-        &self,
-        caller: &Caller,
+    pub fn allocate<'a>(
+        &'a self,
+        caller: &'a Caller,
         what: Allocate,
         offset: u64,
         len: u64,
-    ) -> Result<(), Error> {
-        let end = offset.saturating_add(len);
-        match what {
-            Allocate::Punch => self.reserved.set((0, 0)),
-            // It counts when it is used; more than the volume may hold is set aside for nobody.
-            Allocate::KeepSize => self.volume().counted(self.volume().has_room(self.file(), end))?,
-            Allocate::Extend | Allocate::Zero => {}
-        }
-        let reach = match what {
-            Allocate::Extend | Allocate::Zero => Reach::To(end),
-            Allocate::KeepSize | Allocate::Punch => Reach::AsItWas,
-        };
-        self.change_content(caller, Step::default(), reach, async move |file, _| {
-            file.lane_file().allocate(what, offset, len).await.map_err(Error::of_write)
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let end = offset.saturating_add(len);
+            match what {
+                Allocate::Punch => self.reserved.set((0, 0)),
+                // It counts when it is used; more than the volume may hold is set aside for nobody.
+                Allocate::KeepSize => self.volume().counted(self.volume().has_room(self.file(), end))?,
+                Allocate::Extend | Allocate::Zero => {}
+            }
+            let reach = match what {
+                Allocate::Extend | Allocate::Zero => Reach::To(end),
+                Allocate::KeepSize | Allocate::Punch => Reach::AsItWas,
+            };
+            self.change_content(caller, Step::default(), reach, async move |file, _| {
+                file.lane_file().allocate(what, offset, len).await.map_err(Error::of_write)
+            })
+            .await
         })
-        .await
     }
 
     /// Copies `len` bytes of `from`, from `offset` on, to `to_offset` here, under the permits of both; says how many: fewer
@@ -45,26 +48,28 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::write_at`]; [`Error::CrossDevice`] where the file systems cannot.
-    pub async fn copy_from(
-        &self,
-        caller: &Caller,
-        from: &Rc<OpenFile>,
+    pub fn copy_from<'a>(
+        &'a self,
+        caller: &'a Caller,
+        from: &'a Rc<OpenFile>,
         offset: u64,
         to_offset: u64,
         len: u64,
-    ) -> Result<u64, Error> {
-        let source = Rc::clone(from);
-        // What comes to it from here on is not copied: there is no room taken for that.
-        let len = len.min(from.attributes()?.size.saturating_sub(offset));
-        let step = Step { reads: from.object(), ..Step::default() };
-        let reach = Reach::Within(if len == 0 { 0 } else { to_offset.saturating_add(len) });
-        self.change_content(caller, step, reach, async move |file, _| {
-            let copied = source.lane_file().copy_range(offset, file.lane_file(), to_offset, len).await;
-            copied.map_err(|error| match error.raw_os_error() {
-                Some(libc::EXDEV) => Error::CrossDevice,
-                _ => Error::of_write(error),
+    ) -> LocalBoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let source = Rc::clone(from);
+            // What comes to it from here on is not copied: there is no room taken for that.
+            let len = len.min(from.attributes()?.size.saturating_sub(offset));
+            let step = Step { reads: from.object(), ..Step::default() };
+            let reach = Reach::Within(if len == 0 { 0 } else { to_offset.saturating_add(len) });
+            self.change_content(caller, step, reach, async move |file, _| {
+                let copied = source.lane_file().copy_range(offset, file.lane_file(), to_offset, len).await;
+                copied.map_err(|error| match error.raw_os_error() {
+                    Some(libc::EXDEV) => Error::CrossDevice,
+                    _ => Error::of_write(error),
+                })
             })
+            .await
         })
-        .await
     }
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::buffer::Buf;
 use lane::fs::{AttributeChange, FileKind, SetTime, SyncOf, Timestamp};
@@ -58,13 +59,15 @@ impl Directory {
     ///
     /// # Errors
     /// As [`Directory::create`].
-    pub async fn stage(&self, caller: &Caller, mode: u32) -> Result<Staged, Error> {
-        self.attempts(async || {
-            let here = self.here().await?;
-            here.require_to_make(caller, false)?;
-            Ok(self.try_stage(mode).await?)
+    pub fn stage<'a>(&'a self, caller: &'a Caller, mode: u32) -> LocalBoxFuture<'a, Result<Staged, Error>> {
+        Box::pin(async move {
+            self.attempts(async || {
+                let here = self.here().await?;
+                here.require_to_make(caller, false)?;
+                Ok(self.try_stage(mode).await?)
+            })
+            .await
         })
-        .await
     }
 
     async fn try_stage(&self, mode: u32) -> Result<Staged, Error> {
@@ -114,12 +117,14 @@ impl Staged {
     ///
     /// # Errors
     /// Those of the file system.
-    pub async fn stamp(&self) -> Result<Timestamp, Error> {
-        let joined = self.directory.volume().cache().joined().ok_or(Error::ReadOnly)?;
-        let at = joined.objects.next_stamp(lane::time::wall_clock());
-        let change = AttributeChange { mtime: SetTime::At(at), ..AttributeChange::NONE };
-        self.counted(self.file.lane_file().set_attributes(change).await.map_err(Error::of_write))?;
-        Ok(at)
+    pub fn stamp<'a>(&'a self) -> LocalBoxFuture<'a, Result<Timestamp, Error>> {
+        Box::pin(async move {
+            let joined = self.directory.volume().cache().joined().ok_or(Error::ReadOnly)?;
+            let at = joined.objects.next_stamp(lane::time::wall_clock());
+            let change = AttributeChange { mtime: SetTime::At(at), ..AttributeChange::NONE };
+            self.counted(self.file.lane_file().set_attributes(change).await.map_err(Error::of_write))?;
+            Ok(at)
+        })
     }
 
     /// As it is now.
@@ -136,14 +141,16 @@ impl Staged {
     /// # Errors
     /// [`Error::Unexpected`] where the name does not lead to what is expected; [`Error::IsADirectory`]; else as
     /// [`Directory::create`]. The file is gone then.
-    pub async fn publish(
+    pub fn publish<'a>(
         self,
-        caller: &Caller,
-        name: Name<'_>,
-        expect: Expect<'_>,
-    ) -> Result<Published, Error> {
-        let directory = &self.directory;
-        directory.attempts(async || self.try_publish(caller, name, expect).await).await
+        caller: &'a Caller,
+        name: Name<'a>,
+        expect: Expect<'a>,
+    ) -> LocalBoxFuture<'a, Result<Published, Error>> {
+        Box::pin(async move {
+            let directory = &self.directory;
+            directory.attempts(async || self.try_publish(caller, name, expect).await).await
+        })
     }
 
     async fn try_publish(

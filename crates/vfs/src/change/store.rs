@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
 use index::Version;
 use lane::buffer::Buf;
 use lane::fs::Allocate;
@@ -116,12 +117,15 @@ impl Store {
     ///
     /// # Errors
     /// As [`Writer::write_at`].
-    pub async fn truncate(&self, len: u64) -> Result<(), Error> {
-        let (from, to) = self.writer.reserved.get();
-        self.writer.reserved.set((from.min(len), to.min(len)));
-        let cut =
-            async move |file: Rc<OpenFile>, _| file.lane_file().truncate(len).await.map_err(Error::of_write);
-        self.writer.change_content(&self.caller, self.of_this(), Reach::Exactly(len), cut).await
+    pub fn truncate<'a>(&'a self, len: u64) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let (from, to) = self.writer.reserved.get();
+            self.writer.reserved.set((from.min(len), to.min(len)));
+            let cut = async move |file: Rc<OpenFile>, _| {
+                file.lane_file().truncate(len).await.map_err(Error::of_write)
+            };
+            self.writer.change_content(&self.caller, self.of_this(), Reach::Exactly(len), cut).await
+        })
     }
 
     /// The version that the last step has brought; `None` before the first.

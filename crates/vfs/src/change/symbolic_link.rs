@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::FileKind;
 
@@ -32,8 +33,12 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::NotServable`] for what is no link; else as [`Directory::create`].
-    pub async fn symbolic_link(&self, caller: &Caller, name: Name<'_>) -> Result<SymbolicLink, Error> {
-        Ok(self.symbolic_link_seen(caller, name).await?.0)
+    pub fn symbolic_link<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: Name<'a>,
+    ) -> LocalBoxFuture<'a, Result<SymbolicLink, Error>> {
+        Box::pin(async move { Ok(self.symbolic_link_seen(caller, name).await?.0) })
     }
 
     /// As [`Directory::symbolic_link`], with the directory that the caller's rights rest on.

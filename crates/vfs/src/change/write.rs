@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
 use lane::buffer::Buf;
 
 use super::Writer;
@@ -66,11 +67,13 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::write_at`].
-    pub async fn truncate(&self, caller: &Caller, len: u64) -> Result<(), Error> {
-        self.change_content(caller, Step::default(), Reach::Exactly(len), async move |file, _| {
-            file.lane_file().truncate(len).await.map_err(Error::of_write)
+    pub fn truncate<'a>(&'a self, caller: &'a Caller, len: u64) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.change_content(caller, Step::default(), Reach::Exactly(len), async move |file, _| {
+                file.lane_file().truncate(len).await.map_err(Error::of_write)
+            })
+            .await
         })
-        .await
     }
 
     async fn write(&self, caller: &Caller, at: At, buf: Buf) -> (Result<(), Error>, Option<Buf>) {

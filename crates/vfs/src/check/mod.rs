@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::future::LocalBoxFuture;
 use index::{Index, Mark, Number, Standing, Usage, VolumeId, VolumeRecord};
 use lane::offload::{OffloadError, offload};
 
@@ -120,34 +121,36 @@ impl CheckReport {
 ///
 /// # Errors
 /// [`CheckError`]: nothing is known then, though something may have been mended.
-pub async fn check(
-    index: &Arc<Index>,
+pub fn check<'a>(
+    index: &'a Arc<Index>,
     volume: VolumeId,
     options: CheckOptions,
     progress: Arc<CheckProgress>,
-) -> Result<CheckReport, CheckError> {
-    let record = index.volumes().into_iter().find(|(id, _)| *id == volume);
-    let (_, record) = record.ok_or_else(|| index::Error::NoVolume(volume.to_string()))?;
-    let at = |problem: &dyn std::fmt::Display| CheckError::Root {
-        path: record.path.clone().into(),
-        problem: problem.to_string(),
-    };
-    let name = record.name.parse().map_err(|error| at(&error))?;
-    let spec = VolumeSpec::new(name, &record.path, VolumeOptions::default());
-    let root = Root::open(&spec).map_err(|error| at(&error))?;
-    let home = root.dir().stat().map_err(|error| at(&error))?.dev;
-    let index = Arc::clone(index);
-    let mut check =
-        Check { index, volume, options, spec, root, home, report: CheckReport::default(), progress };
-    if check.look_at_mark(&record).await? {
-        check.look_at_records().await?;
-        let walked = check.walk().await?;
-        check.look_at_usage(&walked)?;
-        check.look_for_gone(walked).await?;
-    }
-    let index = Arc::clone(&check.index);
-    offload(None, move || index.flush()).await??;
-    Ok(check.report)
+) -> LocalBoxFuture<'a, Result<CheckReport, CheckError>> {
+    Box::pin(async move {
+        let record = index.volumes().into_iter().find(|(id, _)| *id == volume);
+        let (_, record) = record.ok_or_else(|| index::Error::NoVolume(volume.to_string()))?;
+        let at = |problem: &dyn std::fmt::Display| CheckError::Root {
+            path: record.path.clone().into(),
+            problem: problem.to_string(),
+        };
+        let name = record.name.parse().map_err(|error| at(&error))?;
+        let spec = VolumeSpec::new(name, &record.path, VolumeOptions::default());
+        let root = Root::open(&spec).map_err(|error| at(&error))?;
+        let home = root.dir().stat().map_err(|error| at(&error))?.dev;
+        let index = Arc::clone(index);
+        let mut check =
+            Check { index, volume, options, spec, root, home, report: CheckReport::default(), progress };
+        if check.look_at_mark(&record).await? {
+            check.look_at_records().await?;
+            let walked = check.walk().await?;
+            check.look_at_usage(&walked)?;
+            check.look_for_gone(walked).await?;
+        }
+        let index = Arc::clone(&check.index);
+        offload(None, move || index.flush()).await??;
+        Ok(check.report)
+    })
 }
 
 struct Check {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::future::LocalBoxFuture;
 use grants::conflict::Asks;
 use grants::{By, Change, Closed};
 use identity::Accounts;
@@ -34,34 +35,43 @@ impl Open {
     ///
     /// # Errors
     /// Of the deletion alone: the name stays then.
-    pub async fn close(&self, volume: &Volume, caller: &Caller) -> Result<Ended, Error> {
-        if self.is_closed.swap(true, Ordering::SeqCst) {
-            return Ok(Ended::Stays);
-        }
-        let caller = self.caller(caller);
-        if self.is_modified.load(Ordering::Relaxed) {
-            self.show_change(volume).await;
-        }
-        let closed =
-            at_once(volume.cache(), &self.object, |grants, now, events| grants.close(now, self.id, events));
-        match closed {
-            Ok(Closed::Stays) | Err(_) => Ok(Ended::Stays),
-            Ok(Closed::DeleteStream) => Ok(Ended::StreamGoes),
-            Ok(Closed::DeleteName { link, parent }) => {
-                let open = caller.open.map(|open| OpenCaller { parent, ..open });
-                let deleted = volume.delete(&Caller { open, ..caller }, self, &link).await;
-                self.object.grants().ask_if_any(|grants, _| grants.deleted(&link));
-                deleted.map(|()| Ended::Deleted)
+    pub fn close<'a>(
+        &'a self,
+        volume: &'a Volume,
+        caller: &'a Caller,
+    ) -> LocalBoxFuture<'a, Result<Ended, Error>> {
+        Box::pin(async move {
+            if self.is_closed.swap(true, Ordering::SeqCst) {
+                return Ok(Ended::Stays);
             }
-        }
+            let caller = self.caller(caller);
+            if self.is_modified.load(Ordering::Relaxed) {
+                self.show_change(volume).await;
+            }
+            let closed = at_once(volume.cache(), &self.object, |grants, now, events| {
+                grants.close(now, self.id, events)
+            });
+            match closed {
+                Ok(Closed::Stays) | Err(_) => Ok(Ended::Stays),
+                Ok(Closed::DeleteStream) => Ok(Ended::StreamGoes),
+                Ok(Closed::DeleteName { link, parent }) => {
+                    let open = caller.open.map(|open| OpenCaller { parent, ..open });
+                    let deleted = volume.delete(&Caller { open, ..caller }, self, &link).await;
+                    self.object.grants().ask_if_any(|grants, _| grants.deleted(&link));
+                    deleted.map(|()| Ended::Deleted)
+                }
+            }
+        })
     }
 
     /// The directory shows something else of it: leases of that go, but for those with the key that this has named.
-    pub async fn show_change(&self, volume: &Volume) {
-        if let Some(directory) = self.link.directory() {
-            volume.show_change(directory, self.parent.map(By::ParentKey));
-            directory.grants().all_told().await;
-        }
+    pub fn show_change<'a>(&'a self, volume: &'a Volume) -> LocalBoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Some(directory) = self.link.directory() {
+                volume.show_change(directory, self.parent.map(By::ParentKey));
+                directory.grants().all_told().await;
+            }
+        })
     }
 
     /// Has the name deleted when this is closed, and whatever else is open by it.
@@ -76,11 +86,17 @@ impl Open {
     ///
     /// # Errors
     /// [`grants::Refused::Access`] without [`grants::Access::DELETE`].
-    pub async fn set_deletion(&self, volume: &Volume, deletes: bool) -> Result<(), OpenError> {
-        let set = until_answered(volume, &self.object, When::Always, |grants, now, ticket, events| {
-            grants.set_deletion(now, self.id, deletes, ticket, events)
-        });
-        set.await
+    pub fn set_deletion<'a>(
+        &'a self,
+        volume: &'a Volume,
+        deletes: bool,
+    ) -> LocalBoxFuture<'a, Result<(), OpenError>> {
+        Box::pin(async move {
+            let set = until_answered(volume, &self.object, When::Always, |grants, now, ticket, events| {
+                grants.set_deletion(now, self.id, deletes, ticket, events)
+            });
+            set.await
+        })
     }
 
     /// Where it is now, as far as this server has moved it: by the name by which it was opened, or the one that this has become.

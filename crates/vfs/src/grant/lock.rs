@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use futures_util::future::LocalBoxFuture;
 use grants::{Advisory, Event, Lock, Range, RangeLock, Refused};
 
 use super::asked::{When, at_once, until_answered};
@@ -20,34 +21,42 @@ impl Open {
     /// # Errors
     /// [`Refused::Locked`], [`Refused::BadRange`], [`Refused::TooMany`]; [`Refused::NotOpen`] when the open is closed while it
     /// waits.
-    pub async fn lock(&self, volume: &Volume, locks: &[RangeLock], waits: bool) -> Result<(), OpenError> {
-        let locked = until_answered(volume, &self.object, When::Always, |grants, now, ticket, events| {
-            grants.lock(now, self.id, locks, waits, ticket, events)
-        });
-        let locked = match locked.await? {
-            Lock::Held => Ok(()),
-            Lock::Waits(ticket) => {
-                let mut turn = Turn { open: self, lock: locks[0], pause: Pause::new(&self.object, ticket) };
-                turn.pause.ended().await.into_result()
-            }
-        };
-        locked.inspect_err(|_| volume.counters().grants_refused.increment())?;
-        let mut granted = Granted { open: self, volume, locks, stays: false };
-        loop {
-            match volume.lock_for_others(&self.object, self.client.0, locks).await {
-                Ok(()) => {
-                    granted.stays = true;
-                    return Ok(());
+    pub fn lock<'a>(
+        &'a self,
+        volume: &'a Volume,
+        locks: &'a [RangeLock],
+        waits: bool,
+    ) -> LocalBoxFuture<'a, Result<(), OpenError>> {
+        Box::pin(async move {
+            let locked = until_answered(volume, &self.object, When::Always, |grants, now, ticket, events| {
+                grants.lock(now, self.id, locks, waits, ticket, events)
+            });
+            let locked = match locked.await? {
+                Lock::Held => Ok(()),
+                Lock::Waits(ticket) => {
+                    let mut turn =
+                        Turn { open: self, lock: locks[0], pause: Pause::new(&self.object, ticket) };
+                    turn.pause.ended().await.into_result()
                 }
-                Err(OpenError::Refused(Refused::Locked)) if waits && locks.len() == 1 => {
-                    lane::time::sleep(PAUSE).await;
-                    if self.is_closed.load(Ordering::SeqCst) {
-                        return Err(Refused::NotOpen.into());
+            };
+            locked.inspect_err(|_| volume.counters().grants_refused.increment())?;
+            let mut granted = Granted { open: self, volume, locks, stays: false };
+            loop {
+                match volume.lock_for_others(&self.object, self.client.0, locks).await {
+                    Ok(()) => {
+                        granted.stays = true;
+                        return Ok(());
                     }
+                    Err(OpenError::Refused(Refused::Locked)) if waits && locks.len() == 1 => {
+                        lane::time::sleep(PAUSE).await;
+                        if self.is_closed.load(Ordering::SeqCst) {
+                            return Err(Refused::NotOpen.into());
+                        }
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             }
-        }
+        })
     }
 
     /// Unlocks ranges as they were locked, one after another. Other programs find them unlocked a moment later: see
@@ -111,19 +120,25 @@ impl Volume {
     ///
     /// # Errors
     /// [`Refused::Locked`], [`Refused::TooMany`].
-    pub async fn lock_advisory(&self, object: &Arc<Object>, advisory: Advisory) -> Result<(), OpenError> {
-        let locked = until_answered(self, object, When::Always, |grants, now, ticket, events| {
-            grants.lock_advisory(now, b"", advisory, ticket, events)
-        });
-        locked.await?;
-        let Advisory { owner, lock, until } = advisory;
-        let shown = self.lock_for_others(object, owner, &[lock]).await;
-        match &shown {
-            Ok(()) => until.into_iter().for_each(|until| self.end_in_time(object, until)),
-            // Its time may be over already.
-            Err(_) => drop(self.unlock_advisory(object, owner, lock.range)),
-        }
-        shown
+    pub fn lock_advisory<'a>(
+        &'a self,
+        object: &'a Arc<Object>,
+        advisory: Advisory,
+    ) -> LocalBoxFuture<'a, Result<(), OpenError>> {
+        Box::pin(async move {
+            let locked = until_answered(self, object, When::Always, |grants, now, ticket, events| {
+                grants.lock_advisory(now, b"", advisory, ticket, events)
+            });
+            locked.await?;
+            let Advisory { owner, lock, until } = advisory;
+            let shown = self.lock_for_others(object, owner, &[lock]).await;
+            match &shown {
+                Ok(()) => until.into_iter().for_each(|until| self.end_in_time(object, until)),
+                // Its time may be over already.
+                Err(_) => drop(self.unlock_advisory(object, owner, lock.range)),
+            }
+            shown
+        })
     }
 
     /// Has what somebody without an open has locked last until then.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::future::LocalBoxFuture;
 use grants::conflict::Wants;
 use grants::{
     Access, BadAcknowledgement, By, Caching, Client, Holder, Home, Kind, LeaseKey, Looks, Named, OpenId,
@@ -86,18 +87,20 @@ impl Volume {
     ///
     /// # Errors
     /// [`OpenError`]; on a volume without objects [`Error::ReadOnly`].
-    pub async fn open_shared(
-        &self,
-        caller: &Caller,
-        path: RelPath<'_>,
-        how: &OpenHow<'_>,
-        holder: impl FnMut(Holder),
-    ) -> Result<(Open, Resolved), OpenError> {
-        let opened = self.try_open_shared(caller, path, how, holder).await;
-        opened.inspect_err(|error| match error {
-            OpenError::Refused(Refused::TooMany) => self.counters().grants_refused_limit.increment(),
-            OpenError::Refused(_) | OpenError::NotHere(_) => self.counters().grants_refused.increment(),
-            OpenError::Failed(_) => {}
+    pub fn open_shared<'a>(
+        &'a self,
+        caller: &'a Caller,
+        path: RelPath<'a>,
+        how: &'a OpenHow<'a>,
+        holder: &'a mut dyn FnMut(Holder),
+    ) -> LocalBoxFuture<'a, Result<(Open, Resolved), OpenError>> {
+        Box::pin(async move {
+            let opened = self.try_open_shared(caller, path, how, holder).await;
+            opened.inspect_err(|error| match error {
+                OpenError::Refused(Refused::TooMany) => self.counters().grants_refused_limit.increment(),
+                OpenError::Refused(_) | OpenError::NotHere(_) => self.counters().grants_refused.increment(),
+                OpenError::Failed(_) => {}
+            })
         })
     }
 
@@ -106,13 +109,13 @@ impl Volume {
         caller: &Caller,
         path: RelPath<'_>,
         how: &OpenHow<'_>,
-        mut holder: impl FnMut(Holder),
+        holder: &mut dyn FnMut(Holder),
     ) -> Result<(Open, Resolved), OpenError> {
         for _ in 0..ATTEMPTS_MAX {
             let found = self.lookup_as(caller, path, how.need).await?;
             let object = Arc::clone(found.object().ok_or(Error::ReadOnly)?);
             let is_directory = matches!(found, Resolved::Directory(..));
-            let open = self.open_object(path, &object, is_directory, how, &mut holder).await?;
+            let open = self.open_object(path, &object, is_directory, how, holder).await?;
             // The name may have come to lead elsewhere meanwhile.
             let again = self.lookup_as(caller, path, how.need).await;
             match again {
@@ -132,7 +135,7 @@ impl Volume {
         object: &Arc<Object>,
         is_directory: bool,
         how: &OpenHow<'_>,
-        tell: &mut impl FnMut(Holder),
+        tell: &mut dyn FnMut(Holder),
     ) -> Result<Open, OpenError> {
         let asking = self.asking(path, object, is_directory, how).await?;
         let request = &asking.request;
@@ -211,13 +214,15 @@ impl Volume {
     }
 
     /// Has a lease be given back, whatever it is of: its client is told, and not waited for.
-    pub async fn recall_lease(&self, key: &LeaseKey) {
-        let Some((holder, place)) = self.shared().and_then(|shared| shared.objects().leases().find(key))
-        else {
-            return;
-        };
-        at_once(self.cache(), &place.object, |grants, now, events| grants.recall(now, holder, events));
-        place.object.grants().all_told().await;
+    pub fn recall_lease<'a>(&'a self, key: &'a LeaseKey) -> LocalBoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Some((holder, place)) = self.shared().and_then(|shared| shared.objects().leases().find(key))
+            else {
+                return;
+            };
+            at_once(self.cache(), &place.object, |grants, now, events| grants.recall(now, holder, events));
+            place.object.grants().all_told().await;
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use grants::Holder;
 use identity::{Principal, Rights};
 
@@ -43,42 +44,50 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::lookup_as`], of what is above.
-    pub async fn find_link(&self, caller: &Caller, path: RelPath<'_>) -> Result<Option<FoundLink>, Error> {
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-        if self.hides(path) {
-            return Ok(None);
-        }
-        let above = self.lookup_as(caller, above, Rights::NONE).await?;
-        let (above, _) = above.into_directory()?;
-        match above.symbolic_link_seen(caller, name).await {
-            Ok((link, directory)) => Ok(Some(FoundLink { link, volume: self.clone(), directory })),
-            Err(Error::NotServable | Error::NotFound | Error::Reserved | Error::Denied(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+    pub fn find_link<'a>(
+        &'a self,
+        caller: &'a Caller,
+        path: RelPath<'a>,
+    ) -> LocalBoxFuture<'a, Result<Option<FoundLink>, Error>> {
+        Box::pin(async move {
+            let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+            if self.hides(path) {
+                return Ok(None);
+            }
+            let above = self.lookup_as(caller, above, Rights::NONE).await?;
+            let (above, _) = above.into_directory()?;
+            match above.symbolic_link_seen(caller, name).await {
+                Ok((link, directory)) => Ok(Some(FoundLink { link, volume: self.clone(), directory })),
+                Err(Error::NotServable | Error::NotFound | Error::Reserved | Error::Denied(_)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
     }
 
     /// Opens the symbolic link that `path` ends with, as [`Volume::open_shared`] opens what it leads to.
     ///
     /// # Errors
     /// As there; [`Error::NotFound`] where it ends with no link.
-    pub async fn open_link(
-        &self,
-        caller: &Caller,
-        path: RelPath<'_>,
-        how: &OpenHow<'_>,
-        mut holder: impl FnMut(Holder),
-    ) -> Result<(Open, SymbolicLink), OpenError> {
-        for _ in 0..ATTEMPTS_MAX {
-            let found = self.find_link(caller, path).await?.ok_or(Error::NotFound)?;
-            let object = found.link.object;
-            let mut open = self.open_object(path, &object, false, how, &mut holder).await?;
-            open.is_link = true;
-            // The name may have come to lead elsewhere meanwhile.
-            let again = self.find_link(caller, path).await?.ok_or(Error::NotFound)?;
-            if Arc::ptr_eq(&again.link.object, &object) {
-                return Ok((open, again.link));
+    pub fn open_link<'a>(
+        &'a self,
+        caller: &'a Caller,
+        path: RelPath<'a>,
+        how: &'a OpenHow<'a>,
+        holder: &'a mut dyn FnMut(Holder),
+    ) -> LocalBoxFuture<'a, Result<(Open, SymbolicLink), OpenError>> {
+        Box::pin(async move {
+            for _ in 0..ATTEMPTS_MAX {
+                let found = self.find_link(caller, path).await?.ok_or(Error::NotFound)?;
+                let object = found.link.object;
+                let mut open = self.open_object(path, &object, false, how, holder).await?;
+                open.is_link = true;
+                // The name may have come to lead elsewhere meanwhile.
+                let again = self.find_link(caller, path).await?.ok_or(Error::NotFound)?;
+                if Arc::ptr_eq(&again.link.object, &object) {
+                    return Ok((open, again.link));
+                }
             }
-        }
-        Err(Error::Busy.into())
+            Err(Error::Busy.into())
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::LocalBoxFuture;
 use grants::{Holder, RangeLock};
 
 use super::asked::at_once;
@@ -30,30 +31,34 @@ impl Volume {
     /// # Errors
     /// [`Error::Stale`] where it is another file, or `is_it` says no; [`OpenError::Refused`] where it cannot stand beside what was put
     /// back before, or beside what another program has locked. Nothing is left of it then.
-    pub async fn restore_open(
-        &self,
-        caller: &Caller,
-        path: RelPath<'_>,
-        kept: &KeptOpen<'_>,
-        is_it: impl FnOnce(&Attributes) -> bool,
-        tell: impl FnOnce(Holder),
-    ) -> Result<Open, OpenError> {
-        let KeptOpen { words, how, locks } = kept;
-        let found = self.lookup_as(caller, path, how.need).await?;
-        let object = Arc::clone(found.object().ok_or(Error::ReadOnly)?);
-        let Resolved::File(_, attributes) = found else { return Err(Error::Stale.into()) };
-        if object.lasting_words() != *words || !is_it(&attributes) {
-            return Err(Error::Stale.into());
-        }
-        let asking = self.asking(path, &object, false, how).await?;
-        let request = &asking.request;
-        at_once(self.cache(), &object, |grants, _, _| grants.restore(how.stream, request.clone(), locks))?;
-        let holder = request.want.map_or(Holder(request.open.0), |want| want.holder);
-        tell(holder);
-        let standing = object.grants().ask(|grants, _| grants.standing(holder)).value;
-        // Dropped from here on, it gives back all that it has.
-        let open = asking.granted(&object, standing);
-        self.lock_for_others(&object, how.client.0, locks).await?;
-        Ok(open)
+    pub fn restore_open<'a>(
+        &'a self,
+        caller: &'a Caller,
+        path: RelPath<'a>,
+        kept: &'a KeptOpen<'a>,
+        is_it: &'a dyn Fn(&Attributes) -> bool,
+        tell: &'a mut dyn FnMut(Holder),
+    ) -> LocalBoxFuture<'a, Result<Open, OpenError>> {
+        Box::pin(async move {
+            let KeptOpen { words, how, locks } = kept;
+            let found = self.lookup_as(caller, path, how.need).await?;
+            let object = Arc::clone(found.object().ok_or(Error::ReadOnly)?);
+            let Resolved::File(_, attributes) = found else { return Err(Error::Stale.into()) };
+            if object.lasting_words() != *words || !is_it(&attributes) {
+                return Err(Error::Stale.into());
+            }
+            let asking = self.asking(path, &object, false, how).await?;
+            let request = &asking.request;
+            at_once(self.cache(), &object, |grants, _, _| {
+                grants.restore(how.stream, request.clone(), locks)
+            })?;
+            let holder = request.want.map_or(Holder(request.open.0), |want| want.holder);
+            tell(holder);
+            let standing = object.grants().ask(|grants, _| grants.standing(holder)).value;
+            // Dropped from here on, it gives back all that it has.
+            let open = asking.granted(&object, standing);
+            self.lock_for_others(&object, how.client.0, locks).await?;
+            Ok(open)
+        })
     }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::LocalBoxFuture;
 use identity::{Principal, Rights};
 use index::{Number, Version};
 
@@ -44,41 +45,46 @@ impl Volume {
     /// # Errors
     /// As [`Volume::lookup_as`]; [`Error::ReadOnly`] on a volume [without objects](crate::VolumeSpec::with_objects);
     /// [`Error::Busy`] when it changes again and again, or there is no room for a promise.
-    pub async fn promised(
-        &self,
-        caller: &Caller,
-        client: &Arc<Client>,
-        path: RelPath<'_>,
+    pub fn promised<'a>(
+        &'a self,
+        caller: &'a Caller,
+        client: &'a Arc<Client>,
+        path: RelPath<'a>,
         need: Rights,
         until: Instant,
-    ) -> Result<Promised, Error> {
-        let joined = self.joined_promises()?;
-        let mut known = self.cache().peek(self.key(path));
-        for _ in 0..ATTEMPTS_MAX {
-            // The promise first, then the look.
-            let promise = match known.as_ref().and_then(Node::object) {
-                Some(object) => {
-                    let ticket = self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
-                    self.rest(object).await?;
-                    Some(Before { volume: self, object, ticket, version: object.version(), until })
+    ) -> LocalBoxFuture<'a, Result<Promised, Error>> {
+        Box::pin(async move {
+            let joined = self.joined_promises()?;
+            let mut known = self.cache().peek(self.key(path));
+            for _ in 0..ATTEMPTS_MAX {
+                // The promise first, then the look.
+                let promise = match known.as_ref().and_then(Node::object) {
+                    Some(object) => {
+                        let ticket =
+                            self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
+                        self.rest(object).await?;
+                        Some(Before { volume: self, object, ticket, version: object.version(), until })
+                    }
+                    None => None,
+                };
+                let (resolved, directory) = self.look_as(caller, path, need).await?;
+                let now = resolved.to_node();
+                if let Some(before) = promise
+                    && before.is_of(&resolved)
+                {
+                    let promised = before.promised(resolved, directory);
+                    match promised.stands(joined) {
+                        true if promised.is_foreign(joined) => {
+                            self.changed_behind(&promised.resolved).await?
+                        }
+                        true => return Ok(promised),
+                        false => {}
+                    }
                 }
-                None => None,
-            };
-            let (resolved, directory) = self.look_as(caller, path, need).await?;
-            let now = resolved.to_node();
-            if let Some(before) = promise
-                && before.is_of(&resolved)
-            {
-                let promised = before.promised(resolved, directory);
-                match promised.stands(joined) {
-                    true if promised.is_foreign(joined) => self.changed_behind(&promised.resolved).await?,
-                    true => return Ok(promised),
-                    false => {}
-                }
+                known = Some(now);
             }
-            known = Some(now);
-        }
-        self.counted(Err(Error::Busy))
+            self.counted(Err(Error::Busy))
+        })
     }
 
     /// As [`Volume::promised`] if all is at hand and nothing changes: never waits. For what a client did not ask for by itself, but

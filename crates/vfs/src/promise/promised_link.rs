@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::LocalBoxFuture;
 use identity::{Principal, Rights};
 use index::{Number, Version};
 use lane::offload::offload;
@@ -31,36 +32,39 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`] for a number that no link has; else as [`Volume::promised_by_number`].
-    pub async fn promised_link(
-        &self,
-        caller: &Caller,
-        client: &Arc<Client>,
+    pub fn promised_link<'a>(
+        &'a self,
+        caller: &'a Caller,
+        client: &'a Arc<Client>,
         number: Number,
         until: Instant,
-    ) -> Result<PromisedLink, Error> {
-        let joined = self.joined_promises()?;
-        let mut known = self.shared().and_then(|shared| shared.in_use_as(number));
-        for _ in 0..ATTEMPTS_MAX {
-            // The promise first, then the look: of what is not in use, a look before that, to know whose promise it is.
-            let promise = match &known {
-                Some(object) => {
-                    let ticket = self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
-                    self.rest(object).await?;
-                    Some((ticket, object.version()))
+    ) -> LocalBoxFuture<'a, Result<PromisedLink, Error>> {
+        Box::pin(async move {
+            let joined = self.joined_promises()?;
+            let mut known = self.shared().and_then(|shared| shared.in_use_as(number));
+            for _ in 0..ATTEMPTS_MAX {
+                // The promise first, then the look: of what is not in use, a look before that, to know whose promise it is.
+                let promise = match &known {
+                    Some(object) => {
+                        let ticket =
+                            self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
+                        self.rest(object).await?;
+                        Some((ticket, object.version()))
+                    }
+                    None => None,
+                };
+                let (link, directory) = self.link_of(caller, number).await?;
+                let Some((ticket, version)) = promise else {
+                    known = Some(link.object);
+                    continue;
+                };
+                let standing = Standing { volume: self.clone(), version, ticket, directory, until };
+                if standing.holds(&link.object, joined) {
+                    return Ok(PromisedLink { link, standing });
                 }
-                None => None,
-            };
-            let (link, directory) = self.link_of(caller, number).await?;
-            let Some((ticket, version)) = promise else {
-                known = Some(link.object);
-                continue;
-            };
-            let standing = Standing { volume: self.clone(), version, ticket, directory, until };
-            if standing.holds(&link.object, joined) {
-                return Ok(PromisedLink { link, standing });
             }
-        }
-        self.counted(Err(Error::Busy))
+            self.counted(Err(Error::Busy))
+        })
     }
 
     async fn link_of(

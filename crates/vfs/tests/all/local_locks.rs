@@ -37,7 +37,7 @@ fn another_process_and_clients_find_each_others_locks() {
             wanted: None,
         };
         let at = RelPath::parse(b"page").unwrap();
-        let it = volume.open_shared(&caller, at, &how, |_| {}).await.unwrap().0;
+        let it = volume.open_shared(&caller, at, &how, &mut |_| {}).await.unwrap().0;
         let range = Range { offset: 2, len: 2 };
         let lock = RangeLock { range, exclusive: false };
         it.lock(&volume, &[lock], false).await.unwrap();

@@ -440,7 +440,7 @@ fn what_somebody_has_open_and_does_not_share_is_locked() {
             wanted: None,
         };
         let (path, nobody) = (RelPath::parse(b"f").unwrap(), Caller::anonymous());
-        let (kept, _) = volume.open_shared(&nobody, path, &how, |_| {}).await.unwrap();
+        let (kept, _) = volume.open_shared(&nobody, path, &how, &mut |_| {}).await.unwrap();
         sleep(Duration::from_secs(5)).await;
         kept.close(&volume, &nobody).await.unwrap();
     });

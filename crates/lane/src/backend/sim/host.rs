@@ -56,7 +56,7 @@ impl Host {
     pub fn start_on<T: 'static>(&self, lane: usize, future: impl Future<Output = T> + 'static) -> Task<T> {
         let lane = self.lane(lane);
         let _entered = context::enter(&lane);
-        lane.executor.spawn(None, future)
+        lane.executor.spawn(None, Box::pin(future))
     }
 
     /// A lane's buffers, whose books tests check after the world is gone.

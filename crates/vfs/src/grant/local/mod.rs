@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use futures_util::future::LocalBoxFuture;
 use grants::{RangeLock, Refused};
 use lane::Lasting;
 use lane::fs::{File, FileKind, LockKeeper, LockKind};
@@ -209,12 +210,14 @@ impl Volume {
 
     /// Waits until other programs on this machine find unlocked what was unlocked just now; of a volume whose locks they do not see, not
     /// at all.
-    pub async fn unlocked_for_others(&self, object: &Arc<Object>) {
-        if self.root().locks_locally()
-            && let Some(local) = object.grants().local()
-        {
-            release(Arc::clone(object), local).await;
-        }
+    pub fn unlocked_for_others<'a>(&'a self, object: &'a Arc<Object>) -> LocalBoxFuture<'a, ()> {
+        Box::pin(async move {
+            if self.root().locks_locally()
+                && let Some(local) = object.grants().local()
+            {
+                release(Arc::clone(object), local).await;
+            }
+        })
     }
 
     /// Has what an advisory lock holds end with it, though nobody asks for anything any more.

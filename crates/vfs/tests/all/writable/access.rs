@@ -78,14 +78,15 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
         // Who makes a file has it go with the open that has made it.
         drop(home.create(&alice(), name("made"), NEW).await.unwrap());
         let at = path("home/made");
-        let (made, _) = volume.open_shared(&alice(), at, &how(Access::DELETE), |_| {}).await.unwrap();
+        let (made, _) = volume.open_shared(&alice(), at, &how(Access::DELETE), &mut |_| {}).await.unwrap();
         made.delete_on_close().unwrap();
         assert_eq!(made.close(&volume, &alice()).await.unwrap(), Ended::Deleted);
         assert!(matches!(volume.lookup_as(&operator(), at, Rights::NONE).await, Err(Error::NotFound)));
         // And who may delete it does, whoever looks at it last.
         drop(home.create(&operator(), name("made"), NEW).await.unwrap());
-        let (theirs, _) = volume.open_shared(&operator(), at, &how(Access::DELETE), |_| {}).await.unwrap();
-        let (last, _) = volume.open_shared(&alice(), at, &how(Access::NONE), |_| {}).await.unwrap();
+        let (theirs, _) =
+            volume.open_shared(&operator(), at, &how(Access::DELETE), &mut |_| {}).await.unwrap();
+        let (last, _) = volume.open_shared(&alice(), at, &how(Access::NONE), &mut |_| {}).await.unwrap();
         theirs.set_deletion(&volume, true).await.unwrap();
         assert_eq!(theirs.close(&volume, &operator()).await.unwrap(), Ended::Stays);
         assert_eq!(last.close(&volume, &alice()).await.unwrap(), Ended::Deleted);

@@ -31,7 +31,7 @@ fn lease(client: u8, caching: Caching, parent: Option<u8>) -> Option<Wanted> {
 }
 
 async fn open(volume: &Volume, at: &str, how: &OpenHow<'_>) -> Result<Open, OpenError> {
-    Ok(volume.open_shared(&nobody(), path(at), how, |_| {}).await?.0)
+    Ok(volume.open_shared(&nobody(), path(at), how, &mut |_| {}).await?.0)
 }
 
 /// Who is told on this lane: all of it.

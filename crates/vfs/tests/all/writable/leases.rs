@@ -160,8 +160,8 @@ impl Client {
             client: Number(self.number),
             wanted: Some(if is_oplock { Wanted::Oplock(caching) } else { lease }),
         };
-        let known = |holder| self.holder.set(Some(holder));
-        match self.volume.open_shared(&nobody(), path("page"), &how, known).await {
+        let mut known = |holder| self.holder.set(Some(holder));
+        match self.volume.open_shared(&nobody(), path("page"), &how, &mut known).await {
             Ok((open, found)) => {
                 let caller = open.caller(&nobody());
                 let writer = root(&self.volume).await.open_writer(&caller, name("page")).await;

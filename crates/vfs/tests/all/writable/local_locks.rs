@@ -46,7 +46,7 @@ async fn page(volume: &Volume) {
 }
 
 async fn open(volume: &Volume) -> Open {
-    volume.open_shared(&nobody(), path("page"), &EVERYTHING, |_| {}).await.unwrap().0
+    volume.open_shared(&nobody(), path("page"), &EVERYTHING, &mut |_| {}).await.unwrap().0
 }
 
 fn lock(offset: u64, len: u64, exclusive: bool) -> RangeLock {
@@ -203,7 +203,7 @@ fn who_locks_many_files_for_other_programs_leaves_as_many_to_others() {
             let how = How { exclusive: true, mode: 0o644 };
             root(&volume).await.create(&nobody(), name(&name_of), how).await.unwrap();
             let how = OpenHow { client, ..EVERYTHING };
-            let it = volume.open_shared(&nobody(), path(&name_of), &how, |_| {}).await.unwrap().0;
+            let it = volume.open_shared(&nobody(), path(&name_of), &how, &mut |_| {}).await.unwrap().0;
             let came = it.lock(&volume, &[lock(0, 1, true)], false).await;
             match n {
                 2 => {
