@@ -38,7 +38,7 @@ enum What {
     Compare(CompareArgs),
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 struct RunArgs {
     /// Suites (`lock`, `session@enc`) or single tests (`lock.zerobyteread`); without any, all of them
     suites: Vec<String>,
@@ -96,18 +96,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// The suites of `--quick`, against the program that the tests build.
 pub(crate) fn run_for_ci() -> anyhow::Result<()> {
-    run_suites(&RunArgs {
-        suites: Vec::new(),
-        quick: true,
-        peer: false,
-        binary: Some(crate::process::tested_binary()?),
-        limit: 150,
-        jobs: 2,
-        out: None,
-        json: false,
-        strict: true,
-        iptables: false,
-    })
+    let binary = Some(crate::process::tested_binary()?);
+    run_suites(&RunArgs { quick: true, binary, limit: 150, jobs: 2, strict: true, ..RunArgs::default() })
 }
 
 fn baseline() -> anyhow::Result<Results> {
