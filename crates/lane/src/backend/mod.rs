@@ -31,6 +31,7 @@ pub use self::file::{
     OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp, WatchEvent, XattrHow,
 };
 
+#[cfg(feature = "sim")]
 pub mod sim;
 pub mod uring;
 

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{self as sys, AtFlags, StatxAttributes, StatxFlags};
 
 use super::Call;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::{Fd, Particulars, Timestamp};
 
@@ -38,6 +39,7 @@ impl Call for Born {
         false
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Particulars> {
         Ok(Particulars { born: Some(at.inode.born()), is_compressed: false })
     }

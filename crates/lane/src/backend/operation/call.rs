@@ -15,6 +15,7 @@ use io_uring::squeue;
 
 use super::{Completion, Keeper, Operation, Registered, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::{AtFile, Step};
 use crate::backend::uring::Uring;
 
@@ -69,6 +70,7 @@ pub(crate) trait Call: Registered + Clone + std::marker::Send + 'static {
     ///
     /// # Errors
     /// The kernel's.
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Self::Value>;
 
     /// Nobody takes what it brought.
@@ -123,6 +125,7 @@ impl<C: Call> Operation for C {
         self.answer(completion)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Self::Value>> {
         let mut at = step.file()?;
         Poll::Ready(Call::simulate(self, &mut at))

@@ -7,6 +7,7 @@ use rustix::fs::{self as sys, IFlags};
 
 use super::Call;
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Sets or takes the flag that what is written to `file` is compressed.
@@ -39,6 +40,7 @@ impl Call for Compress {
     }
 
     /// As tmpfs, which has no such flag.
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, _: &mut AtFile<'_>) -> io::Result<()> {
         Err(io::Error::from_raw_os_error(libc::ENOTTY))
     }

@@ -10,6 +10,7 @@ use socket2::SockAddr;
 
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 
@@ -45,6 +46,7 @@ impl Operation for Connect {
         completion.result().map(drop)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<()>> {
         let at = step.socket()?;
         match at.net.connect(at.socket, self.peer, at.key, at.engine)? {

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs as sys;
 
 use super::Call;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::{Fd, FileKind};
 
@@ -42,6 +43,7 @@ impl Call for CopyRange {
         false
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<u64> {
         let to = at.second()?;
         if [at.inode, &to.inode].iter().any(|inode| inode.stat().kind == FileKind::Directory) {

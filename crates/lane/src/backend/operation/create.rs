@@ -10,6 +10,7 @@ use rustix::fs::{self as sys, Mode, OFlags};
 
 use super::{Call, Completion, Keeper, Opened};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::{Access, AtFile};
 use crate::backend::uring::files;
 
@@ -60,6 +61,7 @@ impl Call for Create {
         self.settle(sys::openat(dir, &self.name, self.flags(), Mode::from_raw_mode(self.mode))?)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Opened> {
         let name = self.name.as_bytes();
         let inode = at.disk.create_at(at.inode, name, self.mode, self.exclusive, at.engine)?;

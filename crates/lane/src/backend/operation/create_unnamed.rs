@@ -9,6 +9,7 @@ use rustix::fs::{self as sys, Mode, OFlags};
 
 use super::{Call, Completion, Keeper, Opened};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::{Access, AtFile};
 
 /// Makes a file on the file system of `dir`, and opens it for reading and writing.
@@ -42,6 +43,7 @@ impl Call for CreateUnnamed {
         Ok(Opened::Kernel(sys::openat(dir, c".", FLAGS, Mode::from_raw_mode(self.mode))?))
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Opened> {
         let inode = at.disk.temporary(at.inode, self.mode, at.engine)?;
         at.process.add_file(inode, Access::Write).map(Opened::Simulated)

@@ -8,6 +8,7 @@ use io_uring::{opcode, squeue};
 use rustix::fs::{self as sys, FallocateFlags};
 
 use super::{Call, Completion};
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 use crate::backend::{Allocate, Fd};
@@ -57,6 +58,7 @@ impl Call for Fallocate {
         self.len <= files::SMALL_BYTES
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         if self.len == 0 || [self.offset, self.len].iter().any(|&n| i64::try_from(n).is_err()) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));

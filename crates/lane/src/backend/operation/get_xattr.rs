@@ -10,6 +10,7 @@ use rustix::fs as sys;
 
 use super::{Call, Completion};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Reads the attribute `name` of `file`; `ERANGE` when it has more than `max` bytes.
@@ -67,6 +68,7 @@ impl Call for GetXattr {
         self.checked(value, len)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Vec<u8>> {
         let value = at.disk.xattr_get(at.inode, self.name.as_bytes(), at.engine)?;
         let len = value.len();

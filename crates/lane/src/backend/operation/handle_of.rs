@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::Call;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::{Fd, FileHandle};
 
@@ -38,6 +39,7 @@ impl Call for HandleOf {
         self.name.is_some()
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<FileHandle> {
         match &self.name {
             Some(_) if self.connectable => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),

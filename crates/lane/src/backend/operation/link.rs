@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::Call;
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Gives `file` the name `name` in `dir`.
@@ -44,6 +45,7 @@ impl Call for Link {
         }
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         let dir = &at.second()?.inode;
         at.disk.link_at(at.inode, dir, self.name.as_bytes(), at.engine)

@@ -8,6 +8,7 @@ use rustix::fs::{self as sys, AtFlags};
 
 use super::handle_of::handle_at;
 use super::{Operation, Start};
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::{Uring, files};
 use crate::backend::{DirEntry, Fd};
@@ -35,6 +36,7 @@ impl Operation for List {
         Start::on_helper::<Self>(self.dir, move |dir| list(dir, max, handles))
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Vec<DirEntry>>> {
         let at = step.file()?;
         Poll::Ready(at.disk.entries(at.inode, self.max, self.handles, at.engine))

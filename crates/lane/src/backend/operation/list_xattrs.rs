@@ -8,6 +8,7 @@ use rustix::fs as sys;
 
 use super::Call;
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Lists the attributes of `file`.
@@ -32,6 +33,7 @@ impl Call for ListXattrs {
         Ok(names.map(|name| CString::new(name).expect("split at its zeros")).collect())
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Vec<CString>> {
         let names = at.disk.xattr_list(at.inode, at.engine)?;
         Ok(names.into_iter().map(|name| CString::new(name).expect("set as one")).collect())

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::Call;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::{Fd, HeldLock, LockKind};
 
@@ -30,6 +31,7 @@ impl Call for Lock {
         ask(file, libc::F_OFD_SETLK, &mut wanted)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         at.lock(self.offset, self.len, self.kind)
     }
@@ -63,6 +65,7 @@ impl Call for FindLock {
         Ok(Some(HeldLock { kind, offset: found.l_start.cast_unsigned(), len: found.l_len.cast_unsigned() }))
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Option<HeldLock>> {
         at.find_lock(self.offset, self.len, self.kind)
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use socket2::SockAddr;
 
 use super::vectors::{Vectors, rest_of};
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::{DatagramBatch, Fd};
 use crate::buffer::Buf;
@@ -56,6 +57,7 @@ impl Message {
     }
 
     /// Sends it in a world, as a datagram where it has an address. Waits until the socket takes something.
+    #[cfg(feature = "sim")]
     pub(super) fn simulate(
         &self,
         bufs: &[Buf],

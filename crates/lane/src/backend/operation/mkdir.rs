@@ -10,6 +10,7 @@ use rustix::fs::{self as sys, Mode};
 
 use super::{Call, Completion};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Makes the directory `name` in `dir`.
@@ -42,6 +43,7 @@ impl Call for Mkdir {
         Ok(sys::mkdirat(dir, &self.name, Mode::from_raw_mode(self.mode))?)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         at.disk.mkdir_at(at.inode, self.name.as_bytes(), self.mode, at.engine)
     }

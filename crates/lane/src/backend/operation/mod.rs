@@ -15,6 +15,7 @@ use std::task::{Poll, Waker};
 
 use io_uring::{cqueue, squeue};
 
+#[cfg(feature = "sim")]
 use super::sim::Step;
 use super::uring::Uring;
 use super::{Fd, StreamName};
@@ -168,6 +169,7 @@ pub(crate) trait Operation: Registered {
     }
 
     /// Takes it as far as it goes now in a simulated world. Where it has to wait, it has told whom it waits for.
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Self::Value>>;
 
     /// Whether a cancellation that comes now may end it. What can not be only reads what it owns, until its peer is done.

@@ -9,6 +9,7 @@ use io_uring::opcode;
 use io_uring::types::{Fd as RingFd, OpenHow as RingHow};
 
 use super::{Completion, Keeper, Opened, Operation, Start};
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::{Uring, files};
 use crate::backend::{Fd, OpenHow};
@@ -50,6 +51,7 @@ impl Operation for Open {
         files::settle(unsafe { OwnedFd::from_raw_fd(fd) }).map(Opened::Kernel)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Opened>> {
         let at = step.file()?;
         let inode = at.disk.open(at.inode, self.read.0.as_bytes(), self.how, at.engine)?;

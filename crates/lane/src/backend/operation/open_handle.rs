@@ -7,6 +7,7 @@ use rustix::fs::OFlags;
 
 use super::handle_of::RawHandle;
 use super::{Call, Keeper, Opened};
+#[cfg(feature = "sim")]
 use crate::backend::sim::{Access, AtFile};
 use crate::backend::uring::files;
 use crate::backend::{Fd, FileHandle};
@@ -45,6 +46,7 @@ impl Call for OpenHandle {
         files::settle(unsafe { OwnedFd::from_raw_fd(fd) }).map(Opened::Kernel)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Opened> {
         let inode = at.disk.open_handle(&self.handle, self.write, at.engine)?;
         let access = if self.write { Access::Write } else { Access::Read };

@@ -9,6 +9,7 @@ use rustix::fs::{self as sys, Mode, OFlags};
 
 use super::{Call, Completion, Keeper, Opened};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::{Access, AtFile};
 
 /// Opens `..` of `dir`.
@@ -40,6 +41,7 @@ impl Call for OpenParent {
         Ok(Opened::Kernel(sys::openat(dir, c"..", FLAGS, Mode::empty())?))
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Opened> {
         let parent = at.disk.parent_of(at.inode, at.engine)?;
         at.process.add_file(parent, Access::Read).map(Opened::Simulated)

@@ -8,6 +8,7 @@ use io_uring::types::Fd as RingFd;
 
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
@@ -47,6 +48,7 @@ impl Operation for Read {
         completion.bytes()
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<usize>> {
         let at = step.file()?;
         let len = self.len.min(self.buf.spare());

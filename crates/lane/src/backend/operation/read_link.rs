@@ -8,6 +8,7 @@ use rustix::fs::{self as sys, FileType};
 
 use super::Call;
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 
@@ -34,6 +35,7 @@ impl Call for ReadLink {
         Ok(sys::readlinkat(&found, c"", Vec::new())?.into_bytes())
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Vec<u8>> {
         at.disk.read_link_at(at.inode, self.path.as_bytes(), at.engine)
     }

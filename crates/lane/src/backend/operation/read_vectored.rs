@@ -9,6 +9,7 @@ use io_uring::types::Fd as RingFd;
 use super::vectors::{Vectors, fill};
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
@@ -48,6 +49,7 @@ impl Operation for ReadVectored {
         completion.bytes()
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<usize>> {
         let at = step.file()?;
         let room = self.bufs.iter().map(Buf::spare).sum::<usize>().min(self.len);

@@ -8,6 +8,7 @@ use io_uring::types::Fd as RingFd;
 
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 
@@ -34,6 +35,7 @@ impl Operation for Ready {
         completion.result().map(drop)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<()>> {
         let at = step.socket()?;
         match at.net.is_writable(at.socket, at.key)? {

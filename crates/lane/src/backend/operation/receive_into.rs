@@ -14,6 +14,7 @@ use rustix::net::{self, RecvFlags};
 
 use super::write::PAGE_BYTES;
 use super::{Completion, Keeper, Operation, Start};
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::backend::{Fd, StreamName};
@@ -103,6 +104,7 @@ impl Operation for ReceiveInto {
         Ok(())
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<()>> {
         let at = step.socket()?;
         let before = self.into.len();

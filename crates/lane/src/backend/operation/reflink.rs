@@ -7,6 +7,7 @@ use rustix::fs as sys;
 
 use super::Call;
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Makes the content of `to` that of `from`.
@@ -32,6 +33,7 @@ impl Call for Reflink {
         Ok(sys::ioctl_ficlone(to, from)?)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         let to = at.second()?;
         if !to.is_writable() {

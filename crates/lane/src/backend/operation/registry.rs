@@ -75,6 +75,7 @@ macro_rules! operations {
             }
 
             /// Its outcome, or itself when it has to wait.
+            #[cfg(feature = "sim")]
             pub(crate) fn simulate(self, step: &mut Step<'_>) -> Result<Outcome, Self> {
                 match self {
                     $(Self::$name(mut op) => match Operation::simulate(&mut op, step) {

@@ -8,6 +8,7 @@ use rustix::fs as sys;
 
 use super::Call;
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Takes the attribute `name` from `file`.
@@ -29,6 +30,7 @@ impl Call for RemoveXattr {
         Ok(sys::fremovexattr(file, &self.name)?)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         at.disk.xattr_remove(at.inode, self.name.as_bytes(), at.engine)
     }

@@ -9,6 +9,7 @@ use io_uring::{opcode, squeue};
 use rustix::fs::{self as sys, RenameFlags};
 
 use super::{Call, Completion};
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 use crate::backend::{Fd, RenameHow};
@@ -64,6 +65,7 @@ impl Call for Rename {
         self.how != RenameHow::Replace || files::is_small(to_dir, &self.to)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         let to_dir = &at.second()?.inode;
         let (from, to) = (self.from.as_bytes(), self.to.as_bytes());

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{self as sys, SeekFrom};
 
 use super::Call;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::{Fd, SeekTo};
 
@@ -34,6 +35,7 @@ impl Call for Seek {
         Ok(sys::seek(file, from)?)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<u64> {
         at.disk.seek(at.inode, self.offset, self.to)
     }

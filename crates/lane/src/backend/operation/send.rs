@@ -8,6 +8,7 @@ use io_uring::types::Fd as RingFd;
 
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
@@ -44,6 +45,7 @@ impl Operation for Send {
         sent
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<usize>> {
         step.send(&[IoSlice::new(&self.buf[self.from..])], self.more)
     }

@@ -10,6 +10,7 @@ use io_uring::types::Fd as RingFd;
 use super::message::{Message, stream_flags};
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
@@ -62,6 +63,7 @@ impl Operation for SendMessage {
         sent
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<usize>> {
         self.message.simulate(&self.bufs, self.from, self.more, step)
     }

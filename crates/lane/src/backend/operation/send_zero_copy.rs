@@ -16,6 +16,7 @@ use super::message::{Message, stream_flags};
 use super::vectors::rest_of;
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::{Step, Unreleased};
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
@@ -29,6 +30,7 @@ pub(crate) struct SendZeroCopy {
     message: Box<Message>,
     first: Rc<FirstStep>,
     /// In a world: what the peer has to acknowledge.
+    #[cfg(feature = "sim")]
     unreleased: Option<Unreleased>,
 }
 
@@ -49,7 +51,16 @@ impl SendZeroCopy {
     pub(crate) fn new(socket: Fd, bufs: Vec<Buf>, from: usize, more: bool) -> (Self, Rc<FirstStep>) {
         let first: Rc<FirstStep> = Rc::default();
         let message = Message::new(&bufs, from, Vec::new(), None);
-        let op = Self { socket, bufs, from, more, message, first: Rc::clone(&first), unreleased: None };
+        let op = Self {
+            socket,
+            bufs,
+            from,
+            more,
+            message,
+            first: Rc::clone(&first),
+            #[cfg(feature = "sim")]
+            unreleased: None,
+        };
         (op, first)
     }
 }
@@ -98,6 +109,7 @@ impl Operation for SendZeroCopy {
         refused.map(drop)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<()>> {
         if self.unreleased.is_none() {
             let at = step.socket()?;

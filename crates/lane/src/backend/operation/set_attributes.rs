@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{self as sys, AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 
 use super::Call;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::{AttributeChange, Fd, SetTime};
 
@@ -52,6 +53,7 @@ impl Call for SetAttributes {
         Ok(())
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         let AttributeChange { uid, gid, mode, atime, mtime } = self.change;
         let inode = match &self.name {

@@ -9,6 +9,7 @@ use io_uring::{opcode, squeue};
 use rustix::fs::{self as sys, XattrFlags};
 
 use super::{Call, Completion};
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::{Fd, XattrHow};
 
@@ -53,6 +54,7 @@ impl Call for SetXattr {
         Ok(sys::fsetxattr(file, &self.name, &self.value, self.flags())?)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         at.disk.xattr_set(at.inode, self.name.as_bytes(), &self.value, self.how, at.engine)
     }

@@ -11,6 +11,7 @@ use io_uring::types::Fd as RingFd;
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
 use crate::backend::pipe::{Ends, Pipe};
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 
@@ -71,6 +72,7 @@ impl Operation for Splice {
         Ok(moved)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<usize>> {
         let room = self.pipe.capacity() - self.pipe.held();
         let Ends::Simulated(bytes) = &mut self.pipe.ends else {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::Call;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 use crate::backend::{Fd, Stat};
@@ -28,6 +29,7 @@ impl Call for StatAt {
         files::stat_at(dir, &self.path)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Stat> {
         at.disk.stat_at(at.inode, self.path.as_bytes(), at.engine)
     }

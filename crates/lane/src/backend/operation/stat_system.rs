@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs as sys;
 
 use super::Call;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::{Fd, SystemStat};
 
@@ -37,6 +38,7 @@ impl Call for StatSystem {
         })
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<SystemStat> {
         Ok(at.disk.statfs())
     }

@@ -10,6 +10,7 @@ use rustix::fs as sys;
 
 use super::{Call, Completion};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Makes the link `name` in `dir`, which says `target` and nothing else.
@@ -41,6 +42,7 @@ impl Call for Symlink {
         Ok(sys::symlinkat(&self.target, dir, &self.name)?)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         at.disk.symlink_at(at.inode, self.name.as_bytes(), self.target.as_bytes(), at.engine)
     }

@@ -9,6 +9,7 @@ use rustix::fs as sys;
 
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 
@@ -41,6 +42,7 @@ impl Operation for Sync {
         completion.result().map(drop)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<()>> {
         let at = step.file()?;
         Poll::Ready(at.disk.sync(at.file, self.data_only, at.engine))

@@ -8,6 +8,7 @@ use io_uring::{opcode, squeue};
 
 use super::{Call, Completion};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Writes `len` bytes of `file` from `offset` on back and waits for it; to the end of the file where `len` is 0.
@@ -45,6 +46,7 @@ impl Call for SyncRange {
         }
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         at.disk.sync_range(at.inode, at.engine)
     }

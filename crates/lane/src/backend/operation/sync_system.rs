@@ -7,6 +7,7 @@ use rustix::fs as sys;
 
 use super::Call;
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
 /// Syncs the file system that `file` is on.
@@ -27,6 +28,7 @@ impl Call for SyncSystem {
         Ok(sys::syncfs(file)?)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         at.disk.sync_all(at.engine)
     }

@@ -9,6 +9,7 @@ use rustix::fs as sys;
 
 use super::{Call, Completion};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 
@@ -45,6 +46,7 @@ impl Call for Truncate {
             .is_ok_and(|stat| stat.st_size.cast_unsigned() < self.len.saturating_add(files::SMALL_BYTES))
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         at.check_resizable()?;
         at.disk.truncate(at.inode, self.len, at.engine)

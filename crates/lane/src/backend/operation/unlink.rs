@@ -10,6 +10,7 @@ use rustix::fs::{self as sys, AtFlags};
 
 use super::{Call, Completion};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 
@@ -64,6 +65,7 @@ impl Call for Unlink {
         self.what != Unlinked::Any || files::is_small(dir, &self.name)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         let name = self.name.as_bytes();
         match self.what {

@@ -9,6 +9,7 @@ use rustix::fs as sys;
 
 use super::{Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 
@@ -34,6 +35,7 @@ impl Operation for Warm {
         Start::on_helper::<Self>(self.file, move |file| warm(file, offset, len))
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<()>> {
         let at = step.file()?;
         Poll::Ready(at.disk.warm(at.inode, self.offset, self.len, at.engine))

@@ -8,6 +8,7 @@ use io_uring::types::Fd as RingFd;
 
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
@@ -49,6 +50,7 @@ impl Operation for Write {
         completion.bytes()
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<usize>> {
         let at = step.file()?;
         at.check_writable()?;

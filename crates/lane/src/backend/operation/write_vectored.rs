@@ -10,6 +10,7 @@ use super::vectors::{PARTS_MAX, Vectors, beginning_of, rest_of};
 use super::write::{AT_ONCE_BYTES_MAX, PAGE_BYTES};
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
@@ -56,6 +57,7 @@ impl Operation for WriteVectored {
         completion.bytes()
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<usize>> {
         let at = step.file()?;
         at.check_writable()?;
