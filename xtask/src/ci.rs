@@ -31,21 +31,21 @@ struct Step {
 const STEPS: &[&[Step]] = &[
     &[Step { name: "format", budget_seconds: 10, run: || cargo(&["fmt", "--all", "--check"]) }],
     &[Step { name: "tools", budget_seconds: 600, run: install_tools }],
-    &[Step { name: "lints", budget_seconds: 300, run: lints }],
+    &[Step { name: "lints", budget_seconds: 360, run: lints }],
     &[Step {
         name: "licences",
         budget_seconds: 20,
         run: || cargo(&["deny", "check", "licenses", "bans", "sources"]),
     }],
-    &[Step { name: "docs", budget_seconds: 120, run: docs }],
-    &[Step { name: "build", budget_seconds: 600, run: tests::build }],
-    &[Step { name: "tests", budget_seconds: 600, run: tests::run_all }],
+    &[Step { name: "docs", budget_seconds: 150, run: docs }],
+    &[Step { name: "build", budget_seconds: 500, run: tests::build }],
+    &[Step { name: "tests", budget_seconds: 700, run: tests::run_all }],
     &[Step { name: "torture", budget_seconds: 60, run: tests::torture }],
-    &[Step { name: "hostile", budget_seconds: 420, run: hostile::run_for_ci }],
-    &[Step { name: "smbtorture", budget_seconds: 240, run: smbtorture::run_for_ci }],
+    &[Step { name: "hostile", budget_seconds: 450, run: hostile::run_for_ci }],
+    &[Step { name: "smbtorture", budget_seconds: 280, run: smbtorture::run_for_ci }],
     &[
-        Step { name: "lab", budget_seconds: 300, run: || tests::lab(true) },
-        Step { name: "counts", budget_seconds: 600, run: counts::run_for_ci },
+        Step { name: "lab", budget_seconds: 400, run: || tests::lab(true) },
+        Step { name: "counts", budget_seconds: 900, run: counts::run_for_ci },
     ],
 ];
 

@@ -20,6 +20,9 @@ pub(crate) struct FoldedNames {
     places: Box<[(u64, u32)]>,
 }
 
+/// A name as it is stored, and what it names.
+type Stored = (Box<[u8]>, Resolved);
+
 impl Directory {
     /// What `name` names in this directory in whatever case it is stored, with the name as it is stored: as it is given if
     /// there is one, else the first in the order of the listing. Takes [`Rights::LOOKUP`] here, and `need` there.
@@ -35,7 +38,7 @@ impl Directory {
         name: Name<'a>,
         need: Rights,
         max: usize,
-    ) -> LocalBoxFuture<'a, Result<(Box<[u8]>, Resolved), Error>> {
+    ) -> LocalBoxFuture<'a, Result<Stored, Error>> {
         Box::pin(async move {
             match self.lookup_as(caller, name, need).await {
                 Err(Error::NotFound) => {}
