@@ -141,8 +141,13 @@ fn lints() -> anyhow::Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }
 
+/// With the simulated lane, which other docs link to.
 fn docs() -> anyhow::Result<()> {
-    process::run_with("cargo", &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
+    process::run_with(
+        "cargo",
+        &["doc", "--workspace", "--no-deps", "--features", "lane/sim"],
+        &[("RUSTDOCFLAGS", "-D warnings")],
+    )
 }
 
 #[cfg(test)]
