@@ -49,11 +49,13 @@ const STEPS: &[&[Step]] = &[
     ],
 ];
 
+fn all_steps() -> impl Iterator<Item = &'static Step> {
+    STEPS.iter().copied().flatten()
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let unknown =
-        args.steps.iter().find(|name| !STEPS.iter().copied().flatten().any(|step| step.name == **name));
-    if let Some(name) = unknown {
-        let names: Vec<_> = STEPS.iter().copied().flatten().map(|step| step.name).collect();
+    if let Some(name) = args.steps.iter().find(|name| !all_steps().any(|step| step.name == **name)) {
+        let names: Vec<_> = all_steps().map(|step| step.name).collect();
         bail!("there is no step `{name}`; there are: {}", names.join(", "));
     }
     let is_chosen = |step: &Step| args.steps.is_empty() || args.steps.iter().any(|name| name == step.name);
@@ -163,7 +165,7 @@ mod tests_of_budgets {
     #[test]
     fn budgets_of_all_steps_with_installed_tools_are_an_hour() {
         let of_line = |line: &&[Step]| line.iter().map(|step| step.budget_seconds).max().unwrap();
-        let tools = STEPS.iter().copied().flatten().find(|step| step.name == "tools").unwrap().budget_seconds;
+        let tools = all_steps().find(|step| step.name == "tools").unwrap().budget_seconds;
         let all: u64 = STEPS.iter().map(of_line).sum();
         assert!(all - tools <= 60 * 60, "{all} s");
     }
