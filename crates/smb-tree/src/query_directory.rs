@@ -9,7 +9,7 @@ use smb_wire::Status;
 use smb_wire::body::query_directory::{QueryDirectoryRequest, flags};
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::access::rights::READ_DATA;
-use smb_wire::info::directory::{self, Class, fits};
+use smb_wire::info::directory::{self, Class, Matcher};
 use vfs::{Attributes, Directory, Entry, Error, FileKind, Listing, Name};
 
 use crate::apple::Listed;
@@ -52,6 +52,11 @@ struct Reply<'a> {
     /// Long names are told with the short ones beside them.
     short_names: bool,
     given: usize,
+    matcher: Matcher,
+    /// The name that is compared, with its case folded.
+    name: Vec<char>,
+    /// Steps since other tasks of the lane had a turn.
+    steps: usize,
 }
 
 impl Share {
@@ -92,7 +97,9 @@ impl Share {
             let entries = EntryWriter::new(&mut output, 8, len_max);
             let is_single = bits & flags::RETURN_SINGLE_ENTRY != 0;
             let short_names = self.options().short_names;
-            let mut reply = Reply { entries, class, is_single, short_names, given: 0 };
+            let (matcher, name) = (Matcher::default(), Vec::new());
+            let mut reply =
+                Reply { entries, class, is_single, short_names, given: 0, matcher, name, steps: 0 };
             let is_full = self.fill(asker, open, &hand, &mut state, &mut reply).await?;
             let given = reply.given;
             let had_given = state.has_given;
@@ -128,7 +135,7 @@ impl Share {
             if !is_next {
                 continue;
             }
-            if fits(&state.pattern, &dots.chars().collect::<Vec<_>>()) {
+            if reply.fits(&state.pattern, dots) {
                 let info = self.dots_info(asker, open, hand, dots).await?;
                 if !reply.push(dots, &info, None) {
                     return Ok(true);
@@ -141,8 +148,9 @@ impl Share {
         }
         let Next::After(after) = state.next.clone() else { return Ok(false) };
         let listing = self.listing(asker, hand, directory).await?;
-        for (at, entry) in behind(&listing, after.as_deref(), reply.class).enumerate() {
-            if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {
+        for entry in behind(&listing, after.as_deref(), reply.class) {
+            // A CANCEL, or the end of the connection, takes effect here.
+            if reply.is_to_give_way() {
                 lane::give_way().await;
             }
             if let Some(name) = names::to_wire(&entry.name) {
@@ -271,9 +279,26 @@ impl Share {
 
 impl Reply<'_> {
     /// Whether a name is asked for, or the short one beside it.
-    fn fits(&self, pattern: &[char], name: &str) -> bool {
-        let beside = || short::beside(name).is_some_and(|short| fits(pattern, &folded(&short)));
-        fits(pattern, &folded(name)) || (self.short_names && beside())
+    fn fits(&mut self, pattern: &[char], name: &str) -> bool {
+        self.fits_alone(pattern, name)
+            || (self.short_names
+                && short::beside(name).is_some_and(|short| self.fits_alone(pattern, &short)))
+    }
+
+    fn fits_alone(&mut self, pattern: &[char], name: &str) -> bool {
+        self.name.clear();
+        self.name.extend(name.chars().map(fold));
+        self.matcher.fits(pattern, &self.name)
+    }
+
+    /// Whether other tasks of the lane are due a turn before the next name is looked at.
+    fn is_to_give_way(&mut self) -> bool {
+        self.steps += self.matcher.take_steps() + STEPS_PER_NAME;
+        let is_long = self.steps >= STEPS_PER_TURN;
+        if is_long {
+            self.steps = 0;
+        }
+        is_long
     }
 
     fn push(&mut self, name: &str, info: &Info, apple: Option<Listed>) -> bool {
@@ -336,6 +361,10 @@ fn behind<'a>(listing: &'a Listing, name: Option<&[u8]>, class: Class) -> impl I
 /// Where the open's enumeration stands, begun anew where the request says so.
 fn begin_or_go_on(open: &Open, request: &QueryDirectoryRequest<'_>, bits: u8) -> Result<Enumeration, Status> {
     let known = open.state().enumeration.clone();
+    // No name is longer, and a comparison costs the product of both lengths.
+    if request.pattern.len() > PATTERN_MAX {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
     let pattern = request.pattern.decode().ok_or(Status::OBJECT_NAME_INVALID)?;
     let is_anew = bits & (flags::RESTART_SCANS | flags::REOPEN) != 0;
     match known {
@@ -348,7 +377,10 @@ fn begin_or_go_on(open: &Open, request: &QueryDirectoryRequest<'_>, bits: u8) ->
             }
             let is_pattern = pattern.contains(['*', '?', '<', '>', '"']);
             let single = (!is_pattern && !matches!(&*pattern, "." | "..")).then(|| pattern.as_str().into());
-            let pattern = folded(&pattern).into();
+            let mut pattern = folded(&pattern);
+            // A run of stars fits what one star fits.
+            pattern.dedup_by(|next, before| (*next, *before) == ('*', '*'));
+            let pattern = pattern.into();
             Ok(Enumeration { pattern, single, next: Next::This, has_given: false })
         }
     }
@@ -356,8 +388,16 @@ fn begin_or_go_on(open: &Open, request: &QueryDirectoryRequest<'_>, bits: u8) ->
 
 /// As patterns and names are compared.
 pub(crate) fn folded(name: &str) -> Vec<char> {
-    name.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect()
+    name.chars().map(fold).collect()
 }
 
-/// Names looked at before other tasks of the lane get a turn.
-const NAMES_PER_TURN: usize = 256;
+fn fold(c: char) -> char {
+    c.to_lowercase().next().unwrap_or(c)
+}
+
+/// UTF-16 units of a pattern, as of a name.
+const PATTERN_MAX: usize = 255;
+/// Steps of comparing before other tasks of the lane get a turn: about a tenth of a millisecond. One name costs no more.
+const STEPS_PER_TURN: usize = 64 << 10;
+/// What a name costs in these steps beside the comparison.
+const STEPS_PER_NAME: usize = STEPS_PER_TURN / 256;

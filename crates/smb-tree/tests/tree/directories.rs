@@ -1,6 +1,8 @@
 //! Listings: every class, patterns, single names, many names over many replies and lanes.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use smb_tree::{Asker, Open};
@@ -65,6 +67,7 @@ fn patterns_and_single_names_are_found_in_any_case_in_every_class() {
             ("ALPHA.TXT", vec!["Alpha.txt"]),
             ("?????", vec!["gamma"]),
             (".", vec!["."]),
+            (&*format!("{}TXT", "*".repeat(252)), vec!["Alpha.txt", "beta.TXT"]),
         ] {
             for class in Class::ALL {
                 let found = list(&side, &who, &open, (pattern, flags::REOPEN, class, 65_536)).await.unwrap();
@@ -80,6 +83,8 @@ fn patterns_and_single_names_are_found_in_any_case_in_every_class() {
         for (pattern, room, expected) in [
             ("", 65_536, Status::OBJECT_NAME_INVALID),
             ("a\\b", 65_536, Status::OBJECT_NAME_INVALID),
+            (&*"*".repeat(256), 65_536, Status::OBJECT_NAME_INVALID),
+            (&*format!("*{}", "\u{1f600}".repeat(128)), 65_536, Status::OBJECT_NAME_INVALID),
             ("*", 50, Status::INFO_LENGTH_MISMATCH),
             ("*", 105, Status::INFO_LENGTH_MISMATCH),
         ] {
@@ -93,6 +98,47 @@ fn patterns_and_single_names_are_found_in_any_case_in_every_class() {
         let file = side.open(&who, "gamma", &Wish::new(Disposition::Open)).await;
         assert_eq!(list(&side, &who, &file, ("*", 0, ALL, 999)).await, Err(Status::INVALID_PARAMETER));
         side.share.close(&who, &file, 0).await.unwrap();
+    });
+}
+
+/// Turns that another task of the lane has while a pattern is looked for among 150 long names that never fit.
+async fn turns_beside(side: &Side, who: &Asker, open: &Arc<Open>, pattern: &str) -> usize {
+    let turns = Rc::new(Cell::new(0));
+    let counting = Rc::clone(&turns);
+    let other = lane::spawn(async move {
+        for turn in 0..1_000_000 {
+            counting.set(turn);
+            lane::give_way().await;
+        }
+    });
+    // The names are read once before.
+    let mut before = 0;
+    for _ in 0..2 {
+        before = turns.get();
+        let found = list(side, who, open, (pattern, flags::RESTART_SCANS, ALL, 65_536)).await;
+        assert_eq!(found, Err(Status::NO_SUCH_FILE), "{pattern}");
+    }
+    drop(other);
+    turns.get() - before
+}
+
+#[test]
+fn a_pattern_that_costs_much_gives_way_by_what_it_costs() {
+    alone(|side| async move {
+        let who = asker(1);
+        for n in 0..150 {
+            side.make(&who, &format!("{}{n:05}", "a".repeat(240)), b"").await;
+        }
+        let open = root(&side, &who).await;
+        let of_few = turns_beside(&side, &who, &open, "b*").await;
+        for unit in ["?*", "*a", "<a", "*?a"] {
+            let mut pattern = unit.repeat(254 / unit.len());
+            pattern.push('z');
+            // 150 times 255 times 246 steps.
+            let of_many = turns_beside(&side, &who, &open, &pattern).await;
+            assert!(of_many >= of_few + 70, "{pattern}: {of_many} beside {of_few}");
+        }
+        side.share.close(&who, &open, 0).await.unwrap();
     });
 }
 

@@ -265,36 +265,73 @@ fn parse_posix(entry: &[u8]) -> Result<Read<'_>, Malformed> {
     Ok(Read { head: None, file_id: Some(head.index_number.get()), posix: Some((head, posix)), name })
 }
 
-/// Whether `name` fits a pattern: `*` is anything, `?` one character; `<`, `>` and `"` are the same for names before
-/// and at the last dot (MS-FSA 2.1.4.4). Case is the caller's to fold.
-pub fn fits(pattern: &[char], name: &[char]) -> bool {
-    // Each step marks which ends of the pattern can be reached; patterns never cost more than their product.
-    let dot = name.iter().rposition(|c| *c == '.');
-    let mut reached = vec![false; pattern.len() + 1];
-    reached[0] = true;
-    close(pattern, &mut reached, name, 0, dot);
-    for (at, c) in name.iter().enumerate() {
-        let mut next = vec![false; pattern.len() + 1];
-        for (p, _) in reached.iter().enumerate().filter(|(_, reached)| **reached) {
-            match pattern.get(p) {
-                Some('*') => next[p] = true,
-                // Up to the last dot, which it does not take.
-                Some('<') if dot.is_none_or(|dot| at < dot) || at > dot.unwrap_or(0) => next[p] = true,
-                Some('?') => next[p + 1] = true,
-                Some('>') if *c != '.' => next[p + 1] = true,
-                Some('"') if *c == '.' => next[p + 1] = true,
-                Some(literal) if literal == c => next[p + 1] = true,
-                _ => {}
-            }
+/// Compares names with patterns: `*` is anything, `?` one character; `<`, `>` and `"` are the same for names before and
+/// at the last dot (MS-FSA 2.1.4.4). Case is the caller's to fold. Its memory, linear in the pattern, serves one name after the
+/// other.
+#[derive(Debug, Default)]
+pub struct Matcher {
+    /// Ends of the pattern that can be reached.
+    reached: Vec<bool>,
+    /// The same behind the next character.
+    next: Vec<bool>,
+    steps: usize,
+}
+
+impl Matcher {
+    /// Whether a name fits a pattern. It costs at most the product of their lengths, in steps of some nanoseconds.
+    pub fn fits(&mut self, pattern: &[char], name: &[char]) -> bool {
+        if pattern == ['*'] {
+            self.steps += 1;
+            return true;
         }
-        reached = next;
-        close(pattern, &mut reached, name, at + 1, dot);
+        let width = pattern.len() + 1;
+        let dot = name.iter().rposition(|c| *c == '.');
+        self.reached.clear();
+        self.reached.resize(width, false);
+        self.reached[0] = true;
+        self.steps += width;
+        close(pattern, &mut self.reached, name, 0);
+        for (at, c) in name.iter().enumerate() {
+            self.steps += width;
+            self.next.clear();
+            self.next.resize(width, false);
+            let next = &mut self.next;
+            let mut is_alive = false;
+            for (p, _) in self.reached.iter().enumerate().filter(|(_, reached)| **reached) {
+                is_alive = true;
+                match pattern.get(p) {
+                    Some('*') => next[p] = true,
+                    // Up to the last dot, which it does not take.
+                    Some('<') if dot.is_none_or(|dot| at < dot) || at > dot.unwrap_or(0) => next[p] = true,
+                    Some('?') => next[p + 1] = true,
+                    Some('>') if *c != '.' => next[p + 1] = true,
+                    Some('"') if *c == '.' => next[p + 1] = true,
+                    Some(literal) if literal == c => next[p + 1] = true,
+                    _ => {}
+                }
+            }
+            if !is_alive {
+                return false;
+            }
+            std::mem::swap(&mut self.reached, &mut self.next);
+            close(pattern, &mut self.reached, name, at + 1);
+        }
+        self.reached[pattern.len()]
     }
-    reached[pattern.len()]
+
+    /// Steps since this was asked last.
+    pub fn take_steps(&mut self) -> usize {
+        std::mem::take(&mut self.steps)
+    }
+}
+
+/// Whether one name fits a pattern, as [`Matcher::fits`] has it.
+pub fn fits(pattern: &[char], name: &[char]) -> bool {
+    Matcher::default().fits(pattern, name)
 }
 
 /// Marks what is reached without another character.
-fn close(pattern: &[char], reached: &mut [bool], name: &[char], at: usize, _dot: Option<usize>) {
+fn close(pattern: &[char], reached: &mut [bool], name: &[char], at: usize) {
     for p in 0..pattern.len() {
         let passes = match pattern[p] {
             '*' | '<' => true,
@@ -390,5 +427,21 @@ mod tests {
         assert!(fits("a\"*", "a.b") && fits("a\"*", "a") && !fits("a\"*", "ab"));
         // A pattern of nothing but stars costs its product, not its powers.
         assert!(!fits(&format!("{}b", "*".repeat(200)), &"a".repeat(200)));
+    }
+
+    #[test]
+    fn a_matcher_says_the_same_of_each_name_and_counts_no_more_than_the_product() {
+        let chars = |text: &str| text.chars().collect::<Vec<_>>();
+        let mut matcher = Matcher::default();
+        for pattern in ["*", "?*?*z", "", "literal", "<.txt", "a>>", "*a*a*a*b"] {
+            for name in ["", "z", "aaaaaaaaaa", "literal", "a.b.txt", "abc"] {
+                let (pattern, name) = (chars(pattern), chars(name));
+                assert_eq!(matcher.fits(&pattern, &name), fits(&pattern, &name), "{pattern:?} {name:?}");
+                let steps = matcher.take_steps();
+                assert!((1..=(pattern.len() + 1) * (name.len() + 1)).contains(&steps), "{steps}");
+            }
+        }
+        assert!(!matcher.fits(&chars("literal"), &chars(&"x".repeat(255))));
+        assert_eq!(matcher.take_steps(), 24, "no end of the pattern can be reached any more");
     }
 }
