@@ -187,6 +187,10 @@ impl Acceptor {
     fn offer<'a>(&mut self, token: &'a [u8]) -> Result<Chosen<'a>, Refused> {
         let Token::Init(init) = Token::parse(token)? else { return Err(Refused::Order) };
         let names = init.mechanisms().collect::<Result<Vec<_>, _>>()?;
+        // It is kept for the integrity code: a handful of mechanisms, of some ten bytes each.
+        if init.list.len() > LIST_MAX {
+            return Err(Refused::Malformed);
+        }
         self.list = Some(init.list.to_vec());
         let spoken = names.iter().enumerate().find_map(|(place, name)| Some((place, self.mechanism(name)?)));
         let (place, mechanism) = spoken.ok_or(Refused::NoMechanism)?;
@@ -238,3 +242,6 @@ impl Acceptor {
         Ok(Reply::Done(spnego::write_resp(&resp), signed_in))
     }
 }
+
+/// Bytes of the list of mechanisms in a first token.
+const LIST_MAX: usize = 512;

@@ -8,7 +8,7 @@ use smb_wire::Role;
 use crate::{Accounts, Refused, SignedIn, Target};
 
 /// The server's side of one sign-in by one mechanism.
-pub(crate) trait Mechanism: Debug {
+pub(crate) trait Mechanism: Debug + Send {
     /// Its object identifier, as DER has it.
     fn oid(&self) -> &'static [u8];
 

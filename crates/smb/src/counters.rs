@@ -33,6 +33,8 @@ lane::counter_block! {
         count signed_in: "Sign-ins that ended well.",
         count signed_in_guest: "Of these, guests and nobody in particular.",
         count signed_in_again: "Of these, of sessions that there were.",
+        count sign_in_again_refused: "Sign-ins refused in sessions of another user, or of a guest.",
+        count sign_ins_displaced: "Sign-ins under way displaced by newer ones of the same connection, address or network.",
         count sign_in_failed: "Sign-ins refused for what was said.",
         count sign_in_limited: "Sign-ins not looked at, as too many had failed with their name, or from their address.",
         count sessions_refused: "Sessions refused for want of room: in all, of an address, or of a connection.",

@@ -15,7 +15,7 @@ use crate::estate::Estate;
 use crate::interfaces::Live;
 use crate::pipe::Pipes;
 use crate::service::Clients;
-use crate::session::Sessions;
+use crate::session::{Begun, Sessions, TreeRooms};
 use crate::sign_in::Failures;
 
 /// Of the process.
@@ -27,6 +27,10 @@ pub(crate) struct Kept {
     connections: AtomicU64,
     /// Every session.
     pub(crate) sessions: Sessions,
+    /// Room for tree connects.
+    pub(crate) trees: TreeRooms,
+    /// Sign-ins under way.
+    pub(crate) begun: Begun,
     /// Every open pipe.
     pub(crate) pipes: Pipes,
     opens: OnceLock<Arc<Opens>>,

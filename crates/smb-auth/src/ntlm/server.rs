@@ -75,6 +75,10 @@ impl Mechanism for Server {
 
 impl Server {
     fn negotiate(&mut self, negotiate: &[u8], host: &Host<'_>) -> Result<Step, Refused> {
+        // It is kept whole for the integrity code; what clients send has some forty bytes and two short names.
+        if negotiate.len() > NEGOTIATE_MAX {
+            return Err(Refused::Malformed);
+        }
         let asked = parse_negotiate(negotiate)?;
         if asked & flags::UNICODE == 0 || asked & flags::NTLM == 0 {
             return Err(Refused::Weak);
@@ -166,6 +170,9 @@ impl Server {
         Ok(SignedIn { who: Who::User { domain, user }, session_key: Some(session_key) })
     }
 }
+
+/// Bytes of a NEGOTIATE_MESSAGE.
+const NEGOTIATE_MAX: usize = 512;
 
 /// `ExportedSessionKey`: the client's choice where keys are exchanged.
 fn session_key(base: SessionKey, encrypted: &[u8], agreed: u32) -> Result<SessionKey, Refused> {

@@ -322,6 +322,29 @@ fn who_prefers_another_mechanism_has_to_sign_the_list() {
     }
 }
 
+#[test]
+fn a_first_message_longer_than_any_clients_is_malformed() {
+    let negotiate = |len: usize| {
+        let mut message = write_negotiate(0xe288_8235);
+        message.resize(len, 0);
+        message
+    };
+    for wraps in [false, true] {
+        for (len, is_taken) in [(512, true), (513, false), (16_000, false)] {
+            let message = negotiate(len);
+            let list = spnego::mechanism_list(&[oid::NTLM]);
+            let token = if wraps { spnego::write_init(&list, &message) } else { message };
+            let result = accept(&mut Acceptor::new(Policy::default(), CHALLENGE), &token);
+            assert_eq!(result.err(), (!is_taken).then_some(Refused::Malformed), "{len} {wraps}");
+        }
+    }
+    // Nor are there so many mechanisms.
+    let list = spnego::mechanism_list(&[oid::NTLM; 100]);
+    let token = spnego::write_init(&list, &negotiate(40));
+    let result = accept(&mut Acceptor::new(Policy::default(), CHALLENGE), &token);
+    assert_eq!(result.err(), Some(Refused::Malformed));
+}
+
 /// MS-NLMP 4.2.4.4: the checksum before it is encrypted.
 #[test]
 fn the_published_checksum_comes_out() {

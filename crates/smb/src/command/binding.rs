@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use identity::Principal;
-use smb_auth::{SignedIn as Proved, Who};
+use smb_auth::SignedIn as Proved;
 use smb_proto::keys::{self, Agreed, SessionKey};
 use smb_proto::sealing::Nonces;
 use smb_proto::signing::SigningAlgorithm;
@@ -37,7 +37,9 @@ pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>
     }
     //= MS-SMB2 3.3.5.5
     //# Before 3.0, or where the server does not offer multichannel, it is STATUS_REQUEST_NOT_ACCEPTED.
-    if !here.dialect.is_smb3() || !options.multichannel {
+    // Nor is it offered to a client that signs by AES-GMAC alone.
+    let has_many = options.multichannel && here.signing != SigningAlgorithm::AesGmac;
+    if !here.dialect.is_smb3() || !has_many {
         return Err(Status::REQUEST_NOT_ACCEPTED);
     }
     //= MS-SMB2 3.3.5.5
@@ -106,8 +108,7 @@ pub(super) fn bind(
 ) -> Result<u16, Status> {
     let (connection, session) = (call.connection, &signing_in.session);
     let signed_in = session.signed_in().ok_or(Status::USER_SESSION_DELETED)?;
-    let is_same = matches!(proved.who, Who::User { .. })
-        && session.principal().is_some_and(|principal| principal.name() == who.name());
+    let is_same = super::session_setup::is_users_own(session, who, proved);
     let key = proved.session_key.as_ref().filter(|_| is_same).ok_or(Status::ACCESS_DENIED)?;
     //= MS-SMB2 3.3.5.5.3
     //# Channel.SigningKey is made of the key of this sign-in, and in 3.1.1 of this connection's integrity hash.

@@ -44,7 +44,8 @@ pub(super) async fn session_setup(
     let answer = signing_in.acceptor.accept(request.security, &options.target, time, &asked);
     match answer {
         Ok(smb_auth::Reply::More(token)) => {
-            connection.signing_in.borrow_mut().insert(id, signing_in);
+            let displaced = connection.lane.kept.begun.put(connection.number, connection.peer, signing_in);
+            connection.lane.counters.sign_ins_displaced.add(displaced);
             let fixed = SessionSetupResponseFixed::blank();
             let status = Status::MORE_PROCESSING_REQUIRED;
             Ok(Reply::with(status, move |body| SessionSetupResponse::write(body, fixed, &token)))
@@ -59,15 +60,18 @@ pub(super) async fn session_setup(
             let ended = end(call, request, &options, &signing_in, who, proved).await;
             let (session, user_id, user) = told;
             let status = ended.err().unwrap_or(Status::SUCCESS);
-            let how = if ended.is_ok() { how } else { "the session takes no such channel" };
+            let how = match ended {
+                Ok(_) => how,
+                Err(_) if signing_in.is_binding => "the session takes no such channel",
+                Err(_) if signing_in.session.signed_in().is_some() => "the session is another user's",
+                Err(_) => "there is no room for the session",
+            };
             connection
                 .lane
                 .audit
                 .signed_in(connection, &SignIn { begun, status, session, user, user_id, how });
             if ended.is_err() && signing_in.is_binding {
                 connection.lane.counters.channels_refused.increment();
-            } else if ended.is_err() && signing_in.session.signed_in().is_none() {
-                connection.lane.kept.sessions.remove(id);
             }
             let flags = ended?;
             let fixed = SessionSetupResponseFixed {
@@ -82,9 +86,7 @@ pub(super) async fn session_setup(
 
 /// Hears of a reply as it leaves.
 pub(super) fn answered(connection: &Connection, session: u64, reply: &[u8]) {
-    if let Some(signing_in) = connection.signing_in.borrow_mut().get_mut(&session) {
-        signing_in.preauth.update(reply);
-    }
+    connection.lane.kept.begun.answered(connection.number, session, reply);
 }
 
 /// Begins the sign-in of a new session.
@@ -97,18 +99,17 @@ fn begin(connection: &Connection, negotiated: &Negotiated, options: &Options) ->
         return Err(Status::ACCESS_DENIED);
     }
     may_try(connection)?;
-    let held = connection.signing_in.borrow().len() + connection.channels.borrow().len();
+    if connection.channels.borrow().len() >= SESSIONS_MAX {
+        counters.sessions_refused.increment();
+        return Err(Status::INSUFFICIENT_RESOURCES);
+    }
     let Negotiated { dialect, signing, cipher, .. } = *negotiated;
-    let session = match held < SESSIONS_MAX {
-        true => kept.sessions.add(connection.peer, options.sessions_max, |id| {
-            //= MS-SMB2 3.3.5.5.3
-            //# Session.SupportsNotifications is that of its connection.
-            let agreed = Agreed { dialect, signing, cipher };
-            Session::new(id, negotiated.client, agreed, negotiated.notifies())
-        }),
-        false => Err(Status::INSUFFICIENT_RESOURCES),
-    };
-    let session = session.inspect_err(|_| counters.sessions_refused.increment())?;
+    let agreed = Agreed { dialect, signing, cipher };
+    //= MS-SMB2 3.3.5.5.3
+    //# Session.SupportsNotifications is that of its connection.
+    // It enters the table of sessions when its sign-in has succeeded.
+    let id = kept.sessions.next_id();
+    let session = Arc::new(Session::new(id, negotiated.client, agreed, negotiated.notifies()));
     Ok(signing_in(connection, session, options, false))
 }
 
@@ -117,12 +118,12 @@ fn bind(call: &Call<'_>, options: &Options) -> Result<SigningIn, Status> {
     let (connection, id) = (call.connection, call.step.get().session_id);
     let counters = &connection.lane.counters;
     let session = binding::session(call, options).inspect_err(|_| counters.channels_refused.increment())?;
-    let begun = connection.signing_in.borrow_mut().remove(&id);
+    let begun = connection.lane.kept.begun.take(connection.number, id);
     if let Some(begun) = begun.filter(|begun| begun.is_binding) {
         return Ok(begun);
     }
     may_try(connection)?;
-    if connection.signing_in.borrow().len() + connection.channels.borrow().len() >= SESSIONS_MAX {
+    if connection.channels.borrow().len() >= SESSIONS_MAX {
         counters.sessions_refused.increment();
         return Err(Status::INSUFFICIENT_RESOURCES);
     }
@@ -131,7 +132,7 @@ fn bind(call: &Call<'_>, options: &Options) -> Result<SigningIn, Status> {
 
 /// Goes on with a sign-in, or begins one of a session that there is.
 fn go_on(connection: &Connection, id: u64, options: &Options) -> Result<SigningIn, Status> {
-    let begun = connection.signing_in.borrow_mut().remove(&id);
+    let begun = connection.lane.kept.begun.take(connection.number, id);
     if let Some(begun) = begun.filter(|begun| !begun.is_binding) {
         return Ok(begun);
     }
@@ -203,9 +204,7 @@ async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused, 
     //# A failed binding leaves the session as it is.
     if signing_in.is_binding {
         connection.lane.counters.channels_refused.increment();
-    } else if session.signed_in().is_none() {
-        connection.lane.kept.sessions.remove(session.id);
-    } else {
+    } else if session.signed_in().is_some() {
         connection.loses(session.id);
         session.remove_channel(connection.number);
         connection.lane.close_session(connection, session).await;
@@ -232,6 +231,12 @@ async fn end(
 ) -> Result<u16, Status> {
     let (connection, session) = (call.connection, &signing_in.session);
     let counters = &connection.lane.counters;
+    // The session's opens are its user's, and without proof of a password everybody knows its keys. So another user is refused, and the
+    // session goes on as it was.
+    if !signing_in.is_binding && session.signed_in().is_some() && !is_users_own(session, &who, &proved) {
+        counters.sign_in_again_refused.increment();
+        return Err(Status::ACCESS_DENIED);
+    }
     counters.signed_in.increment();
     if let Who::User { user, .. } = &proved.who {
         connection.lane.kept.failures.succeeded(connection.peer, user);
@@ -256,6 +261,9 @@ async fn end(
         Some(_) => Some(Nonces::new(number).map_err(|_| Status::INSUFFICIENT_RESOURCES)?),
         None => None,
     };
+    let (peer, max) = (connection.peer, options.sessions_max);
+    let added = connection.lane.kept.sessions.add(peer, max, session);
+    added.inspect_err(|_| counters.sessions_refused.increment())?;
     session.begin(who.clone(), signed_in);
     counters.sessions_begun.increment();
     let channel = Channel::new(Arc::clone(session), signing, nonces);
@@ -270,6 +278,12 @@ async fn end(
         connection.lane.close_session(connection, &previous).await;
     }
     Ok(flags)
+}
+
+/// Whether a sign-in has proved the identity that the session has, and the session's own sign-in had proved it too.
+pub(super) fn is_users_own(session: &Session, who: &Principal, proved: &Proved) -> bool {
+    let is_same = session.principal().is_some_and(|principal| principal.name() == who.name());
+    is_same && session.is_proved() && matches!(proved.who, Who::User { .. })
 }
 
 /// Keys and rules of a session that begins.
@@ -307,5 +321,5 @@ fn signed_in(
     }
 }
 
-/// Sessions of a connection, begun ones among them.
+/// Sessions of a connection.
 const SESSIONS_MAX: usize = 256;

@@ -40,7 +40,8 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
         let root = lane.root_of(connection, channel, section).await.map_err(refused)?;
         (section.name.clone(), root)
     };
-    let connect = session.add_tree(|id| TreeConnect::new(id, &share, root)).map_err(refused)?;
+    let room = lane.kept.trees.take(connection.number, connection.peer).map_err(refused)?;
+    let connect = session.add_tree(|id| TreeConnect::new(id, &share, root, room)).map_err(refused)?;
     let tree = match lane.tree(connection, channel, connect.id) {
         Ok(tree) => tree,
         Err(status) => {

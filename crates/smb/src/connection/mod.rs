@@ -14,7 +14,6 @@ mod promise;
 mod replies;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Shutdown};
 use std::rc::Rc;
@@ -67,8 +66,6 @@ pub(crate) struct Connection {
     pub(crate) preauth: RefCell<PreauthHash>,
     pub(crate) window: RefCell<Window>,
     pub(crate) channels: RefCell<NumberMap<u64, Rc<Channel>>>,
-    /// Sign-ins under way, by session.
-    pub(crate) signing_in: RefCell<HashMap<u64, SigningIn>>,
     pub(crate) requests: Requests,
     /// Breaks that were sent here and not acknowledged by the client's TCP.
     pub(crate) undelivered: Undelivered,
@@ -146,7 +143,6 @@ impl Connection {
             is_asked_again: Cell::new(false),
             preauth: RefCell::default(),
             channels: RefCell::default(),
-            signing_in: RefCell::default(),
             requests: Requests::default(),
             undelivered: Undelivered::default(),
             late_breaks: RefCell::default(),
@@ -327,12 +323,7 @@ impl Connection {
         }
         // Other connections of their clients tell them.
         self.undelivered.take().into_iter().for_each(|broken| self.lane.tell(broken));
-        let signing_in: Vec<_> = self.signing_in.borrow_mut().drain().collect();
-        for (id, sign_in) in signing_in {
-            if !sign_in.is_binding && sign_in.session.signed_in().is_none() {
-                self.lane.kept.sessions.remove(id);
-            }
-        }
+        self.lane.kept.begun.forget(self.number);
         let channels: Vec<_> = self.channels.borrow().values().cloned().collect();
         for channel in &channels {
             self.lane.lost(self, &channel.session).await;

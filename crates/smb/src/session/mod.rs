@@ -4,9 +4,11 @@
 //! signed in; channels and trees are behind its lock, which is taken when one comes or goes. Each connection has a
 //! [`Channel`] of its own on its lane, and with it all that a request needs: a request takes no lock of the session.
 
+mod begun;
 mod channels_per_session;
 mod table;
 mod tree;
+mod tree_room;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,9 +24,11 @@ use smb_proto::sealing::{Nonces, SealingKey};
 use smb_proto::signing::SigningKey;
 use smb_wire::{Guid, Status};
 
+pub(crate) use self::begun::Begun;
 pub(crate) use self::channels_per_session::ChannelsPerSession;
 pub(crate) use self::table::Sessions;
 pub(crate) use self::tree::{Kind, LaneTree, TreeConnect};
+pub(crate) use self::tree_room::{TreeRoom, TreeRooms};
 
 /// One user of one client, by one connection or more.
 pub(crate) struct Session {
@@ -285,6 +289,11 @@ impl Session {
         self.shared().trees.get(&id).cloned()
     }
 
+    /// How many trees it has.
+    fn trees_len(&self) -> usize {
+        self.shared().trees.len()
+    }
+
     /// A tree of files, if it has one: of any share but `pipes`.
     pub(crate) fn disk_tree(&self, pipes: &str) -> Option<u32> {
         let shared = self.shared();
@@ -353,7 +362,12 @@ impl Channel {
         //= MS-SMB2 3.3.5.2.11
         //# A tree id that is not in the session's table fails with STATUS_NETWORK_NAME_DELETED.
         let tree = Rc::new(make(self.session.tree(id).ok_or(Status::NETWORK_NAME_DELETED)?)?);
-        self.trees.borrow_mut().insert(id, Rc::clone(&tree));
+        let mut trees = self.trees.borrow_mut();
+        // Trees that other channels have disconnected are known here until then.
+        if trees.len() >= self.session.trees_len() {
+            trees.retain(|_, tree| tree.connect.is_open());
+        }
+        trees.insert(id, Rc::clone(&tree));
         Ok(tree)
     }
 }

@@ -29,17 +29,23 @@ struct Entry {
 }
 
 impl Sessions {
-    /// Makes a session of a client at `address`, if it may have one among at most `max`: an address may hold three times
+    /// Chooses the id of a session that is to be made. Ids cannot be predicted from each other.
+    pub(crate) fn next_id(&self) -> u64 {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let id = u64::from(self.scattered(number));
+            if id != 0 && !self.shard(id).contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Adds the session of a client at `address`, if the address may have one more among at most `max`: it may hold three times
     /// what is free, so that others always find room.
     ///
     /// # Errors
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub(crate) fn add(
-        &self,
-        address: IpAddr,
-        max: usize,
-        make: impl FnOnce(u64) -> Session,
-    ) -> Result<Arc<Session>, Status> {
+    pub(crate) fn add(&self, address: IpAddr, max: usize, session: &Arc<Session>) -> Result<(), Status> {
         let address = address_of(address);
         {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,17 +60,8 @@ impl Sessions {
             *mine += 1;
             self.len.fetch_add(1, Ordering::Relaxed);
         }
-        // Ids are not foretold: who has one of another's knows nothing of others.
-        let id = loop {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let id = u64::from(self.scattered(number));
-            if id != 0 && !self.shard(id).contains_key(&id) {
-                break id;
-            }
-        };
-        let session = Arc::new(make(id));
-        self.shard(id).insert(id, Entry { session: Arc::clone(&session), address });
-        Ok(session)
+        self.shard(session.id).insert(session.id, Entry { session: Arc::clone(session), address });
+        Ok(())
     }
 
     /// The session of this id.

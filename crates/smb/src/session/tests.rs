@@ -13,7 +13,11 @@ fn session(id: u64) -> Session {
 #[test]
 fn an_address_leaves_a_quarter_of_the_sessions_to_others() {
     let sessions = Sessions::default();
-    let add = |address: &str| sessions.add(address.parse().unwrap(), 100, session);
+    let add_to = |sessions: &Sessions, address: &str, max| {
+        let session = Arc::new(session(sessions.next_id()));
+        sessions.add(address.parse().unwrap(), max, &session).map(|()| session)
+    };
+    let add = |address: &str| add_to(&sessions, address, 100);
     let mine: Vec<_> = (0..100).map_while(|_| add("192.0.2.1").ok()).collect();
     assert_eq!(mine.len(), 75);
     assert_eq!(add("192.0.2.1").unwrap_err(), Status::INSUFFICIENT_RESOURCES);
@@ -24,7 +28,7 @@ fn an_address_leaves_a_quarter_of_the_sessions_to_others() {
     assert!(sessions.get(mine[3].id).is_none());
     // One of an IPv6 network counts with all of it.
     let fresh = Sessions::default();
-    let add = |address: &str| fresh.add(address.parse().unwrap(), 4, session);
+    let add = |address: &str| add_to(&fresh, address, 4);
     assert!((1..=3).all(|host| add(&format!("2001:db8::{host}")).is_ok()));
     assert!(add("2001:db8::9").is_err() && add("2001:db8:1::9").is_ok());
 }
@@ -58,21 +62,36 @@ fn requests_go_on_without_their_connections_while_there_are_few_of_them() {
 fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
     let session = Arc::new(session(7));
     let [one, other] = [(); 2].map(|()| Channel::new(Arc::clone(&session), None, None));
-    let tree = session.add_tree(|id| TreeConnect::new(id, "files", None)).unwrap();
-    let find = |channel: &Channel| {
+    let rooms = TreeRooms::default();
+    let add = || {
+        let room = rooms.take(1, "192.0.2.1".parse().unwrap()).unwrap();
+        session.add_tree(|id| TreeConnect::new(id, "files", None, room)).unwrap()
+    };
+    let tree = add();
+    let find_of = |channel: &Channel, id| {
         channel
-            .tree(tree.id, 1, |connect| {
+            .tree(id, 1, |connect| {
                 let (kind, renewals) = (Kind::Pipes, session.renewals());
                 Ok(LaneTree { connect, kind, generation: 1, renewals, test_delay: None })
             })
             .map(|tree| tree.connect.id)
     };
+    let find = |channel: &Channel| find_of(channel, tree.id);
     assert_eq!((find(&one), find(&other)), (Ok(tree.id), Ok(tree.id)));
     assert!(session.remove_tree(tree.id).is_some() && session.remove_tree(tree.id).is_none());
     assert_eq!(
         (find(&one), find(&other)),
         (Err(Status::NETWORK_NAME_DELETED), Err(Status::NETWORK_NAME_DELETED))
     );
+    // A channel that uses many of them in turn keeps those that are left.
+    let id = tree.id;
+    drop(tree);
+    for _ in 0..100 {
+        let next = add();
+        assert_eq!(find_of(&other, next.id), Ok(next.id));
+        assert!(session.remove_tree(next.id).is_some() && next.id != id);
+    }
+    assert!(rooms.len() <= 1, "{}", rooms.len());
     assert_eq!(session.state(), State::InProgress);
     assert_eq!(session.add_channel(1, LANE.into()), Ok(0));
     let ended = session.close();

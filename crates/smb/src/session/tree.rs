@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smb_tree::{Apple, Asker, Root, Share};
 
-use super::Session;
+use super::{Session, TreeRoom};
 
 /// As all lanes know it.
 #[derive(Debug)]
@@ -19,6 +19,7 @@ pub(crate) struct TreeConnect {
     /// What a Mac has agreed on in it.
     pub(crate) apple: Arc<Apple>,
     is_open: AtomicBool,
+    _room: TreeRoom,
 }
 
 /// The same with what this lane serves it from.
@@ -55,8 +56,9 @@ pub(crate) enum Kind {
 }
 
 impl TreeConnect {
-    pub(crate) fn new(id: u32, share: &str, root: Option<Arc<Root>>) -> Self {
-        Self { id, share: share.into(), root, apple: Arc::default(), is_open: AtomicBool::new(true) }
+    pub(crate) fn new(id: u32, share: &str, root: Option<Arc<Root>>, room: TreeRoom) -> Self {
+        let (apple, is_open) = (Arc::default(), AtomicBool::new(true));
+        Self { id, share: share.into(), root, apple, is_open, _room: room }
     }
 
     /// Whether it was disconnected, by whatever channel.

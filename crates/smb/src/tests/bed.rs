@@ -205,6 +205,8 @@ impl Bed {
             assert_eq!((counters.sessions.get(), counters.waiting.get()), (0, 0), "on another lane");
         }
         assert_eq!(self.kept.sessions.len(), 0, "sessions");
+        assert_eq!(self.kept.begun.len(), 0, "sign-ins under way");
+        assert_eq!(self.kept.trees.len(), 0, "tree connects");
         assert_eq!(self.counters().sessions.get(), 0, "sessions of the lane");
         assert_eq!(self.counters().waiting.get(), 0, "requests that wait");
         assert_eq!(self.lane.opens().usage().opens, 0, "opens");

@@ -316,6 +316,36 @@ impl Raw {
     /// Signs a user in, to a new session.
     pub(crate) async fn set_up(&mut self, user: &str) -> Result<(), Status> {
         (self.session, self.tree, self.signing, self.sealing) = (0, 0, None, None);
+        let (key, preauth) = self.authenticate(user).await?;
+        if let Some(key) = key {
+            self.take_keys(&SessionKey::new(&key[..]), &preauth);
+        }
+        Ok(())
+    }
+
+    /// Signs a user in, to the session that there is: it keeps its keys.
+    pub(crate) async fn set_up_again(&mut self, user: &str) -> Result<(), Status> {
+        self.authenticate(user).await.map(|_| ())
+    }
+
+    /// The first message of a sign-in to a new session, and no other.
+    pub(crate) async fn begin_sign_in(&mut self) -> u64 {
+        self.session = 0;
+        let initiator =
+            Initiator::new(credentials("alice", PASSWORD), [3; 8], zeroize::Zeroizing::new([4; 16]));
+        let (fixed, token) = (SessionSetupRequestFixed::blank(), initiator.first());
+        let reply = self
+            .ask(Command::SessionSetup, |body| SessionSetupRequest::write(body, fixed, &token))
+            .await
+            .unwrap();
+        assert_eq!(status(&reply), Status::MORE_PROCESSING_REQUIRED);
+        Message::new(&reply).unwrap().header().session_id.get()
+    }
+
+    async fn authenticate(
+        &mut self,
+        user: &str,
+    ) -> Result<(Option<smb_auth::SessionKey>, PreauthHash), Status> {
         let mut initiator =
             Initiator::new(credentials(user, PASSWORD), [3; 8], zeroize::Zeroizing::new([4; 16]));
         let mut preauth = self.preauth;
@@ -336,9 +366,7 @@ impl Raw {
             };
             self.session = message.header().session_id.get();
             if message.header().status() == Status::SUCCESS {
-                let key = initiator.finish(answer.security).unwrap().unwrap();
-                self.take_keys(&SessionKey::new(&key[..]), &preauth);
-                return Ok(());
+                return Ok((initiator.finish(answer.security).unwrap(), preauth));
             }
             preauth.update(&reply);
             token = initiator.answer(answer.security, 0).unwrap();

@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use lane::time::{now, sleep};
+use smb_auth::Policy;
 use smb_client::{Channel, Connection};
+use smb_wire::create::access::rights;
+use smb_wire::{Command, Status};
 
-use super::bed::{PASSWORD, credentials, rules, run};
+use super::bed::{PASSWORD, credentials, rules, run, until};
+use super::raw::{Raw, status};
+use crate::options::Options;
 
 /// How long a client has to sign in.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -35,5 +40,78 @@ fn a_log_off_on_an_old_connection_is_answered_and_another_sign_in_has_its_time()
         sleep(WITHIN - lived + Duration::from_secs(1)).await;
         assert_eq!(bed.counters().ended_late.get(), 1);
         drop(connection);
+    });
+}
+
+#[test]
+fn a_session_is_signed_in_to_again_by_its_own_user_alone() {
+    let guests = Options { policy: Policy { guest: true, anonymous: false }, ..rules() };
+    run(22, guests, async |bed, world| {
+        let (address, counters) = (bed.address, bed.lane.counters.clone());
+        world
+            .on(1, async move {
+                for (user, others) in [("alice", ["bob", "stranger"]), ("stranger", ["alice", "stranger"])] {
+                    let mut raw = Raw::open(address).await;
+                    raw.negotiate().await;
+                    raw.set_up(user).await.unwrap();
+                    let file = raw.open_file(user, rights::FILE_READ | rights::FILE_WRITE).await;
+                    let is_proved = user == "alice";
+                    for _ in 0..usize::from(is_proved) {
+                        raw.set_up_again(user).await.unwrap();
+                    }
+                    for other in others {
+                        let refused = raw.set_up_again(other).await;
+                        assert_eq!(refused, Err(Status::ACCESS_DENIED), "{other} in {user}'s");
+                    }
+                    // It goes on as it was.
+                    let asked = raw.close(file);
+                    assert_eq!(status(&raw.exchange(asked).await.unwrap()), Status::SUCCESS);
+                }
+                assert_eq!((counters.signed_in_again.get(), counters.sign_in_again_refused.get()), (1, 4));
+            })
+            .await;
+        until("all connections have gone", || bed.lane.connections().is_empty()).await;
+        bed.expect_empty();
+    });
+}
+
+#[test]
+fn begun_sign_ins_take_no_sessions_room_and_displace_the_oldest_of_their_connection() {
+    let few = Options { sessions_max: 4, ..rules() };
+    run(23, few, async |bed, world| {
+        let (address, counters, kept) = (bed.address, bed.lane.counters.clone(), bed.kept.clone());
+        world
+            .on(1, async move {
+                let mut others = Vec::new();
+                for _ in 0..20 {
+                    let mut raw = Raw::open(address).await;
+                    raw.negotiate().await;
+                    for _ in 0..20 {
+                        raw.begin_sign_in().await;
+                    }
+                    others.push(raw);
+                }
+                assert_eq!(kept.sessions.len(), 0);
+                assert!(kept.begun.len() <= 20 * 8, "{}", kept.begun.len());
+                assert!(counters.sign_ins_displaced.get() >= 20 * 12);
+                // A sign-in that goes on at once succeeds, also by such a connection.
+                let first = others[0].begin_sign_in().await;
+                others[0].set_up("alice").await.unwrap();
+                let mut good = Raw::open(address).await;
+                good.negotiate().await;
+                good.set_up("bob").await.unwrap();
+                assert_eq!((kept.sessions.len(), counters.sessions_refused.get()), (2, 0));
+                for _ in 0..8 {
+                    others[0].begin_sign_in().await;
+                }
+                // A displaced sign-in is no session.
+                others[0].session = first;
+                let asked = others[0].empty(Command::Logoff);
+                let gone = others[0].exchange(asked).await.unwrap();
+                assert_eq!(status(&gone), Status::USER_SESSION_DELETED);
+            })
+            .await;
+        until("all connections have gone", || bed.lane.connections().is_empty()).await;
+        bed.expect_empty();
     });
 }
