@@ -30,10 +30,15 @@ impl SigningAlgorithm {
         Self::PREFERRED.into_iter().find(|algorithm| *algorithm as u16 == value)
     }
 
-    /// The one of `offered` that we prefer; AES-CMAC where none of them is known (MS-SMB2 3.3.5.4).
-    pub fn choose(offered: impl IntoIterator<Item = u16>) -> Self {
+    /// The one of `offered` that we prefer; AES-CMAC where none of them is known (MS-SMB2 3.3.5.4). Where a session may have many
+    /// channels, AES-GMAC is taken only if there is nothing else: the interim replies to two bindings are signed with the session's
+    /// key under one MessageId, and two messages under one nonce give away the key that authenticates.
+    pub fn choose(offered: impl IntoIterator<Item = u16>, many_channels: bool) -> Self {
         let offered: Vec<_> = offered.into_iter().filter_map(Self::from_wire).collect();
-        Self::PREFERRED.into_iter().find(|ours| offered.contains(ours)).unwrap_or(Self::AesCmac)
+        let is_safe = |ours: &Self| !many_channels || *ours != Self::AesGmac;
+        let mut preferred = Self::PREFERRED.into_iter().filter(|ours| offered.contains(ours));
+        let first = preferred.clone().next();
+        preferred.find(is_safe).or(first).unwrap_or(Self::AesCmac)
     }
 }
 

@@ -117,7 +117,11 @@ impl<'a> NegotiateContext<'a> {
                     rest.get(2 * hashes.len()..).and_then(|rest| rest.get(..head.salt_length.get().into()));
                 Self::Preauth { hashes, salt: salt.ok_or(Malformed::Count)? }
             }
-            kind::ENCRYPTION => Self::Encryption(counted(data)?),
+            // One of none is no fault (MS-SMB2 3.3.5.4): nothing is in common then.
+            kind::ENCRYPTION => {
+                let (count, rest) = prefix::<U16>(data)?;
+                Self::Encryption(prefix_of(rest, count.get().into())?)
+            }
             kind::COMPRESSION => {
                 let (head, rest) = prefix::<CompressionHead>(data)?;
                 Self::Compression { algorithms: list(rest, head.algorithm_count)?, flags: head.flags.get() }

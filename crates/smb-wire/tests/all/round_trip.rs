@@ -155,6 +155,17 @@ fn a_negotiation_that_lies_of_its_lists_is_refused() {
 }
 
 #[test]
+fn a_list_of_no_ciphers_is_one_and_other_lists_name_something() {
+    for (kind, expected) in [(1, false), (2, true), (3, false), (8, false)] {
+        let parsed = NegotiateContext::parse(kind, &[0; 8]);
+        assert_eq!(parsed.is_ok(), expected, "{kind}");
+    }
+    let parsed = NegotiateContext::parse(2, &[0, 0]);
+    assert!(matches!(parsed, Ok(NegotiateContext::Encryption(list)) if list.is_empty()));
+    assert!(NegotiateContext::parse(2, &[1, 0]).is_err());
+}
+
+#[test]
 fn session_and_tree() {
     let frame = request(Command::SessionSetup, |body| {
         let fixed = SessionSetupRequestFixed { flags: 1, ..SessionSetupRequestFixed::blank() };

@@ -41,8 +41,11 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
     //# The greatest common dialect; STATUS_NOT_SUPPORTED where there is none.
     let dialect = Dialect::ALL.into_iter().rev().find(|dialect| request.offers(*dialect));
     let dialect = dialect.ok_or(Status::NOT_SUPPORTED)?;
-    let offer = if dialect == Dialect::Smb311 { offer(request, &options)? } else { Offer::default() };
     let client_capabilities = request.fixed.capabilities.get();
+    //= MS-SMB2 3.3.5.4
+    //# SMB2_GLOBAL_CAP_MULTI_CHANNEL in 3.x, where the server and the client have it.
+    let has_many = options.multichannel && client_capabilities & capabilities::MULTI_CHANNEL != 0;
+    let offer = if dialect == Dialect::Smb311 { offer(request, &options, has_many)? } else { Offer::default() };
     let cipher = match dialect {
         Dialect::Smb311 => offer.cipher.flatten(),
         dialect => (dialect.is_smb3()
@@ -59,10 +62,13 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
         posix: offer.posix,
         ..agreed(dialect, &options, cipher)
     };
-    //= MS-SMB2 3.3.5.4
-    //# SMB2_GLOBAL_CAP_MULTI_CHANNEL in 3.x, where the server and the client have it.
-    if dialect.is_smb3() && options.multichannel {
-        negotiated.capabilities |= client_capabilities & capabilities::MULTI_CHANNEL;
+    // Who signs by AES-GMAC alone has one channel: two bindings would use a nonce of the session's key twice.
+    if dialect.is_smb3() && has_many && negotiated.signing != SigningAlgorithm::AesGmac {
+        negotiated.capabilities |= capabilities::MULTI_CHANNEL;
+    }
+    // Clients that have not announced it do not expect it.
+    if dialect.is_smb3() {
+        negotiated.capabilities |= client_capabilities & capabilities::DIRECTORY_LEASING;
     }
     //= MS-SMB2 3.3.5.4
     //# SMB2_GLOBAL_CAP_NOTIFICATIONS in 3.1.1, where the client has it.
@@ -134,7 +140,7 @@ struct Offer {
     posix: bool,
 }
 
-fn offer(request: &NegotiateRequest<'_>, options: &Options) -> Result<Offer, Status> {
+fn offer(request: &NegotiateRequest<'_>, options: &Options, has_many: bool) -> Result<Offer, Status> {
     let (mut taken, mut has_hash) = (Offer::default(), false);
     let values = |list: &[U16]| list.iter().map(|value| value.get()).collect::<Vec<_>>();
     for context in request.contexts.iter() {
@@ -156,7 +162,7 @@ fn offer(request: &NegotiateRequest<'_>, options: &Options) -> Result<Offer, Sta
                 taken.cipher = Some(Cipher::choose(values(ciphers), options.ciphers()));
             }
             NegotiateContext::Signing(algorithms) => {
-                taken.signing = Some(SigningAlgorithm::choose(values(algorithms)));
+                taken.signing = Some(SigningAlgorithm::choose(values(algorithms), has_many));
             }
             NegotiateContext::Posix(tag) => taken.posix |= tag == POSIX_TAG,
             // Compression is declined, a server's name is of no matter, and TCP secures nothing.
@@ -178,11 +184,8 @@ fn agreed(dialect: Dialect, options: &Options, cipher: Option<Cipher>) -> Negoti
     if dialect >= Dialect::Smb210 {
         offered |= capabilities::LEASING | capabilities::LARGE_MTU;
     }
-    if dialect.is_smb3() {
-        offered |= capabilities::DIRECTORY_LEASING;
-        if dialect < Dialect::Smb311 && cipher.is_some() {
-            offered |= capabilities::ENCRYPTION;
-        }
+    if dialect.is_smb3() && dialect < Dialect::Smb311 && cipher.is_some() {
+        offered |= capabilities::ENCRYPTION;
     }
     let required = options.signing == Signing::Required;
     let large = dialect >= Dialect::Smb210;

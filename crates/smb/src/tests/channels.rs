@@ -13,6 +13,7 @@ use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::create::oplock_level;
 use smb_wire::fsctl::code;
+use smb_wire::negotiate::capabilities;
 use smb_wire::{Dialect, Status};
 
 use super::bed::{Bed, bind, credentials, first_ten, rules, run, sign_in, until};
@@ -302,6 +303,35 @@ fn who_may_not_be_bound_is_told_why() {
             .await;
         assert_eq!(bed.counters().channels_bound.get(), 31);
         assert_eq!(bed.counters().sign_in_failed.get(), 0);
+    });
+}
+
+#[test]
+fn who_may_have_many_channels_signs_by_gmac_only_where_it_can_do_nothing_else_and_has_one_then() {
+    use SigningAlgorithm::{AesCmac, AesGmac};
+    run(27, rules(), async |bed, world| {
+        let (address, base) = (bed.address, bed.client());
+        world
+            .on(0, async move {
+                for (offered, many, expected, has_many) in [
+                    (vec![AesGmac, AesCmac], true, AesCmac, true),
+                    (vec![AesGmac, AesCmac], false, AesGmac, false),
+                    (vec![AesGmac], true, AesGmac, false),
+                ] {
+                    let mut options = base.clone();
+                    options.signing = Signing::Required;
+                    (options.signing_algorithms, options.multichannel) = (offered, many);
+                    let connection = Connection::open(address, options.clone()).await.unwrap();
+                    let agreed = connection.negotiated();
+                    let is_many = agreed.capabilities & capabilities::MULTI_CHANNEL != 0;
+                    assert_eq!((agreed.signing, is_many), (expected, has_many), "{options:?}");
+                    let tree = sign_in(address, options.clone()).await.unwrap();
+                    let bound = bind(&tree, address, options).await;
+                    let refused = (expected == AesGmac).then_some(Status::REQUEST_NOT_ACCEPTED);
+                    assert_eq!(status(bound), refused);
+                }
+            })
+            .await;
     });
 }
 
