@@ -41,7 +41,8 @@ impl Share {
         if output.len() > len_max {
             //= MS-SMB2 3.3.5.20.3
             //# A descriptor that does not fit: STATUS_BUFFER_TOO_SMALL, and how long it is.
-            return Err(Status::BUFFER_TOO_SMALL);
+            let needed = u32::try_from(output.len()).unwrap_or(u32::MAX);
+            return Ok(Answer { status: Status::BUFFER_TOO_SMALL, output: needed.to_le_bytes().into() });
         }
         Ok(Answer { status: Status::SUCCESS, output })
     }

@@ -4,6 +4,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::fixed::{body, prefix_of, wire};
 use crate::guid::FileId;
+use crate::header::HEADER_LEN;
 use crate::malformed::Malformed;
 use crate::message::{Body, Message};
 
@@ -79,6 +80,11 @@ impl<'a> LockRequest<'a> {
             return Err(Malformed::Count);
         }
         Ok(Self { fixed, locks: prefix_of(message.after::<LockRequestFixed>(), count.into())? })
+    }
+
+    /// Length of the message up to the end of the last range.
+    pub fn end(&self) -> usize {
+        HEADER_LEN + size_of::<LockRequestFixed>() + size_of_val(self.locks)
     }
 
     /// Appends a request for at least one range.

@@ -4,6 +4,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::fixed::body;
 use crate::guid::FileId;
+use crate::header::HEADER_LEN;
 use crate::malformed::Malformed;
 use crate::message::{Body, Message, apart};
 use crate::text::{Text, encoded};
@@ -162,6 +163,16 @@ impl<'a> CreateRequest<'a> {
             name: Text::new(message.part::<CreateRequestFixed>(name.0, name.1)?)?,
             contexts: Contexts::parse(message.part::<CreateRequestFixed>(contexts.0, contexts.1)?)?,
         })
+    }
+
+    /// Length of the message up to the end of what the request holds: what follows means nothing.
+    pub fn end(&self) -> usize {
+        let end = |offset: u32, len: u32| offset as usize + len as usize;
+        let fixed = self.fixed;
+        let name = end(fixed.name_offset.get().into(), fixed.name_length.get().into());
+        let contexts = end(fixed.contexts_offset.get(), fixed.contexts_length.get());
+        // The structure counts one byte of the name, also where there is none.
+        name.max(contexts).max(HEADER_LEN + size_of::<CreateRequestFixed>() + 1)
     }
 
     /// Appends a request for a name of less than 32 Ki code units. `contexts` is what

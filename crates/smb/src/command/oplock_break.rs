@@ -29,8 +29,13 @@ pub(super) async fn oplock_break(call: &Call<'_>, answer: &Break<'_>) -> Result<
 
 fn oplock(call: &Call<'_>, file_id: FileId, level: u8) -> Result<Reply, Status> {
     let (lane, channel) = (&call.connection.lane, call.channel()?);
+    // A tree that is not the session's fails with STATUS_NETWORK_NAME_DELETED, an open that is not of the tree with STATUS_FILE_CLOSED
+    // (MS-SMB2 3.3.5.22.1).
+    let tree = lane.tree(call.connection, channel, call.step.get().tree_id)?;
     let open = lane.opens().find(channel.session.id, file_id)?;
-    let tree = lane.tree(call.connection, channel, open.tree())?;
+    if open.tree() != tree.connect.id {
+        return Err(Status::FILE_CLOSED);
+    }
     let Kind::Disk { share, asker } = &tree.kind else { return Err(Status::FILE_CLOSED) };
     let oplock_level = share.oplock_break(asker, &open, level)?;
     let response = OplockBreak { oplock_level, file_id, ..OplockBreak::blank() };

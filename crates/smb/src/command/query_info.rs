@@ -14,7 +14,11 @@ pub(super) async fn query_info(call: &Call<'_>, request: &QueryInfoRequest<'_>) 
         Target::File { share, asker, open } => {
             let _entered = call.enter(&open)?;
             let answer = share.query_info(&asker, &open, request).await?;
-            Ok(Reply::output(answer.status, answer.output).paid_by(charge))
+            Ok(match answer.status {
+                // How much room it needs goes with the error.
+                Status::BUFFER_TOO_SMALL => Reply::error(answer.status, answer.output),
+                status => Reply::output(status, answer.output).paid_by(charge),
+            })
         }
         Target::Pipe(pipe) => {
             let output = pipe.query_info(request)?;

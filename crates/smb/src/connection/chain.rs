@@ -20,7 +20,7 @@ use smb_wire::{Command, Dialect, Header, Message, Request, Role, Status};
 
 use super::call::{Call, Content, DATA_AT, Reply, put_empty};
 use super::inbox::Frame;
-use super::nature::{control_code, is_data_of_file, named_file, outlives_connection, patience};
+use super::nature::{control_code, is_data_of_file, named_file, needed_len, outlives_connection, patience};
 use super::outbox::Payload;
 use super::promise::{Promise, put_read_headers};
 use super::replies::{Replies, leave_before, leave_short};
@@ -37,14 +37,18 @@ pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer
         replies: Replies::new(),
         checked: None,
         held: frame.held(),
+        kept: frame.len(),
     };
     let is_compounded = Messages::new(&frame).count() > 1;
     if !is_compounded && let Ok(message) = Message::new(&frame) {
-        if message.header().command() != Ok(Command::Write) {
-            serving.serve(message, false, None).await;
-        } else {
-            serving.serve_write(frame).await;
-        }
+        match (message.header().command(), needed_len(&message)) {
+            (Ok(Command::Write), _) => serving.serve_write(frame).await,
+            // A request that may wait without a limit of time keeps no more than it needs.
+            (_, Some(len)) if frame.len() - len > SURPLUS_MAX || frame.held() > 0 => {
+                serving.serve_cut(frame, len).await
+            }
+            _ => serving.serve(message, false, None).await,
+        };
         return serving.leave();
     }
     for message in Messages::new(&frame) {
@@ -73,6 +77,8 @@ struct Serving<'a> {
     checked: Option<Result<(), Status>>,
     /// Bytes of memory that the frame was granted, and keeps until all of it is served.
     held: usize,
+    /// Bytes of the frame that are kept until all of it is served.
+    kept: usize,
 }
 
 /// The data of a WRITE, where it was received.
@@ -112,6 +118,21 @@ impl Serving<'_> {
         let (data, charge) = frame.into_part(part);
         let Ok(message) = Message::new(&head) else { return Next::End };
         self.serve(message, false, Some(Received { fixed, data, charge })).await
+    }
+
+    /// Checks a message that is alone in its frame, and serves it from a copy of its first `len` bytes: the rest means nothing.
+    async fn serve_cut(&mut self, frame: Frame, len: usize) -> Next {
+        let head = {
+            let Ok(message) = Message::new(&frame) else { return Next::End };
+            let command = message.header().command().unwrap_or(Command::Echo);
+            let channel = self.channel_of(message.header().session_id.get());
+            self.checked = Some(self.check(&message, command, channel.as_deref()));
+            frame[..len].to_vec()
+        };
+        drop(frame);
+        (self.held, self.kept) = (0, head.len());
+        let Ok(message) = Message::new(&head) else { return Next::End };
+        self.serve(message, false, None).await
     }
 
     /// Serves one message.
@@ -249,6 +270,8 @@ impl Serving<'_> {
         let message_id = answering.header.message_id.get();
         let place = connection.requests.enter(message_id, session, outlives, obeys_cancel);
         let mut patience = pin!(sleep(patience(command)));
+        // The charge for what a request keeps that waits.
+        let mut kept = None;
         loop {
             let is_async = answering.async_id.is_some();
             let woken = poll_fn(|cx| {
@@ -261,7 +284,7 @@ impl Serving<'_> {
                 if call.is_short.take() {
                     return Poll::Ready(Woken::Short);
                 }
-                if may_be_async && !is_async && patience.as_mut().poll(cx).is_ready() {
+                if kept.is_none() && patience.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Woken::Late);
                 }
                 Poll::Pending
@@ -285,15 +308,29 @@ impl Serving<'_> {
                 //# The server may compound responses: those that hold memory leave before it is waited for.
                 Woken::Short => self.leave(),
                 Woken::Late => {
-                    let Some(id) = place.go_async() else {
-                        counters.requests_refused_async.increment();
-                        return Err(Status::INSUFFICIENT_RESOURCES);
-                    };
-                    counters.waiting.add(1);
-                    self.say_pending(id, answering);
+                    kept = self.charge_kept(obeys_cancel);
+                    let id = kept.as_ref().and_then(|_| may_be_async.then(|| place.go_async()));
+                    match id {
+                        Some(Some(id)) => {
+                            counters.waiting.add(1);
+                            self.say_pending(id, answering);
+                        }
+                        None if kept.is_some() => {}
+                        _ => {
+                            counters.requests_refused_async.increment();
+                            return Err(Status::INSUFFICIENT_RESOURCES);
+                        }
+                    }
                 }
             }
         }
+    }
+
+    /// Charges the connection for what a request keeps while it waits; `None` where that is much and there is no room for it. Data of
+    /// files is charged in any case: it waits for a disk alone.
+    fn charge_kept(&self, may_refuse: bool) -> Option<Charge> {
+        let (account, bytes) = (&self.connection.account, self.kept.saturating_sub(self.held));
+        if bytes <= KEPT_SMALL_MAX || !may_refuse { Some(account.charge(bytes)) } else { account.try_charge(bytes) }
     }
 
     /// Sends what there is, and an interim reply.
@@ -573,3 +610,8 @@ fn causing<T>(
 ) -> impl Future<Output = T> + Unpin {
     poll_fn(move |cx| connection.lane.caused_by(connection, || command.as_mut().poll(cx)))
 }
+
+/// Bytes behind a request with which it is served where it lies, without a copy.
+const SURPLUS_MAX: usize = 512;
+/// Bytes that a request may keep while it waits however short memory is: a path and what goes with it.
+const KEPT_SMALL_MAX: usize = 2 << 10;

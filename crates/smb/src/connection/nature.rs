@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use smb_wire::body::change_notify::ChangeNotifyRequest;
 use smb_wire::create::context::CreateContext;
+use smb_wire::header::HEADER_LEN;
 use smb_wire::{Command, FileId, Message, Request};
 use zerocopy::FromBytes;
 
@@ -37,6 +39,20 @@ pub(super) fn outlives_connection(message: &Message<'_>, command: Command) -> bo
 pub(super) fn is_data_of_file(call: &Call<'_>, command: Command) -> bool {
     let is_file = call.tree.as_ref().is_some_and(|tree| matches!(tree.kind, Kind::Disk { .. }));
     is_file && matches!(command, Command::Read | Command::Write | Command::Flush)
+}
+
+/// Bytes of a message that its request needs, for one that may wait without a limit of time; `None` for any other, and for a malformed one.
+pub(super) fn needed_len(message: &Message<'_>) -> Option<usize> {
+    if !matches!(message.header().command(), Ok(Command::Create | Command::Lock | Command::ChangeNotify)) {
+        return None;
+    }
+    let end = match Request::parse(message).ok()? {
+        Request::Create(request) => request.end(),
+        Request::Lock(request) => request.end(),
+        Request::ChangeNotify(_) => HEADER_LEN + size_of::<ChangeNotifyRequest>(),
+        _ => return None,
+    };
+    Some(end.min(message.bytes().len()))
 }
 
 /// What an IOCTL asks for.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use smb_wire::body::change_notify::{ChangeNotifyRequest, filter};
 use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlRequestFixed};
+use smb_wire::body::oplock_break::OplockBreak;
 use smb_wire::body::write::{WriteRequest, WriteRequestFixed};
-use smb_wire::compound::{Compound, MESSAGES_MAX};
+use smb_wire::compound::{Compound, MESSAGES_MAX, Messages};
 use smb_wire::create::access::rights;
 use smb_wire::fixed::Fixed;
 use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateRequestFixed};
@@ -293,6 +294,66 @@ fn where_signatures_are_required_nothing_unsigned_is_done() {
     });
 }
 
+#[test]
+fn a_request_that_waits_keeps_what_it_needs_and_is_charged_for_it() {
+    let rules = Options { credits: 2048, ..rules() };
+    run(82, rules, async |bed, world| {
+        let (address, counters) = (bed.address, Arc::clone(&bed.lane.counters));
+        let connections = bed.lane.connections().counters().clone();
+        world
+            .on(1, async move {
+                for is_signed in [false, true] {
+                    let mut raw = match is_signed {
+                        true => Raw::signed(address).await,
+                        false => Raw::open(address).await,
+                    };
+                    raw.sign_in().await;
+                    raw.connect(SHARE).await;
+                    let before = connections.reply_memory_bytes.get();
+                    let mut directory = FileId::RELATED;
+                    for at in 0..256 {
+                        if at % 32 == 0 {
+                            directory = raw.create("", rights::READ_DATA).await;
+                        }
+                        let mut asked = watch(&mut raw, directory);
+                        asked.resize(60_000, 7);
+                        assert_eq!(status_of(&mut raw, asked).await, Status::PENDING, "{at}");
+                    }
+                    let held = connections.reply_memory_bytes.get() - before;
+                    assert!((256 * 96..256 * 200).contains(&held), "{held}");
+                }
+                // A frame of several messages is kept whole and charged whole: there are few of them.
+                let mut raw = signed_in(address).await;
+                raw.connect(SHARE).await;
+                let (mut pending, mut refused) = (0, 0);
+                for _ in 0..200 {
+                    let directory = raw.create("", rights::READ_DATA).await;
+                    let mut asked = raw.empty(Command::Echo);
+                    asked.resize(56_000, 0);
+                    asked[20..24].copy_from_slice(&56_000u32.to_le_bytes());
+                    asked.extend(watch(&mut raw, directory));
+                    raw.send(&asked).await;
+                    let mut answers = Vec::new();
+                    while answers.len() < 2 {
+                        let reply = raw.receive().await.unwrap();
+                        let messages = Messages::new(&reply).map(|message| message.unwrap());
+                        answers.extend(messages.map(|message| message.header().status()));
+                    }
+                    match answers[1] {
+                        Status::PENDING => pending += 1,
+                        Status::INSUFFICIENT_RESOURCES => refused += 1,
+                        status => panic!("{status}"),
+                    }
+                }
+                assert!(pending < 40, "{pending}");
+                assert_eq!(counters.requests_refused_async.get(), refused);
+            })
+            .await;
+        until("all connections have gone", || bed.lane.connections().is_empty()).await;
+        bed.expect_empty();
+    });
+}
+
 fn watch(raw: &mut Raw, directory: FileId) -> Vec<u8> {
     let fixed = ChangeNotifyRequest {
         output_buffer_length: 100.into(),
@@ -301,6 +362,31 @@ fn watch(raw: &mut Raw, directory: FileId) -> Vec<u8> {
         ..ChangeNotifyRequest::blank()
     };
     raw.request(Command::ChangeNotify, 1, |body| body.push(&fixed))
+}
+
+#[test]
+fn an_oplock_is_acknowledged_by_the_tree_that_its_open_is_of() {
+    run(83, rules(), async |bed, world| {
+        let address = bed.address;
+        world
+            .on(1, async move {
+                let mut raw = signed_in(address).await;
+                let file = raw.open_file("held", rights::FILE_READ | rights::FILE_WRITE).await;
+                let own = raw.tree;
+                let other = raw.connect(SHARE).await;
+                for (tree, expected) in [
+                    (0x7777, Status::NETWORK_NAME_DELETED),
+                    (other, Status::FILE_CLOSED),
+                    (own, Status::INVALID_DEVICE_STATE),
+                ] {
+                    raw.tree = tree;
+                    let answer = OplockBreak { file_id: file, ..OplockBreak::blank() };
+                    let asked = raw.request(Command::OplockBreak, 1, |body| body.push(&answer));
+                    assert_eq!(status_of(&mut raw, asked).await, expected, "{tree}");
+                }
+            })
+            .await;
+    });
 }
 
 /// CANCEL of the request of this id, which is no message of its own.
