@@ -45,7 +45,11 @@ impl Name {
         let path = path.strip_suffix('\\').unwrap_or(path);
         let mut components = Vec::new();
         if !path.is_empty() {
-            for component in path.split(['\\', '/']) {
+            for (at, component) in path.split(['\\', '/']).enumerate() {
+                // Several separators between two names are one, as with Samba.
+                if component.is_empty() && at > 0 {
+                    continue;
+                }
                 // Beneath the root the way up is as well the way back.
                 if component == ".." && components.pop().is_some() {
                     continue;
@@ -135,6 +139,9 @@ mod tests {
         assert_eq!(parse("").unwrap(), Name::default());
         assert_eq!(parse(r"a\b\c.txt").unwrap().path, ["a", "b", "c.txt"]);
         assert_eq!(parse(r"a\b\").unwrap().path, ["a", "b"]);
+        for name in [r"a\\b", r"a\\\b\\", r"a\/b", "a//b", r"a\\c\\..\\b"] {
+            assert_eq!(parse(name).unwrap().path, ["a", "b"], "{name}");
+        }
         let stream = parse(r"a\f:AFP_AfpInfo:$DATA").unwrap();
         assert_eq!((stream.path.len(), stream.stream.as_deref()), (2, Some("AFP_AfpInfo")));
         assert_eq!(stream.to_text(), r"a\f:AFP_AfpInfo");
@@ -148,7 +155,7 @@ mod tests {
         for name in [r"..\b", "..", ".", r"a\.", r"a\..\..\b"] {
             assert_eq!(parse(name), Err(Status::OBJECT_PATH_SYNTAX_BAD), "{name}");
         }
-        for name in [r"a\\b", "a*", "a?", "a\tb", "f:", "f:s:$INDEX_ALLOCATION", "f:a:b:$DATA", "f:a\\b"] {
+        for name in ["/a", "a*", "a?", "a\tb", "f:", "f:s:$INDEX_ALLOCATION", "f:a:b:$DATA", "f:a\\b"] {
             assert_eq!(parse(name), Err(Status::OBJECT_NAME_INVALID), "{name}");
         }
         assert_eq!(parse(&"a".repeat(256)), Err(Status::OBJECT_NAME_INVALID));
