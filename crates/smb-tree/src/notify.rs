@@ -1,19 +1,21 @@
 //! CHANGE_NOTIFY (MS-SMB2 3.3.5.19): what happens in a directory, or anywhere beneath it, whichever service does it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use futures_util::future::LocalBoxFuture;
+use identity::Rights;
 use smb_wire::Status;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, FLAG_WATCH_TREE, filter};
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::access::rights::READ_DATA;
 use smb_wire::info::notify::{self, action};
-use vfs::{Event, Happened, Kinds, Told, Watch, WatchHow};
+use vfs::{Error, Event, Happened, Kinds, RelPath, RelPathBuf, Told, Watch, WatchHow};
 
 use crate::Answer;
+use crate::access::Allowed;
 use crate::asker::Asker;
 use crate::names;
 use crate::open::Open;
@@ -26,6 +28,8 @@ pub(crate) struct Watching {
     watch: Option<Watch>,
     /// Requests that wait, in the order in which they came: the first is told what happens next.
     waiting: VecDeque<(u64, Option<Waker>)>,
+    /// Events of a request that ended before it could tell them: the next request tells them.
+    untold: Vec<Event>,
     next: u64,
     is_closed: bool,
 }
@@ -35,6 +39,7 @@ impl Watching {
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.is_closed = true;
         self.watch = None;
+        self.untold.clear();
         self.waiting.drain(..).filter_map(|(_, waker)| waker).collect()
     }
 
@@ -49,8 +54,30 @@ impl Watching {
                 if let Some((_, (_, waker))) = first {
                     *waker = Some(cx.waker().clone());
                 }
+                if !self.untold.is_empty() {
+                    return Poll::Ready(Some(Told::Events(std::mem::take(&mut self.untold))));
+                }
                 watch.poll(cx).map(Some)
             }
+        }
+    }
+}
+
+/// Whether a name is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    Yes,
+    No,
+    /// It is not there any more.
+    Gone,
+}
+
+impl From<Result<bool, Error>> for Listed {
+    fn from(found: Result<bool, Error>) -> Self {
+        match found {
+            Ok(true) => Self::Yes,
+            Err(Error::NotFound | Error::NotADirectory | Error::Stale) => Self::Gone,
+            Ok(false) | Err(_) => Self::No,
         }
     }
 }
@@ -69,6 +96,21 @@ impl Drop for Waiting<'_> {
             watching.waiting.front_mut().and_then(|(_, waker)| waker.take())
         };
         next.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Events that a request is about to tell. Dropped with any, they are left to the next request.
+struct Telling<'a> {
+    open: &'a Open,
+    events: Vec<Event>,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        let watching = &mut self.open.state().watching;
+        if !watching.is_closed {
+            watching.untold.append(&mut self.events);
+        }
     }
 }
 
@@ -124,22 +166,47 @@ impl Share {
                 Waiting { open, number }
             };
             let room = request.output_buffer_length.get() as usize;
-            let told = poll_fn(|cx| open.state().watching.poll(waiting.number, cx)).await;
             let without = |status| Answer { status, output: Vec::new() };
-            Ok(match told {
-                Some(Told::Events(events)) => self.tell(&events, room),
-                Some(Told::Lost) => self.overflown(),
-                Some(Told::Going) => without(Status::DELETE_PENDING),
-                None => without(Status::NOTIFY_CLEANUP),
-            })
+            loop {
+                let told = poll_fn(|cx| open.state().watching.poll(waiting.number, cx)).await;
+                return Ok(match told {
+                    Some(Told::Events(events)) => {
+                        let mut telling = Telling { open, events };
+                        let answer = self.tell(asker, open, &telling.events, room).await;
+                        telling.events.clear();
+                        match answer {
+                            Some(answer) => answer,
+                            // This client may know none of it.
+                            None => continue,
+                        }
+                    }
+                    Some(Told::Lost) => self.overflown(),
+                    Some(Told::Going) => without(Status::DELETE_PENDING),
+                    None => without(Status::NOTIFY_CLEANUP),
+                });
+            }
         })
     }
 
-    fn tell(&self, events: &[Event], room: usize) -> Answer {
+    /// The answer that tells those of the events that the client may know; `None` where it may know none.
+    async fn tell(&self, asker: &Asker, open: &Open, events: &[Event], room: usize) -> Option<Answer> {
         let mut output = Vec::new();
+        let mut known = BTreeMap::new();
+        let mut shown = Vec::with_capacity(events.len());
+        for event in events {
+            match self.is_told(asker, open, event.path.as_path(), &mut known).await {
+                Listed::Yes => shown.push(event),
+                Listed::No => {}
+                // Nobody can say any more who might list it: the client has to look for itself.
+                Listed::Gone => return Some(self.overflown()),
+            }
+        }
+        if shown.is_empty() {
+            return None;
+        }
         let mut entries = EntryWriter::new(&mut output, 4, room);
         let mut fits = true;
-        for event in events {
+        for event in shown {
             // What clients cannot spell they cannot hear of.
             let path: Option<Vec<_>> =
                 event.path.as_path().components().map(|name| names::to_wire(name.as_bytes())).collect();
@@ -148,7 +215,56 @@ impl Share {
         }
         //= MS-SMB2 3.3.5.19
         //# What does not fit is not told at all: STATUS_NOTIFY_ENUM_DIR, and the client looks for itself.
-        if fits { Answer { status: Status::SUCCESS, output } } else { self.overflown() }
+        Some(if fits { Answer { status: Status::SUCCESS, output } } else { self.overflown() })
+    }
+
+    /// Whether a client that watches is told of a name beneath: whether a listing would show it. `known` holds what was found before.
+    async fn is_told(
+        &self,
+        asker: &Asker,
+        open: &Open,
+        path: RelPath<'_>,
+        known: &mut BTreeMap<Vec<u8>, Listed>,
+    ) -> Listed {
+        // The open itself may list the directory that it watches.
+        if let Some(above) = path.parent().filter(|above| !above.is_root()) {
+            let listed = match known.get(above.as_bytes()) {
+                Some(listed) => *listed,
+                None => {
+                    let listed = match self.watched_path(open, above) {
+                        Some(path) => self.lists(asker, path.as_path()).await.into(),
+                        None => Listed::Gone,
+                    };
+                    known.insert(above.as_bytes().to_vec(), listed);
+                    listed
+                }
+            };
+            if listed != Listed::Yes {
+                return listed;
+            }
+        }
+        if !self.options().hide_unreadable {
+            return Listed::Yes;
+        }
+        match self.watched_path(open, path) {
+            Some(path) => self.reads(asker, path.as_path()).await.into(),
+            None => Listed::Gone,
+        }
+    }
+
+    /// Whether the user may list the directory that has this path of the volume.
+    async fn lists(&self, asker: &Asker, path: RelPath<'_>) -> Result<bool, Error> {
+        let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await?;
+        let who = &asker.caller.principal;
+        let allowed = Allowed::new(who, found.rights(who), None, true).granted(found.granted(who));
+        Ok(allowed.mask() & READ_DATA != 0)
+    }
+
+    /// The path in the volume of what has this path beneath the watched directory; `None` where that is gone.
+    fn watched_path(&self, open: &Open, path: RelPath<'_>) -> Option<RelPathBuf> {
+        let mut whole = open.grants().path(self.volume())?;
+        path.components().try_for_each(|name| whole.push(name)).ok()?;
+        Some(whole)
     }
 
     fn overflown(&self) -> Answer {

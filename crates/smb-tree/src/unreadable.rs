@@ -2,7 +2,7 @@
 
 use identity::Rights;
 use smb_wire::create::access::rights::{READ_ATTRIBUTES, READ_CONTROL, READ_DATA, READ_EA};
-use vfs::{Entry, FileKind, Name};
+use vfs::{Entry, Error, FileKind, Name, RelPath};
 
 use crate::access::Allowed;
 use crate::asker::Asker;
@@ -24,8 +24,15 @@ impl Share {
     async fn may_read(&self, asker: &Asker, open: &Open, name: &[u8]) -> Option<bool> {
         let above = open.grants().path(self.volume())?;
         let path = above.as_path().join(Name::parse(name).ok()?).ok()?;
-        let found =
-            self.volume().lookup_with_rights(&asker.caller, path.as_path(), Rights::NONE).await.ok()?;
+        self.reads(asker, path.as_path()).await.ok()
+    }
+
+    /// Whether the user may read what has this path of the volume.
+    ///
+    /// # Errors
+    /// Those of the look-up.
+    pub(crate) async fn reads(&self, asker: &Asker, path: RelPath<'_>) -> Result<bool, Error> {
+        let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await?;
         let who = &asker.caller.principal;
         //= MS-SMB2 3.3.5.18
         //# Where the share enumerates by access, what the user has no GENERIC_READ of is left out. Its descriptor alone counts here: that
@@ -33,7 +40,7 @@ impl Share {
         let granted = found.granted(who);
         let is_directory = found.resolved.attributes().is_directory();
         let mask = granted.unwrap_or_else(|| Allowed::new(who, found.rights(who), None, is_directory).mask());
-        Some(mask & READS == READS)
+        Ok(mask & READS == READS)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use identity::{Acl, Rights, Side as AclSide};
 use smb_tree::{Answer, Asker, Open};
 use smb_wire::Status;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, FLAG_WATCH_TREE, filter};
@@ -12,7 +13,7 @@ use smb_wire::fixed::Fixed;
 use smb_wire::info::notify::{action, parse};
 use vfs::{Caller, How, Name, Over, RelPath};
 
-use super::{Side, Wish, alone, asker, on_lanes};
+use super::{Side, Wish, alone, asker, mary, on_lanes};
 
 async fn watch(
     side: &Side,
@@ -191,5 +192,41 @@ fn of_two_requests_the_first_is_told_what_happens_first() {
         side.make(&who, "two", b"").await;
         assert_eq!(second.await, [(action::ADDED, "two".to_owned())]);
         side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn names_in_directories_that_the_watcher_may_not_list_are_not_told() {
+    alone(|side| async move {
+        let (who, mary) = (asker(1), mary(2));
+        let list = |rights: &str| {
+            let mut acl = Acl::new();
+            acl.set(AclSide::Given, "mary".parse().unwrap(), rights.parse().unwrap()).unwrap();
+            acl
+        };
+        for name in ["secret", "secret\\deep", "open"] {
+            let made = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
+            assert_eq!(side.status(&who, name, &made).await, Status::SUCCESS, "{name}");
+        }
+        for (path, rights) in [("", "rl"), ("secret", "none"), ("secret/deep", "none")] {
+            let path = RelPath::parse(path.as_bytes()).unwrap();
+            let found = side.volume.lookup_as(&who.caller, path, Rights::NONE).await.unwrap();
+            let directory = found.into_directory().unwrap().0;
+            directory.set_access_list(&who.caller, Some(&list(rights))).await.unwrap();
+        }
+        let open = root(&side, &mary).await;
+        let tree = (FLAG_WATCH_TREE, NAMES.1, 4096);
+        let mut waits = Box::pin(watch(&side, &mary, &open, tree));
+        assert!(polled(&mut waits).await.is_none());
+        for name in ["secret\\merger", "secret\\deep\\fire bob"] {
+            side.make(&who, name, b"").await;
+        }
+        lane::time::sleep(Duration::from_secs(1)).await;
+        assert!(polled(&mut waits).await.is_none(), "nothing of it is told");
+        side.make(&who, "open\\known", b"").await;
+        let answer = waits.await.unwrap();
+        let names: Vec<_> = parse(&answer.output).map(|entry| entry.unwrap().1.lossy()).collect();
+        assert_eq!((answer.status, names), (Status::SUCCESS, vec!["open\\known".to_owned()]));
+        side.share.close(&mary, &open, 0).await.unwrap();
     });
 }
