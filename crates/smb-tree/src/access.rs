@@ -1,6 +1,7 @@
 //! Rights of the tree as SMB's access masks, and the other way round.
 
 use identity::{Principal, Rights};
+use smb_wire::create::access::share;
 use smb_wire::create::access::rights::{
     APPEND_DATA, DELETE, DELETE_CHILD, EXECUTE, READ_ATTRIBUTES, READ_CONTROL, READ_DATA, READ_EA,
     SYNCHRONIZE, WRITE_ATTRIBUTES, WRITE_DAC, WRITE_DATA, WRITE_EA, WRITE_OWNER,
@@ -27,6 +28,21 @@ impl Allowed {
     /// The same of what has a security descriptor of its own.
     pub(crate) fn granted(self, granted: Option<u32>) -> Self {
         Self { granted, ..self }
+    }
+
+    /// Whether its ranges may be locked, and share modes may keep others out: `k` or `w` of a list, as with AFS. Whoever may read by a
+    /// security descriptor may, as with Windows, whose descriptors have no bit for it.
+    pub(crate) fn locks(&self) -> bool {
+        match self.granted {
+            Some(granted) => granted & (READ_DATA | EXECUTE | WRITE_DATA | APPEND_DATA) != 0,
+            None => self.is_administrator || self.own.contains(Rights::LOCK) || self.own.contains(Rights::WRITE),
+        }
+    }
+
+    /// The share mode of an open that asks for `wanted`. Without the right to lock it denies nothing, and the open succeeds all the same:
+    /// most programs that read deny writing by default.
+    pub(crate) fn shared(&self, wanted: u32) -> u32 {
+        if self.locks() { wanted } else { wanted | share::READ | share::WRITE | share::DELETE }
     }
 
     /// What it can be granted beside, if it is asked for by name.
@@ -137,6 +153,17 @@ mod tests {
         let operator = Accounts::none().local_administrator();
         let all = Allowed::new(&operator, Rights::LISTED | Rights::TRAVERSE, Some(Rights::LISTED), true);
         assert_eq!(all.mask(), FILE_ALL);
+    }
+
+    #[test]
+    fn locking_takes_the_letter_for_it_or_that_to_write() {
+        let who = Accounts::none().anonymous();
+        let of = |own: &str| Allowed::new(&who, own.parse().unwrap(), None, false);
+        for (own, expected) in [("rl", false), ("lida", false), ("rlk", true), ("rlw", true), ("none", false)] {
+            assert_eq!(of(own).locks(), expected, "{own}");
+        }
+        assert!(of("rl").granted(Some(FILE_READ)).locks());
+        assert!(!of("rlk").granted(Some(SEEN)).locks());
     }
 
     #[test]

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
 use grants::{Range, RangeLock, Refused};
+use identity::Rights;
 use smb_wire::body::lock::{LockElement, LockRequest, flags};
 use smb_wire::create::access::rights::{APPEND_DATA, EXECUTE, READ_DATA, WRITE_DATA};
 use smb_wire::{Dialect, Status};
 use vfs::OpenError;
 
+use crate::access::Allowed;
 use crate::asker::Asker;
 use crate::lock_sequences::Numbered;
 use crate::open::Open;
@@ -56,7 +58,12 @@ impl Share {
             };
             match does(request.locks)? {
                 Does::Unlocks { ranges, is_whole } => {
-                    let unlocked = open.grants().unlock(self.volume(), &ranges);
+                    // One by one, to know how many were.
+                    let unlocked: Result<(), OpenError> = ranges.iter().try_for_each(|range| {
+                        open.grants().unlock(self.volume(), &[*range])?;
+                        open.room.give_ranges(1);
+                        Ok(())
+                    });
                     // Nothing is waited for in between: who loses his channel now has it done, and does it by no other again.
                     if unlocked.is_ok() && is_whole {
                         numbered.done();
@@ -74,21 +81,105 @@ impl Share {
                     if !open.may(READ_DATA | EXECUTE | WRITE_DATA | APPEND_DATA) {
                         return Err(Status::ACCESS_DENIED);
                     }
-                    let locked =
-                        numbered.unless_called_off(open.grants().lock(self.volume(), &locks, waits)).await;
+                    // Shared ranges keep writers out as well.
+                    if !self.may_lock(asker, open).await? {
+                        return Err(Status::ACCESS_DENIED);
+                    }
+                    let room = RangesRoom::take(open, locks.len())
+                        .inspect_err(|_| self.counters().ranges_refused.increment())?;
+                    let locked = numbered.unless_called_off(self.lock_in_steps(open, &locks, waits)).await;
                     locked?.map_err(|error| match error {
                         //= MS-SMB2 3.3.5.10
                         //# A lock that waits when its open is closed fails with STATUS_RANGE_NOT_LOCKED.
                         OpenError::Refused(Refused::NotOpen) => Status::RANGE_NOT_LOCKED,
                         error => status::of_open(error),
                     })?;
+                    room.is_used();
                     numbered.done();
                 }
             }
             Ok(())
         })
     }
+
+    /// Locks all these ranges, or none. Among many of them other tasks of the lane have their turn, and a CANCEL takes effect.
+    async fn lock_in_steps(
+        &self,
+        open: &Arc<Open>,
+        locks: &[RangeLock],
+        waits: bool,
+    ) -> Result<(), OpenError> {
+        if locks.len() <= RANGES_PER_TURN {
+            return open.grants().lock(self.volume(), locks, waits).await;
+        }
+        if locks.iter().any(|lock| !lock.range.is_valid()) {
+            return Err(Refused::BadRange.into());
+        }
+        // One after another, as in MS-SMB2 3.3.5.14.2; where one fails those before it are unlocked.
+        let mut taken = Taken { share: self, open, ranges: Vec::with_capacity(locks.len()) };
+        for some in locks.chunks(RANGES_PER_TURN) {
+            if let Err(error) = open.grants().lock(self.volume(), some, false).await {
+                drop(taken);
+                self.volume().unlocked_for_others(open.grants().object()).await;
+                return Err(error);
+            }
+            taken.ranges.extend(some.iter().map(|lock| lock.range));
+            lane::give_way().await;
+        }
+        taken.ranges.clear();
+        Ok(())
+    }
+
+    /// Whether an open may keep others from what it locks: it was opened to write, or its user has the right to lock now.
+    async fn may_lock(&self, asker: &Asker, open: &Open) -> Result<bool, Status> {
+        if open.may(WRITE_DATA | APPEND_DATA) {
+            return Ok(true);
+        }
+        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let found = self.volume().lookup_with_rights(&asker.caller, path.as_path(), Rights::NONE).await;
+        let (found, who) = (found.map_err(status::of)?, &asker.caller.principal);
+        let allowed = Allowed::new(who, found.rights(who), None, false).granted(found.granted(who));
+        Ok(allowed.locks())
+    }
 }
+
+/// Room for ranges that are about to be locked. Dropped unused, it is given back.
+struct RangesRoom<'a>(&'a Open, usize);
+
+impl<'a> RangesRoom<'a> {
+    fn take(open: &'a Open, count: usize) -> Result<Self, Status> {
+        open.room.take_ranges(count).map(|()| Self(open, count))
+    }
+
+    fn is_used(mut self) {
+        self.1 = 0;
+    }
+}
+
+impl Drop for RangesRoom<'_> {
+    fn drop(&mut self) {
+        self.0.room.give_ranges(self.1);
+    }
+}
+
+/// Ranges that a request has locked so far. Dropped before it has all, they are unlocked.
+struct Taken<'a> {
+    share: &'a Share,
+    open: &'a Arc<Open>,
+    ranges: Vec<Range>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.ranges.is_empty() {
+            // It may be closed by now, with all its locks.
+            let _ = self.open.grants().unlock(self.share.volume(), &self.ranges);
+        }
+    }
+}
+
+/// Ranges that are locked before other tasks of the lane have a turn.
+const RANGES_PER_TURN: usize = 64;
 
 //= MS-SMB2 3.3.5.14.1
 //# The first element says whether the request unlocks; in one that does, those before the first with another flag are unlocked.

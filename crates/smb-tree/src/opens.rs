@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use grants::Holder;
 use smb_proto::numbers::NumberMap;
@@ -32,6 +32,10 @@ pub struct OpensLimits {
     pub disconnected_max: usize,
     /// Of one client address among them.
     pub disconnected_per_address_max: usize,
+    /// Locked ranges of the whole process. One client address may have three times what is free of them.
+    pub ranges_max: usize,
+    /// Locked ranges of one session.
+    pub ranges_per_session_max: usize,
 }
 
 impl Default for OpensLimits {
@@ -42,6 +46,8 @@ impl Default for OpensLimits {
             per_address_max: 262_144,
             disconnected_max: 65_536,
             disconnected_per_address_max: 16_384,
+            ranges_max: 262_144,
+            ranges_per_session_max: 65_536,
         }
     }
 }
@@ -63,6 +69,7 @@ pub struct Opens {
     shards: Box<[Mutex<Shard>]>,
     owners: Mutex<Owners>,
     told: Mutex<HashMap<Holder, (Told, usize)>>,
+    ranges: Mutex<Ranges>,
     disconnected: Disconnected,
     replays: Arc<Replays>,
     instances: Arc<Instances>,
@@ -88,6 +95,18 @@ pub(crate) struct Room {
     session: AtomicU64,
     address: IpAddr,
     volatile: u64,
+    /// Ranges that the open has locked or is about to lock.
+    ranges: AtomicUsize,
+    /// The session that they are counted to: the first that locked one.
+    ranges_of: OnceLock<u64>,
+}
+
+/// Locked ranges: how many there are, and of whom.
+#[derive(Default)]
+struct Ranges {
+    all: usize,
+    sessions: HashMap<u64, usize>,
+    addresses: HashMap<IpAddr, usize>,
 }
 
 /// A holder who can be told, for as long as this lives.
@@ -106,6 +125,7 @@ impl Opens {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             owners: Mutex::default(),
             told: Mutex::default(),
+            ranges: Mutex::default(),
             disconnected: Disconnected::default(),
             replays: Arc::default(),
             instances: Arc::default(),
@@ -216,7 +236,7 @@ impl Opens {
         owners.sessions.entry(session).or_default().insert(volatile);
         *owners.addresses.entry(address).or_default() += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(Room { opens: Arc::clone(self), session: AtomicU64::new(session), address, volatile })
+        Ok(self.new_room(session, address, volatile))
     }
 
     /// Room for an open of an earlier process by the number that it had there, without a session; `None` where there is none, or one of
@@ -235,7 +255,13 @@ impl Opens {
         self.next.fetch_max(volatile + 1, Ordering::Relaxed);
         *owners.addresses.entry(address).or_default() += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
-        Some(Room { opens: Arc::clone(self), session: AtomicU64::new(0), address, volatile })
+        Some(self.new_room(0, address, volatile))
+    }
+
+    fn new_room(self: &Arc<Self>, session: u64, address: IpAddr, volatile: u64) -> Room {
+        let (ranges, ranges_of) = (AtomicUsize::new(0), OnceLock::new());
+        let session = AtomicU64::new(session);
+        Room { opens: Arc::clone(self), session, address, volatile, ranges, ranges_of }
     }
 
     /// The open has no session from now on; `false` where it had none.
@@ -322,6 +348,61 @@ impl Room {
     pub(crate) fn session(&self) -> u64 {
         self.session.load(Ordering::Acquire)
     }
+
+    /// Takes room for `count` more locked ranges.
+    ///
+    /// # Errors
+    /// `STATUS_INSUFFICIENT_RESOURCES` where the session, the address or the process has as many as it may.
+    pub(crate) fn take_ranges(&self, count: usize) -> Result<(), Status> {
+        let (limits, mut held) = (&self.opens.limits, lock(&self.opens.ranges));
+        let session = *self.ranges_of.get_or_init(|| self.session());
+        let of = |held: Option<&usize>| held.copied().unwrap_or_default() + count;
+        let free = limits.ranges_max.saturating_sub(held.all);
+        if count > free
+            || of(held.addresses.get(&self.address)) > ADDRESS_TIMES * free
+            || of(held.sessions.get(&session)) > limits.ranges_per_session_max
+        {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        self.add_ranges(&mut held, session, count);
+        Ok(())
+    }
+
+    /// Counts ranges that are locked already, whether there is room for them or not.
+    pub(crate) fn has_ranges(&self, count: usize) {
+        let mut held = lock(&self.opens.ranges);
+        let session = *self.ranges_of.get_or_init(|| self.session());
+        self.add_ranges(&mut held, session, count);
+    }
+
+    fn add_ranges(&self, held: &mut Ranges, session: u64, count: usize) {
+        if count > 0 {
+            held.all += count;
+            *held.sessions.entry(session).or_default() += count;
+            *held.addresses.entry(self.address).or_default() += count;
+            self.ranges.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back the room of `count` ranges that are unlocked.
+    pub(crate) fn give_ranges(&self, count: usize) {
+        let mut held = lock(&self.opens.ranges);
+        let count = count.min(self.ranges.load(Ordering::Relaxed));
+        let Some(session) = self.ranges_of.get().filter(|_| count > 0) else { return };
+        self.ranges.fetch_sub(count, Ordering::Relaxed);
+        held.all -= count;
+        fewer(&mut held.sessions, *session, count);
+        fewer(&mut held.addresses, self.address, count);
+    }
+}
+
+fn fewer<K: Eq + std::hash::Hash>(held: &mut HashMap<K, usize>, key: K, count: usize) {
+    if let Entry::Occupied(mut entry) = held.entry(key) {
+        *entry.get_mut() -= count;
+        if *entry.get() == 0 {
+            entry.remove();
+        }
+    }
 }
 
 impl Owners {
@@ -337,6 +418,7 @@ impl Owners {
 
 impl Drop for Room {
     fn drop(&mut self) {
+        self.give_ranges(usize::MAX);
         let mut owners = self.opens.owners();
         owners.leave(self.session(), self.volatile);
         if let Entry::Occupied(mut address) = owners.addresses.entry(self.address) {
@@ -372,6 +454,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 const SHARDS: usize = 64;
+/// An address may have this many times what is free of locked ranges.
+const ADDRESS_TIMES: usize = 3;
 /// Odd, so that no two numbers get one id.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const SPREAD_INVERSE: u64 = inverse(SPREAD);
@@ -398,5 +482,25 @@ mod tests {
             let persistent = room.id().persistent.get();
             assert_eq!((persistent ^ SPREAD).wrapping_mul(SPREAD_INVERSE), room.id().volatile.get());
         }
+    }
+
+    #[test]
+    fn locked_ranges_are_bounded_by_session_address_and_process() {
+        let limits = OpensLimits { ranges_max: 100, ranges_per_session_max: 40, ..OpensLimits::default() };
+        let opens = Opens::new(limits);
+        let room = |session, last| opens.room(session, IpAddr::from([10, 0, 0, last])).unwrap();
+        let (one, beside, second) = (room(1, 1), room(1, 1), room(2, 1));
+        assert!(one.take_ranges(30).is_ok() && beside.take_ranges(10).is_ok());
+        assert_eq!(beside.take_ranges(1), Err(Status::INSUFFICIENT_RESOURCES), "of the session");
+        assert!(second.take_ranges(35).is_ok());
+        assert_eq!(second.take_ranges(1), Err(Status::INSUFFICIENT_RESOURCES), "of the address");
+        let other = room(3, 2);
+        assert!(other.take_ranges(20).is_ok());
+        assert_eq!(other.take_ranges(6), Err(Status::INSUFFICIENT_RESOURCES), "of all");
+        one.give_ranges(10);
+        assert!(other.take_ranges(6).is_ok());
+        drop((one, beside, second, other));
+        let held = lock(&opens.ranges);
+        assert!(held.all == 0 && held.sessions.is_empty() && held.addresses.is_empty());
     }
 }

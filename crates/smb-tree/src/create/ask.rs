@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grants::{LeaseKey, Share};
+use grants::LeaseKey;
 use smb_wire::create::access::{attributes, expand_generic, rights, share};
 use smb_wire::create::context::{AaplRequest, CreateContext};
 use smb_wire::create::lease::Lease;
@@ -96,10 +96,6 @@ impl<'a> Ask<'a> {
 
     pub(crate) fn has(&self, options: u32) -> bool {
         self.options & options != 0
-    }
-
-    pub(crate) fn shares(&self) -> Share {
-        Share::from_bits(self.share_access as u8)
     }
 
     /// Which names are found by the one that is asked for.

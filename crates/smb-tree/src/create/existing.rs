@@ -56,7 +56,8 @@ impl Share {
             is_directory,
             empties,
         )?;
-        let it = It { path: spot.path.as_path(), mask: access, is_new: false, is_directory };
+        let share_access = allowed.shared(ask.share_access);
+        let it = It { path: spot.path.as_path(), mask: access, share_access, is_new: false, is_directory };
         let (open, resolved, tellable) = self.open_beside(asker, ask, room, &it).await?;
         let caller = match empties {
             true => open.overwriting_caller(&asker.caller),
@@ -84,7 +85,7 @@ impl Share {
             self.empty(&caller, &hand, object, ask).await?;
         }
         let action = if is_there { action(ask) } else { create_action::CREATED };
-        Ok(Granted { open, hand, stream, access, maximal_access, action, tellable })
+        Ok(Granted { open, hand, stream, access, maximal_access, share_access, action, tellable })
     }
 
     /// The stream that is asked for as it is stored, if it is there.

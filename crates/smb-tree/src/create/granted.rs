@@ -27,6 +27,8 @@ pub(crate) struct Granted {
     pub(crate) stream: Option<String>,
     pub(crate) access: u32,
     pub(crate) maximal_access: u32,
+    /// Its share mode: at least what was asked for.
+    pub(crate) share_access: u32,
     pub(crate) action: u32,
     pub(crate) tellable: Option<Tellable>,
 }
@@ -36,6 +38,8 @@ pub(super) struct It<'a> {
     pub(super) path: RelPath<'a>,
     /// Rights that the open has.
     pub(super) mask: u32,
+    /// Its share mode.
+    pub(super) share_access: u32,
     /// It was just made.
     pub(super) is_new: bool,
     pub(super) is_directory: bool,
@@ -103,7 +107,7 @@ impl Share {
         room: &Room,
         it: &It<'_>,
     ) -> Result<(vfs::Open, Resolved, Option<Tellable>), Unopened> {
-        let It { path, mask, is_new, is_directory } = *it;
+        let It { path, mask, share_access, is_new, is_directory } = *it;
         let stream = ask.name.stream.as_deref().map(streams::folded).unwrap_or_default();
         let is_of_data = !is_directory || ask.name.stream.is_some();
         let how = OpenHow {
@@ -112,7 +116,7 @@ impl Share {
             need: if is_new { identity::Rights::NONE } else { access::needed(mask, is_directory) },
             overwrites: ask.overwrites() && !is_new && is_of_data,
             wanted: wanted(asker, ask, !is_of_data),
-            ..beside(asker, ask, mask)
+            ..beside(asker, share_access, mask)
         };
         let tellable = RefCell::new(None);
         let mut tell = |holder| {
@@ -141,11 +145,11 @@ impl Share {
 }
 
 /// How something is opened for what a mask says, and to cache nothing.
-pub(super) fn beside(asker: &Asker, ask: &Ask<'_>, mask: u32) -> OpenHow<'static> {
+pub(super) fn beside(asker: &Asker, share_access: u32, mask: u32) -> OpenHow<'static> {
     OpenHow {
         stream: b"",
         access: access::borne(mask),
-        share: ask.shares(),
+        share: grants::Share::from_bits(share_access as u8),
         need: identity::Rights::NONE,
         looks: access::looks(mask),
         overwrites: false,

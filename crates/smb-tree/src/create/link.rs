@@ -62,7 +62,8 @@ impl Share {
         let above = self.rights_above(asker, &spot).await?;
         let allowed = Allowed::new(who, found.rights(who), above, false);
         let (access, maximal_access) = access_of(ask, (allowed.mask(), 0), 0, false, false)?;
-        let how = beside(asker, ask, access);
+        let share_access = allowed.shared(ask.share_access);
+        let how = beside(asker, share_access, access);
         let opened = self.volume().open_link(&asker.caller, spot.path.as_path(), &how, &mut |_| {}).await;
         let (open, link) = opened.map_err(|error| match error {
             OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
@@ -71,7 +72,8 @@ impl Share {
         delete_on_close(ask, &open)?;
         let hand = Rc::new(Hand::of_link(link));
         let action = create_action::OPENED;
-        Ok(Granted { open, hand, stream: None, access, maximal_access, action, tellable: None })
+        let (stream, tellable) = (None, None);
+        Ok(Granted { open, hand, stream, access, maximal_access, share_access, action, tellable })
     }
 
     /// The link that a name ends with, in just this case, and its path.

@@ -200,7 +200,7 @@ impl Share {
             kind,
             access: granted.access,
             maximal_access: granted.maximal_access,
-            share_access: ask.share_access,
+            share_access: granted.share_access,
             options: ask.options,
             case: ask.case(),
             word: ChannelWord::new(channel_sequence),

@@ -168,6 +168,7 @@ impl Tree {
             OpenError::Failed(Error::Denied(_) | Error::ReadOnly) => Lost::User,
             OpenError::Failed(_) => Lost::Gone,
         })?;
+        room.has_ranges(record.locks.len());
         let tellable = tellable.into_inner().expect("who is put back has been told of");
         Ok(Restored { grants, tellable, asker, room })
     }

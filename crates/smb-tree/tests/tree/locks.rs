@@ -1,15 +1,20 @@
 //! Locked ranges, those that wait for their turn among them.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use identity::{Acl, Side as AclSide};
 use smb_tree::{Asker, Open};
 use smb_wire::Status;
 use smb_wire::body::lock::{LockElement, LockRequest, LockRequestFixed, flags};
-use smb_wire::create::Disposition;
+use smb_wire::create::access::rights;
+use smb_wire::create::{Disposition, options};
 use smb_wire::fixed::Fixed;
+use vfs::RelPath;
 
-use super::{Side, Wish, alone, asker};
+use super::{Side, Wish, alone, asker, mary};
 
 pub(super) async fn lock(
     side: &Side,
@@ -84,5 +89,82 @@ fn a_lock_that_comes_again_is_not_taken_twice() {
             assert_eq!(lock(&side, &who, &open, 0, flags::UNLOCK).await, expected);
         }
         side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn an_open_without_the_right_to_lock_or_to_write_keeps_nobody_else_out() {
+    alone(|side| async move {
+        let (who, mary) = (asker(1), mary(2));
+        let shared = flags::SHARED | flags::FAIL_IMMEDIATELY;
+        for (rights_given, may) in [("rl", false), ("rlk", true), ("rlw", true), ("rlidwk", true)] {
+            let root = side.volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
+            let mut acl = Acl::new();
+            acl.set(AclSide::Given, "mary".parse().unwrap(), rights_given.parse().unwrap()).unwrap();
+            root.set_access_list(&who.caller, Some(&acl)).await.unwrap();
+            side.make(&who, "page", b"0123456789").await;
+            let reads = Wish { access: rights::FILE_READ, share: 0, ..Wish::new(Disposition::Open) };
+            let hers = side.open(&mary, "page", &reads).await;
+            // A share mode keeps others out where its open may lock.
+            let writes = Wish { access: rights::FILE_WRITE | rights::DELETE, ..Wish::new(Disposition::Open) };
+            let expected = if may { Status::SHARING_VIOLATION } else { Status::SUCCESS };
+            let both = Wish { access: rights::FILE_READ | rights::FILE_WRITE, ..Wish::new(Disposition::Open) };
+            for wish in [&writes, &both] {
+                assert_eq!(side.status(&who, "page", wish).await, expected, "{rights_given}");
+            }
+            side.share.close(&mary, &hers, 0).await.unwrap();
+            let hers = side.open(&mary, "page", &Wish { share: 7, ..reads }).await;
+            for bits in [shared, AT_ONCE] {
+                let expected = if may { Ok(()) } else { Err(Status::ACCESS_DENIED) };
+                assert_eq!(lock(&side, &mary, &hers, 0, bits).await, expected, "{rights_given}");
+                if may {
+                    assert_eq!(lock(&side, &mary, &hers, 0, flags::UNLOCK).await, Ok(()));
+                }
+            }
+            side.share.close(&mary, &hers, 0).await.unwrap();
+            let gone = Wish::new(Disposition::Open).with(options::DELETE_ON_CLOSE);
+            assert_eq!(side.status(&who, "page", &gone).await, Status::SUCCESS);
+        }
+    });
+}
+
+#[test]
+fn many_ranges_are_locked_by_turns_and_all_of_them_or_none() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        side.make(&who, "page", &[7; 100]).await;
+        let mine = side.open(&who, "page", &Wish::new(Disposition::Open)).await;
+        let its = side.open(&other, "page", &Wish::new(Disposition::Open)).await;
+        let many = async |bits: u32| {
+            let element = |at: u64| LockElement {
+                offset: (20 * at).into(),
+                length: 10.into(),
+                flags: bits.into(),
+                reserved: 0.into(),
+            };
+            let (locks, fixed) = ((0..1000).map(element).collect::<Vec<_>>(), LockRequestFixed::blank());
+            side.share.lock(&who, &mine, &LockRequest { fixed: &fixed, locks: &locks }, 0).await
+        };
+        let turns = Rc::new(Cell::new(0));
+        let counting = Rc::clone(&turns);
+        let beside = lane::spawn(async move {
+            for turn in 0..1_000_000 {
+                counting.set(turn);
+                lane::give_way().await;
+            }
+        });
+        assert_eq!(many(AT_ONCE).await, Ok(()));
+        assert!(turns.get() >= 1000 / 64, "{}", turns.get());
+        drop(beside);
+        assert_eq!(lock(&side, &other, &its, 0, AT_ONCE).await, Err(Status::LOCK_NOT_GRANTED));
+        assert_eq!(many(flags::UNLOCK).await, Ok(()));
+        // The last one is somebody else's.
+        assert_eq!(lock(&side, &other, &its, 20 * 999, AT_ONCE).await, Ok(()));
+        assert_eq!(many(AT_ONCE).await, Err(Status::LOCK_NOT_GRANTED));
+        for at in [0, 20 * 500] {
+            assert_eq!(lock(&side, &other, &its, at, AT_ONCE).await, Ok(()), "what came before is free");
+        }
+        side.share.close(&who, &mine, 0).await.unwrap();
+        side.share.close(&other, &its, 0).await.unwrap();
     });
 }
