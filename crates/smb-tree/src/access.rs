@@ -1,11 +1,11 @@
 //! Rights of the tree as SMB's access masks, and the other way round.
 
 use identity::{Principal, Rights};
-use smb_wire::create::access::share;
 use smb_wire::create::access::rights::{
     APPEND_DATA, DELETE, DELETE_CHILD, EXECUTE, READ_ATTRIBUTES, READ_CONTROL, READ_DATA, READ_EA,
     SYNCHRONIZE, WRITE_ATTRIBUTES, WRITE_DAC, WRITE_DATA, WRITE_EA, WRITE_OWNER,
 };
+use smb_wire::create::access::share;
 
 /// What somebody may do.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,9 @@ impl Allowed {
     pub(crate) fn locks(&self) -> bool {
         match self.granted {
             Some(granted) => granted & (READ_DATA | EXECUTE | WRITE_DATA | APPEND_DATA) != 0,
-            None => self.is_administrator || self.own.contains(Rights::LOCK) || self.own.contains(Rights::WRITE),
+            None => {
+                self.is_administrator || self.own.contains(Rights::LOCK) || self.own.contains(Rights::WRITE)
+            }
         }
     }
 
@@ -159,7 +161,8 @@ mod tests {
     fn locking_takes_the_letter_for_it_or_that_to_write() {
         let who = Accounts::none().anonymous();
         let of = |own: &str| Allowed::new(&who, own.parse().unwrap(), None, false);
-        for (own, expected) in [("rl", false), ("lida", false), ("rlk", true), ("rlw", true), ("none", false)] {
+        for (own, expected) in [("rl", false), ("lida", false), ("rlk", true), ("rlw", true), ("none", false)]
+        {
             assert_eq!(of(own).locks(), expected, "{own}");
         }
         assert!(of("rl").granted(Some(FILE_READ)).locks());

@@ -281,8 +281,7 @@ impl Reply<'_> {
     /// Whether a name is asked for, or the short one beside it.
     fn fits(&mut self, pattern: &[char], name: &str) -> bool {
         self.fits_alone(pattern, name)
-            || (self.short_names
-                && short::beside(name).is_some_and(|short| self.fits_alone(pattern, &short)))
+            || (self.short_names && short::beside(name).is_some_and(|short| self.fits_alone(pattern, &short)))
     }
 
     fn fits_alone(&mut self, pattern: &[char], name: &str) -> bool {

@@ -1,8 +1,6 @@
 //! Listings: every class, patterns, single names, many names over many replies and lanes.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use smb_tree::{Asker, Open};
@@ -17,7 +15,7 @@ use smb_wire::info::file::class;
 use smb_wire::info::posix::{Posix, PosixHead};
 use smb_wire::text::{Text, encoded};
 
-use super::{Side, Wish, alone, asker};
+use super::{Side, Wish, alone, asker, turns_of};
 
 pub(super) async fn list(
     side: &Side,
@@ -101,25 +99,17 @@ fn patterns_and_single_names_are_found_in_any_case_in_every_class() {
     });
 }
 
-/// Turns that another task of the lane has while a pattern is looked for among 150 long names that never fit.
+/// Turns that others of the lane have while a pattern is looked for among 150 long names that never fit.
 async fn turns_beside(side: &Side, who: &Asker, open: &Arc<Open>, pattern: &str) -> usize {
-    let turns = Rc::new(Cell::new(0));
-    let counting = Rc::clone(&turns);
-    let other = lane::spawn(async move {
-        for turn in 0..1_000_000 {
-            counting.set(turn);
-            lane::give_way().await;
-        }
-    });
     // The names are read once before.
-    let mut before = 0;
+    let mut turns = 0;
     for _ in 0..2 {
-        before = turns.get();
-        let found = list(side, who, open, (pattern, flags::RESTART_SCANS, ALL, 65_536)).await;
+        let listing = list(side, who, open, (pattern, flags::RESTART_SCANS, ALL, 65_536));
+        let found;
+        (found, turns) = turns_of(listing).await;
         assert_eq!(found, Err(Status::NO_SUCH_FILE), "{pattern}");
     }
-    drop(other);
-    turns.get() - before
+    turns
 }
 
 #[test]

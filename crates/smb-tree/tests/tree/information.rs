@@ -451,7 +451,10 @@ fn a_descriptor_says_who_may_what_and_what_no_list_holds_is_the_files_own() {
             let len = u32::try_from(told.to_bytes().len()).unwrap();
             for room in [0, 20, len - 1] {
                 let short = query(&side, &who, open, (kind, 0, room)).await.unwrap();
-                assert_eq!((short.status, short.output), (Status::BUFFER_TOO_SMALL, len.to_le_bytes().into()));
+                assert_eq!(
+                    (short.status, short.output),
+                    (Status::BUFFER_TOO_SMALL, len.to_le_bytes().into())
+                );
             }
             assert_eq!(query(&side, &who, open, (kind, 0, len)).await.unwrap().status, Status::SUCCESS);
         }

@@ -1,11 +1,9 @@
 //! Locked ranges, those that wait for their turn among them.
 
-use std::cell::Cell;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use identity::{Acl, Side as AclSide};
+use identity::{Acl, Rights, Side as AclSide};
 use smb_tree::{Asker, Open};
 use smb_wire::Status;
 use smb_wire::body::lock::{LockElement, LockRequest, LockRequestFixed, flags};
@@ -14,7 +12,7 @@ use smb_wire::create::{Disposition, options};
 use smb_wire::fixed::Fixed;
 use vfs::RelPath;
 
-use super::{Side, Wish, alone, asker, mary};
+use super::{Side, Wish, alone, asker, mary, turns_of};
 
 pub(super) async fn lock(
     side: &Side,
@@ -98,7 +96,8 @@ fn an_open_without_the_right_to_lock_or_to_write_keeps_nobody_else_out() {
         let (who, mary) = (asker(1), mary(2));
         let shared = flags::SHARED | flags::FAIL_IMMEDIATELY;
         for (rights_given, may) in [("rl", false), ("rlk", true), ("rlw", true), ("rlidwk", true)] {
-            let root = side.volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
+            let root = side.volume.lookup_as(&who.caller, RelPath::ROOT, Rights::NONE).await.unwrap();
+            let root = root.into_directory().unwrap().0;
             let mut acl = Acl::new();
             acl.set(AclSide::Given, "mary".parse().unwrap(), rights_given.parse().unwrap()).unwrap();
             root.set_access_list(&who.caller, Some(&acl)).await.unwrap();
@@ -108,7 +107,8 @@ fn an_open_without_the_right_to_lock_or_to_write_keeps_nobody_else_out() {
             // A share mode keeps others out where its open may lock.
             let writes = Wish { access: rights::FILE_WRITE | rights::DELETE, ..Wish::new(Disposition::Open) };
             let expected = if may { Status::SHARING_VIOLATION } else { Status::SUCCESS };
-            let both = Wish { access: rights::FILE_READ | rights::FILE_WRITE, ..Wish::new(Disposition::Open) };
+            let both =
+                Wish { access: rights::FILE_READ | rights::FILE_WRITE, ..Wish::new(Disposition::Open) };
             for wish in [&writes, &both] {
                 assert_eq!(side.status(&who, "page", wish).await, expected, "{rights_given}");
             }
@@ -145,17 +145,9 @@ fn many_ranges_are_locked_by_turns_and_all_of_them_or_none() {
             let (locks, fixed) = ((0..1000).map(element).collect::<Vec<_>>(), LockRequestFixed::blank());
             side.share.lock(&who, &mine, &LockRequest { fixed: &fixed, locks: &locks }, 0).await
         };
-        let turns = Rc::new(Cell::new(0));
-        let counting = Rc::clone(&turns);
-        let beside = lane::spawn(async move {
-            for turn in 0..1_000_000 {
-                counting.set(turn);
-                lane::give_way().await;
-            }
-        });
-        assert_eq!(many(AT_ONCE).await, Ok(()));
-        assert!(turns.get() >= 1000 / 64, "{}", turns.get());
-        drop(beside);
+        let (locked, turns) = turns_of(many(AT_ONCE)).await;
+        assert_eq!(locked, Ok(()));
+        assert!(turns >= 1000 / 64, "{turns}");
         assert_eq!(lock(&side, &other, &its, 0, AT_ONCE).await, Err(Status::LOCK_NOT_GRANTED));
         assert_eq!(many(flags::UNLOCK).await, Ok(()));
         // The last one is somebody else's.

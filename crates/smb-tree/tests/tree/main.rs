@@ -195,6 +195,18 @@ impl Side {
     }
 }
 
+/// What a task comes to, and how often others of the lane had their turn meanwhile.
+async fn turns_of<T>(task: impl Future<Output = T>) -> (T, usize) {
+    let mut task = std::pin::pin!(task);
+    let mut turns = 0;
+    let output = std::future::poll_fn(|cx| {
+        let polled = task.as_mut().poll(cx);
+        turns += usize::from(polled.is_pending());
+        polled
+    });
+    (output.await, turns)
+}
+
 /// Runs `each` on every lane of a process at once, until all have ended, and looks that nothing is left.
 fn on_lanes<F: Future<Output = ()> + 'static>(seed: u64, lanes: usize, each: impl Fn(usize, Side) -> F) {
     on_lanes_within(OpensLimits::default(), seed, lanes, each);

@@ -45,7 +45,8 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
     //= MS-SMB2 3.3.5.4
     //# SMB2_GLOBAL_CAP_MULTI_CHANNEL in 3.x, where the server and the client have it.
     let has_many = options.multichannel && client_capabilities & capabilities::MULTI_CHANNEL != 0;
-    let offer = if dialect == Dialect::Smb311 { offer(request, &options, has_many)? } else { Offer::default() };
+    let offer =
+        if dialect == Dialect::Smb311 { offer(request, &options, has_many)? } else { Offer::default() };
     let cipher = match dialect {
         Dialect::Smb311 => offer.cipher.flatten(),
         dialect => (dialect.is_smb3()

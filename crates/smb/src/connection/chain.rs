@@ -330,7 +330,11 @@ impl Serving<'_> {
     /// files is charged in any case: it waits for a disk alone.
     fn charge_kept(&self, may_refuse: bool) -> Option<Charge> {
         let (account, bytes) = (&self.connection.account, self.kept.saturating_sub(self.held));
-        if bytes <= KEPT_SMALL_MAX || !may_refuse { Some(account.charge(bytes)) } else { account.try_charge(bytes) }
+        if bytes <= KEPT_SMALL_MAX || !may_refuse {
+            Some(account.charge(bytes))
+        } else {
+            account.try_charge(bytes)
+        }
     }
 
     /// Sends what there is, and an interim reply.

@@ -67,8 +67,7 @@ impl Begun {
     pub(crate) fn answered(&self, connection: u64, session: u64, reply: &[u8]) {
         let mut all = self.lock();
         let mut entries = all.entries.values_mut().rev();
-        if let Some(entry) =
-            entries.find(|entry| entry.connection == connection && entry.session == session)
+        if let Some(entry) = entries.find(|entry| entry.connection == connection && entry.session == session)
         {
             entry.signing_in.preauth.update(reply);
         }
@@ -176,7 +175,8 @@ mod tests {
         }
         assert_eq!(begun.len(), 1 + NETWORK_MAX);
         for n in 0..10_000u64 {
-            let peer = Ipv6Addr::from_bits((0x2001_0db8 << 96) | (u128::from(n % 16) << 80) | u128::from(n) << 64);
+            let peer =
+                Ipv6Addr::from_bits((0x2001_0db8 << 96) | (u128::from(n % 16) << 80) | u128::from(n) << 64);
             begun.put(10_000 + n, peer.into(), sign_in(30_000 + n));
         }
         assert_eq!(begun.len(), ALL_MAX);
