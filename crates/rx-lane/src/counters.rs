@@ -46,6 +46,7 @@ rx_counters! {
         count lane_mail_undelivered: "Questions between lanes, and answers, that found the box full or the lane gone.",
         count shares_limited: "Lanes' parts in DEBUG answers not given: too many.",
         count send_blocked: "Times the socket took no more.",
+        count passes_idle: "Passes in a row that did nothing and were to follow at once: a fault of the server; it sleeps.",
         count receive_errors: "Receives that the system failed.",
         count send_errors: "Bursts that the system refused; lost, as far as Rx knows.",
     }
@@ -117,6 +118,7 @@ rx_counters! {
         aborts_limited: "Aborts not sent because their source had too many.",
         answers_limited: "VERSION and DEBUG questions not answered: too many.",
         amplification_limited: "Packets held back because the address has not answered lately.",
+        timers_put_off: "Timers put off because turns in a row did not settle them: a fault of the server.",
         unreachable_believed as unreachable [report = "believed"]: "Reports of the network that a peer cannot be reached.",
         unreachable_ignored as unreachable [report = "ignored"]: "Reports of the network that a peer cannot be reached.",
         misplaced as refused [reason = "misplaced"]: "Packets refused or dropped.",

@@ -29,6 +29,8 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
         blocked: None,
         sleep: lane::time::sleep_until(lane::time::now()),
         moderation: Moderation::new(lane::time::now(), gather),
+        progress: false,
+        idle: Idle::default(),
     };
     loop {
         poll_fn(|cx| pass.poll_work(cx)).await;
@@ -49,6 +51,7 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
         pass.publish();
         pass.shared.end_pass();
         pass.moderate();
+        pass.note_progress();
     }
 }
 
@@ -64,6 +67,36 @@ struct Pass {
     blocked: Option<(Transmit, usize)>,
     sleep: Sleep,
     moderation: Moderation,
+    /// This pass was kicked, took something in or sent something.
+    progress: bool,
+    idle: Idle,
+}
+
+/// Passes that timers alone have caused and in which nothing happened.
+#[derive(Debug, Default)]
+struct Idle {
+    /// How many there were in a row, at the end of each of which a timer was due.
+    passes: u32,
+    /// No timer causes a pass before this.
+    until: Option<Instant>,
+}
+
+impl Idle {
+    /// A pass that ran the timers of `now` has ended with one set for `due`. Says whether the next pass has been put off.
+    fn after_pass(&mut self, now: Instant, progress: bool, due: Option<Instant>) -> bool {
+        self.until = None;
+        if progress || due.is_none_or(|at| at > now) {
+            self.passes = 0;
+            return false;
+        }
+        self.passes += 1;
+        if self.passes < IDLE_PASSES_MAX {
+            return false;
+        }
+        self.passes = 0;
+        self.until = Some(now + IDLE_SLEEP);
+        true
+    }
 }
 
 impl Drop for Pass {
@@ -109,7 +142,8 @@ impl Pass {
             state.endpoint.register_checks(cx.waker());
             state.deadline()
         };
-        if let Some(at) = due {
+        self.progress |= ready;
+        if let Some(at) = due.map(|at| self.idle.until.map_or(at, |until| at.max(until))) {
             if self.sleep.deadline() != at {
                 self.sleep.reset(at);
             }
@@ -168,7 +202,10 @@ impl Pass {
             let next = self.blocked.take().or_else(|| Some((state.endpoint.poll_transmit(now)?, 0)));
             let Some((transmit, done)) = next else { return Sent::All };
             match self.send(&state, &transmit, done) {
-                Burst::Gone => state.endpoint.transmit_done(transmit),
+                Burst::Gone => {
+                    self.progress = true;
+                    state.endpoint.transmit_done(transmit);
+                }
                 Burst::TooLarge => {
                     state.endpoint.probe_refused(now, &transmit);
                     state.endpoint.transmit_done(transmit);
@@ -231,6 +268,19 @@ impl Pass {
         }
     }
 
+    /// A pass in which nothing happened is followed by sleep, or the lane would do nothing else.
+    fn note_progress(&mut self) {
+        let progress = std::mem::take(&mut self.progress);
+        let (now, due) = (self.shared.now.get(), self.shared.state.borrow().deadline());
+        if self.idle.after_pass(now, progress, due) {
+            self.shared.counters.passes_idle.increment();
+            debug_assert!(
+                false,
+                "a timer of Rx is due after {IDLE_PASSES_MAX} passes in which nothing happened"
+            );
+        }
+    }
+
     fn publish(&self) {
         let state = self.shared.state.borrow();
         let endpoint = &state.endpoint;
@@ -244,7 +294,37 @@ const RECEIVES_PER_PASS: usize = 64;
 const RECEIVES_PER_CLOCK: usize = 8;
 /// Bursts sent before the socket is looked at again.
 const TRANSMITS_PER_PASS: usize = 64;
+/// Passes in a row in which nothing happens and a timer stays due, before the driver sleeps all the same.
+const IDLE_PASSES_MAX: u32 = 16;
+/// How long.
+const IDLE_SLEEP: Duration = Duration::from_millis(5);
 /// How often the endpoint hears the time of day, which an operator may change.
 const TIME_OF_DAY_EVERY: Duration = Duration::from_secs(1);
 /// errno of a datagram larger than the path's MTU.
 const EMSGSIZE: i32 = 90;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_that_did_nothing_are_followed_by_sleep() {
+        let (mut idle, now) = (Idle::default(), Instant::now());
+        for _ in 1..IDLE_PASSES_MAX {
+            assert!(!idle.after_pass(now, false, Some(now)));
+        }
+        assert!(idle.after_pass(now, false, Some(now)));
+        assert_eq!(idle.until, Some(now + IDLE_SLEEP));
+        assert!(!idle.after_pass(now, false, Some(now)), "counted anew");
+        assert_eq!(idle.until, None);
+    }
+
+    #[test]
+    fn passes_with_something_done_or_nothing_due_do_not_count() {
+        let (mut idle, now) = (Idle::default(), Instant::now());
+        for pass in 0..10 * IDLE_PASSES_MAX {
+            let due = if pass % 2 == 0 { Some(now) } else { Some(now + IDLE_SLEEP) };
+            assert!(!idle.after_pass(now, false, due) && !idle.after_pass(now, true, Some(now)));
+        }
+    }
+}

@@ -66,6 +66,8 @@ pub(crate) struct Core {
     had_share: bool,
     /// The round of the list of those who wait for credit in which it was put there last.
     pub(crate) waits_for_credit: u64,
+    /// Turns in a row after which something of it was still due.
+    pub(crate) overdue_turns: u8,
     account: Account,
     pub(crate) proof: Proof,
     pub(crate) limits: Limits,
@@ -206,6 +208,7 @@ impl Connection {
                 rate: None,
                 had_share: false,
                 waits_for_credit: 0,
+                overdue_turns: 0,
                 account: match identity.side {
                     Side::Client => Account::OWN,
                     Side::Server if reached => shared.peers[peer].account,

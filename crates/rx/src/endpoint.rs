@@ -477,6 +477,7 @@ impl Endpoint {
             connection.core.queued = false;
             self.shared.ready.pop();
             let deadline = connection.deadline(now, &self.shared);
+            let deadline = self.shared.put_off(&mut connection.core, now, deadline);
             self.shared.arm(&mut connection.core, deadline);
         }
         None
@@ -515,6 +516,7 @@ impl Endpoint {
 
     /// Runs the timers that are due. What they cause is in the next `poll_event` and `poll_transmit`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.shared.timers_run(now);
         for index in self.shared.share.take_waiting(now) {
             if let Some(connection) = self.connections.get_mut(index as usize) {
                 self.shared.mark_ready(&mut connection.core);

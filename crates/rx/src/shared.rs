@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     /// Connections to look at in the next transmit pass, each at most once.
     pub(crate) ready: Ready,
     timers: BinaryHeap<Reverse<Timer>>,
+    /// When timers ran last.
+    timers_ran_at: Option<Instant>,
     /// Calls whose write was refused for want of a buffer.
     pub(crate) waiting_for_packets: VecDeque<CallHandle>,
     /// Buffers that writers leave for received packets.
@@ -70,6 +72,7 @@ impl Shared {
             events: VecDeque::new(),
             ready: Ready::default(),
             timers: BinaryHeap::new(),
+            timers_ran_at: None,
             waiting_for_packets: VecDeque::new(),
             refuses: None,
             checks: Checks::default(),
@@ -129,6 +132,28 @@ impl Shared {
         }
     }
 
+    /// When to wake a connection whose turn has ended and that wants to be woken at `at`. What was due when timers ran last
+    /// and still is after some turns in a row is a fault of ours: it is tried again later, and not at once.
+    pub(crate) fn put_off(&mut self, core: &mut Core, now: Instant, at: Instant) -> Instant {
+        if self.timers_ran_at.is_none_or(|ran| at > ran) {
+            core.overdue_turns = 0;
+            return at;
+        }
+        core.overdue_turns += 1;
+        if core.overdue_turns < OVERDUE_TURNS_MAX {
+            return at;
+        }
+        core.overdue_turns = 0;
+        self.stats.timers_put_off += 1;
+        debug_assert!(false, "a timer of a connection is due after {OVERDUE_TURNS_MAX} turns that ran it");
+        now + OVERDUE_RETRY
+    }
+
+    /// Timers are about to run.
+    pub(crate) fn timers_run(&mut self, now: Instant) {
+        self.timers_ran_at = Some(now);
+    }
+
     /// Makes sure the connection is woken at `at` or earlier. A wake-up already set for earlier is kept: when
     /// it comes, the connection states its true deadline again. So moving a deadline later costs nothing.
     pub(crate) fn arm(&mut self, core: &mut Core, at: Instant) {
@@ -178,6 +203,10 @@ impl Shared {
     }
 }
 
+/// Turns in a row after which something of a connection is still due, before it is put off.
+const OVERDUE_TURNS_MAX: u8 = 4;
+/// How long that is put off.
+const OVERDUE_RETRY: Duration = Duration::from_millis(20);
 /// Places in the list of connections that wait for credit.
 const WAITING_MAX: usize = 16 * 1024;
 /// Receive window of a channel's first call, packets: enough for any slow start, little for a reader that is slow.

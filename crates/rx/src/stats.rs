@@ -160,6 +160,8 @@ counters! {
         answers_limited,
         /// Packets held back because the address has not answered, or not since its newest calls began.
         amplification_limited,
+        /// Timers that were due again after several turns in a row, and were put off: always 0 but for a fault of ours.
+        timers_put_off,
         /// Believed: reports of the network that a peer cannot be reached.
         unreachable_believed,
         /// Ignored: such reports that quote no packet sent lately for a call of ours, or whose peer is heard.

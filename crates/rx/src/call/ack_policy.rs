@@ -24,6 +24,8 @@ pub(crate) struct AckPolicy {
     beyond_gap: u8,
     /// When to say the same again should nothing come, and how often it may be said yet.
     repeat: Option<Repeat>,
+    /// What is owed may not be sent: when to try again, if no packet comes before.
+    retry_at: Option<Instant>,
     /// `base` and window edge as last stated.
     stated_base: u32,
     stated_edge: u32,
@@ -41,6 +43,7 @@ impl AckPolicy {
             unacked: 0,
             beyond_gap: 0,
             repeat: None,
+            retry_at: None,
             stated_base: 1,
             stated_edge: 0,
             on_receipt,
@@ -149,6 +152,7 @@ impl AckPolicy {
 
     /// The ACK to send now: its reason and the serial to name.
     pub(crate) fn take(&mut self, now: Instant) -> Option<(AckReason, u32)> {
+        self.retry_at = None;
         if let Some(serial) = self.ping.take() {
             return Some((AckReason::PingResponse, serial));
         }
@@ -174,7 +178,7 @@ impl AckPolicy {
     }
 
     /// The ACK that was [taken](Self::take) could not be sent: it is still owed, by the next packet that finds the
-    /// budget or a buffer, or by the timer.
+    /// budget or a buffer, or by the timer. No other ACK wakes the call before that: none could be sent either.
     pub(crate) fn give_back(
         &mut self,
         now: Instant,
@@ -186,7 +190,7 @@ impl AckPolicy {
             AckReason::PingResponse => self.ping = Some(serial),
             reason => self.due = Some(reason),
         }
-        self.at = Some(now + config.ack_delay);
+        self.retry_at = Some(now + config.ack_delay.max(RETRY_MIN));
     }
 
     /// Whether a ping waits for its answer.
@@ -201,6 +205,7 @@ impl AckPolicy {
         self.unacked = 0;
         self.due = None;
         self.at = None;
+        self.retry_at = None;
     }
 
     /// DATA in the other direction has said it all: drop what was only delayed.
@@ -210,11 +215,12 @@ impl AckPolicy {
         self.repeat = None;
         self.due = None;
         self.at = None;
+        self.retry_at = None;
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let repeat = self.repeat.as_ref().map(|repeat| repeat.at);
-        [self.at, repeat].into_iter().flatten().min()
+        self.retry_at.or_else(|| [self.at, repeat].into_iter().flatten().min())
     }
 
     pub(crate) fn prompt(&self) -> u32 {
@@ -247,3 +253,5 @@ const REPEATS_IN_ORDER: u8 = 1;
 /// enough for three ACKs before a stock sender's timeout.
 const REPEAT_WAIT_MIN: Duration = Duration::from_millis(10);
 const REPEAT_WAIT_MAX: Duration = Duration::from_millis(60);
+/// Least time until an ACK that could not be sent is tried again.
+const RETRY_MIN: Duration = Duration::from_millis(20);

@@ -35,8 +35,11 @@ impl Call {
         controller: &mut dyn Controller,
         shared: &mut Shared,
     ) -> Option<PacketRef> {
-        if std::mem::take(&mut self.ping_due) {
-            return self.send_ping(now, core, shared);
+        // One that may not be sent leaves its turn to what else is due.
+        if std::mem::take(&mut self.ping_due)
+            && let Some(packet) = self.send_ping(now, core, shared)
+        {
+            return Some(packet);
         }
         // A reply about to begin acknowledges the whole request.
         let reply_begins = self.side == Side::Server && self.rx.is_complete() && self.tx.next() == 1;
@@ -49,11 +52,10 @@ impl Call {
         if self.acks.owes_any()
             && let Some((reason, serial)) = self.acks.take(now)
         {
-            let packet = self.build_ack(now, reason, serial, 0, core, shared);
-            if packet.is_none() {
-                self.acks.give_back(now, reason, serial, &shared.config);
+            if let Some(packet) = self.build_ack(now, reason, serial, 0, core, shared) {
+                return Some(packet);
             }
-            return packet;
+            self.acks.give_back(now, reason, serial, &shared.config);
         }
         self.next_data(now, core, controller, shared)
     }

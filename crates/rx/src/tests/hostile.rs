@@ -9,6 +9,8 @@ use crate::header::{HEADER_LEN, Header, PacketType, flags};
 use crate::{EndpointConfig, Event, Service};
 
 const EPOCH: u32 = 0x8000_4321;
+/// Where a header has its flags.
+const FLAGS_AT: usize = 21;
 
 fn source(number: u32) -> SocketAddr {
     let [a, b, c, d] = number.to_be_bytes();
@@ -256,6 +258,35 @@ fn unproved_client_gets_three_times_its_bytes_at_most_even_without_the_reach_che
     let sent: usize = pair.trace.iter().map(|wire| wire.bytes.len()).sum();
     assert!(sent <= 3 * (HEADER_LEN + 16), "{sent} bytes sent to {call:?}");
     assert!(pair.server.stats().amplification_limited > 0);
+}
+
+/// Every first packet that an address may send which has not answered: whatever it makes due and may not be sent has a time
+/// at which it is tried again. [`Pair::step`] fails where that time has passed.
+#[test]
+fn what_is_due_and_may_not_be_sent_waits() {
+    let bits =
+        [0, flags::REQUEST_ACK, flags::LAST_PACKET, flags::REQUEST_ACK | flags::LAST_PACKET, 0x0f, 0xff];
+    for check_reach in [false, true] {
+        for bit in bits {
+            for seqs in [&[1][..], &[2], &[1, 2], &[1, 1, 1], &[1, 3, 5, 7], &[1, 2, 3, 4, 5, 6]] {
+                let mut pair = Pair::with(small_config(), EndpointConfig { check_reach, ..small_config() });
+                let from = pair.client_address;
+                pair.keep_trace = true;
+                pair.server_sleeps = true;
+                for (serial, &seq) in seqs.iter().enumerate() {
+                    let mut bytes = data_packet(EPOCH, 4, 1, seq, serial as u32 + 1, false);
+                    bytes[FLAGS_AT] |= bit;
+                    pair.inject(from, &bytes);
+                }
+                let (mut turns, end) = (0, pair.now + Duration::from_secs(11));
+                while pair.now < end && pair.step() {
+                    turns += 1;
+                }
+                assert!(turns < 600, "{turns} turns after {seqs:?} with flags {bit:#x}");
+                assert_eq!(pair.server.stats().timers_put_off, 0, "{seqs:?} with flags {bit:#x}");
+            }
+        }
+    }
 }
 
 #[test]
