@@ -47,6 +47,8 @@ pub struct Peer {
     /// When the next DATA packet asks for an ACK, whatever else: for the round trip's sake.
     pub(crate) ask_rtt_at: Option<Instant>,
     pub(crate) proved_at: Option<Instant>,
+    /// When it last acknowledged something sent here; `None` also once it was silent for too long after that.
+    pub(crate) acknowledged_at: Option<Instant>,
     pub(crate) connections: u32,
     /// Whom the packets of its connections are charged to.
     pub(crate) account: Account,
@@ -108,6 +110,7 @@ impl Peer {
             own_max: config.packet_size_max,
             ask_rtt_at: None,
             proved_at: None,
+            acknowledged_at: None,
             connections: 0,
             account,
             idle_since: now,
@@ -149,6 +152,23 @@ impl Peer {
     /// Whether it is time to ask the client whether it knows of what is sent here.
     pub(crate) fn is_credit_low(&self) -> bool {
         self.credit < CREDIT_MAX / 2
+    }
+
+    /// Whether calls may draw on the credit: only while the address acknowledges what comes.
+    pub(crate) fn has_credit(&self, now: Instant) -> bool {
+        self.acknowledged_at.is_some_and(|at| now.saturating_duration_since(at) < CREDIT_AGE_MAX)
+    }
+
+    /// Whether the credit ends soon unless the address acknowledges something.
+    pub(crate) fn is_credit_ageing(&self, now: Instant) -> bool {
+        self.acknowledged_at.is_none_or(|at| now.saturating_duration_since(at) >= CREDIT_AGE_MAX / 2)
+    }
+
+    /// What was sent for a new call was not acknowledged in time: unless others were meanwhile, the credit is over until something
+    /// is.
+    pub(crate) fn on_unanswered(&mut self, now: Instant) {
+        let rto = self.rtt.rto();
+        self.acknowledged_at = self.acknowledged_at.filter(|at| now.saturating_duration_since(*at) < rto);
     }
 
     /// Remote address and port.
@@ -457,6 +477,9 @@ impl TokenBucket {
 /// somebody else's name is bounded by this, and by [`crate::connection::AMPLIFICATION_MAX`].
 const CREDIT_MAX: u32 = 256 * 1024;
 const CREDIT_TIME: Duration = Duration::from_secs(60);
+/// How long after an acknowledgement the credit may be drawn on. It costs a client that comes back after a pause one round trip
+/// where a reply is larger than its request pays for.
+const CREDIT_AGE_MAX: Duration = Duration::from_secs(1);
 /// Send window before the peer has stated its own, packets (OpenAFS `rx_initSendWindow`).
 const STOCK_WINDOW: u32 = 16;
 /// How long a peer that was silent is asked for its ACKs.

@@ -26,6 +26,8 @@ pub(crate) struct AckPolicy {
     repeat: Option<Repeat>,
     /// What is owed may not be sent: when to try again, if no packet comes before.
     retry_at: Option<Instant>,
+    /// How often in a row it could not be sent.
+    refusals: u8,
     /// `base` and window edge as last stated.
     stated_base: u32,
     stated_edge: u32,
@@ -44,6 +46,7 @@ impl AckPolicy {
             beyond_gap: 0,
             repeat: None,
             retry_at: None,
+            refusals: 0,
             stated_base: 1,
             stated_edge: 0,
             on_receipt,
@@ -190,7 +193,9 @@ impl AckPolicy {
             AckReason::PingResponse => self.ping = Some(serial),
             reason => self.due = Some(reason),
         }
-        self.retry_at = Some(now + config.ack_delay.max(RETRY_MIN));
+        let wait = config.ack_delay.max(RETRY_MIN) * (1 << self.refusals);
+        self.refusals = (self.refusals + 1).min(RETRY_DOUBLINGS_MAX);
+        self.retry_at = Some(now + wait);
     }
 
     /// Whether a ping waits for its answer.
@@ -206,6 +211,7 @@ impl AckPolicy {
         self.due = None;
         self.at = None;
         self.retry_at = None;
+        self.refusals = 0;
     }
 
     /// DATA in the other direction has said it all: drop what was only delayed.
@@ -255,3 +261,5 @@ const REPEAT_WAIT_MIN: Duration = Duration::from_millis(10);
 const REPEAT_WAIT_MAX: Duration = Duration::from_millis(60);
 /// Least time until an ACK that could not be sent is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(20);
+/// How often that time doubles: many such calls must not keep the server busy by their looks alone.
+const RETRY_DOUBLINGS_MAX: u8 = 6;

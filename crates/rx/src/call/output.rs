@@ -120,10 +120,10 @@ impl Call {
         if !self.confirmed {
             let rto = shared.peers[core.peer].rtt.rto();
             let asked = self.pinged.is_some_and(|(_, at)| now < at + rto);
-            if !asked && core.proof.reached && shared.peers[core.peer].is_credit_low() {
+            if !asked && core.should_ask(now, len, shared) {
                 return self.send_ping(now, core, shared);
             }
-            if !core.may_send(len, false, shared) {
+            if !core.may_send(now, len, false, shared) {
                 return if asked || !core.proof.reached { None } else { self.send_ping(now, core, shared) };
             }
         }
@@ -245,7 +245,8 @@ impl Call {
         let padded = padded_to.saturating_sub(HEADER_LEN).clamp(len, room.len());
         room[len..padded].fill(0);
         shared.pool.set_payload_len(&packet, padded);
-        if !self.confirmed && !core.may_send(HEADER_LEN + padded, reason == AckReason::Ping, shared) {
+        let asks = reason == AckReason::Ping;
+        if !self.confirmed && !core.may_send(now, HEADER_LEN + padded, asks, shared) {
             shared.pool.free(packet);
             return None;
         }
@@ -346,6 +347,9 @@ impl Call {
             }
             Timeout::Resend => {
                 shared.stats.timeouts += 1;
+                if !self.confirmed {
+                    shared.peers[core.peer].on_unanswered(now);
+                }
                 let lost = self.recovery.on_rto(now, &mut self.tx);
                 self.settle_room(core.peer, shared);
                 if lost {

@@ -28,21 +28,23 @@ impl Core {
     }
 
     /// Takes `len` bytes from what may be sent to the client's address by a call of which it has not shown to know: a few
-    /// times what came from there and, where the address is proved, its credit. What is no `question` leaves enough for
-    /// one: its answer is what brings more.
-    pub(crate) fn may_send(&mut self, len: usize, question: bool, shared: &mut Shared) -> bool {
+    /// times what came from there and, where the address is proved and has acknowledged something lately, its credit. What is
+    /// no `question` leaves enough for one: its answer is what brings more.
+    pub(crate) fn may_send(&mut self, now: Instant, len: usize, question: bool, shared: &mut Shared) -> bool {
         if self.side == Side::Client {
             return true;
         }
         let len = len as u64;
-        let left = if self.proof.wanted && !question { PROBE_LEN_MIN } else { 0 };
+        let has_credit = self.proof.reached && shared.peers[self.peer].has_credit(now);
+        let must_ask = self.proof.wanted || self.proof.reached && !has_credit;
+        let left = if must_ask && !question { PROBE_LEN_MIN } else { 0 };
         if self.proof.budget >= len + left {
             self.proof.budget -= len;
             return true;
         }
         let peer = &mut shared.peers[self.peer];
         let left = if question { 0 } else { QUESTION_RESERVE };
-        if self.proof.reached && u64::from(peer.credit) >= len + left {
+        if has_credit && u64::from(peer.credit) >= len + left {
             peer.credit -= len as u32;
             self.debt = self.debt.saturating_add(len as u32);
             return true;
@@ -54,6 +56,16 @@ impl Core {
             self.proof.wanted = true;
         }
         false
+    }
+
+    /// Whether so many bytes for a call of which the client has not shown to know should wait until it was asked: its address's
+    /// credit is low, or is about to end for want of an acknowledgement.
+    pub(crate) fn should_ask(&self, now: Instant, len: usize, shared: &Shared) -> bool {
+        let peer = &shared.peers[self.peer];
+        let draws = self.proof.budget < len as u64;
+        self.proof.reached
+            && peer.has_credit(now)
+            && (peer.is_credit_low() || draws && peer.is_credit_ageing(now))
     }
 
     /// The client knows of this connection: what was sent on it was wanted.

@@ -197,8 +197,14 @@ impl Connection {
     }
 
     pub(super) fn on_reached(&mut self, now: Instant, shared: &mut Shared) {
-        shared.peers[self.core.peer].proved_at = Some(now);
+        let peer = &mut shared.peers[self.core.peer];
+        peer.proved_at = Some(now);
+        let had_credit = peer.has_credit(now);
+        peer.acknowledged_at = Some(now);
         self.core.set_reached(shared);
+        if !had_credit {
+            shared.credit_returned();
+        }
     }
 
     /// The client has told which call each of its channels is at. What came before is over. That call itself may
@@ -302,7 +308,8 @@ impl Connection {
         core.proof.budget = 0;
         core.set_reached(shared);
         core.forget_debt();
-        shared.peers[peer].proved_at = Some(now);
+        let there = &mut shared.peers[peer];
+        (there.proved_at, there.acknowledged_at) = (Some(now), Some(now));
         for call in self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()) {
             call.confirmed = false;
             call.serial_floor = core.serial;

@@ -112,7 +112,7 @@ impl Connection {
         let packet = shared.alloc_control()?;
         let len = ack::encode(shared.pool.payload_room(&packet), &fields, |_| 0, || None);
         shared.pool.set_payload_len(&packet, len);
-        if !self.core.may_send(HEADER_LEN + len, reason == AckReason::Ping, shared) {
+        if !self.core.may_send(now, HEADER_LEN + len, reason == AckReason::Ping, shared) {
             shared.pool.free(packet);
             return None;
         }
@@ -171,7 +171,7 @@ impl Connection {
         let room = payload.len();
         payload.clear();
         let built = self.encode_control(&control, &mut payload);
-        let packet = built.and_then(|header| self.control_packet(&header, &payload, shared));
+        let packet = built.and_then(|header| self.control_packet(now, &header, &payload, shared));
         payload.clear();
         payload.resize(room, 0);
         shared.scratch = payload;
@@ -213,9 +213,16 @@ impl Connection {
         }
     }
 
-    fn control_packet(&mut self, header: &Header, payload: &[u8], shared: &mut Shared) -> Option<PacketRef> {
-        let asks = header.kind == PacketType::Challenge;
-        if !self.core.may_send(HEADER_LEN + payload.len(), asks, shared) {
+    fn control_packet(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Option<PacketRef> {
+        // After an abort or BUSY there is nothing to ask.
+        let last_word = self.core.proof.reached || header.kind == PacketType::Challenge;
+        if !self.core.may_send(now, HEADER_LEN + payload.len(), last_word, shared) {
             return None;
         }
         let packet = shared.alloc_control_of(payload.len())?;

@@ -238,6 +238,83 @@ fn calls_in_the_name_of_a_proved_address_pull_three_times_their_bytes_and_a_fixe
     assert!(pair.server.stats().amplification_limited > 0);
 }
 
+/// An address that was proved by a whole reply and falls silent draws three times what it sent, and no more until it acknowledges
+/// again; within a second of its last word a first burst more for each call, which its credit bounds.
+#[test]
+fn an_address_that_falls_silent_draws_three_times_what_it_sent() {
+    for pause in [0, 400, 1_000, 5_000, 59_000].map(Duration::from_millis) {
+        for payload in [1, 20, 400, 1_400] {
+            for packets in [1, 30] {
+                let mut pair =
+                    Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
+                let connection = pair.connect();
+                pair.call(connection, pattern(60_000));
+                assert!(pair.run_calls(Duration::from_secs(5)));
+                // Its last word of the call.
+                pair.run_for(Duration::from_millis(100));
+                let client = pair.client_address;
+                pair.filter = Some(Box::new(|_| false));
+                pair.server_sleeps = true;
+                pair.run_for(pause);
+                let heard = Header::parse(&data_packet(EPOCH, 4, 1, 1, 1, true)).expect("valid").0;
+                pair.keep_trace = true;
+                let mut sent = 0;
+                for number in 0..packets {
+                    let header = Header { cid: heard.cid + (number << 2), ..heard };
+                    let bytes = packet(&header, &pattern(payload));
+                    sent += bytes.len();
+                    pair.inject(client, &bytes);
+                    pair.settle();
+                    let served: Vec<_> = pair.served.keys().copied().collect();
+                    for call in served {
+                        if let Some(mut live) = pair.server.call(pair.now, call) {
+                            let _ = live.write(&pattern(100_000));
+                        }
+                    }
+                    pair.settle();
+                }
+                pair.run_for(Duration::from_secs(60));
+                let drawn = bytes_to(&pair, client);
+                let credit = match packets {
+                    _ if pause >= Duration::from_secs(1) => 0,
+                    1 => 24_000,
+                    _ => 256 * 1024,
+                };
+                assert!(drawn <= 3 * sent + credit, "{drawn} bytes for {sent} in {packets}, after {pause:?}");
+            }
+        }
+    }
+}
+
+/// One that acknowledges gets the whole reply at once, and after a pause a round trip later.
+#[test]
+fn a_client_that_comes_back_waits_one_round_trip_more_and_only_then() {
+    let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
+    let connection = pair.connect();
+    pair.server_sleeps = true;
+    let mut takes = Vec::new();
+    for pause in [0, 0, 100, 5_000, 0, 30_000, 0].map(Duration::from_millis) {
+        pair.run_for(pause);
+        let began = pair.now;
+        let call = pair.call(connection, b"go".to_vec());
+        assert!(pair.run_until(Duration::from_secs(5), |pair| pair.served.keys().any(|known| {
+            pair.server.connection(known.connection).is_some() && known.number == call.number
+        })));
+        let served = *pair.served.keys().find(|known| known.number == call.number).expect("served");
+        let mut live = pair.server.call(pair.now, served).expect("live");
+        while let Ok(len) = live.read().map(<[u8]>::len) {
+            live.consume(len);
+        }
+        live.write(&pattern(8_000)).expect("room");
+        live.finish().expect("live");
+        assert!(pair.run_until(Duration::from_secs(5), |pair| pair.transfers[&call].done));
+        takes.push((pair.now - began).as_millis());
+        assert!(pair.transfers.remove(&call).expect("known").reply == pattern(8_000), "bytes differ");
+    }
+    let (quick, late) = ([1, 2, 4, 6], [3, 5]);
+    assert!(quick.iter().all(|&at| takes[at] <= 12) && late.iter().all(|&at| takes[at] <= 23), "{takes:?}");
+}
+
 /// Tiny packets behind a gap, each worth an ACK that it does not pay for.
 #[test]
 fn connections_that_wait_for_credit_are_looked_at_for_packets_and_credit_only() {
