@@ -265,6 +265,12 @@ impl Driver {
         self.shared.kick();
     }
 
+    /// Has `tell` hear of clients that come with a security class which is not offered: an address, which may be forged, and
+    /// the class's index. At most once a second; it must not use the driver.
+    pub fn on_proof_refused(&self, tell: impl Fn(SocketAddr, u8) + 'static) {
+        *self.shared.proof_refused.borrow_mut() = Some(Box::new(tell));
+    }
+
     /// The socket's address.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
@@ -29,6 +29,8 @@ pub(super) struct Shared {
     handlers: RefCell<HashMap<u16, Rc<dyn Offer>>>,
     /// The lane's part of a rate.
     pub(super) share: RefCell<Option<crate::rate::Share>>,
+    /// Hears of clients whose security class is not offered.
+    pub(super) proof_refused: RefCell<Option<Box<dyn Fn(SocketAddr, u8)>>>,
     shares: RefCell<HandlerShares>,
     /// The last pass's time, for destructors, which may run when the lane is gone.
     pub(super) now: Cell<Instant>,
@@ -94,6 +96,7 @@ impl Shared {
             socket,
             counters,
             share: RefCell::default(),
+            proof_refused: RefCell::default(),
             handlers: RefCell::default(),
             shares: RefCell::new(HandlerShares::new(handlers_max)),
             now: Cell::new(lane::time::now()),
@@ -160,6 +163,11 @@ impl Shared {
                 None => return,
                 Some(Event::NewCall { call, service }) => self.start_service(call, service),
                 Some(Event::ConnectionEnded { connection, end }) => self.detach(connection, end),
+                Some(Event::ProofRefused { remote, index }) => {
+                    if let Some(tell) = &*self.proof_refused.borrow() {
+                        tell(remote, index);
+                    }
+                }
                 Some(event) => {
                     self.state.borrow_mut().notify(event);
                     if let Event::ConnectionAborted { connection, code } = event {
@@ -282,7 +290,7 @@ impl State {
     fn notify(&mut self, event: Event) {
         match event {
             // Dealt with before.
-            Event::NewCall { .. } | Event::ConnectionEnded { .. } => {}
+            Event::NewCall { .. } | Event::ConnectionEnded { .. } | Event::ProofRefused { .. } => {}
             Event::Readable(call) => wake(self.cell(call).map(|cell| &cell.reader)),
             Event::Writable(call) => wake(self.cell(call).map(|cell| &cell.writer)),
             Event::Finished(call) => self.end(call, CallEnd::Finished),

@@ -80,6 +80,8 @@ pub struct Endpoint {
     /// A packet that did not fit the burst before it.
     carried: Option<Carried>,
     abort_buckets: Box<[TokenBucket]>,
+    /// When the application was last told of a client whose security class is not offered.
+    proof_refused_at: Option<Instant>,
     answer_bucket: TokenBucket,
     /// Of these answers, what one source may have.
     asker_buckets: Box<[TokenBucket]>,
@@ -208,6 +210,7 @@ impl Endpoint {
             loose: VecDeque::new(),
             carried: None,
             abort_buckets: vec![bucket; ABORT_BUCKETS].into_boxed_slice(),
+            proof_refused_at: None,
             answer_bucket: TokenBucket::new(now, ANSWERS_PER_SECOND),
             asker_buckets: vec![TokenBucket::new(now, ANSWERS_PER_ASKER); ABORT_BUCKETS].into_boxed_slice(),
             questions: VecDeque::new(),

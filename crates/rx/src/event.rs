@@ -1,5 +1,7 @@
 //! Handles of connections and calls, and the events an endpoint reports about them.
 
+use std::net::SocketAddr;
+
 /// Names a connection of one endpoint. Stays invalid once the connection is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionHandle {
@@ -116,5 +118,13 @@ pub enum Event {
         connection: ConnectionHandle,
         /// Abort code.
         code: i32,
+    },
+    /// A client came with a security class that is not offered and was refused. At most once a second; its address may be
+    /// somebody else's.
+    ProofRefused {
+        /// Where it came from.
+        remote: SocketAddr,
+        /// Security index of the class.
+        index: u8,
     },
 }

@@ -13,6 +13,33 @@ pub use rand::RngCore;
 /// Security index of [`NullSecurity`].
 pub const SECURITY_NULL: u8 = 0;
 
+/// Security index of rxkad: Kerberos tokens.
+pub const SECURITY_RXKAD: u8 = 2;
+
+/// Security index of rxgk as OpenAFS has it.
+pub const SECURITY_RXGK: u8 = 4;
+
+/// Security index of rxgk as AuriStorFS and Linux have it.
+pub const SECURITY_YFS_RXGK: u8 = 6;
+
+/// The abort code that tells a client of a security class that its proof is not taken: what the class itself calls "not
+/// authenticated", as any other code means something else to the client. `None` for classes that have none.
+pub fn not_authenticated(index: u8) -> Option<i32> {
+    match index {
+        SECURITY_RXKAD => Some(RXKAD_NOAUTH),
+        SECURITY_RXGK => Some(RXGK_NOTAUTH),
+        SECURITY_YFS_RXGK => Some(YFS_RXGK_NOTAUTH),
+        _ => None,
+    }
+}
+
+/// RXKADNOAUTH.
+const RXKAD_NOAUTH: i32 = 19_270_405;
+/// RXGK_NOTAUTH of OpenAFS (`rxgk_errs.et`).
+const RXGK_NOTAUTH: i32 = 1_233_242_887;
+/// RXGK_NOTAUTH of AuriStorFS, which counts in another order (Linux, `uapi/linux/rxrpc.h`).
+const YFS_RXGK_NOTAUTH: i32 = 1_233_242_884;
+
 /// Longest payload of a RESPONSE packet, bytes, sent or taken.
 pub const RESPONSE_MAX: usize = crate::packet::LARGE_PAYLOAD_MAX;
 

@@ -25,8 +25,9 @@ use crate::abort;
 use crate::ack::{self, Ack, AckFields, AckReason, Trailer};
 use crate::connection::{AMPLIFICATION_MAX, Identity, NEW_CALL_SEQ_MAX};
 use crate::cookie::Holder;
-use crate::event::{ConnectionEnd, Side};
+use crate::event::{ConnectionEnd, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
+use crate::security::not_authenticated;
 
 impl Endpoint {
     /// Makes a server connection for a client's first DATA packet, if there may be one.
@@ -51,8 +52,7 @@ impl Endpoint {
         };
         let Some(factory) = self.factories.iter().position(|factory| factory.index() == header.security)
         else {
-            self.shared.stats.wrong_security += 1;
-            self.abort_loose(now, remote, local_ip, header, abort::INVALID_OPERATION, len);
+            self.refuse_proof(now, remote, local_ip, header, len);
             return None;
         };
         let proved = self.is_proved(now, remote);
@@ -87,6 +87,26 @@ impl Endpoint {
             self.unproved.push_back((now, handle));
         }
         Some(handle.index)
+    }
+
+    /// A client comes with a security class that nobody takes here: it hears so in its class's own words, and the application
+    /// now and then.
+    fn refuse_proof(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        local_ip: Option<IpAddr>,
+        header: &Header,
+        len: usize,
+    ) {
+        self.shared.stats.wrong_security += 1;
+        let code = not_authenticated(header.security);
+        self.abort_loose(now, remote, local_ip, header, code.unwrap_or(abort::INVALID_OPERATION), len);
+        let is_told = self.proof_refused_at.is_some_and(|at| now < at + PROOF_REFUSED_EVERY);
+        if code.is_some() && !is_told {
+            self.proof_refused_at = Some(now);
+            self.shared.events.push_back(Event::ProofRefused { remote, index: header.security });
+        }
     }
 
     /// Whether packets to this address are known to arrive.
@@ -218,3 +238,5 @@ pub(super) fn begins_call(header: &Header) -> bool {
 
 /// Time that an unproved connection has for its client's answer before it gives way to another.
 const UNPROVED_TIME_MIN: Duration = Duration::from_secs(1);
+/// Time between two events that tell of clients whose security class nobody takes.
+const PROOF_REFUSED_EVERY: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use super::{ECHO, Pair, data_packet, pattern, small_config};
+use super::{ECHO, Pair, SECURITY_AT, data_packet, pattern, small_config};
 use crate::header::{HEADER_LEN, PacketType};
 use crate::security::{
     ConnectionContext, PacketContext, Principal, RESPONSE_MAX, Sealed, Security, SecurityError,
@@ -441,4 +441,42 @@ fn rxdebug_sees_what_the_class_tells_of_a_connection() {
     let shown =
         pair.server.connections().next().expect("one connection").security_statistics().expect("statistics");
     assert_eq!((shown.kind, shown.level, shown.packets_sent), (SecurityKind::Kad, 2, 4));
+}
+
+/// Clients with a proof of a class that is not offered hear in the words of that class that they are not authenticated, and the
+/// application hears of them now and then.
+#[test]
+fn proofs_of_classes_that_are_not_offered_are_refused_by_the_codes_of_their_class() {
+    let codes = [
+        (1, abort::INVALID_OPERATION),
+        (2, 19_270_405),
+        (3, abort::INVALID_OPERATION),
+        (4, 1_233_242_887),
+        (5, abort::INVALID_OPERATION),
+        (6, 1_233_242_884),
+        (255, abort::INVALID_OPERATION),
+    ];
+    for (index, code) in codes {
+        let mut pair = Pair::new();
+        pair.keep_trace = true;
+        let from = pair.client_address;
+        for number in 0..50 {
+            let mut bytes = data_packet(0x8000_1234, number << 2, 1, 1, 1, true);
+            bytes[SECURITY_AT] = index;
+            pair.inject(from, &bytes);
+            pair.pass(Duration::from_millis(50));
+        }
+        let sent: Vec<_> = pair.trace.iter().filter(|wire| wire.to == from).collect();
+        assert_eq!(sent.len(), 50);
+        assert!(sent.iter().all(|wire| wire.header().kind == PacketType::Abort), "{index}");
+        assert!(sent.iter().all(|wire| wire.payload() == code.to_be_bytes()), "{index}");
+        assert_eq!((pair.server.connection_count(), pair.server.stats().wrong_security), (0, 50));
+        let told = Event::ProofRefused { remote: from, index };
+        let times = pair.server_events.iter().filter(|event| **event == told).count();
+        assert_eq!(
+            (times, pair.server_events.len()),
+            if index % 2 == 0 { (3, 3) } else { (0, 0) },
+            "{index}"
+        );
+    }
 }

@@ -227,7 +227,10 @@ impl Client {
             Event::Aborted { call, code } => self.fail(call, &format!("aborted with {code}")),
             Event::Dead { call, reason } => self.fail(call, &format!("dead: {reason:?}")),
             Event::ChannelFree(_) => self.begin_due(now, endpoint),
-            Event::NewCall { .. } | Event::ConnectionAborted { .. } | Event::ConnectionEnded { .. } => {
+            Event::NewCall { .. }
+            | Event::ConnectionAborted { .. }
+            | Event::ConnectionEnded { .. }
+            | Event::ProofRefused { .. } => {
                 self.failures.push(format!("unexpected {event:?}"));
             }
         }
@@ -294,7 +297,7 @@ impl Server {
             Event::Aborted { call, code } => self.fail(call, &format!("aborted with {code}")),
             Event::Dead { call, reason } => self.fail(call, &format!("dead: {reason:?}")),
             Event::ConnectionEnded { .. } => {}
-            Event::ChannelFree(_) | Event::ConnectionAborted { .. } => {
+            Event::ChannelFree(_) | Event::ConnectionAborted { .. } | Event::ProofRefused { .. } => {
                 self.failures.push(format!("unexpected {event:?}"));
             }
         }
