@@ -2,11 +2,13 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::{File, SyncOf};
 use crate::backend::operation as op;
-use crate::backend::{DirEntry, Fd, OpFuture, OpenHow, Stat, Watch};
+use crate::backend::uring::files::{self, Found};
+use crate::backend::{DirEntry, Fd, OpFuture, OpenHow, OpenKind, Stat, Watch};
 use crate::context;
 
 /// An open directory; names resolve beneath it.
@@ -48,6 +50,21 @@ impl Dir {
             return Ok(File { fd });
         }
         let opened = OpFuture::submit(op::Open::new(self.fd(), path.clone(), how)).await?;
+        let what = match &opened {
+            op::Opened::Kernel(found) if how.kind == OpenKind::Any => files::found(found.as_fd()).map(Some),
+            _ => Ok(None),
+        };
+        let file = File { fd: context::with(|lane| lane.backend().own(opened, None)) };
+        let opened = match what? {
+            None => return Ok(file),
+            Some(Found::File) => OpFuture::submit(op::OpenFound::new(file.fd(), how.write)).await?,
+            Some(Found::Directory) => {
+                // By its name again, by which the kernel mounts what is mounted on demand.
+                let how = OpenHow { kind: OpenKind::Directory, ..how };
+                let opening = OpFuture::submit(op::Open::new(self.fd(), path.clone(), how));
+                opening.await.map_err(files::replaced)?
+            }
+        };
         Ok(File { fd: context::with(|lane| lane.backend().own(opened, None)) })
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lane::backend::uring::RingOptions;
 use lane::backend::{DatagramBatch, ListenOptions, UdpOptions};
 use lane::buffer::BufClass;
-use lane::fs::{Dir, EntryChange, OpenHow, WatchEvent};
+use lane::fs::{Dir, EntryChange, File, OpenHow, OpenKind, WatchEvent};
 use lane::mesh::{Exchange, Limits, Mail, Member};
 use lane::net::tcp::SentFile;
 use lane::net::{TcpListener, TcpStream, UdpSocket};
@@ -200,6 +200,61 @@ fn names_never_lead_out_of_the_directory() {
         assert_eq!(names, [b"alias".to_vec(), b"escape".to_vec(), b"inner".to_vec(), b"pipe".to_vec()]);
         assert_eq!(root.entries(3).await.unwrap_err().raw_os_error(), Some(libc::EFBIG));
     });
+}
+
+#[test]
+fn what_is_no_file_is_refused_before_it_is_opened_whichever_way_leads_there() {
+    use rustix::fs::{CWD, FileType, Mode, inotify, makedev, mknodat};
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let mut special = vec!["pipe", "socket"];
+    mknodat(CWD, path("pipe"), FileType::Fifo, Mode::from(0o666), 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    // The device that takes everything: making one takes a privilege.
+    match mknodat(CWD, path("device"), FileType::CharacterDevice, Mode::from(0o666), makedev(1, 3)) {
+        Ok(()) => special.push("device"),
+        Err(error) => testkit::skip(&format!("no device can be made here: {error}")),
+    }
+    let heard = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    for name in &special {
+        inotify::add_watch(&heard, path(name), inotify::WatchFlags::OPEN).unwrap();
+        std::os::unix::fs::symlink(name, path(&format!("to {name}"))).unwrap();
+    }
+    std::fs::write(path("file"), "content").unwrap();
+    std::fs::create_dir(path("dir")).unwrap();
+    let root = dir.path().to_owned();
+    run(async move {
+        let root = Dir::open_root(&root).unwrap();
+        let c_name = |name: &str| CString::new(name).unwrap();
+        let errno = |opened: std::io::Result<File>| opened.map(drop).map_err(|e| e.raw_os_error().unwrap());
+        for write in [false, true] {
+            let how = |kind, symlinks| OpenHow { kind, symlinks, write };
+            for name in &special {
+                let to = c_name(&format!("to {name}"));
+                let open = async |name: &CString, how| errno(root.open(name, how).await);
+                assert_eq!(open(&c_name(name), how(OpenKind::Any, false)).await, Err(libc::ENXIO), "{name}");
+                assert_eq!(open(&to, how(OpenKind::Any, true)).await, Err(libc::ENXIO), "{name}");
+                let as_directory = open(&c_name(name), how(OpenKind::Directory, false)).await;
+                assert_eq!(as_directory, Err(libc::ENOTDIR), "{name}");
+                match root.handle_at(&c_name(name)).await {
+                    Ok(handle) => match errno(root.open_handle(&handle, write).await) {
+                        Err(libc::EPERM) => testkit::skip("files are not opened by handle here"),
+                        opened => assert_eq!(opened, Err(libc::ENXIO), "{name}"),
+                    },
+                    Err(error) => testkit::skip(&format!("no handles here: {error}")),
+                }
+            }
+            let file = root.open(&c_name("file"), how(OpenKind::Any, false)).await.unwrap();
+            assert_eq!(file.stat().unwrap().size, 7);
+            assert_eq!(file.truncate(7).await.is_ok(), write, "opened as it was to be");
+            let dir = errno(root.open(&c_name("dir"), how(OpenKind::Any, false)).await);
+            assert_eq!(dir, if write { Err(libc::EISDIR) } else { Ok(()) });
+        }
+    });
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut reader = inotify::Reader::new(&heard, &mut buffer);
+    let event = reader.next().map(|event| event.events());
+    assert!(event.is_err(), "somebody opened one: {event:?}");
 }
 
 #[test]

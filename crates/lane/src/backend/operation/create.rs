@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use io_uring::types::Fd as RingFd;
 use io_uring::{opcode, squeue};
@@ -33,8 +33,11 @@ impl Create {
     }
 
     fn settle(&self, fd: OwnedFd) -> io::Result<Opened> {
-        let file = if self.exclusive { fd } else { files::settle(fd)? };
-        Ok(Opened::Kernel(file))
+        if self.exclusive {
+            return Ok(Opened::Kernel(fd));
+        }
+        files::found(fd.as_fd())?;
+        files::settle(fd).map(Opened::Kernel)
     }
 }
 

@@ -41,6 +41,7 @@ mod lock;
 mod message;
 mod mkdir;
 mod open;
+mod open_found;
 mod open_handle;
 mod open_parent;
 mod read;
@@ -96,6 +97,7 @@ operations! {
     lock::Lock,
     mkdir::Mkdir,
     open::Open,
+    open_found::OpenFound,
     open_handle::OpenHandle,
     open_parent::OpenParent,
     read::Read,

@@ -1,4 +1,4 @@
-//! Opens a name beneath a directory (openat2(2)).
+//! Opens a directory beneath another, or finds what else there is (openat2(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -12,9 +12,10 @@ use super::{Completion, Keeper, Opened, Operation, Start};
 #[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::{Uring, files};
-use crate::backend::{Fd, OpenHow};
+use crate::backend::{Fd, OpenHow, OpenKind};
 
-/// Opens `path` beneath `dir`.
+/// Opens `path` beneath `dir`. On a ring what [may be no directory](crate::backend::OpenKind::Any) is found only, and opened by
+/// [`super::OpenFound`] when it is seen what it is; a simulated host opens it at once.
 pub(crate) struct Open {
     dir: Fd,
     how: OpenHow,
@@ -48,7 +49,11 @@ impl Operation for Open {
     fn complete(&mut self, completion: Completion, _: &Uring) -> io::Result<Opened> {
         let fd = completion.result()?.cast_signed();
         // SAFETY: the kernel made this descriptor for us and nobody else knows it.
-        files::settle(unsafe { OwnedFd::from_raw_fd(fd) }).map(Opened::Kernel)
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        match self.how.kind {
+            OpenKind::Directory => files::settle(fd).map(Opened::Kernel),
+            OpenKind::Any => Ok(Opened::Kernel(fd)),
+        }
     }
 
     #[cfg(feature = "sim")]

@@ -1,7 +1,7 @@
 //! Opens a file by the kernel's handle (open_by_handle_at(2)).
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::fs::OFlags;
 
@@ -30,8 +30,7 @@ impl Call for OpenHandle {
     }
 
     fn call(&self, on: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Opened> {
-        let access = if self.write { OFlags::RDWR } else { OFlags::RDONLY };
-        let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
         let mut handle =
             RawHandle::of(&self.handle).ok_or_else(|| io::Error::from_raw_os_error(libc::ESTALE))?;
         // SAFETY: the handle says how long it is, and outlives the call.
@@ -43,7 +42,8 @@ impl Call for OpenHandle {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel made this descriptor for us and nobody else knows it.
-        files::settle(unsafe { OwnedFd::from_raw_fd(fd) }).map(Opened::Kernel)
+        let found = unsafe { OwnedFd::from_raw_fd(fd) };
+        files::open_found(found.as_fd(), self.write).map(Opened::Kernel)
     }
 
     #[cfg(feature = "sim")]

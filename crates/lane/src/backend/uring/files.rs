@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags, XattrFlags};
@@ -28,14 +28,13 @@ pub(crate) fn set_xattr_synced(file: BorrowedFd<'_>, name: &CString, value: &[u8
     Ok(sys::fsync(file)?)
 }
 
-/// Flags and resolution rules of an open beneath a directory.
+/// Flags and resolution rules of a look beneath a directory. It opens what is to be a directory, which the kernel sees before
+/// it opens anything. All else is found only, as the open of a pipe or of a device by itself does something to it: see [`found`].
 pub(crate) fn open_rules(how: OpenHow) -> (OFlags, ResolveFlags) {
-    // NONBLOCK keeps the open of a pipe from waiting; `settle` takes it off again.
-    let access = if how.write { OFlags::RDWR } else { OFlags::RDONLY };
-    let mut flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    if how.kind == OpenKind::Directory {
-        flags |= OFlags::DIRECTORY;
-    }
+    let flags = match how.kind {
+        OpenKind::Directory => access_flags(how.write) | OFlags::DIRECTORY,
+        OpenKind::Any => OFlags::PATH | OFlags::CLOEXEC,
+    };
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     if !how.symlinks {
         resolve |= ResolveFlags::NO_SYMLINKS;
@@ -43,25 +42,89 @@ pub(crate) fn open_rules(how: OpenHow) -> (OFlags, ResolveFlags) {
     (flags, resolve)
 }
 
+fn access_flags(write: bool) -> OFlags {
+    let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
+    // NONBLOCK keeps the open of what another program has a lease of from waiting; `settle` takes it off again.
+    access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK
+}
+
 /// Opens without waiting for the disk; `None` when the name is not in the kernel's cache.
 pub(crate) fn try_open(dir: BorrowedFd<'_>, path: &CString, how: OpenHow) -> io::Result<Option<OwnedFd>> {
     let (flags, resolve) = open_rules(how);
-    match sys::openat2(dir, path, flags, Mode::empty(), resolve | ResolveFlags::CACHED) {
-        Ok(fd) => settle(fd).map(Some),
+    let look = |flags| match sys::openat2(dir, path, flags, Mode::empty(), resolve | ResolveFlags::CACHED) {
+        Ok(fd) => Ok(Some(fd)),
         Err(rustix::io::Errno::AGAIN) => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(io::Error::from(error)),
+    };
+    let Some(fd) = look(flags)? else { return Ok(None) };
+    if how.kind == OpenKind::Directory {
+        return settle(fd).map(Some);
+    }
+    match found(fd.as_fd())? {
+        Found::File => match sys::open(found_path(&fd), access_flags(how.write), Mode::empty()) {
+            Ok(fd) => settle(fd).map(Some),
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        },
+        // By its name again, by which the kernel mounts what is mounted on demand.
+        Found::Directory => match look(access_flags(how.write) | OFlags::DIRECTORY) {
+            Ok(fd) => fd.map(settle).transpose(),
+            Err(error) => Err(replaced(error)),
+        },
     }
 }
 
-/// Refuses what is neither file nor directory (`ENXIO`), and makes later reads wait for the disk again.
-pub(crate) fn settle(fd: OwnedFd) -> io::Result<OwnedFd> {
-    match FileType::from_raw_mode(sys::fstat(&fd)?.st_mode) {
-        FileType::RegularFile | FileType::Directory => {
-            sys::fcntl_setfl(&fd, OFlags::empty())?;
-            Ok(fd)
-        }
-        _ => Err(io::Error::from_raw_os_error(libc::ENXIO)),
+/// What may be opened.
+pub(crate) enum Found {
+    File,
+    Directory,
+}
+
+/// What was found and is not opened yet.
+///
+/// # Errors
+/// `ENXIO` for a device, a pipe or a socket, `ELOOP` for a symbolic link.
+pub(crate) fn found(fd: BorrowedFd<'_>) -> io::Result<Found> {
+    let refused = match FileType::from_raw_mode(sys::fstat(fd)?.st_mode) {
+        FileType::RegularFile => return Ok(Found::File),
+        FileType::Directory => return Ok(Found::Directory),
+        FileType::Symlink => libc::ELOOP,
+        _ => libc::ENXIO,
+    };
+    Err(io::Error::from_raw_os_error(refused))
+}
+
+/// Opens what was found, whatever has its name by now.
+pub(crate) fn open_found(fd: BorrowedFd<'_>, write: bool) -> io::Result<OwnedFd> {
+    found(fd)?;
+    settle(sys::open(found_path(fd), access_flags(write), Mode::empty())?)
+}
+
+/// The path by which the kernel opens what was found, and the flags of that, for the ring.
+pub(crate) fn open_found_rules(fd: RawFd, write: bool) -> (CString, OFlags) {
+    (found_path_of(fd), access_flags(write))
+}
+
+fn found_path(fd: impl AsFd) -> CString {
+    found_path_of(fd.as_fd().as_raw_fd())
+}
+
+fn found_path_of(fd: RawFd) -> CString {
+    CString::new(format!("/proc/self/fd/{fd}")).expect("a number holds no zero byte")
+}
+
+/// A directory that was found is none any more when it is opened: the look is worth another try.
+pub(crate) fn replaced(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ENOTDIR) => io::Error::from_raw_os_error(libc::EAGAIN),
+        _ => error,
     }
+}
+
+/// Makes later reads of a file or directory wait for the disk again.
+pub(crate) fn settle(fd: OwnedFd) -> io::Result<OwnedFd> {
+    sys::fcntl_setfl(&fd, OFlags::empty())?;
+    Ok(fd)
 }
 
 pub(crate) fn stat(file: BorrowedFd<'_>) -> io::Result<Stat> {

@@ -45,7 +45,7 @@ use crate::socket::unreachable::Unreachable;
 
 mod complete;
 mod enter;
-pub(super) mod files;
+pub(crate) mod files;
 mod key;
 mod opcodes;
 mod open_files;
