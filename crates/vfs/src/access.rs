@@ -67,6 +67,11 @@ impl Access {
         }
     }
 
+    /// Whether it gives everybody what another look gave.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        (&self.nearest, self.directory, &self.own) == (&other.nearest, other.directory, &other.own)
+    }
+
     /// The directory's own descriptor.
     pub(crate) fn own(&self) -> Option<&Own> {
         self.own.as_ref()

@@ -100,6 +100,8 @@ pub enum WatchEvent {
         /// What it names, or named, is a directory.
         is_directory: bool,
     },
+    /// The directory itself has other attributes: mode, owner, times or extended ones.
+    Itself(Watch),
     /// The directory itself was removed, moved or unmounted; the watch is gone.
     Gone(Watch),
     /// Events were lost: anything may have changed.

@@ -43,14 +43,32 @@ impl Inner {
 
     /// An entry of a directory has changed, by whomever.
     pub(super) fn doubt(self: &Rc<Self>, watched: &WatchedDir, name: &[u8], what: EntryChange) {
-        let is_given = self.joined.get().is_some_and(|joined| joined.promises.given() > 0);
-        if !is_given && watched.object().is_none_or(|object| object.log().is_none()) {
-            return;
+        if self.relies_in(watched) {
+            let in_it = (what != EntryChange::Modified).then(|| Box::from(name));
+            let child = watched.key().child(name).filter(|_| self.is_given()).map(|key| (key, None));
+            self.doubt_each(child.into_iter().chain([(watched.key().to_key(), in_it)]));
         }
-        let in_it = (what != EntryChange::Modified).then(|| Box::from(name));
-        let child = watched.key().child(name).filter(|_| is_given).map(|key| (key, None));
+    }
+
+    /// A directory itself has other attributes, by whomever they were changed.
+    pub(super) fn doubt_itself(self: &Rc<Self>, watched: &WatchedDir) {
+        if self.relies_in(watched) {
+            self.doubt_each([(watched.key().to_key(), None)]);
+        }
+    }
+
+    /// Whether clients rely on anything, or on the names of this directory.
+    fn relies_in(&self, watched: &WatchedDir) -> bool {
+        self.is_given() || watched.object().is_some_and(|object| object.log().is_some())
+    }
+
+    fn is_given(&self) -> bool {
+        self.joined.get().is_some_and(|joined| joined.promises.given() > 0)
+    }
+
+    fn doubt_each(self: &Rc<Self>, names: impl IntoIterator<Item = (Key, Option<Box<[u8]>>)>) {
         let mut doubts = self.doubts.borrow_mut();
-        for (key, in_it) in child.into_iter().chain([(watched.key().to_key(), in_it)]) {
+        for (key, in_it) in names {
             if !doubts.add(key, in_it) {
                 drop(doubts);
                 return self.doubt_all();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lane::Ended;
 use lane::fs::WatchEvent;
 
+use super::key::KeyRef;
 use super::watches::WatchedDir;
 use super::{Cache, Inner};
 
@@ -42,6 +43,14 @@ impl Inner {
                     self.doubt(&watched, name, *what);
                 }
             }
+            WatchEvent::Itself(watch) => {
+                for watched in self.watches.of_event(*watch) {
+                    self.note_told(&watched);
+                    watched.note_change();
+                    self.forget_at(watched.key());
+                    self.doubt_itself(&watched);
+                }
+            }
             WatchEvent::Gone(watch) => {
                 if self.watches.forget_watch(*watch) {
                     self.counters.invalidated_gone.increment();
@@ -57,13 +66,19 @@ impl Inner {
 
     /// A name in a directory leads to something else.
     pub(super) fn forget_in(&self, watched: &WatchedDir, name: &[u8]) {
-        let Some(changed) = watched.key().child(name) else { return };
-        if self.forget(changed.as_ref()) {
+        if let Some(changed) = watched.key().child(name) {
+            self.forget_at(changed.as_ref());
+        }
+    }
+
+    /// What is there is something else, or has other rights, which count beneath.
+    pub(super) fn forget_at(&self, changed: KeyRef<'_>) {
+        if self.forget(changed) {
             self.counters.invalidated_changed.increment();
         }
-        if self.watches.contains(&changed) {
+        if self.watches.contains(&changed.to_key()) {
             self.counters.invalidated_gone.increment();
-            self.watches.forget_subtree(changed.as_ref());
+            self.watches.forget_subtree(changed);
         }
     }
 }

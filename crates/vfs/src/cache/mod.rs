@@ -135,7 +135,7 @@ impl Cache {
                     EntryWeight,
                 )),
                 images: images::Images::new(options.listing_entries_max),
-                watches: Watches::new(options.watches_max, Arc::clone(&counters)),
+                watches: Watches::new(options.watches_max, options.ttl, Arc::clone(&counters)),
                 joined: OnceCell::new(),
                 counters,
                 entries_alive: Rc::default(),

@@ -83,10 +83,10 @@ impl Watches {
         true
     }
 
-    /// A directory on the books, but for one that has rested: it has to be looked at anew.
+    /// A directory on the books, but for one that has rested, or that nothing tells of: it has to be looked at anew.
     pub(super) fn relied_on(&self, key: &Key) -> Option<Rc<WatchedDir>> {
         let known = self.known(key)?;
-        if known.has_rested(time::now()) {
+        if known.has_rested(time::now()) || known.is_stale() {
             self.forget_subtree(known.key());
             return None;
         }
@@ -100,6 +100,9 @@ impl WatchedDir {
         self.version().is_some_and(|version| self.told().is_over(now, version))
     }
 }
+
+/// Directories whose rests are over, and those whose are not.
+type Rested = (Vec<Rc<WatchedDir>>, Vec<Rc<WatchedDir>>);
 
 /// Directories whose watches rest, and who ends that.
 #[derive(Default)]
@@ -121,24 +124,23 @@ impl Inner {
         }
     }
 
-    /// Rests that are over; `None` when nobody rests any more.
-    fn rested(&self) -> Option<Vec<Rc<WatchedDir>>> {
+    /// Rests that are over, and those that are not; `None` when nobody rests any more.
+    fn rested(&self) -> Option<Rested> {
         let now = time::now();
         let mut resting = self.resting.borrow_mut();
         if resting.directories.is_empty() {
             return None;
         }
-        let mut over = Vec::new();
+        let (mut over, mut going_on) = (Vec::new(), Vec::new());
         resting.directories.retain(|watched| {
             let Some(watched) = watched.upgrade() else { return false };
             // Somebody may have looked at it anew meanwhile.
             let is_over = !watched.is_current() || watched.has_rested(now);
-            if is_over {
-                over.push(watched);
-            }
+            let to = if is_over { &mut over } else { &mut going_on };
+            to.push(watched);
             !is_over
         });
-        Some(over)
+        Some((over, going_on))
     }
 }
 
@@ -146,7 +148,17 @@ impl Inner {
 async fn end_rests(inner: Weak<Inner>) {
     loop {
         time::sleep(PERIOD).await;
-        let Some(over) = inner.upgrade().and_then(|inner| inner.rested()) else { return };
+        let Some((over, resting)) = inner.upgrade().and_then(|inner| inner.rested()) else { return };
+        for watched in resting {
+            let volume = inner.upgrade().and_then(|inner| inner.volume_of(watched.key()));
+            let Some(volume) = volume else { continue };
+            // Rights that cannot be looked at are none.
+            if watched.has_other_rights(volume.root()).await.unwrap_or(true)
+                && let Some(inner) = inner.upgrade()
+            {
+                inner.forget_at(watched.key());
+            }
+        }
         for watched in over {
             let Some(inner) = inner.upgrade() else { return };
             if watched.is_current() {

@@ -34,6 +34,8 @@ use crate::root::Root;
 /// The watches of one lane.
 pub(crate) struct Watches {
     limit: usize,
+    /// How long the rights of a directory are believed that nothing watches.
+    ttl: Duration,
     by_key: RefCell<HashMap<Key, Weak<WatchedDir>>>,
     /// The kernel knows one watch per directory; overlapping volumes know a directory by several paths.
     by_watch: RefCell<HashMap<Watch, Vec<Weak<WatchedDir>>>>,
@@ -53,6 +55,8 @@ pub(crate) struct WatchedDir {
     watches: Weak<Watches>,
     watch: Cell<Option<Watch>>,
     told: Told,
+    /// How long its rights are believed, where no watch tells of them or of those of a directory above.
+    believed_until: Cell<Option<Instant>>,
     /// When it was last kept for what was changed in it.
     kept: Cell<Option<Instant>>,
     /// Until when it is kept for clients that rely on something in it.
@@ -79,9 +83,10 @@ pub(crate) struct WatchedDir {
 type Hindrance = Option<Arc<Object>>;
 
 impl Watches {
-    pub(super) fn new(limit: usize, counters: Arc<VfsCounters>) -> Rc<Self> {
+    pub(super) fn new(limit: usize, ttl: Duration, counters: Arc<VfsCounters>) -> Rc<Self> {
         Rc::new(Self {
             limit,
+            ttl,
             by_key: RefCell::default(),
             by_watch: RefCell::default(),
             arriving: RefCell::default(),
@@ -256,7 +261,9 @@ impl Watches {
             return None;
         }
         let watched = self.unknown(&key, upper);
-        watched.watch.set(Some(self.try_watch(&dir)?));
+        if !self.try_watch(&watched, &dir) {
+            return None;
+        }
         self.enter(&watched);
         Some(watched)
     }
@@ -308,11 +315,16 @@ impl Watches {
         if object.is_moving() {
             return Err(Some(object));
         }
+        // Before its rights are looked at: what others change of them from here on is told.
+        let untold = (!self.try_watch(watched, &dir)).then(|| time::now() + self.ttl);
+        let untold_above = watched.upper.as_ref().and_then(|upper| upper.believed_until.get());
+        watched.believed_until.set(untold.into_iter().chain(untold_above).min());
         // Looked at again: what was seen before the promise may have changed untold.
         let stat = dir.stat().map_err(|_| None)?;
         let list = root.access_list(&dir).await.map_err(|_| None)?;
         object.read_own(dir.as_file()).await.map_err(|_| None)?;
-        let above = watched.upper.as_ref().and_then(|upper| upper.access.get());
+        let upper = watched.upper.as_ref();
+        let above = upper.and_then(|upper| upper.access.get());
         watched.access.set(Access::new(&stat, list.as_deref(), object.own(), above)).ok().expect("it is new");
         // Changed meanwhile, it may be of before or after: it is looked at anew.
         if !watched.is_whole() {
@@ -321,7 +333,6 @@ impl Watches {
         if let (Some(above), Some(name)) = (watched.upper_object(), path.file_name()) {
             object.set_place(Place { directory: Arc::clone(above), name: name.as_bytes().into() });
         }
-        watched.watch.set(self.try_watch(&dir));
         Ok(())
     }
 
@@ -333,6 +344,7 @@ impl Watches {
             watches: Rc::downgrade(self),
             watch: Cell::new(None),
             told: Told::new(time::now()),
+            believed_until: Cell::new(None),
             kept: Cell::new(None),
             relied_on_until: Cell::new(None),
             log: RefCell::default(),
@@ -356,22 +368,22 @@ impl Watches {
             }
         }
         self.by_key.borrow_mut().insert(watched.key.clone(), Rc::downgrade(watched));
-        if let Some(watch) = watched.watch.get() {
-            self.by_watch.borrow_mut().entry(watch).or_default().push(Rc::downgrade(watched));
-        }
         self.gauge();
     }
 
-    fn try_watch(&self, dir: &Dir) -> Option<Watch> {
+    /// Watches a directory that has no watch yet, and has it hear from here on, on the books or not. Says whether it does.
+    fn try_watch(&self, watched: &Rc<WatchedDir>, dir: &Dir) -> bool {
         if self.is_refused() {
-            return None;
+            return false;
         }
-        let watch = dir.watch();
-        if watch.is_err() {
+        let Ok(watch) = dir.watch() else {
             self.counters.watches_refused.increment();
             self.refused_until.set(Some(time::now() + REFUSED_PAUSE));
-        }
-        watch.ok()
+            return false;
+        };
+        watched.watch.set(Some(watch));
+        self.by_watch.borrow_mut().entry(watch).or_default().push(Rc::downgrade(watched));
+        true
     }
 
     fn is_refused(&self) -> bool {
@@ -550,9 +562,14 @@ impl WatchedDir {
         self.promise.get().is_some()
     }
 
+    /// Whether its rights were looked at too long ago for one that nothing tells of. What is done while a watch rests is looked for then.
+    pub(super) fn is_stale(&self) -> bool {
+        self.believed_until.get().is_some_and(|until| time::now() >= until)
+    }
+
     /// Whether it is still where it was, and what it was.
     pub(crate) fn is_current(&self) -> bool {
-        self.current.get()
+        self.current.get() && !self.is_stale()
     }
 
     /// It is no longer where it was, or no longer what it was.

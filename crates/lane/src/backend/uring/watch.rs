@@ -73,6 +73,9 @@ impl Watcher {
                 };
                 let (name, is_directory) = (name.to_bytes().to_vec(), flags.contains(ReadFlags::ISDIR));
                 events.push(WatchEvent::Entry { watch, name, what, is_directory });
+            } else {
+                // An event without a name is the directory's own.
+                events.push(WatchEvent::Itself(watch));
             }
         }
     }

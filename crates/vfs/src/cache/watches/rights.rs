@@ -7,8 +7,11 @@ use identity::{Nearest, Principal, Rights, VolumePolicy};
 use smb_sid::Sids;
 
 use super::WatchedDir;
+use crate::access::Access;
 use crate::attributes::Attributes;
 use crate::descriptor::Own;
+use crate::error::Error;
+use crate::root::Root;
 
 impl WatchedDir {
     /// What somebody may do here: nothing where he may not pass through a directory above.
@@ -65,6 +68,20 @@ impl WatchedDir {
     /// Who is called how in descriptors.
     fn sids(&self) -> Arc<Sids> {
         let object = self.object().expect("only what is promised has rights");
+    /// Looks whether others have changed its mode, owner, list or descriptor, while no watch tells of that.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(in crate::cache) async fn has_other_rights(&self, root: &Root) -> Result<bool, Error> {
+        let Some((object, access)) = self.object().zip(self.access.get()) else { return Ok(false) };
+        let dir = root.open_real_directory(self.key().path).await?;
+        let stat = dir.stat()?;
+        let list = root.access_list(&dir).await?;
+        object.read_own(dir.as_file()).await?;
+        let above = self.upper.as_ref().and_then(|upper| upper.access.get());
+        Ok(!Access::new(&stat, list.as_deref(), object.own(), above).is_as(access))
+    }
+
         object.volume().objects().sids()
     }
 

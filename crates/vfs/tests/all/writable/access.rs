@@ -11,10 +11,15 @@ use lane::backend::sim::{Config, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{Caller, Ended, Error, Expect, How, OpenHow, Over, Resolved, Volume};
+use vfs::{
+    Cache, CacheOptions, Caller, Ended, Error, Expect, How, OpenHow, Over, Resolved, Volume,
+    VolumeOptions, VolumeSpec,
+};
 
+use super::rest::come_and_go;
 use super::{Process, directory, name, nobody, on_lanes, path, root};
 
+const LIST: &str = "user.linerate.acl";
 const NEW: How = How { exclusive: true, mode: 0o644 };
 
 #[test]
@@ -247,6 +252,79 @@ fn a_damaged_list_lets_in_nobody_but_who_can_mend_it() {
         d.set_access_list(&operator(), None).await.unwrap();
         assert!(read(&volume, &nobody(), "d").await.is_ok());
     });
+}
+
+#[test]
+fn rights_that_others_change_count_within_a_second_at_every_depth_however_that_is_told() {
+    /// How a lane is told what others change.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Told {
+        Watched,
+        /// The kernel has no watch left.
+        Unwatched,
+        /// The server itself changes so much there that the watch rests.
+        Resting,
+    }
+    for told in [Told::Watched, Told::Unwatched, Told::Resting] {
+        let world = World::new(1, Config::clean());
+        let process = Process::with(&world, 1, |options| options.privileged = true);
+        let host = process.host.clone();
+        world.block_on(&host, async move {
+            let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+            let watches_max = if told == Told::Unwatched { 0 } else { 64 };
+            let cache = CacheOptions { watches_max, ..CacheOptions::default() };
+            let cache = Cache::sharing(cache, &process.objects);
+            let spec = spec.with_objects().writable_by(Writable::anyone());
+            let volume = Volume::open(&cache, &spec).unwrap();
+            let fs = process.host.fs();
+            fs.configure(|config| config.privileged = true);
+            fs.write("/srv/d/e/page", "").unwrap();
+            for at in ["/srv", "/srv/d", "/srv/d/e"] {
+                fs.set_mode(at, 0o777).unwrap();
+            }
+            let top = root(&volume).await;
+            let may = async |step| {
+                for _ in 0..10 {
+                    time::sleep(Duration::from_millis(100)).await;
+                    if told == Told::Resting {
+                        come_and_go(&top, 10).await;
+                    }
+                    // Who keeps asking is not let in for longer by that.
+                    let _ = read(&volume, &nobody(), "d/e/page").await;
+                }
+                time::sleep(Duration::from_millis(1)).await;
+                match read(&volume, &nobody(), "d/e/page").await {
+                    Ok(_) => true,
+                    Err(Error::Denied(_)) => false,
+                    Err(other) => panic!("{told:?}: {step}: {other}"),
+                }
+            };
+            assert!(may("before").await, "{told:?}");
+            // The root is closed by its list alone: what the server itself does there is anonymous.
+            let closed =
+                list(&[("alice", Rights::READER), ("system:anyuser", Rights::INSERT | Rights::DELETE)]);
+            for at in ["", "/d", "/d/e"] {
+                let at = format!("/srv{at}");
+                fs.set_xattr(&at, LIST, &closed.encode()).unwrap();
+                assert!(!may("a list").await, "{told:?}: {at}: a list that was set");
+                fs.set_xattr(&at, LIST, b"?").unwrap();
+                if told != Told::Resting {
+                    assert!(!may("damage").await, "{told:?}: {at}: a list that was damaged");
+                }
+                fs.remove_xattr(&at, LIST).unwrap();
+                assert!(may("no list").await, "{told:?}: {at}: a list that was taken away");
+                if told != Told::Resting {
+                    fs.set_mode(&at, 0o700).unwrap();
+                    assert!(!may("mode").await, "{told:?}: {at}: a mode");
+                    fs.set_mode(&at, 0o777).unwrap();
+                    assert!(may("mode back").await, "{told:?}: {at}: a mode that was set back");
+                    fs.set_owner(&at, 1000, 1000).unwrap();
+                    assert!(may("owner").await, "{told:?}: {at}: an owner");
+                }
+            }
+            assert_eq!(volume.counters().watches_rested.get() > 0, told == Told::Resting, "{told:?}");
+        });
+    }
 }
 
 #[test]

@@ -215,6 +215,7 @@ impl Disk {
         engine: &mut Engine,
     ) {
         let (stamp, mut record) = (self.stamp(engine), Record::new());
+        let replaced = before.as_ref().filter(|before| before.is_directory()).map(|before| before.serial());
         if let Some(before) = before {
             self.drop_link(&before, to_dir, to, stamp, &mut record);
         }
@@ -225,6 +226,8 @@ impl Disk {
         let (removed, added) = (EntryChange::Removed, EntryChange::Added);
         self.entry_changed((from_dir, from), moved.is_directory(), removed, stamp, &mut record, engine);
         self.entry_changed((to_dir, to), moved.is_directory(), added, stamp, &mut record, engine);
+        // A directory that was replaced has lost its link, which is an attribute.
+        replaced.into_iter().for_each(|serial| self.watches.itself_changed(serial, engine));
         self.watches.gone(moved.serial(), engine);
         self.journal.push(record);
         self.sweep(engine);

@@ -67,6 +67,15 @@ impl Watches {
         }
     }
 
+    /// A directory's own attributes have changed.
+    pub(super) fn itself_changed(&mut self, serial: u64, engine: &mut Engine) {
+        for lane in self.lanes.values_mut() {
+            if let Some(watch) = lane.watch_of(serial) {
+                lane.push(WatchEvent::Itself(watch), engine);
+            }
+        }
+    }
+
     /// A directory was removed or moved.
     pub(super) fn gone(&mut self, serial: u64, engine: &mut Engine) {
         for lane in self.lanes.values_mut() {

@@ -104,6 +104,7 @@ fn changes_are_told_alike() {
                     WatchEvent::Entry { watch, name, .. } => {
                         format!("{} {}", name_of(watch), String::from_utf8(name).unwrap())
                     }
+                    WatchEvent::Itself(watch) => format!("{} itself", name_of(watch)),
                     WatchEvent::Gone(watch) => format!("{} gone", name_of(watch)),
                     WatchEvent::Overflow => "overflow".to_owned(),
                 }));

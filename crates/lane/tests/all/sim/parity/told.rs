@@ -31,6 +31,10 @@ fn a_servers_changes_are_told_alike() {
                         let kind = if is_directory { "directory" } else { "file" };
                         format!("{dir} {} {what:?} {kind}", String::from_utf8(name).unwrap())
                     }
+                    WatchEvent::Itself(watch) => {
+                        let known = watches.iter().position(|known| *known == watch);
+                        format!("{} itself", known.map_or("third", |at| ["root", "sub"][at]))
+                    }
                     WatchEvent::Gone(_) => "gone".to_owned(),
                     WatchEvent::Overflow => "overflow".to_owned(),
                 }));
@@ -40,7 +44,7 @@ fn a_servers_changes_are_told_alike() {
         };
         let mut seen = Vec::new();
         let file = root.open(&name("file"), OpenHow::WRITE).await.unwrap();
-        for change in 0..19 {
+        for change in 0..30 {
             make(change, &root, &sub, &file).await;
             seen.push((change, told().await));
         }
@@ -112,8 +116,30 @@ async fn make(change: u32, root: &Dir, sub: &Dir, file: &File) {
         15 => root.unlink(&name("link")).await.unwrap(),
         16 => root.rmdir(&name("dir")).await.unwrap(),
         17 => root.rename(&name("third"), sub, &name("third"), RenameHow::Replace).await.unwrap(),
-        _ => sub.unlink(&name("linked")).await.unwrap(),
+        18 => sub.unlink(&name("linked")).await.unwrap(),
+        // Of directories their own watchers hear, too, whether somebody watches the one above or nobody can.
+        19 | 20 => {
+            let mode = AttributeChange { mode: Some(0o710), ..AttributeChange::NONE };
+            itself(change, root, sub).set_attributes(mode).await.unwrap();
+        }
+        21 | 22 => {
+            let times = AttributeChange { mtime, ..AttributeChange::NONE };
+            itself(change, root, sub).set_attributes(times).await.unwrap();
+        }
+        23 | 24 => {
+            let value = b"value".to_vec();
+            itself(change, root, sub).set_xattr(&name("user.a"), value, XattrHow::Any).await.unwrap();
+        }
+        25 | 26 => itself(change, root, sub).remove_xattr(&name("user.a")).await.unwrap(),
+        27 => root.mkdir(&name("dir"), 0o755).await.unwrap(),
+        28 => sub.mkdir(&name("dir"), 0o755).await.unwrap(),
+        _ => root.rename(&name("dir"), sub, &name("dir"), RenameHow::Replace).await.unwrap(),
     }
+}
+
+/// The root for odd changes, the directory in it for even ones.
+fn itself<'a>(change: u32, root: &'a Dir, sub: &'a Dir) -> &'a File {
+    if change % 2 == 1 { root.as_file() } else { sub.as_file() }
 }
 
 fn name(name: &str) -> CString {
