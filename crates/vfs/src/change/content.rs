@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use lane::fs::AttributeChange;
+
 use super::Writer;
 use super::writer::Step;
 use crate::caller::Caller;
@@ -21,6 +23,7 @@ impl Writer {
         reach: Reach,
         work: impl AsyncFnOnce(Rc<OpenFile>, u64) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
+        let sheds = sheds(caller);
         let before = move |volume: &Volume, file: &Rc<OpenFile>| {
             let content = ContentChange::begin(volume, file, reach)?;
             let end =
@@ -34,12 +37,49 @@ impl Writer {
             }
         };
         let work = async move |file: Rc<OpenFile>, (end, content): (u64, Option<ContentChange>)| {
-            let done = work(file, end).await;
+            let done = match shed(&file, sheds).await {
+                Ok(()) => work(file, end).await,
+                Err(error) => Err(error),
+            };
             content.into_iter().for_each(|content| content.end(done.is_ok()));
             done
         };
         // Two that append at once would begin at the same end.
-        let step = Step { alone: matches!(reach, Reach::Beyond(_)), ..step };
+        let step = Step { alone: step.alone || matches!(reach, Reach::Beyond(_)), ..step };
         self.change_by(caller, What::Content, step, before, work).await
     }
 }
+
+/// Whether a file loses its set-user-id and set-group-id bits when `caller` changes its content: but for the administrator of the machine
+/// everybody's changes do that, whatever the change is.
+fn sheds(caller: &Caller) -> bool {
+    !caller.principal.is_local_administrator()
+}
+
+/// Takes set-user-id and set-group-id bits from a file whose content is about to change, if it `sheds` them: a program with new content is not
+/// to run with the rights that the one before had. The kernel does the same only where the server has no privilege that spares it.
+///
+/// # Errors
+/// Those of the file system: the content is not to be changed then.
+async fn shed(file: &OpenFile, sheds: bool) -> Result<(), Error> {
+    if !sheds {
+        return Ok(());
+    }
+    let mode = file.attributes()?.mode;
+    let left = without_set_id(mode);
+    if left == mode {
+        return Ok(());
+    }
+    let change = AttributeChange { mode: Some(left), ..AttributeChange::NONE };
+    file.lane_file().set_attributes(change).await.map_err(Error::of_write)
+}
+
+/// What the kernel leaves of a mode when somebody without privilege writes. A set-group-id bit without the group's execution is none.
+fn without_set_id(mode: u32) -> u32 {
+    let group = if mode & GROUP_EXECUTES == 0 { 0 } else { SET_GROUP_ID };
+    mode & !(SET_USER_ID | group)
+}
+
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o010;

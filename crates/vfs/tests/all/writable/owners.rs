@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use identity::{Accounts, Rights, Writable};
 use lane::backend::sim::{Config, Fs, World};
+use lane::buffer::BufClass;
+use lane::fs::Allocate;
 use vfs::{Caller, Error, Expect, How};
 
 use super::{Process, name, path, root};
@@ -66,6 +68,86 @@ fn mode_bits_count_for_him_who_made_the_file() {
         let refused = root(&volume).await.open_writer(&user("guest"), name("diary")).await;
         assert!(matches!(refused, Err(Error::Denied(_))));
     });
+}
+
+#[test]
+fn whoever_changes_content_takes_set_user_id_and_set_group_id_with_it_whatever_the_way() {
+    const WAYS: [&str; 11] = [
+        "write",
+        "vectored",
+        "append",
+        "cut",
+        "lengthen",
+        "extend",
+        "keep size",
+        "punch",
+        "zero",
+        "copy",
+        "announced",
+    ];
+    let world = World::new(1, Config::clean());
+    let process = Process::with(&world, 1, |options| options.privileged = true);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let fs = process.host.fs();
+        fs.configure(|config| config.privileged = true);
+        fs.set_mode("/srv", 0o777).unwrap();
+        let volume = process.volume();
+        let root = root(&volume).await;
+        let mode = |file: &str| fs.stat(&format!("/srv/{file}")).unwrap().mode;
+        let operator = super::access::operator();
+        for (who, is_operator) in [(Caller::anonymous(), false), (user("anne"), false), (operator, true)] {
+            for way in WAYS.iter().flat_map(|way| [(*way, false), (*way, true)]) {
+                for (before, after) in [(0o6777, 0o777), (0o4777, 0o777), (0o2767, 0o2767), (0o1777, 0o1777)]
+                {
+                    fs.write("/srv/program", "runs with its owner's rights").unwrap();
+                    fs.write("/srv/source", "another program").unwrap();
+                    fs.set_mode("/srv/program", before).unwrap();
+                    let writer = root.open_writer(&who, name("program")).await.unwrap();
+                    change_by(&volume, &writer, &who, way).await;
+                    let left = if is_operator { before } else { after };
+                    assert_eq!(mode("program"), left, "{way:?} of {before:o}");
+                    // What is put in its place is a file of its own.
+                    let staged = root.stage(&who, 0o644).await.unwrap();
+                    staged.publish(&who, name("program"), Expect::Anything).await.unwrap();
+                    assert_eq!(mode("program"), 0o644);
+                }
+            }
+        }
+    });
+}
+
+/// Changes content by one way, alone or as one step of several.
+async fn change_by(volume: &vfs::Volume, writer: &vfs::Writer, who: &Caller, (way, in_steps): (&str, bool)) {
+    let buf = async || {
+        let mut buf = lane::current().buffers().get(BufClass::Small).await;
+        buf.append(b"content");
+        buf
+    };
+    let store = writer.store(who);
+    match (way, in_steps) {
+        ("write", _) => writer.write_at(who, 0, buf().await).await.0.unwrap(),
+        ("vectored", false) => writer.write_vectored_at(who, 0, vec![buf().await]).await.0.unwrap(),
+        ("vectored", true) => store.write_vectored_at(0, vec![buf().await]).await.0.unwrap(),
+        ("append", _) => writer.append(who, buf().await).await.0.unwrap(),
+        ("cut", false) => writer.truncate(who, 1).await.unwrap(),
+        ("cut", true) => store.truncate(1).await.unwrap(),
+        ("lengthen", false) => writer.truncate(who, 100).await.unwrap(),
+        ("lengthen", true) => store.truncate(100).await.unwrap(),
+        ("extend", _) => writer.allocate(who, Allocate::Extend, 0, 100).await.unwrap(),
+        ("keep size", _) => writer.allocate(who, Allocate::KeepSize, 0, 100).await.unwrap(),
+        ("punch", _) => writer.allocate(who, Allocate::Punch, 0, 4).await.unwrap(),
+        ("zero", _) => writer.allocate(who, Allocate::Zero, 0, 4).await.unwrap(),
+        ("copy", _) => {
+            let source = volume.lookup(path("source")).await.unwrap().into_file().unwrap().0;
+            assert_eq!(writer.copy_from(who, &source, 0, 0, 7).await.unwrap(), 7);
+        }
+        ("announced", _) => {
+            store.reserve(0, 1 << 22).await.unwrap();
+            store.write_vectored_at(0, vec![buf().await]).await.0.unwrap();
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 async fn make_all(root: &vfs::Directory, who: &Caller, prefix: &str) {
