@@ -10,7 +10,7 @@ use rustix::thread::CapabilitySet;
 use service::Service;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
-use vfs::{Closed, Objects, ObjectsOptions, SharedVolume, VolumeName};
+use vfs::{Closed, Objects, ObjectsOptions, SharedVolume, VolumeName, Withheld};
 
 use crate::config::{Config, ConfigError};
 use crate::handover;
@@ -29,6 +29,8 @@ pub(crate) struct ProcessObjects {
     objects: Option<Objects>,
     index: Option<IndexFile>,
     trouble: Option<String>,
+    /// What is served to nobody.
+    withheld: Arc<Withheld>,
 }
 
 /// What the lanes share of volumes is used for.
@@ -73,6 +75,11 @@ impl ProcessObjects {
             Some(objects) => table.sharing(objects),
             None => table,
         })
+    }
+
+    /// What no lane serves to anybody.
+    pub(crate) fn withheld(&self) -> &Arc<Withheld> {
+        &self.withheld
     }
 
     /// What lanes share, once a volume needs it.
@@ -230,6 +237,7 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
         lanes_max: lanes,
         privileged: has.intersects(READS_EVERYTHING),
         gives_files: has.contains(GIVES_FILES),
+        user: rustix::process::geteuid().as_raw(),
         trusted_attributes: writes_trusted_attributes(),
         ..most
     })

@@ -107,7 +107,7 @@ impl Here {
         made.as_file().set_xattr(&name, list, XattrHow::Any).await.map_err(Error::of_write)
     }
 
-    fn nearest(&self) -> Nearest {
+    pub(super) fn nearest(&self) -> Nearest {
         self.watched().map_or(Nearest::Unreadable, |watched| watched.nearest())
     }
 }

@@ -1,7 +1,7 @@
 //! Mode, times and owner.
 
 use futures_util::future::LocalBoxFuture;
-use identity::Rights;
+use identity::{Nearest, Rights};
 use index::Number;
 use lane::fs::{AttributeChange, FileKind, OpenHow, OpenKind, Stat};
 
@@ -9,11 +9,14 @@ use super::Writer;
 use super::find::c_name;
 use super::here::Unmade;
 use super::way::to_the_end;
+use crate::attributes::Attributes;
 use crate::caller::Caller;
+use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
 use crate::promise::What;
+use crate::volume::Volume;
 
 impl Writer {
     /// Sets mode and times, and for administrators owner and group. Set-user-id and set-group-id bits are nobody's to set.
@@ -27,6 +30,9 @@ impl Writer {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let change = self.volume().counted(permitted(caller, change))?;
+            if change.mode.is_some() {
+                self.volume().counted(self.require_to_set_mode(caller))?;
+            }
             let set = self.change(caller, What::Attributes, None, async move |file| {
                 file.lane_file().set_attributes(change).await.map_err(Error::of_write)
             });
@@ -38,6 +44,18 @@ impl Writer {
             }
             Ok(())
         })
+    }
+}
+
+impl Writer {
+    /// As [`require_to_set_mode`], where the file is. Of one whose directory this lane does not know mode bits may count.
+    fn require_to_set_mode(&self, caller: &Caller) -> Result<(), Error> {
+        let (volume, file) = (self.volume(), self.file());
+        let path = file.object().and_then(|object| volume.path_of(object));
+        let above = path.as_ref().and_then(|path| path.as_path().parent());
+        let directory = above.and_then(|above| volume.cache().known(volume.key(above)));
+        let nearest = directory.map_or(Nearest::None, |directory| directory.nearest());
+        require_to_set_mode(volume, caller, &file.attributes()?, file.own().as_ref(), &nearest)
     }
 }
 
@@ -55,7 +73,8 @@ impl Directory {
     }
 
     /// As [`Writer::set_attributes`], of the file or symbolic link `name`, which need not be open to write. Takes [`Rights::WRITE`], from
-    /// which the owner's bits keep nobody here: they may be what is to be changed. A link has no mode.
+    /// which the owner's bits keep nobody here: they may be what is to be changed. Where mode bits say who may do what a mode is its owner's
+    /// to set. A link has no mode.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`]; else as [`Directory::create`].
@@ -109,6 +128,9 @@ impl Directory {
             _ => None,
         };
         here.require_of(caller, &unmasked.into(), own.as_ref(), Rights::WRITE)?;
+        if change.mode.is_some() && found.kind == FileKind::File {
+            require_to_set_mode(self.volume(), caller, &stat.into(), own.as_ref(), &here.nearest())?;
+        }
         let file = match (found.kind, &found.open) {
             (FileKind::File, None) => {
                 let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
@@ -157,6 +179,27 @@ fn permitted(caller: &Caller, change: AttributeChange) -> Result<AttributeChange
         return Err(Error::Denied(Rights::ADMINISTER));
     }
     Ok(AttributeChange { mode: change.mode.map(|mode| mode & MODE_SETTABLE), ..change })
+}
+
+/// Where mode bits say who may do what with a file, only its owner and administrators set them, as in POSIX: who may write to it may not let others
+/// do so. Files of the server's own user are those of everybody who is no POSIX user, and of all where the server cannot give files away.
+fn require_to_set_mode(
+    volume: &Volume,
+    caller: &Caller,
+    of: &Attributes,
+    own: Option<&Own>,
+    nearest: &Nearest,
+) -> Result<(), Error> {
+    let (root, who) = (volume.root(), &caller.principal);
+    let counts =
+        root.policy().is_some_and(|policy| policy.privileged) && *nearest == Nearest::None && own.is_none();
+    if !counts || who.is_administrator() || who.is_local_administrator() {
+        return Ok(());
+    }
+    let shared = root.shared().ok_or(Error::ReadOnly)?;
+    let options = shared.objects().options();
+    let is_servers = of.uid == options.user && (who.uid().is_none() || !options.gives_files);
+    if who.uid() == Some(of.uid) || is_servers { Ok(()) } else { Err(Error::Denied(Rights::ADMINISTER)) }
 }
 
 /// Whether a file is to be executed, which nobody can while it is open for writing: not by this lane, which goes on when it is found anew.

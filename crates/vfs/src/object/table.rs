@@ -45,6 +45,8 @@ pub struct ObjectsOptions {
     /// What clients make becomes theirs, where they are POSIX users: takes CAP_CHOWN, and CAP_DAC_OVERRIDE and CAP_FOWNER to change
     /// it afterwards.
     pub gives_files: bool,
+    /// The POSIX user that the process is: his are the files of clients that are none.
+    pub user: u32,
     /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
     pub trusted_attributes: bool,
     /// What clients that cache may rely on.
@@ -362,6 +364,7 @@ impl Default for ObjectsOptions {
             local_locks_max: 4096,
             privileged: false,
             gives_files: false,
+            user: 0,
             trusted_attributes: false,
         }
     }

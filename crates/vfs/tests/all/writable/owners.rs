@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use identity::{Accounts, Rights, Writable};
+use identity::{Accounts, Acl, Rights, Side, Writable};
 use lane::backend::sim::{Config, Fs, World};
 use lane::buffer::BufClass;
-use lane::fs::Allocate;
+use lane::fs::{Allocate, AttributeChange, SetTime};
 use vfs::{Caller, Error, Expect, How};
 
 use super::{Process, name, path, root};
@@ -115,6 +115,70 @@ fn whoever_changes_content_takes_set_user_id_and_set_group_id_with_it_whatever_t
             }
         }
     });
+}
+
+#[test]
+fn where_mode_bits_count_only_its_owner_sets_a_files_mode_whatever_the_way() {
+    // Of the server's own user are the files of those who are no POSIX users.
+    const SERVER: u32 = 7;
+    for gives_files in [true, false] {
+        let world = World::new(1, Config::clean());
+        let process = Process::with(&world, 1, |options| {
+            options.privileged = true;
+            options.gives_files = gives_files;
+            options.user = SERVER;
+        });
+        let host = process.host.clone();
+        world.block_on(&host, async move {
+            let fs = process.host.fs();
+            fs.configure(|config| config.privileged = true);
+            fs.create_dir_all("/srv/d").unwrap();
+            ["/srv", "/srv/d"].iter().for_each(|at| fs.set_mode(at, 0o777).unwrap());
+            let volume = process.volume();
+            let directory = super::directory(&volume, "d").await;
+            let nobody = Caller::anonymous();
+            let (anne, guest, operator) = (user("anne"), user("guest"), super::access::operator());
+            let mode = || fs.stat("/srv/d/shared").unwrap().mode;
+            for listed in [false, true] {
+                if listed {
+                    let mut list = Acl::new();
+                    list.set(Side::Given, "system:anyuser".parse().unwrap(), Rights::WRITER).unwrap();
+                    directory.set_access_list(&operator, Some(&list)).await.unwrap();
+                }
+                for (who, uid) in [(&anne, Some(501)), (&guest, None), (&nobody, None), (&operator, None)] {
+                    for owner in [501, 502, SERVER] {
+                        let is_servers = owner == SERVER && (uid.is_none() || !gives_files);
+                        let may = listed || std::ptr::eq(who, &operator) || uid == Some(owner) || is_servers;
+                        for way in ["name", "number", "handle"] {
+                            fs.write("/srv/d/shared", "everybody writes").unwrap();
+                            fs.set_owner("/srv/d/shared", owner, owner).unwrap();
+                            fs.set_mode("/srv/d/shared", 0o666).unwrap();
+                            let change = AttributeChange { mode: Some(0), ..AttributeChange::NONE };
+                            let writer = directory.open_writer(who, name("shared")).await.unwrap();
+                            let number = writer.file().object().unwrap().number();
+                            let set = match way {
+                                "name" => directory.set_attributes_of(who, name("shared"), change).await,
+                                "number" => {
+                                    directory.set_attributes_if(who, number, name("shared"), change).await
+                                }
+                                _ => writer.set_attributes(who, change).await,
+                            };
+                            let case = format!("{way} by {uid:?} of {owner}, listed {listed}, {gives_files}");
+                            match set {
+                                Ok(()) => assert!(may && mode() == 0, "{case}: {:o}", mode()),
+                                Err(Error::Denied(_)) => assert!(!may && mode() == 0o666, "{case}"),
+                                Err(other) => panic!("{case}: {other}"),
+                            }
+                            // Times are the writers' as before.
+                            fs.set_mode("/srv/d/shared", 0o666).unwrap();
+                            let times = AttributeChange { mtime: SetTime::Now, ..AttributeChange::NONE };
+                            directory.set_attributes_of(who, name("shared"), times).await.unwrap();
+                        }
+                    }
+                }
+            }
+        });
+    }
 }
 
 /// Changes content by one way, alone or as one step of several.
