@@ -12,6 +12,7 @@ pub use self::symbolic_link::SymbolicLink;
 pub use self::writer::Writer;
 
 mod access;
+mod ahead;
 mod anew;
 mod aside;
 mod attributes;

@@ -13,10 +13,12 @@ use crate::file::OpenFile;
 use crate::usage::Reach;
 
 impl Writer {
-    /// Takes room for `len` bytes from `offset` on, or gives it back so that it reads as zeros, as `what` says.
+    /// Takes room for `len` bytes from `offset` on, or gives it back so that it reads as zeros, as `what` says. Nothing is set aside beyond the
+    /// end of the file, where nobody would be charged for it: that there is room at the moment is all that is looked at.
     ///
     /// # Errors
-    /// As [`Writer::write_at`]; [`Error::Io`] where the file system cannot do it so. [`Error::Quota`] also for room that is but set aside.
+    /// As [`Writer::write_at`]; [`Error::Io`] where the file system cannot do it so. [`Error::Quota`] also for what is more than the volume may
+    /// hold.
     pub fn allocate<'a>(
         &'a self,
         caller: &'a Caller,
@@ -25,13 +27,16 @@ impl Writer {
         len: u64,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let end = offset.saturating_add(len);
-            match what {
-                Allocate::Punch => self.reserved.set((0, 0)),
-                // It counts when it is used; more than the volume may hold is set aside for nobody.
-                Allocate::KeepSize => self.volume().counted(self.volume().has_room(self.file(), end))?,
-                Allocate::Extend | Allocate::Zero => {}
+            let mut end = offset.saturating_add(len);
+            if what == Allocate::KeepSize {
+                self.volume().counted(self.volume().writable())?;
+                self.volume().counted(self.volume().has_room(self.file(), end))?;
+                end = end.min(self.file().attributes()?.size);
+                if end <= offset {
+                    return Ok(());
+                }
             }
+            let len = end.saturating_sub(offset);
             let reach = match what {
                 Allocate::Extend | Allocate::Zero => Reach::To(end),
                 Allocate::KeepSize | Allocate::Punch => Reach::AsItWas,

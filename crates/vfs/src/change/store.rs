@@ -6,15 +6,14 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 use index::Version;
 use lane::buffer::Buf;
-use lane::fs::Allocate;
 
 use super::Writer;
+use super::ahead::Ahead;
 use super::writer::{Raises, Step};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::object::Object;
-use crate::promise::What;
 use crate::usage::Reach;
 
 /// A change of a file's content in several steps, which raise the version by one together, unless somebody looked at the file in
@@ -24,6 +23,7 @@ pub struct Store {
     writer: Writer,
     caller: Caller,
     raised: Rc<Raised>,
+    ahead: Rc<Ahead>,
 }
 
 /// The version that a change of several steps has come to.
@@ -49,55 +49,24 @@ impl Raised {
 impl Writer {
     /// Begins a change in several steps. Nothing happens before the first of them.
     pub fn store(&self, caller: &Caller) -> Store {
-        Store { writer: self.clone(), caller: caller.clone(), raised: Rc::default() }
+        let ahead = Rc::new(Ahead::new(self, caller));
+        Store { writer: self.clone(), caller: caller.clone(), raised: Rc::default(), ahead }
     }
 }
 
 impl Store {
-    /// Takes room for `len` bytes from `offset` on, so that writing them does not fail for lack of it. Content, size and version stay as
-    /// they are, and the file has another change time: it is under the permit, which the steps after it share. Where the file system
-    /// cannot, nothing happens.
+    /// Looks whether there is room for `len` bytes from `offset` on, which are to come. Nothing is taken yet, whatever a client announces: that
+    /// is as they come, a bounded part ahead, and what is left of it is given back when the store ends.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`]; [`Error::Busy`].
+    /// [`Error::NoSpace`], [`Error::Quota`]; [`Error::ReadOnly`]; those of looking at the file.
     pub async fn reserve(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let volume = self.writer.volume();
+        let (volume, end) = (self.writer.volume(), offset.saturating_add(len));
         volume.counted(volume.writable())?;
-        volume.counted(volume.has_room(self.writer.file(), offset.saturating_add(len)))?;
-        // A client that writes a file over again has the room for it: to go through that anew costs as much as a tenth of writing it.
-        if self.has_reserved(offset, len) {
-            return Ok(());
-        }
-        let take = async move |file: Rc<OpenFile>, ()| {
-            let taken = file.lane_file().allocate(Allocate::KeepSize, offset, len).await;
-            match taken {
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
-                    Ok(false)
-                }
-                taken => taken.map(|()| true).map_err(Error::of_write),
-            }
-        };
-        let step = Step { raises: Raises::Nothing, ..Step::default() };
-        if self.writer.change_by(&self.caller, What::Content, step, |_, _| Ok(()), take).await? {
-            self.note_reserved(offset, len);
-        }
+        volume.counted(volume.has_room(self.writer.file(), end))?;
+        volume.counted(self.ahead.fits_the_disk(end).await)?;
+        self.ahead.announce(end);
         Ok(())
-    }
-
-    /// Whether a range has its room by an earlier [`reserve`](Self::reserve). Not where the file has been cut since; who has made holes in
-    /// it, beside this writer, has its next writes fail for lack of room as any write does.
-    fn has_reserved(&self, offset: u64, len: u64) -> bool {
-        let ((from, to), end) = (self.writer.reserved.get(), offset.saturating_add(len));
-        from <= offset
-            && end <= to
-            && self.writer.file().attributes().is_ok_and(|attributes| end <= attributes.size)
-    }
-
-    /// What follows what is known, or overlaps it, is known with it.
-    fn note_reserved(&self, offset: u64, len: u64) {
-        let ((from, to), end) = (self.writer.reserved.get(), offset.saturating_add(len));
-        let joins = offset <= to && from <= end;
-        self.writer.reserved.set(if joins { (from.min(offset), to.max(end)) } else { (offset, end) });
     }
 
     /// Writes the bytes of several buffers one after another at `offset`. They come back unless this is dropped before; the write ends
@@ -110,7 +79,14 @@ impl Store {
         offset: u64,
         bufs: Vec<Buf>,
     ) -> (Result<(), Error>, Option<Vec<Buf>>) {
-        self.writer.write_parts(&self.caller, self.of_this(), offset, bufs).await
+        let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        self.ahead.reaches(offset.saturating_add(len));
+        let ahead = Some(Rc::clone(&self.ahead));
+        let written = self.writer.write_parts(&self.caller, self.of_this(), offset, bufs, ahead).await;
+        if written.0.is_ok() {
+            self.ahead.received(len);
+        }
+        written
     }
 
     /// Cuts the file to `len` bytes, or lengthens it with zeros.
@@ -119,8 +95,6 @@ impl Store {
     /// As [`Writer::write_at`].
     pub fn truncate<'a>(&'a self, len: u64) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let (from, to) = self.writer.reserved.get();
-            self.writer.reserved.set((from.min(len), to.min(len)));
             let cut = async move |file: Rc<OpenFile>, _| {
                 file.lane_file().truncate(len).await.map_err(Error::of_write)
             };

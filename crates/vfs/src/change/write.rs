@@ -7,6 +7,7 @@ use futures_util::future::LocalBoxFuture;
 use lane::buffer::Buf;
 
 use super::Writer;
+use super::ahead::Ahead;
 use super::writer::Step;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -33,22 +34,26 @@ impl Writer {
         offset: u64,
         bufs: Vec<Buf>,
     ) -> (Result<(), Error>, Option<Vec<Buf>>) {
-        self.write_parts(caller, Step::default(), offset, bufs).await
+        self.write_parts(caller, Step::default(), offset, bufs, None).await
     }
 
-    /// The bytes of several buffers, as a step of a change.
+    /// The bytes of several buffers, as a step of a change, which takes room for more where it [goes on](Ahead).
     pub(super) async fn write_parts(
         &self,
         caller: &Caller,
         step: Step<'_>,
         offset: u64,
         bufs: Vec<Buf>,
+        ahead: Option<Rc<Ahead>>,
     ) -> (Result<(), Error>, Option<Vec<Buf>>) {
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let reach = Reach::To(if len == 0 { 0 } else { offset.saturating_add(len as u64) });
         let slot = Rc::new(RefCell::new(Some(bufs)));
         let lent = Rc::clone(&slot);
         let written = self.change_content(caller, step, reach, async move |file, _| {
+            if let Some(ahead) = ahead {
+                ahead.make_room(&file, offset.saturating_add(len as u64)).await?;
+            }
             let bufs = lent.take().expect("they are taken once");
             let (written, bufs) = file.lane_file().write_vectored_at(offset, bufs).await;
             lent.replace(Some(bufs));

@@ -1,6 +1,5 @@
 //! A file open for writing.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,8 +24,6 @@ pub struct Writer {
     file: Rc<OpenFile>,
     /// No other of the process has it; copies of this are one with it.
     number: u64,
-    /// Bytes that it has taken room for: from, to.
-    pub(super) reserved: Rc<Cell<(u64, u64)>>,
 }
 
 /// How a file is changed.
@@ -54,7 +51,7 @@ pub(super) enum Raises {
 impl Writer {
     pub(super) fn new(volume: Volume, file: Rc<OpenFile>) -> Self {
         let number = volume.cache().number_writer();
-        Self { volume, file, number, reserved: Rc::default() }
+        Self { volume, file, number }
     }
 
     /// The file, to read.

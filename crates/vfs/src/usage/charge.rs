@@ -145,6 +145,15 @@ impl Charge {
         Ok(())
     }
 
+    /// Gives back what is more than so many bytes.
+    pub(crate) fn keep(&mut self, bytes: u64) {
+        let more = self.bytes.saturating_sub(bytes);
+        if let Some(of) = &self.of {
+            of.give_back(0, more);
+        }
+        self.bytes -= more;
+    }
+
     /// What it was taken for has a name in `directory` now, and nothing in it.
     pub(crate) fn made_in(self, volume: &Volume, directory: &Arc<Object>) {
         self.made_of(volume, directory, 0);

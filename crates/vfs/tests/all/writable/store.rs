@@ -12,8 +12,8 @@ use lane::buffer::{Buf, BufClass};
 use lane::fs::{Allocate, AttributeChange, SetTime, Timestamp};
 use lane::time;
 use vfs::{
-    Cache, CacheOptions, Client, Error, Heard, Holder, How, Notice, Teller, Version, Volume, VolumeOptions,
-    VolumeSpec,
+    Cache, CacheOptions, Client, Error, Heard, Holder, How, Notice, Quota, Teller, Version, Volume,
+    VolumeOptions, VolumeSpec,
 };
 
 use super::{Process, name, nobody, path, root, watched};
@@ -103,41 +103,97 @@ fn what_has_no_room_changes_neither_content_nor_version() {
 }
 
 #[test]
-fn room_that_was_taken_is_not_taken_again_unless_it_was_given_back() {
-    let mut config = Config::clean();
-    config.fs.capacity_bytes = 2 << 20;
-    let world = World::new(1, config);
-    let process = Process::new(&world, 1);
-    let host = process.host.clone();
-    world.block_on(&host, async move {
-        let (volume, fs) = (process.volume(), process.host.fs());
-        let root = root(&volume).await;
-        let made = root.create(&nobody(), name("f"), How { exclusive: true, mode: 0o644 }).await.unwrap();
-        let store = made.writer.store(&nobody());
-        const PIECE: u64 = 256 << 10;
-        let fill = async |store: &vfs::Store| {
-            for at in [0, PIECE] {
-                store.reserve(at, PIECE).await.unwrap();
+fn what_is_announced_takes_room_as_it_comes_is_charged_and_given_back_however_it_ends() {
+    const MIB: u64 = 1 << 20;
+    /// How a store ends.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum End {
+        /// Nothing comes.
+        Silent,
+        /// The client goes away after a part.
+        Aborted,
+        /// It says less in the end than it announced.
+        Cut,
+        /// All has come.
+        Whole,
+        /// Beyond what there is room for.
+        Full,
+    }
+    for end in [End::Silent, End::Aborted, End::Cut, End::Whole, End::Full] {
+        let mut config = Config::clean();
+        config.fs.capacity_bytes = 64 << 20;
+        let world = World::new(1, config);
+        let mut process = Process::new(&world, 1);
+        process.quota = Quota { bytes: Some(32 * MIB), files: None };
+        let host = process.host.clone();
+        world.block_on(&host, async move {
+            let (volume, fs) = (process.volume(), process.host.fs());
+            super::usage::count(&volume).await;
+            let free = || {
+                let system = fs.system();
+                system.blocks_free * system.block_bytes
+            };
+            let root = root(&volume).await;
+            let made = root.create(&nobody(), name("f"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+            let before = free();
+            let store = made.writer.store(&nobody());
+            assert!(matches!(store.reserve(0, 33 * MIB).await, Err(Error::Quota)));
+            let announced = 16 * MIB;
+            store.reserve(0, announced).await.unwrap();
+            assert_eq!(free(), before, "what is announced takes nothing");
+            volume.fits(31 * MIB).unwrap();
+            let piece = async || {
+                let mut buf = lane::current().buffers().get(BufClass::Large).await;
+                buf.append(&[b'x'; 64 << 10]);
+                vec![buf]
+            };
+            let mut came = 0;
+            let most = match end {
+                End::Silent => 0,
+                End::Aborted | End::Cut => 5 * MIB,
+                End::Whole | End::Full => announced,
+            };
+            while came < most {
+                if end == End::Full && came == 8 * MIB {
+                    fs.write("/srv/other", vec![1; usize::try_from(free()).unwrap()]).unwrap();
+                }
+                let (written, _) = store.write_vectored_at(came, piece().await).await;
+                if matches!(written, Err(Error::NoSpace)) && end == End::Full {
+                    break;
+                }
+                written.unwrap();
+                came += 64 << 10;
+                let taken = before - free();
+                if end != End::Full || came <= 8 * MIB {
+                    assert!(taken <= 2 * came + MIB + (64 << 10), "{taken} for {came}");
+                    assert!(taken >= came, "{taken} for {came}");
+                    // What is taken is everybody's room: it counts.
+                    assert!(
+                        matches!(volume.fits(32 * MIB - taken + 1), Err(Error::Quota)),
+                        "{taken} for {came}"
+                    );
+                    assert!(volume.fits(32 * MIB - taken).is_ok(), "{taken} for {came}");
+                }
             }
-            store.truncate(2 * PIECE).await.unwrap();
-        };
-        fill(&store).await;
-        // What is left of the room is another's.
-        fs.write("/srv/other", vec![1; (2 << 20) - 2 * PIECE as usize]).unwrap();
-        store.reserve(PIECE / 2, PIECE).await.unwrap();
-        assert!(matches!(store.reserve(PIECE, 2 * PIECE).await, Err(Error::NoSpace)), "a part of it is new");
-        for give_back in [true, false] {
-            fs.remove("/srv/other").unwrap();
-            fill(&store).await;
-            if give_back {
-                made.writer.allocate(&nobody(), Allocate::Punch, 0, PIECE).await.unwrap();
-            } else {
-                store.truncate(0).await.unwrap();
+            if end == End::Cut {
+                store.truncate(MIB).await.unwrap();
+                came = MIB;
             }
-            fs.write("/srv/other", vec![1; (2 << 20) - PIECE as usize]).unwrap();
-            assert!(matches!(store.reserve(0, 2 * PIECE).await, Err(Error::NoSpace)), "it was given back");
-        }
-    });
+            drop(store);
+            time::sleep(Duration::from_millis(100)).await;
+            if end == End::Full {
+                fs.remove("/srv/other").unwrap();
+            }
+            assert_eq!(fs.stat("/srv/f").unwrap().size, came, "{end:?}");
+            assert_eq!(before - free(), came, "{end:?}: nothing but the content is left taken");
+            volume.fits(32 * MIB - came).unwrap();
+            // Nor does anything else than content take room for nobody.
+            made.writer.allocate(&nobody(), Allocate::KeepSize, 0, 20 * MIB).await.unwrap();
+            assert_eq!(before - free(), came, "{end:?}: set aside for nobody");
+            let much = made.writer.allocate(&nobody(), Allocate::KeepSize, 0, 40 * MIB).await;
+            assert!(matches!(much, Err(Error::Quota)), "{much:?}");
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! Room that a store of many packets has ahead of what has come, so that a large file lies in few pieces, and what of it fails for lack of
+//! room fails early.
+//!
+//! How much a client says is to come takes nothing: room is taken as bytes come, for about as many again, is charged to the volume
+//! as if they were there, and is given back however the store ends.
+
+use std::cell::{Cell, RefCell};
+
+use lane::fs::Allocate;
+
+use super::Writer;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::file::OpenFile;
+use crate::promise::What;
+use crate::usage::Charge;
+
+/// The room of one store.
+pub(super) struct Ahead {
+    writer: Writer,
+    caller: Caller,
+    /// Where the bytes end that are to come; 0 where nobody has said, or the file system takes no room ahead.
+    announced: Cell<u64>,
+    received: Cell<u64>,
+    taken: RefCell<Option<Taken>>,
+}
+
+/// Room beyond what has come, up to some place.
+struct Taken {
+    to: u64,
+    charge: Charge,
+}
+
+impl Ahead {
+    /// None yet.
+    pub(super) fn new(writer: &Writer, caller: &Caller) -> Self {
+        let (announced, received, taken) = (Cell::new(0), Cell::new(0), RefCell::default());
+        Self { writer: writer.clone(), caller: caller.clone(), announced, received, taken }
+    }
+
+    /// Bytes up to there are to come.
+    pub(super) fn announce(&self, end: u64) {
+        self.announced.set(self.announced.get().max(end));
+    }
+
+    /// Whether the disk has room for what is to come; nothing is taken.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; those of the file system.
+    pub(super) async fn fits_the_disk(&self, end: u64) -> Result<(), Error> {
+        let more = end.saturating_sub(self.writer.file().attributes()?.size);
+        // A little is told of by the write itself as soon.
+        if more <= AHEAD_MIN {
+            return Ok(());
+        }
+        let system = self.writer.file().lane_file().stat_system().await?;
+        let free = system.blocks_free.saturating_mul(system.block_bytes);
+        if more > free { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    /// Bytes up to `end` are about to be charged as content.
+    pub(super) fn reaches(&self, end: u64) {
+        if let Some(taken) = &mut *self.taken.borrow_mut() {
+            let left = taken.to.saturating_sub(end);
+            taken.charge.keep(left);
+        }
+    }
+
+    /// So many have come.
+    pub(super) fn received(&self, bytes: u64) {
+        self.received.update(|before| before.saturating_add(bytes));
+    }
+
+    /// Takes room behind `end`, to which the step at hand writes, if there is none left and more is to come.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; those of the file system.
+    pub(super) async fn make_room(&self, file: &OpenFile, end: u64) -> Result<(), Error> {
+        let more = self.received.get().clamp(AHEAD_MIN, AHEAD_MAX);
+        let to = self.announced.get().min(end.saturating_add(more));
+        let is_left = self.taken.borrow().as_ref().is_some_and(|taken| taken.to > end);
+        if is_left || to <= end {
+            return Ok(());
+        }
+        let from = end.max(file.attributes()?.size);
+        if to <= from {
+            return Ok(());
+        }
+        // What the volume may not hold is refused when it comes.
+        let Ok(charge) = self.writer.volume().charge(0, to - from) else { return Ok(()) };
+        match file.lane_file().allocate(Allocate::KeepSize, from, to - from).await {
+            Ok(()) => {
+                self.taken.replace(Some(Taken { to, charge }));
+                Ok(())
+            }
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                self.announced.set(0);
+                Ok(())
+            }
+            Err(error) => Err(Error::of_write(error)),
+        }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        let Some(taken) = self.taken.take() else { return };
+        if self.writer.file().attributes().is_ok_and(|now| now.size >= taken.to) {
+            return;
+        }
+        let (writer, caller) = (self.writer.clone(), self.caller.clone());
+        lane::spawn(async move {
+            if let Err(error) = writer.give_back_room(&caller).await {
+                tracing::warn!(%error, "room that was taken for a store which did not come to its end stays taken");
+            }
+            drop(taken);
+        })
+        .detach();
+    }
+}
+
+impl Writer {
+    /// Gives back what is taken beyond the end of the file: a cut to the length that it has does that.
+    async fn give_back_room(&self, caller: &Caller) -> Result<(), Error> {
+        // Bytes, size and version stay as they are. Nobody makes it longer meanwhile, not even the same client.
+        self.change(caller, What::Attributes, None, async |file| {
+            let size = file.attributes()?.size;
+            file.lane_file().truncate(size).await.map_err(Error::of_write)
+        })
+        .await
+    }
+}
+
+/// Room that is taken at once, however little has come.
+const AHEAD_MIN: u64 = 1 << 20;
+/// And however much.
+const AHEAD_MAX: u64 = 64 << 20;
