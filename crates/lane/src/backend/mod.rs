@@ -104,6 +104,9 @@ pub(crate) trait Backend {
     /// Sets an extended attribute and makes it safe. Blocks, as `open_root`.
     fn set_xattr_at_start(&self, file: Fd, name: &CString, value: &[u8]) -> io::Result<()>;
 
+    /// Locks a directory for this opening of it alone (flock(2)); `None` where there is nothing to lock. Does not wait for others.
+    fn lock_at_start(&self, dir: Fd) -> io::Result<Option<OwnedFd>>;
+
     /// The absolute path of the same file without symbolic links, `.` and `..`. Blocks, as `open_root`.
     fn canonical(&self, path: &std::path::Path) -> io::Result<std::path::PathBuf>;
 

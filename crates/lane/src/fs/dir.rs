@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use super::{File, SyncOf};
@@ -15,6 +15,16 @@ use crate::context;
 #[derive(Debug)]
 pub struct Dir {
     file: File,
+}
+
+/// A lock on a directory. It ends with this, also where the directory stays open.
+#[derive(Debug)]
+pub struct DirLock(Option<OwnedFd>);
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|held| files::unlock(held.as_fd()));
+    }
 }
 
 impl Dir {
@@ -38,6 +48,15 @@ impl Dir {
     /// As there, and as [`File::sync`]: it may have the value or not then.
     pub fn set_xattr_at_start(&self, name: &CString, value: &[u8]) -> io::Result<()> {
         context::with(|lane| lane.backend().set_xattr_at_start(self.fd(), name, value))
+    }
+
+    /// Locks the directory for who has this value, among all programs of the machine that lock it so (flock(2)). Where its file system locks no
+    /// directories nobody is kept out. Blocks: for start-up and configuration.
+    ///
+    /// # Errors
+    /// `EWOULDBLOCK` where another has it.
+    pub fn lock_at_start(&self) -> io::Result<DirLock> {
+        context::with(|lane| lane.backend().lock_at_start(self.fd())).map(DirLock)
     }
 
     /// Opens `path` beneath this directory. `path` is relative, `.` names the directory itself.

@@ -11,7 +11,7 @@ pub use crate::backend::{
     OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp, WatchEvent, XattrHow,
 };
 
-pub use self::dir::Dir;
+pub use self::dir::{Dir, DirLock};
 pub use self::file::{File, SyncOf};
 pub use self::keeper::LockKeeper;
 pub use self::names::CreateHow;

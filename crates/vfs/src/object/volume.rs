@@ -1,12 +1,13 @@
 //! What lanes share of a writable volume: one for each, process-wide, whichever of them has it open.
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::SystemTime;
 
 use index::{Index, OpenedVolume, Tree, Version, VolumeId, VolumeRecord};
-use lane::fs::{Dir, Stat};
+use lane::fs::{Dir, DirLock, Stat};
 
 use super::elsewhere::Elsewhere;
 use super::gate::Gate;
@@ -43,6 +44,8 @@ pub struct SharedVolume {
     first: Version,
     /// Some lane has been told that somebody may change it.
     is_writable: AtomicBool,
+    /// Keeps other servers from writing to the same tree, whatever directory they keep their state in.
+    lock: Mutex<Option<Arc<DirLock>>>,
     pub(super) bearer: Bearer,
     /// A mark with more numbers is on its way to the root.
     pub(super) is_marking: AtomicBool,
@@ -76,11 +79,17 @@ impl Volumes {
         self.open.retain(|volume| volume.strong_count() > 0);
         for volume in self.open.iter().filter_map(Weak::upgrade) {
             if volume.name == spec.name && volume.root == root {
+                if spec.is_writable() && volume.trouble.is_none() {
+                    volume.lock_tree(dir).map_err(|why| Error::from(io::Error::other(why)))?;
+                }
                 volume.is_writable.fetch_or(spec.is_writable(), Ordering::Relaxed);
                 return Ok(volume);
             }
         }
-        let volume = Arc::new(SharedVolume::open(objects, spec, dir, root)?);
+        // By another name the tree may be this process's already, as while a reload renames it.
+        let of_same = self.open.iter().filter_map(Weak::upgrade).filter(|volume| volume.root == root);
+        let lock = { of_same }.find_map(|volume| volume.lock().clone());
+        let volume = Arc::new(SharedVolume::open(objects, spec, (dir, root), lock)?);
         if objects.is_frozen() {
             volume.close(Closed::Frozen);
         }
@@ -91,6 +100,17 @@ impl Volumes {
     pub(super) fn open(&self) -> Vec<Arc<SharedVolume>> {
         self.open.iter().filter_map(Weak::upgrade).collect()
     }
+}
+
+/// The lock of a tree that is written to.
+fn locked(dir: &Dir) -> Result<Arc<DirLock>, String> {
+    dir.lock_at_start().map(Arc::new).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            "another server writes to this tree: stop that one, or serve one of them without writable"
+                .to_owned()
+        }
+        _ => format!("its directory cannot be locked against other servers: {error}"),
+    })
 }
 
 impl SharedVolume {
@@ -119,6 +139,7 @@ impl SharedVolume {
             generation_before: opened.generation_before,
             first: opened.first,
             is_writable: AtomicBool::new(false),
+            lock: Mutex::new(None),
             bearer: Bearer::new(false),
             is_marking: AtomicBool::new(false),
             trouble: None,
@@ -128,10 +149,18 @@ impl SharedVolume {
         })
     }
 
-    fn open(objects: &Objects, spec: &VolumeSpec, dir: &Dir, root: FileId) -> Result<Self, Error> {
+    fn open(
+        objects: &Objects,
+        spec: &VolumeSpec,
+        (dir, root): (&Dir, FileId),
+        mut lock: Option<Arc<DirLock>>,
+    ) -> Result<Self, Error> {
         let bearer = Bearer::new(objects.options().trusted_attributes);
         let now = lane::time::wall_clock();
         let entered = objects.index().and_then(|index| {
+            if spec.is_writable() && lock.is_none() {
+                lock = Some(locked(dir)?);
+            }
             Ok((enter(index, spec.name.as_str(), spec, Some((&bearer, dir)), now)?, index))
         });
         let (opened, index, trouble) = match entered {
@@ -173,6 +202,7 @@ impl SharedVolume {
             generation_before: opened.generation_before,
             first,
             is_writable,
+            lock: Mutex::new(lock),
             bearer,
             is_marking,
             trouble,
@@ -180,6 +210,19 @@ impl SharedVolume {
             promises: LaneBits::default(),
             watches: Watches::default(),
         })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<DirLock>>> {
+        self.lock.lock().expect("nobody panics while holding it")
+    }
+
+    /// Keeps other servers from writing to the tree from now on.
+    fn lock_tree(&self, dir: &Dir) -> Result<(), String> {
+        let mut lock = self.lock();
+        if lock.is_none() {
+            *lock = Some(locked(dir)?);
+        }
+        Ok(())
     }
 
     /// Its number, which it keeps for ever.

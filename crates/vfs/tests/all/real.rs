@@ -97,6 +97,60 @@ fn devices_and_pipes_are_never_served() {
 }
 
 #[test]
+fn one_server_at_a_time_writes_to_a_tree_whatever_else_they_have_in_common() {
+    on_tree(|_| async move {
+        // Where its file system keeps attributes, which that of temporary files may not.
+        let tree = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        // As several processes, which have their state in different places.
+        let server = || {
+            let objects = Objects::in_memory(ObjectsOptions::default());
+            let cache = Cache::sharing(CacheOptions::default(), &objects);
+            (objects, cache)
+        };
+        let open = |(_, cache): &(Objects, Cache), name: &str, writable| {
+            let spec = VolumeSpec::new(name.parse().unwrap(), tree.path(), VolumeOptions::default());
+            Volume::open(cache, &spec.with_objects().writable_by(writable))
+        };
+        let trouble = |(objects, _): &(Objects, Cache)| objects.volumes()[0].trouble().map(str::to_owned);
+        let make = async |volume: &Volume, at: &'static str| {
+            let how = How { exclusive: true, mode: 0o644 };
+            let name = Name::parse(at.as_bytes()).unwrap();
+            directory(volume, "").await.create(&Caller::anonymous(), name, how).await.map(drop)
+        };
+        let close = async |(objects, cache): &(Objects, Cache), volume: Volume| {
+            drop(volume);
+            until(async || {
+                cache.clear();
+                objects.volumes().is_empty()
+            })
+            .await;
+        };
+        let (first, second, reader) = (server(), server(), server());
+        let one = open(&first, "one", Writable::anyone()).unwrap();
+        make(&one, "a").await.unwrap();
+        let other = open(&second, "other", Writable::anyone()).unwrap();
+        let told = trouble(&second).unwrap();
+        assert!(told.contains("another server"), "{told}");
+        assert!(matches!(make(&other, "b").await, Err(Error::ReadOnly)));
+        assert!(lookup(&other, "a").await.is_ok(), "it is read all the same");
+        // Who only reads keeps nobody out, and is let write by a reload alone when nobody else does.
+        let reads = open(&reader, "reads", Writable::Nobody).unwrap();
+        assert_eq!(trouble(&reader), None);
+        assert!(open(&reader, "reads", Writable::anyone()).is_err());
+        close(&first, one).await;
+        let writes = open(&reader, "reads", Writable::anyone()).unwrap();
+        make(&writes, "c").await.unwrap();
+        // The same server opens it by another name too, as while a reload renames it.
+        let renamed = open(&reader, "renamed", Writable::anyone()).unwrap();
+        drop((reads, writes));
+        let third = server();
+        let late = open(&third, "late", Writable::anyone()).unwrap();
+        assert!(trouble(&third).unwrap().contains("another server"));
+        drop((renamed, late));
+    });
+}
+
+#[test]
 fn hidden_names_are_served_only_where_the_volume_says_so() {
     on_tree(|tree| async move {
         fs::create_dir_all(tree.path(".git")).unwrap();

@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags, XattrFlags};
+use rustix::fs::{self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, XattrFlags};
+use rustix::io::Errno;
 
 use crate::backend::file::{FileKind, OpenHow, OpenKind, Stat, Timestamp};
 
@@ -26,6 +27,23 @@ pub(crate) fn xattr(file: BorrowedFd<'_>, name: &CString, max: usize) -> io::Res
 pub(crate) fn set_xattr_synced(file: BorrowedFd<'_>, name: &CString, value: &[u8]) -> io::Result<()> {
     sys::fsetxattr(file, name, value, XattrFlags::empty())?;
     Ok(sys::fsync(file)?)
+}
+
+/// Locks what is open for this opening alone; `None` where its file system locks no directories.
+pub(crate) fn lock_alone(dir: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let held = dir.try_clone_to_owned()?;
+    match sys::flock(&held, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(held)),
+        // As NFS, where such a lock is one to write, for which no directory is opened.
+        Err(Errno::BADF | Errno::OPNOTSUPP | Errno::NOLCK | Errno::INVAL | Errno::NOSYS) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives back what [`lock_alone`] gave, whoever else has the same opening.
+pub(crate) fn unlock(held: BorrowedFd<'_>) {
+    // What could not be unlocked is when the last of them is closed.
+    let _ = sys::flock(held, FlockOperation::Unlock);
 }
 
 /// Flags and resolution rules of a look beneath a directory. It opens what is to be a directory, which the kernel sees before

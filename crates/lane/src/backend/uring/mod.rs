@@ -228,6 +228,10 @@ impl Backend for Uring {
         files::set_xattr_synced(self.borrow_fd(file), name, value)
     }
 
+    fn lock_at_start(&self, dir: Fd) -> io::Result<Option<OwnedFd>> {
+        files::lock_alone(self.borrow_fd(dir))
+    }
+
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         path.canonicalize()
     }
