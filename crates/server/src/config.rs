@@ -35,6 +35,8 @@ pub type Services = [Arc<dyn Service>];
 pub struct Config {
     /// Lanes, state and shutdown.
     pub server: ServerSection,
+    /// The file that it was read from, where it was.
+    pub file: Option<PathBuf>,
     /// Exported directories.
     pub volumes: Vec<VolumeSection>,
     /// Access log.
@@ -187,7 +189,8 @@ impl Config {
             volume.objects = wanted.any(|settings| settings.needs_objects(&volume.name));
         }
         let total_bytes_per_second = limits.total_bytes_per_second;
-        Ok(Self { server, volumes, log, admin, identity, total_bytes_per_second, wishes })
+        let file = document.file().map(Path::to_owned);
+        Ok(Self { server, file, volumes, log, admin, identity, total_bytes_per_second, wishes })
     }
 
     /// Checks what types alone cannot say.

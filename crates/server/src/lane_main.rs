@@ -10,6 +10,7 @@ use lane::{Ended, time};
 use service::Site;
 use service::pacer::RateShare;
 use service::volumes::VolumeTable;
+use vfs::Withheld;
 
 use crate::control::{Orders, Teller};
 use crate::egress::Mark;
@@ -29,6 +30,8 @@ pub(crate) type Sites = Vec<Option<Arc<dyn Site>>>;
 pub(crate) struct Boot {
     pub(crate) sites: Sites,
     pub(crate) volumes: VolumeTable,
+    /// What is served to nobody.
+    pub(crate) withheld: Arc<Withheld>,
     pub(crate) listeners: Vec<LaneListener>,
     pub(crate) placement: Arc<Placement>,
     pub(crate) threshold: Arc<Threshold>,

@@ -31,6 +31,7 @@ impl LaneServices {
     /// Opens the volumes and starts every service that is wanted.
     pub(crate) fn start(boot: &mut Boot) -> Result<Rc<Self>, String> {
         let cache = Cache::new(CacheOptions::default());
+        cache.withhold(&boot.withheld);
         let lane = lane::current();
         boot.blocks.add("vfs", lane.id().0, lane.silo().0, Arc::clone(cache.counters()) as _);
         let services = Rc::new(Self {

@@ -24,6 +24,7 @@ mod lists;
 mod objects;
 mod offers;
 mod overlap;
+mod own_files;
 mod pacing;
 mod roots;
 mod round;

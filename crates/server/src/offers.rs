@@ -10,6 +10,7 @@ use crate::descriptors;
 use crate::lane_main::Sites;
 use crate::listeners::Change;
 use crate::objects::ProcessObjects;
+use crate::own_files::OwnFiles;
 use crate::serve::ServerError;
 use crate::{lists, writers};
 
@@ -44,6 +45,7 @@ impl Offers {
             sites.push(site);
         }
         warnings.extend(fit.warnings);
+        warnings.extend(OwnFiles::of(config).warnings(&config.volumes));
         warnings.extend(lists::warnings(&config.volumes));
         warnings.extend(writers::warnings(config, &accounts));
         Ok(Self { sites, warnings })

@@ -43,6 +43,17 @@ impl Places {
         self.overlap_of_real(&real(one), &real(other))
     }
 
+    /// Whether a directory holds something, by its name or by what that leads to, whether it is there or not.
+    pub(crate) fn holds(&self, directory: &Path, thing: &Path) -> bool {
+        let Ok(directory) = directory.canonicalize() else { return false };
+        let by_name = thing.ancestors().skip(1).find_map(|above| {
+            let rest = thing.strip_prefix(above).expect("it is above");
+            Some(or_here(above).canonicalize().ok()?.join(rest))
+        });
+        let real = [by_name, thing.canonicalize().ok()];
+        real.iter().flatten().any(|real| self.is_inside(real, &directory))
+    }
+
     fn overlap_of_real(&self, one: &Path, other: &Path) -> bool {
         self.is_inside(one, other) || self.is_inside(other, one)
     }
@@ -64,6 +75,11 @@ impl Places {
         let path = if below.as_os_str().is_empty() { place.path.clone() } else { place.path.join(below) };
         Place { device: place.device.clone(), path }
     }
+}
+
+/// A path that may be empty, where it stands for the working directory.
+pub(crate) fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 impl Place {

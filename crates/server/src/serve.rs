@@ -25,6 +25,7 @@ use crate::logs::{self, RequestLogs};
 use crate::metrics::Blocks;
 use crate::objects::{ProcessObjects, Use};
 use crate::offers::Offers;
+use crate::own_files::OwnFiles;
 use crate::pacing::Pacing;
 use crate::process;
 use crate::roots::{Root, RootWatch};
@@ -252,7 +253,8 @@ impl Server {
 }
 
 impl Serving {
-    fn start(config: Config, purpose: Purpose) -> Result<Self, ServerError> {
+    fn start(mut config: Config, purpose: Purpose) -> Result<Self, ServerError> {
+        OwnFiles::of(&config).guard(&mut config.volumes);
         let roots = Root::all(&config.volumes);
         let volumes = Root::table(&roots, &VolumeTable::default(), &config.volumes);
         let topology = Topology::of_this_machine()?;
@@ -261,6 +263,8 @@ impl Serving {
         let why = if purpose == Purpose::Serve { Use::Serve } else { Use::Try };
         let volumes = objects.give(volumes, layout.lane_count(), config.server.state_dir(), why)?;
         let mut offers = Offers::load(&config, &layout, &objects)?;
+        // What is made at a first start is there by now.
+        OwnFiles::of(&config).withhold(objects.withheld());
         let mut warnings = offers.warnings().to_vec();
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
         let placement =
@@ -300,6 +304,7 @@ impl Serving {
             boots.push(Some(Boot {
                 sites: sites.clone(),
                 volumes: volumes.clone(),
+                withheld: Arc::clone(objects.withheld()),
                 listeners: if purpose == Purpose::Serve { change.for_lane(lane)? } else { Vec::new() },
                 placement: Arc::clone(&placement),
                 threshold: Arc::clone(&threshold),

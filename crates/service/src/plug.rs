@@ -10,7 +10,7 @@
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -89,6 +89,11 @@ pub trait Settings: fmt::Debug + Send + Sync {
     fn needs_objects(&self, volume: &VolumeName) -> bool {
         let _ = volume;
         false
+    }
+
+    /// Files that it reads beside the configuration, such as certificates and keys: nobody is served them.
+    fn own_files(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Loads what the service needs beside the configuration.

@@ -327,7 +327,7 @@ impl Directory {
         for entry in raw {
             let Some(stat) = entry.stat else { continue };
             let Ok(path) = Name::parse(&entry.name).and_then(|name| self.path().join(name)) else { continue };
-            if self.volume.hides(path.as_path()) {
+            if self.volume.hides(path.as_path()) || self.withholds(&entry.name, &stat) {
                 continue;
             }
             let symlink = stat.kind == FileKind::Symlink;
@@ -351,6 +351,12 @@ impl Directory {
             }
         }
         (sorted(entries).await, sorted(links).await)
+    }
+
+    /// Whether nobody is served an entry.
+    pub(crate) fn withholds(&self, name: &[u8], stat: &Stat) -> bool {
+        let withheld = self.volume.cache().withheld();
+        withheld.is_some_and(|all| all.has(Attributes::from(*stat).id) || all.has_name(self.id(), name))
     }
 
     async fn far_end(&self, link: RelPath<'_>) -> Option<Attributes> {

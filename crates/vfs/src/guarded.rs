@@ -167,6 +167,9 @@ impl Volume {
             return Some(Ok(()));
         }
         let directory = above.filter(|above| above.is_promised())?;
+        if directory.withholds(path.file_name().map(|name| name.as_bytes())) {
+            return Some(Err(Error::Hidden));
+        }
         let policy = self.root().policy()?;
         Some(require(directory.rights(&caller.principal, policy), Rights::TRAVERSE))
     }

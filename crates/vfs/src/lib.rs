@@ -58,6 +58,7 @@ pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
 pub use usage::{CountFailed, Space, SpaceState};
 pub use volume::{Resolved, Volume};
+pub use withheld::Withheld;
 
 mod access;
 mod attributes;
@@ -89,3 +90,4 @@ mod sweep;
 mod trouble;
 mod usage;
 mod volume;
+mod withheld;

@@ -145,7 +145,7 @@ impl Directory {
             }
             let stat = stat.filter(|stat| stat.kind != FileKind::Other);
             let (Some(stat), Ok(parsed)) = (stat, Name::parse(&name)) else { continue };
-            if parsed.is_reserved() {
+            if parsed.is_reserved() || self.withholds(&name, &stat) {
                 continue;
             }
             let identity = match handle {

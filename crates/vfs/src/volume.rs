@@ -10,7 +10,7 @@ use identity::Rights;
 use lane::fs::{File, FileKind, Stat, SystemStat};
 use smb_sid::Sids;
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, FileId};
 use crate::cache::{Cache, Found, KeyRef, Node, OpeningId, Vantage};
 use crate::caller::Caller;
 use crate::counters::VfsCounters;
@@ -145,6 +145,11 @@ impl Volume {
     }
 
     /// Whether a name is not served, or is one of the server's own.
+    /// Whether nobody is served this.
+    pub(crate) fn withholds(&self, thing: FileId) -> bool {
+        self.inner.cache.withheld().is_some_and(|withheld| withheld.has(thing))
+    }
+
     pub(crate) fn hides(&self, path: RelPath<'_>) -> bool {
         path.is_hidden() && (!self.inner.options.serve_hidden || path.is_reserved())
     }
@@ -293,6 +298,10 @@ impl Volume {
             }
         };
         let stat = file.stat()?;
+        if self.withholds(Attributes::from(stat).id) {
+            cache.forget(key);
+            return Err(Error::Hidden);
+        }
         let node = self.same_or_new(key, file, &stat, vantage.object()).await?;
         Ok((node, stat, vantage))
     }

@@ -270,6 +270,11 @@ impl Default for HttpSection {
     }
 }
 
+    fn own_files(&self) -> Vec<PathBuf> {
+        let of = |certificate: &CertificateSection| [certificate.cert.clone(), certificate.key.clone()];
+        self.https.certificates.iter().flat_map(of).collect()
+    }
+
 impl Default for HttpsSection {
     fn default() -> Self {
         Self {

@@ -11,6 +11,7 @@ use crate::egress;
 use crate::listeners::Change;
 use crate::objects::{Closing, Use};
 use crate::offers::Offers;
+use crate::own_files::OwnFiles;
 use crate::roots::Root;
 use crate::round::{Round, Standing};
 use crate::silo::Taking;
@@ -73,13 +74,16 @@ impl Serving {
         self.order(self.config.clone(), Some(volume.to_owned()))
     }
 
-    fn order(&mut self, config: Config, reopened: Option<String>) -> Result<(), String> {
+    fn order(&mut self, mut config: Config, reopened: Option<String>) -> Result<(), String> {
+        let own = OwnFiles::of(&config);
+        own.guard(&mut config.volumes);
         let (roots, volumes) = self.roots_of(&config, reopened.as_deref());
         let volumes =
             self.objects.give(volumes, self.layout.lane_count(), config.server.state_dir(), Use::Serve);
         let volumes = volumes.map_err(|error| error.to_string())?;
         let tell = |error: ServerError| error.to_string();
         let mut offers = Offers::load(&config, &self.layout, &self.objects).map_err(tell)?;
+        own.withhold(self.objects.withheld());
         offers.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
         let taking = Taking::new(&self.layout, &config.server.drained_nodes);

@@ -97,6 +97,11 @@ impl Document {
         self.directory.as_deref()
     }
 
+    /// The file that it was read from.
+    pub fn file(&self) -> Option<&Path> {
+        self.directory.is_none().then_some(&*self.path)
+    }
+
     /// Reads the whole into a struct that names the tables it is about, and leaves the others to their owners. A
     /// struct with `deny_unknown_fields` for a table refuses unknown keys in it.
     ///

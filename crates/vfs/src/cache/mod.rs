@@ -35,6 +35,7 @@ use crate::object::{Object, Objects};
 use crate::promise::Broken;
 use crate::root::Root;
 use crate::volume::WeakVolume;
+use crate::withheld::Withheld;
 
 mod behind;
 mod clients;
@@ -176,6 +177,16 @@ impl Cache {
         let (weak, objects, me) = (Rc::downgrade(inner), objects.clone(), joined.member());
         let answer = move || joined::answer_others(weak.clone(), objects.clone(), me);
         inner.answerer.replace(Some(lane::essential("answers to changes", answer)));
+    }
+
+    /// Serves these to nobody from now on. The first that is given counts.
+    pub fn withhold(&self, withheld: &Arc<Withheld>) {
+        self.inner.watches.withhold(withheld);
+    }
+
+    /// What is served to nobody, where anything is.
+    pub(crate) fn withheld(&self) -> Option<&Arc<Withheld>> {
+        self.inner.watches.withheld()
     }
 
     /// Its counters; other threads read them.

@@ -86,7 +86,7 @@ impl Watches {
     /// A directory on the books, but for one that has rested, or that nothing tells of: it has to be looked at anew.
     pub(super) fn relied_on(&self, key: &Key) -> Option<Rc<WatchedDir>> {
         let known = self.known(key)?;
-        if known.has_rested(time::now()) || known.is_stale() {
+        if known.has_rested(time::now()) || known.is_stale() || known.withholds_more_than(self.withheld()) {
             self.forget_subtree(known.key());
             return None;
         }

@@ -26,10 +26,12 @@ use super::relied::Relied;
 use super::rest::Told;
 use super::vantage::Vantage;
 use crate::access::Access;
+use crate::attributes::Attributes;
 use crate::counters::VfsCounters;
 use crate::object::{At, By, Cover, Log, Object, Place};
 use crate::promise::{Mark, Promise};
 use crate::root::Root;
+use crate::withheld::{Withheld, WithheldHere};
 
 /// The watches of one lane.
 pub(crate) struct Watches {
@@ -45,6 +47,8 @@ pub(crate) struct Watches {
     relied: Relied,
     /// Set before the first writable volume is opened.
     joined: OnceCell<Rc<Joined>>,
+    /// What is served to nobody, where anything is.
+    withheld: OnceCell<Arc<Withheld>>,
     /// After the kernel refused a watch, no other is tried before this moment.
     refused_until: Cell<Option<Instant>>,
     counters: Arc<VfsCounters>,
@@ -70,6 +74,8 @@ pub(crate) struct WatchedDir {
     promise: OnceCell<Promise>,
     /// Rights, where there is a promise.
     access: OnceCell<Access>,
+    /// What of it is served to nobody, where there is a promise.
+    withheld: OnceCell<WithheldHere>,
     key: Key,
     current: Cell<bool>,
     changes: Cell<u64>,
@@ -93,6 +99,7 @@ impl Watches {
             by_object: RefCell::default(),
             relied: Relied::new(limit / 2),
             joined: OnceCell::new(),
+            withheld: OnceCell::new(),
             refused_until: Cell::new(None),
             counters,
         })
@@ -101,6 +108,16 @@ impl Watches {
     /// The cache takes part in what lanes share.
     pub(super) fn join(&self, joined: &Rc<Joined>) {
         let _ = self.joined.set(Rc::clone(joined));
+    }
+
+    /// Serves these to nobody from now on.
+    pub(super) fn withhold(&self, withheld: &Arc<Withheld>) {
+        let _ = self.withheld.set(Arc::clone(withheld));
+    }
+
+    /// What is served to nobody.
+    pub(super) fn withheld(&self) -> Option<&Arc<Withheld>> {
+        self.withheld.get()
     }
 
     /// Watches the directory `key` names and all above it, as far as they exist and limits allow, and
@@ -324,6 +341,12 @@ impl Watches {
         let list = root.access_list(&dir).await.map_err(|_| None)?;
         object.read_own(dir.as_file()).await.map_err(|_| None)?;
         let upper = watched.upper.as_ref();
+        if let Some(withheld) = self.withheld.get() {
+            let above = upper.and_then(|upper| upper.withheld.get());
+            let above = above.zip(path.file_name().map(|name| name.as_bytes()));
+            let here = withheld.here(Attributes::from(stat).id, above);
+            watched.withheld.set(here).ok().expect("it is new");
+        }
         let above = upper.and_then(|upper| upper.access.get());
         watched.access.set(Access::new(&stat, list.as_deref(), object.own(), above)).ok().expect("it is new");
         // Changed meanwhile, it may be of before or after: it is looked at anew.
@@ -352,6 +375,7 @@ impl Watches {
             is_vouched: Cell::new(false),
             promise: OnceCell::new(),
             access: OnceCell::new(),
+            withheld: OnceCell::new(),
             key: key.clone(),
             current: Cell::new(true),
             changes: Cell::new(0),
@@ -560,6 +584,19 @@ impl WatchedDir {
     /// Whether it rests on promises.
     pub(crate) fn is_promised(&self) -> bool {
         self.promise.get().is_some()
+    }
+
+    /// Whether it, or what has this name in it, is served to nobody.
+    pub(crate) fn withholds(&self, name: Option<&[u8]>) -> bool {
+        self.withheld.get().is_some_and(|withheld| match name {
+            Some(name) => withheld.has(name),
+            None => withheld.is_all(),
+        })
+    }
+
+    /// Whether more of it may be withheld by now.
+    pub(super) fn withholds_more_than(&self, now: Option<&Arc<Withheld>>) -> bool {
+        now.zip(self.withheld.get()).is_some_and(|(now, here)| here.is_of_before(now))
     }
 
     /// Whether its rights were looked at too long ago for one that nothing tells of. What is done while a watch rests is looked for then.

@@ -155,6 +155,9 @@ impl Here {
         if stat.kind != FileKind::File {
             return Err(Error::NotServable);
         }
+        if self.volume().withholds(Attributes::from(stat).id) {
+            return Err(Error::Hidden);
+        }
         let file = Rc::new(self.directory().opened_file(name, file, &stat).await?);
         self.require_to_write(caller, &stat.into(), file.own().as_ref())?;
         self.note_seen(name, file.object(), look.as_ref());

@@ -9,6 +9,7 @@ use index::Number;
 use lane::fs::{FileKind, Stat};
 
 use super::here::Here;
+use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
@@ -90,6 +91,9 @@ impl Here {
         if let Some(node) = self.kept(name)
             && let Some(object) = node.object()
         {
+            if self.volume().withholds(node.id()) {
+                return Err(Error::Hidden);
+            }
             let object = Arc::clone(object);
             return Ok(Some(Found { object, kind: node.kind(), open: node.into_file(), names: None }));
         }
@@ -123,6 +127,9 @@ impl Here {
 
     async fn found(&self, name: &CString, stat: &Stat) -> Result<Found, Error> {
         let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
+        if self.volume().withholds(Attributes::from(*stat).id) {
+            return Err(Error::Hidden);
+        }
         let at = At { directory: self.object()?, name: name.as_bytes() };
         let by = By::Name(self.directory().dir(), name);
         let object = shared.object_of(self.volume().root().dir(), by, stat, Some(at)).await?;

@@ -76,6 +76,9 @@ impl Directory {
             return Err(Error::Reserved.into());
         }
         let here = self.here().await?;
+        if here.watched().is_some_and(|watched| watched.withholds(Some(name.as_bytes()))) {
+            return Err(Error::Hidden.into());
+        }
         here.require(caller, need)?;
         Ok(here)
     }

@@ -1,6 +1,7 @@
 //! Services plug in: a second one, known to the server by the seam alone, beside HTTP and without it.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +39,67 @@ fn directory(content: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.txt"), content).unwrap();
     dir
+}
+
+#[test]
+fn the_servers_own_files_are_served_to_nobody_and_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for name in ["a.txt", "accounts.toml", "access.log", "audit.log", "keys/private.pem"] {
+        std::fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+        std::fs::write(path(name), if name == "a.txt" { "text" } else { "" }).unwrap();
+    }
+    std::fs::write(path("accounts.toml"), "version = 1\n").unwrap();
+    std::fs::set_permissions(path("accounts.toml"), PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::hard_link(path("accounts.toml"), path("other.toml")).unwrap();
+    std::os::unix::fs::symlink("accounts.toml", path("link.toml")).unwrap();
+    let at = dir.path().display();
+    let config = |log: &str| {
+        format!(
+            "[server]\nlanes = 2\ndrain_seconds = 300\nstate_dir = '{at}/state'\n[admin]\nlisten = '127.0.0.1:0'\n{HTTP}\
+             [identity]\naccounts = '{at}/accounts.toml'\n[log]\naccess = '{at}/access.log'\n{log}{}",
+            volume(dir.path())
+        )
+    };
+    let server = Running::start(both(), &config(""));
+    let web = server.at("http", Tcp);
+    let [warning] = &server.warnings[..] else { panic!("{:?}", server.warnings) };
+    for told in ["volume files: ", "/state", "/accounts.toml", "/access.log"] {
+        assert!(warning.contains(told), "{told}: {warning}");
+    }
+    assert!(get(web, "/a.txt").ends_with("text"));
+    // What is no file of this configuration is served.
+    assert!(get(web, "/audit.log").starts_with("HTTP/1.1 200"));
+    let own = [
+        "accounts.toml",
+        "other.toml",
+        "link.toml",
+        "access.log",
+        "state/",
+        "state/index.redb",
+        "state/made",
+    ];
+    std::fs::write(path("state/made"), "later").unwrap();
+    for name in own {
+        let answer = get(web, &format!("/{name}"));
+        assert!(answer.starts_with("HTTP/1.1 404"), "{name}: {answer}");
+    }
+    let listing = get(web, "/");
+    assert!(listing.contains("a.txt"), "{listing}");
+    for name in own {
+        assert!(!listing.contains(name), "{name}: {listing}");
+    }
+    // A file that is replaced is known by its name, and what a reload brings is known from then on.
+    std::fs::write(path("new.toml"), "version = 1\n").unwrap();
+    std::fs::rename(path("new.toml"), path("accounts.toml")).unwrap();
+    assert!(server.reload(&config(&format!("audit = '{at}/audit.log'\n"))));
+    for name in ["accounts.toml", "audit.log"] {
+        testkit::wait_for(name, PATIENCE, || {
+            get(web, &format!("/{name}")).starts_with("HTTP/1.1 404").then_some(())
+        });
+    }
+    server.stop();
+    server.end();
 }
 
 #[test]

@@ -17,6 +17,9 @@ impl WatchedDir {
     /// What somebody may do here: nothing where he may not pass through a directory above.
     pub(crate) fn rights(&self, who: &Principal, policy: &VolumePolicy) -> Rights {
         let Some(access) = self.access.get() else { return Rights::NONE };
+        if self.withholds(None) {
+            return Rights::NONE;
+        }
         if let Some(rights) = access.known(who) {
             return rights;
         }
@@ -65,9 +68,6 @@ impl WatchedDir {
         }
     }
 
-    /// Who is called how in descriptors.
-    fn sids(&self) -> Arc<Sids> {
-        let object = self.object().expect("only what is promised has rights");
     /// Looks whether others have changed its mode, owner, list or descriptor, while no watch tells of that.
     ///
     /// # Errors
@@ -82,6 +82,9 @@ impl WatchedDir {
         Ok(!Access::new(&stat, list.as_deref(), object.own(), above).is_as(access))
     }
 
+    /// Who is called how in descriptors.
+    fn sids(&self) -> Arc<Sids> {
+        let object = self.object().expect("only what is promised has rights");
         object.volume().objects().sids()
     }
 

@@ -12,8 +12,8 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Cache, CacheOptions, Caller, Ended, Error, Expect, How, OpenHow, Over, Resolved, Volume,
-    VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, Ended, Error, Expect, FileId, How, OpenHow, Over, Resolved, Volume,
+    VolumeOptions, VolumeSpec, Withheld,
 };
 
 use super::rest::come_and_go;
@@ -325,6 +325,107 @@ fn rights_that_others_change_count_within_a_second_at_every_depth_however_that_i
             assert_eq!(volume.counters().watches_rested.get() > 0, told == Told::Resting, "{told:?}");
         });
     }
+}
+
+#[test]
+fn what_is_withheld_is_served_to_nobody_by_whatever_name() {
+    let world = World::new(1, Config::clean());
+    let process = Process::new(&world, 1);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let fs = process.host.fs();
+        for at in ["state/index", "etc/key", "etc/other", "open/page"] {
+            fs.write(&format!("/srv/{at}"), "content").unwrap();
+        }
+        fs.hard_link("/srv/etc/key", "/srv/open/alias").unwrap();
+        fs.symlink("../etc/key", "/srv/open/link").unwrap();
+        fs.symlink("../state", "/srv/open/way").unwrap();
+        let id = |at: &str| {
+            let stat = fs.stat(&format!("/srv/{at}")).unwrap();
+            FileId { dev: stat.dev, ino: stat.ino }
+        };
+        let withheld = Arc::new(Withheld::new());
+        let cache = Cache::sharing(CacheOptions::default(), &process.objects);
+        cache.withhold(&withheld);
+        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+        let spec = spec.with_objects().writable_by(Writable::anyone());
+        let volume = Volume::open(&cache, &spec).unwrap();
+        let plain = Cache::new(CacheOptions::default());
+        plain.withhold(&withheld);
+        let spec = VolumeSpec::new("plain".parse().unwrap(), "/srv", VolumeOptions::default());
+        let plain = Volume::open(&plain, &spec).unwrap();
+        let names = [
+            "state",
+            "state/index",
+            "etc/key",
+            "etc/other",
+            "open/alias",
+            "open/link",
+            "open/way",
+            "open/page",
+        ];
+        let seen = async |who: &Caller, at| match volume.lookup_as(who, path(at), Rights::READ).await {
+            Ok(_) => true,
+            Err(Error::Hidden) => false,
+            Err(other) => panic!("{at}: {other}"),
+        };
+        for at in names {
+            assert!(seen(&nobody(), at).await, "{at}: nothing is withheld yet");
+        }
+        withheld.add(id("state"));
+        withheld.add(id("etc/key"));
+        withheld.add_name(id("etc"), b"key");
+        withheld.add_name(id("etc"), b"later");
+        time::sleep(Duration::from_secs(1)).await;
+        for who in [nobody(), alice(), operator()] {
+            for at in names {
+                let is_open = ["etc/other", "open/page"].contains(&at);
+                assert_eq!(seen(&who, at).await, is_open, "{at}");
+            }
+            let (top, etc, open) = (
+                directory(&volume, "").await,
+                directory(&volume, "etc").await,
+                directory(&volume, "open").await,
+            );
+            let hidden = |what: &str, done: Result<(), Error>| {
+                assert!(matches!(done, Err(Error::Hidden | Error::Denied(_))), "{what}: {done:?}");
+            };
+            for (directory, at) in [(&etc, "key"), (&etc, "later"), (&open, "alias")] {
+                hidden("write", directory.open_writer(&who, name(at)).await.map(drop));
+                let how = How { exclusive: false, mode: 0o644 };
+                hidden("make", directory.create(&who, name(at), how).await.map(drop));
+                let staged = etc.stage(&who, 0o644).await.unwrap();
+                let over = if at == "alias" { continue } else { directory };
+                hidden("replace", staged.publish(&who, name(at), Expect::Anything).await.map(drop));
+                hidden("remove", over.remove(&who, name(at)).await);
+                hidden("move", over.rename(&who, name(at), &open, name("moved"), Over::Nothing).await);
+                hidden("move over", etc.rename(&who, name("other"), over, name(at), Over::Anything).await);
+                hidden("link", over.link(&who, name(at), name("linked")).await);
+            }
+            hidden("move", top.rename(&who, name("state"), &open, name("moved"), Over::Nothing).await);
+            let listed = |listing: &[vfs::Entry]| {
+                let names = listing.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
+                names.collect::<Vec<_>>()
+            };
+            assert_eq!(listed(&top.entries(100).await.unwrap()), ["etc", "open"]);
+            assert_eq!(listed(&etc.entries(100).await.unwrap()), ["other"]);
+            assert_eq!(listed(&open.entries(100).await.unwrap()), ["page"]);
+        }
+        // Replaced as programs replace their files, and made later.
+        fs.replace("/srv/etc/key", "another").unwrap();
+        fs.write("/srv/etc/later", "made").unwrap();
+        fs.write("/srv/state/deep/made", "made").unwrap();
+        time::sleep(Duration::from_secs(1)).await;
+        for at in ["etc/key", "etc/later", "state/deep", "state/deep/made", "open/way/deep/made"] {
+            assert!(!seen(&operator(), at).await, "{at}");
+        }
+        // Where no objects are looked at, files are known by their identity.
+        for at in ["open/alias", "state"] {
+            let found = plain.lookup(path(at)).await;
+            assert!(matches!(found, Err(Error::Hidden)), "{at}: {found:?}");
+        }
+        assert!(plain.lookup(path("open/page")).await.is_ok());
+    });
 }
 
 #[test]

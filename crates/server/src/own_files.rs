@@ -1,0 +1,122 @@
+//! What the server itself keeps and reads: its state, accounts, configuration, certificates, keys and logs. Nobody is served any of it,
+//! wherever it lies.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use service::volumes::VolumeSection;
+use vfs::{FileId, Withheld};
+
+use crate::config::{Config, default_accounts};
+use crate::overlap::{Places, or_here};
+
+/// The files and directories of a configuration.
+pub(crate) struct OwnFiles(Vec<PathBuf>);
+
+impl OwnFiles {
+    /// As the configuration names them, and as they are by default.
+    pub(crate) fn of(config: &Config) -> Self {
+        let accounts = config.identity.accounts.clone().or_else(default_accounts);
+        let logs = config.log.access.iter().chain(&config.log.audit).filter(|path| **path != Path::new("-"));
+        let mut all: Vec<_> = config.server.state_dir().into_iter().chain(accounts).collect();
+        all.extend(config.file.iter().chain(logs).cloned());
+        let wanted = config.wishes.iter().filter_map(|wish| wish.settings.as_ref());
+        all.extend(wanted.flat_map(|settings| settings.own_files()));
+        Self(all)
+    }
+
+    /// Has nobody served any of it, by whatever name. What is not there yet is known by its name.
+    pub(crate) fn withhold(&self, withheld: &Withheld) {
+        for path in &self.0 {
+            // A symbolic link is withheld, and what it leads to.
+            for path in [Some(path.clone()), path.canonicalize().ok()].into_iter().flatten() {
+                // Where directories on the way are not there yet the first of them is withheld.
+                let names = path.ancestors().filter_map(|at| at.parent().zip(at.file_name()));
+                let known = |(above, name)| id_of(or_here(above)).ok().map(|above| (above, name));
+                let named: Option<(FileId, &OsStr)> = { names }.find_map(known);
+                named.iter().for_each(|(above, name)| withheld.add_name(*above, name.as_bytes()));
+                id_of(&path).iter().for_each(|thing| withheld.add(*thing));
+            }
+        }
+    }
+
+    /// Has lanes look at each directory on the way to a name in those volumes that hold some of it: as for clients that cache.
+    pub(crate) fn guard(&self, volumes: &mut [VolumeSection]) {
+        let places = Places::now();
+        for volume in volumes {
+            let holds_some = self.in_volume(&places, volume).next().is_some();
+            volume.objects |= holds_some;
+        }
+    }
+
+    /// What to tell the administrator: which volume holds what.
+    pub(crate) fn warnings(&self, volumes: &[VolumeSection]) -> Vec<String> {
+        let places = Places::now();
+        let of = |volume: &VolumeSection| {
+            let mut held: Vec<_> =
+                self.in_volume(&places, volume).map(|path| path.display().to_string()).collect();
+            held.sort();
+            held.dedup();
+            let what = held.join(", ");
+            (!held.is_empty()).then(|| {
+                format!(
+                    "volume {}: {} holds files of the server itself ({what}), which nobody is served: move them, or serve \
+                     another directory",
+                    volume.name,
+                    volume.path.display()
+                )
+            })
+        };
+        volumes.iter().filter_map(of).collect()
+    }
+
+    fn in_volume<'a>(&'a self, places: &Places, volume: &VolumeSection) -> impl Iterator<Item = &'a Path> {
+        let paths = self.0.iter().map(PathBuf::as_path);
+        paths.filter(|path| places.holds(&volume.path, path) || places.holds(path, &volume.path))
+    }
+}
+
+fn id_of(path: &Path) -> std::io::Result<FileId> {
+    let found = std::fs::metadata(path)?;
+    Ok(FileId { dev: found.dev(), ino: found.ino() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_of_the_server_is_told_of_where_a_volume_holds_it_by_whatever_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(path("tree/state")).unwrap();
+        std::fs::create_dir_all(path("other")).unwrap();
+        std::fs::write(path("other/elsewhere.key"), "").unwrap();
+        std::fs::write(path("tree/direct.key"), "").unwrap();
+        // The link lies in one volume and what it leads to in the other.
+        std::os::unix::fs::symlink(path("tree/direct.key"), path("other/linked.key")).unwrap();
+        let volumes = ["tree", "other"].map(|name| VolumeSection::new(name.parse().unwrap(), path(name)));
+        let told = |own: &str| OwnFiles(vec![path(own)]).warnings(&volumes);
+        for (own, holders) in [
+            ("tree/state", vec!["tree"]),
+            ("tree/direct.key", vec!["tree"]),
+            ("tree/not made yet", vec!["tree"]),
+            ("other/elsewhere.key", vec!["other"]),
+            ("other/linked.key", vec!["tree", "other"]),
+            ("outside", vec![]),
+            // All that is served is the server's.
+            (".", vec!["tree", "other"]),
+        ] {
+            let told = told(own);
+            assert_eq!(told.len(), holders.len(), "{own}: {told:?}");
+            for (told, holder) in told.iter().zip(holders) {
+                assert!(told.starts_with(&format!("volume {holder}: ")), "{told}");
+            }
+        }
+        let mut guarded = volumes.clone();
+        OwnFiles(vec![path("other/elsewhere.key")]).guard(&mut guarded);
+        assert_eq!(guarded.map(|volume| volume.objects), [false, true]);
+    }
+}

@@ -1,0 +1,102 @@
+//! What is served to nobody, by no protocol, whatever lists and modes say: the files that the server itself keeps and reads.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use crate::attributes::FileId;
+
+/// Files and directories that no name leads to. They are known by device and inode, whatever they are called, and by their directories and
+/// names there, as most are replaced by renames. What was withheld once stays so.
+#[derive(Debug, Default)]
+pub struct Withheld {
+    sets: RwLock<Sets>,
+    /// How often something was added.
+    generation: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Sets {
+    things: HashSet<FileId>,
+    names: HashMap<FileId, HashSet<Box<[u8]>>>,
+}
+
+/// What of a directory is withheld, as of one generation.
+#[derive(Debug)]
+pub(crate) struct WithheldHere {
+    generation: u64,
+    /// The directory itself, or one above it.
+    all: bool,
+    names: Box<[Box<[u8]>]>,
+}
+
+impl Withheld {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds something that is there, a directory with all that is in it.
+    pub fn add(&self, thing: FileId) {
+        self.change(|sets| sets.things.insert(thing));
+    }
+
+    /// Adds whatever has this name in a directory.
+    pub fn add_name(&self, directory: FileId, name: &[u8]) {
+        self.change(|sets| sets.names.entry(directory).or_default().insert(name.into()));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Sets) -> bool) {
+        let mut sets = self.sets.write().unwrap_or_else(PoisonError::into_inner);
+        if change(&mut sets) {
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Whether nobody is served this.
+    pub(crate) fn has(&self, thing: FileId) -> bool {
+        // Most servers export none of it, and most looks are into those.
+        self.generation() > 0 && self.read(|sets| sets.things.contains(&thing))
+    }
+
+    /// Whether nobody is served what has this name in a directory.
+    pub(crate) fn has_name(&self, directory: FileId, name: &[u8]) -> bool {
+        self.generation() > 0
+            && self.read(|sets| sets.names.get(&directory).is_some_and(|names| names.contains(name)))
+    }
+
+    /// What of a directory is withheld; `above`: of the one that it lies in, by that name.
+    pub(crate) fn here(&self, directory: FileId, above: Option<(&WithheldHere, &[u8])>) -> WithheldHere {
+        let generation = self.generation();
+        self.read(|sets| WithheldHere {
+            generation,
+            all: above.is_some_and(|(above, name)| above.has(name)) || sets.things.contains(&directory),
+            names: sets.names.get(&directory).into_iter().flatten().cloned().collect(),
+        })
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Sets) -> T) -> T {
+        look(&self.sets.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl WithheldHere {
+    /// Whether all that is in the directory is withheld, and the directory itself.
+    pub(crate) fn is_all(&self) -> bool {
+        self.all
+    }
+
+    /// Whether what has this name in the directory is.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.all || self.names.iter().any(|withheld| **withheld == *name)
+    }
+
+    /// Whether more may be withheld by now.
+    pub(crate) fn is_of_before(&self, now: &Withheld) -> bool {
+        self.generation != now.generation()
+    }
+}
