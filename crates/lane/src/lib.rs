@@ -17,6 +17,7 @@ pub mod memory;
 pub mod mesh;
 pub mod net;
 pub mod offload;
+pub mod privileges;
 pub mod probe;
 pub mod resident;
 pub mod runtime;

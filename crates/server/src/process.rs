@@ -26,11 +26,21 @@ pub struct ThreadUsage {
 
 /// Raises the soft limit of open files to the hard one. The soft one is low only for programs that call
 /// select(2); the hard one is the administrator's word.
-pub(crate) fn allow_every_descriptor() {
+fn allow_every_descriptor() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
+}
+
+/// Raises the limit of open files and gives up all privileges that a server does not need: for this thread and those that it starts from
+/// here on. It is for the start of a program; [`Server::start`](crate::Server::start) does it as well.
+///
+/// # Errors
+/// When the kernel refuses to take the privileges.
+pub fn prepare() -> io::Result<()> {
+    allow_every_descriptor();
+    lane::privileges::give_up_the_rest().map(drop)
 }
 
 impl Usage {

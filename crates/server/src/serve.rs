@@ -169,7 +169,7 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
     config.check()?;
     logs::check(&config.log).map_err(io("the logs"))?;
     if what == CheckFor::Start {
-        process::allow_every_descriptor();
+        process::prepare().map_err(io("the privileges of the process cannot be given up"))?;
         let Serving { runtime, warnings, controls, .. } = Serving::start(config.clone(), Purpose::Check)?;
         drop(controls);
         runtime.join().map_err(|_| ServerError::LaneEnded)?;
@@ -192,7 +192,7 @@ impl Server {
     /// [`ServerError`]; nothing is left running then.
     pub fn start(config: Config) -> Result<Self, ServerError> {
         config.check()?;
-        process::allow_every_descriptor();
+        process::prepare().map_err(io("the privileges of the process cannot be given up"))?;
         let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let housekeeping = housekeeping.map_err(io("the housekeeping thread"))?;
         let signals = {

@@ -134,7 +134,7 @@ pub fn examine_kernel(root: &Path) -> Vec<Finding> {
 /// What the directories that are served give a server run by this user, and the one that it keeps its state in.
 pub fn examine_trees<'p>(served: impl IntoIterator<Item = &'p Path>, state: Option<&Path>) -> Vec<Finding> {
     let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    let mut findings = vec![tree::reads_everything(has), tree::state(state)];
+    let mut findings = vec![tree::privileges(has), tree::reads_everything(has), tree::state(state)];
     findings.extend(served.into_iter().flat_map(|path| tree::all(path, has)));
     findings
 }

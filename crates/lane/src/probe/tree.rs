@@ -9,6 +9,7 @@ use rustix::thread::CapabilitySet;
 
 use super::{Area, Finding, Verdict};
 use crate::fs::{Dir, FileHandle};
+use crate::privileges;
 use crate::runtime::{RuntimeOptions, run_here};
 
 /// Whether files can be opened by their handles, and read whoever owns them.
@@ -22,6 +23,14 @@ pub(super) fn reads_everything(has: CapabilitySet) -> Finding {
     Finding::new(Area::Trees, "CAP_DAC_READ_SEARCH", found, "yes")
         .unless(holds, Verdict::Warn, advice)
         .with_commands(vec![command])
+}
+
+/// What a server that this user runs may do beyond others, and what it gives up at its start.
+pub(super) fn privileges(has: CapabilitySet) -> Finding {
+    let [keeps, gives_up] = [privileges::kept_of(has), privileges::given_up_of(has)].map(privileges::names);
+    let or_none = |names: String| if names.is_empty() { "nothing".to_owned() } else { names };
+    let found = format!("keeps {}; gives up {} at a start", or_none(keeps), or_none(gives_up));
+    Finding::new(Area::Trees, "capabilities", found, "what is needed")
 }
 
 /// What one directory gives.

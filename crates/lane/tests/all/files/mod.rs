@@ -5,6 +5,7 @@ mod given_up;
 mod handles;
 mod limits;
 mod locks;
+mod privileges;
 mod room;
 mod vectored;
 

@@ -103,6 +103,35 @@ fn the_servers_own_files_are_served_to_nobody_and_told_of() {
 }
 
 #[test]
+fn no_thread_of_a_server_has_privileges_that_it_does_not_need() {
+    let threads = || -> Vec<_> {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        tasks.map(|task| task.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let before = threads();
+    let dir = directory("text");
+    let server = Running::start(both(), &format!("{SERVER}{HTTP}{}", volume(dir.path())));
+    assert!(get(server.at("http", Tcp), "/a.txt").ends_with("text"));
+    let kept = lane::privileges::KEPT.iter().fold(0, |all, kept| all | kept.capability.bits());
+    let new = threads().into_iter().filter(|thread| !before.contains(thread));
+    let sets: Vec<_> = new
+        .filter_map(|thread| std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok())
+        .flat_map(|status| {
+            let of = |line: &str| {
+                let (name, set) = line.split_once(":\t")?;
+                let counts = ["CapPrm", "CapEff", "CapInh"].contains(&name);
+                counts.then(|| u64::from_str_radix(set, 16).unwrap())
+            };
+            status.lines().filter_map(of).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(sets.len() >= 3 * 3, "lanes, and who starts them");
+    assert!(sets.iter().all(|set| set & !kept == 0), "{sets:x?}");
+    server.stop();
+    server.end();
+}
+
+#[test]
 fn a_service_is_served_without_http_and_without_volumes() {
     let server = Running::start(only_echo(), &format!("{SERVER}{ECHO}word = 'lo'\n"));
     let (lines, datagrams) = (server.at("echo", Tcp), server.at("echo", Rx));

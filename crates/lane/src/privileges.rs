@@ -1,0 +1,92 @@
+//! What a server may do that other programs may not: what it needs of that, and for what. The rest is given up at a start, so that
+//! the kernel's rules for everybody hold for what clients have the server do.
+
+use std::io;
+
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+/// A capability that a server keeps where it has it, and what for.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// Which.
+    pub capability: CapabilitySet,
+    /// What it is for.
+    pub purpose: &'static str,
+}
+
+/// All that a server keeps. Without CAP_FSETID among them the kernel takes set-user-id and set-group-id bits from what is written to, and
+/// without CAP_SYS_RESOURCE quotas of the file system bind.
+pub const KEPT: [Kept; 9] = [
+    kept(CapabilitySet::CHOWN, "what users make becomes theirs"),
+    kept(CapabilitySet::DAC_OVERRIDE, "files are changed whoever owns them: access is decided by the server"),
+    kept(CapabilitySet::DAC_READ_SEARCH, "files are read whoever owns them, and opened by their handles"),
+    kept(CapabilitySet::FOWNER, "modes and times of others' files are set"),
+    kept(
+        CapabilitySet::SYS_ADMIN,
+        "access lists and marks lie in attributes that clients of the machine cannot write",
+    ),
+    kept(CapabilitySet::NET_ADMIN, "marks and large buffers of sockets, TLS in the kernel"),
+    kept(CapabilitySet::NET_RAW, "marks of sockets, where that is all that was given for them"),
+    kept(CapabilitySet::NET_BIND_SERVICE, "ports below 1024"),
+    kept(CapabilitySet::IPC_LOCK, "memory that stays in place, beyond the limit for that"),
+];
+
+const fn kept(capability: CapabilitySet, purpose: &'static str) -> Kept {
+    Kept { capability, purpose }
+}
+
+/// Gives up all that is not [`KEPT`], for good, for this thread and those that it starts from here on. Says what this thread had of it.
+///
+/// # Errors
+/// As the kernel says; nothing is given up then.
+pub fn give_up_the_rest() -> io::Result<CapabilitySet> {
+    let mut sets = capabilities(None)?;
+    let given_up = given_up_of(sets.permitted);
+    if given_up.is_empty() && given_up_of(sets.inheritable).is_empty() {
+        return Ok(given_up);
+    }
+    for set in [&mut sets.effective, &mut sets.permitted, &mut sets.inheritable] {
+        *set = set.intersection(all_kept());
+    }
+    set_capabilities(None, sets)?;
+    Ok(given_up)
+}
+
+/// What a server that has these gives up at its start.
+pub fn given_up_of(has: CapabilitySet) -> CapabilitySet {
+    has.difference(all_kept())
+}
+
+/// What of these a server keeps.
+pub fn kept_of(has: CapabilitySet) -> CapabilitySet {
+    has.intersection(all_kept())
+}
+
+/// As capabilities(7) calls them, in the order of their numbers.
+pub fn names(of: CapabilitySet) -> String {
+    let names: Vec<_> = of.iter_names().map(|(name, _)| name).collect();
+    names.join(", ")
+}
+
+fn all_kept() -> CapabilitySet {
+    KEPT.iter().fold(CapabilitySet::empty(), |all, kept| all.union(kept.capability))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_spares_a_server_the_rules_of_everybody_is_given_up() {
+        let all = CapabilitySet::all();
+        let rules = CapabilitySet::FSETID
+            | CapabilitySet::SYS_RESOURCE
+            | CapabilitySet::SYS_MODULE
+            | CapabilitySet::SETUID;
+        assert!(given_up_of(all).contains(rules));
+        assert!(kept_of(all).intersection(given_up_of(all)).is_empty());
+        assert_eq!(kept_of(all).union(given_up_of(all)), all);
+        assert_eq!(names(CapabilitySet::CHOWN | CapabilitySet::IPC_LOCK), "CHOWN, IPC_LOCK");
+        assert_eq!(names(CapabilitySet::empty()), "");
+    }
+}
