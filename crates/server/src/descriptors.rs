@@ -40,19 +40,22 @@ fn fit_below(wanted: &[ConnectionsMax], own_per_lane: usize, lanes: usize, descr
     }
     let needed = own + lanes * (all + all / 3 + 1);
     let share = |wanted: usize| (fitting as u128 * wanted as u128 / all as u128) as usize;
-    let (mut connections_per_lane, mut warnings) = (Vec::new(), Vec::new());
+    let (mut connections_per_lane, mut short) = (Vec::new(), Vec::new());
     for ConnectionsMax { key, per_lane } in wanted {
         let fitting = share(*per_lane).max(CONNECTIONS_MIN).min(*per_lane);
         connections_per_lane.push(fitting);
         if fitting < *per_lane {
-            warnings.push(format!(
-                "{key} is {per_lane}, for {lanes} lanes, but the process may have only {descriptors} open files: each \
-                 lane takes {fitting} connections; allow {needed} open files (LimitNOFILE=, ulimit -Hn) or lower the \
-                 limit"
-            ));
+            short.push(format!("{key} {fitting} instead of {per_lane}"));
         }
     }
-    Fit { connections_per_lane, warnings }
+    let warning = (!short.is_empty()).then(|| {
+        format!(
+            "the process may have {descriptors} open files only, so each of {lanes} lanes takes fewer connections: {}; allow \
+             {needed} open files (LimitNOFILE=, ulimit -Hn) or lower these limits",
+            short.join(", ")
+        )
+    });
+    Fit { connections_per_lane, warnings: warning.into_iter().collect() }
 }
 
 /// Standard streams, logs, admin address, signals, helpers.
@@ -75,7 +78,7 @@ mod tests {
         let narrow = fit(2, 1024);
         assert!((300..400).contains(&narrow.connections_per_lane[0]), "{narrow:?}");
         let warning = &narrow.warnings[0];
-        assert!(warning.contains("16384") && warning.contains("1024 open files"), "{warning}");
+        assert!(warning.contains("instead of 16384") && warning.contains("1024 open files"), "{warning}");
         assert_eq!(fit(64, 100).connections_per_lane, [CONNECTIONS_MIN]);
         // What the warning asks for is enough.
         let needed = warning.split("allow ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
@@ -90,6 +93,11 @@ mod tests {
         let [web, none, files] = connections_per_lane[..] else { panic!("one for each service") };
         assert_eq!(none, 0);
         assert!(web / 3 >= files && web / 3 <= files + 2 && web + files <= 2048 - 25, "{web} and {files}");
-        assert_eq!(warnings.len(), 2);
+        let [warning] = &warnings[..] else { panic!("one cause, one line: {warnings:?}") };
+        for told in
+            [format!("{} {web} instead of 16384", ONE.key), format!("{} {files} instead of 5461", other.key)]
+        {
+            assert!(warning.contains(&told), "{warning}");
+        }
     }
 }
