@@ -99,24 +99,74 @@ pub fn parse<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usi
     let head_len = match raw.parse_with_uninit_headers(buf, slots) {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) => return partial(buf, limits).map(|()| None),
-        Err(error) => return Err(refusal_of(error, buf)),
+        Err(httparse::Error::Version) => return parse_later_minor(buf, limits),
+        Err(error) => return Err(refusal_of(error)),
     };
+    let version = if raw.version == Some(0) { Version::Http10 } else { Version::Http11 };
+    let line = (raw.method.unwrap_or_default(), raw.path.unwrap_or_default().as_bytes(), version);
+    checked(line, raw.headers, &buf[..head_len], limits).map(Some)
+}
+
+/// As [`parse`], of a head whose version is none that is known here. A later minor version of HTTP/1 is read as HTTP/1.1 is (RFC 9110 2.5).
+fn parse_later_minor<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usize)>, Refusal> {
+    // An empty line may come before it.
+    let start = buf.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(buf.len());
+    let Some(end) = buf[start..].iter().position(|byte| *byte == b'\n') else {
+        // What is a version is known before its line has ended.
+        return if is_later_minor(&buf[start..]) {
+            partial(buf, limits).map(|()| None)
+        } else {
+            Err(version_refusal(buf))
+        };
+    };
+    let (line, rest) = buf[start..].split_at(end + 1);
+    if !is_later_minor(line) {
+        return Err(version_refusal(buf));
+    }
+    let line = line.strip_suffix(b"\r\n").ok_or(Refusal::BareLf)?;
+    // What else there is to say of the line the parser says of the same line of HTTP/1.1.
+    let mut known_line = line.to_vec();
+    known_line.pop();
+    known_line.extend_from_slice(b"1\r\n\r\n");
+    let mut known = httparse::Request::new(&mut []);
+    known.parse(&known_line).map_err(refusal_of)?;
+    let (Some(method), Some(target)) = (known.method, known.path) else { return Err(Refusal::RequestLine) };
+    let at = |part: &str| part.as_ptr() as usize - known_line.as_ptr() as usize;
+    let target = &line[at(target)..at(target) + target.len()];
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_CAP];
+    let slots = &mut headers[..limits.headers_max.min(HEADERS_CAP)];
+    match httparse::parse_headers(rest, slots) {
+        Ok(httparse::Status::Partial) => partial(buf, limits).map(|()| None),
+        Ok(httparse::Status::Complete((len, headers))) => {
+            let head = &buf[..start + end + 1 + len];
+            checked((method, target, Version::Http11), headers, head, limits).map(Some)
+        }
+        Err(error) => Err(refusal_of(error)),
+    }
+}
+
+/// The head made of what the parser has found in it.
+fn checked<'b>(
+    (method_text, target_text, version): (&str, &'b [u8], Version),
+    headers: &[httparse::Header<'b>],
+    head: &'b [u8],
+    limits: &Limits,
+) -> Result<(Head<'b>, usize), Refusal> {
+    let head_len = head.len();
     if head_len > limits.head_bytes_max {
         return Err(Refusal::HeadTooLarge);
     }
-    if has_bare_lf(&buf[..head_len]) {
+    if has_bare_lf(head) {
         return Err(Refusal::BareLf);
     }
-    let version = if raw.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    let method = method(raw.method.unwrap_or_default())?;
-    let target_text = raw.path.unwrap_or_default().as_bytes();
+    let method = method(method_text)?;
     if target_text.len() > limits.target_bytes_max {
         return Err(Refusal::TargetTooLong);
     }
     let (target, authority) = target(target_text, method)?;
 
     let mut seen = Seen::default();
-    for header in raw.headers.iter() {
+    for header in headers {
         seen.field(header.name.as_bytes(), header.value)?;
     }
     if seen.host.is_none() && version == Version::Http11 {
@@ -136,7 +186,7 @@ pub fn parse<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usi
         expect_continue: seen.expect_continue && version == Version::Http11 && body != BodyLength::None,
         fields: seen.fields,
     };
-    Ok(Some((head, head_len)))
+    Ok((head, head_len))
 }
 
 impl<'b> Target<'b> {
@@ -265,22 +315,37 @@ fn partial(buf: &[u8], limits: &Limits) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn refusal_of(error: httparse::Error, buf: &[u8]) -> Refusal {
+fn refusal_of(error: httparse::Error) -> Refusal {
     match error {
         httparse::Error::HeaderName | httparse::Error::HeaderValue => Refusal::HeaderField,
         httparse::Error::TooManyHeaders => Refusal::HeadTooLarge,
-        httparse::Error::Version if names_other_version(buf) => Refusal::Version,
         _ => Refusal::RequestLine,
     }
 }
 
-/// Whether the first line ends in a well-formed version that is not 1.0 or 1.1.
-fn names_other_version(buf: &[u8]) -> bool {
+/// Why a version that is unknown here is refused.
+fn version_refusal(buf: &[u8]) -> Refusal {
     let line = buf.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
-    let Some(at) = line.len().checked_sub("HTTP/2.0".len()) else { return false };
-    let version = &line[at..];
-    matches!(version, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
-        && !matches!(version, b"HTTP/1.0" | b"HTTP/1.1")
+    match version_of(line) {
+        Some([b'1', _]) | None => Refusal::RequestLine,
+        Some(_) => Refusal::Version,
+    }
+}
+
+/// Whether a line, or what there is of it, ends in a minor version of HTTP/1 that came after 1.1.
+fn is_later_minor(line: &[u8]) -> bool {
+    version_of(line.trim_ascii_end()).is_some_and(|[major, minor]| major == b'1' && minor > b'1')
+}
+
+/// Major and minor number of the well-formed version that a line ends in.
+fn version_of(line: &[u8]) -> Option<[u8; 2]> {
+    let at = line.len().checked_sub("HTTP/1.1".len())?;
+    match line[at..] {
+        [b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] => {
+            Some([major, minor])
+        }
+        _ => None,
+    }
 }
 
 /// httparse lets a lone LF end a line but never a lone CR, so the counts differ exactly then.

@@ -158,6 +158,47 @@ fn unknown_methods_and_versions_have_their_own_refusals() {
     assert_eq!(refused(b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Refusal::Version);
     assert_eq!(refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Refusal::Version);
     assert_eq!(refused(b"GET / HTTX/1.1\r\nHost: a\r\n\r\n"), Refusal::RequestLine);
+    assert_eq!(refused(b"GET / HTTP/0.9\r\nHost: a\r\n\r\n"), Refusal::Version);
+    assert_eq!(refused(b"GET / HTTP/3.1\r\nHost: a\r\n\r\n"), Refusal::Version);
+    assert_eq!(refused(b"GET / HTTP/1.x\r\nHost: a\r\n\r\n"), Refusal::RequestLine);
+    assert_eq!(refused(b"GET / HTTP/1.10\r\nHost: a\r\n\r\n"), Refusal::RequestLine);
+}
+
+#[test]
+fn later_minor_versions_of_http_1_are_read_as_the_last_known_one() {
+    for minor in 2..=9 {
+        let text = |minor: u32| {
+            format!(
+                "\r\nPUT /a%20b?q=1 HTTP/1.{minor}\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nbody!"
+            )
+        };
+        let (known, later) = (text(1), text(minor));
+        let head_len = later.len() - "body!".len();
+        assert_eq!(parsed(&later.as_bytes()[..head_len]), parsed(&known.as_bytes()[..head_len]), "1.{minor}");
+        // However it comes.
+        for len in 0..later.len() {
+            let known =
+                parse(&known.as_bytes()[..len], &Limits::default()).map(|head| head.map(|(_, len)| len));
+            let later =
+                parse(&later.as_bytes()[..len], &Limits::default()).map(|head| head.map(|(_, len)| len));
+            assert_eq!(later, known, "1.{minor}: {len} bytes");
+            assert_eq!(later.unwrap().is_some(), len >= head_len);
+        }
+        // What is refused there is refused here.
+        for (rest, refusal) in [
+            ("GET / HTTP/1.1\r\n\r\n", Refusal::Host),
+            ("GET / HTTP/1.1\nHost: a\n\n", Refusal::BareLf),
+            ("GET / HTTP/1.1\r\nHost: a\nB: c\r\n\r\n", Refusal::BareLf),
+            ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", Refusal::HeaderField),
+            ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", Refusal::RequestLine),
+            ("GE(T / HTTP/1.1\r\nHost: a\r\n\r\n", Refusal::RequestLine),
+            ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n", Refusal::MethodUnknown),
+        ] {
+            assert_eq!(refused(rest.as_bytes()), refusal, "{rest:?}");
+            let later = rest.replace("HTTP/1.1", &format!("HTTP/1.{minor}"));
+            assert_eq!(refused(later.as_bytes()), refusal, "{later:?}");
+        }
+    }
 }
 
 #[test]
