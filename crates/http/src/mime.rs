@@ -26,6 +26,12 @@ pub fn is_compressible(media_type: &str) -> bool {
         || COMPRESSIBLE.binary_search(&essence).is_ok()
 }
 
+/// Whether browsers run scripts of a document of this type: HTML, and XML in all its kinds, SVG among them.
+pub fn is_active(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim_ascii();
+    essence.ends_with("+xml") || ["text/html", "text/xml", "application/xml"].contains(&essence)
+}
+
 /// The registered types that are text in UTF-8 unless something says otherwise. `mime_guess` gives
 /// `'static` names, so the ones with a charset are written out.
 fn with_charset(essence: &'static str) -> &'static str {

@@ -14,7 +14,7 @@ use tls::{Alpn, CertificateFiles, KtlsPolicy, ServerTls, TlsConfig, Versions};
 
 use crate::limits::Limits;
 use crate::service::{HttpCounters, Mount, Role, Service, Site};
-use crate::settings::{HttpSettings, MountSection};
+use crate::settings::{ContentSecurityPolicy, HttpSettings, MountSection};
 
 /// The roles of sockets, as the server keeps them.
 pub(crate) const PLAIN: Numbered = Numbered(0);
@@ -87,6 +87,11 @@ impl HttpSite {
             let mut mount = Mount::new(&keys.mount, volume.clone(), keys.listings);
             mount.precompressed = keys.precompressed;
             mount.auth = keys.auth;
+            mount.sandboxes = match keys.content_security_policy {
+                ContentSecurityPolicy::Auto => mount.sandboxes,
+                ContentSecurityPolicy::Sandbox => true,
+                ContentSecurityPolicy::Off => false,
+            };
             mounts.push(mount);
         }
         let mut site = Site::new(mounts).of_users(Arc::clone(&self.accounts));

@@ -8,6 +8,8 @@ use crate::refusal::Refusal;
 pub const HTML: &str = "text/html; charset=utf-8";
 /// Media type of [`text`] bodies.
 pub const TEXT: &str = "text/plain; charset=utf-8";
+/// Content-Security-Policy of documents that somebody else has written.
+pub const SANDBOX: &str = "sandbox";
 /// Content-Security-Policy of pages without scripts.
 pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 

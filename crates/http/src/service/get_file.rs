@@ -14,6 +14,7 @@ use crate::encoding::{Accepted, Coding};
 use crate::etag::ETag;
 use crate::mime;
 use crate::multipart::Multipart;
+use crate::page;
 use crate::range::{self, ByteRange, Selection};
 use crate::refusal::Refusal;
 use crate::request::{Head, Method};
@@ -37,11 +38,13 @@ pub(super) async fn get_file(
 ) -> Result<Reply, Refusal> {
     let content_type = mime::of_name(found.path.as_bytes());
     // Files of types that do not shrink have no siblings.
+    let found_mount = found.mount;
     let has_variants = found.mount.precompressed && mime::is_compressible(content_type);
     let (chosen, negotiated) = match has_variants {
         true => Box::pin(choose_variant(head, found)).await,
         false => (Chosen { file: found.file, attributes: found.attributes, coding: None }, false),
     };
+    let sandboxes = found_mount.sandboxes && mime::is_active(content_type);
     let now = lane::time::wall_clock();
     let now_s = unix_s(now);
     let validators = validators(&chosen, now);
@@ -53,6 +56,7 @@ pub(super) async fn get_file(
         accept_ranges: true,
         vary: negotiated.then_some("Accept-Encoding"),
         cache_control: site.cache_control,
+        content_security_policy: sandboxes.then_some(page::SANDBOX),
         ..Answer::default()
     });
 

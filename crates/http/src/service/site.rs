@@ -43,6 +43,8 @@ pub struct Mount {
     pub auth: Auth,
     /// Serve `.br`, `.zst` and `.gz` siblings that are not older than their file to clients that take them.
     pub precompressed: bool,
+    /// Documents that could run scripts in browsers run none, and belong to no origin. By default where somebody may change the volume.
+    pub sandboxes: bool,
 }
 
 impl Mount {
@@ -50,6 +52,7 @@ impl Mount {
     pub fn new(place: &str, volume: Volume, listings: bool) -> Self {
         Self {
             prefix: place.trim_matches('/').into(),
+            sandboxes: volume.is_writable(),
             volume,
             listings,
             auth: Auth::default(),

@@ -43,7 +43,7 @@ impl service::Service for Http {
     fn keys(&self) -> Keys {
         Keys {
             tables: &["http", "https"],
-            volume: &["mount", "listings", "precompressed", "auth"],
+            volume: &["mount", "listings", "precompressed", "auth", "content_security_policy"],
             limits: LimitsSection::KEYS,
         }
     }
@@ -128,6 +128,22 @@ pub struct VolumeKeys {
     /// When users say who they are.
     #[serde(default)]
     pub auth: Auth,
+    /// What documents of the volume may do in browsers.
+    #[serde(default)]
+    pub content_security_policy: ContentSecurityPolicy,
+}
+
+/// What documents may do in browsers that show them: by themselves all that their origin may, which is everybody's who signs in there.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ContentSecurityPolicy {
+    /// As `Sandbox` where somebody may change the volume, else as `Off`.
+    #[default]
+    Auto,
+    /// They run no scripts and belong to no origin.
+    Sandbox,
+    /// What they want.
+    Off,
 }
 
 /// When the users of a volume say who they are, with a password (RFC 7617).
@@ -254,6 +270,11 @@ impl Settings for HttpSettings {
         ConnectionsMax { key: "limits.connections_per_lane", per_lane: self.limits.connections_per_lane }
     }
 
+    fn own_files(&self) -> Vec<PathBuf> {
+        let of = |certificate: &CertificateSection| [certificate.cert.clone(), certificate.key.clone()];
+        self.https.certificates.iter().flat_map(of).collect()
+    }
+
     fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn service::Site>, Problem> {
         Ok(Box::new(HttpSite::load(self, ground)?))
     }
@@ -269,11 +290,6 @@ impl Default for HttpSection {
         }
     }
 }
-
-    fn own_files(&self) -> Vec<PathBuf> {
-        let of = |certificate: &CertificateSection| [certificate.cert.clone(), certificate.key.clone()];
-        self.https.certificates.iter().flat_map(of).collect()
-    }
 
 impl Default for HttpsSection {
     fn default() -> Self {

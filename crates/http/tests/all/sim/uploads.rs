@@ -53,6 +53,50 @@ fn put_chunked(path: &str, body: &[u8], of: usize) -> Vec<u8> {
     bytes
 }
 
+#[test]
+fn documents_that_users_upload_run_no_scripts_in_the_origin_that_has_everybodys_password() {
+    const FILES: [(&str, &[u8]); 7] = [
+        ("a.html", b"<script>"),
+        ("a.HTM", b"<script>"),
+        ("a.xhtml", b"<script>"),
+        ("a.svg", b"<svg>"),
+        ("a.xml", b"<?xml-stylesheet?>"),
+        ("a.txt", b"text"),
+        ("a.pdf", b"document"),
+    ];
+    for (by, sandboxes, is_told) in [
+        (Writable::anyone(), None, true),
+        (Writable::AsListed, None, true),
+        (Writable::Nobody, None, false),
+        (Writable::Nobody, Some(true), true),
+        (Writable::anyone(), Some(false), false),
+    ] {
+        let site = move || {
+            let objects = Objects::in_memory(ObjectsOptions::default());
+            let cache = Cache::sharing(CacheOptions::default(), &objects);
+            let spec = VolumeSpec::new("sim".parse().unwrap(), "/srv", VolumeOptions::default());
+            let volume = Volume::open(&cache, &spec.writable_by(by.clone())).unwrap();
+            let mut mount = Mount::new("/", volume, true);
+            mount.sandboxes = sandboxes.unwrap_or(mount.sandboxes);
+            Site::new(vec![mount])
+        };
+        let pair = Pair::serving(1, Config::default(), Limits::default(), &FILES, Role::Plain, site);
+        pair.run(async move {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            for (path, _) in FILES {
+                let path = &format!("/{path}");
+                let is_active = !path.ends_with(".txt") && !path.ends_with(".pdf");
+                for lines in ["", "Range: bytes=1-2\r\n"] {
+                    let response = client.get(path, lines).await.unwrap();
+                    let policy = response.field("Content-Security-Policy");
+                    assert_eq!(policy, (is_told && is_active).then_some("sandbox"), "{path} {lines}");
+                }
+            }
+        });
+        pair.end();
+    }
+}
+
 async fn connect(role: Role) -> Client {
     match role {
         Role::Tls => Client::connect_tls(ADDRESS, TlsClient::new(SUITES[0])).await.unwrap(),
