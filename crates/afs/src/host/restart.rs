@@ -68,14 +68,17 @@ impl LaneHosts {
         told.buffer_unordered(AT_ONCE).collect::<()>().await;
     }
 
-    /// The server stops in order: every host is told that all is void, and is a host no more. Says how many did not hear; these stay
-    /// in the index for the next start.
+    /// The server stops in order: every host that may rely on something is told that all is void, and is a host no more. One that
+    /// gave up everything is not told, and so not waited for. Says how many did not hear; these stay in the index for the next start.
     pub async fn release_all(&self) -> usize {
         let hosts: Vec<Arc<Host>> = self.hosts.lock().table.all().cloned().collect();
         let told = iter(hosts).map(|host| async move {
-            host.client().retire();
-            self.cache.void_all(host.client()).await;
-            let has_heard = !host.client().owes();
+            let client = host.client();
+            client.retire();
+            if client.relies() {
+                self.cache.void_all(client).await;
+            }
+            let has_heard = !client.owes();
             if has_heard {
                 self.hosts.release(&host);
             }

@@ -17,6 +17,8 @@ pub struct Client {
     holder: Holder,
     /// Promises of an earlier epoch are void.
     epoch: AtomicU32,
+    /// It was promised something since it last said that it relies on nothing.
+    promised: AtomicBool,
     /// There is something to be told before it is served again.
     owes: AtomicBool,
     /// It is promised nothing any more.
@@ -81,7 +83,8 @@ impl Client {
             telling: Vec::new(),
         };
         let (epoch, owes, is_retired) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { holder, epoch, owes, is_retired, kept_max, state: Mutex::new(state) })
+        let promised = AtomicBool::new(false);
+        Arc::new(Self { holder, epoch, promised, owes, is_retired, kept_max, state: Mutex::new(state) })
     }
 
     /// Who it is.
@@ -102,11 +105,23 @@ impl Client {
     /// It has said that it relies on nothing any more: promises of all lanes are void, and nobody waits for it.
     pub fn forgets_all(&self) {
         let mut state = self.lock();
+        // Before the epoch, so that a promise of the next one is noted.
+        self.promised.store(false, Ordering::SeqCst);
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let (queue, telling) = (std::mem::take(&mut state.queue), std::mem::take(&mut state.telling));
         self.owes.store(false, Ordering::SeqCst);
         drop(state);
         drop((queue, telling));
+    }
+
+    /// Whether it may rely on something, or has something to hear: it was promised something since it last said that it relies on
+    /// nothing ([`Client::forgets_all`]).
+    pub fn relies(&self) -> bool {
+        let state = self.lock();
+        self.promised.load(Ordering::SeqCst)
+            || self.owes()
+            || !state.queue.is_empty()
+            || !state.telling.is_empty()
     }
 
     /// Its service forgets it: what it was promised on whatever lane is void, and it is promised nothing from here on. It is told nothing
@@ -124,6 +139,15 @@ impl Client {
     /// The epoch in which promises are given now.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// The epoch of a promise that is given to it now.
+    pub(crate) fn promise(&self) -> u32 {
+        let epoch = self.epoch();
+        if !self.promised.load(Ordering::SeqCst) {
+            self.promised.store(true, Ordering::SeqCst);
+        }
+        epoch
     }
 
     /// Has it told `notice`, which matters until `until`. `answer` is dropped once it has heard; at once where it does not

@@ -178,7 +178,7 @@ impl Given {
             client: here,
             held,
             until,
-            epoch: client.epoch(),
+            epoch: client.promise(),
             of_object: Links { next: *first, before: NONE },
             of_client: Links { next: NONE, before: NONE },
             volume_epoch: self.volumes[volume.into()].epoch,
@@ -200,7 +200,7 @@ impl Given {
     pub(super) fn renew(&mut self, number: u32, volume: u16, until: u32, is_anew: bool) {
         let serial = self.next_serial();
         let volume_epoch = self.volumes[volume.into()].epoch;
-        let epoch = self.clients[self.all[number].client].client.epoch();
+        let epoch = self.clients[self.all[number].client].client.promise();
         let promise = &mut self.all[number];
         promise.until = promise.until.max(until);
         if is_anew {

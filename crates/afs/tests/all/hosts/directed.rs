@@ -245,6 +245,36 @@ fn who_gives_up_everything_is_told_nothing() {
 }
 
 #[test]
+fn a_stop_waits_for_nobody_who_gave_up_everything_or_is_down_and_for_who_relies_again() {
+    let mut scene = Scene::new(HostOptions::default());
+    let clients: Vec<_> = (1..=4).map(|n| scene.client(&format!("10.0.1.{n}"), 7001, Kind::Today)).collect();
+    let [gone, relies, down, writer] = &clients[..] else { panic!("there are four") };
+    for client in [gone, relies, down] {
+        scene.read(client, "a").unwrap();
+    }
+    down.mode.set(Mode::Deaf);
+    scene.write(writer, "a", 1).unwrap();
+    scene.world.run_for(Duration::from_secs(20));
+    for client in [gone, relies, writer] {
+        scene.read(client, "a").unwrap();
+        let me = Rc::clone(client);
+        scene.on(client.host(), async move { me.call(1, &[GIVE_UP_ALL]).await.unwrap() });
+    }
+    gone.mode.set(Mode::Deaf);
+    writer.mode.set(Mode::Deaf);
+    scene.keep(relies, "a");
+    let hosts = Rc::clone(&scene.process().lanes.borrow()[0].hosts);
+    let took = scene.on(&scene.server, async move {
+        let began = lane::time::now();
+        hosts.release_all().await;
+        lane::time::now() - began
+    });
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(relies.cache.borrow().is_empty(), "who relies on something is told");
+    scene.end();
+}
+
+#[test]
 fn after_a_crash_hosts_are_told_before_the_first_change_and_after_a_stop_in_order_before_it_ends() {
     let mut scene = Scene::new(HostOptions::default());
     let [one, two, deaf] = ["10.0.1.1", "10.0.1.2", "10.0.1.3"].map(|ip| scene.client(ip, 7001, Kind::Today));
