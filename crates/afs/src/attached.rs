@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::str::FromStr;
 
+use identity::{Accounts, Principal};
 use service::volumes::LaneVolumes;
 use vfs::{Volume, VolumeName};
 
@@ -59,6 +60,8 @@ pub struct Attached {
     by_number: HashMap<u32, (usize, Kind)>,
     by_name: HashMap<Rc<str>, usize>,
     made_up: MadeUp,
+    /// Who has not said who it is, by the accounts of the server; `None` where there are none.
+    anonymous: Option<Principal>,
 }
 
 /// A volume as clients are told of it: one that is served, or made up ([`roots`]).
@@ -176,6 +179,16 @@ impl Attached {
     /// With what is made up beside them, as that is at any time.
     pub fn with_made_up(self, made_up: MadeUp) -> Self {
         Self { made_up, ..self }
+    }
+
+    /// With these users and groups, by whom access lists are judged.
+    pub fn with_accounts(self, accounts: &Accounts) -> Self {
+        Self { anonymous: Some(accounts.anonymous()), ..self }
+    }
+
+    /// A client that has not said who it is: `system:anyuser`. It knows which names of a list are users and groups.
+    pub(crate) fn anonymous(&self) -> Principal {
+        self.anonymous.clone().unwrap_or_else(|| Accounts::none().anonymous())
     }
 
     /// What is made up beside them.

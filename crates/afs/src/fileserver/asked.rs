@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use afs_wire::code::{EINVAL, EROFS, VNOVNODE, VNOVOL};
 use afs_wire::{Fid, VolumeSync, rxafs};
-use identity::{Accounts, Principal, Rights};
+use identity::{Principal, Rights};
 use rx_lane::ServerConnection;
 use vfs::{Caller, Directory, Name, Number};
 
@@ -30,7 +30,7 @@ impl Serving {
         if let Some(shared) = volume.volume.shared().filter(|shared| shared.id().0 != fid.volume) {
             host.knows_as(shared.id(), fid.volume);
         }
-        let caller = Caller::new(principal(call.connection())).sparing(host.holder());
+        let caller = Caller::new(self.principal(call.connection())).sparing(host.holder());
         Ok(Asked { volume, host, caller })
     }
 
@@ -42,6 +42,11 @@ impl Serving {
 
     pub(super) async fn host(&self, call: &Call) -> Result<Arc<Host>, Refused> {
         Ok(self.server.inner.hosts.of(call.data()).await?)
+    }
+
+    /// Who a connection's client is. So far all are anonymous: `system:anyuser`.
+    pub(super) fn principal(&self, _: &ServerConnection) -> Principal {
+        self.server.inner.attached.borrow().anonymous()
     }
 
     /// What the reply of a call says of its volume.
@@ -85,11 +90,6 @@ impl Asked {
         let found = self.volume.volume.find(&self.caller, self.number(fid)?, Rights::NONE).await?;
         Ok(found.into_directory()?.0)
     }
-}
-
-/// Who a connection's client is. So far all are anonymous: `system:anyuser`.
-pub(super) fn principal(_: &ServerConnection) -> Principal {
-    Accounts::none().anonymous()
 }
 
 /// A name of a directory's entry.

@@ -5,7 +5,6 @@ use afs_wire::rxafs::*;
 use rx_lane::{AbortCode, CallError};
 use xdr::rpc::Failure;
 
-use super::asked::principal;
 use super::{Call, Refused, Serving};
 use crate::audit::{Event, Trail, Who};
 
@@ -30,7 +29,7 @@ impl Serving {
     pub(super) fn trail<R: Audited>(&self, call: &Call, request: &R) -> Trail<'_> {
         let who = || {
             let connection = call.connection();
-            let principal = principal(connection);
+            let principal = self.principal(connection);
             // A connection that is gone has no address.
             let peer = connection.remote().unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
             // Nobody that the client named has no name.

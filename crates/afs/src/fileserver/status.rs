@@ -6,7 +6,7 @@ use afs_wire::{
     FILE_TYPE_DIRECTORY, FILE_TYPE_FILE, FILE_TYPE_INVALID, FILE_TYPE_SYMBOLIC_LINK, SET_MOD_TIME, SET_MODE,
     Status, StoreStatus,
 };
-use identity::{Accounts, Principal, Rights};
+use identity::{Principal, Rights};
 use lane::fs::{AttributeChange, FileKind, SetTime, Timestamp};
 use vfs::{Attributes, Number, Object, Version};
 
@@ -47,7 +47,7 @@ impl<'a> Facts<'a> {
             own: object.map_or(Number::ROOT, |object| object.number()),
             parent,
             caller: asked.left_of(rights(&asked.caller.principal)),
-            anonymous: asked.left_of(rights(&Accounts::none().anonymous())),
+            anonymous: asked.left_of(rights(&serving.server.inner.attached.borrow().anonymous())),
             is_mount_point: false,
             lock_count: object.map_or(0, |object| locks.count(object)),
         }

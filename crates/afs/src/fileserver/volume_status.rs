@@ -21,7 +21,7 @@ impl Serving {
             return Ok(made_up);
         }
         let volume = self.volume(request.volume)?;
-        let caller = vfs::Caller::new(principal(call.connection()));
+        let caller = vfs::Caller::new(self.principal(call.connection()));
         // Whoever may pass to the root may know of it.
         volume.volume.find(&caller, Number::ROOT, Rights::NONE).await?;
         let space = volume.volume.room().await?;

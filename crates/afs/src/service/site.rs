@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use identity::Accounts;
 use lane::socket::reuseport::Steering;
 use rx::Dscp;
 use service::socket::reachable;
@@ -29,6 +30,7 @@ pub(crate) struct AfsSite {
     attachments: Vec<Attachment>,
     paths: Vec<PathBuf>,
     hindrance: Option<String>,
+    accounts: Arc<Accounts>,
     people: Arc<People>,
     uuid: AfsUuid,
     steering: Steering,
@@ -72,6 +74,7 @@ impl AfsSite {
                 Some(_) => Hosts::new(HostOptions::default(), uuid, None),
             },
             hindrance,
+            accounts: Arc::clone(ground.accounts),
             people: Arc::new(People::of(ground.accounts)),
             uuid,
             steering: Steering::by_layout(ground.layout)?,
@@ -112,7 +115,9 @@ impl AfsSite {
     pub(super) fn open(&self, volumes: &LaneVolumes) -> Result<Cell, String> {
         // Without addresses nobody asks, and the volumes have no numbers.
         let attachments = if self.hindrance.is_some() { &[][..] } else { &self.attachments[..] };
-        let attached = Attached::new(attachments, volumes)?.with_made_up(self.kept.made_up.clone());
+        let attached = Attached::new(attachments, volumes)?
+            .with_made_up(self.kept.made_up.clone())
+            .with_accounts(&self.accounts);
         let attached = Rc::new(attached);
         for (volume, why) in attached.left_out() {
             // Each lane finds the same.

@@ -1,5 +1,8 @@
 //! Who may do what by access lists, and lists that clients set.
 
+use std::rc::Rc;
+
+use afs::attached::{AfsName, Attached, Attachment, Kind};
 use afs_wire::code::EACCES;
 use afs_wire::{Fid, StoreStatus, rxafs};
 use identity::{Accounts, Acl, Rights, Side};
@@ -9,13 +12,18 @@ use super::bed::{Bed, Client, code, run};
 
 /// Everybody has these rights in a directory.
 async fn give(bed: &Bed, directory: &str, rights: Rights) {
+    let mut acl = Acl::new();
+    acl.set(Side::Given, "system:anyuser".parse().unwrap(), rights).unwrap();
+    set(bed, directory, &acl).await;
+}
+
+/// An operator puts a list on a directory.
+async fn set(bed: &Bed, directory: &str, acl: &Acl) {
     let operator = Caller::new(Accounts::none().local_administrator());
     let path = RelPath::parse(directory.as_bytes()).unwrap();
     let found = bed.volume.lookup_as(&operator, path, Rights::NONE).await.unwrap();
     let (found, _) = found.into_directory().unwrap();
-    let mut acl = Acl::new();
-    acl.set(Side::Given, "system:anyuser".parse().unwrap(), rights).unwrap();
-    found.set_access_list(&operator, Some(&acl)).await.unwrap();
+    found.set_access_list(&operator, Some(acl)).await.unwrap();
 }
 
 /// What becomes of each change of names in `d`, by its code.
@@ -107,5 +115,37 @@ fn a_list_that_a_client_sets_is_read_back_and_counts_at_once() {
         assert_eq!(read(&other).await, text);
         assert_eq!(code(other.create(d, "new").await), EACCES);
         assert_eq!(code(client.call(&request).await), EACCES, "who has given away the right to set it");
+    });
+}
+
+/// A denial of somebody who exists denies nobody else. One of a name that nobody knows denies everybody, as it may have been
+/// anybody's: so names are judged by the accounts of the server, whichever protocol asks.
+#[test]
+fn denials_are_judged_by_the_accounts_of_the_server() {
+    run(async |bed| {
+        let client = bed.client();
+        let d = client.make_dir(bed.root(), "d").await.unwrap().fid;
+        let attach = |accounts: &Accounts| {
+            let name: AfsName = "files".parse().unwrap();
+            let attachment = Attachment { volume: "files".parse().unwrap(), name, kind: Kind::ReadWrite };
+            let attached = Attached::of([(attachment, bed.volume.clone())]).unwrap();
+            bed.server.attach(Rc::new(attached.with_accounts(accounts)));
+        };
+        let text = "version = 1\n[user.bob]\nid = 1001\n[group.staff]\nid = -2001\nmembers = [\"bob\"]\n";
+        let accounts = Accounts::parse(text).unwrap();
+        let given = Rights::ALL.without(Rights::ADMINISTER);
+        for (round, (name, is_known)) in
+            [("bob", true), ("staff", true), ("eve", false)].into_iter().enumerate()
+        {
+            let mut acl = Acl::new();
+            acl.set(Side::Given, "system:anyuser".parse().unwrap(), given).unwrap();
+            acl.set(Side::Denied, name.parse().unwrap(), Rights::INSERT).unwrap();
+            set(&bed, "d", &acl).await;
+            attach(&accounts);
+            let wanted = if is_known { 0 } else { EACCES };
+            assert_eq!(code(client.create(d, &format!("a{round}")).await), wanted, "{name}");
+            attach(&Accounts::none());
+            assert_eq!(code(client.create(d, &format!("b{round}")).await), EACCES, "{name} is nobody's name");
+        }
     });
 }
