@@ -246,7 +246,7 @@ impl afs_vol::Server<ServerCall> for Volumes {
         let (name, room) = self.room(&request.name).await?;
         let name = Chars::from_text(name.as_bytes()).expect("they are short");
         let [total, free] = room_of(&room).map(clipped);
-        let partition = wire::Partition { name, device: name, lock: -1, total, free, reserved: 0 };
+        let partition = wire::Partition { name, device: name, lock: -1, total, free, usable: total };
         Ok(afs_vol::PartitionInfoReply { partition })
     }
 
@@ -258,7 +258,7 @@ impl afs_vol::Server<ServerCall> for Volumes {
         let (name, room) = self.room(&request.name).await?;
         let name = Chars::from_text(name.as_bytes()).expect("they are short");
         let [total, free] = room_of(&room);
-        let partition = wire::Partition64 { name, device: name, lock: -1, total, free, reserved: 0 };
+        let partition = wire::Partition64 { name, device: name, lock: -1, total, free, usable: total };
         Ok(afs_vol::PartitionInfo64Reply { partition })
     }
 

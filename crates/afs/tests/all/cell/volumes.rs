@@ -87,6 +87,7 @@ fn a_partition_is_a_file_system_with_its_room() {
             let old =
                 ask(&client, &afs_vol::PartitionInfo { name: name.into() }).await.unwrap().get().partition;
             assert_eq!(i64::from(old.total), wide.total.min(i32::MAX.into()));
+            assert_eq!((old.usable, wide.usable), (old.total, wide.total), "what `vos partinfo` prints");
         }
         let absent = afs_vol::PartitionInfo64 { name: "/vicepb".into() };
         assert_eq!(ask(&client, &absent).await.unwrap_err(), VOLSERILLEGAL_PARTITION);
