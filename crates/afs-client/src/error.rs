@@ -94,6 +94,11 @@ pub enum Error {
     /// A local file.
     #[error("{0}: {1}")]
     Local(String, std::io::Error),
+    /// A file broke off, and what had come of it could not be removed.
+    #[error(
+        "{1}; {0} stays in the cell, as the server did not remove it: it holds what had come. The next put of the file replaces it"
+    )]
+    Left(String, Box<Self>),
     /// Told to stop.
     #[error("interrupted")]
     Interrupted,
@@ -105,6 +110,24 @@ impl Error {
         match self {
             Self::Refused(code) => Some(*code),
             _ => None,
+        }
+    }
+
+    /// Whether it ended because it was told to stop.
+    pub fn is_interrupted(&self) -> bool {
+        match self {
+            Self::Interrupted => true,
+            Self::Left(_, error) => error.is_interrupted(),
+            _ => false,
+        }
+    }
+
+    /// Whether the same may be answered in a while: nobody answered, or the server is starting or stopping.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Call { .. } => true,
+            Self::Refused(code) => code.is_busy() || code.0 == rx::abort::CALL_DEAD,
+            _ => false,
         }
     }
 

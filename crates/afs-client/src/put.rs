@@ -5,6 +5,7 @@
 
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use afs_wire::Fid;
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
@@ -149,12 +150,17 @@ impl Put {
         let staged = staged_name(name);
         let modified = u32::try_from(stat.mtime.secs).ok();
         let change = of_new(stat.mode, modified);
-        let fid = match server.create(*directory, &staged, change).await {
+        let created = match server.create(*directory, &staged, change).await {
             // Of an attempt that was killed.
             Err(Error::Refused(code)) if code.is_taken() => {
                 server.remove(*directory, &staged).await?;
-                server.create(*directory, &staged, change).await?
+                server.create(*directory, &staged, change).await
             }
+            created => created,
+        };
+        let fid = match created {
+            // It may have been made all the same.
+            Err(error @ Error::Call { .. }) => return Err(self.broke_off(place, &staged, error).await),
             created => created?,
         };
         let source = LocalFile::new(file, from, &self.progress);
@@ -164,12 +170,33 @@ impl Put {
             server.rename(*directory, &staged, *directory, name).await?;
             Ok(metadata)
         };
-        let stored = stored.await;
-        if stored.is_err() {
-            // What made it fail is told; a name that stays is taken by the next attempt.
-            let _ = server.remove(*directory, &staged).await;
+        match stored.await {
+            Ok(metadata) => Ok(metadata),
+            Err(error) => Err(self.broke_off(place, &staged, error).await),
         }
-        stored
+    }
+
+    /// Removes what did not get its name, and says what made it fail; also what stays, if it does.
+    async fn broke_off(&self, place: &Place, staged: &[u8], error: Error) -> Error {
+        if self.take_back(&place.server, place.fid, staged).await {
+            return error;
+        }
+        Error::Left(String::from_utf8_lossy(staged).into_owned(), Box::new(error))
+    }
+
+    /// Removes a name; says whether it is gone. A server that does not answer or has just started is asked
+    /// again for a while.
+    async fn take_back(&self, server: &FileServer, directory: Fid, staged: &[u8]) -> bool {
+        let deadline = lane::time::now() + TAKE_BACK_TIME;
+        loop {
+            match server.remove(directory, staged).await {
+                Ok(()) => return true,
+                Err(error) if error.is_not_found() => return true,
+                Err(error) if !error.may_pass() => return false,
+                Err(_) if lane::time::now() >= deadline || self.progress.is_stopped() => return false,
+                Err(_) => lane::time::sleep(TAKE_BACK_EVERY).await,
+            }
+        }
     }
 
     async fn directory(
@@ -223,5 +250,9 @@ fn staged_name(name: &[u8]) -> Vec<u8> {
 
 /// Bytes of a name that the one beside it has.
 const NAME_KEPT: usize = 200;
+/// How long a server is asked to remove what broke off: longer than a restart takes.
+const TAKE_BACK_TIME: Duration = Duration::from_secs(60);
+/// Time between two attempts.
+const TAKE_BACK_EVERY: Duration = Duration::from_secs(1);
 /// Names of a local directory.
 const NAMES_MAX: usize = 1 << 20;

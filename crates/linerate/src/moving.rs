@@ -46,7 +46,7 @@ pub(crate) fn ended(done: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> 
 }
 
 fn is_interrupted(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(afs_client::Error::Interrupted))
+    error.downcast_ref().is_some_and(afs_client::Error::is_interrupted)
         || matches!(error.downcast_ref(), Some(smb_client::TransferError::Interrupted))
 }
 

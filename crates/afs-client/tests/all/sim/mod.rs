@@ -73,6 +73,7 @@ fn run<F: Future<Output = ()>>(
     let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
     client.fs().write("/srv/small", pattern(1000)).unwrap();
     client.fs().write("/srv/large", pattern(LARGE)).unwrap();
+    let away = manner.away;
     let small = Rc::new(Small::new(SERVER, manner));
     let serves = Rc::clone(&small);
     let done = Rc::new(StdCell::new(false));
@@ -101,6 +102,15 @@ fn run<F: Future<Output = ()>>(
         scenario(Site { client, cell, local, small }).await;
         tell.set(true);
     });
+    if let Some((after, away)) = away {
+        while !small.names().iter().any(|name| name.ends_with(b".linerate-put")) {
+            world.run_for(Duration::from_micros(100));
+        }
+        world.run_for(after);
+        world.net().partition(&server, &client);
+        world.run_for(away);
+        world.net().heal(&server, &client);
+    }
     world.run_for(Duration::from_secs(600));
     assert!(done.get(), "seed {seed}");
     client.fs().read("/srv/back").ok()
@@ -213,6 +223,30 @@ fn of_a_file_that_is_refused_half_way_nothing_stays() {
         let found = site.cell.find("vol", &[b"small".to_vec()], true).await.unwrap();
         assert_eq!(found.metadata.length, 1000, "the file is as it was");
     });
+}
+
+#[test]
+fn of_a_file_whose_server_goes_away_nothing_stays_once_it_is_back_or_the_error_names_it() {
+    // The answer that the file was made is lost, or some of its bytes are.
+    let after = [0, 20].map(Duration::from_millis);
+    for (after, away, stays) in after
+        .into_iter()
+        .flat_map(|after| [(13, false), (40, false), (300, true)].map(|(away, stays)| (after, away, stays)))
+    {
+        let manner = Manner { away: Some((after, Duration::from_secs(away))), ..Manner::default() };
+        run(8, manner, async move |site: Site| {
+            let root = site.cell.root("vol").await.unwrap();
+            let error = site.put(false).file(&site.local, &name("large"), &root, b"large").await.unwrap_err();
+            assert_eq!(matches!(error, Error::Left(..)), stays, "{error}");
+            assert_eq!(error.to_string().contains("large.linerate-put stays in the cell"), stays, "{error}");
+            assert_eq!(site.small.names().is_empty(), !stays, "after {away} s");
+            if stays {
+                lane::time::sleep(Duration::from_secs(300)).await;
+                site.put(false).file(&site.local, &name("large"), &root, b"large").await.unwrap();
+                assert_eq!(site.small.names(), [b"large"], "the next attempt replaces it");
+            }
+        });
+    }
 }
 
 #[test]

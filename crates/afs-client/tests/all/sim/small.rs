@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use afs_wire::directory::{Directory, Target};
 use afs_wire::{
@@ -34,6 +35,8 @@ pub(crate) struct Manner {
     pub(crate) changes_at: Option<u64>,
     /// Stores from this offset on are refused: the disk is full.
     pub(crate) full_at: Option<u64>,
+    /// So long after something is put nothing comes through, for so long.
+    pub(crate) away: Option<(Duration, Duration)>,
     /// Hosts that are said to have the volume, before the one that has it.
     pub(crate) dead_hosts: Vec<Ipv4Addr>,
 }
