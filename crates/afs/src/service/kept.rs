@@ -15,6 +15,7 @@ use service::{Bound, Role, Transport};
 use vfs::Objects;
 use xdr::afs::AfsUuid;
 
+use super::tokens::Tokens;
 use crate::fileserver::{Layouts, Locks, Totals};
 use crate::host::{HostOptions, Hosts};
 use crate::roots::MadeUp;
@@ -40,6 +41,8 @@ pub(crate) struct Kept {
     untold: Mutex<Weak<Untold>>,
     /// Clients have been told that the server stops.
     pub(super) released: Once,
+    /// Which clients with tokens the log has told of.
+    pub(super) tokens: Tokens,
 }
 
 /// Something that one lane does for all.

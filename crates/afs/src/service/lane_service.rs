@@ -124,6 +124,8 @@ impl LaneAfs {
         }
         let part = Part::new(&self.commons.pacer);
         driver.set_rate_source(move |sent, waiting| part.exchange(sent, waiting));
+        let kept = Arc::clone(&self.kept);
+        driver.on_proof_refused(move |remote, index| kept.tokens.refused(lane::time::now(), remote, index));
         // Where marks cannot be set the server has told it.
         let _ = driver.set_mark(self.mark.get());
         Ok(driver)

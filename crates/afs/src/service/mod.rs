@@ -6,6 +6,7 @@
 mod kept;
 mod lane_service;
 mod site;
+mod tokens;
 
 pub(crate) use self::kept::Kept;
 pub(crate) use self::site::AfsSite;
