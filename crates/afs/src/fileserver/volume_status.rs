@@ -6,7 +6,7 @@ use afs_wire::rxafs::{GetVolumeStatus, SetVolumeStatus};
 use identity::Rights;
 use vfs::Number;
 
-use super::asked::{Reply, principal};
+use super::asked::Reply;
 use super::{Call, Refused, Serving};
 use crate::attached::Kind;
 

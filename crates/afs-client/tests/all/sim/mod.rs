@@ -75,7 +75,7 @@ fn run<F: Future<Output = ()>>(
     client.fs().write("/srv/large", pattern(LARGE)).unwrap();
     let away = manner.away;
     let small = Rc::new(Small::new(SERVER, manner));
-    let serves = Rc::clone(&small);
+    let (serves, watched) = (Rc::clone(&small), Rc::clone(&small));
     let done = Rc::new(StdCell::new(false));
     let (tell, ended) = (Rc::clone(&done), Rc::clone(&done));
     server.spawn(async move {
@@ -103,7 +103,7 @@ fn run<F: Future<Output = ()>>(
         tell.set(true);
     });
     if let Some((after, away)) = away {
-        while !small.names().iter().any(|name| name.ends_with(b".linerate-put")) {
+        while !watched.names().iter().any(|name| name.ends_with(b".linerate-put")) {
             world.run_for(Duration::from_micros(100));
         }
         world.run_for(after);
