@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 
 use super::{Call, Completion, Keeper, Opened};
 use crate::backend::Fd;
+#[cfg(feature = "sim")]
 use crate::backend::sim::{Access, AtFile};
 use crate::backend::uring::files;
 
@@ -53,6 +54,7 @@ impl Call for OpenFound {
         files::open_found(found, self.write).map(Opened::Kernel)
     }
 
+    #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Opened> {
         let access = if self.write { Access::Write } else { Access::Read };
         at.process.add_file(std::rc::Rc::clone(at.inode), access).map(Opened::Simulated)
