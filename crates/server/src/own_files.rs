@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use service::volumes::VolumeSection;
 use vfs::{FileId, Withheld};
 
@@ -37,7 +38,11 @@ impl OwnFiles {
                 let known = |(above, name)| id_of(or_here(above)).ok().map(|above| (above, name));
                 let named: Option<(FileId, &OsStr)> = { names }.find_map(known);
                 named.iter().for_each(|(above, name)| withheld.add_name(*above, name.as_bytes()));
-                id_of(&path).iter().for_each(|thing| withheld.add(*thing));
+                // Open, so that no other file gets its number once it is replaced.
+                if let Ok(file) = open_path(&path) {
+                    // What was there a moment ago can be looked at.
+                    let _ = withheld.add_open(file);
+                }
             }
         }
     }
@@ -76,6 +81,11 @@ impl OwnFiles {
         let paths = self.0.iter().map(PathBuf::as_path);
         paths.filter(|path| places.holds(&volume.path, path) || places.holds(path, &volume.path))
     }
+}
+
+/// Opens what is there by that name, to know it by: neither to read nor to write it.
+fn open_path(path: &Path) -> std::io::Result<std::fs::File> {
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
 fn id_of(path: &Path) -> std::io::Result<FileId> {

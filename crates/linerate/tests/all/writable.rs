@@ -72,6 +72,8 @@ fn a_start_says_who_may_write_where() {
     assert_eq!(raw::get(server.http[0], "/closed/a.txt").status, 401);
     assert_eq!(raw::get(server.http[0], "/open/a.txt").body, b"pub/open");
 
+    // One server at a time writes to a tree.
+    drop(server);
     let server = serve("alice,bob").start();
     let said = server.stdout();
     assert!(said.contains("may be written to by alice, bob, and whom"), "{said}");

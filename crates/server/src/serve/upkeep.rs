@@ -110,6 +110,7 @@ impl Serving {
     pub(super) fn look_around(&mut self) {
         self.mend_listeners();
         self.look_at_objects();
+        self.objects.withheld().forget_removed();
         if self.layout.lane_nodes().len() < 2 {
             return;
         }

@@ -123,10 +123,10 @@ fn network(peer: IpAddr) -> IpAddr {
 
 /// Begun sign-ins of one connection.
 const PER_CONNECTION_MAX: usize = 8;
-/// Begun sign-ins of one address.
-const PER_ADDRESS_MAX: usize = 128;
+/// Begun sign-ins of one address: a terminal server's users begin hundreds at once.
+const PER_ADDRESS_MAX: usize = 512;
 /// Begun sign-ins of an IPv4 /24 or an IPv6 /48.
-const NETWORK_MAX: usize = 512;
+const NETWORK_MAX: usize = 1024;
 /// Begun sign-ins of the process: some 2 KiB each.
 const ALL_MAX: usize = 4096;
 

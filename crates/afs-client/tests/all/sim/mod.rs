@@ -228,15 +228,21 @@ fn of_a_file_that_is_refused_half_way_nothing_stays() {
 #[test]
 fn of_a_file_whose_server_goes_away_nothing_stays_once_it_is_back_or_the_error_names_it() {
     // The answer that the file was made is lost, or some of its bytes are.
-    let after = [0, 20].map(Duration::from_millis);
+    let after = [0, 500].map(Duration::from_micros);
     for (after, away, stays) in after
         .into_iter()
-        .flat_map(|after| [(13, false), (40, false), (300, true)].map(|(away, stays)| (after, away, stays)))
+        .flat_map(|after| [(20, false), (40, false), (300, true)].map(|(away, stays)| (after, away, stays)))
     {
         let manner = Manner { away: Some((after, Duration::from_secs(away))), ..Manner::default() };
         run(8, manner, async move |site: Site| {
             let root = site.cell.root("vol").await.unwrap();
-            let error = site.put(false).file(&site.local, &name("large"), &root, b"large").await.unwrap_err();
+            let put = site.put(false).file(&site.local, &name("large"), &root, b"large").await;
+            let Err(error) = put else {
+                // A call outlives a short absence.
+                assert!(away < 40, "{after:?}, {away} s");
+                assert_eq!(site.small.names(), [b"large"]);
+                return;
+            };
             assert_eq!(matches!(error, Error::Left(..)), stays, "{error}");
             assert_eq!(error.to_string().contains("large.linerate-put stays in the cell"), stays, "{error}");
             assert_eq!(site.small.names().is_empty(), !stays, "after {away} s");
