@@ -48,7 +48,11 @@ pub fn new_uuid() -> AfsUuid {
     AfsUuid(bytes)
 }
 
-fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+/// Finds the address of `HOST:PORT`, or of `HOST` with `port`.
+///
+/// # Errors
+/// It is neither, or has no address.
+pub fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     let found = host.to_socket_addrs().or_else(|_| (host, port).to_socket_addrs());
     let mut found = found.with_context(|| format!("{host} is not HOST[:PORT]"))?;
     found.next().with_context(|| format!("{host} has no address"))

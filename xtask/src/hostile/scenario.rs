@@ -153,6 +153,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &rx::connections::Connections,
     &rx::flood::Flood,
     &rx::stores::Stores,
+    &rx::owed::Owed,
     &smb::silent::Silent,
     &smb::sign_ins::SignIns,
     &smb::lies::Lies,
@@ -160,4 +161,8 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &smb::cut::Cut,
     &smb::killed::Killed,
     &smb::unread::Unread,
+    &smb::patterns::Patterns,
+    &smb::padded::Padded,
+    &smb::begun::Begun,
+    &smb::trees::Trees,
 ];

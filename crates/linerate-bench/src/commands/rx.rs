@@ -1,7 +1,7 @@
 //! `linerate bench rx HOST:PORT` and `linerate bench rx-server`: the load and the service of OpenAFS's rxperf.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -252,17 +252,7 @@ pub(crate) fn udp(args: &UdpArgs) -> anyhow::Result<ExitCode> {
 
 /// `HOST:PORT`, or `HOST` with the port of rxperf.
 pub(crate) fn resolve(server: &str) -> anyhow::Result<SocketAddr> {
-    resolve_with_port(server, PORT)
-}
-
-/// `HOST:PORT`, or `HOST` with a port that is usual.
-fn resolve_with_port(server: &str, port: u16) -> anyhow::Result<SocketAddr> {
-    let found = match server.to_socket_addrs() {
-        Ok(found) => Ok(found),
-        Err(error) => (server, port).to_socket_addrs().map_err(|_| error),
-    };
-    let mut found = found.with_context(|| format!("{server} is not HOST:PORT"))?;
-    found.next().with_context(|| format!("{server} has no address"))
+    cli::cell::resolve(server, PORT)
 }
 
 fn print(server: &str, report: &Report) {

@@ -85,3 +85,57 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
         assert!(!uses(rx).contains(&"http"), "{rx} uses {:?}", uses(rx));
     }
 }
+
+#[test]
+fn what_is_optimised_less_in_release_is_optimised_in_dist() {
+    let manifest = manifest(&root().join("Cargo.toml"));
+    let levels = |profile: &str| -> BTreeMap<String, i64> {
+        let packages = manifest["profile"][profile]["package"].as_table().unwrap();
+        let level = |options: &toml::Value| options.get("opt-level").and_then(toml::Value::as_integer);
+        packages.iter().filter_map(|(name, options)| Some((name.clone(), level(options)?))).collect()
+    };
+    let (release, dist) = (levels("release"), levels("dist"));
+    assert!(!release.is_empty());
+    for name in release.keys() {
+        // An override of `release` holds in what inherits from it, whatever level the profile itself has.
+        assert!(dist.get(name).is_some_and(|level| *level >= 2), "{name} in the profile `dist`");
+    }
+}
+
+#[test]
+fn what_a_server_is_built_from_is_used() {
+    for directory in std::fs::read_dir(root().join("crates")).unwrap() {
+        let directory = directory.unwrap().path();
+        let manifest = manifest(&directory.join("Cargo.toml"));
+        let Some(dependencies) = manifest.get("dependencies").and_then(|table| table.as_table()) else { continue };
+        let mut source = String::new();
+        read_all(&directory.join("src"), &mut source);
+        for name in dependencies.keys() {
+            let known_as = match name.as_str() {
+                "md-5" => "md5".to_owned(),
+                "linerate-http" => "linerate_http".to_owned(),
+                other => other.replace('-', "_"),
+            };
+            let used = [format!("{known_as}::"), format!("use {known_as} "), format!("use {known_as};")];
+            // What derives or generated code names only is in no text of the crate.
+            let is_generated = directory.ends_with("afs-wire") && name == "xdr";
+            assert!(
+                is_generated || used.iter().any(|used| source.contains(used)),
+                "{} does not use {name}",
+                directory.display()
+            );
+        }
+    }
+}
+
+/// Adds the text of all Rust files in a directory.
+fn read_all(directory: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}

@@ -1,12 +1,16 @@
 //! What clients of SMB do.
 
+pub(crate) mod begun;
 pub(crate) mod cut;
 pub(crate) mod hoards;
 pub(crate) mod killed;
 pub(crate) mod lies;
+pub(crate) mod padded;
+pub(crate) mod patterns;
 pub(crate) mod raw;
 pub(crate) mod sign_ins;
 pub(crate) mod silent;
+pub(crate) mod trees;
 pub(crate) mod unread;
 
 /// Who attacks, and who asks beside; either has the same password.

@@ -98,12 +98,28 @@ impl Raw {
         raw.negotiate()?;
         let status = raw.sign_in(user, super::PASSWORD, is_signed)?;
         ensure!(status == Status::SUCCESS, "sign-in: {status}");
+        raw.connect_tree()?;
+        Ok(raw)
+    }
+
+    /// Connects to the share; what is asked for from then on is of this tree.
+    pub(crate) fn connect_tree(&mut self) -> anyhow::Result<()> {
         let fixed = TreeConnectRequestFixed::blank();
-        let reply = raw.ask(Command::TreeConnect, 1, |body| TreeConnectRequest::write(body, fixed, SHARE))?;
+        let reply = self.ask(Command::TreeConnect, 1, |body| TreeConnectRequest::write(body, fixed, SHARE))?;
         let header = *Message::new(&reply)?.header();
         ensure!(header.status() == Status::SUCCESS, "tree connect: {}", header.status());
-        raw.tree = header.tree_id.get();
-        Ok(raw)
+        self.tree = header.tree_id.get();
+        Ok(())
+    }
+
+    /// Begins a sign-in to a new session, and does not go on with it.
+    pub(crate) fn begin_sign_in(&mut self, user: &str) -> anyhow::Result<Status> {
+        self.session = 0;
+        let token = initiator(user, super::PASSWORD)?.first();
+        let fixed = SessionSetupRequestFixed::blank();
+        let reply =
+            self.ask(Command::SessionSetup, 1, |body| SessionSetupRequest::write(body, fixed, &token))?;
+        Ok(Message::new(&reply)?.header().status())
     }
 
     pub(crate) fn negotiate(&mut self) -> anyhow::Result<()> {
@@ -119,14 +135,7 @@ impl Raw {
 
     /// What a sign-in comes to.
     pub(crate) fn sign_in(&mut self, user: &str, password: &str, is_signed: bool) -> anyhow::Result<Status> {
-        let nt = NtHash::new(&Secret::from(password)).context("the password is text")?;
-        let credentials = Credentials {
-            domain: String::new(),
-            user: user.to_owned(),
-            nt_hash: Zeroizing::new(*nt.expose()),
-            workstation: "HOST".to_owned(),
-        };
-        let mut initiator = Initiator::new(credentials, random(), Zeroizing::new(random()));
+        let mut initiator = initiator(user, password)?;
         let mut token = initiator.first();
         loop {
             let fixed = SessionSetupRequestFixed::blank();
@@ -206,7 +215,8 @@ impl Raw {
         self.done(Command::Lock, |body| lock_request(body, file, how))
     }
 
-    fn done(&mut self, command: Command, fill: impl FnOnce(&mut Body<'_>)) -> anyhow::Result<()> {
+    /// Asks for what has no answer but that it is done.
+    pub(crate) fn done(&mut self, command: Command, fill: impl FnOnce(&mut Body<'_>)) -> anyhow::Result<()> {
         let reply = self.ask(command, 1, fill)?;
         let status = Message::new(&reply)?.header().status();
         ensure!(status == Status::SUCCESS, "{command:?}: {status}");
@@ -275,6 +285,17 @@ impl Raw {
         self.credits += u64::from(Message::new(&frame)?.header().credits.get());
         Ok(frame)
     }
+}
+
+fn initiator(user: &str, password: &str) -> anyhow::Result<Initiator> {
+    let nt = NtHash::new(&Secret::from(password)).context("the password is text")?;
+    let credentials = Credentials {
+        domain: String::new(),
+        user: user.to_owned(),
+        nt_hash: Zeroizing::new(*nt.expose()),
+        workstation: "HOST".to_owned(),
+    };
+    Ok(Initiator::new(credentials, random(), Zeroizing::new(random())))
 }
 
 /// A READ of so much.
