@@ -8,8 +8,10 @@
 #![allow(unsafe_code)] // The one crate whose business is the kernel boundary; every block says why.
 
 pub mod backend;
+pub mod budget;
 pub mod buffer;
 pub mod counters;
+pub mod descriptors;
 pub mod fs;
 pub mod helper;
 pub mod layout;
