@@ -1,5 +1,9 @@
 //! The admin address: metrics for Prometheus, health for load balancers, figures for `linerate stat`.
-//! Served by a housekeeping thread, never by a lane.
+//! Served by a housekeeping thread, never by a lane, and only to who asks by a name of its own.
+
+mod connections;
+mod host;
+mod text;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,12 +11,15 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{Html, IntoResponse, Json};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::get;
 use lane::runtime::LaneInfo;
 
+use self::connections::{Listener, Local};
+pub(crate) use self::connections::{AdminCounters, CONNECTIONS_MAX};
 use crate::health::Health;
 use crate::metrics::Blocks;
 use crate::silo::Look;
@@ -33,6 +40,9 @@ pub(crate) struct Subject {
     pub(crate) memory: Look,
     /// What the index knew of volumes when the control thread last looked.
     pub(crate) volumes: Arc<Mutex<Vec<VolumeShown>>>,
+    /// Names by which it is asked, beside its address and loopback's.
+    pub(crate) names: Arc<[String]>,
+    pub(crate) counters: Arc<AdminCounters>,
 }
 
 impl Subject {
@@ -62,6 +72,8 @@ pub fn tell_of(
         health: Arc::default(),
         memory: Look::default(),
         volumes: Arc::default(),
+        names: Arc::default(),
+        counters: Arc::default(),
     };
     let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
@@ -76,7 +88,8 @@ pub fn tell_of(
 
 /// Serves until the listener fails.
 pub(crate) async fn serve(listener: tokio::net::TcpListener, subject: Subject) -> std::io::Result<()> {
-    axum::serve(listener, router(subject)).await
+    let listener = Listener::new(listener, Arc::clone(&subject.counters));
+    axum::serve(listener, router(subject).into_make_service_with_connect_info::<Local>()).await
 }
 
 /// Binds the admin address.
@@ -92,13 +105,34 @@ fn router(subject: Subject) -> Router {
         .route("/metrics", get(metrics))
         .route("/health", get(health))
         .route("/stats.json", get(stats))
+        .layer(middleware::from_fn_with_state(subject.clone(), named))
         .with_state(subject)
 }
 
-async fn metrics(State(subject): State<Subject>) -> impl IntoResponse {
+/// Lets through what asks by a name of the server.
+async fn named(
+    State(subject): State<Subject>,
+    ConnectInfo(Local(local)): ConnectInfo<Local>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match host::check(request.version(), request.headers(), local, &subject.names) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => {
+            subject.counters.hosts_refused.increment();
+            refusal.into_response()
+        }
+    }
+}
+
+async fn metrics(State(subject): State<Subject>, headers: HeaderMap) -> impl IntoResponse {
     subject.memory.ask();
+    let accept = headers.get(header::ACCEPT).map(|accept| accept.to_str().unwrap_or_default());
     match subject.blocks.prometheus_with(Box::new(UsageGauges(subject.volumes()))) {
-        Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Ok(all) if text::takes_openmetrics(accept) => {
+            ([(header::CONTENT_TYPE, OPENMETRICS)], all).into_response()
+        }
+        Ok(all) => ([(header::CONTENT_TYPE, PLAIN)], text::as_plain(&all)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
@@ -121,6 +155,8 @@ async fn index() -> Html<&'static str> {
 }
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const INDEX: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Linerate</title>\
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem}</style>\

@@ -139,6 +139,8 @@ pub struct AdminSection {
     /// Address of metrics, health and `linerate stat`; `off`: none.
     #[serde(deserialize_with = "service::config::address")]
     pub listen: Option<SocketAddr>,
+    /// Names and addresses by which it is asked, beside `localhost`, loopback addresses and that at which a request comes in.
+    pub names: Vec<String>,
 }
 
 impl Config {
@@ -205,6 +207,7 @@ impl Config {
             return Err(ConfigError::invalid("server.cpus", "excludes server.lanes: give one of them"));
         }
         self.server.check_marks()?;
+        self.admin.check_names()?;
         self.check_addresses()?;
         for (index, volume) in self.volumes.iter().enumerate() {
             volume.check(index)?;
@@ -291,9 +294,26 @@ impl fmt::Debug for Wish {
     }
 }
 
+impl AdminSection {
+    fn check_names(&self) -> Result<(), ConfigError> {
+        let is_name = |name: &String| {
+            !name.is_empty()
+                && (name.parse::<std::net::IpAddr>().is_ok()
+                    || name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)))
+        };
+        match self.names.iter().find(|name| !is_name(name)) {
+            None => Ok(()),
+            Some(name) => Err(ConfigError::invalid(
+                "admin.names",
+                format!("{name:?} is no name of a host: give names or addresses without ports, such as \"files.example\""),
+            )),
+        }
+    }
+}
+
 impl Default for AdminSection {
     fn default() -> Self {
-        Self { listen: Some(SocketAddr::from(([127, 0, 0, 1], 8090))) }
+        Self { listen: Some(SocketAddr::from(([127, 0, 0, 1], 8090))), names: Vec::new() }
     }
 }
 
@@ -403,6 +423,7 @@ mod tests {
             ),
             ("[[volume]]\nname = 'a'\npath = 'data'\ncount = true", "volume[0].count"),
             ("[limits]\nranges = 0\n[[volume]]\nname='a'\npath='data'", "limits.ranges"),
+            ("[admin]\nnames = ['a:80']\n[[volume]]\nname='a'\npath='data'", "admin.names"),
             (
                 "[limits]\ntotal_bytes_per_second = 0\n[[volume]]\nname='a'\npath='data'",
                 "limits.total_bytes_per_second",

@@ -14,7 +14,7 @@ use service::volumes::VolumeTable;
 use service::{Bound, Greeting};
 use tokio::time::Instant;
 
-use crate::admin::{self, Subject};
+use crate::admin::{self, AdminCounters, Subject};
 use crate::config::{Config, ConfigError};
 use crate::console;
 use crate::control::{self, LaneControl, NewsDesk};
@@ -284,7 +284,8 @@ impl Serving {
             Purpose::Check => RequestLogs::default(),
         };
         let admin = config.admin.listen.map(admin::bind).transpose();
-        let admin = admin.map_err(io(format!("the admin address {:?}", config.admin.listen)))?;
+        let address = config.admin.listen.map(|address| format!(" {address}")).unwrap_or_default();
+        let admin = admin.map_err(io(format!("the admin address{address} cannot be listened at")))?;
 
         let bound = admin.as_ref().and_then(|listener| listener.local_addr().ok());
         // Without one everything is served as well.
@@ -357,6 +358,9 @@ impl Serving {
             listeners,
             taking,
             placement,
+        let admin_counters = Arc::<AdminCounters>::default();
+        blocks.add_of_process("admin", Arc::clone(&admin_counters) as _);
+        blocks.add_of_process("descriptors", Arc::clone(lane::descriptors::budget().counters()) as _);
             repaired: Instant::now(),
             repair_at: None,
             reloading: None,
@@ -365,6 +369,8 @@ impl Serving {
             reload_counters,
             roots,
             root_troubles: BTreeMap::new(),
+            names: config.admin.names.clone().into(),
+            counters: admin_counters,
             controls,
             pacing,
             egress,

@@ -107,6 +107,41 @@ fn the_servers_own_files_are_served_to_nobody_and_told_of() {
 }
 
 #[test]
+fn the_admin_address_answers_by_its_own_names_and_in_the_format_that_is_asked_for() {
+    let server = Running::start(only_echo(), &format!("{SERVER}names = ['files.example']\n{ECHO}"));
+    let admin = server.addresses.admin.unwrap();
+    let ask = |target: &str, fields: &str| {
+        let mut stream = connect(admin);
+        write!(stream, "GET {target} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for target in ["/", "/metrics", "/health", "/stats.json", "/none"] {
+        let refused = ask(target, "Host: evil.example:8090\r\n");
+        assert!(refused.starts_with("HTTP/1.1 421 ") && refused.contains("admin.names"), "{refused}");
+    }
+    for host in ["localhost", "files.example:8090", &admin.to_string(), "[::1]:8090"] {
+        assert!(ask("/health", &format!("Host: {host}\r\n")).ends_with("ok\n"), "{host}");
+    }
+    assert_eq!(server.sum("linerate_admin_hosts_refused_total", ""), 5);
+    let metrics = |accept: &str| ask("/metrics", &format!("Host: localhost\r\n{accept}")).to_lowercase();
+    for (accept, kind, is_open) in [
+        ("", "application/openmetrics-text", true),
+        ("Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n", "application/openmetrics-text", true),
+        ("Accept: */*\r\n", "text/plain; version=0.0.4", false),
+        ("Accept: text/html\r\n", "text/plain; version=0.0.4", false),
+    ] {
+        let answer = metrics(accept);
+        assert!(answer.contains(&format!("content-type: {kind}")), "{accept}: {answer}");
+        assert_eq!(answer.contains("# eof"), is_open);
+        assert!(answer.contains("# type linerate_admin_hosts_refused_total counter") != is_open);
+    }
+    server.stop();
+    server.end();
+}
+
+#[test]
 fn no_thread_of_a_server_has_privileges_that_it_does_not_need() {
     let threads = || -> Vec<_> {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();

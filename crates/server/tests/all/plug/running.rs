@@ -104,7 +104,7 @@ pub(crate) fn get(address: SocketAddr, target: &str) -> String {
     let mut answer = String::new();
     let Ok(mut stream) = TcpStream::connect(address) else { return answer };
     // A server that ends may cut it.
-    let _ = write!(stream, "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let _ = write!(stream, "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     let _ = stream.read_to_string(&mut answer);
     answer
 }

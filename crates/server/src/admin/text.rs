@@ -1,0 +1,72 @@
+//! In which of its two formats a scraper takes metrics: OpenMetrics, or the text format 0.0.4 of Prometheus, which everybody
+//! else can read as well.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+/// Whether who says so in its Accept field takes OpenMetrics; who says nothing takes anything.
+pub(super) fn takes_openmetrics(accept: Option<&str>) -> bool {
+    let Some(accept) = accept else { return true };
+    accept.split(',').any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default();
+        let is_refused = parts.any(|part| {
+            part.split_once('=').is_some_and(|(name, value)| {
+                name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0)
+            })
+        });
+        media_type.eq_ignore_ascii_case("application/openmetrics-text") && !is_refused
+    })
+}
+
+/// The same in the text format 0.0.4: counters are called there as their samples are.
+pub(super) fn as_plain(openmetrics: &str) -> String {
+    let of_type = |line: &'_ str| -> Option<String> {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        (kind == "counter").then(|| name.to_owned())
+    };
+    let counters: HashSet<String> = openmetrics.lines().filter_map(of_type).collect();
+    let mut plain = String::with_capacity(openmetrics.len());
+    for line in openmetrics.lines() {
+        let described =
+            ["# HELP ", "# TYPE "].iter().find_map(|word| Some((*word, line.strip_prefix(*word)?)));
+        let renamed = described.and_then(|(word, rest)| {
+            let (name, rest) = rest.split_once(' ')?;
+            counters.contains(name).then_some((word, name, rest))
+        });
+        // A string takes every text.
+        let _ = match renamed {
+            Some((word, name, rest)) => writeln!(plain, "{word}{name}_total {rest}"),
+            None if line == "# EOF" || line.starts_with("# UNIT ") => Ok(()),
+            None => writeln!(plain, "{line}"),
+        };
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openmetrics_is_for_who_names_it_or_takes_anything_without_saying() {
+        for (accept, openmetrics) in [
+            (None, true),
+            (Some("application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5"), true),
+            (Some("text/plain;version=0.0.4"), false),
+            (Some("*/*"), false),
+            (Some("text/html,application/xhtml+xml,*/*;q=0.8"), false),
+            (Some("application/openmetrics-text;q=0, text/plain"), false),
+        ] {
+            assert_eq!(takes_openmetrics(accept), openmetrics, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn the_plain_text_names_counters_as_their_samples() {
+        let openmetrics = "# HELP a What.\n# TYPE a counter\n# UNIT a bytes\na_total{x=\"1\"} 5\n# HELP b How many.\n\
+                           # TYPE b gauge\nb 1\n# EOF\n";
+        let plain = "# HELP a_total What.\n# TYPE a_total counter\na_total{x=\"1\"} 5\n# HELP b How many.\n# TYPE b gauge\nb 1\n";
+        assert_eq!(as_plain(openmetrics), plain);
+    }
+}
