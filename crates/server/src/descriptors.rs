@@ -11,6 +11,8 @@ use crate::config::Config;
 pub(crate) struct Fit {
     /// Connections of each lane, by service; at most what is configured.
     pub(crate) connections_per_lane: Vec<usize>,
+    /// What clients may have the process hold open together: connections, opens, transfers, locks.
+    pub(crate) for_clients: usize,
     /// What the administrator should know when it is less.
     pub(crate) warnings: Vec<String>,
 }
@@ -29,14 +31,15 @@ pub(crate) fn fit(config: &Config, lanes: usize) -> Fit {
 
 fn fit_below(wanted: &[ConnectionsMax], own_per_lane: usize, lanes: usize, descriptors: usize) -> Fit {
     let all: usize = wanted.iter().map(|wanted| wanted.per_lane).sum();
-    let own = OWN + lanes * own_per_lane;
+    let own = OWN + ADMIN.min(descriptors / ADMIN_DIVISOR) + lanes * own_per_lane;
     let rest = descriptors.saturating_sub(own);
     // Files give way first, as the server can open them again; but without any it could answer nobody.
     let files = (lanes * CacheOptions::default().open_files_max).min(rest / 4);
     let fitting = (rest - files) / lanes.max(1);
+    let for_clients = (rest - files).max(lanes * wanted.len() * CONNECTIONS_MIN);
     if all <= fitting.max(CONNECTIONS_MIN) {
         let connections_per_lane = wanted.iter().map(|wanted| wanted.per_lane).collect();
-        return Fit { connections_per_lane, warnings: Vec::new() };
+        return Fit { connections_per_lane, for_clients, warnings: Vec::new() };
     }
     let needed = own + lanes * (all + all / 3 + 1);
     let share = |wanted: usize| (fitting as u128 * wanted as u128 / all as u128) as usize;
@@ -55,11 +58,14 @@ fn fit_below(wanted: &[ConnectionsMax], own_per_lane: usize, lanes: usize, descr
             short.join(", ")
         )
     });
-    Fit { connections_per_lane, warnings: warning.into_iter().collect() }
+    Fit { connections_per_lane, for_clients, warnings: warning.into_iter().collect() }
 }
 
-/// Standard streams, logs, admin address, signals, helpers.
+/// Standard streams, logs, signals, helpers.
 const OWN: usize = 48;
+/// Connections of the admin address: all there may be, where that is no great part of what the process may have.
+const ADMIN: usize = crate::admin::CONNECTIONS_MAX;
+const ADMIN_DIVISOR: usize = 16;
 /// Ring, wakers, change notification, what a handshake or a probe holds for a moment.
 const OWN_PER_LANE: usize = 16;
 /// With fewer descriptors than even these take, accepting pauses.
@@ -74,7 +80,10 @@ mod tests {
     #[test]
     fn connections_leave_descriptors_for_files_and_a_limit_that_does_not_fit_is_told() {
         let fit = |lanes, descriptors| fit_below(&[ONE], 21, lanes, descriptors);
-        assert_eq!(fit(2, 1 << 20), Fit { connections_per_lane: vec![16_384], warnings: Vec::new() });
+        let wide = fit(2, 1 << 20);
+        assert_eq!((&*wide.connections_per_lane, wide.warnings.len()), (&[16_384][..], 0));
+        // What the server needs itself, and files that it can open again, are no client's.
+        assert!(wide.for_clients > (1 << 20) - 10_000 && wide.for_clients < (1 << 20) - 8192, "{wide:?}");
         let narrow = fit(2, 1024);
         assert!((300..400).contains(&narrow.connections_per_lane[0]), "{narrow:?}");
         let warning = &narrow.warnings[0];
@@ -89,7 +98,7 @@ mod tests {
     fn services_share_what_fits_by_what_they_want_and_one_without_descriptors_takes_none() {
         let other = ConnectionsMax { key: "smb.connections_per_lane", per_lane: 16_384 / 3 };
         let datagrams = ConnectionsMax { key: "", per_lane: 0 };
-        let Fit { connections_per_lane, warnings } = fit_below(&[ONE, datagrams, other], 25, 2, 4096);
+        let Fit { connections_per_lane, warnings, .. } = fit_below(&[ONE, datagrams, other], 25, 2, 4096);
         let [web, none, files] = connections_per_lane[..] else { panic!("one for each service") };
         assert_eq!(none, 0);
         assert!(web / 3 >= files && web / 3 <= files + 2 && web + files <= 2048 - 25, "{web} and {files}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lane::layout::Layout;
-use service::{Greeting, Ground, Site};
+use service::{Ground, Site};
 
 use crate::config::Config;
 use crate::descriptors;
@@ -19,6 +19,8 @@ pub(crate) struct Offers {
     sites: Vec<Option<Box<dyn Site>>>,
     warnings: Vec<String>,
 }
+    /// Descriptors for what clients have the process hold open.
+    descriptors: usize,
 
 impl Offers {
     /// Loads what services need beside the configuration: accounts, certificates and the like.
@@ -45,10 +47,16 @@ impl Offers {
             sites.push(site);
         }
         warnings.extend(fit.warnings);
+        let descriptors = fit.for_clients;
         warnings.extend(OwnFiles::of(config).warnings(&config.volumes));
         warnings.extend(lists::warnings(&config.volumes));
         warnings.extend(writers::warnings(config, &accounts));
-        Ok(Self { sites, warnings })
+        Ok(Self { sites, warnings, descriptors })
+    }
+
+    /// From now on clients share so many descriptors as there are for this configuration.
+    pub(crate) fn bound_descriptors(&self) {
+        lane::descriptors::budget().set_limit(self.descriptors);
     }
 
     /// What the administrator should know.
@@ -63,11 +71,6 @@ impl Offers {
                 site.bound(&change.bound(place));
             }
         }
-    }
-
-    /// What to tell a person.
-    pub(crate) fn greetings(&self) -> Vec<Greeting> {
-        self.sites.iter().flatten().map(|site| site.greeting()).collect()
     }
 
     /// For the lanes.

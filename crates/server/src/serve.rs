@@ -275,7 +275,10 @@ impl Serving {
         let mut listeners = Listeners::none();
         let change = listeners.change(&config.sockets(), &layout, &taking)?;
         offers.bound(&change);
-        let (greetings, services) = (offers.greetings(), config.bound(&change));
+        if purpose == Purpose::Serve {
+            offers.bound_descriptors();
+        }
+        let services = config.bound(&change);
         let sites = offers.into_sites();
         let blocks = Blocks::default();
         logs::add_to(&blocks);
@@ -341,6 +344,8 @@ impl Serving {
         let addresses = Addresses { services, admin: bound };
         let roots = RootWatch::start(roots).map_err(io("the watch over volumes"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
+        // Only now do they know what they do not serve.
+        let greetings = sites.iter().flatten().map(|site| site.greeting()).collect();
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
         let (draining, health) = (Arc::default(), Arc::default());
         let subject = Subject {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lane::backend::SocketOption;
+use lane::budget::Share;
 use lane::net::{TcpListener, TcpStream};
 use lane::time::now;
 
@@ -37,6 +38,8 @@ pub struct Open {
     place: Rc<Place>,
     cohort: Cohort,
     key: usize,
+    /// Its socket, among what the process has open for its client.
+    _descriptor: Share,
 }
 
 impl Connections {
@@ -91,10 +94,12 @@ impl Connections {
     /// Takes a new connection in, if there is room for it among at most `max`, or somebody gives way; else it is
     /// counted as refused.
     pub fn admit(self: &Rc<Self>, stream: TcpStream, max: usize) -> Result<(Rc<TcpStream>, Open), TcpStream> {
-        if !self.has_room(max, stream.peer_addr().ip()) {
+        let peer = stream.peer_addr().ip();
+        let descriptor = if self.has_room(max, peer) { self.descriptor(peer) } else { None };
+        let Some(descriptor) = descriptor else {
             self.counters.connections_refused.increment();
             return Err(stream);
-        }
+        };
         let stream = Rc::new(stream);
         if let Some(rate) = self.pacing.get() {
             pace(&stream, rate, &self.counters);
@@ -105,7 +110,18 @@ impl Connections {
         self.counters.connections.add(1);
         self.drain.enter();
         let (key, place) = self.places.insert(&stream);
-        Ok((stream, Open { connections: Rc::clone(self), place, cohort: self.drain.cohort(), key }))
+        let (connections, cohort) = (Rc::clone(self), self.drain.cohort());
+        Ok((stream, Open { connections, place, cohort, key, _descriptor: descriptor }))
+    }
+
+    /// The newcomer's share of the process's descriptors. Where he has none left, or there are no more, it is that of one who gives
+    /// way.
+    fn descriptor(&self, newcomer: IpAddr) -> Option<Share> {
+        let budget = lane::descriptors::budget();
+        let taken = budget.take(newcomer, 1).ok();
+        taken.or_else(|| {
+            self.places.make_room(Some(newcomer), &self.counters).then(|| budget.charge(newcomer, 1))
+        })
     }
 
     fn has_room(&self, max: usize, newcomer: IpAddr) -> bool {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use grants::Holder;
+use lane::budget::Share;
 use smb_proto::numbers::NumberMap;
 use smb_wire::{FileId, Status};
 
@@ -102,6 +103,8 @@ pub(crate) struct Room {
     ranges: AtomicUsize,
     /// The session that they are counted to: the first that locked one.
     ranges_of: OnceLock<u64>,
+    /// What the lane that makes it holds open.
+    _descriptors: Share,
 }
 
 /// Locked ranges: how many there are, and of whom.
@@ -244,11 +247,12 @@ impl Opens {
         if of_session >= self.limits.per_session_max || of_address >= self.limits.per_address_max {
             return Err(Status::TOO_MANY_OPENED_FILES);
         }
+        let descriptors = descriptors_of(address)?;
         let volatile = self.next.fetch_add(1, Ordering::Relaxed);
         owners.sessions.entry(session).or_default().insert(volatile);
         *owners.addresses.entry(address).or_default() += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(self.new_room(session, address, volatile))
+        Ok(self.new_room(session, address, volatile, descriptors))
     }
 
     /// Room for an open of an earlier process by the number that it had there, without a session; `None` where there is none, or one of
@@ -264,16 +268,23 @@ impl Opens {
         {
             return None;
         }
+        let descriptors = descriptors_of(address).ok()?;
         self.next.fetch_max(volatile + 1, Ordering::Relaxed);
         *owners.addresses.entry(address).or_default() += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
-        Some(self.new_room(0, address, volatile))
+        Some(self.new_room(0, address, volatile, descriptors))
     }
 
-    fn new_room(self: &Arc<Self>, session: u64, address: IpAddr, volatile: u64) -> Room {
+    fn new_room(
+        self: &Arc<Self>,
+        session: u64,
+        address: IpAddr,
+        volatile: u64,
+        _descriptors: Share,
+    ) -> Room {
         let (ranges, ranges_of) = (AtomicUsize::new(0), OnceLock::new());
         let session = AtomicU64::new(session);
-        Room { opens: Arc::clone(self), session, address, volatile, ranges, ranges_of }
+        Room { opens: Arc::clone(self), session, address, volatile, ranges, ranges_of, _descriptors }
     }
 
     /// The open has no session from now on; `false` where it had none.
@@ -361,6 +372,15 @@ impl Opens {
     fn owners(&self) -> MutexGuard<'_, Owners> {
         lock(&self.owners)
     }
+}
+
+/// The descriptors that one lane may hold for an open of a client at this address.
+///
+/// # Errors
+/// `STATUS_TOO_MANY_OPENED_FILES` where the address has its share of them, or there are no more.
+pub(crate) fn descriptors_of(address: IpAddr) -> Result<Share, Status> {
+    let taken = lane::descriptors::budget().take(address, DESCRIPTORS_PER_OPEN);
+    taken.map_err(|_| Status::TOO_MANY_OPENED_FILES)
 }
 
 impl Room {
@@ -505,9 +525,34 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
+/// To read by and to write by, or to list by.
+const DESCRIPTORS_PER_OPEN: usize = 2;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_has_its_share_of_the_descriptors_and_others_have_theirs() {
+        let opens = Opens::new(OpensLimits::default());
+        let budget = lane::descriptors::budget();
+        budget.set_limit(1000);
+        let [one, other] = [IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])];
+        let mut rooms = Vec::new();
+        let refused = loop {
+            match opens.room(1 + rooms.len() as u64 % 8, one) {
+                Ok(room) => rooms.push(room),
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!((refused, rooms.len()), (Status::TOO_MANY_OPENED_FILES, 375), "whatever sessions it has");
+        assert!((0..40).all(|_| opens.room(99, other).is_ok()));
+        rooms.truncate(10);
+        assert!(opens.room(1, one).is_ok());
+        drop(rooms);
+        budget.set_limit(usize::MAX / 8);
+        assert_eq!((opens.usage().opens, budget.counters().held.get()), (0, 0));
+    }
 
     #[test]
     fn a_durable_file_id_leads_back_to_the_open() {

@@ -17,7 +17,7 @@ use crate::asker::Asker;
 use crate::counters::TreeCounters;
 use crate::hand::{Hand, REOPENED};
 use crate::open::{Open, OpenKind};
-use crate::opens::Opens;
+use crate::opens::{Opens, descriptors_of};
 use crate::query_directory::folded;
 use crate::root::Root;
 use crate::status;
@@ -198,11 +198,12 @@ impl Share {
         if is_link {
             return self.link_hand(asker, open).await;
         }
+        let descriptors = descriptors_of(asker.address)?;
         let identity = open.grants().object().identity();
         let found = self.volume().reopen(&asker.caller, identity, REOPENED).await;
         self.counters().hands_reopened.increment();
         let hand = Rc::new(Hand::new(found.map_err(status::of)?, None));
-        Ok(self.side().keep_hand(open, hand))
+        Ok(self.side().keep_hand(open, hand, Some(descriptors)))
     }
 
     async fn link_hand(&self, asker: &Asker, open: &Arc<Open>) -> Result<Rc<Hand>, Status> {
@@ -210,7 +211,7 @@ impl Share {
         let found = self.volume().find_link(&asker.caller, path.as_path()).await.map_err(status::of)?;
         let is_it = |found: &vfs::FoundLink| Arc::ptr_eq(&found.link.object, open.grants().object());
         let found = found.filter(is_it).ok_or(Status::FILE_DELETED)?;
-        Ok(self.side().keep_hand(open, Rc::new(Hand::of_link(found.link))))
+        Ok(self.side().keep_hand(open, Rc::new(Hand::of_link(found.link)), None))
     }
 }
 

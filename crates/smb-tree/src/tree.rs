@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use futures_util::future::LocalBoxFuture;
+use lane::budget::Share as Descriptors;
 use smb_proto::numbers::NumberMap;
 use smb_wire::Guid;
 use vfs::{Breaker, Broken, ByLease, Telling, Volume};
@@ -58,6 +59,8 @@ type Shares = RefCell<HashMap<Arc<str>, Share>>;
 struct AtHand {
     open: Weak<Open>,
     hand: Rc<Hand>,
+    /// Of the client, where another lane has made the open.
+    _descriptors: Option<Rc<Descriptors>>,
 }
 
 struct Breaking {
@@ -216,10 +219,15 @@ impl Side {
     }
 
     /// Keeps what an open is of; where somebody was faster, his.
-    pub(crate) fn keep_hand(&self, open: &Arc<Open>, hand: Rc<Hand>) -> Rc<Hand> {
+    pub(crate) fn keep_hand(
+        &self,
+        open: &Arc<Open>,
+        hand: Rc<Hand>,
+        descriptors: Option<Descriptors>,
+    ) -> Rc<Hand> {
         let mut hands = self.hands.borrow_mut();
         let swept = if hands.len() < self.hands_mark.get() { Vec::new() } else { self.swept(&mut hands) };
-        let at_hand = AtHand { open: Arc::downgrade(open), hand };
+        let at_hand = AtHand { open: Arc::downgrade(open), hand, _descriptors: descriptors.map(Rc::new) };
         let at = hands.entry(open.id().volatile.get()).or_insert_with(|| at_hand.clone());
         let is_link = |at_hand: &AtHand| at_hand.hand.link().is_some();
         let before = (is_link(&at_hand) && !is_link(at)).then(|| std::mem::replace(at, at_hand));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use afs_wire::rxafs::{self, Tally};
+use lane::budget::Share;
 use rx::Dscp;
 use rx_lane::{AbortCode, Handler, ServerCall, ServerConnection};
 use vfs::OnItsWay;
@@ -61,11 +62,25 @@ mod totals;
 mod volume_status;
 mod writers;
 
+/// Bytes of a file that are on their way within a moment.
+const SENT_AT_ONCE: u64 = 64 << 10;
+
 /// RXAFS.
 pub const SERVICE: u16 = 1;
 
 /// A client's call.
 type Call = ServerCall<Contact>;
+
+/// What the process has open for a client while so many bytes are on their way: few are there at once, and not held.
+///
+/// # Errors
+/// VBUSY where the client has its share of the process's descriptors, or there are no more.
+fn descriptor(call: &Call, len: u64) -> Result<Option<Share>, Refused> {
+    // A connection that is gone has no address, and nobody to hold anything for.
+    let Some(remote) = call.remote().filter(|_| len > SENT_AT_ONCE) else { return Ok(None) };
+    let taken = lane::descriptors::budget().take(remote.ip(), 1);
+    taken.map(Some).map_err(|_| vfs::Error::TooManyOpen.into())
+}
 
 /// The file server of one lane. Clones are handles to the same one.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use vfs::Store;
 
 use super::asked::Asked;
 use super::status::wanted;
-use super::{Call, Refused, Serving};
+use super::{Call, Refused, Serving, descriptor};
 
 /// Which bytes a client stores.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,7 @@ impl Serving {
         if end.max(extent.file_len) > i64::MAX as u64 {
             return Err(EFBIG.into());
         }
+        let _descriptor = descriptor(call, extent.len)?;
         let writer = self.writer(&asked, fid).await?;
         let store = writer.store(&asked.caller);
         let size = writer.file().attributes()?.size;

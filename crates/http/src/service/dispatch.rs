@@ -1,5 +1,7 @@
 //! Which handler a request needs.
 
+use std::net::IpAddr;
+
 use httptypes::StatusCode;
 use vfs::{Caller, Error, RelPath, Resolved};
 
@@ -66,7 +68,7 @@ async fn get(
         return Box::pin(list_mounts(site, head, &path, query)).await;
     };
     let who = who(service, site, mount, &head.fields, client).await?;
-    let asked = Asked { mount, path: &path, query, below, who: &who };
+    let asked = Asked { mount, path: &path, query, below, who: &who, ip: client.ip };
     read(service, site, head, asked).await.map_err(|refusal| told(refusal, mount, client))
 }
 
@@ -78,11 +80,12 @@ struct Asked<'a> {
     /// The path within the volume.
     below: &'a [u8],
     who: &'a Caller,
+    ip: IpAddr,
 }
 
 /// What most requests have no need of lies apart: the memory of one that finds what it asks for at hand is small.
 async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>) -> Result<Reply, Refusal> {
-    let Asked { mount, path, query, below, who } = asked;
+    let Asked { mount, path, query, below, who, ip } = asked;
     let relative = RelPath::parse(below)?;
     let resolved = match mount.lookup(who, relative).await {
         Ok(resolved) => resolved,
@@ -100,7 +103,7 @@ async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>)
         // A file's name with a slash behind it names nothing.
         Resolved::File(..) if path.directory => Err(Refusal::NotFound),
         Resolved::File(file, attributes) => {
-            let found = Found { who, mount, path: relative, file, attributes };
+            let found = Found { who, mount, path: relative, file, attributes, ip };
             get_file::get_file(service, site, head, found).await
         }
         Resolved::Directory(..) if !path.directory => Ok(to_directory(&path.bytes, query)),
@@ -112,6 +115,7 @@ async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>)
                     mount,
                     file: index.file,
                     attributes: index.attributes,
+                    ip,
                 };
                 get_file::get_file(service, site, head, found).await
             }

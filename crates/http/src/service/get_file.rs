@@ -1,9 +1,11 @@
 //! GET and HEAD of a file: variant, conditions, ranges, in the order of RFC 9110 13.2.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use httptypes::StatusCode;
+use lane::budget::Share;
 use vfs::{Attributes, Caller, OpenFile, RelPath, Resolved};
 
 use super::listener::Service;
@@ -27,6 +29,8 @@ pub(super) struct Found<'a> {
     pub(super) path: RelPath<'a>,
     pub(super) file: Rc<OpenFile>,
     pub(super) attributes: Attributes,
+    /// Where the client is.
+    pub(super) ip: IpAddr,
 }
 
 /// Answers with the file, a part of it, or the news that the client's copy is good.
@@ -38,7 +42,7 @@ pub(super) async fn get_file(
 ) -> Result<Reply, Refusal> {
     let content_type = mime::of_name(found.path.as_bytes());
     // Files of types that do not shrink have no siblings.
-    let found_mount = found.mount;
+    let (found_mount, ip) = (found.mount, found.ip);
     let has_variants = found.mount.precompressed && mime::is_compressible(content_type);
     let (chosen, negotiated) = match has_variants {
         true => Box::pin(choose_variant(head, found)).await,
@@ -74,7 +78,10 @@ pub(super) async fn get_file(
         Method::Get => service.small_files.content(&chosen.file, &chosen.attributes),
         _ => None,
     };
-    let version = Version::new(chosen.file, chosen.attributes.change_token(), content);
+    let mut version = Version::new(chosen.file, chosen.attributes.change_token(), content);
+    if head.method == Method::Get && size > READ_AT_ONCE {
+        version.descriptor = Some(Rc::new(descriptor(ip)?));
+    }
     // Range has a meaning for GET alone (RFC 9110 14.2).
     let asked = head.fields.range.filter(|_| {
         head.method == Method::Get && conditional::range_applies(head.fields.if_range, &validators, now_s)
@@ -99,6 +106,11 @@ pub(super) async fn get_file(
             Ok(many_parts(answer, version, multipart))
         }
     }
+}
+
+/// What the client has open while a body is on its way to it, which may be long: what is read at once is not held.
+fn descriptor(ip: IpAddr) -> Result<Share, Refusal> {
+    lane::descriptors::budget().take(ip, 1).map_err(|_| Refusal::Overloaded)
 }
 
 /// ETag and Last-Modified of a version. A time stamp in the future is not passed on (RFC 9110 8.8.2.1).
@@ -193,3 +205,6 @@ async fn sibling(
 fn unix_s(now: SystemTime) -> i64 {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
+
+/// Bytes of a body that are read into memory as soon as there is some.
+const READ_AT_ONCE: u64 = 64 << 10;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use identity::Principal;
+use lane::budget::Share;
 use lane::time::now;
 use vfs::{ChangeToken, OpenFile};
 
@@ -44,6 +45,8 @@ pub(super) struct Version {
     /// The content, when it is small and was at hand.
     pub(super) content: Option<Rc<[u8]>>,
     pub(super) file: Rc<OpenFile>,
+    /// The client's share of the process's descriptors, while it is large.
+    pub(super) descriptor: Option<Rc<Share>>,
     token: ChangeToken,
     is_grown: Cell<bool>,
     checked_at: Cell<Instant>,
@@ -52,7 +55,8 @@ pub(super) struct Version {
 impl Version {
     /// The version that `token` names; `content` is all of it, if it is small and at hand.
     pub(super) fn new(file: Rc<OpenFile>, token: ChangeToken, content: Option<Rc<[u8]>>) -> Self {
-        Self { content, file, token, is_grown: Cell::new(false), checked_at: Cell::new(now()) }
+        let (is_grown, checked_at) = (Cell::new(false), Cell::new(now()));
+        Self { content, file, descriptor: None, token, is_grown, checked_at }
     }
 
     /// Whether the bytes that were promised are still those of the file, which may have grown meanwhile: to be asked

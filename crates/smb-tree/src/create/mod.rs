@@ -134,7 +134,7 @@ impl Share {
         let (action, hand) = (granted.action, Rc::clone(&granted.hand));
         let open = self.new_open(asker, &ask, room, granted, channel_sequence, replay);
         self.opens().insert(&open);
-        let hand = self.side().keep_hand(&open, hand);
+        let hand = self.side().keep_hand(&open, hand, None);
         self.counters().made(&open);
         self.counters().durable_granted.add(open.is_durable().into());
         let standing = open.grants().opened();

@@ -95,7 +95,7 @@ impl Share {
         let (link_open, link) = opened.map_err(status::of_open)?;
         // Nobody else has made a link of the same file.
         if open.became.set(link_open).is_ok() {
-            self.side().keep_hand(open, Rc::new(Hand::of_link(link)));
+            self.side().keep_hand(open, Rc::new(Hand::of_link(link)), None);
         }
         Ok(())
     }
