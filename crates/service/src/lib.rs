@@ -31,6 +31,7 @@ pub mod connections;
 pub mod counters;
 pub mod desk;
 pub mod drain;
+pub mod failures;
 pub mod log;
 pub mod memory;
 pub mod pacer;

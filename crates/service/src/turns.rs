@@ -14,8 +14,8 @@ pub struct Turns {
     /// The round that the last turn belonged to: an address has one turn in each.
     round: Cell<u64>,
     next_place: Cell<u64>,
-    /// Who waits, by round and by the order of coming.
-    queue: RefCell<BTreeMap<(u64, u64), Waker>>,
+    /// Who waits, by rank, by round and by the order of coming.
+    queue: RefCell<BTreeMap<(u8, u64, u64), Waker>>,
 }
 
 /// A turn; the next begins when it is dropped.
@@ -25,13 +25,19 @@ pub struct Turn<'a>(&'a Turns);
 
 struct Waiting<'a> {
     turns: &'a Turns,
-    place: Option<(u64, u64)>,
+    rank: u8,
+    place: Option<(u8, u64, u64)>,
 }
 
 impl Turns {
     /// The next turn for an address that had its last in the round `last_round`.
     pub async fn take(&self, last_round: &Cell<u64>) -> Turn<'_> {
-        let mut waiting = Waiting { turns: self, place: None };
+        self.take_as(0, last_round).await
+    }
+
+    /// The same for one of this rank: those of lower ones go first.
+    pub async fn take_as(&self, rank: u8, last_round: &Cell<u64>) -> Turn<'_> {
+        let mut waiting = Waiting { turns: self, rank, place: None };
         poll_fn(|cx| waiting.poll(cx, last_round)).await
     }
 
@@ -50,7 +56,7 @@ impl<'a> Waiting<'a> {
             turns.next_place.set(number + 1);
             let round = turns.round.get().max(last_round.get() + 1);
             last_round.set(round);
-            (round, number)
+            (self.rank, round, number)
         });
         let mut queue = turns.queue.borrow_mut();
         let is_first = queue.first_key_value().is_none_or(|(first, _)| *first >= place);
@@ -60,7 +66,7 @@ impl<'a> Waiting<'a> {
         }
         queue.remove(&place);
         self.place = None;
-        turns.round.set(place.0);
+        turns.round.set(turns.round.get().max(place.1));
         turns.is_taken.set(true);
         Poll::Ready(Turn(turns))
     }
@@ -98,6 +104,31 @@ mod tests {
     use lane::backend::sim::{Config, World};
 
     use super::*;
+
+    #[test]
+    fn those_of_a_lower_rank_go_first_and_by_turns_among_themselves() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async {
+            let (turns, served) = (Rc::new(Turns::default()), Rc::new(RefCell::new(Vec::new())));
+            let held = turns.take(&Cell::new(0)).await;
+            let begin = |rank: u8, name: &'static str| {
+                let (turns, served) = (Rc::clone(&turns), Rc::clone(&served));
+                lane::spawn(async move {
+                    let turn = turns.take_as(rank, &Cell::new(0)).await;
+                    served.borrow_mut().push(name);
+                    turn.end().await;
+                })
+            };
+            let all = [begin(2, "c"), begin(1, "b"), begin(2, "d"), begin(0, "a")];
+            lane::give_way().await;
+            drop(held);
+            for one in all {
+                one.await;
+            }
+            assert_eq!(*served.borrow(), ["a", "b", "c", "d"]);
+        });
+    }
 
     #[test]
     fn an_address_of_many_connections_has_every_other_turn() {

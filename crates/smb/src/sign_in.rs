@@ -1,13 +1,13 @@
 //! Who signs in: accounts as NTLM asks for them, and whose sign-ins fail.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use identity::Accounts;
-use service::address::address_of;
+use lane::budget::{Network, networks_of};
+use service::failures::{Failures as Known, Limit};
 use zeroize::Zeroizing;
 
 /// The server's users, whatever domain a client believes them in.
@@ -49,102 +49,65 @@ impl smb_auth::Accounts for Asked<'_> {
 
 /// Sign-ins that failed. A name may fail so often at once from an address, and then so often a minute, so that who shares his
 /// address with a client that has a wrong password is not held off with it; an address may fail ten times as often with whatever
-/// names. Touched by sign-ins alone.
-#[derive(Debug, Default)]
+/// names. Of IPv6 that is a /64; its /56 may fail four times as often, its /48 sixteen times. Touched by sign-ins alone.
+#[derive(Debug)]
 pub(crate) struct Failures {
-    failed: Mutex<HashMap<Key, Failed>>,
+    failed: Mutex<Known<Key>>,
     /// Names are kept as what this makes of them: nobody chooses what collides, or how much memory a name takes.
     hasher: RandomState,
 }
 
-/// An address, and the name in small letters, or all names.
-type Key = (IpAddr, Option<u64>);
+/// A network, and the name in small letters, or all names.
+type Key = (Network, Option<u64>);
 
-#[derive(Clone, Copy, Debug)]
-struct Failed {
-    count: u32,
-    since: Instant,
-}
-
-impl Failed {
-    /// How many still count.
-    fn left(&self, limit: Limit, now: Instant) -> u32 {
-        let forgiven =
-            now.saturating_duration_since(self.since).as_millis() / limit.forgiven_after.as_millis();
-        self.count.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX))
+impl Default for Failures {
+    fn default() -> Self {
+        Self { failed: Mutex::new(Known::new(REMEMBERED_MAX)), hasher: RandomState::new() }
     }
 }
 
 impl Failures {
     /// Whether `address` may try.
     pub(crate) fn may_try(&self, address: IpAddr, now: Instant) -> bool {
-        self.is_within((address_of(address), None), now)
+        let failed = self.lock();
+        networks_of(address).all(|(network, _)| failed.may_try(&(network, None), now))
     }
 
     /// Whether it may try with this name.
     pub(crate) fn may_try_as(&self, address: IpAddr, user: &str, now: Instant) -> bool {
-        self.is_within(self.key(address, user), now)
+        self.lock().may_try(&self.key(address, user), now)
     }
 
     /// One has failed; without a name, it did not come as far as that.
     pub(crate) fn failed(&self, address: IpAddr, user: Option<&str>, now: Instant) {
         let mut failed = self.lock();
-        for key in [Some((address_of(address), None)), user.map(|user| self.key(address, user))] {
-            let Some(key) = key else { continue };
-            let is_new = !failed.contains_key(&key);
-            if is_new && failed.len() >= REMEMBERED_MAX {
-                failed.retain(|key, failed| failed.left(Limit::of(key), now) > 0);
-            }
-            if is_new && failed.len() >= REMEMBERED_MAX {
-                // So many addresses at once are one's who has as many as he likes: what is forgotten is the oldest.
-                let oldest = failed.iter().min_by_key(|(_, failed)| failed.since).map(|(key, _)| *key);
-                oldest.map(|oldest| failed.remove(&oldest));
-            }
-            let failed = failed.entry(key).or_insert(Failed { count: 0, since: now });
-            *failed = Failed { count: failed.left(Limit::of(&key), now) + 1, since: now };
+        for (network, _) in networks_of(address) {
+            failed.note((network, None), OF_ADDRESS.of(network), now);
+        }
+        if let Some(user) = user {
+            failed.note(self.key(address, user), OF_NAME, now);
         }
     }
 
     /// One has gone well: what failed with this name before was a slip.
     pub(crate) fn succeeded(&self, address: IpAddr, user: &str) {
-        self.lock().remove(&self.key(address, user));
-    }
-
-    fn is_within(&self, key: Key, now: Instant) -> bool {
-        let limit = Limit::of(&key);
-        self.lock().get(&key).is_none_or(|failed| failed.left(limit, now) < limit.at_once)
+        self.lock().forget(&self.key(address, user));
     }
 
     fn key(&self, address: IpAddr, user: &str) -> Key {
-        (address_of(address), Some(self.hasher.hash_one(user.to_lowercase())))
+        (Network::of(address, 64), Some(self.hasher.hash_one(user.to_lowercase())))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Failed>> {
+    fn lock(&self) -> MutexGuard<'_, Known<Key>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How often may fail.
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    /// Before who fails has to wait.
-    at_once: u32,
-    /// After so long one failure counts no more.
-    forgiven_after: Duration,
-}
-
-impl Limit {
-    /// With one name from one address: no password is guessed so.
-    const NAME: Self = Self { at_once: 20, forgiven_after: Duration::from_secs(3) };
-    /// From one address, behind which there may be many clients.
-    const ADDRESS: Self = Self { at_once: 200, forgiven_after: Duration::from_millis(300) };
-
-    fn of(key: &Key) -> Self {
-        if key.1.is_some() { Self::NAME } else { Self::ADDRESS }
-    }
-}
-
-/// Names of addresses, and addresses, that are remembered.
+/// With one name from one address: no password is guessed so.
+const OF_NAME: Limit = Limit { at_once: 20, forgiven_after: Duration::from_secs(3) };
+/// From one address, behind which there may be many clients.
+const OF_ADDRESS: Limit = Limit { at_once: 200, forgiven_after: Duration::from_millis(300) };
+/// Names of networks, and networks, that are remembered.
 const REMEMBERED_MAX: usize = 65_536;
 
 #[cfg(test)]
@@ -159,14 +122,14 @@ mod tests {
     fn a_name_that_fails_too_often_waits_there_and_nobody_else_does() {
         let failures = Failures::default();
         let (now, [one, other]) = (Instant::now(), addresses());
-        for _ in 0..Limit::NAME.at_once {
+        for _ in 0..OF_NAME.at_once {
             assert!(failures.may_try_as(one, "alice", now));
             failures.failed(one, Some("alice"), now);
         }
         assert!(!failures.may_try_as(one, "ALICE", now), "in whatever letters");
         assert!(failures.may_try(one, now) && failures.may_try_as(one, "bob", now));
         assert!(failures.may_try_as(other, "alice", now));
-        let forgiven_after = Limit::NAME.forgiven_after;
+        let forgiven_after = OF_NAME.forgiven_after;
         assert!(!failures.may_try_as(one, "alice", now + forgiven_after / 2));
         let later = now + forgiven_after;
         assert!(failures.may_try_as(one, "alice", later));
@@ -180,12 +143,27 @@ mod tests {
     fn an_address_that_tries_name_after_name_waits_and_others_do_not() {
         let failures = Failures::default();
         let (now, [one, other]) = (Instant::now(), addresses());
-        for number in 0..Limit::ADDRESS.at_once {
+        for number in 0..OF_ADDRESS.at_once {
             assert!(failures.may_try(one, now));
             failures.failed(one, Some(&number.to_string()), now);
         }
         assert!(!failures.may_try(one, now) && failures.may_try(other, now));
-        assert!(failures.may_try(one, now + Limit::ADDRESS.forgiven_after));
+        assert!(failures.may_try(one, now + OF_ADDRESS.forgiven_after));
+    }
+
+    #[test]
+    fn addresses_of_one_wide_network_wait_together() {
+        let (failures, now) = (Failures::default(), Instant::now());
+        let address = |high: u32| -> IpAddr {
+            std::net::Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(high) << 72 | 1).into()
+        };
+        let mut tries = 0;
+        while failures.may_try(address(tries % 256), now) {
+            failures.failed(address(tries % 256), Some(&tries.to_string()), now);
+            tries += 1;
+        }
+        assert_eq!(tries, OF_ADDRESS.at_once * 16);
+        assert!(failures.may_try("2001:db8:1::1".parse().unwrap(), now));
     }
 
     #[test]
@@ -196,7 +174,7 @@ mod tests {
             let address = IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + number));
             failures.failed(address, None, now);
         }
-        for _ in 0..Limit::NAME.at_once {
+        for _ in 0..OF_NAME.at_once {
             failures.failed(other, Some("alice"), now + Duration::from_millis(1));
         }
         assert!(!failures.may_try_as(other, "alice", now));

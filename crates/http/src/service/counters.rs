@@ -45,6 +45,7 @@ lane::counter_block! {
         count logins_right as logins [outcome = "right"]: "Passwords verified.",
         count logins_wrong as logins [outcome = "wrong"]: "Passwords verified.",
         count logins_remembered as logins [outcome = "remembered"]: "Passwords verified.",
+        count logins_held_back: "Times a password waited because others of its address were wrong and those had their part of the time.",
         count body_bytes: "Response body bytes handed to the network.",
         count closed_idle as closed [reason = "idle"]: "Connections closed by the server.",
         count closed_drain as closed [reason = "shutdown"]: "Connections closed by the server.",

@@ -2,10 +2,15 @@
 //!
 //! To verify one takes tens of milliseconds and 19 MiB, so a lane has one verified at a time, by the silo's helpers, in
 //! turns of the addresses that ask; a pair that was right is remembered for a while. Wrong ones are counted for their
-//! address: ten at once, then one every six seconds, beyond which nothing of that address is verified.
+//! address (an IPv6 /64): ten at once, then one every six seconds, beyond which nothing of that address is verified; for its /56 four
+//! times as many, for its /48 sixteen times.
+//!
+//! Who was right lately at his address goes first, then names that were right lately, then addresses of which nothing was wrong. The
+//! others wait for all of these, and have a quarter of the time at most.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,10 +18,12 @@ use std::time::{Duration, Instant};
 
 use identity::{Accounts, Principal, Verified};
 use lane::Lasting;
-use lane::offload::{self, offload};
-use lane::time::now;
-use service::address::address_of;
-use service::turns::Turns;
+use lane::budget::Network;
+use lane::offload::offload;
+use lane::time::{now, sleep_until};
+use service::address::{address_of, client_of};
+use service::failures::{Failures, Limit};
+use service::turns::{Turn, Turns};
 
 use super::counters::HttpCounters;
 use crate::basic::Basic;
@@ -28,15 +35,45 @@ pub(super) struct Logins {
     turns: Turns,
     addresses: RefCell<HashMap<IpAddr, Rc<Address>>>,
     waiting: Cell<usize>,
+    /// Wrong passwords.
+    failures: RefCell<Failures<Network>>,
+    /// Names that were right, by what the hasher makes of them, alone and with their address; until when that counts.
+    right: RefCell<HashMap<u64, Instant>>,
+    hasher: RandomState,
+    /// Before then nobody has one verified whose address had wrong ones.
+    suspects_at: Cell<Option<Instant>>,
     counters: Arc<HttpCounters>,
 }
 
-/// One address that has a password verified, or had a wrong one.
+/// One address that has a password verified, or had one.
 struct Address {
     last_round: Cell<u64>,
     waiting: Cell<usize>,
-    /// When it will have been forgiven all wrong passwords.
-    forgiven_at: Cell<Instant>,
+}
+
+/// Who goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// The name was right lately at this address.
+    Known,
+    /// The name was right lately, and nothing was wrong at this address.
+    Named,
+    /// Nothing was wrong at this address.
+    New,
+    /// Something was.
+    Suspect,
+}
+
+impl Rank {
+    /// How many of it may wait, with those before it.
+    const fn waiting_max(self) -> usize {
+        match self {
+            Self::Known => WAITING_MAX,
+            Self::Named => WAITING_MAX / 8 * 7,
+            Self::New => WAITING_MAX / 4 * 3,
+            Self::Suspect => WAITING_MAX / 2,
+        }
+    }
 }
 
 /// A place in the line.
@@ -52,6 +89,10 @@ impl Logins {
             turns: Turns::default(),
             addresses: RefCell::default(),
             waiting: Cell::new(0),
+            failures: RefCell::new(Failures::new(NETWORKS_MAX)),
+            right: RefCell::default(),
+            hasher: RandomState::new(),
+            suspects_at: Cell::new(None),
             counters,
         })
     }
@@ -69,11 +110,11 @@ impl Logins {
         if let Some(principal) = self.remembered(accounts, &basic) {
             return Ok(principal);
         }
-        let address = self.address(peer)?;
-        if address.is_blocked() {
+        if !self.may_try(peer) {
             return Err(Refusal::LoginsTooMany);
         }
-        let waiting = Waiting::begin(self, address)?;
+        let rank = self.rank(peer, &basic.name);
+        let waiting = Waiting::begin(self, self.address(peer), rank)?;
         let is_wanted = Rc::new(Cell::new(true));
         let verified =
             Rc::clone(self).verify_in_turn(Arc::clone(accounts), waiting, Rc::clone(&is_wanted), peer, basic);
@@ -90,26 +131,31 @@ impl Logins {
         peer: IpAddr,
         basic: Basic,
     ) -> Result<Principal, Refusal> {
-        let _turn = self.turns.take(&waiting.address.last_round).await;
+        let (_turn, rank) = self.turn(&waiting, peer, &basic.name).await;
         // Those before it in the line may have been of the same user, or wrong ones of the same address.
         if let Some(principal) = self.remembered(&accounts, &basic) {
             return Ok(principal);
         }
-        if waiting.address.is_blocked() || !is_wanted.get() {
+        if !self.may_try(peer) || !is_wanted.get() {
             return Err(Refusal::LoginsTooMany);
         }
-        let client = offload::Client::of(&address_of(peer));
+        let (client, began) = (client_of(peer), now());
         let (with, name, password) = (Arc::clone(&accounts), basic.name.clone(), basic.password.clone());
-        match offload(Some(client), move || with.verify(&name, &password)).await {
+        let verified = offload(Some(client), move || with.verify(&name, &password)).await;
+        if rank == Rank::Suspect {
+            self.suspects_at.set(Some(now() + (now() - began) * (SUSPECTS_DIVISOR - 1)));
+        }
+        match verified {
             Err(_) => Err(Refusal::Overloaded),
             Ok(Ok(principal)) => {
                 self.counters.logins_right.increment();
                 self.verified().borrow_mut().put(&basic.name, &basic.password, &principal, now());
+                self.note_right(peer, &basic.name);
                 Ok(principal)
             }
             Ok(Err(why)) => {
                 self.counters.logins_wrong.increment();
-                waiting.address.note_wrong();
+                self.failures.borrow_mut().note_at(peer, WRONG, now());
                 tracing::info!(user = ?basic.name, %peer, %why, "a password was refused");
                 Err(Refusal::LoginWrong)
             }
@@ -126,46 +172,71 @@ impl Logins {
         self.verified.get_or_init(|| RefCell::new(Verified::new(REMEMBERED_MAX, REMEMBERED_FOR)))
     }
 
-    /// The books of an address. Those with nothing to hold against them are forgotten when there is no room, and if all
-    /// have something, that which is forgiven first.
-    fn address(&self, peer: IpAddr) -> Result<Rc<Address>, Refusal> {
+    /// A turn, in the rank that the client has when it comes.
+    async fn turn(&self, waiting: &Waiting, peer: IpAddr, name: &str) -> (Turn<'_>, Rank) {
+        loop {
+            let rank = self.rank(peer, name);
+            let held_back = || self.suspects_at.get().filter(|at| rank == Rank::Suspect && now() < *at);
+            if let Some(until) = held_back() {
+                self.counters.logins_held_back.increment();
+                sleep_until(until).await;
+            }
+            let turn = self.turns.take_as(rank as u8, &waiting.address.last_round).await;
+            // Another password of the address may have been wrong meanwhile.
+            if held_back().is_none() && self.rank(peer, name) <= rank {
+                return (turn, rank);
+            }
+        }
+    }
+
+    fn may_try(&self, peer: IpAddr) -> bool {
+        self.failures.borrow().may_try_at(peer, now())
+    }
+
+    fn rank(&self, peer: IpAddr, name: &str) -> Rank {
+        let (right, now) = (self.right.borrow(), now());
+        let was_right = |key: u64| right.get(&key).is_some_and(|until| now < *until);
+        let is_suspect = self.failures.borrow().any_at(peer, now);
+        match was_right(self.hasher.hash_one((name, address_of(peer)))) {
+            true => Rank::Known,
+            false if is_suspect => Rank::Suspect,
+            false if was_right(self.hasher.hash_one(name)) => Rank::Named,
+            false => Rank::New,
+        }
+    }
+
+    fn note_right(&self, peer: IpAddr, name: &str) {
+        let (mut right, now) = (self.right.borrow_mut(), now());
+        if right.len() + 2 > RIGHT_MAX {
+            right.retain(|_, until| now < *until);
+            if right.len() + 2 > RIGHT_MAX {
+                right.clear();
+            }
+        }
+        for key in [self.hasher.hash_one(name), self.hasher.hash_one((name, address_of(peer)))] {
+            right.insert(key, now + RIGHT_FOR);
+        }
+    }
+
+    /// The books of an address. Those of which nobody waits are forgotten when there is no room.
+    fn address(&self, peer: IpAddr) -> Rc<Address> {
         let name = address_of(peer);
         let mut addresses = self.addresses.borrow_mut();
         if let Some(known) = addresses.get(&name) {
-            return Ok(Rc::clone(known));
+            return Rc::clone(known);
         }
         if addresses.len() >= ADDRESSES_MAX {
-            let now = now();
-            addresses.retain(|_, address| address.waiting.get() > 0 || address.forgiven_at.get() > now);
-            if addresses.len() >= ADDRESSES_MAX {
-                let idle = addresses.iter().filter(|(_, address)| address.waiting.get() == 0);
-                let first = idle.min_by_key(|(_, address)| address.forgiven_at.get()).map(|(name, _)| *name);
-                addresses.remove(&first.ok_or(Refusal::Overloaded)?);
-            }
+            addresses.retain(|_, address| address.waiting.get() > 0);
         }
-        let address = Rc::new(Address {
-            last_round: Cell::new(0),
-            waiting: Cell::new(0),
-            forgiven_at: Cell::new(now()),
-        });
+        let address = Rc::new(Address { last_round: Cell::new(0), waiting: Cell::new(0) });
         addresses.insert(name, Rc::clone(&address));
-        Ok(address)
-    }
-}
-
-impl Address {
-    fn note_wrong(&self) {
-        self.forgiven_at.set(self.forgiven_at.get().max(now()) + FORGIVEN_AFTER);
-    }
-
-    fn is_blocked(&self) -> bool {
-        self.forgiven_at.get() > now() + FORGIVEN_AFTER * (WRONG_MAX - 1)
+        address
     }
 }
 
 impl Waiting {
-    fn begin(logins: &Rc<Logins>, address: Rc<Address>) -> Result<Self, Refusal> {
-        if address.waiting.get() >= WAITING_PER_ADDRESS_MAX || logins.waiting.get() >= WAITING_MAX {
+    fn begin(logins: &Rc<Logins>, address: Rc<Address>, rank: Rank) -> Result<Self, Refusal> {
+        if address.waiting.get() >= WAITING_PER_ADDRESS_MAX || logins.waiting.get() >= rank.waiting_max() {
             return Err(Refusal::Overloaded);
         }
         address.waiting.update(|waiting| waiting + 1);
@@ -193,11 +264,95 @@ impl Drop for Asked {
 /// Pairs of name and password that are remembered, and how long.
 const REMEMBERED_MAX: usize = 1024;
 const REMEMBERED_FOR: Duration = Duration::from_secs(300);
-/// Wrong passwords of one address at once, and after what time one of them is forgiven.
-const WRONG_MAX: u32 = 10;
-const FORGIVEN_AFTER: Duration = Duration::from_secs(6);
-/// Addresses with wrong passwords that are remembered.
+/// Names that were right, and how long that counts: longer than the pair is remembered.
+const RIGHT_MAX: usize = 8192;
+const RIGHT_FOR: Duration = Duration::from_secs(86_400);
+/// Wrong passwords of one address.
+const WRONG: Limit = Limit { at_once: 10, forgiven_after: Duration::from_secs(6) };
+/// Networks with wrong passwords that are remembered.
+const NETWORKS_MAX: usize = 12_288;
+/// Addresses that are remembered for their turns.
 const ADDRESSES_MAX: usize = 4096;
+/// Addresses with wrong passwords have this part of the time.
+const SUSPECTS_DIVISOR: u32 = 4;
 /// Passwords that wait to be verified.
 const WAITING_MAX: usize = 256;
 const WAITING_PER_ADDRESS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use identity::{PasswordHash, Strength};
+    use lane::backend::sim::{Config, World};
+    use lane::time::sleep;
+
+    use super::*;
+
+    fn accounts() -> Arc<Accounts> {
+        let strength = Strength { memory_kib: 64, passes: 1, lanes: 1 };
+        let hash = PasswordHash::new(&"sesame".into(), strength);
+        Accounts::parse(&format!("version = 1\n[user.alice]\nid = 1000\npassword = \"{}\"\n", *hash.to_text())).unwrap()
+    }
+
+    fn basic(name: &str, password: &str) -> Basic {
+        Basic { name: name.into(), password: password.into() }
+    }
+
+    fn v4(number: u32) -> IpAddr {
+        std::net::Ipv4Addr::from_bits(0x0a01_0000 + number).into()
+    }
+
+    #[test]
+    fn names_that_were_right_lately_and_new_addresses_do_not_wait_for_a_crowd_of_wrong_ones() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async {
+            let (logins, accounts) = (Logins::new(Arc::default()), accounts());
+            let counters = Arc::clone(&logins.counters);
+            let [home, away]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap());
+            logins.verify(&accounts, home, basic("alice", "sesame")).await.unwrap();
+            // The pair is forgotten, the name is not.
+            sleep(REMEMBERED_FOR * 2).await;
+            let crowd = |round: &'static str| -> Vec<_> {
+                let begin = |number| {
+                    let (logins, accounts) = (Rc::clone(&logins), Arc::clone(&accounts));
+                    lane::spawn(async move { logins.verify(&accounts, v4(number), basic("alice", round)).await })
+                };
+                (0..400).map(begin).collect()
+            };
+            for round in ["wrong", "wrong again"] {
+                let asked = crowd(round);
+                lane::give_way().await;
+                let before = counters.logins_wrong.get();
+                for peer in [home, away] {
+                    logins.verified().replace(Verified::new(REMEMBERED_MAX, REMEMBERED_FOR));
+                    logins.verify(&accounts, peer, basic("alice", "sesame")).await.unwrap();
+                }
+                assert!(counters.logins_wrong.get() - before <= 4, "they came first in round {round}");
+                for one in asked {
+                    assert!(one.await.is_err());
+                }
+            }
+            assert!(counters.logins_held_back.get() > 0);
+        });
+    }
+
+    #[test]
+    fn addresses_of_one_wide_network_have_its_share_of_wrong_passwords() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async {
+            let (logins, accounts) = (Logins::new(Arc::default()), accounts());
+            let mut looked_at = 0;
+            for high in 0..400_u128 {
+                let peer = std::net::Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 72 | 1).into();
+                match logins.verify(&accounts, peer, basic("alice", "wrong")).await {
+                    Err(Refusal::LoginWrong) => looked_at += 1,
+                    other => assert!(matches!(other, Err(Refusal::LoginsTooMany)), "{other:?}"),
+                }
+            }
+            assert!((WRONG.at_once * 16..WRONG.at_once * 16 + 20).contains(&looked_at), "{looked_at}");
+            let neighbour = "2001:db8:1::1".parse().unwrap();
+            logins.verify(&accounts, neighbour, basic("alice", "sesame")).await.unwrap();
+        });
+    }
+}

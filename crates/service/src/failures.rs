@@ -1,0 +1,168 @@
+//! What failed lately, such as sign-ins, by who is responsible: so many may fail at once, and then so many a minute. What is kept is
+//! bounded.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use lane::budget::{Network, networks_of};
+
+/// How often something may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Before who fails has to wait.
+    pub at_once: u32,
+    /// After so long one failure counts no more.
+    pub forgiven_after: Duration,
+}
+
+/// Failures by key.
+#[derive(Debug)]
+pub struct Failures<K> {
+    failed: HashMap<K, Failed>,
+    keys_max: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    count: u32,
+    since: Instant,
+    limit: Limit,
+}
+
+impl Limit {
+    /// That of a network of this prefix, where this is the limit of an address (or a /64): of a wider one four times as many may fail
+    /// for each of the levels in between.
+    pub fn of(self, network: Network) -> Self {
+        let times = match network.prefix {
+            48 if network.base.is_ipv6() => 16,
+            56 if network.base.is_ipv6() => 4,
+            _ => 1,
+        };
+        Self { at_once: self.at_once * times, forgiven_after: self.forgiven_after / times }
+    }
+}
+
+impl Failed {
+    /// How many still count.
+    fn left(&self, now: Instant) -> u32 {
+        let forgiven =
+            now.saturating_duration_since(self.since).as_millis() / self.limit.forgiven_after.as_millis().max(1);
+        self.count.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX))
+    }
+}
+
+impl<K: Copy + Eq + Hash> Failures<K> {
+    /// None yet; of at most so many keys.
+    pub fn new(keys_max: usize) -> Self {
+        Self { failed: HashMap::new(), keys_max }
+    }
+
+    /// One has failed.
+    pub fn note(&mut self, key: K, limit: Limit, now: Instant) {
+        if !self.failed.contains_key(&key) && self.failed.len() >= self.keys_max {
+            self.failed.retain(|_, failed| failed.left(now) > 0);
+            if self.failed.len() >= self.keys_max {
+                // So many keys at once are one's who has as many as he likes: what is forgotten is the oldest.
+                let oldest = self.failed.iter().min_by_key(|(_, failed)| failed.since).map(|(key, _)| *key);
+                oldest.map(|oldest| self.failed.remove(&oldest));
+            }
+        }
+        let failed = self.failed.entry(key).or_insert(Failed { count: 0, since: now, limit });
+        let left = failed.left(now);
+        // What is left of the time of the one that is being forgiven is not given to him anew.
+        let since = if left == 0 { now } else { failed.since + limit.forgiven_after * (failed.count - left) };
+        *failed = Failed { count: left + 1, since, limit };
+    }
+
+    /// Whether it may be tried again.
+    pub fn may_try(&self, key: &K, now: Instant) -> bool {
+        self.failed.get(key).is_none_or(|failed| failed.left(now) < failed.limit.at_once)
+    }
+
+    /// Whether any still count.
+    pub fn any(&self, key: &K, now: Instant) -> bool {
+        self.failed.get(key).is_some_and(|failed| failed.left(now) > 0)
+    }
+
+    /// What failed counts no more.
+    pub fn forget(&mut self, key: &K) {
+        self.failed.remove(key);
+    }
+
+    /// Of how many there are.
+    pub fn len(&self) -> usize {
+        self.failed.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.failed.is_empty()
+    }
+}
+
+impl Failures<Network> {
+    /// One has failed at this address: for it and the networks that it lies in. `limit` is that of the address.
+    pub fn note_at(&mut self, peer: IpAddr, limit: Limit, now: Instant) {
+        for (network, _) in networks_of(peer) {
+            self.note(network, limit.of(network), now);
+        }
+    }
+
+    /// Whether it may be tried again at this address.
+    pub fn may_try_at(&self, peer: IpAddr, now: Instant) -> bool {
+        networks_of(peer).all(|(network, _)| self.may_try(&network, now))
+    }
+
+    /// Whether any still count of this address, or a network that it lies in.
+    pub fn any_at(&self, peer: IpAddr, now: Instant) -> bool {
+        networks_of(peer).any(|(network, _)| self.any(&network, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit { at_once: 10, forgiven_after: Duration::from_secs(6) };
+
+    #[test]
+    fn so_many_at_once_and_then_one_after_the_other() {
+        let (mut failures, now) = (Failures::new(4), Instant::now());
+        for _ in 0..LIMIT.at_once {
+            assert!(failures.may_try(&1, now));
+            failures.note(1, LIMIT, now);
+        }
+        assert!(!failures.may_try(&1, now + Duration::from_secs(5)) && failures.may_try(&2, now));
+        let later = now + Duration::from_secs(7);
+        assert!(failures.may_try(&1, later));
+        failures.note(1, LIMIT, later);
+        assert!(!failures.may_try(&1, later));
+        assert!(failures.may_try(&1, now + Duration::from_secs(12)), "the next when its time has come");
+        (10..20).for_each(|key| failures.note(key, LIMIT, later));
+        assert_eq!(failures.len(), 4);
+        assert!(failures.any(&19, later) && !failures.any(&19, later + LIMIT.forgiven_after));
+    }
+
+    #[test]
+    fn whoever_has_a_wide_network_is_held_off_by_it_and_its_neighbours_are_not() {
+        let now = Instant::now();
+        // Addresses of one /64, of the /64s of a /56, of those of a /48.
+        for (shift, limit) in [(0, 10), (64, 40), (72, 160)] {
+            let mut failures = Failures::new(4096);
+            let address = |n: u32| -> IpAddr {
+                std::net::Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(n % 200) << shift).into()
+            };
+            let mut tries = 0;
+            while failures.may_try_at(address(tries), now) {
+                failures.note_at(address(tries), LIMIT, now);
+                tries += 1;
+                assert!(tries <= 1000);
+            }
+            assert_eq!(tries, limit);
+            assert!(failures.may_try_at("2001:db8:1::1".parse().unwrap(), now));
+            assert!(failures.may_try_at("192.0.2.1".parse().unwrap(), now));
+        }
+    }
+}
