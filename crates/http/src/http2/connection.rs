@@ -248,7 +248,7 @@ impl Connection {
     pub(crate) fn keep_body(&mut self, stream: u32) -> bool {
         match self.streams.get_mut(&stream) {
             Some(state) if !state.is_half_closed => {
-                (state.is_kept, state.is_upload) = (true, true);
+                state.is_kept = true;
                 true
             }
             _ => false,
@@ -311,32 +311,26 @@ impl Connection {
         }
     }
 
-    /// The answer has ended. A client that still sends its request is told that nobody wants the rest (RFC 9113 8.1). One
-    /// that uploads is told so a moment later, by [`Connection::end_upload`]: there are some that pass over an answer which
-    /// comes with a reset (curl before 8).
+    /// The answer has ended. A client that still sends its request is told that nobody wants the rest (RFC 9113 8.1), whatever
+    /// its method: a moment later, by [`Connection::end_upload`], as there are some that pass over an answer which comes with a
+    /// reset (curl before 8).
     fn answered(&mut self, stream: u32) {
         if let Some(state) = self.streams.get_mut(&stream)
-            && state.is_upload
             && !state.is_half_closed
         {
             state.is_answered = true;
             self.answered_early.push(stream);
             return;
         }
-        if let Some(state) = self.forget(stream)
-            && !state.is_half_closed
-        {
-            self.put_reset(stream, Reason::NoError);
-            self.let_go(stream);
-        }
+        self.forget(stream);
     }
 
-    /// Uploads that were answered before their end, since this was last asked.
+    /// Requests that were answered before their end, since this was last asked.
     pub(crate) fn take_answered_early(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.answered_early)
     }
 
-    /// Tells the client of an upload that was answered to stop, if it has not ended it by itself.
+    /// Tells the client of a request that was answered before its end to stop, if it has not ended it by itself.
     pub(crate) fn end_upload(&mut self, stream: u32) {
         if self.streams.get(&stream).is_some_and(|state| state.is_answered) {
             self.forget(stream);

@@ -10,8 +10,6 @@ pub(super) struct Stream {
     receive_window: i64,
     /// Somebody is to get its body.
     pub(super) is_kept: bool,
-    /// It was kept at first.
-    pub(super) is_upload: bool,
     /// It is answered, and its client has a moment to see that before it is told to stop sending.
     pub(super) is_answered: bool,
     /// Bytes of it that came and were not taken yet.
@@ -46,7 +44,6 @@ impl Stream {
             send_window,
             receive_window: WINDOW_INITIAL,
             is_kept: false,
-            is_upload: false,
             is_answered: false,
             untaken: 0,
             taken: 0,

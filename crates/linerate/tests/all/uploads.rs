@@ -154,6 +154,21 @@ fn who_may_not_is_told_why() {
 }
 
 #[test]
+fn every_method_with_a_body_that_is_refused_over_http2_is_answered() {
+    let scene = Scene::new();
+    let (small, large) = (scene.file("small", b"abc"), scene.file("large", &patterned(20_000_000)));
+    let url = scene.server.https_url("/f");
+    for (method, body) in [("POST", &small), ("POST", &large), ("PATCH", &large), ("DELETE", &large)] {
+        for round in 0..20 {
+            let data = format!("@{body}");
+            let (status, said) = curl(&["--http2", "--request", method, "--data-binary", &data], &url);
+            let expected: &[u16] = if method == "DELETE" { &[401, 403] } else { &[405] };
+            assert!(expected.contains(&status), "{method} of {body}, round {round}: {status} {said}");
+        }
+    }
+}
+
+#[test]
 fn reload_takes_new_users_and_passwords_from_the_next_request_on() {
     let scene = Scene::new();
     let accounts = scene.dir.path().join("accounts.toml");

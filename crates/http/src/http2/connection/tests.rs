@@ -316,14 +316,15 @@ fn bodies_are_thrown_away_and_only_the_connection_s_window_is_given_back() {
     client.frame(DATA, 0, 1, &[0; 16_000]);
     client.frame(DATA, 0, 1, &[0; 16_000]);
     assert!(client.is_reset(1, Reason::FlowControl));
-    // An answer that ends before the request tells the client to stop; what is on its way is passed over.
+    // An answer that ends before the request tells the client to stop, once it had a moment to see it; what is on its way is
+    // passed over.
     client.post(3, &[]);
-    client.connection.head(3, true, 200, |_| {});
-    let replies = client.replies();
-    assert_eq!(
-        replies.iter().map(|sent| (sent.0, sent.2)).collect::<Vec<_>>(),
-        [(HEADERS, 3), (RST_STREAM, 3)]
-    );
+    client.connection.head(3, true, 405, |_| {});
+    let sent = |client: &mut Client| client.replies().iter().map(|sent| (sent.0, sent.2)).collect::<Vec<_>>();
+    assert_eq!(sent(&mut client), [(HEADERS, 3)]);
+    assert_eq!(client.connection.take_answered_early(), [3]);
+    client.connection.end_upload(3);
+    assert_eq!(sent(&mut client), [(RST_STREAM, 3)]);
     client.frame(DATA, 0, 3, &[0; 100]);
     client.frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&[("a", "b")]));
     client.frame(WINDOW_UPDATE, 0, 3, &[0, 0, 0, 1]);

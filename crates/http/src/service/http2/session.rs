@@ -46,7 +46,7 @@ pub(super) struct Session {
     /// Streams with something to send, by turns.
     queue: VecDeque<u32>,
     results: Rc<Results>,
-    /// Uploads that were answered, until their clients are told to stop.
+    /// Requests that were answered before their end, until their clients are told to stop.
     ending: BTreeMap<u32, Task<()>>,
     /// Uploads under way.
     uploads: Rc<Cell<usize>>,
@@ -95,7 +95,7 @@ pub(super) enum Done {
     Wanted {
         waits: bool,
     },
-    /// The client of an upload that was answered has had time to see it.
+    /// The client of a request that was answered before its end has had time to see that.
     EndUpload,
     /// The handler has taken so much of the request's body.
     Taken(usize),
@@ -496,7 +496,7 @@ impl Fetched {
     }
 }
 
-/// How long a client that uploads has to see its answer before it is told to stop.
+/// How long a client that still sends its request has to see the answer before it is told to stop.
 const ANSWER_SEEN_AFTER: Duration = Duration::from_secs(1);
 /// Requests of one connection at a time.
 const STREAMS_MAX: usize = 128;
