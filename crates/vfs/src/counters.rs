@@ -49,6 +49,7 @@ lane::counter_block! {
         count changes: "Changes made.",
         count changes_anew: "Times a change began anew because what its names led to was in use.",
         count changes_held_back: "Changes that waited at a start until clients of an earlier run had been told.",
+        count link_steps_used_up: "Looks through symbolic links given up because there are too many names on their way.",
         count owners_kept: "New files that could not be given to who made them and stay the server's.",
         count counts_begun: "Volumes whose files were begun to be counted.",
         count breaks_asked: "Times another lane was asked to forget what it knew.",

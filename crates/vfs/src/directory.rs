@@ -13,6 +13,7 @@ use crate::caller::Caller;
 use crate::change::c_name;
 use crate::error::Error;
 use crate::file::OpenFile;
+use crate::guarded::Steps;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume, Watch, WatchHow};
@@ -324,6 +325,8 @@ impl Directory {
     async fn served(&self, raw: Vec<DirEntry>) -> (Box<[Entry]>, Box<[Entry]>) {
         let mut entries = Vec::with_capacity(raw.len());
         let mut links = Vec::new();
+        let is_link = |entry: &&DirEntry| entry.stat.is_some_and(|stat| stat.kind == FileKind::Symlink);
+        let mut steps = raw.iter().filter(is_link).count().saturating_mul(STEPS_PER_LINK).saturating_add(STEPS_MIN);
         for entry in raw {
             let Some(stat) = entry.stat else { continue };
             let Ok(path) = Name::parse(&entry.name).and_then(|name| self.path().join(name)) else { continue };
@@ -342,7 +345,7 @@ impl Directory {
                     if links.len().is_multiple_of(LINKS_PER_TURN) {
                         lane::give_way().await;
                     }
-                    self.far_end(path.as_path()).await
+                    self.far_end(path.as_path(), &mut steps).await
                 }
                 FileKind::Other => None,
             };
@@ -359,12 +362,17 @@ impl Directory {
         withheld.is_some_and(|all| all.has(Attributes::from(*stat).id) || all.has_name(self.id(), name))
     }
 
-    async fn far_end(&self, link: RelPath<'_>) -> Option<Attributes> {
+    /// What a link leads to. It takes `steps` of those of its listing, where the way is looked at name by name.
+    async fn far_end(&self, link: RelPath<'_>, steps: &mut usize) -> Option<Attributes> {
         if !self.volume.options().follow_symlinks {
             return None;
         }
         if self.object().is_some() {
-            return self.volume.lookup(link).await.ok().map(|found| *found.attributes());
+            let of_this = Steps::at_most(u32::try_from(*steps).unwrap_or(u32::MAX));
+            let before = of_this.left();
+            let found = self.volume.lookup_within(link, &of_this).await;
+            *steps -= (before - of_this.left()) as usize;
+            return found.ok().map(|found| *found.attributes());
         }
         let file = self.volume.root().open_beneath(link).await.ok()?;
         file.stat().ok().map(Attributes::from)
@@ -407,5 +415,8 @@ async fn sorted(entries: Vec<Entry>) -> Box<[Entry]> {
 pub(crate) const LISTED: OpenHow = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
 /// A directory may move while it is looked up.
 const LOOKUP_TRIES_MAX: u32 = 4;
+/// Names looked at on the ways of the links of one listing: of each of them so many on average, and so many in all at least.
+const STEPS_PER_LINK: usize = 24;
+const STEPS_MIN: usize = 4096;
 /// Links looked through before other tasks of the lane get a turn.
 const LINKS_PER_TURN: usize = 32;

@@ -1,6 +1,7 @@
 //! Look-ups on volumes with objects: by whom, and with what right. What is found rests on promises of every directory on its
 //! way, so a symbolic link is followed here, name by name, to the real place of what it leads to: there its rights are.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::rc::Rc;
@@ -45,11 +46,22 @@ impl Volume {
         path: RelPath<'_>,
         need: Rights,
     ) -> Result<(Resolved, Rc<WatchedDir>), Error> {
+        self.look_within(caller, path, need, &Steps::of_lookup()).await
+    }
+
+    /// As [`Volume::look_as`], in so many steps through symbolic links.
+    pub(crate) async fn look_within(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        need: Rights,
+        steps: &Steps,
+    ) -> Result<(Resolved, Rc<WatchedDir>), Error> {
         if let Some(answer) = self.try_seen(caller, path, need) {
             return self.counted(answer);
         }
         // Apart, as those who read volumes that nobody writes to should not carry its memory.
-        let found = self.lookup_guarded(caller, path, need).await;
+        let found = self.lookup_guarded(caller, path, need, steps).await;
         self.counted(self.told(path, "a name cannot be opened", found))
     }
 
@@ -58,10 +70,10 @@ impl Volume {
         caller: &'a Caller,
         path: RelPath<'a>,
         need: Rights,
+        steps: &'a Steps,
     ) -> LocalBoxFuture<'a, Result<(Resolved, Rc<WatchedDir>), Error>> {
         Box::pin(async move {
             let mut real: RelPathBuf = path.into();
-            let mut links = 0;
             for _ in 0..ATTEMPTS_MAX {
                 if let Some(answer) = self.try_seen(caller, real.as_path(), need) {
                     return answer;
@@ -71,7 +83,7 @@ impl Volume {
                     Ok(Seen::Moving(Some(object))) => self.wait_for(&object).await?,
                     Ok(Seen::Moving(None)) => {}
                     Err(Error::SymlinkRefused) if self.options().follow_symlinks => {
-                        real = self.real_path(caller, real.as_path(), &mut links).await?;
+                        real = self.real_path(caller, real.as_path(), steps).await?;
                     }
                     Err(error) => return Err(error),
                 }
@@ -196,7 +208,7 @@ impl Volume {
         &self,
         caller: &Caller,
         path: RelPath<'_>,
-        links: &mut u32,
+        steps: &Steps,
     ) -> Result<RelPathBuf, Error> {
         let mut left: VecDeque<Box<[u8]>> = path.components().map(|name| name.as_bytes().into()).collect();
         let mut real = RelPathBuf::root();
@@ -207,12 +219,13 @@ impl Volume {
                 }
                 continue;
             }
+            if let Err(used_up) = steps.take() {
+                self.counters().link_steps_used_up.increment();
+                return Err(used_up);
+            }
             real.push(Name::parse(&next).map_err(of_link)?)?;
             let Some(target) = self.read_link(caller, real.as_path()).await? else { continue };
-            *links += 1;
-            if *links > LINKS_MAX {
-                return Err(Error::SymlinkRefused);
-            }
+            steps.follow()?;
             real.pop();
             let relative = match target.strip_prefix(b"/") {
                 None => &target[..],
@@ -241,6 +254,42 @@ impl Volume {
                 _ => Err(error.into()),
             },
         }
+    }
+}
+
+/// What a look through symbolic links may cost: links that are followed, and names that are looked at on their ways.
+pub(crate) struct Steps {
+    links: Cell<u32>,
+    names: Cell<u32>,
+}
+
+impl Steps {
+    /// Those of one look-up.
+    pub(crate) fn of_lookup() -> Self {
+        Self::at_most(NAMES_MAX)
+    }
+
+    /// Those of one look-up, and no more names than this.
+    pub(crate) fn at_most(names: u32) -> Self {
+        Self { links: Cell::new(LINKS_MAX), names: Cell::new(names.min(NAMES_MAX)) }
+    }
+
+    /// Names that are left.
+    pub(crate) fn left(&self) -> u32 {
+        self.names.get()
+    }
+
+    fn follow(&self) -> Result<(), Error> {
+        Self::one_of(&self.links)
+    }
+
+    fn take(&self) -> Result<(), Error> {
+        Self::one_of(&self.names)
+    }
+
+    fn one_of(left: &Cell<u32>) -> Result<(), Error> {
+        left.set(left.get().checked_sub(1).ok_or(Error::SymlinkRefused)?);
+        Ok(())
     }
 }
 
@@ -280,3 +329,5 @@ fn of_link(error: NameError) -> Error {
 const ATTEMPTS_MAX: u32 = 64;
 /// As many as the kernel follows (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
+/// Names looked at for one look-up that goes through links: of forty links each may have a way of two dozen.
+const NAMES_MAX: u32 = 1024;

@@ -17,6 +17,7 @@ use crate::counters::VfsCounters;
 use crate::directory::{Directory, OpenDirectory};
 use crate::error::Error;
 use crate::file::OpenFile;
+use crate::guarded::Steps;
 use crate::name::{RelPath, RelPathBuf};
 use crate::object::{At, By, Object, SharedVolume, path_in_volume};
 use crate::root::Root;
@@ -110,6 +111,14 @@ impl Volume {
             return self.lookup_as(anonymous, path, Rights::READ).await;
         }
         self.lookup_plain(path).await
+    }
+
+    /// As [`Volume::lookup`], in so many steps through symbolic links where those are followed here.
+    pub(crate) async fn lookup_within(&self, path: RelPath<'_>, steps: &Steps) -> Result<Resolved, Error> {
+        let Some(anonymous) = self.inner.anonymous.as_ref().filter(|_| self.has_objects()) else {
+            return self.lookup(path).await;
+        };
+        Ok(self.look_within(anonymous, path, Rights::READ, steps).await?.0)
     }
 
     /// On a volume where everybody may read what the server can.

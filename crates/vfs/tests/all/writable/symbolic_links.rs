@@ -8,7 +8,7 @@ use identity::Writable;
 use lane::backend::sim::{Config, seeds};
 use lane::fs::FileKind;
 use lane::time;
-use vfs::{Error, Holder, Number, Over};
+use vfs::{Error, Holder, Number, Over, RelPath};
 
 use super::{name, nobody, on_lanes, root, watched};
 
@@ -85,5 +85,37 @@ fn a_living_link_is_found_by_its_number_whatever_overtakes_a_look() {
                 }
             }
         });
+    });
+}
+
+#[test]
+fn ways_through_links_have_a_budget_for_each_look_up_and_each_listing() {
+    on_lanes(1, Config::clean(), 1, |_, process, volume| async move {
+        let (root, fs) = (root(&volume).await, process.host.fs());
+        root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
+        let far = root.make_directory(&nobody(), name("far"), 0o755).await.unwrap();
+        fs.symlink("d", "/srv/c0").unwrap();
+        let link = |at: u32, detours: usize, of: &str| {
+            let target = "d/../".repeat(detours) + &format!("{of}{}", at - 1);
+            fs.symlink(&target, &format!("/srv/{of}{at}")).unwrap();
+        };
+        fs.symlink("d", "/srv/e0").unwrap();
+        for at in 1..39 {
+            link(at, 100, "c");
+            link(at, 5, "e");
+        }
+        let read = async |at: &str| volume.lookup(RelPath::parse(at.as_bytes()).unwrap()).await;
+        // As many links as the kernel follows, by ways that people make.
+        assert!(read("e38").await.is_ok());
+        let refused = read("c38").await;
+        assert!(matches!(refused, Err(Error::SymlinkRefused)), "{refused:?}");
+        assert!(volume.counters().link_steps_used_up.get() > 0);
+        // One look more is no way round it; and each link of a listing takes from what all have.
+        for number in 0..300 {
+            fs.symlink("../e37", &format!("/srv/far/l{number}")).unwrap();
+        }
+        let listed = far.entries(1000).await.unwrap();
+        assert!((10..300).contains(&listed.iter().count()), "{}", listed.iter().count());
+        assert_eq!(listed.links().len(), 300, "as themselves all are there");
     });
 }
