@@ -13,47 +13,69 @@ use crate::encoding::Coding;
 pub struct ETag {
     /// `W/` and the quoted hash; a strong tag leaves the first two out.
     text: [u8; WEAK_LEN],
-    weak: bool,
+    strength: Strength,
+}
+
+/// What a tag vouches for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Strength {
+    /// Every byte.
+    Strong,
+    /// The content, as far as who gave it its time stamp says so.
+    Weak,
+    /// Nothing yet.
+    Unsettled,
 }
 
 impl ETag {
     /// Strong tag of a file version in a coding. Any change of an argument gives another tag.
     pub fn strong(size: u64, mtime_ns: i128, coding: Option<Coding>) -> Self {
-        Self::new(size, mtime_ns, coding, false)
+        Self::new(size, mtime_ns, coding, Strength::Strong)
+    }
+
+    /// Weak tag of a version whose time stamp was set, to before 1970 or to the future: If-None-Match finds it again
+    /// (RFC 9110 13.1.2), and nobody joins parts by it.
+    pub fn weak(size: u64, mtime_ns: i128, coding: Option<Coding>) -> Self {
+        Self::new(size, mtime_ns, coding, Strength::Weak)
     }
 
     /// Weak tag of a version that may yet be overwritten under the same time stamp. It matches nothing, not
     /// even itself, and never becomes the strong tag: who asks again after the change gets the new content.
     /// Clients have it to keep them from asking by date, which is coarser still.
     pub fn unsettled(size: u64, mtime_ns: i128, coding: Option<Coding>) -> Self {
-        Self::new(size, mtime_ns, coding, true)
+        Self::new(size, mtime_ns, coding, Strength::Unsettled)
     }
 
-    fn new(size: u64, mtime_ns: i128, coding: Option<Coding>, weak: bool) -> Self {
+    fn new(size: u64, mtime_ns: i128, coding: Option<Coding>, strength: Strength) -> Self {
         // Siblings may share size and time stamp with their file.
-        let kind = coding.map_or(0, |coding| 1 + coding as u64) << 1 | u64::from(weak);
+        let kind = coding.map_or(0, |coding| 1 + coding as u64) << 1;
+        let kind = match strength {
+            Strength::Strong => kind,
+            Strength::Unsettled => kind | 1,
+            Strength::Weak => kind | 1 << 63,
+        };
         let words = [kind, size, mtime_ns as u64, (mtime_ns >> 64) as u64];
         let hash = words.into_iter().fold(SEED, |hash, word| mix(hash ^ word));
         let mut text = *b"W/\"................\"";
         for (position, digit) in text[3..WEAK_LEN - 1].iter_mut().enumerate() {
             *digit = b"0123456789abcdef"[(hash >> (60 - 4 * position)) as usize & 15];
         }
-        Self { text, weak }
+        Self { text, strength }
     }
 
     /// The field value, with its quotes.
     pub fn as_bytes(&self) -> &[u8] {
-        if self.weak { &self.text } else { &self.text[2..] }
+        if self.strength == Strength::Strong { &self.text[2..] } else { &self.text }
     }
 
     /// If-Match and If-Range compare strongly: a weak tag never matches (RFC 9110 8.8.3.2).
     pub fn matches_strongly(&self, tag: &[u8]) -> bool {
-        !self.weak && tag == &self.text[2..]
+        self.strength == Strength::Strong && tag == &self.text[2..]
     }
 
     /// If-None-Match compares weakly: `W/` is ignored. An unsettled tag vouches for nothing.
     pub fn matches_weakly(&self, tag: &[u8]) -> bool {
-        !self.weak && tag.strip_prefix(b"W/").unwrap_or(tag) == &self.text[2..]
+        self.strength != Strength::Unsettled && tag.strip_prefix(b"W/").unwrap_or(tag) == &self.text[2..]
     }
 }
 
@@ -86,7 +108,7 @@ mod tests {
         let mut tags =
             vec![base, ETag::strong(9, 4, None), ETag::strong(3, 5, None), ETag::strong(4, 3, None)];
         tags.extend(Coding::ALL.map(|coding| ETag::strong(3, 4, Some(coding))));
-        tags.push(ETag::unsettled(3, 4, None));
+        tags.extend([ETag::unsettled(3, 4, None), ETag::weak(3, 4, None)]);
         let distinct: std::collections::HashSet<_> = tags.iter().map(|tag| &tag.text).collect();
         assert_eq!(distinct.len(), tags.len());
     }
@@ -97,6 +119,15 @@ mod tests {
         let weak = [b"W/", tag.as_bytes()].concat();
         assert!(tag.matches_weakly(&weak) && !tag.matches_strongly(&weak));
         assert!(tag.matches_strongly(tag.as_bytes()) && tag.matches_weakly(tag.as_bytes()));
+    }
+
+    #[test]
+    fn tags_of_stamps_that_were_set_are_found_again_and_join_nothing() {
+        let tag = ETag::weak(3, -4, None);
+        assert!(tag.as_bytes().starts_with(b"W/\""));
+        assert!(tag.matches_weakly(tag.as_bytes()) && tag.matches_weakly(&tag.as_bytes()[2..]));
+        assert!(!tag.matches_strongly(tag.as_bytes()) && !tag.matches_strongly(&tag.as_bytes()[2..]));
+        assert!(!ETag::weak(3, -5, None).matches_weakly(tag.as_bytes()));
     }
 
     #[test]

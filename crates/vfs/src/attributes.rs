@@ -76,6 +76,14 @@ impl Attributes {
         self.mtime.secs > NORMALISED_STAMP_S_MAX && self.is_settled(now)
     }
 
+    /// Whether size and time stamp name this version as well as somebody meant them to: the stamp lies before 1970 or in the future, so
+    /// that it was set on purpose, and long enough ago that who wrote the content would have left another.
+    pub fn are_a_stamped_version(&self, now: SystemTime) -> bool {
+        let is_set = self.mtime.secs < 0 || self.mtime.to_system_time() > now;
+        let set_at = self.ctime.to_system_time();
+        is_set && now.duration_since(set_at).is_ok_and(|age| age >= COARSE_TICK_MAX)
+    }
+
     /// Whether anything but the time of the last reading is different.
     pub fn is_changed_since(&self, earlier: &Self) -> bool {
         let Self { kind, id, size, atime: _, mtime, ctime, mode, nlink, uid, gid } = *self;

@@ -118,6 +118,9 @@ fn validators(chosen: &Chosen, now: SystemTime) -> Validators {
     let token = chosen.attributes.change_token();
     let etag = match chosen.attributes.are_a_version(now) {
         true => ETag::strong(token.size, token.mtime_ns(), chosen.coding),
+        false if chosen.attributes.are_a_stamped_version(now) => {
+            ETag::weak(token.size, token.mtime_ns(), chosen.coding)
+        }
         false => ETag::unsettled(token.size, token.mtime_ns(), chosen.coding),
     };
     Validators { etag, modified_s: token.mtime.secs.min(unix_s(now)) }
