@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use self::queue::{Client, FairQueue};
+use self::queue::{FairQueue, Party};
 
 /// A call to run on a helper thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -59,12 +59,12 @@ impl HelperPool {
         &self.inner.cpus
     }
 
-    /// Queues a job of a client, or of the lane itself; gives it back when the queue is full and nobody else has more in
-    /// it.
-    pub(crate) fn submit(&self, client: Option<Client>, job: Job) -> Result<(), Job> {
+    /// Queues a job of a client, or of the lane itself, and for a file system, if it waits for one; gives it back when the queue is
+    /// full and nobody else has more in it, or the file system its part.
+    pub(crate) fn submit(&self, party: impl Into<Party>, job: Job) -> Result<(), Job> {
         let shared = &self.inner.shared;
         let mut state = shared.state.lock().expect("no helper panics while it holds the lock");
-        let gave_way = state.jobs.push(client, job)?;
+        let gave_way = state.jobs.push(party, job)?;
         drop(state);
         shared.wake.notify_one();
         // Whoever submitted it learns by its end; that may be anything, so nothing is held.
@@ -93,7 +93,7 @@ impl Shared {
     fn work(&self) {
         loop {
             let mut state = self.state.lock().expect("no helper panics while it holds the lock");
-            let (client, job) = loop {
+            let (party, job) = loop {
                 if let Some(next) = state.jobs.pop() {
                     break next;
                 }
@@ -106,12 +106,15 @@ impl Shared {
             // A panicking job must not take the thread along; its submitter sees a dropped reply.
             let _ = catch_unwind(AssertUnwindSafe(job));
             let mut state = self.state.lock().expect("no helper panics while it holds the lock");
-            state.jobs.done(client);
-            let closed = state.closed;
+            state.jobs.done(party);
+            let (closed, has_more) = (state.closed, !state.jobs.is_empty());
             drop(state);
             if closed {
                 // The others may wait for what this client had under way.
                 self.wake.notify_all();
+            } else if has_more {
+                // What was kept from running by this job may run on another thread.
+                self.wake.notify_one();
             }
         }
     }
@@ -133,6 +136,10 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
+    use super::queue::Client;
+
+    const NOBODY: Option<Client> = None;
+
     #[test]
     fn a_full_queue_gives_the_job_back() {
         let pool = HelperPool::start("test", &[], 1, false, 1).unwrap();
@@ -142,19 +149,19 @@ mod tests {
             started.send(()).unwrap();
             let _ = wait.recv();
         });
-        assert!(pool.submit(None, blocker).is_ok());
+        assert!(pool.submit(NOBODY, blocker).is_ok());
         running.recv().unwrap();
-        assert!(pool.submit(None, Box::new(|| ())).is_ok());
-        assert!(pool.submit(None, Box::new(|| ())).is_err());
+        assert!(pool.submit(NOBODY, Box::new(|| ())).is_ok());
+        assert!(pool.submit(NOBODY, Box::new(|| ())).is_err());
         drop(release);
     }
 
     #[test]
     fn a_panicking_job_leaves_the_thread_working() {
         let pool = HelperPool::start("test", &[], 1, false, 8).unwrap();
-        assert!(pool.submit(None, Box::new(|| panic!("expected by the test"))).is_ok());
+        assert!(pool.submit(NOBODY, Box::new(|| panic!("expected by the test"))).is_ok());
         let (done, finished) = mpsc::channel();
-        assert!(pool.submit(None, Box::new(move || done.send(7).unwrap())).is_ok());
+        assert!(pool.submit(NOBODY, Box::new(move || done.send(7).unwrap())).is_ok());
         assert_eq!(finished.recv().unwrap(), 7);
     }
 }

@@ -149,7 +149,7 @@ impl State {
                 Event::Cancel(op) => self.cancel(op),
                 Event::Net(event) => self.net.handle(event, &mut self.engine),
                 Event::Bell(bell) => self.engine.ring(bell),
-                Event::Helped(host, client, job) => self.helped(host, client, job),
+                Event::Helped(host, party, job) => self.helped(host, party, job),
             }
         }
         handled

@@ -12,7 +12,7 @@ use super::fs::Cut;
 use super::net::{HostId, NetEvent};
 use super::ops::OpKey;
 use crate::backend::Guard;
-use crate::helper::queue::Client;
+use crate::helper::queue::Party;
 
 /// Something that happens at a moment to come.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) enum Event {
     /// Word of one lane reaches another.
     Bell(Bell),
     /// A helper thread of a host is done with its job.
-    Helped(HostId, Option<Client>, Bell),
+    Helped(HostId, Party, Bell),
 }
 
 /// Rings, and gives the waker to call.

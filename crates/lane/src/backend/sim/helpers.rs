@@ -6,7 +6,7 @@ use super::core::State;
 use super::engine::{Bell, Event};
 use super::net::HostId;
 use crate::helper::Job;
-use crate::helper::queue::{Client, FairQueue};
+use crate::helper::queue::{Client, FairQueue, Party};
 
 pub(super) struct Helpers {
     queue: FairQueue<Job>,
@@ -33,11 +33,11 @@ impl State {
     }
 
     /// A helper is done: its job happens now, and it takes the next.
-    pub(super) fn helped(&mut self, host: HostId, client: Option<Client>, job: Bell) {
+    pub(super) fn helped(&mut self, host: HostId, party: Party, job: Bell) {
         self.engine.note("helped", &[host.0 as u64]);
         self.engine.ring(job);
         let helpers = &mut self.hosts[host.0].helpers;
-        helpers.queue.done(client);
+        helpers.queue.done(party);
         helpers.idle += 1;
         self.help(host);
     }
@@ -46,14 +46,14 @@ impl State {
     fn help(&mut self, host: HostId) {
         let helpers = &mut self.hosts[host.0].helpers;
         while helpers.idle > 0 {
-            let Some((client, job)) = helpers.queue.pop() else { return };
+            let Some((party, job)) = helpers.queue.pop() else { return };
             helpers.idle -= 1;
             let delay = self.engine.between(self.helpers.delay.clone());
             let job = Bell(Box::new(move || {
                 job();
                 None
             }));
-            self.engine.after(delay, Event::Helped(host, client, job));
+            self.engine.after(delay, Event::Helped(host, party, job));
         }
     }
 }

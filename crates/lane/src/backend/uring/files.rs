@@ -172,10 +172,25 @@ pub(crate) fn find_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<OwnedFd
     Ok(sys::openat2(dir, path, flags, Mode::empty(), resolve)?)
 }
 
-/// Whether reads never wait for a disk: tmpfs and ramfs. Their pages may be in swap; who serves from swapped
-/// memory waits for it anyway.
-pub(crate) fn is_in_memory(file: impl AsFd) -> bool {
-    sys::fstatfs(file).is_ok_and(|system| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&(system.f_type as u64)))
+/// The file system of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    /// What tells it from others; some have it in common with others of their kind.
+    pub(crate) id: u64,
+    /// Reads never wait for a disk: tmpfs and ramfs. Their pages may be in swap; who serves from swapped memory waits for it
+    /// anyway.
+    pub(crate) is_memory: bool,
+}
+
+/// On which file system a file lies; `None` where the kernel does not say.
+pub(crate) fn file_system(file: impl AsFd) -> Option<FileSystem> {
+    let found = sys::fstatfs(file).ok()?;
+    let kind = found.f_type as u64;
+    // SAFETY: an fsid_t is two words (statfs(2)), of any value, which its type here keeps to itself.
+    let [high, low]: [u32; 2] = unsafe { std::mem::transmute(found.f_fsid) };
+    // Some kinds have no number: all of such a kind are one.
+    let id = (u64::from(high) << 32 | u64::from(low)) ^ kind.rotate_left(32);
+    Some(FileSystem { id, is_memory: [TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind) })
 }
 
 pub(crate) fn convert(stat: &sys::Stat) -> Stat {

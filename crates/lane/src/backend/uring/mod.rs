@@ -116,6 +116,7 @@ impl Uring {
     ) -> Result<Self, RingError> {
         let ring = setup::open(&options)?;
         setup::pin_workers(&ring, helpers.cpus());
+        setup::allow_workers(&ring);
         let opcodes = Opcodes::of(&ring.submitter(), options.file_operations);
         let streams =
             BufRing::register(&ring.submitter(), 0, options.stream_buffers, options.stream_buffer_bytes)

@@ -11,33 +11,50 @@ use super::key::Key;
 use super::{Uring, files, residency};
 use crate::backend::operation::PARTS_MAX;
 use crate::backend::{Descriptor, Fd};
+use crate::helper::queue::System;
 
 /// What a lane keeps of its open files.
 #[derive(Default)]
 pub(super) struct OpenFiles {
-    /// Which lie on file systems that are all memory, by descriptor.
-    in_memory: Vec<bool>,
+    /// Where they lie, by descriptor.
+    lie_on: Vec<LiesOn>,
     /// Closed by their owners while operations that were given up still name them.
     closing: Vec<Fd>,
 }
 
+/// Where a file lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LiesOn {
+    /// A file system that is all memory.
+    in_memory: bool,
+    /// Which one, where there is a disk or a network to wait for.
+    system: Option<System>,
+}
+
+impl LiesOn {
+    fn of(fd: &OwnedFd) -> Self {
+        let Some(found) = files::file_system(fd) else { return Self::default() };
+        Self { in_memory: found.is_memory, system: (!found.is_memory).then_some(System(found.id)) }
+    }
+}
+
 impl OpenFiles {
-    fn set_in_memory(&mut self, fd: RawFd, in_memory: bool) {
+    fn set(&mut self, fd: RawFd, lies_on: LiesOn) {
         let index = usize::try_from(fd).expect("descriptors are not negative");
-        if index >= self.in_memory.len() {
-            self.in_memory.resize(index + 1, false);
+        if index >= self.lie_on.len() {
+            self.lie_on.resize(index + 1, LiesOn::default());
         }
-        self.in_memory[index] = in_memory;
+        self.lie_on[index] = lies_on;
+    }
+
+    fn lies_on(&self, fd: RawFd) -> LiesOn {
+        let index = usize::try_from(fd).ok();
+        index.and_then(|index| self.lie_on.get(index)).copied().unwrap_or_default()
     }
 
     #[cfg(test)]
     pub(super) fn has_closing(&self) -> bool {
         !self.closing.is_empty()
-    }
-
-    fn is_in_memory(&self, fd: RawFd) -> bool {
-        let index = usize::try_from(fd).ok();
-        index.and_then(|index| self.in_memory.get(index)).is_some_and(|in_memory| *in_memory)
     }
 }
 
@@ -45,25 +62,30 @@ impl Uring {
     /// Takes over an open file. One system call tells where it lies.
     pub(super) fn register_file(&self, fd: OwnedFd) -> Descriptor {
         self.count_syscall();
-        let in_memory = files::is_in_memory(&fd);
-        self.register(fd, in_memory)
+        let lies_on = LiesOn::of(&fd);
+        self.register(fd, lies_on)
     }
 
     /// As [`Uring::register_file`], of a file that was just made in `dir`, hence lies where that does.
     pub(super) fn register_made(&self, fd: OwnedFd, dir: Fd) -> Descriptor {
-        let in_memory = self.is_in_memory(dir);
-        self.register(fd, in_memory)
+        let lies_on = self.files.borrow().lies_on(dir.0);
+        self.register(fd, lies_on)
     }
 
-    fn register(&self, fd: OwnedFd, in_memory: bool) -> Descriptor {
+    fn register(&self, fd: OwnedFd, lies_on: LiesOn) -> Descriptor {
         self.counters.files.add(1);
-        self.files.borrow_mut().set_in_memory(fd.as_raw_fd(), in_memory);
+        self.files.borrow_mut().set(fd.as_raw_fd(), lies_on);
         Descriptor::new(Fd(fd.into_raw_fd()))
     }
 
     /// Whether an open file has no disk to wait for.
     pub(super) fn is_in_memory(&self, file: Fd) -> bool {
-        self.files.borrow().is_in_memory(file.0)
+        self.files.borrow().lies_on(file.0).in_memory
+    }
+
+    /// The file system that an open file lies on, where there is a disk or a network to wait for.
+    pub(super) fn system_of(&self, file: Fd) -> Option<System> {
+        self.files.borrow().lies_on(file.0).system
     }
 
     pub(super) fn try_read(

@@ -96,6 +96,16 @@ pub(super) fn pin_workers(ring: &IoUring, cpus: &[u32]) {
     let _ = ring.submitter().register_iowq_aff(&set);
 }
 
+/// Lets the kernel have more threads of its own for this ring than its usual four for each CPU: those that wait for a file system which
+/// does not answer are kept by it, and who works on another finds one all the same. Where none waits there are no more than before.
+pub(super) fn allow_workers(ring: &IoUring) {
+    // Kernels before 5.15 have no such call.
+    let _ = ring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, 0]);
+}
+
+/// More than a lane has uploads under way by default (1,024).
+const WORKERS_MAX: u32 = 1280;
+
 /// What every multishot message receive passes: room for the sender's address and control messages.
 pub(super) fn message_template() -> libc::msghdr {
     // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.

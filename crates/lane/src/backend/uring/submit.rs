@@ -19,6 +19,7 @@ use crate::backend::{Fd, OpId, Unpark};
 use crate::buffer::{BufRing, BufferPool, RecvBuf};
 use crate::counters::LaneCounters;
 use crate::helper::account;
+use crate::helper::queue::Party;
 
 impl Uring {
     /// Starts an operation on the ring, or on a helper thread.
@@ -223,7 +224,8 @@ impl Uring {
             }));
         });
         // What is given back tells its end as it is dropped.
-        drop(self.helpers.submit(account::current(), job));
+        let party = Party { client: account::current(), system: self.system_of(file) };
+        drop(self.helpers.submit(party, job));
     }
 
     /// Ends an operation that was not begun, at the next turn as any other.
