@@ -1,15 +1,17 @@
 //! Whether the directories that volumes export are still those that the lanes have open: a path may have been removed,
 //! replaced, or be mounted over only now.
 //!
-//! A thread of its own looks at the paths, for a file system that does not answer holds up who asks. What it sees the
-//! control thread acts on; no lane takes part.
+//! A thread of its own looks at the paths, for a file system that does not answer holds up who asks. One that it is kept waiting by
+//! is left to it, and another thread looks at the others. What they see the control thread acts on; no lane takes part.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use identity::Writable;
 use rustix::fs::{Mode, OFlags};
 use service::volumes::{Identity, VolumeSection, VolumeTable};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -22,6 +24,8 @@ pub(crate) struct Root {
     pub(crate) name: String,
     path: PathBuf,
     opened: Option<Arc<Opened>>,
+    /// Somebody may change something there: a look writes something.
+    is_writable: bool,
 }
 
 /// A directory, held so that its inode number goes to no other meanwhile.
@@ -49,29 +53,43 @@ pub(crate) enum Sight {
     Replaced,
     /// Nothing that can be served, for this reason.
     Gone(String),
+    /// Its file system has kept a look waiting since then.
+    Hangs(SystemTime),
 }
 
 /// The watch over all roots.
-#[derive(Debug)]
 pub(crate) struct RootWatch {
     shared: Arc<Mutex<Shared>>,
     sightings: Receiver<Sighting>,
+    tell: Sender<Sighting>,
+    /// What a look comes to.
+    look: Arc<dyn Fn(&Root) -> Sight + Send + Sync>,
+    /// Of this round.
+    untold: Vec<Sighting>,
     /// Looks at the thread that looks; begins with the first question.
     rounds: Option<Interval>,
 }
 
-#[derive(Debug)]
 struct Shared {
     roots: Vec<Root>,
-    /// The root that is being looked at, and since when.
-    looking: Option<(usize, Instant)>,
+    /// The thread that looks: those before it are kept waiting, and end.
+    current: u64,
+    /// The root that it looks at, and since when.
+    looking: Option<(Root, Instant, SystemTime)>,
+    /// Those that keep a thread waiting.
+    hanging: BTreeMap<String, (Root, SystemTime)>,
+    /// Those of which trouble was told.
+    troubled: BTreeSet<String>,
 }
 
 impl Root {
     /// The roots of these volumes as they are now. To be asked before the lanes open them: what changes between
     /// shows as a replacement.
     pub(crate) fn all(volumes: &[VolumeSection]) -> Vec<Self> {
-        volumes.iter().map(|volume| Self::new(volume.name.as_str(), &volume.path)).collect()
+        let new = |volume: &VolumeSection| {
+            Self::new(volume.name.as_str(), &volume.path, volume.writable != Writable::Nobody)
+        };
+        volumes.iter().map(new).collect()
     }
 
     /// The table of these volumes, after `before`: those on the same directory as then stay open.
@@ -86,21 +104,32 @@ impl Root {
         self.opened.as_ref().map(|opened| opened.identity)
     }
 
-    fn new(name: &str, path: &Path) -> Self {
-        Self { name: name.to_owned(), path: path.to_owned(), opened: Opened::at(path).ok().map(Arc::new) }
+    fn new(name: &str, path: &Path, is_writable: bool) -> Self {
+        let opened = Opened::at(path).ok().map(Arc::new);
+        Self { name: name.to_owned(), path: path.to_owned(), opened, is_writable }
     }
 
     /// The same volume as it is now.
     pub(crate) fn anew(&self) -> Self {
-        Self::new(&self.name, &self.path)
+        Self::new(&self.name, &self.path, self.is_writable)
     }
 
     fn sight(&self) -> Sight {
+        if self.is_writable {
+            self.write();
+        }
         match Identity::at(&self.path) {
             Ok(seen) if self.opened.as_ref().is_some_and(|opened| opened.identity == seen) => Sight::Well,
             Ok(_) => Sight::Replaced,
             Err(error) => Sight::Gone(error.to_string()),
         }
+    }
+
+    /// Has the file system make a file without a name, which is gone again at once: one that answers those who read may keep
+    /// everybody waiting who writes. Whether it can is not asked here, and nobody sees anything of it.
+    fn write(&self) {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        drop(rustix::fs::open(&self.path, flags, Mode::RUSR | Mode::WUSR));
     }
 
     fn sighted(&self, sight: Sight) -> Sighting {
@@ -122,11 +151,27 @@ impl RootWatch {
     /// # Errors
     /// The system's, when there is no thread to be had.
     pub(crate) fn start(roots: Vec<Root>) -> io::Result<Self> {
-        let shared = Arc::new(Mutex::new(Shared { roots, looking: None }));
+        Self::looking_by(roots, Root::sight)
+    }
+
+    fn looking_by(
+        roots: Vec<Root>,
+        look: impl Fn(&Root) -> Sight + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let (looking, hanging, troubled) = Default::default();
+        let shared = Shared { roots, current: 0, looking, hanging, troubled };
+        let shared = Arc::new(Mutex::new(shared));
         let (tell, sightings) = channel(SIGHTINGS_MAX);
-        let looked_at = Arc::clone(&shared);
-        std::thread::Builder::new().name("volume roots".to_owned()).spawn(move || look(&looked_at, &tell))?;
-        Ok(Self { shared, sightings, rounds: None })
+        let watch = Self { shared, sightings, tell, look: Arc::new(look), untold: Vec::new(), rounds: None };
+        watch.begin(0)?;
+        Ok(watch)
+    }
+
+    /// Begins to look by the thread of this number.
+    fn begin(&self, number: u64) -> io::Result<()> {
+        let (shared, tell, look) = (Arc::clone(&self.shared), self.tell.clone(), Arc::clone(&self.look));
+        let looks = move || look_round(&shared, &tell, number, &*look);
+        std::thread::Builder::new().name("volume roots".to_owned()).spawn(looks).map(drop)
     }
 
     /// What the lanes have open.
@@ -147,50 +192,76 @@ impl RootWatch {
                 rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 rounds
             });
+            if let Some(sighting) = self.untold.pop() {
+                return sighting;
+            }
             tokio::select! {
                 sighting = self.sightings.recv() => match sighting {
                     Some(sighting) => return sighting,
                     None => std::future::pending().await,
                 },
-                _ = rounds.tick() => if let Some(sighting) = self.unanswered() {
-                    return sighting;
-                },
+                _ = rounds.tick() => self.untold = self.unanswered(),
             }
         }
     }
 
-    /// A root whose file system keeps the look waiting.
-    fn unanswered(&self) -> Option<Sighting> {
-        let shared = lock(&self.shared);
-        let (index, since) = shared.looking?;
-        if since.elapsed() < ANSWER_WITHIN {
-            return None;
+    /// The roots whose file systems keep looks waiting. From the first moment of that on others are looked at by another thread.
+    fn unanswered(&self) -> Vec<Sighting> {
+        let mut shared = lock(&self.shared);
+        if let Some((root, at, since)) = shared.looking.take_if(|(_, at, _)| at.elapsed() >= ANSWER_WITHIN) {
+            if self.begin(shared.current + 1).is_ok() {
+                shared.current += 1;
+                shared.troubled.insert(root.name.clone());
+                shared.hanging.insert(root.name.clone(), (root, since));
+            } else {
+                shared.looking = Some((root, at, since));
+            }
         }
-        let root = shared.roots.get(index)?;
-        Some(root.sighted(Sight::Gone(format!("no answer within {} s", ANSWER_WITHIN.as_secs()))))
+        let hanging = shared.hanging.values();
+        hanging.map(|(root, since)| root.sighted(Sight::Hangs(*since))).collect()
     }
 }
 
-/// Looks at each root once in a period; ends when nobody listens.
-fn look(shared: &Mutex<Shared>, tell: &Sender<Sighting>) {
-    let mut troubled = std::collections::BTreeSet::new();
-    while !tell.is_closed() {
+impl Drop for RootWatch {
+    fn drop(&mut self) {
+        // Whoever looks ends.
+        lock(&self.shared).current = u64::MAX;
+    }
+}
+
+/// Looks at each root once in a period, until another thread does.
+fn look_round(shared: &Mutex<Shared>, tell: &Sender<Sighting>, number: u64, look: &dyn Fn(&Root) -> Sight) {
+    loop {
         std::thread::sleep(PERIOD);
         let roots = lock(shared).roots.clone();
-        for (index, root) in roots.iter().enumerate() {
-            lock(shared).looking = Some((index, Instant::now()));
-            let seen_at = Instant::now();
-            let sight = root.sight();
-            lock(shared).looking = None;
-            let was_told = seen_at.elapsed() >= ANSWER_WITHIN || troubled.contains(&root.name);
+        for root in roots {
+            {
+                let mut shared = lock(shared);
+                if shared.current != number {
+                    return;
+                }
+                if shared.hanging.contains_key(&root.name) {
+                    continue;
+                }
+                shared.looking = Some((root.clone(), Instant::now(), SystemTime::now()));
+            }
+            let sight = look(&root);
+            let mut shared = lock(shared);
+            if shared.current != number {
+                // It was kept waiting, and others are looked at by another, which looks at this one again from now on.
+                shared.hanging.remove(&root.name);
+                return;
+            }
+            shared.looking = None;
             let is_well = sight == Sight::Well;
             // One that finds no room is told in the next round.
-            if (is_well && !was_told) || tell.try_send(root.sighted(sight)).is_err() {
+            if (is_well && !shared.troubled.contains(&root.name)) || tell.try_send(root.sighted(sight)).is_err()
+            {
                 continue;
             }
             match is_well {
-                true => troubled.remove(&root.name),
-                false => troubled.insert(root.name.clone()),
+                true => shared.troubled.remove(&root.name),
+                false => shared.troubled.insert(root.name.clone()),
             };
         }
     }
@@ -201,9 +272,9 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 /// Between two looks.
-const PERIOD: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_millis(500);
 /// A file system that takes longer is in trouble.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Sightings that wait for the control thread.
 const SIGHTINGS_MAX: usize = 16;
 
@@ -216,7 +287,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pub");
         std::fs::create_dir(&path).unwrap();
-        let root = Root::new("files", &path);
+        let root = Root::new("files", &path, true);
         assert_eq!(root.sight(), Sight::Well);
         std::fs::remove_dir(&path).unwrap();
         assert!(matches!(root.sight(), Sight::Gone(_)));
@@ -228,5 +299,47 @@ mod tests {
         }
         std::fs::write(&path, "a file").unwrap();
         assert!(matches!(root.sight(), Sight::Gone(_)));
+    }
+
+    #[test]
+    fn a_root_that_hangs_is_named_with_its_time_and_the_others_are_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let [hung, other] = ["hung", "other"].map(|name| Root::new(name, dir.path(), false));
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let (wait, is_gone) = (Mutex::new(Some(wait)), Arc::new(Mutex::new(false)));
+        let gone = Arc::clone(&is_gone);
+        let look = move |root: &Root| match &*root.name {
+            "hung" => {
+                if let Some(wait) = wait.lock().unwrap().take() {
+                    let _ = wait.recv();
+                }
+                Sight::Well
+            }
+            _ if *gone.lock().unwrap() => Sight::Gone("away".to_owned()),
+            _ => Sight::Well,
+        };
+        let began = SystemTime::now();
+        let mut watch = RootWatch::looking_by(vec![hung, other], look).unwrap();
+        let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        housekeeping.block_on(async {
+            let Sighting { name, sight: Sight::Hangs(since), .. } = watch.next().await else {
+                panic!("it hangs")
+            };
+            assert!(name == "hung" && since.duration_since(began).unwrap() < ANSWER_WITHIN);
+            *is_gone.lock().unwrap() = true;
+            let (mut still_hangs, mut other_is_told) = (false, false);
+            while !(still_hangs && other_is_told) {
+                let seen = watch.next().await;
+                still_hangs |= seen.sight == Sight::Hangs(since);
+                other_is_told |= seen.name == "other" && seen.sight == Sight::Gone("away".to_owned());
+            }
+            drop(release);
+            loop {
+                let seen = watch.next().await;
+                if seen.name == "hung" && seen.sight == Sight::Well {
+                    break;
+                }
+            }
+        });
     }
 }

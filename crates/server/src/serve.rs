@@ -82,6 +82,8 @@ struct Serving {
     /// As `/health` has them.
     write_troubles: Vec<(String, String)>,
     /// The index's counters are shown.
+    /// As `/health` has it.
+    index_trouble: Option<String>,
     tells_of_index: bool,
     config: Config,
     addresses: Addresses,
@@ -396,6 +398,7 @@ impl Serving {
         };
         if purpose == Purpose::Serve {
             serving.look_at_objects();
+            index_trouble: None,
         }
         Ok(serving)
     }
@@ -423,6 +426,8 @@ impl Serving {
                     Said::ReopenLogs => self.reopen_logs(),
                     Said::Stop => return self.drain(signals).await,
                 },
+        let mut health = tokio::time::interval(upkeep::HEALTH_PERIOD);
+        health.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
                 () = self.pacing.tick() => {}
                 news = self.news.recv() => self.hear(news.ok_or(ServerError::LaneEnded)?)?,
                 () = repair => self.mend_listeners(),
@@ -439,6 +444,7 @@ impl Serving {
     }
 
     /// Opens log files anew, after a rotation moved them.
+                _ = health.tick() => self.look_at_objects(),
     fn reopen_logs(&self) {
         self.logs.reopen();
     }

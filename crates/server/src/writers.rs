@@ -12,8 +12,12 @@ use crate::config::Config;
 pub(crate) fn told(volumes: &[VolumeSection], troubles: &[(String, String)]) -> Vec<String> {
     let of = |volume: &VolumeSection| {
         let path = volume.path.display();
+        // What nobody asked for is not missed.
+        if volume.writable == Writable::Nobody {
+            return None;
+        }
         if let Some((_, trouble)) = troubles.iter().find(|(name, _)| name == volume.name.as_str()) {
-            return Some(format!("{path} is read-only, though it should not be: {trouble}"));
+            return Some(format!("{path} is read-only, though the configuration says otherwise: {trouble}"));
         }
         let who = match &volume.writable {
             Writable::Nobody => return None,
@@ -94,8 +98,9 @@ mod tests {
         let troubles = ["pub", "other"].map(|name| (name.to_owned(), format!("no room in {name}")));
         assert_eq!(
             told(&[volume(Path::new("/srv"), "listed")], &troubles),
-            ["/srv is read-only, though it should not be: no room in pub"]
+            ["/srv is read-only, though the configuration says otherwise: no room in pub"]
         );
+        assert_eq!(told(&[volume(Path::new("/srv"), "nobody")], &troubles), [""; 0], "nobody asked for it");
     }
 
     #[test]

@@ -122,7 +122,11 @@ impl AfsSite {
         for (volume, why) in attached.left_out() {
             // Each lane finds the same.
             if self.left_out().insert(volume.clone()) {
-                tracing::error!(%volume, "AFS does not attach it, as its files' numbers would not last: {why}");
+                tracing::warn!(
+                    %volume,
+                    "volume {volume}: AFS does not serve it, the other protocols do: {why}; AFS names files by numbers that have to \
+                     last, for which the server must be able to write the volume's directory once (docs/afs.md)"
+                );
             }
         }
         Ok(Cell { attached, here: Arc::clone(&self.here), people: Arc::clone(&self.people) })

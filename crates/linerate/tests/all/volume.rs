@@ -258,7 +258,7 @@ fn without_a_place_for_the_index_a_server_reads_only_and_says_so_everywhere() {
     let server = Launch::config(&dir.path().join("linerate.toml")).start();
     let why = format!("nothing can be written to it: the index in {}: ", state.display());
     server.says(&why);
-    let told = format!("tree is read-only, though it should not be: {why}");
+    let told = format!("tree is read-only, though the configuration says otherwise: {why}");
     assert!(server.stdout().contains(&told), "{}", server.stdout());
     let health = raw::get(server.admin, "/health");
     let health = String::from_utf8(health.body).unwrap();

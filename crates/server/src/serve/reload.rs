@@ -24,6 +24,7 @@ lane::counter_block! {
         gauge last_reload_refused: "1 when the last reload was refused: the server goes on with what it had.",
         gauge last_reload_seconds: "When the last reload was taken or refused, seconds since 1970.",
         count volumes_lost: "Times the directory of a volume could not be reached.",
+        count volumes_hung: "Times the file system of a volume did not answer for seconds.",
         count volumes_reopened: "Volumes opened anew because their path led to another directory.",
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use identity::Writable;
 use lane::topology::Topology;
 use tokio::time::Instant;
 
@@ -109,7 +110,6 @@ impl Serving {
     /// Follows what has changed outside: links that came and went, interrupts that were moved.
     pub(super) fn look_around(&mut self) {
         self.mend_listeners();
-        self.look_at_objects();
         self.objects.withheld().forget_removed();
         if self.layout.lane_nodes().len() < 2 {
             return;
@@ -129,13 +129,22 @@ impl Serving {
     /// Tells what keeps volumes from being written to, and how the index is.
     pub(super) fn look_at_objects(&mut self) {
         let health = &self.subject.health;
-        let now = self.objects.troubles();
+        let mut now = self.objects.troubles();
+        // What nobody may write to has no trouble with being written to.
+        let is_writable = |name: &str| {
+            let mut named = self.config.volumes.iter().filter(|volume| volume.name.as_str() == name);
+            named.any(|volume| volume.writable != Writable::Nobody)
+        };
+        now.retain(|(name, _)| is_writable(name));
         for (name, _) in self.write_troubles.iter().filter(|before| !now.contains(before)) {
             health.clear(&writing(name));
+            if !now.iter().any(|(still, _)| still == name) {
+                tracing::info!(volume = name, "volume {name}: it can be written to again");
+            }
         }
         for (name, trouble) in now.iter().filter(|trouble| !self.write_troubles.contains(trouble)) {
             health.note(&writing(name), trouble.as_str());
-            tracing::error!(volume = name, "{trouble}");
+            tracing::error!(volume = name, "volume {name}: {trouble}");
         }
         self.write_troubles = now;
         if let Some(index) = self.objects.index() {
@@ -148,6 +157,12 @@ impl Serving {
                 None => health.clear("index"),
             }
         }
+            match (self.index_trouble.is_some(), &trouble) {
+                (false, Some(trouble)) => tracing::error!("index: {trouble}"),
+                (true, None) => tracing::info!("index: it can be written again, and nothing was lost"),
+                _ => {}
+            }
+            self.index_trouble = trouble;
         let volumes = self.objects.shown(&self.volumes);
         for volume in &volumes {
             match usage::trouble(volume) {
@@ -211,6 +226,8 @@ const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 /// How often links, interrupts and listeners are looked at.
 pub(super) const LOOK_AROUND_PERIOD: Duration = Duration::from_secs(10);
 
+/// How often it is looked at what keeps volumes and the index from being written to: `/health` is no later than that.
+pub(super) const HEALTH_PERIOD: Duration = Duration::from_millis(500);
 fn writing(volume: &str) -> String {
     format!("volume {volume}, writing")
 }

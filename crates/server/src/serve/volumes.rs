@@ -1,6 +1,10 @@
 //! What the control thread does about volumes whose directory is gone or is another one by now: it tells, and has the
 //! lanes open it anew once there is something to open.
 
+use std::time::SystemTime;
+
+use service::civil::Civil;
+
 use super::Serving;
 use crate::roots::{Sight, Sighting};
 
@@ -15,9 +19,23 @@ impl Serving {
                     tracing::info!(volume = name, path = %path.display(), "the volume's directory is back");
                 }
             }
+            Sight::Hangs(since) => {
+                let trouble = format!(
+                    "its file system has not answered since {} ({}): who uses this volume waits, the others are served; look at the \
+                     disk, or at the server that it is on",
+                    utc(since),
+                    path.display()
+                );
+                if self.note_root(&name, trouble) {
+                    self.reload_counters.volumes_hung.increment();
+                }
+            }
             Sight::Gone(why) => {
-                let trouble =
-                    format!("{} cannot be served: {why}; it will be once it is back", path.display());
+                let trouble = format!(
+                    "its directory {} cannot be looked at: {why}; what lanes have open is served until then, and all of it again \
+                     once the directory is back",
+                    path.display()
+                );
                 if self.note_root(&name, trouble) {
                     self.reload_counters.volumes_lost.increment();
                 }
@@ -57,6 +75,13 @@ impl Serving {
         self.root_troubles.insert(name.to_owned(), trouble);
         true
     }
+}
+
+/// A time, by the second.
+fn utc(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let Civil { year, month, day, hour, minute, second, .. } = Civil::from_unix(seconds.cast_signed());
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 fn subject(volume: &str) -> String {
@@ -128,7 +153,7 @@ mod tests {
         std::fs::rename(&first, &aside).unwrap();
         drive(&mut server, "the loss is told", |serving| !serving.root_troubles.is_empty());
         let health = server.serving.subject.health.lines();
-        assert!(health.starts_with("volume v0: ") && health.contains("first cannot be served"), "{health}");
+        assert!(health.starts_with("volume v0: ") && health.contains("first cannot be looked at"), "{health}");
         assert_eq!(server.serving.reload_counters.volumes_lost.get(), 1);
         std::fs::rename(&aside, &first).unwrap();
         drive(&mut server, "the return is told", |serving| serving.root_troubles.is_empty());

@@ -77,8 +77,7 @@ impl SmbSite {
 
 impl Site for SmbSite {
     fn warnings(&self) -> Vec<String> {
-        let nobody = !self.has_users && !self.options.policy.guest && !self.options.policy.anonymous;
-        let nobody = (nobody && self.hindrance.is_none()).then(|| {
+        let nobody = (self.nobody_can_sign_in() && self.hindrance.is_none()).then(|| {
             "SMB: nobody can sign in yet: give somebody a password for it by `linerate user add NAME --nt`, or let guests in by smb.guest"
                 .to_owned()
         });
@@ -122,8 +121,16 @@ impl Site for SmbSite {
 }
 
 impl SmbSite {
+    fn nobody_can_sign_in(&self) -> bool {
+        !self.has_users && !self.options.policy.guest && !self.options.policy.anonymous
+    }
+
     /// How clients of each kind reach the first share.
     fn tries(&self, bound: SocketAddr) -> Vec<String> {
+        // What cannot work is not proposed: a warning says what is missing.
+        if self.nobody_can_sign_in() {
+            return Vec::new();
+        }
         let Some(share) = self.options.shares.first().map(|share| &share.name) else { return Vec::new() };
         let Some(address) = reachable(bound).first().copied() else { return Vec::new() };
         let (ip, port) = (address.ip(), address.port());
