@@ -33,6 +33,7 @@ mod shares;
 mod signals;
 mod silo;
 mod threshold;
+mod trial;
 mod usage;
 mod writers;
 

@@ -1,5 +1,6 @@
 //! What each service is to serve: loaded once for the process, on its way to the lanes.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lane::layout::Layout;
@@ -18,9 +19,9 @@ use crate::{lists, writers};
 pub(crate) struct Offers {
     sites: Vec<Option<Box<dyn Site>>>,
     warnings: Vec<String>,
-}
     /// Descriptors for what clients have the process hold open.
     descriptors: usize,
+}
 
 impl Offers {
     /// Loads what services need beside the configuration: accounts, certificates and the like.
@@ -31,13 +32,13 @@ impl Offers {
         config: &Config,
         layout: &Layout,
         objects: &ProcessObjects,
+        state_dir: Option<&Path>,
     ) -> Result<Self, ServerError> {
         let fit = descriptors::fit(config, layout.lane_count());
         let accounts = config.identity.load()?;
-        let state_dir = config.server.state_dir();
         let (mut sites, mut warnings) = (Vec::new(), Vec::new());
         for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
-            let (state_dir, accounts, volumes) = (state_dir.as_deref(), &accounts, &config.volumes[..]);
+            let (accounts, volumes) = (&accounts, &config.volumes[..]);
             let (objects, index_trouble) = (objects.objects(), objects.trouble());
             let ground =
                 Ground { state_dir, connections_per_lane, accounts, volumes, layout, objects, index_trouble };
@@ -46,8 +47,8 @@ impl Offers {
             warnings.extend(site.iter().flat_map(|site| site.warnings()));
             sites.push(site);
         }
-        warnings.extend(fit.warnings);
         let descriptors = fit.for_clients;
+        warnings.extend(fit.warnings);
         warnings.extend(OwnFiles::of(config).warnings(&config.volumes));
         warnings.extend(lists::warnings(&config.volumes));
         warnings.extend(writers::warnings(config, &accounts));

@@ -32,6 +32,7 @@ use crate::roots::{Root, RootWatch};
 use crate::signals::{Said, Signals};
 use crate::silo::{Loads, MemoryWatch, Placement, Taking, TakingError, who_serves_what};
 use crate::threshold::Threshold;
+use crate::trial::TrialState;
 use crate::writers;
 
 use self::reload::{ReloadCounters, Reloading};
@@ -178,7 +179,8 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
         return Ok(warnings);
     }
     let layout = layout(config, &Topology::of_this_machine()?)?;
-    let offers = Offers::load(config, &layout, &ProcessObjects::default())?;
+    let trial = trial_state(config)?;
+    let offers = Offers::load(config, &layout, &ProcessObjects::default(), trial.path())?;
     for volume in &config.volumes {
         std::fs::read_dir(&volume.path).map_err(io(volume.path.display().to_string()))?;
     }
@@ -264,7 +266,12 @@ impl Serving {
         let mut objects = ProcessObjects::default();
         let why = if purpose == Purpose::Serve { Use::Serve } else { Use::Try };
         let volumes = objects.give(volumes, layout.lane_count(), config.server.state_dir(), why)?;
-        let mut offers = Offers::load(&config, &layout, &objects)?;
+        let trial = (purpose == Purpose::Check).then(|| trial_state(&config)).transpose()?;
+        let state_dir = match &trial {
+            Some(trial) => trial.path().map(std::path::Path::to_owned),
+            None => config.server.state_dir(),
+        };
+        let mut offers = Offers::load(&config, &layout, &objects, state_dir.as_deref())?;
         // What is made at a first start is there by now.
         OwnFiles::of(&config).withhold(objects.withheld());
         let mut warnings = offers.warnings().to_vec();
@@ -531,6 +538,13 @@ fn wait_until_serving(news: &mut NewsDesk, lanes: usize) -> Result<(), ServerErr
 }
 
 fn layout(config: &Config, topology: &Topology) -> Result<Layout, ServerError> {
+/// Where what is to outlive the process is kept for as long as a configuration is tried.
+fn trial_state(config: &Config) -> Result<TrialState, ServerError> {
+    let state = config.server.state_dir();
+    let what = || format!("server.state_dir: {}", state.as_deref().unwrap_or(std::path::Path::new("")).display());
+    TrialState::of(state.as_deref()).map_err(|source| ServerError::Io { what: what(), source })
+}
+
     let lanes = match (&config.server.cpus, config.server.lanes) {
         (Some(list), _) => LaneCount::Cpus(list.parse::<CpuSet>().map_err(|error| ConfigError::Invalid {
             key: "server.cpus".to_owned(),

@@ -83,7 +83,9 @@ impl Serving {
             self.objects.give(volumes, self.layout.lane_count(), config.server.state_dir(), Use::Serve);
         let volumes = volumes.map_err(|error| error.to_string())?;
         let tell = |error: ServerError| error.to_string();
-        let mut offers = Offers::load(&config, &self.layout, &self.objects).map_err(tell)?;
+        let state_dir = config.server.state_dir();
+        let loaded = Offers::load(&config, &self.layout, &self.objects, state_dir.as_deref());
+        let mut offers = loaded.map_err(tell)?;
         own.withhold(self.objects.withheld());
         offers.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
