@@ -18,6 +18,8 @@ mod fields;
 pub struct Head<'b> {
     /// What is asked for.
     pub method: Method,
+    /// The method as sent, for logs, where it is [`Method::Other`]; empty in HTTP/2.
+    pub method_name: &'b [u8],
     /// Where.
     pub target: Target<'b>,
     /// The target as sent, for logs.
@@ -176,6 +178,7 @@ fn checked<'b>(
     let keep_alive = !seen.close && (version == Version::Http11 || seen.keep_alive);
     let head = Head {
         method,
+        method_name: if method == Method::Other { first_word(head) } else { b"" },
         target,
         raw_target: target_text,
         version,
@@ -359,6 +362,11 @@ fn has_bare_lf(head: &[u8]) -> bool {
         }
         balance + i64::from(lf) - i64::from(cr)
     }) != 0
+}
+
+/// What stands before the first blank.
+fn first_word(head: &[u8]) -> &[u8] {
+    head.trim_ascii_start().split(|byte| *byte == b' ').next().unwrap_or_default()
 }
 
 fn method(name: &str) -> Result<Method, Refusal> {

@@ -177,6 +177,11 @@ impl Request {
         }
     }
 
+    /// The method as sent.
+    pub(crate) fn method_name(&self) -> &[u8] {
+        &self.text[self.method.clone()]
+    }
+
     /// Path and query as sent.
     pub(crate) fn target(&self) -> &[u8] {
         &self.text[self.path.clone()]
@@ -230,6 +235,7 @@ impl Request {
         }
         Ok(Head {
             method,
+            method_name: b"",
             target,
             raw_target,
             version: Version::Http11,

@@ -24,14 +24,15 @@ fn combined(record: &Record<'_>, out: &mut Vec<u8>) {
     put_escaped_word(or_dash(record.user), out);
     let _ = write!(
         out,
-        " [{:02}/{month}/{:04}:{:02}:{:02}:{:02} +0000] \"{} ",
+        " [{:02}/{month}/{:04}:{:02}:{:02}:{:02} +0000] \"",
         at.day,
         at.year,
         at.hour,
         at.minute,
         at.second,
-        record.method.name()
     );
+    put_escaped_word(record.method_text(), out);
+    out.push(b' ');
     put_escaped(record.target, out);
     let _ = write!(out, " {}\" {} {} \"", record.protocol.name(), record.status, record.body_bytes);
     put_escaped(or_dash(record.referer), out);
@@ -41,15 +42,17 @@ fn combined(record: &Record<'_>, out: &mut Vec<u8>) {
 }
 
 fn json(record: &Record<'_>, out: &mut Vec<u8>) {
+    let mut method = String::new();
+    put_json_string(&String::from_utf8_lossy(record.method_text()), &mut method);
     let _ = write!(
         out,
         "{{\"time\":\"{}\",\"peer\":\"{}\",\"tls\":{},\
-         \"protocol\":\"{}\",\"method\":\"{}\",\"status\":{},\"bytes\":{},\"duration_us\":{}",
+         \"protocol\":\"{}\",\"method\":{},\"status\":{},\"bytes\":{},\"duration_us\":{}",
         Moment { unix_us: record.unix_us },
         record.peer,
         record.tls,
         record.protocol.name(),
-        record.method.name(),
+        method,
         record.status,
         record.body_bytes,
         record.duration_us
@@ -87,6 +90,7 @@ mod tests {
             status: 200,
             body_bytes: 2326,
             method: Method::Get,
+            method_name: b"",
             protocol: Protocol::Http11,
             tls: false,
             user: b"",
@@ -131,6 +135,13 @@ mod tests {
 
     #[test]
     fn hostile_bytes_cannot_forge_a_line() {
+        let other = |name| Record { method: Method::Other, method_name: name, ..record() };
+        let methods = [(&b"PROPFIND"[..], "\"PROPFIND /"), (b"A B\"\x1b", "\"A\\x20B\\x22\\x1B /"), (b"", "\"- /")];
+        for (name, shown) in methods {
+            let line = line(Format::Text, &other(name));
+            assert!(line.contains(shown), "{line}");
+        }
+        assert!(line(Format::Json, &other(b"LO\"CK")).contains("\"method\":\"LO\\\"CK\""));
         let hostile = Record { target: b"/\"\n127.0.0.1 - -", user_agent: b"\x1b[2J\\\"\xff\r", ..record() };
         let combined = line(Format::Text, &hostile);
         assert_eq!(combined.matches('\n').count(), 1);

@@ -23,6 +23,8 @@ pub struct Record<'a> {
     pub body_bytes: u64,
     /// Method.
     pub method: Method,
+    /// What the client calls the method, where it is [`Method::Other`]; empty for a request that could not be parsed.
+    pub method_name: &'a [u8],
     /// Protocol of the connection.
     pub protocol: Protocol,
     /// The request came over TLS.
@@ -62,6 +64,14 @@ impl Protocol {
 }
 
 impl<'a> Record<'a> {
+    /// The method as the log shows it; `-` where there is none.
+    pub(super) fn method_text(&self) -> &[u8] {
+        match self.method {
+            Method::Other if !self.method_name.is_empty() => self.method_name,
+            known => known.name().as_bytes(),
+        }
+    }
+
     /// Longest target the log shows.
     pub const TARGET_MAX: usize = 2048;
     /// Longest user's name, Host, Referer or User-Agent the log shows.
@@ -74,15 +84,15 @@ impl<'a> Record<'a> {
         let duration_us = u32::from_le_bytes(take(batch)?);
         let status = u16::from_le_bytes(take(batch)?);
         let [method, protocol, tls] = take(batch)?;
-        let mut lengths = [0usize; 5];
+        let mut lengths = [0usize; 6];
         for length in &mut lengths {
             *length = u16::from_le_bytes(take(batch)?).into();
         }
-        let mut texts = [&[][..]; 5];
+        let mut texts = [&[][..]; 6];
         for (text, length) in texts.iter_mut().zip(lengths) {
             (*text, *batch) = batch.split_at_checked(length)?;
         }
-        let [user, target, host, referer, user_agent] = texts;
+        let [user, target, host, referer, user_agent, method_name] = texts;
         Some(Self {
             peer,
             unix_us,
@@ -90,6 +100,7 @@ impl<'a> Record<'a> {
             status,
             body_bytes,
             method: METHODS.into_iter().find(|known| *known as u8 == method)?,
+            method_name,
             protocol: PROTOCOLS.into_iter().find(|known| *known as u8 == protocol)?,
             tls: tls != 0,
             user,
@@ -102,7 +113,7 @@ impl<'a> Record<'a> {
 }
 
 impl LogRecord for Record<'_> {
-    const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 4 * FIELD_MAX;
+    const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 4 * FIELD_MAX + METHOD_MAX;
 
     /// Texts longer than the log shows are cut.
     fn pack(&self, batch: &mut Vec<u8>) {
@@ -112,6 +123,7 @@ impl LogRecord for Record<'_> {
             cut(self.host, FIELD_MAX),
             cut(self.referer, FIELD_MAX),
             cut(self.user_agent, FIELD_MAX),
+            if self.method == Method::Other { cut(self.method_name, METHOD_MAX) } else { b"" },
         ];
         put_address(self.peer, batch);
         batch.extend_from_slice(&self.unix_us.to_le_bytes());
@@ -137,8 +149,10 @@ impl LogRecord for Record<'_> {
 const METHODS: [Method; 6] =
     [Method::Get, Method::Head, Method::Options, Method::Put, Method::Delete, Method::Other];
 const PROTOCOLS: [Protocol; 3] = [Protocol::Http10, Protocol::Http11, Protocol::Http2];
-/// Address, time, length, duration, status, three small enums, five text lengths.
-const FIXED_LEN: usize = 16 + 8 + 8 + 4 + 2 + 3 + 10;
+/// Address, time, length, duration, status, three small enums, six text lengths.
+const FIXED_LEN: usize = 16 + 8 + 8 + 4 + 2 + 3 + 12;
+/// Longest method that the log shows: longer than any that is registered.
+const METHOD_MAX: usize = 32;
 const TARGET_MAX: usize = Record::TARGET_MAX;
 const FIELD_MAX: usize = Record::FIELD_MAX;
 
@@ -155,6 +169,7 @@ mod tests {
             status: 206,
             body_bytes: u64::MAX,
             method: Method::Head,
+            method_name: b"",
             protocol: Protocol::Http2,
             tls: true,
             user: b"alice",
@@ -163,7 +178,9 @@ mod tests {
             referer: b"",
             user_agent: b"\xff\0",
         };
-        let second = Record { peer: "2001:db8::1".parse().unwrap(), target: b"", ..first };
+        let (method, method_name) = (Method::Other, &b"PROPFIND"[..]);
+        let second =
+            Record { peer: "2001:db8::1".parse().unwrap(), target: b"", method, method_name, ..first };
         let mut batch = Vec::new();
         first.pack(&mut batch);
         second.pack(&mut batch);
@@ -182,7 +199,8 @@ mod tests {
             duration_us: 0,
             status: 200,
             body_bytes: 0,
-            method: Method::Get,
+            method: Method::Other,
+            method_name: &long,
             protocol: Protocol::Http11,
             tls: false,
             user: &long,

@@ -29,11 +29,12 @@ pub(super) struct Finish {
     _held: Charge,
 }
 
-/// What the log wants of a request's head, in one piece of memory: target, host, referer and user agent.
+/// What the log wants of a request's head, in one piece of memory: target, host, referer, user agent, and the method, where it is
+/// no known one.
 #[derive(Default)]
 struct Texts {
     all: Box<[u8]>,
-    lens: [usize; 4],
+    lens: [usize; 5],
 }
 
 impl Finish {
@@ -68,7 +69,8 @@ impl Texts {
     fn of(request: &Request) -> Self {
         let field = |name| request.field(name).unwrap_or_default();
         let target = request.target();
-        let parts = [target, request.host(), field(b"referer"), field(b"user-agent")];
+        let method = if request.method() == Method::Other { request.method_name() } else { b"" };
+        let parts = [target, request.host(), field(b"referer"), field(b"user-agent"), method];
         let mut lens = parts.map(|part| part.len().min(Record::FIELD_MAX));
         lens[0] = target.len().min(Record::TARGET_MAX);
         let mut all = Vec::with_capacity(lens.iter().sum());
@@ -76,7 +78,7 @@ impl Texts {
         Self { all: all.into(), lens }
     }
 
-    fn parts(&self) -> [&[u8]; 4] {
+    fn parts(&self) -> [&[u8]; 5] {
         let mut at = 0;
         self.lens.map(|len| {
             at += len;
@@ -92,7 +94,7 @@ impl Drop for Finish {
         if !self.service.keeps_log() {
             return;
         }
-        let [target, host, referer, user_agent] = self.texts.parts();
+        let [target, host, referer, user_agent, method_name] = self.texts.parts();
         self.service.log(&Record {
             peer: self.peer,
             unix_us: Moment::now().unix_us,
@@ -100,6 +102,7 @@ impl Drop for Finish {
             status: self.status,
             body_bytes: self.sent,
             method: self.method,
+            method_name,
             protocol: Protocol::Http2,
             tls: true,
             user: self.who.as_ref().map_or(b"", |who| who.name().as_bytes()),
