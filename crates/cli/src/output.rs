@@ -3,7 +3,7 @@
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 /// Writes a line to standard output. A reader that has left wants no more, which is no failure: `linerate
 /// doctor | head`, and a server whose starter has closed its output.
@@ -30,12 +30,49 @@ pub fn write_line(text: Arguments<'_>) {
 pub fn table<const N: usize>(headers: [&str; N], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headers);
+    // Where it is shown to a person no line is wider than his terminal: long cells go on below.
+    if let Some((terminal_size::Width(columns), _)) = terminal_size::terminal_size_of(io::stdout()) {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+    }
     for &index in right {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table
+}
+
+/// Text of others for a terminal: what would move its cursor, or have it show characters in another order than they come, is
+/// escaped, and what is no UTF-8 is a replacement character.
+pub fn printable(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    if !text.contains(is_deceptive) {
+        return text.into_owned();
+    }
+    let escaped = |char: char| if is_deceptive(char) { char.escape_default().to_string() } else { char.into() };
+    text.chars().map(escaped).collect()
+}
+
+/// A line of JSON in which no character acts on a terminal: those are escaped as JSON has it, which reads the same.
+pub fn json_line(value: &impl std::fmt::Display) -> String {
+    let mut line = String::new();
+    for char in value.to_string().chars() {
+        match char {
+            // They are within strings, as the syntax has none of them.
+            char if is_deceptive(char) => line.push_str(&format!("\\u{:04x}", char as u32)),
+            char => line.push(char),
+        }
+    }
+    line
+}
+
+/// Control characters, and those that change the direction or the lines of what is around them (UAX 9, UAX 14).
+fn is_deceptive(char: char) -> bool {
+    char.is_control()
+        || matches!(
+            char,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+        )
 }
 
 /// Bits per second as Gb/s, Mb/s or kb/s.
@@ -71,6 +108,23 @@ pub fn bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_acts_on_a_terminal_is_escaped_in_text_and_in_json() {
+        for (text, shown) in [
+            ("a\u{1b}[31mb\n", "a\\u{1b}[31mb\\n"),
+            ("\u{9b}2J", "\\u{9b}2J"),
+            ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
+            ("\u{2066}a\u{2069}\u{200f}", "\\u{2066}a\\u{2069}\\u{200f}"),
+            ("a\u{2028}b", "a\\u{2028}b"),
+            ("Ökonomie – שלום", "Ökonomie – שלום"),
+        ] {
+            assert_eq!(printable(text.as_bytes()), shown);
+            let line = json_line(&format!("{{\"name\":\"{text}\"}}"));
+            assert!(!line.contains(is_deceptive), "{line}");
+        }
+        assert_eq!(json_line(&"\"\u{9b}\u{202e}\""), "\"\\u009b\\u202e\"");
+    }
 
     #[test]
     fn figures_keep_a_readable_width() {

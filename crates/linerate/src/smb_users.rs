@@ -7,7 +7,7 @@ use anyhow::Context;
 use server::console;
 use smb::desk::{ChannelShown, LockShown, OpenShown, SessionShown};
 
-use crate::output::{bytes, say, table};
+use crate::output::{bytes, json_line, printable, say, table};
 
 mod interfaces;
 
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn show<T: serde::de::DeserializeOwned>(look: &Look, path: &str, tell: fn(&[T])) -> anyhow::Result<ExitCode> {
     let answer = console::ask(look.at.server, path)?;
     if look.json {
-        say!("{answer}");
+        say!("{}", json_line(&answer));
     } else {
         let all: Vec<T> = serde_json::from_str(&answer).context("the server is of another version")?;
         tell(&all);
@@ -180,7 +180,7 @@ fn opens(all: &[OpenShown]) {
             open.locks.to_string(),
             if open.durable { "yes" } else { "no" }.to_owned(),
             open.share.clone(),
-            format!("{}{slash}{stream}", open.path.as_deref().unwrap_or("(removed)")),
+            printable(format!("{}{slash}{stream}", open.path.as_deref().unwrap_or("(removed)")).as_bytes()),
         ]);
     }
     say!("{table}");
@@ -198,7 +198,7 @@ fn locks(all: &[LockShown]) {
             lock.length.to_string(),
             if lock.exclusive { "yes" } else { "no" }.to_owned(),
             lock.share.clone(),
-            lock.path.clone().unwrap_or_else(|| "(removed)".to_owned()),
+            printable(lock.path.as_deref().unwrap_or("(removed)").as_bytes()),
         ]);
     }
     say!("{table}");

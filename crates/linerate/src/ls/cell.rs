@@ -7,8 +7,8 @@ use afs_client::{Address, FileType, Found, Metadata, TEXT_MAX, fetch};
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::{Args, printable, time};
-use crate::output::{say, table};
+use super::{Args, time};
+use crate::output::{json_line, printable, say, table};
 
 /// One line.
 struct Line {
@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args, address: &Address) -> anyhow::Result<ExitCode> {
     let lines = lines.value;
     let unknown = lines.iter().any(|line| line.status.is_err());
     if args.json {
-        lines.iter().for_each(|line| say!("{}", as_json(line)));
+        lines.iter().for_each(|line| say!("{}", json_line(&as_json(line))));
     } else {
         print(&lines);
     }

@@ -37,11 +37,3 @@ fn time(seconds: i64) -> String {
     let Civil { year, month, day, hour, minute, second, .. } = Civil::from_unix(seconds);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
-
-/// A name for a terminal: what would move its cursor is escaped.
-fn printable(name: &[u8]) -> String {
-    let text = String::from_utf8_lossy(name);
-    text.chars()
-        .map(|char| if char.is_control() { char.escape_default().to_string() } else { char.to_string() })
-        .collect()
-}

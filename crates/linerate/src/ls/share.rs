@@ -8,8 +8,8 @@ use smb_client::Address;
 use smb_wire::create::access::attributes;
 use smb_wire::time::to_unix;
 
-use super::{Args, printable, time};
-use crate::output::{say, table};
+use super::{Args, time};
+use crate::output::{json_line, printable, say, table};
 use crate::smb::There;
 
 /// One line.
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, address: &Address) -> anyhow::Result<ExitCode> {
         })
     })?;
     if args.json {
-        lines.value.iter().for_each(|line| say!("{}", as_json(line)));
+        lines.value.iter().for_each(|line| say!("{}", json_line(&as_json(line))));
     } else {
         print(&lines.value);
     }

@@ -126,6 +126,14 @@ fn completions_are_taken_by_the_shell_and_the_manual_by_man() {
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         assert!(!output(&mut linerate(["completions", shell])).is_empty());
     }
+    // A reader that has seen enough is no failure.
+    for args in [&["completions", "zsh"][..], &["completions", "bash"], &["man"], &["man", "bench", "http"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = linerate(args.iter().copied()).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.is_empty(), "{args:?}: {said}");
+    }
     let page = String::from_utf8(output(&mut linerate(["man"]))).unwrap();
     assert!(page.contains(".TH linerate 1") && page.contains(".SH NAME") && page.contains("serve"), "{page}");
     let page = String::from_utf8(output(&mut linerate(["man", "bench", "http"]))).unwrap();

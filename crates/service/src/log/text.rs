@@ -25,7 +25,8 @@ pub fn put_escaped_word(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A JSON string (RFC 8259 7). `<` is escaped too, so that the text is harmless inside HTML.
+/// A JSON string (RFC 8259 7). `<` is escaped too, so that the text is harmless inside HTML, and what acts on a terminal: control
+/// characters, and those that change in which direction text is shown.
 pub fn put_json_string(text: &str, out: &mut String) {
     out.push('"');
     for character in text.chars() {
@@ -35,7 +36,15 @@ pub fn put_json_string(text: &str, out: &mut String) {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            '\0'..='\x1f' | '\x7f' | '<' | '\u{2028}' | '\u{2029}' => {
+            '\0'..='\x1f'
+            | '\x7f'..='\u{9f}'
+            | '<'
+            | '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}' => {
                 let _ = write!(out, "\\u{:04x}", character as u32);
             }
             other => out.push(other),
