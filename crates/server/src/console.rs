@@ -101,11 +101,28 @@ fn exchange(admin: SocketAddr, method: &str, path: &str) -> Result<String, Conso
 
 fn converse(admin: SocketAddr, method: &str, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = StdStream::connect_addr(&name(admin)?)?;
+    check_server(&stream)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     write!(stream, "{method} /{path} HTTP/1.1\r\nHost: console\r\nConnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
     Ok(answer)
+}
+
+/// Any local user could have taken the name first: who is answered by another than root or himself is told so, and asks nothing.
+fn check_server(stream: &StdStream) -> io::Result<()> {
+    let (peer, own) = (rustix::net::sockopt::socket_peercred(stream)?.uid, rustix::process::geteuid());
+    if is_trusted(peer.as_raw(), own.as_raw()) {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("its console is held by the user {}, who is neither root nor you: ask as that user if it is his server", peer.as_raw()),
+    ))
+}
+
+fn is_trusted(peer: u32, own: u32) -> bool {
+    peer == 0 || peer == own
 }
 
 /// The name of a server's console: abstract, as unix(7) has it.
@@ -204,3 +221,28 @@ mod tests {
         assert!(matches!(end_at(admin, "inn/rooms/2"), Err(ConsoleError::NotThere(_))));
     }
 }
+
+    #[test]
+    fn a_console_of_another_user_is_not_believed() {
+        assert!(is_trusted(0, 1000) && is_trusted(1000, 1000) && is_trusted(0, 0));
+        assert!(!is_trusted(1001, 1000) && !is_trusted(1001, 0));
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        // Another user has the name first: what he would say is not asked for.
+        let admin: SocketAddr = format!("127.0.0.2:{}", std::process::id() % 50_000 + 1).parse().unwrap();
+        let script = "import socket,sys,os,time\nos.setuid(65534)\ns=socket.socket(socket.AF_UNIX)\ns.bind(b'\\0'+sys.argv[1].encode())\n\
+                      s.listen()\nprint('ready',flush=True)\nc,_=s.accept()\nc.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n[]')\ntime.sleep(60)";
+        let mut impostor = std::process::Command::new("python3");
+        impostor.args(["-c", script, &format!("linerate/{admin}")]).stdout(std::process::Stdio::piped());
+        let Ok(mut impostor) = impostor.spawn() else { return };
+        let mut ready = [0; 5];
+        let begun = impostor.stdout.as_mut().unwrap().read_exact(&mut ready);
+        let answer = begun.is_ok().then(|| ask(admin, "smb/sessions"));
+        impostor.kill().unwrap();
+        impostor.wait().unwrap();
+        if let Some(answer) = answer {
+            let Err(ConsoleError::Unreachable { source, .. }) = answer else { panic!("{answer:?}") };
+            assert_eq!(source.kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
