@@ -49,7 +49,8 @@ pub fn printable(text: &[u8]) -> String {
     if !text.contains(is_deceptive) {
         return text.into_owned();
     }
-    let escaped = |char: char| if is_deceptive(char) { char.escape_default().to_string() } else { char.into() };
+    let escaped =
+        |char: char| if is_deceptive(char) { char.escape_default().to_string() } else { char.into() };
     text.chars().map(escaped).collect()
 }
 

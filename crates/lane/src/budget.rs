@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn a_client_leaves_some_to_others_however_wide_its_network_is() {
         let v4: IpAddr = "192.0.2.1".parse().unwrap();
-        let v6 = |high: u128, low: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | low));
+        let v6 =
+            |high: u128, low: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | low));
         let of_64: Vec<_> = (0..256).map(|low| v6(0, low)).collect();
         let of_56: Vec<_> = (0..256).map(|high| v6(high, 1)).collect();
         let of_48: Vec<_> = (0..4096).map(|high| v6(high * 16, 1)).collect();
@@ -207,7 +208,11 @@ mod tests {
             let budget = Budget::new(7_000);
             let held = all_of(&budget, clients);
             let free = 7_000 - held.len();
-            assert!(held.len() <= times * (free + 1) && held.len() + 2 >= times * free, "{} of {times}", held.len());
+            assert!(
+                held.len() <= times * (free + 1) && held.len() + 2 >= times * free,
+                "{} of {times}",
+                held.len()
+            );
             assert!(budget.counters().refused_share.get() > 0);
             // Another client, and one whose network is next to it, find some.
             for other in ["198.51.100.7", "2001:db8:1::1"] {

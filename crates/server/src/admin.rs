@@ -18,8 +18,8 @@ use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::get;
 use lane::runtime::LaneInfo;
 
-use self::connections::{Listener, Local};
 pub(crate) use self::connections::{AdminCounters, CONNECTIONS_MAX};
+use self::connections::{Listener, Local};
 use crate::health::Health;
 use crate::metrics::Blocks;
 use crate::silo::Look;

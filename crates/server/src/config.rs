@@ -305,7 +305,9 @@ impl AdminSection {
             None => Ok(()),
             Some(name) => Err(ConfigError::invalid(
                 "admin.names",
-                format!("{name:?} is no name of a host: give names or addresses without ports, such as \"files.example\""),
+                format!(
+                    "{name:?} is no name of a host: give names or addresses without ports, such as \"files.example\""
+                ),
             )),
         }
     }

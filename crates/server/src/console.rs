@@ -117,7 +117,10 @@ fn check_server(stream: &StdStream) -> io::Result<()> {
     }
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        format!("its console is held by the user {}, who is neither root nor you: ask as that user if it is his server", peer.as_raw()),
+        format!(
+            "its console is held by the user {}, who is neither root nor you: ask as that user if it is his server",
+            peer.as_raw()
+        ),
     ))
 }
 
@@ -147,7 +150,14 @@ impl Listener for Administrators {
             let own = rustix::process::geteuid().as_raw();
             match stream.peer_cred() {
                 Ok(peer) if peer.uid() == 0 || peer.uid() == own => return (stream, address),
-                peer => tracing::warn!(?peer, "somebody who may not was turned away from the console"),
+                peer => {
+                    let who =
+                        peer.map_or_else(|error| error.to_string(), |peer| format!("user {}", peer.uid()));
+                    tracing::warn!(
+                        "console: {who} was turned away, as root and the server's own user alone may ask; `linerate smb` is to be run \
+                         as one of these"
+                    );
+                }
             }
         }
     }
@@ -220,7 +230,6 @@ mod tests {
         }
         assert!(matches!(end_at(admin, "inn/rooms/2"), Err(ConsoleError::NotThere(_))));
     }
-}
 
     #[test]
     fn a_console_of_another_user_is_not_believed() {
@@ -246,3 +255,4 @@ mod tests {
             assert_eq!(source.kind(), io::ErrorKind::PermissionDenied);
         }
     }
+}

@@ -31,7 +31,10 @@ pub(crate) fn leave(state: &Path, services: &[Arc<dyn Service>]) {
         let Some(left) = service.left_behind() else { continue };
         let path = file_of(state, service.name());
         if let Err(error) = kept(state, &path, &left) {
-            tracing::error!(path = %path.display(), %error, "nothing is left for the next server; clients begin anew");
+            tracing::error!(
+                "service: what clients have open cannot be kept in {} for the next server: {error}; they open it anew",
+                path.display()
+            );
         }
     }
 }

@@ -63,15 +63,16 @@ impl IndexFile {
     pub(crate) fn news(&self) -> Option<String> {
         match self.index.last_stop() {
             Stop::Crash if self.index.counts_on() => Some(
-                "the last server did not stop in order: what it had not committed was found in memory, and versions count on"
+                "index: the last server did not stop in order, as when it is killed; nothing is lost, and clients keep what they have"
                     .to_owned(),
             ),
             Stop::Crash => Some(
-                "the last server did not stop in order: files have new versions, and clients fetch anew what they had"
+                "index: the last server did not stop in order, as when it is killed; files are safe and have new versions, so that clients \
+                 fetch them anew"
                     .to_owned(),
             ),
             Stop::PowerLoss => Some(
-                "the machine went down with the last server: every file has a new version, and clients fetch anew what they had"
+                "index: the machine went down with the last server; every file has a new version, so that clients fetch them anew"
                     .to_owned(),
             ),
             _ => damage(&self.index),
@@ -119,7 +120,10 @@ impl IndexFile {
         for path in paths {
             let synced = std::fs::File::open(path).and_then(|root| Ok(rustix::fs::syncfs(root)?));
             if let Err(error) = synced {
-                tracing::error!(path = %path.display(), %error, "what was written may not be safe");
+                tracing::error!(
+                    "volume at {}: what was written last may not be on the disk yet: {error}; look at the disk",
+                    path.display()
+                );
                 is_safe = false;
             }
         }
@@ -128,7 +132,9 @@ impl IndexFile {
         }
         let closed = if is_safe { self.index.close() } else { self.index.flush() };
         if let Err(error) = closed {
-            tracing::error!(%error, "the index could not be closed in order");
+            tracing::error!(
+                "index: it could not be closed in order: {error}; files have new versions at the next start"
+            );
         }
     }
 }

@@ -29,7 +29,9 @@ pub struct ThreadUsage {
 fn allow_every_descriptor() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(
+            "open files: their limit cannot be raised to the hard one ({error}); fewer connections and open files are possible"
+        );
     }
 }
 

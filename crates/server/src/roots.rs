@@ -255,7 +255,8 @@ fn look_round(shared: &Mutex<Shared>, tell: &Sender<Sighting>, number: u64, look
             shared.looking = None;
             let is_well = sight == Sight::Well;
             // One that finds no room is told in the next round.
-            if (is_well && !shared.troubled.contains(&root.name)) || tell.try_send(root.sighted(sight)).is_err()
+            if (is_well && !shared.troubled.contains(&root.name))
+                || tell.try_send(root.sighted(sight)).is_err()
             {
                 continue;
             }

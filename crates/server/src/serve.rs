@@ -82,9 +82,9 @@ struct Serving {
     objects: ProcessObjects,
     /// As `/health` has them.
     write_troubles: Vec<(String, String)>,
-    /// The index's counters are shown.
     /// As `/health` has it.
     index_trouble: Option<String>,
+    /// The index's counters are shown.
     tells_of_index: bool,
     config: Config,
     addresses: Addresses,
@@ -163,8 +163,8 @@ enum Purpose {
     Check,
 }
 
-/// Checks a configuration; gives what the administrator should know though it is good. The self-signed certificate
-/// is made if there is none; logs are not.
+/// Checks a configuration; gives what the administrator should know though it is good. Nothing is made that a start would make: no
+/// state directory, no certificate, no logs.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -247,7 +247,8 @@ impl Server {
         if abandoned > 0 {
             tracing::error!(
                 operations = abandoned,
-                "the kernel did not let go of operations in time, as when a disk does not answer"
+                "disk: {abandoned} operations had not ended when the server did, as when a disk does not answer; what they were to write \
+                 may be missing"
             );
         }
         joined.map_err(|_| ServerError::LaneEnded)?;
@@ -343,6 +344,8 @@ impl Serving {
             lane_main(spec, boot.expect("every lane boots once"))
         })?;
         wait_until_serving(&mut news, layout.lane_count())?;
+        // Only now do they know what they do not serve.
+        let greetings = sites.iter().flatten().map(|site| site.greeting()).collect();
         if purpose == Purpose::Serve {
             warnings.extend(objects.news());
         }
@@ -353,10 +356,11 @@ impl Serving {
         let addresses = Addresses { services, admin: bound };
         let roots = RootWatch::start(roots).map_err(io("the watch over volumes"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
-        // Only now do they know what they do not serve.
-        let greetings = sites.iter().flatten().map(|site| site.greeting()).collect();
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
         let (draining, health) = (Arc::default(), Arc::default());
+        let admin_counters = Arc::<AdminCounters>::default();
+        blocks.add_of_process("admin", Arc::clone(&admin_counters) as _);
+        blocks.add_of_process("descriptors", Arc::clone(lane::descriptors::budget().counters()) as _);
         let subject = Subject {
             blocks,
             lanes,
@@ -365,6 +369,8 @@ impl Serving {
             health,
             memory: asker,
             volumes: Arc::default(),
+            names: config.admin.names.clone().into(),
+            counters: admin_counters,
         };
         let mut serving = Self {
             runtime,
@@ -372,9 +378,6 @@ impl Serving {
             listeners,
             taking,
             placement,
-        let admin_counters = Arc::<AdminCounters>::default();
-        blocks.add_of_process("admin", Arc::clone(&admin_counters) as _);
-        blocks.add_of_process("descriptors", Arc::clone(lane::descriptors::budget().counters()) as _);
             repaired: Instant::now(),
             repair_at: None,
             reloading: None,
@@ -383,8 +386,6 @@ impl Serving {
             reload_counters,
             roots,
             root_troubles: BTreeMap::new(),
-            names: config.admin.names.clone().into(),
-            counters: admin_counters,
             controls,
             pacing,
             egress,
@@ -397,6 +398,7 @@ impl Serving {
             volumes,
             objects,
             write_troubles: Vec::new(),
+            index_trouble: None,
             tells_of_index: false,
             config,
             addresses,
@@ -405,7 +407,6 @@ impl Serving {
         };
         if purpose == Purpose::Serve {
             serving.look_at_objects();
-            index_trouble: None,
         }
         Ok(serving)
     }
@@ -425,6 +426,8 @@ impl Serving {
             tokio::spawn(console::serve(listener, desks));
         }
         let mut rounds = tokio::time::interval(upkeep::LOOK_AROUND_PERIOD);
+        let mut health = tokio::time::interval(upkeep::HEALTH_PERIOD);
+        health.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let (repair, reload_late) = (at(self.repair_at), at(self.reload_due()));
             tokio::select! {
@@ -433,8 +436,6 @@ impl Serving {
                     Said::ReopenLogs => self.reopen_logs(),
                     Said::Stop => return self.drain(signals).await,
                 },
-        let mut health = tokio::time::interval(upkeep::HEALTH_PERIOD);
-        health.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
                 () = self.pacing.tick() => {}
                 news = self.news.recv() => self.hear(news.ok_or(ServerError::LaneEnded)?)?,
                 () = repair => self.mend_listeners(),
@@ -443,6 +444,7 @@ impl Serving {
                 sighting = self.roots.next() => self.hear_root(sighting),
                 () = self.egress.next_look() => self.follow_links(),
                 _ = rounds.tick() => self.look_around(),
+                _ = health.tick() => self.look_at_objects(),
             }
             if self.reload_again && self.reloading.is_none() {
                 self.reload(&load);
@@ -451,7 +453,6 @@ impl Serving {
     }
 
     /// Opens log files anew, after a rotation moved them.
-                _ = health.tick() => self.look_at_objects(),
     fn reopen_logs(&self) {
         self.logs.reopen();
     }
@@ -537,14 +538,15 @@ fn wait_until_serving(news: &mut NewsDesk, lanes: usize) -> Result<(), ServerErr
     Ok(())
 }
 
-fn layout(config: &Config, topology: &Topology) -> Result<Layout, ServerError> {
 /// Where what is to outlive the process is kept for as long as a configuration is tried.
 fn trial_state(config: &Config) -> Result<TrialState, ServerError> {
     let state = config.server.state_dir();
-    let what = || format!("server.state_dir: {}", state.as_deref().unwrap_or(std::path::Path::new("")).display());
+    let what =
+        || format!("server.state_dir: {}", state.as_deref().unwrap_or(std::path::Path::new("")).display());
     TrialState::of(state.as_deref()).map_err(|source| ServerError::Io { what: what(), source })
 }
 
+fn layout(config: &Config, topology: &Topology) -> Result<Layout, ServerError> {
     let lanes = match (&config.server.cpus, config.server.lanes) {
         (Some(list), _) => LaneCount::Cpus(list.parse::<CpuSet>().map_err(|error| ConfigError::Invalid {
             key: "server.cpus".to_owned(),

@@ -47,8 +47,8 @@ impl Limit {
 impl Failed {
     /// How many still count.
     fn left(&self, now: Instant) -> u32 {
-        let forgiven =
-            now.saturating_duration_since(self.since).as_millis() / self.limit.forgiven_after.as_millis().max(1);
+        let forgiven = now.saturating_duration_since(self.since).as_millis()
+            / self.limit.forgiven_after.as_millis().max(1);
         self.count.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX))
     }
 }

@@ -275,13 +275,7 @@ impl Opens {
         Some(self.new_room(0, address, volatile, descriptors))
     }
 
-    fn new_room(
-        self: &Arc<Self>,
-        session: u64,
-        address: IpAddr,
-        volatile: u64,
-        _descriptors: Share,
-    ) -> Room {
+    fn new_room(self: &Arc<Self>, session: u64, address: IpAddr, volatile: u64, _descriptors: Share) -> Room {
         let (ranges, ranges_of) = (AtomicUsize::new(0), OnceLock::new());
         let session = AtomicU64::new(session);
         Room { opens: Arc::clone(self), session, address, volatile, ranges, ranges_of, _descriptors }

@@ -326,7 +326,8 @@ impl Directory {
         let mut entries = Vec::with_capacity(raw.len());
         let mut links = Vec::new();
         let is_link = |entry: &&DirEntry| entry.stat.is_some_and(|stat| stat.kind == FileKind::Symlink);
-        let mut steps = raw.iter().filter(is_link).count().saturating_mul(STEPS_PER_LINK).saturating_add(STEPS_MIN);
+        let mut steps =
+            raw.iter().filter(is_link).count().saturating_mul(STEPS_PER_LINK).saturating_add(STEPS_MIN);
         for entry in raw {
             let Some(stat) = entry.stat else { continue };
             let Ok(path) = Name::parse(&entry.name).and_then(|name| self.path().join(name)) else { continue };

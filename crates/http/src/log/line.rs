@@ -25,11 +25,7 @@ fn combined(record: &Record<'_>, out: &mut Vec<u8>) {
     let _ = write!(
         out,
         " [{:02}/{month}/{:04}:{:02}:{:02}:{:02} +0000] \"",
-        at.day,
-        at.year,
-        at.hour,
-        at.minute,
-        at.second,
+        at.day, at.year, at.hour, at.minute, at.second,
     );
     put_escaped_word(record.method_text(), out);
     out.push(b' ');
@@ -136,7 +132,8 @@ mod tests {
     #[test]
     fn hostile_bytes_cannot_forge_a_line() {
         let other = |name| Record { method: Method::Other, method_name: name, ..record() };
-        let methods = [(&b"PROPFIND"[..], "\"PROPFIND /"), (b"A B\"\x1b", "\"A\\x20B\\x22\\x1B /"), (b"", "\"- /")];
+        let methods =
+            [(&b"PROPFIND"[..], "\"PROPFIND /"), (b"A B\"\x1b", "\"A\\x20B\\x22\\x1B /"), (b"", "\"- /")];
         for (name, shown) in methods {
             let line = line(Format::Text, &other(name));
             assert!(line.contains(shown), "{line}");

@@ -290,7 +290,11 @@ mod tests {
     fn accounts() -> Arc<Accounts> {
         let strength = Strength { memory_kib: 64, passes: 1, lanes: 1 };
         let hash = PasswordHash::new(&"sesame".into(), strength);
-        Accounts::parse(&format!("version = 1\n[user.alice]\nid = 1000\npassword = \"{}\"\n", *hash.to_text())).unwrap()
+        Accounts::parse(&format!(
+            "version = 1\n[user.alice]\nid = 1000\npassword = \"{}\"\n",
+            *hash.to_text()
+        ))
+        .unwrap()
     }
 
     fn basic(name: &str, password: &str) -> Basic {
@@ -315,7 +319,9 @@ mod tests {
             let crowd = |round: &'static str| -> Vec<_> {
                 let begin = |number| {
                     let (logins, accounts) = (Rc::clone(&logins), Arc::clone(&accounts));
-                    lane::spawn(async move { logins.verify(&accounts, v4(number), basic("alice", round)).await })
+                    lane::spawn(
+                        async move { logins.verify(&accounts, v4(number), basic("alice", round)).await },
+                    )
                 };
                 (0..400).map(begin).collect()
             };

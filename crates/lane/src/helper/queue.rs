@@ -139,7 +139,8 @@ impl<J> FairQueue<J> {
     }
 
     fn may_run(&self, party: Party) -> bool {
-        let of_client = party.client.and_then(|client| self.running.get(&client)).copied().unwrap_or_default();
+        let of_client =
+            party.client.and_then(|client| self.running.get(&client)).copied().unwrap_or_default();
         if of_client >= self.running_max {
             return false;
         }

@@ -228,7 +228,9 @@ impl Serving {
         self.reload_counters.refused.increment();
         self.note_reload(true);
         self.subject.health.note(SUBJECT, format!("the last one was refused: {problem}"));
-        tracing::error!(%problem, "the configuration is not taken over; the old one stays");
+        let line =
+            problem.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        tracing::error!("configuration: it was refused, and the one before stays in use: {line}");
     }
 
     fn note_reload(&self, refused: bool) {

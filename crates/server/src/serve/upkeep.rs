@@ -24,7 +24,10 @@ impl Serving {
             News::Switched { lane, order } => self.hear_switched(lane, order),
             News::Failed(problem) => tracing::error!(%problem, "a lane keeps serving as before"),
             News::ListenerDied { lane, problem } => {
-                tracing::error!(lane, %problem, "opening a new one");
+                tracing::error!(
+                    lane,
+                    "lane {lane}: a listener died ({problem}); a new one is opened, and open connections go on"
+                );
                 // One that dies again and again must not keep this thread to itself.
                 let soonest = self.repaired + REPAIR_PAUSE;
                 self.repair_at = Some(self.repair_at.unwrap_or(soonest));
@@ -152,17 +155,18 @@ impl Serving {
                 self.subject.blocks.add_of_process("index", Arc::clone(index.counters()) as _);
                 self.tells_of_index = true;
             }
-            match index.look() {
-                Some(trouble) => health.note("index", trouble),
+            let trouble = index.look();
+            match &trouble {
+                Some(trouble) => health.note("index", trouble.as_str()),
                 None => health.clear("index"),
             }
-        }
             match (self.index_trouble.is_some(), &trouble) {
                 (false, Some(trouble)) => tracing::error!("index: {trouble}"),
                 (true, None) => tracing::info!("index: it can be written again, and nothing was lost"),
                 _ => {}
             }
             self.index_trouble = trouble;
+        }
         let volumes = self.objects.shown(&self.volumes);
         for volume in &volumes {
             match usage::trouble(volume) {
@@ -176,7 +180,9 @@ impl Serving {
     fn place_anew(&mut self) {
         match Topology::of_this_machine() {
             Ok(topology) => self.place_by(&topology),
-            Err(problem) => tracing::warn!(%problem, "connections are placed by what was known before"),
+            Err(problem) => tracing::warn!(
+                "connections: NICs and CPUs of this machine cannot be read ({problem}); new ones go to the lanes that were best before"
+            ),
         }
     }
 
@@ -223,11 +229,11 @@ fn later(problem: &ListenError) {
 
 /// Between two repairs of listeners.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
+/// How often it is looked at what keeps volumes and the index from being written to: `/health` is no later than that.
+pub(super) const HEALTH_PERIOD: Duration = Duration::from_millis(500);
 /// How often links, interrupts and listeners are looked at.
 pub(super) const LOOK_AROUND_PERIOD: Duration = Duration::from_secs(10);
 
-/// How often it is looked at what keeps volumes and the index from being written to: `/health` is no later than that.
-pub(super) const HEALTH_PERIOD: Duration = Duration::from_millis(500);
 fn writing(volume: &str) -> String {
     format!("volume {volume}, writing")
 }

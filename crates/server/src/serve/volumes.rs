@@ -153,7 +153,10 @@ mod tests {
         std::fs::rename(&first, &aside).unwrap();
         drive(&mut server, "the loss is told", |serving| !serving.root_troubles.is_empty());
         let health = server.serving.subject.health.lines();
-        assert!(health.starts_with("volume v0: ") && health.contains("first cannot be looked at"), "{health}");
+        assert!(
+            health.starts_with("volume v0: ") && health.contains("first cannot be looked at"),
+            "{health}"
+        );
         assert_eq!(server.serving.reload_counters.volumes_lost.get(), 1);
         std::fs::rename(&aside, &first).unwrap();
         drive(&mut server, "the return is told", |serving| serving.root_troubles.is_empty());

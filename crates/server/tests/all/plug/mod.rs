@@ -128,7 +128,11 @@ fn the_admin_address_answers_by_its_own_names_and_in_the_format_that_is_asked_fo
     let metrics = |accept: &str| ask("/metrics", &format!("Host: localhost\r\n{accept}")).to_lowercase();
     for (accept, kind, is_open) in [
         ("", "application/openmetrics-text", true),
-        ("Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n", "application/openmetrics-text", true),
+        (
+            "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n",
+            "application/openmetrics-text",
+            true,
+        ),
         ("Accept: */*\r\n", "text/plain; version=0.0.4", false),
         ("Accept: text/html\r\n", "text/plain; version=0.0.4", false),
     ] {
