@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use grants::Holder;
-use lane::budget::Share;
+use lane::budget::{Budget, Share};
 use smb_proto::numbers::NumberMap;
 use smb_wire::{FileId, Status};
 
@@ -74,6 +74,7 @@ pub struct Opens {
     told: Mutex<HashMap<Holder, ToldBy>>,
     late: Late,
     ranges: Mutex<Ranges>,
+    descriptors: Arc<Budget>,
     disconnected: Disconnected,
     replays: Arc<Replays>,
     instances: Arc<Instances>,
@@ -132,6 +133,10 @@ pub(crate) struct Tellable {
 impl Opens {
     /// None yet.
     pub fn new(limits: OpensLimits) -> Arc<Self> {
+        Self::with_descriptors(limits, Arc::clone(lane::descriptors::budget()))
+    }
+
+    fn with_descriptors(limits: OpensLimits, descriptors: Arc<Budget>) -> Arc<Self> {
         let mut start = [0; 8];
         getrandom::fill(&mut start).expect("the kernel has random bytes");
         Arc::new(Self {
@@ -141,6 +146,7 @@ impl Opens {
             told: Mutex::default(),
             late: Late::default(),
             ranges: Mutex::default(),
+            descriptors,
             disconnected: Disconnected::default(),
             replays: Arc::default(),
             instances: Arc::default(),
@@ -247,7 +253,7 @@ impl Opens {
         if of_session >= self.limits.per_session_max || of_address >= self.limits.per_address_max {
             return Err(Status::TOO_MANY_OPENED_FILES);
         }
-        let descriptors = descriptors_of(address)?;
+        let descriptors = self.descriptors_of(address)?;
         let volatile = self.next.fetch_add(1, Ordering::Relaxed);
         owners.sessions.entry(session).or_default().insert(volatile);
         *owners.addresses.entry(address).or_default() += 1;
@@ -268,11 +274,20 @@ impl Opens {
         {
             return None;
         }
-        let descriptors = descriptors_of(address).ok()?;
+        let descriptors = self.descriptors_of(address).ok()?;
         self.next.fetch_max(volatile + 1, Ordering::Relaxed);
         *owners.addresses.entry(address).or_default() += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
         Some(self.new_room(0, address, volatile, descriptors))
+    }
+
+    /// The descriptors that one lane may hold for an open of a client at this address.
+    ///
+    /// # Errors
+    /// `STATUS_TOO_MANY_OPENED_FILES` where the address has its share of them, or there are no more.
+    pub(crate) fn descriptors_of(&self, address: IpAddr) -> Result<Share, Status> {
+        let taken = self.descriptors.take(address, DESCRIPTORS_PER_OPEN);
+        taken.map_err(|_| Status::TOO_MANY_OPENED_FILES)
     }
 
     fn new_room(self: &Arc<Self>, session: u64, address: IpAddr, volatile: u64, _descriptors: Share) -> Room {
@@ -366,15 +381,6 @@ impl Opens {
     fn owners(&self) -> MutexGuard<'_, Owners> {
         lock(&self.owners)
     }
-}
-
-/// The descriptors that one lane may hold for an open of a client at this address.
-///
-/// # Errors
-/// `STATUS_TOO_MANY_OPENED_FILES` where the address has its share of them, or there are no more.
-pub(crate) fn descriptors_of(address: IpAddr) -> Result<Share, Status> {
-    let taken = lane::descriptors::budget().take(address, DESCRIPTORS_PER_OPEN);
-    taken.map_err(|_| Status::TOO_MANY_OPENED_FILES)
 }
 
 impl Room {
@@ -528,9 +534,8 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_of_the_descriptors_and_others_have_theirs() {
-        let opens = Opens::new(OpensLimits::default());
-        let budget = lane::descriptors::budget();
-        budget.set_limit(1000);
+        let budget = Budget::new(1000);
+        let opens = Opens::with_descriptors(OpensLimits::default(), Arc::clone(&budget));
         let [one, other] = [IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])];
         let mut rooms = Vec::new();
         let refused = loop {
@@ -544,7 +549,6 @@ mod tests {
         rooms.truncate(10);
         assert!(opens.room(1, one).is_ok());
         drop(rooms);
-        budget.set_limit(usize::MAX / 8);
         assert_eq!((opens.usage().opens, budget.counters().held.get()), (0, 0));
     }
 

@@ -17,7 +17,7 @@ use crate::asker::Asker;
 use crate::counters::TreeCounters;
 use crate::hand::{Hand, REOPENED};
 use crate::open::{Open, OpenKind};
-use crate::opens::{Opens, descriptors_of};
+use crate::opens::Opens;
 use crate::query_directory::folded;
 use crate::root::Root;
 use crate::status;
@@ -198,7 +198,7 @@ impl Share {
         if is_link {
             return self.link_hand(asker, open).await;
         }
-        let descriptors = descriptors_of(asker.address)?;
+        let descriptors = self.opens().descriptors_of(asker.address)?;
         let identity = open.grants().object().identity();
         let found = self.volume().reopen(&asker.caller, identity, REOPENED).await;
         self.counters().hands_reopened.increment();

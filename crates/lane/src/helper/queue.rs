@@ -266,9 +266,9 @@ mod tests {
                 hung += 1;
             }
             assert!(hung < threads && hung >= threads / 2, "{hung} of {threads}");
-            // Another's work is done one after the other, of those clients too, and what is no file system's.
+            // Another's work is done one after the other, and what is no file system's.
             for client in 0..50 {
-                queue.push(on(client, 8), 1).unwrap();
+                queue.push(on(100 + client, 8), 1).unwrap();
                 queue.push(A, 2).unwrap();
             }
             for _ in 0..100 {
