@@ -29,7 +29,7 @@ enum Command {
     Get(Get),
     /// Change the access list of a directory
     ///
-    /// Lists count in volumes that somebody may write to; in a read-only one everybody reads what the server can.
+    /// A list counts in its directory and below it, in every volume, until another one does.
     ///
     /// Rights are letters of rlidwka (read, lookup, insert, delete, write, lock, administer) and A to H, or read
     /// (rl), write (rlidwk), all (rlidwka) and none, which takes the entry away. A directory that has no list of its

@@ -20,7 +20,6 @@ mod lane_main;
 mod lane_services;
 mod listeners;
 mod listening;
-mod lists;
 mod objects;
 mod offers;
 mod overlap;

@@ -1,5 +1,5 @@
-//! What lanes share of volumes: made once in a process, when the first volume is writable or served to clients that cache. A
-//! server that only reads has none.
+//! What lanes share of volumes: made once in a process. Its index is opened when the first volume is writable or served to clients
+//! that cache.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub(crate) struct Closing {
 #[derive(Debug, Default)]
 pub(crate) struct ProcessObjects {
     objects: Option<Objects>,
+    /// A volume has needed the index.
+    is_numbered: bool,
     index: Option<IndexFile>,
     trouble: Option<String>,
     /// What is served to nobody.
@@ -54,27 +56,28 @@ impl ProcessObjects {
         state: Option<PathBuf>,
         why: Use,
     ) -> Result<VolumeTable, ConfigError> {
-        if self.objects.is_none() && table.has_objects() {
-            let options = options(lanes)?;
-            self.objects = Some(match why {
-                Use::Try => Objects::without_index(options, "this is a trial".to_owned()),
+        let objects = match &self.objects {
+            Some(objects) => objects.clone(),
+            // Rights count in every volume, also where nobody writes and nothing is kept.
+            None => self.objects.insert(Objects::unnumbered(options(lanes)?)).clone(),
+        };
+        if table.is_numbered() && !std::mem::replace(&mut self.is_numbered, true) {
+            objects.keep_in(match why {
+                Use::Try => Err("this is a trial".to_owned()),
                 Use::Serve => match open_index(state) {
                     Ok(opened) => {
-                        let objects = Objects::new(options, opened.index());
+                        let index = opened.index();
                         self.index = Some(opened);
-                        objects
+                        Ok(index)
                     }
                     Err(problem) => {
                         self.trouble = Some(problem.clone());
-                        Objects::without_index(options, problem)
+                        Err(problem)
                     }
                 },
             });
         }
-        Ok(match &self.objects {
-            Some(objects) => table.sharing(objects),
-            None => table,
-        })
+        Ok(table.sharing(&objects))
     }
 
     /// What no lane serves to anybody.
@@ -226,8 +229,7 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
     let most = ObjectsOptions::default();
     if lanes > most.lanes_max {
         let problem = format!(
-            "at most {} lanes can write to the same files, and there are {lanes}: give server.lanes that number, or no \
-             volume a writable",
+            "at most {} lanes can serve the same files, and there are {lanes}: give server.lanes that number",
             most.lanes_max
         );
         return Err(ConfigError::invalid("server.lanes", problem));
@@ -273,9 +275,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_only_reads_has_no_objects() {
+    fn a_server_that_only_reads_has_no_index() {
         let mut objects = ProcessObjects::default();
-        objects.give(VolumeTable::default(), 300, None, Use::Serve).unwrap();
-        assert!(objects.objects.is_none() && objects.index.is_none());
+        objects.give(VolumeTable::default(), 2, None, Use::Serve).unwrap();
+        assert!(objects.objects.is_some() && objects.index.is_none() && objects.trouble.is_none());
     }
 }

@@ -262,9 +262,10 @@ impl VolumeTable {
         self.entries.iter().any(|entry| entry.spec.is_writable() && is_it(&entry))
     }
 
-    /// Whether lanes share the files of one of them: somebody may change them, or clients that cache are served.
-    pub fn has_objects(&self) -> bool {
-        self.entries.iter().any(|entry| entry.spec.has_objects())
+    /// Whether the files of one of them have numbers and versions that last: somebody may change them, or clients that cache are
+    /// served.
+    pub fn is_numbered(&self) -> bool {
+        self.entries.iter().any(|entry| entry.spec.is_numbered())
     }
 
     /// The volumes.
@@ -300,6 +301,8 @@ impl LaneVolumes {
         let open = table.entries.iter().map(|entry| {
             let opened = match self.open.iter().find(|(old, _)| old.opening == entry.opening) {
                 Some((_, volume)) => Ok(volume.clone()),
+                // Rights count in every volume, whatever serves it.
+                None if table.objects.is_some() => Volume::open(&self.cache, &entry.spec.clone().guarded()),
                 None => Volume::open(&self.cache, &entry.spec),
             };
             let refused = |source| VolumeError {

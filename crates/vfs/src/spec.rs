@@ -20,6 +20,9 @@ pub struct VolumeSpec {
     pub writable: Writable,
     /// Lanes share its files even where nobody may change them: see [`VolumeSpec::with_objects`].
     pub with_objects: bool,
+    /// Access lists, modes and descriptors count, though nobody may change it and nobody relies on its files' numbers: see
+    /// [`VolumeSpec::guarded`].
+    pub guarded: bool,
     /// What it may hold, where it is writable.
     pub quota: Quota,
     /// What it holds is counted, though nothing limits it.
@@ -58,6 +61,7 @@ impl VolumeSpec {
             options,
             writable: Writable::Nobody,
             with_objects: false,
+            guarded: false,
             quota: Quota::default(),
             counted: false,
             local_locks: true,
@@ -75,6 +79,13 @@ impl VolumeSpec {
     #[must_use]
     pub fn with_objects(self) -> Self {
         Self { with_objects: true, ..self }
+    }
+
+    /// The same, where rights count as they do in a writable one. Its files have no lasting numbers and nothing is written, no mark
+    /// either. It takes a cache that [shares](crate::Cache::sharing).
+    #[must_use]
+    pub fn guarded(self) -> Self {
+        Self { guarded: true, ..self }
     }
 
     /// The same, which may hold so much.
@@ -104,9 +115,14 @@ impl VolumeSpec {
         self.writable != Writable::Nobody
     }
 
-    /// Whether lanes share its files: anybody may change them, or clients that cache are served.
-    pub fn has_objects(&self) -> bool {
+    /// Whether its files have lasting numbers and versions: anybody may change them, or clients that cache are served.
+    pub fn is_numbered(&self) -> bool {
         self.with_objects || self.is_writable()
+    }
+
+    /// Whether lanes share its files and rights count in it.
+    pub fn has_objects(&self) -> bool {
+        self.guarded || self.is_numbered()
     }
 }
 

@@ -17,44 +17,76 @@ fn place() -> TempDir {
     dir
 }
 
-fn configure(dir: &Path, writable: &str) {
+fn configure(dir: &Path, rest: &str) {
     let text = format!(
-        "{}[[volume]]\nname = 'pub'\npath = 'pub'\n{writable}\n",
+        "{}[[volume]]\nname = 'pub'\npath = 'pub'\n{rest}\n",
         crate::support::site::ANY_PORT.replace("[http]", "[server]\nlanes = 2\n[http]")
     );
     std::fs::write(dir.join("linerate.toml"), text).unwrap();
 }
 
 #[test]
-fn lists_count_where_somebody_may_write_and_a_reload_changes_which_volumes_these_are() {
+fn lists_count_whoever_may_write_and_whatever_else_is_configured() {
     let dir = place();
-    configure(dir.path(), "");
+    let accounts = dir.path().join("accounts.toml");
+    let identity = format!("[identity]\naccounts = '{}'\n", accounts.display());
+    let mut added = linerate(["user", "add", "alice", "--accounts"]);
+    output(added.arg(&accounts).env("LINERATE_PASSWORD", "sesame and more"));
+    let deep = dir.path().join("pub/closed/in/there");
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(deep.join("a.txt"), "deep").unwrap();
+    configure(dir.path(), &identity);
     let server = Launch::config(&dir.path().join("linerate.toml")).start();
     assert!(server.stdout().contains("serves, read-only:"), "{}", server.stdout());
+    let http = server.http[0];
     let status = |path: &str, wanted: u16| {
         for _ in 0..16 {
-            assert_eq!(raw::get(server.http[0], path).status, wanted, "{path}, whatever lane it is");
+            assert_eq!(raw::get(http, path).status, wanted, "{path}, whatever lane it is");
         }
     };
-    status("/closed/a.txt", 200);
-    server.says("which does not count");
-
-    for _ in 0..2 {
-        configure(dir.path(), "writable = 'listed'");
-        server.reload("reloaded");
+    let as_alice = |path: &str| {
+        let login = "Authorization: Basic YWxpY2U6c2VzYW1lIGFuZCBtb3Jl\r\n";
+        let asked = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{login}Connection: close\r\n\r\n");
+        raw::Response::parse(&raw::talk(http, asked.as_bytes())).status
+    };
+    let closed_alone = || {
         // Who says who he is may be let in.
-        status("/closed/a.txt", 401);
-        status("/closed/", 401);
-        status("/open/a.txt", 200);
-        status("/", 200);
-        configure(dir.path(), "writable = 'nobody'");
+        for closed in ["/closed/", "/closed/a.txt", "/closed/none", "/closed/in/", "/closed/in/there/a.txt"] {
+            status(closed, 401);
+        }
+        for open in ["/", "/open/", "/open/a.txt"] {
+            status(open, 200);
+        }
+        assert_eq!(["/closed/", "/closed/a.txt", "/closed/in/there/a.txt"].map(as_alice), [200; 3]);
+    };
+    closed_alone();
+    let state = dir.path().join("state");
+    let state_dir = format!("lanes = 2\nstate_dir = '{}'", state.display());
+    for rest in [
+        "writable = 'listed'",
+        "writable = 'nobody'",
+        "[smb]\nlisten = ['127.0.0.1:0']\n",
+        "[afs]\nlisten = ['127.0.0.1:0']\ncell = 'linerate.internal'\n",
+        "",
+    ] {
+        configure(dir.path(), &format!("{rest}\n{identity}"));
+        let text = std::fs::read_to_string(dir.path().join("linerate.toml")).unwrap();
+        std::fs::write(dir.path().join("linerate.toml"), text.replace("lanes = 2", &state_dir)).unwrap();
         server.reload("reloaded");
-        status("/closed/a.txt", 200);
+        closed_alone();
     }
     configure(dir.path(), "writable = 'no such name'");
     server.reload("stays");
     server.says("volume[0].writable: ");
-    status("/closed/a.txt", 200);
+    closed_alone();
+
+    // The volume's own list, set while it is served.
+    let root = dir.path().join("pub").display().to_string();
+    output(&mut linerate(["acl", "set", "--clear", &root, "system:authuser=read"]));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    status("/", 401);
+    status("/open/a.txt", 401);
+    assert_eq!(["/", "/open/a.txt", "/closed/a.txt"].map(as_alice), [200; 3]);
 }
 
 #[test]

@@ -88,6 +88,11 @@ impl SharedVolume {
         stat: &Stat,
         at: Option<At<'_>>,
     ) -> Result<Arc<Object>, Error> {
+        if !self.is_numbered() {
+            let kind = if self.is_root(stat) { Kind::Root } else { kind_of(stat.kind) };
+            object.begin_unnumbered(kind);
+            return Ok(object);
+        }
         for attempt in 0..ATTEMPTS_MAX {
             if object.is_loaded() {
                 return Ok(object);

@@ -91,6 +91,17 @@ impl Object {
         self.set(record.number, record.version);
     }
 
+    /// It is one of a volume that is guarded alone: the index has nothing of it.
+    pub(super) fn begin_unnumbered(self: &Arc<Self>, kind: Kind) {
+        if self.is_loaded() {
+            return;
+        }
+        let _side = self.lock_side();
+        if !self.is_loaded() {
+            self.set(self.volume.next_unnumbered(kind), self.volume.first_version());
+        }
+    }
+
     /// Under the lock.
     fn set(self: &Arc<Self>, number: Number, version: Version) {
         self.version.store(version.into(), Ordering::SeqCst);
@@ -100,7 +111,7 @@ impl Object {
 
     /// The index will have to be told of it.
     fn touch(&self, side: &mut Side, number: Number, version: Version) {
-        if self.news.fetch_or(TOUCHED, Ordering::Relaxed) & TOUCHED == 0 {
+        if self.volume.is_numbered() && self.news.fetch_or(TOUCHED, Ordering::Relaxed) & TOUCHED == 0 {
             let words = self.identity.words(self.volume.device());
             let is_its_name = side.draft.flags & UNPLACED == 0;
             let place = side.place.as_ref().map(|place| place_ref(place, is_its_name));
@@ -367,6 +378,9 @@ impl Object {
 
     /// Tells the index what is to be known of it when it is used again.
     pub(super) fn let_go(&mut self) {
+        if !self.volume.is_numbered() {
+            return;
+        }
         let news = *self.news.get_mut();
         let mut side = std::mem::take(self.side.get_mut().expect("nobody panics while holding it"));
         if news & TOUCHED == 0 && side.draft.flags & GONE == 0 {

@@ -61,8 +61,8 @@ struct Shared {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     in_use: AtomicUsize,
-    /// Or why there is none.
-    index: Result<Arc<Index>, String>,
+    /// Or why there is none. Empty until a volume needs one.
+    index: OnceLock<Result<Arc<Index>, String>>,
     /// For volumes that nothing can be written to.
     stand_in: OnceLock<Arc<Index>>,
     desks: Desks,
@@ -82,7 +82,8 @@ struct Shared {
     sids: Mutex<Arc<Sids>>,
 }
 
-type Shard = HashMap<Identity, Weak<Object>>;
+/// By the volume's [key](SharedVolume::key) too.
+type Shard = HashMap<(u64, Identity), Weak<Object>>;
 
 impl Objects {
     /// None in use yet; numbers and versions are kept in `index`.
@@ -90,7 +91,9 @@ impl Objects {
     /// # Panics
     /// For more lanes than there may be.
     pub fn new(options: ObjectsOptions, index: Arc<Index>) -> Self {
-        Self::with(options, Ok(index))
+        let objects = Self::unnumbered(options);
+        objects.keep_in(Ok(index));
+        objects
     }
 
     /// For a process that has no index, for the reason given: nothing is written, as versions could not be kept.
@@ -98,7 +101,9 @@ impl Objects {
     /// # Panics
     /// As [`Objects::new`].
     pub fn without_index(options: ObjectsOptions, why: String) -> Self {
-        Self::with(options, Err(why))
+        let objects = Self::unnumbered(options);
+        objects.keep_in(Err(why));
+        objects
     }
 
     /// For a process that remembers nothing, as tests are: versions and numbers begin anew with it.
@@ -109,7 +114,11 @@ impl Objects {
         Self::new(options, index_in_memory())
     }
 
-    fn with(options: ObjectsOptions, index: Result<Arc<Index>, String>) -> Self {
+    /// For a process whose volumes are all [guarded](VolumeSpec::guarded) alone, as yet.
+    ///
+    /// # Panics
+    /// As [`Objects::new`].
+    pub fn unnumbered(options: ObjectsOptions) -> Self {
         assert!(options.lanes_max <= LaneBits::LANES_MAX, "{} lanes at most", LaneBits::LANES_MAX);
         Self {
             shared: Arc::new(Shared {
@@ -117,7 +126,7 @@ impl Objects {
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
                 hasher: RandomState::new(),
                 in_use: AtomicUsize::new(0),
-                index,
+                index: OnceLock::new(),
                 stand_in: OnceLock::new(),
                 desks: Desks::new(options.lanes_max),
                 volumes: Mutex::default(),
@@ -131,6 +140,11 @@ impl Objects {
                 sids: Mutex::new(Arc::new(Sids::new(&machine_name()))),
             }),
         }
+    }
+
+    /// Keeps numbers and versions there, or has the reason why they cannot be kept. The first that is given counts.
+    pub fn keep_in(&self, index: Result<Arc<Index>, String>) {
+        let _ = self.shared.index.set(index);
     }
 
     /// Objects in use now.
@@ -159,7 +173,10 @@ impl Objects {
     }
 
     pub(super) fn index(&self) -> Result<&Arc<Index>, String> {
-        self.shared.index.as_ref().map_err(Clone::clone)
+        match self.shared.index.get() {
+            Some(index) => index.as_ref().map_err(Clone::clone),
+            None => Err("there is no index".to_owned()),
+        }
     }
 
     pub(super) fn stand_in(&self) -> Arc<Index> {
@@ -174,7 +191,7 @@ impl Objects {
 
     /// The index that versions are kept in; `None` for a process that has none.
     pub fn kept_in(&self) -> Option<&Arc<Index>> {
-        self.shared.index.as_ref().ok()
+        self.shared.index.get()?.as_ref().ok()
     }
 
     /// Nothing is changed from now on, in whatever volume, until [`Objects::thaw`]: changes wait for 12 s, then they are refused as in a
@@ -199,8 +216,15 @@ impl Objects {
         self.shared.is_frozen.load(Ordering::SeqCst)
     }
 
-    /// The writable volumes that some lane has open, or still has work in.
+    /// The volumes with lasting numbers that some lane has open, or still has work in.
     pub fn volumes(&self) -> Vec<Arc<SharedVolume>> {
+        let mut volumes = self.all_volumes();
+        volumes.retain(|volume| volume.is_numbered());
+        volumes
+    }
+
+    /// All volumes that some lane has open, or still has work in.
+    pub fn all_volumes(&self) -> Vec<Arc<SharedVolume>> {
         self.shared.volumes.lock().expect("nobody panics while holding it").open()
     }
 
@@ -210,8 +234,9 @@ impl Objects {
     /// [`Error::Busy`] when as many are in use as may be, or a file that lies in two volumes is in use in the other.
     pub(crate) fn get(&self, volume: &Arc<SharedVolume>, identity: Identity) -> Result<Arc<Object>, Error> {
         loop {
+            let key = (volume.key(), identity.clone());
             let mut shard = self.shard(&identity);
-            if let Some(known) = shard.get(&identity) {
+            if let Some(known) = shard.get(&key) {
                 if let Some(object) = known.upgrade() {
                     // Permits and promises go by object, numbers and versions by volume: it cannot be both's.
                     return if Arc::ptr_eq(&object.volume, volume) { Ok(object) } else { Err(Error::Busy) };
@@ -222,7 +247,7 @@ impl Objects {
                 continue;
             }
             let object = self.begin(volume, &identity)?;
-            shard.insert(identity, Arc::downgrade(&object));
+            shard.insert(key, Arc::downgrade(&object));
             return Ok(object);
         }
     }
@@ -260,7 +285,7 @@ impl Objects {
 
     /// The object of this identity in `volume`, if it is in use.
     pub(crate) fn in_use_in(&self, volume: &SharedVolume, identity: &Identity) -> Option<Arc<Object>> {
-        let object = self.shard(identity).get(identity)?.upgrade()?;
+        let object = self.shard(identity).get(&(volume.key(), identity.clone()))?.upgrade()?;
         std::ptr::eq(&*object.volume, volume).then_some(object)
     }
 
@@ -321,8 +346,9 @@ impl Objects {
     pub(super) fn forget(&self, object: &Object) {
         self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
         let mut shard = self.shard(&object.identity);
-        if shard.get(&object.identity).is_some_and(|known| std::ptr::eq(known.as_ptr(), object)) {
-            shard.remove(&object.identity);
+        let key = (object.volume.key(), object.identity.clone());
+        if shard.get(&key).is_some_and(|known| std::ptr::eq(known.as_ptr(), object)) {
+            shard.remove(&key);
         }
     }
 

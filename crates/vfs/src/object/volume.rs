@@ -2,11 +2,11 @@
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::SystemTime;
 
-use index::{Index, OpenedVolume, Tree, Version, VolumeId, VolumeRecord};
+use index::{Index, Kind, Number, OpenedVolume, Tree, Version, VolumeId, VolumeRecord};
 use lane::fs::{Dir, DirLock, Stat};
 
 use super::elsewhere::Elsewhere;
@@ -36,6 +36,12 @@ pub struct SharedVolume {
     pub(super) elsewhere: Elsewhere,
     /// Where its numbers and versions are kept: the process's, or one in memory for a volume that nothing can be written to.
     pub(super) index: Arc<Index>,
+    /// What of objects its files have beside rights: numbers and versions that last.
+    is_numbered: bool,
+    /// Of its files among all objects: a file that lies in several volumes that are guarded alone is an object of each.
+    key: u64,
+    /// Objects that were given a number by it, where the index gives none.
+    unnumbered: AtomicU32,
     /// Of its opening.
     generation: u32,
     /// Of the opening before.
@@ -63,6 +69,8 @@ pub struct SharedVolume {
 #[derive(Default)]
 pub(super) struct Volumes {
     open: Vec<Weak<SharedVolume>>,
+    /// The last key that was given to a volume that is guarded alone.
+    keys: u64,
 }
 
 impl Volumes {
@@ -78,7 +86,8 @@ impl Volumes {
         let root = Attributes::from(*stat).id;
         self.open.retain(|volume| volume.strong_count() > 0);
         for volume in self.open.iter().filter_map(Weak::upgrade) {
-            if volume.name == spec.name && volume.root == root {
+            let serves = volume.is_numbered || !spec.is_numbered();
+            if volume.name == spec.name && volume.root == root && serves {
                 if spec.is_writable() && volume.trouble.is_none() {
                     volume.lock_tree(dir).map_err(|why| Error::from(io::Error::other(why)))?;
                 }
@@ -87,9 +96,12 @@ impl Volumes {
             }
         }
         // By another name the tree may be this process's already, as while a reload renames it.
-        let of_same = self.open.iter().filter_map(Weak::upgrade).filter(|volume| volume.root == root);
+        let is_same = |volume: &Arc<SharedVolume>| volume.root == root && volume.is_numbered;
+        let of_same = self.open.iter().filter_map(Weak::upgrade).filter(is_same);
         let lock = { of_same }.find_map(|volume| volume.lock().clone());
-        let volume = Arc::new(SharedVolume::open(objects, spec, (dir, root), lock)?);
+        self.keys += u64::from(!spec.is_numbered());
+        let key = if spec.is_numbered() { 0 } else { self.keys };
+        let volume = Arc::new(SharedVolume::open(objects, spec, (dir, root), lock, key)?);
         if objects.is_frozen() {
             volume.close(Closed::Frozen);
         }
@@ -135,6 +147,9 @@ impl SharedVolume {
             numbered: Numbered::new(),
             elsewhere: Elsewhere::new(),
             index,
+            is_numbered: true,
+            key: 0,
+            unnumbered: AtomicU32::new(0),
             generation: opened.mark.generation,
             generation_before: opened.generation_before,
             first: opened.first,
@@ -154,27 +169,39 @@ impl SharedVolume {
         spec: &VolumeSpec,
         (dir, root): (&Dir, FileId),
         mut lock: Option<Arc<DirLock>>,
+        key: u64,
     ) -> Result<Self, Error> {
         let bearer = Bearer::new(objects.options().trusted_attributes);
         let now = lane::time::wall_clock();
-        let entered = objects.index().and_then(|index| {
+        let is_numbered = spec.is_numbered();
+        let stand_in = || {
+            let index = objects.stand_in();
+            // By this name the stand-in knows no other tree, whatever was there under the volume's own.
+            let name = name_in_stand_in(&spec.name, root, is_numbered);
+            Ok::<_, Error>((enter(&index, &name, spec, None, now).map_err(|_| Error::ReadOnly)?, index))
+        };
+        let entered = || {
+            let index = objects.index()?;
             if spec.is_writable() && lock.is_none() {
                 lock = Some(locked(dir)?);
             }
-            Ok((enter(index, spec.name.as_str(), spec, Some((&bearer, dir)), now)?, index))
-        });
-        let (opened, index, trouble) = match entered {
-            Ok((opened, index)) => (opened, Arc::clone(index), None),
+            Ok::<_, String>((enter(index, spec.name.as_str(), spec, Some((&bearer, dir)), now)?, index))
+        };
+        let (opened, index, trouble) = match is_numbered.then(entered) {
+            None => {
+                let (opened, index) = stand_in()?;
+                (opened, index, None)
+            }
+            Some(Ok((opened, index))) => (opened, Arc::clone(index), None),
             // Its access lists count all the same: it is opened as it would be, but for changes.
-            Err(why) => {
-                let index = objects.stand_in();
-                // By this name the stand-in knows no other tree, whatever was there under the volume's own.
-                let name = name_in_stand_in(&spec.name, root);
-                (enter(&index, &name, spec, None, now).map_err(|_| Error::ReadOnly)?, index, Some(why.into()))
+            Some(Err(why)) => {
+                let (opened, index) = stand_in()?;
+                (opened, index, Some(why.into()))
             }
         };
         let news = match (&opened, &trouble) {
             (_, Some(_)) => None,
+            _ if !is_numbered => None,
             (OpenedVolume { tree_was_behind: true, .. }, _) => Some(TREE_WAS_BEHIND),
             (OpenedVolume { index_was_behind: true, .. }, _) => Some(INDEX_WAS_BEHIND),
             _ => None,
@@ -198,6 +225,9 @@ impl SharedVolume {
             numbered: Numbered::new(),
             elsewhere: Elsewhere::new(),
             index,
+            is_numbered,
+            key,
+            unnumbered: AtomicU32::new(0),
             generation,
             generation_before: opened.generation_before,
             first,
@@ -233,6 +263,27 @@ impl SharedVolume {
     /// What its index has of it now: when it was made, what it held when that was last counted.
     pub fn record(&self) -> Option<VolumeRecord> {
         self.index.volume_of(self.id)
+    }
+
+    /// Whether its files have numbers and versions that last. Of one that is guarded alone nothing is kept but rights.
+    pub fn is_numbered(&self) -> bool {
+        self.is_numbered
+    }
+
+    /// What its files have among the process's objects beside their identities.
+    pub(super) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// A number for an object of a volume that is guarded alone: nobody relies on it.
+    pub(super) fn next_unnumbered(&self, kind: Kind) -> Number {
+        let count = self.unnumbered.fetch_add(1, Ordering::Relaxed) % (u32::MAX / 2 - 2);
+        let vnode = match kind {
+            Kind::Root => return Number::ROOT,
+            Kind::Directory => count * 2 + 3,
+            Kind::File => count * 2 + 2,
+        };
+        Number { vnode, uniquifier: 1 }
     }
 
     /// Whether nobody has begun to look through it for what a crash left.
@@ -328,9 +379,9 @@ impl Drop for SharedVolume {
             let _ = self.index.record_usage(self.id, usage, true);
         }
         self.index.close_volume(self.id);
-        if self.trouble.is_some() {
+        if self.trouble.is_some() || !self.is_numbered {
             // Nothing was written in it: no number is missed.
-            let _ = self.index.remove_volume(&name_in_stand_in(&self.name, self.root));
+            let _ = self.index.remove_volume(&name_in_stand_in(&self.name, self.root, self.is_numbered));
         }
     }
 }
@@ -364,9 +415,9 @@ pub(crate) fn enter(
 }
 
 /// The name of a volume in the index that stands in for one that does not take it; as short as names there must be.
-fn name_in_stand_in(name: &VolumeName, root: FileId) -> String {
+fn name_in_stand_in(name: &VolumeName, root: FileId, is_numbered: bool) -> String {
     let mut hasher = DefaultHasher::new();
-    name.as_str().hash(&mut hasher);
+    (name.as_str(), is_numbered).hash(&mut hasher);
     format!("{:x} {}:{}", hasher.finish(), root.dev, root.ino)
 }
 

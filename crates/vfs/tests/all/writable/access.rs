@@ -451,7 +451,7 @@ fn accounts() -> Arc<Accounts> {
     Accounts::parse("version = 1\n[user.alice]\nid = 1000\n").unwrap()
 }
 
-fn alice() -> Caller {
+pub(crate) fn alice() -> Caller {
     Caller::new(accounts().user("alice").unwrap())
 }
 
@@ -459,7 +459,7 @@ pub(crate) fn operator() -> Caller {
     Caller::new(accounts().local_administrator())
 }
 
-fn list(given: &[(&str, Rights)]) -> Acl {
+pub(crate) fn list(given: &[(&str, Rights)]) -> Acl {
     let mut acl = Acl::new();
     for (who, rights) in given {
         acl.set(Side::Given, who.parse().unwrap(), *rights).unwrap();

@@ -1,12 +1,18 @@
 //! Volumes that nobody may change and whose files lanes share all the same: for clients that cache.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use identity::{Acl, Rights, Writable};
+use lane::backend::sim::{Config, World};
 use lane::fs::{AttributeChange, FileKind};
-use vfs::{Caller, Directory, Error, Expect, How, Over, Volume};
+use lane::time;
+use vfs::{
+    Cache, CacheOptions, Caller, Directory, Error, Expect, How, Objects, ObjectsOptions, Over, Volume,
+    VolumeOptions, VolumeSpec,
+};
 
-use super::access::operator;
+use super::access::{alice, list, operator};
 use super::told::{Said, Service, promised, until};
 use super::{name, nobody, root, watched};
 
@@ -59,6 +65,73 @@ fn every_change_is_refused_whoever_asks() {
         }
         assert_eq!(fs.read("/srv/page").unwrap(), b"as it was");
     });
+}
+
+#[test]
+fn rights_count_in_a_volume_of_which_nothing_else_is_kept() {
+    for watches_max in [0, 64] {
+        let world = World::new(1, Config::clean());
+        let host = world.host("10.0.0.1");
+        let fs = host.fs();
+        fs.write("/srv/d/e/page", "").unwrap();
+        fs.symlink("../d/e/page", "/srv/d/link").unwrap();
+        fs.write("/srv/other/page", "").unwrap();
+        fs.symlink("../d/e/page", "/srv/other/link").unwrap();
+        let objects = Objects::unnumbered(ObjectsOptions { lanes_max: 1, ..Default::default() });
+        let used = objects.clone();
+        world.block_on(&host, async move {
+            let cache = Cache::sharing(CacheOptions { watches_max, ..Default::default() }, &objects);
+            let open = |name: &str, path: &str| {
+                let spec = VolumeSpec::new(name.parse().unwrap(), path, VolumeOptions::default());
+                Volume::open(&cache, &spec.guarded()).unwrap()
+            };
+            // One file lies in both.
+            let (volume, inner) = (open("test", "/srv"), open("inner", "/srv/d"));
+            assert!(volume.has_objects() && !volume.is_writable() && objects.volumes().is_empty());
+            let closed = list(&[("alice", Rights::READER)]);
+            let seen = async |who: &Caller, of: &Volume, at: &str| match of
+                .lookup_as(who, super::path(at), Rights::READ)
+                .await
+            {
+                Ok(_) => true,
+                Err(Error::Denied(_)) => false,
+                Err(other) => panic!("{at}: {other}"),
+            };
+            for (at, beneath) in
+                [("/srv", &["", "d/e/page", "other/page", "other/link"][..]), ("/srv/d", &["d", "d/e/page"])]
+            {
+                for &name in beneath {
+                    assert!(seen(&nobody(), &volume, name).await, "{at}: {name}");
+                }
+                assert!(seen(&nobody(), &inner, "e/page").await);
+                fs.set_xattr(at, "user.linerate.acl", &closed.encode()).unwrap();
+                time::sleep(Duration::from_millis(1001)).await;
+                for &name in beneath {
+                    assert!(!seen(&nobody(), &volume, name).await, "{at}: {name}");
+                    assert!(seen(&alice(), &volume, name).await, "{at}: {name}");
+                }
+                let from_within = seen(&nobody(), &inner, "e/page").await;
+                assert_eq!(from_within, at == "/srv", "a volume begins at its own directory");
+                if at == "/srv/d" {
+                    assert!(!seen(&nobody(), &volume, "other/link").await, "a link leads past no list");
+                }
+                fs.remove_xattr(at, "user.linerate.acl").unwrap();
+                time::sleep(Duration::from_millis(1001)).await;
+            }
+            assert!(seen(&nobody(), &volume, "d/e/page").await);
+            // What is known of a directory is not asked for again.
+            let before = volume.counters().lookup_misses.get();
+            for _ in 0..100 {
+                assert!(seen(&nobody(), &volume, "d/e/page").await);
+            }
+            assert_eq!(volume.counters().lookup_misses.get(), before);
+            let raw = lane::fs::Dir::open_root("/srv".as_ref()).unwrap();
+            assert!(raw.as_file().xattrs().await.unwrap().is_empty(), "nothing is written");
+            drop((volume, inner));
+            cache.clear();
+        });
+        assert_eq!(used.in_use(), 0);
+    }
 }
 
 /// One change of each kind.
