@@ -156,7 +156,8 @@ impl Share {
             asked.filter(|asked| now.is_none_or(|now| self.plain(asked) != self.plain(&now)))
         };
         let (owner, group) = (other(asked.owner, now.owner, OWNER), other(asked.group, now.group, GROUP));
-        if owner.is_some_and(|owner| !self.may_own(asker, &owner)) {
+        // A group that is named gets rights by the list, as an owner does.
+        if [owner, group].into_iter().flatten().any(|named| !self.may_own(asker, &named)) {
             return Err(self.security_refused());
         }
         let has_own = own_of(&hand, open).is_some();
@@ -213,10 +214,11 @@ impl Share {
         directory.set_descriptor_of(&caller, name, object, descriptor).await.map_err(status::of)
     }
 
-    /// Whether somebody may have this owner named as his files': himself, or one of his groups; administrators whomever they like.
-    pub(crate) fn may_own(&self, asker: &Asker, owner: &Sid) -> bool {
+    /// Whether somebody may have this owner or group named as his files': himself, or one of his groups; administrators whomever they
+    /// like.
+    pub(crate) fn may_own(&self, asker: &Asker, named: &Sid) -> bool {
         let who = &asker.caller.principal;
-        who.is_administrator() || (who.is_user() && self.options().sids.is_called(who, owner))
+        who.is_administrator() || (who.is_user() && self.options().sids.is_called(who, named))
     }
 
     /// What cannot be held is refused, and counted.

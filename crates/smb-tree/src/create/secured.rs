@@ -44,8 +44,8 @@ impl Share {
         let Some(bytes) = ask.wishes.security else { return Ok(Secured::AsAbove) };
         let asked = Descriptor::parse(bytes).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
         let who = &asker.caller.principal;
-        let mine = |owner| self.may_own(asker, &owner) || self.options().sids.is_called(who, &owner);
-        if asked.owner.is_some_and(|owner| !mine(owner)) {
+        let mine = |named| self.may_own(asker, &named) || self.options().sids.is_called(who, &named);
+        if [asked.owner, asked.group].into_iter().flatten().any(|named| !mine(named)) {
             return Err(self.security_refused());
         }
         let is_list_asked = asked.dacl.is_some() || asked.control & control::DACL_PRESENT != 0;

@@ -66,12 +66,16 @@ fn what_is_made_gets_the_descriptor_that_its_create_brings_and_nobody_gives_file
         assert_eq!(told.iter().map(|ace| (ace.mask, ace.sid)).collect::<Vec<_>>(), [(reads, Sid::EVERYONE)]);
         side.share.close(&who, &open, 0).await.unwrap();
         let unheard = Sid::new(5, &[21, 1, 2, 3, 500]).unwrap();
-        let given = Descriptor { owner: Some(unheard), ..Descriptor::default() };
         let mary = mary(2);
-        assert_eq!(side.status(&mary, "given", &wish(directory, given)).await, Status::ACCESS_DENIED);
+        for given in [
+            Descriptor { owner: Some(unheard), ..Descriptor::default() },
+            Descriptor { group: Some(unheard), ..Descriptor::default() },
+        ] {
+            assert_eq!(side.status(&mary, "given", &wish(directory, given)).await, Status::ACCESS_DENIED);
+        }
         let absent = side.status(&mary, "given", &Wish::new(Disposition::Open)).await;
         assert_eq!(absent, Status::OBJECT_NAME_NOT_FOUND);
-        assert_eq!(side.tree.counters().security_refused.get(), 1);
+        assert_eq!(side.tree.counters().security_refused.get(), 2);
         // What no list holds is the file's own; the open that has made it has what it asked for.
         for (name, wish) in [("page", wish(0, of(Sid::EVERYONE))), ("other", wish(directory, of(unheard)))] {
             let open = side.open(&mary, name, &wish).await;

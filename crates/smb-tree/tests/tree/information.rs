@@ -481,14 +481,18 @@ fn a_descriptor_says_who_may_what_and_what_no_list_holds_is_the_files_own() {
         let too_long = with(vec![allow(rights::FILE_READ, unheard); smb_sid::ENTRIES_MAX + 1]);
         let refused = set_of(&side, &who, &page, kind, 0, &too_long).await;
         assert_eq!(refused, Err(Status::INVALID_SECURITY_DESCR));
-        let given = Descriptor { owner: Some(unheard), ..Descriptor::default() }.to_bytes();
-        let mut fixed = SetInfoRequestFixed::blank();
-        fixed.info_type = kind;
-        fixed.additional_information.set(security_information::OWNER);
-        let refused =
-            side.share.set_info(&mary(2), &page, &SetInfoRequest { fixed: &fixed, data: &given }).await;
-        assert_eq!(refused, Err(Status::ACCESS_DENIED), "nobody gives files away");
-        assert_eq!(side.tree.counters().security_refused.get(), 1);
+        for (given, part) in [
+            (Descriptor { owner: Some(unheard), ..Descriptor::default() }, security_information::OWNER),
+            (Descriptor { group: Some(unheard), ..Descriptor::default() }, security_information::GROUP),
+        ] {
+            let mut fixed = SetInfoRequestFixed::blank();
+            fixed.info_type = kind;
+            fixed.additional_information.set(part);
+            let request = SetInfoRequest { fixed: &fixed, data: &given.to_bytes() };
+            let refused = side.share.set_info(&mary(2), &page, &request).await;
+            assert_eq!(refused, Err(Status::ACCESS_DENIED), "nobody gives files away, nor to groups of others");
+        }
+        assert_eq!(side.tree.counters().security_refused.get(), 2);
         side.tree.close_all(&who, side.tree.opens().of_session(1)).await;
     });
 }
