@@ -35,8 +35,8 @@ pub use self::accounts::{
     SambaUser, parse_smbpasswd,
 };
 pub use self::acl::{
-    ATTRIBUTE_PREFIXES, ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, AclFull, BadAcl, Entry, Nearest,
-    Side,
+    ATTRIBUTE_PREFIXES, ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, ATTRIBUTE_WITNESS, Acl, AclFull,
+    BadAcl, Entry, Nearest, Side,
 };
 pub use self::decide::{BadWritable, Kind, Object, Owner, VolumePolicy, Writable, decide, decide_described};
 pub use self::name::{

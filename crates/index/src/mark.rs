@@ -19,6 +19,17 @@ pub struct Mark {
     pub directories_to: u64,
     /// Counters below this may have been given to files.
     pub files_to: u64,
+    /// Where the volume keeps its access lists and descriptors; `None` in marks of before that was said.
+    pub rights: Option<RightsIn>,
+}
+
+/// The attributes in which a volume keeps access lists and descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RightsIn {
+    /// Those that take CAP_SYS_ADMIN.
+    Trusted,
+    /// Those that whoever owns a file may write.
+    User,
 }
 
 impl Mark {
@@ -28,17 +39,44 @@ impl Mark {
         let mut fields = Fields::of(bytes, "a mark");
         let magic: [u8; 4] = fields.array().ok()?;
         let format = fields.u32().ok()?;
-        let mark = Self {
+        let mut mark = Self {
             volume: VolumeId(fields.u32().ok()?),
             generation: fields.u32().ok()?,
             uuid: fields.array().ok()?,
             directories_to: fields.u64().ok()?,
             files_to: fields.u64().ok()?,
+            rights: None,
         };
-        let reserved = fields.u64().ok()?;
+        mark.rights = match fields.u8().ok()? {
+            0 => None,
+            1 => Some(RightsIn::Trusted),
+            2 => Some(RightsIn::User),
+            _ => return None,
+        };
+        let reserved: [u8; 7] = fields.array().ok()?;
         let sum = fields.u64().ok()?;
-        let sound = magic == MAGIC && format == FORMAT && reserved == 0 && sum == checksum(&bytes[..SUMMED]);
+        let sound =
+            magic == MAGIC && format == FORMAT && reserved == [0; 7] && sum == checksum(&bytes[..SUMMED]);
         sound.then_some(mark)
+    }
+
+    /// Where a volume keeps its rights whose root bears these marks; `None` for a root without any. The one in the attribute that takes
+    /// a privilege counts, as whoever owns the directory may write the other.
+    pub fn rights_of(trusted: Option<&[u8]>, user: Option<&[u8]>) -> Option<RightsIn> {
+        let parsed = |mark: Option<&[u8]>| mark.and_then(Self::parse);
+        let (of_trusted, of_user) = (parsed(trusted), parsed(user));
+        let says = |mark: Option<Self>| mark.and_then(|mark| mark.rights);
+        match (trusted, user) {
+            (None, None) => None,
+            (None, Some(_)) => Some(says(of_user).unwrap_or(RightsIn::User)),
+            (Some(_), _) => {
+                // Before marks said so, a server kept rights where it had its mark.
+                let is_older = of_user.map(|mark| mark.generation) > of_trusted.map(|mark| mark.generation);
+                let by_place =
+                    if is_older && says(of_user).is_none() { RightsIn::User } else { RightsIn::Trusted };
+                Some(says(of_trusted).unwrap_or(by_place))
+            }
+        }
     }
 
     /// The bytes that the root bears.
@@ -51,7 +89,12 @@ impl Mark {
         bytes.extend(self.uuid);
         bytes.extend(self.directories_to.to_le_bytes());
         bytes.extend(self.files_to.to_le_bytes());
-        bytes.extend([0; 8]);
+        bytes.push(match self.rights {
+            None => 0,
+            Some(RightsIn::Trusted) => 1,
+            Some(RightsIn::User) => 2,
+        });
+        bytes.extend([0; 7]);
         bytes.extend(checksum(&bytes).to_le_bytes());
         bytes.try_into().expect("the fields are 64 bytes")
     }
@@ -87,9 +130,30 @@ mod tests {
             uuid: *b"0123456789abcdef",
             directories_to: 65_536,
             files_to: 131_072,
+            rights: Some(RightsIn::User),
         };
+        let of_before = Mark { rights: None, ..mark };
+        assert_eq!(Mark::parse(&of_before.encode()), Some(of_before));
         let bytes = mark.encode();
         assert_eq!(Mark::parse(&bytes), Some(mark));
+        let rights = |trusted: Option<&Mark>, user: Option<&Mark>| {
+            let [trusted, user] = [trusted, user].map(|mark| mark.map(Mark::encode));
+            Mark::rights_of(trusted.as_ref().map(|mark| &mark[..]), user.as_ref().map(|mark| &mark[..]))
+        };
+        let later = Mark { generation: mark.generation + 1, ..of_before };
+        let trusted = Mark { rights: Some(RightsIn::Trusted), ..mark };
+        for (in_trusted, in_user, wanted) in [
+            (None, None, None),
+            (None, Some(&mark), Some(RightsIn::User)),
+            (None, Some(&trusted), Some(RightsIn::Trusted)),
+            (None, Some(&of_before), Some(RightsIn::User)),
+            (Some(&trusted), Some(&mark), Some(RightsIn::Trusted)),
+            (Some(&of_before), None, Some(RightsIn::Trusted)),
+            (Some(&of_before), Some(&later), Some(RightsIn::User)),
+            (Some(&later), Some(&of_before), Some(RightsIn::Trusted)),
+        ] {
+            assert_eq!(rights(in_trusted, in_user), wanted, "{in_trusted:?} {in_user:?}");
+        }
         assert_eq!(Mark::parse(&bytes[..63]), None);
         assert_eq!(Mark::parse(&[0; MARK_LEN]), None);
         for at in 0..MARK_LEN {

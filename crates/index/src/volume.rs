@@ -39,6 +39,8 @@ pub struct VolumeRecord {
     pub usage_is_settled: bool,
     /// What may be in it.
     pub quota: Quota,
+    /// Access lists or descriptors have lain in it.
+    pub has_rights: bool,
     /// Versions of this generation and later ones count on by one, over stops after which nothing can have been set back. 0: its
     /// next opening begins a generation.
     pub(crate) counts_from: u32,
@@ -120,6 +122,7 @@ impl VolumeRecord {
             uuid: self.uuid,
             directories_to: self.directories_to,
             files_to: self.files_to,
+            rights: None,
         }
     }
 
@@ -154,7 +157,11 @@ impl VolumeRecord {
         value.extend(self.quota.bytes.unwrap_or(NO_LIMIT).to_le_bytes());
         value.extend(self.quota.files.unwrap_or(NO_LIMIT).to_le_bytes());
         value.extend(self.created.to_le_bytes());
-        value.push(u8::from(self.distrust_all) | u8::from(self.usage_is_settled) << 1);
+        value.push(
+            u8::from(self.distrust_all)
+                | u8::from(self.usage_is_settled) << 1
+                | u8::from(self.has_rights) << 2,
+        );
         value
             .extend(u16::try_from(self.name.len()).expect("names were checked when they came").to_le_bytes());
         value.extend(self.name.as_bytes());
@@ -176,7 +183,7 @@ impl VolumeRecord {
         let quota = Quota { bytes: limit()?, files: limit()? };
         let created = fields.i64()?;
         let flags = fields.u8()?;
-        let (distrust_all, usage_is_settled) = (flags & 1 != 0, flags & 2 != 0);
+        let (distrust_all, usage_is_settled, has_rights) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
         let len = fields.u16()?;
         let name = Fields::text(fields.bytes(len.into())?, "a volume's name")?;
         let path = Fields::text(fields.rest(), "a volume's path")?;
@@ -189,6 +196,7 @@ impl VolumeRecord {
             usage,
             usage_is_settled,
             quota,
+            has_rights,
             counts_from,
             distrusts_before,
             marked,

@@ -4,7 +4,7 @@
 //! The lanes share what is known of one in the [`Object`]: it is read when the object is first opened, and where there is none asking for it
 //! costs one load.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -15,6 +15,7 @@ use smb_sid::{Sids, inherited, ntacl, rights_of};
 use smb_wire::info::security::{Descriptor, Sid};
 
 use crate::error::Error;
+use crate::keeping::{Keeping, remove};
 use crate::object::{Object, Side};
 
 /// The descriptor of something.
@@ -97,7 +98,10 @@ impl Object {
     /// Those of the file system: it may have one.
     pub(crate) async fn read_own(&self, file: &File) -> Result<(), Error> {
         let before = self.own_changes.load(Ordering::Acquire);
-        let own = read(file, attribute(self.is_trusted())).await?;
+        let own = self.volume().keeping().descriptor_of(file).await?;
+        if own.is_some() {
+            self.volume().note_rights();
+        }
         // What was read may be what was there before another one was given meanwhile.
         let side = self.lock_side();
         if self.own_changes.load(Ordering::Acquire) == before {
@@ -111,30 +115,31 @@ impl Object {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::TooLarge`]; those of the file system. It has the one it had then.
     pub(crate) async fn write_own(&self, file: &File, own: Option<&Arc<Descriptor>>) -> Result<(), Error> {
-        let name = CString::from(attribute(self.is_trusted()));
+        let keeping = self.volume().keeping();
+        let name = CString::from(keeping.descriptors());
         match own {
             Some(descriptor) => {
                 let value = ntacl::encode(descriptor).ok_or(Error::TooLarge { max: ntacl::BYTES_MAX })?;
                 file.set_xattr(&name, value, XattrHow::Any).await.map_err(of_write)?;
+                self.volume().note_rights();
             }
-            None => match file.remove_xattr(&name).await {
-                Err(error) if has_none(&error) => {}
-                removed => removed.map_err(of_write)?,
-            },
+            None => remove(file, &name).await.map_err(of_write)?,
+        }
+        // One of the other kind would count as one that grants nothing.
+        if self.own() == Some(Own::Unreadable) {
+            remove(file, keeping.other_descriptors()).await.map_err(of_write)?;
         }
         self.set_own(own.cloned().map(Own::Known));
         Ok(())
     }
-
-    fn is_trusted(&self) -> bool {
-        self.volume().objects().options().trusted_attributes
-    }
 }
 
 /// Whether a file has a descriptor of its own, and if that is none that counts, why.
-pub(crate) async fn look_at(file: &File, is_trusted: bool) -> Option<Result<(), String>> {
-    match value_of(file, attribute(is_trusted)).await {
-        Ok(value) => value.map(|value| ntacl::parse(&value).map(drop).map_err(|why| why.to_string())),
+pub(crate) async fn look_at(file: &File, keeping: Keeping) -> Option<Result<(), String>> {
+    match keeping.descriptor_of(file).await {
+        Ok(None) => None,
+        Ok(Some(Own::Known(_))) => Some(Ok(())),
+        Ok(Some(Own::Unreadable)) => Some(Err(keeping.why_unreadable(file).await)),
         Err(error) => Some(Err(error.to_string())),
     }
 }
@@ -142,36 +147,6 @@ pub(crate) async fn look_at(file: &File, is_trusted: bool) -> Option<Result<(), 
 /// Whether this is where a server without privileges keeps descriptors, `user.` left out: no attribute of clients.
 pub(crate) fn is_kept_in(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"NTACL")
-}
-
-/// Where descriptors are kept: what takes CAP_SYS_ADMIN, where the server has that, and else what any user of the machine may write who may
-/// write the file.
-fn attribute(is_trusted: bool) -> &'static CStr {
-    if is_trusted { c"security.NTACL" } else { c"user.NTACL" }
-}
-
-async fn read(file: &File, name: &CStr) -> io::Result<Option<Own>> {
-    let own = |value: Vec<u8>| {
-        ntacl::parse(&value).map_or(Own::Unreadable, |descriptor| Own::Known(Arc::new(descriptor)))
-    };
-    Ok(value_of(file, name).await?.map(own))
-}
-
-async fn value_of(file: &File, name: &CStr) -> io::Result<Option<Vec<u8>>> {
-    let name = CString::from(name);
-    let value = match file.xattr(&name, BYTES_USUAL).await {
-        Err(error) if error.raw_os_error() == Some(libc::ERANGE) => file.xattr(&name, ntacl::BYTES_MAX).await,
-        value => value,
-    };
-    match value {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if has_none(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn has_none(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP))
 }
 
 fn of_write(error: io::Error) -> Error {
@@ -186,8 +161,6 @@ fn nothing() -> Descriptor {
     Descriptor { dacl: Some(Vec::new()), ..Descriptor::default() }
 }
 
-/// Most are shorter.
-const BYTES_USUAL: usize = 1024;
 /// Nobody has looked yet.
 pub(crate) const UNREAD: u8 = 0;
 const NONE: u8 = 1;

@@ -47,8 +47,8 @@ pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
 pub use names::{History, Names, Numbered, is_unchanged_since_read};
 pub use object::{
-    Closed, Edit, Event, Happened, Identity, Kinds, MARK_ATTRIBUTES, Object, Objects, ObjectsOptions,
-    SharedVolume, Told, Watch, WatchHow,
+    ACCEPTED_TRUSTED, ACCEPTED_USER, Closed, Edit, Event, Happened, Identity, Kinds, MARK_ATTRIBUTES, Object,
+    Objects, ObjectsOptions, SharedVolume, Told, Watch, WatchHow,
 };
 pub use promise::{
     Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,
@@ -76,6 +76,7 @@ mod fold;
 mod fold_image;
 mod grant;
 mod guarded;
+mod keeping;
 mod links;
 mod listing;
 mod name;

@@ -1,15 +1,16 @@
 //! The directory of a volume and the opening of what lies beneath it.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, Owner, VolumePolicy, Writable};
+use identity::{Owner, VolumePolicy, Writable};
 use lane::fs::{Dir, File, OpenHow, OpenKind};
 
 use crate::error::Error;
+use crate::keeping::Keeping;
 use crate::links::{Budget, Places};
 use crate::name::RelPath;
 use crate::object::{Object, Objects, SharedVolume};
@@ -39,8 +40,6 @@ struct Shared {
     volume: Arc<SharedVolume>,
     /// Who may do what.
     policy: VolumePolicy,
-    /// Holds access lists.
-    acl_attribute: &'static CStr,
     /// The directory's own, once somebody relied on it.
     object: OnceCell<Arc<Object>>,
     /// What it holds, by the account that was kept when this lane last looked: of which epoch.
@@ -64,13 +63,13 @@ impl Root {
         let stat = root.dir.stat()?;
         let owner = Owner { uid: Some(stat.uid), recorded: None };
         let privileged = objects.options().privileged;
-        let policy = VolumePolicy { privileged, writable: spec.writable.clone(), owner };
         let volume = objects.volume(spec, &root.dir, &stat)?;
-        let is_trusted = objects.options().trusted_attributes;
-        let acl_attribute = if is_trusted { ATTRIBUTE_PRIVILEGED } else { ATTRIBUTE_UNPRIVILEGED };
+        // What nobody can rely on is the administrators'.
+        let owner = if volume.seal().is_some() { Owner::default() } else { owner };
+        let policy = VolumePolicy { privileged, writable: spec.writable.clone(), owner };
         let (object, account) = (OnceCell::new(), RefCell::default());
         let is_kept = Cell::new(false);
-        let shared = Shared { volume, policy, acl_attribute, object, account, is_kept };
+        let shared = Shared { volume, policy, object, account, is_kept };
         Ok(Self { shared: Some(shared), ..root })
     }
 
@@ -143,9 +142,9 @@ impl Root {
         self.shared.as_ref().map(|shared| &shared.policy)
     }
 
-    /// The attribute that holds a directory's access list.
-    pub(crate) fn acl_attribute(&self) -> CString {
-        self.shared.as_ref().map_or(ATTRIBUTE_UNPRIVILEGED, |shared| shared.acl_attribute).into()
+    /// Where lists and descriptors lie.
+    pub(crate) fn keeping(&self) -> Keeping {
+        self.shared.as_ref().map_or(Keeping::new(None, false), |shared| shared.volume.keeping())
     }
 
     /// The part beneath the volume of an absolute path that lies there.
@@ -158,14 +157,11 @@ impl Root {
     /// # Errors
     /// Those of the file system: there may be one.
     pub(crate) async fn access_list(&self, dir: &Dir) -> io::Result<Option<Vec<u8>>> {
-        match dir.as_file().xattr(&self.acl_attribute(), Acl::BYTES_MAX).await {
-            Ok(list) => Ok(Some(list)),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ENODATA | libc::EOPNOTSUPP) => Ok(None),
-                Some(libc::ERANGE) => Ok(Some(Vec::new())),
-                _ => Err(error),
-            },
+        let list = self.keeping().list_of(dir.as_file()).await?;
+        if let (Some(_), Some(shared)) = (&list, &self.shared) {
+            shared.volume.note_rights();
         }
+        Ok(list)
     }
 
     /// Where the symbolic link `path` points.

@@ -14,6 +14,9 @@ use crate::rights::Rights;
 pub const ATTRIBUTE_PRIVILEGED: &CStr = c"trusted.linerate.acl";
 /// The same, where it may not. Who owns the directory can write it on the server's machine, as he can change mode bits.
 pub const ATTRIBUTE_UNPRIVILEGED: &CStr = c"user.linerate.acl";
+/// Stands beside a list in [`ATTRIBUTE_PRIVILEGED`], which many programs do not see and many copies leave out: who finds it without the
+/// list knows that there is one.
+pub const ATTRIBUTE_WITNESS: &CStr = c"user.linerate.acl-is-trusted";
 /// Attributes whose names begin so are the server's own: no protocol shows them, or lets anybody write them.
 pub const ATTRIBUTE_PREFIXES: [&str; 2] = ["trusted.linerate.", "user.linerate."];
 

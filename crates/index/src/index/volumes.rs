@@ -96,6 +96,23 @@ impl Index {
         }
     }
 
+    /// Access lists or descriptors lie in the volume: should they be gone some day, that is no accident of the file system's.
+    pub fn note_rights(&self, volume: VolumeId, has_rights: bool) {
+        let mut state = self.shared().state();
+        if let Some(mut record) =
+            state.volumes.get(&volume).filter(|known| known.has_rights != has_rights).cloned()
+        {
+            record.has_rights = has_rights;
+            state.put_volume(volume, record);
+        }
+    }
+
+    /// Whether access lists or descriptors have lain in a volume of this name, or in one at this path.
+    pub fn had_rights(&self, name: &str, path: &str) -> bool {
+        let state = self.shared().state();
+        state.volumes.values().any(|record| record.has_rights && (record.name == name || record.path == path))
+    }
+
     /// Whether it is time for [`Index::next_mark`]. Waits for nobody.
     pub fn wants_mark(&self, volume: VolumeId) -> bool {
         self.shared().state().open.get(&volume).is_some_and(|open| open.ranges.is_low())
@@ -295,6 +312,7 @@ fn new_record(name: &str, path: &str, uuid: [u8; 16], now: SystemTime) -> Volume
         usage: Usage::default(),
         usage_is_settled: false,
         quota: Quota::default(),
+        has_rights: false,
         marked: 0,
         counts_from: 0,
         distrusts_before: 0,

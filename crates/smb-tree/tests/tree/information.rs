@@ -490,7 +490,11 @@ fn a_descriptor_says_who_may_what_and_what_no_list_holds_is_the_files_own() {
             fixed.additional_information.set(part);
             let request = SetInfoRequest { fixed: &fixed, data: &given.to_bytes() };
             let refused = side.share.set_info(&mary(2), &page, &request).await;
-            assert_eq!(refused, Err(Status::ACCESS_DENIED), "nobody gives files away, nor to groups of others");
+            assert_eq!(
+                refused,
+                Err(Status::ACCESS_DENIED),
+                "nobody gives files away, nor to groups of others"
+            );
         }
         assert_eq!(side.tree.counters().security_refused.get(), 2);
         side.tree.close_all(&who, side.tree.opens().of_session(1)).await;

@@ -61,6 +61,8 @@ pub(crate) struct WatchedDir {
     told: Told,
     /// How long its rights are believed, where no watch tells of them or of those of a directory above.
     believed_until: Cell<Option<Instant>>,
+    /// How often rights were [doubted](crate::Objects::doubt_rights) when they were looked at.
+    doubted: u64,
     /// When it was last kept for what was changed in it.
     kept: Cell<Option<Instant>>,
     /// Until when it is kept for clients that rely on something in it.
@@ -368,6 +370,7 @@ impl Watches {
             watch: Cell::new(None),
             told: Told::new(time::now()),
             believed_until: Cell::new(None),
+            doubted: self.joined.get().map_or(0, |joined| joined.objects.rights_doubted()),
             kept: Cell::new(None),
             relied_on_until: Cell::new(None),
             log: RefCell::default(),
@@ -601,7 +604,9 @@ impl WatchedDir {
 
     /// Whether its rights were looked at too long ago for one that nothing tells of. What is done while a watch rests is looked for then.
     pub(super) fn is_stale(&self) -> bool {
+        let is_doubted = |object: &Arc<Object>| object.volume().objects().rights_doubted() != self.doubted;
         self.believed_until.get().is_some_and(|until| time::now() >= until)
+            || self.object().is_some_and(is_doubted)
     }
 
     /// Whether it is still where it was, and what it was.

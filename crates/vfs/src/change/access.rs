@@ -1,10 +1,8 @@
 //! Access lists: read, replaced, and given to new directories.
 
-use std::ffi::CString;
-
 use futures_util::future::LocalBoxFuture;
 use identity::{Acl, Nearest, Rights};
-use lane::fs::{Dir, XattrHow};
+use lane::fs::Dir;
 
 use super::here::{Here, Unmade};
 use crate::access::require;
@@ -52,12 +50,14 @@ impl Directory {
         here.still()?;
         let value = acl.map(Acl::encode);
         here.change_itself(caller, permits, What::Rights, async move |directory| {
-            let name = directory.volume().root().acl_attribute();
+            let volume = directory.volume();
             let file = directory.dir().as_file();
-            let set = match value {
-                Some(value) => file.set_xattr(&name, value, XattrHow::Any).await,
-                None => file.remove_xattr(&name).await.or_else(is_none_already),
-            };
+            if value.is_some()
+                && let Some(shared) = volume.shared()
+            {
+                shared.note_rights();
+            }
+            let set = volume.root().keeping().set_list(file, value).await;
             set.map_err(Error::of_write)?;
             // The list is to count.
             let object = directory.changed()?;
@@ -103,15 +103,11 @@ impl Here {
     /// Gives a directory just made here the list that counts here, as AFS does.
     pub(super) async fn give_list(&self, made: &Dir) -> Result<(), Error> {
         let Some(list) = self.nearest().for_new_directory() else { return Ok(()) };
-        let name: CString = self.volume().root().acl_attribute();
-        made.as_file().set_xattr(&name, list, XattrHow::Any).await.map_err(Error::of_write)
+        let keeping = self.volume().root().keeping();
+        keeping.give_list(made.as_file(), list).await.map_err(Error::of_write)
     }
 
     pub(super) fn nearest(&self) -> Nearest {
         self.watched().map_or(Nearest::Unreadable, |watched| watched.nearest())
     }
-}
-
-fn is_none_already(error: std::io::Error) -> std::io::Result<()> {
-    if error.raw_os_error() == Some(libc::ENODATA) { Ok(()) } else { Err(error) }
 }

@@ -21,7 +21,8 @@ use lane::offload::{OffloadError, offload};
 pub use self::problem::{Problem, Trouble};
 
 use crate::error::Error;
-use crate::object::{Bearer, By, enter, identity_of};
+use crate::keeping::Keeping;
+use crate::object::{Bearer, Borne, By, enter, identity_of};
 use crate::root::Root;
 use crate::spec::{VolumeOptions, VolumeSpec};
 
@@ -139,8 +140,18 @@ pub fn check<'a>(
         let root = Root::open(&spec).map_err(|error| at(&error))?;
         let home = root.dir().stat().map_err(|error| at(&error))?.dev;
         let index = Arc::clone(index);
-        let mut check =
-            Check { index, volume, options, spec, root, home, report: CheckReport::default(), progress };
+        let keeping = Keeping::new(None, options.trusted_attributes);
+        let mut check = Check {
+            index,
+            volume,
+            options,
+            keeping,
+            spec,
+            root,
+            home,
+            report: CheckReport::default(),
+            progress,
+        };
         if check.look_at_mark(&record).await? {
             check.look_at_records().await?;
             let walked = check.walk().await?;
@@ -157,6 +168,8 @@ struct Check {
     index: Arc<Index>,
     volume: VolumeId,
     options: CheckOptions,
+    /// Where its lists and descriptors lie, once its mark was looked at.
+    keeping: Keeping,
     spec: VolumeSpec,
     root: Root,
     /// The device of the volume's directory.
@@ -169,18 +182,19 @@ impl Check {
     /// Looks at the mark on the root. Whether the tree is the volume's.
     async fn look_at_mark(&mut self, record: &VolumeRecord) -> Result<bool, CheckError> {
         let bearer = Bearer::new(self.options.trusted_attributes);
-        let bytes = match bearer.read(self.root.dir()) {
-            Ok(bytes) => bytes,
+        let borne = match bearer.read(self.root.dir()) {
+            Ok(borne) => borne,
             Err(why) => {
                 self.report.add(Trouble::MarkUnreadable { why }, false);
                 return Ok(false);
             }
         };
-        let Some(bytes) = bytes else {
+        self.keeping = Keeping::new(borne.rights, self.options.trusted_attributes);
+        let Some(bytes) = borne.mark.clone() else {
             let is_ours = self.is_known_root().await?;
             let mended = is_ours && self.options.repair && {
                 let mark = self.index.mark_of(self.volume)?;
-                let written = bearer.write(self.root.dir(), &mark);
+                let written = bearer.write(self.root.dir(), &mark, self.keeping.written(), borne.is_lost);
                 written.map(|()| self.index.marked(self.volume, &mark)).is_ok()
             };
             self.report.add(Trouble::NoMark { is_ours }, mended);
@@ -200,16 +214,17 @@ impl Check {
             Standing::IndexBehind => Trouble::IndexBehind,
             Standing::TreeBehind => Trouble::TreeBehind,
         };
-        let mended = self.options.repair && self.reopen(&bearer, record).is_ok();
+        let mended = self.options.repair && self.reopen(bearer, &borne, record).is_ok();
         self.report.add(trouble, mended);
         Ok(true)
     }
 
     /// Opens the volume as a server does: what was set back goes on above all that was given out.
-    fn reopen(&self, bearer: &Bearer, record: &VolumeRecord) -> Result<(), String> {
+    fn reopen(&self, bearer: Bearer, borne: &Borne, record: &VolumeRecord) -> Result<(), String> {
         let now = lane::time::wall_clock();
-        let at = Some((bearer, &**self.root.dir()));
-        let opened = enter(&self.index, &record.name, &self.spec, at, now)?;
+        let (dir, rights) = (self.root.dir(), self.keeping.written());
+        let write = |mark: &Mark| bearer.write(dir, mark, rights, borne.is_lost);
+        let opened = enter(&self.index, &record.name, &self.spec, borne.mark.clone(), Some(&write), now)?;
         self.index.close_volume(opened.volume);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
+use identity::Acl;
 use index::{Kind, Known, Number, Place};
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
 use lane::offload::offload;
@@ -233,16 +233,10 @@ impl Check {
     }
 
     async fn look_at_access_list(&mut self, dir: &Dir, path: &RelPathBuf) {
-        let attribute = match self.options.trusted_attributes {
-            true => ATTRIBUTE_PRIVILEGED,
-            false => ATTRIBUTE_UNPRIVILEGED,
-        };
-        let why = match dir.as_file().xattr(&CString::from(attribute), Acl::BYTES_MAX).await {
-            Ok(list) => Acl::decode(&list).err().map(|error| error.to_string()),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ENODATA | libc::EOPNOTSUPP) => None,
-                _ => Some(error.to_string()),
-            },
+        let why = match self.keeping.list_of(dir.as_file()).await {
+            Ok(Some(list)) if list.is_empty() => Some(self.keeping.why_list(dir.as_file()).await),
+            Ok(list) => list.and_then(|list| Acl::decode(&list).err()).map(|error| error.to_string()),
+            Err(error) => Some(error.to_string()),
         };
         if let Some(why) = why {
             self.report.add(Trouble::AccessList { path: shown(path), why }, false);
@@ -258,7 +252,7 @@ impl Check {
     }
 
     async fn look_at_descriptor(&mut self, file: &File, path: &RelPathBuf) {
-        let Some(found) = descriptor::look_at(file, self.options.trusted_attributes).await else { return };
+        let Some(found) = descriptor::look_at(file, self.keeping).await else { return };
         self.report.descriptors += 1;
         if let Err(why) = found {
             self.report.add(Trouble::Descriptor { path: shown(path), why }, false);

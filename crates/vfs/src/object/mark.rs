@@ -6,54 +6,84 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use index::{MARK_LEN, Mark, Number};
+use index::{MARK_LEN, Mark, Number, RightsIn};
 use lane::fs::{Dir, XattrHow};
 use lane::offload::offload;
 
 use super::SharedVolume;
 
-/// The attribute of the root that holds the mark.
-#[derive(Debug)]
+/// The attributes of a root that hold the volume's mark, as a process may use them.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Bearer {
-    written: &'static CStr,
+    sees_trusted: bool,
+}
+
+/// What a root bears.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Borne {
+    /// The mark, from a run with other privileges too: the later one.
+    pub(crate) mark: Option<Vec<u8>>,
+    /// Where the volume keeps lists and descriptors; `None` without a mark.
+    pub(crate) rights: Option<RightsIn>,
+    /// The mark that takes a privilege is gone, and so is perhaps all that lay in such attributes.
+    pub(crate) is_lost: bool,
 }
 
 impl Bearer {
-    pub(crate) fn new(trusted: bool) -> Self {
-        Self { written: if trusted { TRUSTED } else { USER } }
+    pub(crate) fn new(sees_trusted: bool) -> Self {
+        Self { sees_trusted }
     }
 
-    /// The mark that the root bears, from a run with other privileges too: the later one. Blocks.
-    pub(crate) fn read(&self, root: &Dir) -> Result<Option<Vec<u8>>, String> {
-        let generation = |bytes: &Vec<u8>| Mark::parse(bytes).map(|mark| mark.generation);
-        let mut latest: Option<Vec<u8>> = None;
-        for name in MARK_ATTRIBUTES {
-            match root.xattr_at_start(&name.into(), MARK_LEN) {
-                Ok(found) => {
-                    let is_later =
-                        latest.as_ref().is_none_or(|latest| generation(latest) < generation(&found));
-                    latest = if is_later { Some(found) } else { latest };
+    /// What the root bears. Blocks.
+    pub(crate) fn read(self, root: &Dir) -> Result<Borne, String> {
+        let at = |name: &CStr| match root.xattr_at_start(&name.into(), MARK_LEN) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENODATA | libc::EOPNOTSUPP) => Ok(None),
+                // Longer than a mark: one that cannot be understood.
+                Some(libc::ERANGE) => Ok(Some(Vec::new())),
+                _ => Err(format!("the mark on its directory cannot be read: {error}")),
+            },
+        };
+        let (user, trusted) = (at(USER)?, at(TRUSTED)?);
+        let generation = |mark: &Option<Vec<u8>>| Some(Mark::parse(mark.as_deref()?)?.generation);
+        let is_later = generation(&user) > generation(&trusted);
+        let rights = Mark::rights_of(trusted.as_deref(), user.as_deref());
+        let is_lost = self.sees_trusted && trusted.is_none() && rights == Some(RightsIn::Trusted);
+        let mark = if is_later || trusted.is_none() { user } else { trusted };
+        Ok(Borne { mark, rights, is_lost })
+    }
+
+    /// Has the root bear a mark that says where rights lie, synced. What was lost is not made up for. Blocks.
+    pub(crate) fn write(
+        self,
+        root: &Dir,
+        mark: &Mark,
+        rights: RightsIn,
+        is_lost: bool,
+    ) -> Result<(), String> {
+        let bytes = Mark { rights: Some(rights), ..*mark }.encode();
+        for (name, is_needed) in self.written(rights, is_lost) {
+            match root.set_xattr_at_start(&name.into(), &bytes) {
+                Err(error) if is_needed => {
+                    let why = match error.raw_os_error() {
+                        Some(libc::EOPNOTSUPP) => "its file system keeps no extended attributes".to_owned(),
+                        _ => error.to_string(),
+                    };
+                    return Err(format!("its directory cannot bear the volume's mark: {why}"));
                 }
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::ENODATA | libc::EOPNOTSUPP) => {}
-                    // Longer than a mark: one that cannot be understood.
-                    Some(libc::ERANGE) => latest = Some(Vec::new()),
-                    _ => return Err(format!("the mark on its directory cannot be read: {error}")),
-                },
+                _ => {}
             }
         }
-        Ok(latest)
+        Ok(())
     }
 
-    /// Has the root bear a mark, synced. Blocks.
-    pub(crate) fn write(&self, root: &Dir, mark: &Mark) -> Result<(), String> {
-        root.set_xattr_at_start(&self.written.into(), &mark.encode()).map_err(|error| {
-            let why = match error.raw_os_error() {
-                Some(libc::EOPNOTSUPP) => "its file system keeps no extended attributes".to_owned(),
-                _ => error.to_string(),
-            };
-            format!("its directory cannot bear the volume's mark: {why}")
-        })
+    /// The attributes that hold the mark, and whether they must. What takes a privilege stands in the other too, so that processes
+    /// without that see it.
+    fn written(self, rights: RightsIn, is_lost: bool) -> impl Iterator<Item = (&'static CStr, bool)> {
+        let in_trusted = self.sees_trusted && !is_lost && rights == RightsIn::Trusted;
+        let trusted = in_trusted.then_some((TRUSTED, true));
+        trusted.into_iter().chain([(USER, !in_trusted)])
     }
 }
 
@@ -81,11 +111,18 @@ impl Marking {
         let (index, id) = (Arc::clone(&volume.index), volume.id());
         let mark = offload(None, move || index.next_mark(id)).await.map_err(|error| error.to_string())?;
         let Some(mark) = mark.map_err(|error| error.to_string())? else { return Ok(()) };
-        let (file, name) = (root.as_file(), CString::from(volume.bearer.written));
+        let (file, rights) = (root.as_file(), volume.keeping().written());
+        let bytes = Mark { rights: Some(rights), ..mark }.encode();
         // It changes nothing that anybody is told of, but gives the directory another change time.
         let object = volume.in_use_as(Number::ROOT);
         let aside = object.zip(root.stat().ok()).and_then(|(object, before)| object.begin_aside(&before));
-        let set = file.set_xattr(&name, mark.encode().to_vec(), XattrHow::Any).await;
+        let mut set = Ok(());
+        for (name, is_needed) in volume.bearer.written(rights, volume.is_lost()) {
+            let written = file.set_xattr(&CString::from(name), bytes.to_vec(), XattrHow::Any).await;
+            if set.is_ok() && is_needed {
+                set = written;
+            }
+        }
         drop(aside);
         set.map_err(|error| error.to_string())?;
         root.sync().await.map_err(|error| error.to_string())?;
@@ -100,8 +137,8 @@ impl Drop for Marking {
     }
 }
 
-/// The attributes of a volume's root that may hold its mark: the second where the process may write such
-/// (CAP_SYS_ADMIN), else the first. Where both are there the later mark counts.
+/// The attributes of a volume's root that may hold its mark. The first does in any case; the second too where rights lie in
+/// attributes that take CAP_SYS_ADMIN. Where both are there the later mark counts.
 pub const MARK_ATTRIBUTES: [&CStr; 2] = [USER, TRUSTED];
 const TRUSTED: &CStr = c"trusted.linerate.volume";
 const USER: &CStr = c"user.linerate.volume";

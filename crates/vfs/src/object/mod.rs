@@ -13,14 +13,14 @@ pub use self::gate::Closed;
 pub(crate) use self::gate::{Outside, Pass};
 pub(crate) use self::identify::{At, By, identity_of, kind_of};
 pub use self::identity::Identity;
-pub(crate) use self::mark::Bearer;
 pub use self::mark::MARK_ATTRIBUTES;
+pub(crate) use self::mark::{Bearer, Borne};
 pub(crate) use self::numbered::Recorded;
 pub(crate) use self::permits::Permits;
 pub(crate) use self::record::BesideContent;
 pub use self::table::{Objects, ObjectsOptions};
-pub use self::volume::SharedVolume;
 pub(crate) use self::volume::enter;
+pub use self::volume::{ACCEPTED_TRUSTED, ACCEPTED_USER, SharedVolume};
 pub(crate) use self::watches::Watches;
 pub use self::watches::{Event, Happened, Kinds, Told, Watch, WatchHow};
 

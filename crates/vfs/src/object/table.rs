@@ -80,6 +80,8 @@ struct Shared {
     mark: OnceLock<u64>,
     /// Who is called how in security descriptors.
     sids: Mutex<Arc<Sids>>,
+    /// How often an administrator has said that rights were changed beside the server.
+    doubted: AtomicU64,
 }
 
 /// By the volume's [key](SharedVolume::key) too.
@@ -138,6 +140,7 @@ impl Objects {
                 last_stamp: AtomicU64::new(0),
                 mark: OnceLock::new(),
                 sids: Mutex::new(Arc::new(Sids::new(&machine_name()))),
+                doubted: AtomicU64::new(0),
             }),
         }
     }
@@ -332,6 +335,17 @@ impl Objects {
     /// From here on users and groups are called so in security descriptors. Without it they are as on a server that has this machine's name.
     pub fn call_by(&self, sids: Sids) {
         *self.lock_sids() = Arc::new(sids);
+    }
+
+    /// Rights of directories may be others than the lanes know, as somebody has changed them beside the server: every look-up that begins
+    /// from here on, on whatever lane, looks at them anew.
+    pub fn doubt_rights(&self) {
+        self.shared.doubted.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What was looked at under another count than this is doubted.
+    pub(crate) fn rights_doubted(&self) -> u64 {
+        self.shared.doubted.load(Ordering::Acquire)
     }
 
     pub(crate) fn sids(&self) -> Arc<Sids> {

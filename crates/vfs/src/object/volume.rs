@@ -1,21 +1,24 @@
 //! What lanes share of a writable volume: one for each, process-wide, whichever of them has it open.
 
+use std::ffi::CStr;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::SystemTime;
 
-use index::{Index, Kind, Number, OpenedVolume, Tree, Version, VolumeId, VolumeRecord};
+use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
+use index::{Index, Kind, Mark, Number, OpenedVolume, RightsIn, Tree, Version, VolumeId, VolumeRecord};
 use lane::fs::{Dir, DirLock, Stat};
 
 use super::elsewhere::Elsewhere;
 use super::gate::Gate;
-use super::mark::Bearer;
+use super::mark::{Bearer, Borne};
 use super::numbered::Numbered;
 use super::{Closed, LaneBits, Objects, Watches};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
+use crate::keeping::Keeping;
 use crate::spec::{VolumeName, VolumeSpec};
 use crate::usage::{Ledger, Space};
 
@@ -53,6 +56,12 @@ pub struct SharedVolume {
     /// Keeps other servers from writing to the same tree, whatever directory they keep their state in.
     lock: Mutex<Option<Arc<DirLock>>>,
     pub(super) bearer: Bearer,
+    /// Where its lists and descriptors lie.
+    keeping: Keeping,
+    /// Why it is served to administrators alone.
+    seal: Option<Seal>,
+    /// Its index knows that lists or descriptors lie in it.
+    has_rights: AtomicBool,
     /// A mark with more numbers is on its way to the root.
     pub(super) is_marking: AtomicBool,
     /// Why nothing can be written to it, though it should.
@@ -135,7 +144,7 @@ impl SharedVolume {
     pub(crate) fn of_nothing(objects: &Objects, name: &str) -> Arc<Self> {
         let spec = VolumeSpec::new(name.parse().unwrap(), "/nowhere", crate::spec::VolumeOptions::default());
         let index = objects.stand_in();
-        let opened = enter(&index, name, &spec, None, SystemTime::UNIX_EPOCH).unwrap();
+        let opened = enter(&index, name, &spec, None, None, SystemTime::UNIX_EPOCH).unwrap();
         Arc::new(Self {
             id: opened.volume,
             name: spec.name,
@@ -156,6 +165,9 @@ impl SharedVolume {
             is_writable: AtomicBool::new(false),
             lock: Mutex::new(None),
             bearer: Bearer::new(false),
+            keeping: Keeping::new(Some(RightsIn::User), false),
+            seal: None,
+            has_rights: AtomicBool::new(false),
             is_marking: AtomicBool::new(false),
             trouble: None,
             news: None,
@@ -171,34 +183,55 @@ impl SharedVolume {
         mut lock: Option<Arc<DirLock>>,
         key: u64,
     ) -> Result<Self, Error> {
-        let bearer = Bearer::new(objects.options().trusted_attributes);
+        let sees_trusted = objects.options().trusted_attributes;
+        let bearer = Bearer::new(sees_trusted);
         let now = lane::time::wall_clock();
         let is_numbered = spec.is_numbered();
+        let read = bearer.read(dir);
+        let borne = read.clone().unwrap_or_default();
+        let known = objects.index().ok().filter(|_| is_numbered);
+        let had_rights =
+            known.is_some_and(|index| index.had_rights(spec.name.as_str(), &spec.path.to_string_lossy()));
+        let seal = Seal::of(&read, sees_trusted, had_rights && !is_accepted(dir, sees_trusted));
+        // A new volume keeps rights where they lie already, if they do, else out of reach of others.
+        let if_new = match sees_trusted && !lies_with_users(dir) {
+            true => RightsIn::Trusted,
+            false => RightsIn::User,
+        };
+        let rights = borne.rights.unwrap_or(if_new);
         let stand_in = || {
             let index = objects.stand_in();
             // By this name the stand-in knows no other tree, whatever was there under the volume's own.
             let name = name_in_stand_in(&spec.name, root, is_numbered);
-            Ok::<_, Error>((enter(&index, &name, spec, None, now).map_err(|_| Error::ReadOnly)?, index))
+            Ok::<_, Error>((enter(&index, &name, spec, None, None, now).map_err(|_| Error::ReadOnly)?, index))
         };
         let entered = || {
             let index = objects.index()?;
             if spec.is_writable() && lock.is_none() {
                 lock = Some(locked(dir)?);
             }
-            Ok::<_, String>((enter(index, spec.name.as_str(), spec, Some((&bearer, dir)), now)?, index))
+            let mark = read?.mark;
+            let write = |mark: &Mark| bearer.write(dir, mark, rights, borne.is_lost);
+            Ok::<_, String>((enter(index, spec.name.as_str(), spec, mark, Some(&write), now)?, index))
         };
+        let mut is_marked = borne.rights.is_some();
         let (opened, index, trouble) = match is_numbered.then(entered) {
             None => {
                 let (opened, index) = stand_in()?;
                 (opened, index, None)
             }
-            Some(Ok((opened, index))) => (opened, Arc::clone(index), None),
+            Some(Ok((opened, index))) => {
+                is_marked = true;
+                (opened, Arc::clone(index), None)
+            }
             // Its access lists count all the same: it is opened as it would be, but for changes.
             Some(Err(why)) => {
                 let (opened, index) = stand_in()?;
                 (opened, index, Some(why.into()))
             }
         };
+        let keeping = Keeping::new(is_marked.then_some(rights), sees_trusted);
+        let keeping = if seal.is_some() { keeping.sealed() } else { keeping };
         let news = match (&opened, &trouble) {
             (_, Some(_)) => None,
             _ if !is_numbered => None,
@@ -234,6 +267,9 @@ impl SharedVolume {
             is_writable,
             lock: Mutex::new(lock),
             bearer,
+            keeping,
+            seal,
+            has_rights: AtomicBool::new(false),
             is_marking,
             trouble,
             news,
@@ -331,6 +367,29 @@ impl SharedVolume {
         self.trouble.as_deref()
     }
 
+    /// Where its lists and descriptors lie.
+    pub(crate) fn keeping(&self) -> Keeping {
+        self.keeping
+    }
+
+    /// Whether the mark that takes a privilege was lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.seal == Some(Seal::Lost)
+    }
+
+    /// Why it is served to administrators alone: in words for the administrator. `None` where rights count as they lie.
+    pub fn seal(&self) -> Option<String> {
+        self.seal.as_ref().map(ToString::to_string)
+    }
+
+    /// A list or descriptor lies in it. Its index remembers that, for the time when they are gone.
+    pub(crate) fn note_rights(&self) {
+        let knows = self.has_rights.load(Ordering::Relaxed) || self.has_rights.swap(true, Ordering::Relaxed);
+        if !knows && self.is_numbered && self.seal.is_none() {
+            self.index.note_rights(self.id, true);
+        }
+    }
+
     /// What was found as it was opened that the administrator should know, though it is served.
     pub fn news(&self) -> Option<&'static str> {
         self.news
@@ -392,26 +451,86 @@ impl std::fmt::Debug for SharedVolume {
     }
 }
 
-/// Tells the index of the tree, and has its root bear the mark of this opening where there is one to bear it. Blocks.
+/// Tells the index of the tree, whose root bears this mark, and has it bear the mark of this opening where there is one to bear it.
+/// Blocks.
 pub(crate) fn enter(
     index: &Index,
     name: &str,
     spec: &VolumeSpec,
-    root: Option<(&Bearer, &Dir)>,
+    mark: Option<Vec<u8>>,
+    write: Option<&dyn Fn(&Mark) -> Result<(), String>>,
     now: SystemTime,
 ) -> Result<OpenedVolume, String> {
-    let mark = root.map(|(bearer, dir)| bearer.read(dir)).transpose()?.flatten();
     let path = spec.path.to_string_lossy();
     let tree = Tree { name, path: &path, mark: mark.as_deref(), uuid_if_new: new_uuid() };
     let opened = index.open_volume(tree, now).map_err(|error| error.to_string())?;
-    if let Some((bearer, dir)) = root
-        && let Err(why) = bearer.write(dir, &opened.mark)
+    if let Some(write) = write
+        && let Err(why) = write(&opened.mark)
     {
         index.close_volume(opened.volume);
         return Err(why);
     }
     index.marked(opened.volume, &opened.mark);
     Ok(opened)
+}
+
+/// Why a volume is served to administrators alone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Seal {
+    /// The process cannot see what the volume has.
+    #[error(
+        "its access lists lie in trusted. attributes, which take CAP_SYS_ADMIN to read: run the server with that, or stop it and \
+         move them by `linerate acl convert DIR --to user`"
+    )]
+    Unseen,
+    /// The attributes that take a privilege are gone.
+    #[error(
+        "its access lists lay in trusted. attributes, and these are gone, as after a copy or a backup that leaves them out: restore \
+         them (rsync -aX or tar --xattrs --xattrs-include='*' as root), or look at what there is by `linerate acl list DIR` and \
+         then say so by `linerate acl accept DIR`"
+    )]
+    Lost,
+    /// All attributes are gone.
+    #[error(
+        "access lists lay in this volume, and its directory bears no mark any more, as after a copy or a backup that leaves extended \
+         attributes out: restore them (rsync -aX or tar --xattrs --xattrs-include='*' as root), or look at what there is by \
+         `linerate acl list DIR` and then say so by `linerate acl accept DIR`"
+    )]
+    Gone,
+    /// Nobody knows what it has.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl Seal {
+    /// `is_bare`: its index knows of lists, nobody has said that they may be gone.
+    fn of(read: &Result<Borne, String>, sees_trusted: bool, is_bare: bool) -> Option<Self> {
+        let borne = match read {
+            Ok(borne) => borne,
+            Err(why) => return Some(Self::Unknown(why.clone())),
+        };
+        match borne.rights {
+            Some(RightsIn::Trusted) if !sees_trusted => Some(Self::Unseen),
+            _ if borne.is_lost => Some(Self::Lost),
+            None if is_bare => Some(Self::Gone),
+            _ => None,
+        }
+    }
+}
+
+/// Whether somebody has said that rights count as they lie now. Blocks.
+fn is_accepted(dir: &Dir, sees_trusted: bool) -> bool {
+    let name = if sees_trusted { ACCEPTED_TRUSTED } else { ACCEPTED_USER };
+    dir.xattr_at_start(&name.into(), 1).is_ok()
+}
+
+/// Whether the directory's own list lies where its owner may write it. Blocks.
+fn lies_with_users(dir: &Dir) -> bool {
+    let list = |name: &CStr| match dir.xattr_at_start(&name.into(), Acl::BYTES_MAX) {
+        Err(error) if error.raw_os_error() == Some(libc::ERANGE) => Some(Vec::new()),
+        list => list.ok(),
+    };
+    list(ATTRIBUTE_UNPRIVILEGED).is_some() && list(ATTRIBUTE_PRIVILEGED).is_none()
 }
 
 /// The name of a volume in the index that stands in for one that does not take it; as short as names there must be.
@@ -430,6 +549,10 @@ fn new_uuid() -> [u8; 16] {
     uuid
 }
 
+/// By `linerate acl accept`: on a volume's directory, in the attributes that its server goes by.
+pub const ACCEPTED_TRUSTED: &CStr = c"trusted.linerate.accepted";
+/// The same where the server has no privilege.
+pub const ACCEPTED_USER: &CStr = c"user.linerate.accepted";
 const INDEX_WAS_BEHIND: &str = "the index does not know all that it knew of this volume: it was lost, or set back. Its files \
                                 have new numbers and versions now, and clients fetch anew what they had";
 const TREE_WAS_BEHIND: &str = "its directory is as it was some time ago, as from a backup. Its files have new numbers and \

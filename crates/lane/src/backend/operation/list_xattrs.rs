@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs as sys;
+use rustix::io::Errno;
 
 use super::Call;
 use crate::backend::Fd;
@@ -27,8 +28,15 @@ impl Call for ListXattrs {
     }
 
     fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
-        let mut list = vec![0; LIST_BYTES_MAX];
-        let len = sys::flistxattr(file, &mut list[..])?;
+        // Most have few or none.
+        let mut list = vec![0; LIST_BYTES_USUAL];
+        let len = match sys::flistxattr(file, &mut list[..]) {
+            Err(Errno::RANGE) => {
+                list.resize(LIST_BYTES_MAX, 0);
+                sys::flistxattr(file, &mut list[..])?
+            }
+            len => len?,
+        };
         let names = list[..len].split(|&byte| byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(|name| CString::new(name).expect("split at its zeros")).collect())
     }
@@ -40,5 +48,6 @@ impl Call for ListXattrs {
     }
 }
 
+const LIST_BYTES_USUAL: usize = 512;
 /// XATTR_LIST_MAX.
 const LIST_BYTES_MAX: usize = 65_536;

@@ -7,16 +7,20 @@ use std::time::Duration;
 
 use grants::{Access, Client, Looks, Share};
 use identity::{Accounts, Acl, Nearest, Rights, Side, Writable};
+use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use smb_sid::ntacl;
+use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
 use vfs::{
-    Cache, CacheOptions, Caller, Ended, Error, Expect, FileId, How, OpenHow, Over, Resolved, Volume,
-    VolumeOptions, VolumeSpec, Withheld,
+    Cache, CacheOptions, Caller, Directory, Ended, Error, Expect, FileId, How, Objects, ObjectsOptions,
+    OpenHow, Over, Resolved, Volume, VolumeOptions, VolumeSpec, Withheld,
 };
 
 use super::rest::come_and_go;
+use super::told::until;
 use super::{Process, directory, name, nobody, on_lanes, path, root};
 
 const LIST: &str = "user.linerate.acl";
@@ -325,6 +329,225 @@ fn rights_that_others_change_count_within_a_second_at_every_depth_however_that_i
             assert_eq!(volume.counters().watches_rested.get() > 0, told == Told::Resting, "{told:?}");
         });
     }
+}
+
+/// A process that sees `trusted.` attributes, or one that does not, which serves `/srv` of a host.
+fn served(world: &World, index: &Arc<Index>, sees_trusted: bool, test: impl AsyncFnOnce(Volume) + 'static) {
+    let host = &world.host("10.0.0.1");
+    let options = ObjectsOptions { lanes_max: 1, trusted_attributes: sees_trusted, ..Default::default() };
+    let objects = Objects::new(options, Arc::clone(index));
+    host.fs().configure(|config| config.privileged = sees_trusted);
+    let kept = objects.clone();
+    world.block_on(host, async move {
+        let cache = Cache::sharing(CacheOptions::default(), &objects);
+        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+        let volume = Volume::open(&cache, &spec.with_objects().writable_by(Writable::anyone())).unwrap();
+        test(volume).await;
+        cache.clear();
+    });
+    host.fs().configure(|config| config.privileged = true);
+    assert_eq!(kept.in_use(), 0);
+}
+
+fn index() -> Arc<Index> {
+    Arc::new(Index::open(Memory::default(), Options::default()).unwrap())
+}
+
+async fn reads(volume: &Volume, who: &Caller, at: &str) -> bool {
+    match read(volume, who, at).await {
+        Ok(_) => true,
+        Err(Error::Denied(_)) => false,
+        Err(other) => panic!("{at}: {other}"),
+    }
+}
+
+#[test]
+fn a_list_or_descriptor_of_the_other_kind_grants_nobody_anything_at_any_depth() {
+    let everyone = list(&[("system:anyuser", Rights::READER)]).encode();
+    let alices = list(&[("alice", Rights::READER)]).encode();
+    let granted = Ace { kind: ace_type::ACCESS_ALLOWED, flags: 3, mask: 0x1f01ff, sid: Sid::EVERYONE };
+    let granted = Descriptor { dacl: Some(vec![granted]), ..Descriptor::default() };
+    let granted = ntacl::encode(&granted).unwrap();
+    for (made, serves) in [(false, false), (false, true), (true, true)] {
+        let world = World::new(1, Config::clean());
+        let host = world.host("10.0.0.1");
+        let fs = host.fs();
+        fs.configure(|config| config.privileged = true);
+        fs.write("/srv/d/e/page", "").unwrap();
+        for at in ["/srv", "/srv/d", "/srv/d/e"] {
+            fs.set_mode(at, 0o777).unwrap();
+        }
+        let index = index();
+        served(&world, &index, made, async move |volume| {
+            assert!(reads(&volume, &nobody(), "d/e/page").await)
+        });
+        let kinds = ["trusted.linerate.acl", "user.linerate.acl"];
+        let [own, other] = if made { kinds } else { [kinds[1], kinds[0]] };
+        let (everyone, alices, granted) = (everyone.clone(), alices.clone(), granted.clone());
+        served(&world, &index, serves, async move |volume| {
+            assert_eq!(volume.shared().unwrap().seal(), None);
+            let seen = async |step: &str, wanted: [bool; 3]| {
+                time::sleep(Duration::from_millis(1001)).await;
+                for (who, wanted) in [nobody(), alice(), operator()].iter().zip(wanted) {
+                    let reads = reads(&volume, who, "d/e/page").await;
+                    assert_eq!(reads, wanted, "made {made}, serves {serves}: {step}");
+                }
+            };
+            // As an administrator of the machine sets them, who sees everything.
+            let set = |at: &str, name: &str, value: &[u8]| {
+                fs.configure(|config| config.privileged = true);
+                fs.set_xattr(at, name, value).unwrap();
+                fs.configure(|config| config.privileged = serves);
+            };
+            let remove = |at: &str, name: &str| {
+                fs.configure(|config| config.privileged = true);
+                fs.remove_xattr(at, name).unwrap();
+                fs.configure(|config| config.privileged = serves);
+            };
+            for at in ["/srv", "/srv/d", "/srv/d/e"] {
+                set(at, own, &alices);
+                seen("its own kind", [false, true, true]).await;
+                // What lies out of sight is told by what stands for it.
+                let other = if serves { other } else { "user.linerate.acl-is-trusted" };
+                set(at, other, &everyone);
+                seen("both", [false, false, true]).await;
+                remove(at, own);
+                seen("the other kind", [false, false, true]).await;
+                remove(at, other);
+                seen("none", [true; 3]).await;
+            }
+            let kinds = ["security.NTACL", "user.NTACL"];
+            let [own, other] = if made { kinds } else { [kinds[1], kinds[0]] };
+            for at in ["/srv/d/e/page", "/srv/d"] {
+                set(at, other, &granted);
+                seen("a descriptor of the other kind", [false, false, true]).await;
+                remove(at, other);
+                set(at, own, &granted);
+                seen("a descriptor", [true; 3]).await;
+                remove(at, own);
+            }
+            // Who sets one has the other gone.
+            if serves {
+                set("/srv/d", other_list(made), &everyone);
+                seen("the other kind", [false, false, true]).await;
+                let d = directory_as(&volume, &operator(), "d").await;
+                d.set_access_list(&operator(), Some(&list(&[("alice", Rights::READER)]))).await.unwrap();
+                seen("set", [false, true, true]).await;
+                d.set_access_list(&operator(), None).await.unwrap();
+                seen("taken away", [true; 3]).await;
+            }
+        });
+    }
+}
+
+fn other_list(is_trusted: bool) -> &'static str {
+    if is_trusted { "user.linerate.acl" } else { "trusted.linerate.acl" }
+}
+
+async fn directory_as(volume: &Volume, who: &Caller, at: &str) -> Directory {
+    let found = volume.lookup_as(who, path(at), Rights::NONE).await.unwrap();
+    found.into_directory().unwrap().0
+}
+
+#[test]
+fn a_volume_whose_lists_cannot_be_seen_or_were_lost_is_served_to_administrators_alone() {
+    let closed = async |volume: Volume, why: &str| {
+        let seal = volume.shared().unwrap().seal().unwrap_or_default();
+        assert!(seal.contains(why), "{seal}");
+        for at in ["", "page", "open/page"] {
+            assert!(!reads(&volume, &nobody(), at).await && !reads(&volume, &alice(), at).await, "{at}");
+            assert!(reads(&volume, &operator(), at).await, "{at}");
+        }
+        let made = root_as(&volume).await.create(&alice(), name("new"), NEW).await;
+        assert!(matches!(made, Err(Error::Denied(_) | Error::ReadOnly)), "{made:?}");
+    };
+    let open = async |volume: Volume| {
+        assert_eq!(volume.shared().unwrap().seal(), None);
+        assert!(reads(&volume, &nobody(), "open/page").await);
+    };
+    let world = World::new(1, Config::clean());
+    let host = world.host("10.0.0.1");
+    let fs = host.fs();
+    fs.configure(|config| config.privileged = true);
+    fs.write("/srv/open/page", "").unwrap();
+    fs.write("/srv/page", "").unwrap();
+    let index = index();
+    served(&world, &index, true, open);
+    let lists = list(&[("system:anyuser", Rights::READER)]).encode();
+    fs.set_xattr("/srv/open", "trusted.linerate.acl", &lists).unwrap();
+    served(&world, &index, true, open);
+    served(&world, &index, false, async move |volume| closed(volume, "convert").await);
+    // Nor does a server that had nothing to do with it before.
+    served(&world, &self::index(), false, async move |volume| closed(volume, "convert").await);
+    served(&world, &index, true, open);
+    // A copy that leaves out what takes a privilege.
+    fs.remove_xattr("/srv", "trusted.linerate.volume").unwrap();
+    fs.remove_xattr("/srv/open", "trusted.linerate.acl").unwrap();
+    for _ in 0..2 {
+        served(&world, &index, true, async move |volume| closed(volume, "are gone").await);
+    }
+    served(&world, &self::index(), true, async move |volume| closed(volume, "are gone").await);
+    // One that leaves out all.
+    fs.remove_xattr("/srv", "user.linerate.volume").unwrap();
+    for _ in 0..2 {
+        served(&world, &index, true, async move |volume| closed(volume, "bears no mark").await);
+    }
+    fs.set_xattr("/srv", "user.linerate.accepted", b"1").unwrap();
+    served(&world, &index, true, async move |volume| closed(volume, "bears no mark").await);
+    fs.set_xattr("/srv", "trusted.linerate.accepted", b"1").unwrap();
+    served(&world, &index, true, open);
+}
+
+async fn root_as(volume: &Volume) -> Directory {
+    directory_as(volume, &operator(), "").await
+}
+
+#[test]
+fn rights_that_are_doubted_are_looked_at_anew_at_once_on_every_lane() {
+    let world = World::new(1, Config::clean());
+    let process = Process::new(&world, 2);
+    let fs = process.host.fs();
+    fs.write("/srv/d/e/page", "").unwrap();
+    let step: Rc<Cell<u32>> = Rc::default();
+    let tasks: Vec<_> = process
+        .lanes
+        .iter()
+        .map(|&lane| {
+            let (opening, fs, step) = (process.clone(), fs.clone(), Rc::clone(&step));
+            process.host.start_on(lane, async move {
+                let volume = opening.volume();
+                for (at, n) in ["/srv", "/srv/d", "/srv/d/e"].iter().zip(0..) {
+                    assert!(reads(&volume, &nobody(), "d/e/page").await);
+                    until(|| step.get() == 4 * n + 1 || lane == 0).await;
+                    if lane == 0 {
+                        step.set(4 * n + 1);
+                        time::sleep(Duration::from_secs(1)).await;
+                        fs.set_xattr(at, LIST, &list(&[("alice", Rights::READER)]).encode()).unwrap();
+                        opening.objects.doubt_rights();
+                        step.set(4 * n + 2);
+                    }
+                    until(|| step.get() >= 4 * n + 2).await;
+                    assert!(!reads(&volume, &nobody(), "d/e/page").await, "{at}");
+                    assert!(reads(&volume, &alice(), "d/e/page").await, "{at}");
+                    time::sleep(Duration::from_secs(1)).await;
+                    if lane == 0 {
+                        fs.remove_xattr(at, LIST).unwrap();
+                        opening.objects.doubt_rights();
+                        step.set(4 * n + 4);
+                    }
+                    until(|| step.get() >= 4 * n + 4).await;
+                    assert!(reads(&volume, &nobody(), "d/e/page").await, "{at}");
+                    time::sleep(Duration::from_secs(1)).await;
+                }
+                volume.cache().clear();
+            })
+        })
+        .collect();
+    world.block_on(&process.host, async move {
+        for task in tasks {
+            task.await;
+        }
+    });
 }
 
 #[test]
