@@ -3,18 +3,23 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use identity::{Accounts, Acl, Rights, Side, Who};
+use identity::{ATTRIBUTE_WITNESS, Accounts, Acl, Rights, Side, Who};
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde_json::{Value, json};
+use server::lists::{self, Marked, RightsIn};
 
 use crate::accounts::Where;
 use crate::output::{say, table};
+
+mod accept;
+mod convert;
 
 /// Commands of `linerate acl`.
 #[derive(Debug, clap::Args)]
@@ -42,6 +47,21 @@ enum Command {
     Set(Set),
     /// Show all access lists at and below a directory
     List(List),
+    /// Move lists and security descriptors to where their volume keeps them
+    ///
+    /// A volume keeps them in attributes that take CAP_SYS_ADMIN (trusted, of servers of root), or in attributes of users (user, of all
+    /// others), as its mark says. What lies in the other kind closes its directory, or file, to all but administrators until this command
+    /// has moved it. With --to the volume's mark is changed too: stop its server before, and give the volume's own directory.
+    #[command(after_help = "Examples:
+  linerate acl convert /srv/pub --dry-run
+  linerate acl convert /srv/pub --to user")]
+    Convert(convert::Args),
+    /// Say that the lists of a volume are as they should be, after a restore without all its attributes
+    ///
+    /// A volume whose lists were lost, as by a copy that leaves extended attributes out, is served to administrators alone until then.
+    /// Look at what there is before, by `linerate acl list DIR`: without a list everybody may read what the server can. It counts when the
+    /// server is next started.
+    Accept(accept::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -74,6 +94,9 @@ struct Set {
     /// Take names that the accounts do not know
     #[arg(long)]
     unknown: bool,
+    /// Admin address of the server that is told, so that the change counts at once
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    server: SocketAddr,
     #[command(flatten)]
     kept: Kept,
     #[command(flatten)]
@@ -93,7 +116,7 @@ struct List {
 
 #[derive(Debug, clap::Args)]
 struct Kept {
-    /// Where lists are kept; without it, as by a server that runs as you
+    /// Where lists are kept; without it, where the volume keeps them, or where a server does that runs as you
     #[arg(long, value_enum, value_name = "WHERE")]
     attribute: Option<Attribute>,
 }
@@ -118,13 +141,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Get(get) => self::get(get)?,
         Command::Set(set) => self::set(set)?,
         Command::List(list) => return self::list(list),
+        Command::Convert(args) => return convert::run(args),
+        Command::Accept(args) => accept::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn get(args: &Get) -> anyhow::Result<()> {
-    let attribute = args.kept.attribute();
     let dir = fs::canonicalize(&args.dir).with_context(|| format!("cannot find {}", args.dir.display()))?;
+    let attribute = args.kept.to_read(&dir)?;
     let nearest = nearest(&dir, attribute)?;
     if args.json {
         let shown = nearest.as_ref().map(|(from, acl)| as_json(from, acl));
@@ -148,14 +173,15 @@ fn get(args: &Get) -> anyhow::Result<()> {
 }
 
 fn set(args: &Set) -> anyhow::Result<()> {
-    let attribute = args.kept.attribute();
     let dir = fs::canonicalize(&args.dir).with_context(|| format!("cannot find {}", args.dir.display()))?;
+    let (attribute, marked) = args.kept.to_write(&dir)?;
     let file = open(&dir)?;
     // Of two who change one list at once, the second begins with what the first has made of it.
     file.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
     if args.inherit {
         remove(&file, attribute)
             .with_context(|| format!("cannot take the list of {} away", dir.display()))?;
+        tell_server(args.server);
         say!("{} has no list of its own", dir.display());
         return Ok(());
     }
@@ -168,15 +194,17 @@ fn set(args: &Set) -> anyhow::Result<()> {
         acl.set(side, who, change.rights)?;
     }
     write(&file, attribute, &acl).with_context(|| format!("cannot set the list of {}", dir.display()))?;
+    tell_server(args.server);
     show(&acl);
+    remark_place(attribute, marked.as_ref());
     remark_other(&dir, attribute);
     Ok(())
 }
 
 /// Fails when a list cannot be read, after all others were shown.
 fn list(args: &List) -> anyhow::Result<ExitCode> {
-    let attribute = args.kept.attribute();
     let root = fs::canonicalize(&args.dir).with_context(|| format!("cannot find {}", args.dir.display()))?;
+    let attribute = args.kept.to_read(&root)?;
     let device = fs::metadata(&root)?.dev();
     let mut found = BTreeMap::new();
     let mut code = ExitCode::SUCCESS;
@@ -213,17 +241,100 @@ fn list(args: &List) -> anyhow::Result<ExitCode> {
 }
 
 impl Kept {
-    fn attribute(&self) -> Attribute {
-        self.attribute.unwrap_or_else(|| {
-            let sets = rustix::thread::capabilities(None);
-            let is_privileged =
-                sets.is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN));
-            if is_privileged { Attribute::Trusted } else { Attribute::User }
-        })
+    /// Where the lists of a directory are looked for.
+    fn to_read(&self, dir: &Path) -> anyhow::Result<Attribute> {
+        let marked = marked_above(dir)?;
+        Ok(self
+            .attribute
+            .or_else(|| marked.map(|marked| marked.rights.into()))
+            .unwrap_or_else(Attribute::of_process))
+    }
+
+    /// Where a list is set, and the volume that says so.
+    fn to_write(&self, dir: &Path) -> anyhow::Result<(Attribute, Option<Marked>)> {
+        let marked = marked_above(dir)?;
+        let Some(volume) = &marked else {
+            return Ok((self.attribute.unwrap_or_else(Attribute::of_process), None));
+        };
+        let attribute = Attribute::from(volume.rights);
+        let root = volume.root.display();
+        if let Some(asked) = self.attribute.filter(|asked| *asked != attribute) {
+            bail!(
+                "the volume at {root} keeps its access lists in {}, so that one in {} would close the directory to all but \
+                 administrators: leave --attribute out, or move all of them by `linerate acl convert {root} --to {}`",
+                attribute.shown(),
+                asked.shown(),
+                asked.word()
+            );
+        }
+        if attribute == Attribute::Trusted && !is_privileged() {
+            bail!(
+                "the volume at {root} keeps its access lists in {}, which takes CAP_SYS_ADMIN to write: run this command as root (sudo)",
+                attribute.shown()
+            );
+        }
+        Ok((attribute, marked))
+    }
+}
+
+fn marked_above(dir: &Path) -> anyhow::Result<Option<Marked>> {
+    lists::marked_above(dir).with_context(|| format!("cannot tell which volume {} lies in", dir.display()))
+}
+
+fn is_privileged() -> bool {
+    let sets = rustix::thread::capabilities(None);
+    sets.is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN))
+}
+
+/// Has a server that runs go by what was changed from now on.
+fn tell_server(server: SocketAddr) {
+    if let Err(error) = server::console::rights_changed(server) {
+        eprintln!(
+            "linerate: no server was told: {error} A server that runs sees the change by itself within about a second; \
+             --server names its admin address"
+        );
+    }
+}
+
+/// Where the list was put, and why there.
+fn remark_place(attribute: Attribute, marked: Option<&Marked>) {
+    match marked {
+        Some(volume) => eprintln!(
+            "linerate: the list is in {}, where the volume at {} keeps its lists",
+            attribute.shown(),
+            volume.root.display()
+        ),
+        None if attribute == Attribute::Trusted => eprintln!(
+            "linerate: the list is in {}, as no volume's mark says otherwise: a server without CAP_SYS_ADMIN cannot read it, and closes \
+             the directory to all but administrators; for such a server set it with --attribute user",
+            attribute.shown()
+        ),
+        None => {}
+    }
+}
+
+impl From<RightsIn> for Attribute {
+    fn from(rights: RightsIn) -> Self {
+        match rights {
+            RightsIn::Trusted => Self::Trusted,
+            RightsIn::User => Self::User,
+        }
     }
 }
 
 impl Attribute {
+    /// Where a server keeps lists that has the rights of this process, and makes a volume.
+    fn of_process() -> Self {
+        if is_privileged() { Self::Trusted } else { Self::User }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Trusted => "trusted",
+            Self::User => "user",
+        }
+    }
+
     fn name(self) -> &'static std::ffi::CStr {
         match self {
             Self::Trusted => identity::ATTRIBUTE_PRIVILEGED,
@@ -240,17 +351,23 @@ impl Attribute {
     }
 }
 
-/// A list that this kind of server does not look at may surprise somebody.
+/// A list of the other kind closes the directory.
 fn remark_other(dir: &Path, attribute: Attribute) {
     let other = attribute.other();
-    if own(dir, other).ok().flatten().is_some() {
-        let kind = if other == Attribute::User { "without" } else { "with" };
+    if has(dir, other.name()) {
         eprintln!(
-            "linerate: there is another list in {}, for servers {kind} CAP_SYS_ADMIN: --attribute {} shows it",
+            "linerate: another list lies in {} (--attribute {} shows it): a server that sees both closes the directory to all but \
+             administrators; `linerate acl convert {}` moves what lies where the volume keeps none",
             other.shown(),
-            if other == Attribute::User { "user" } else { "trusted" }
+            other.word(),
+            dir.display()
         );
     }
+}
+
+fn has(dir: &Path, name: &std::ffi::CStr) -> bool {
+    let Ok(file) = open(dir) else { return false };
+    matches!(rustix::fs::fgetxattr(file, name, &mut [0; 1]), Ok(_) | Err(Errno::RANGE))
 }
 
 fn parse_change(text: &str) -> Result<Change, String> {
@@ -341,18 +458,28 @@ fn own(dir: &Path, attribute: Attribute) -> anyhow::Result<Option<Acl>> {
 }
 
 fn write(file: &File, attribute: Attribute, acl: &Acl) -> anyhow::Result<()> {
-    rustix::fs::fsetxattr(file, attribute.name(), &acl.encode(), XattrFlags::empty()).map_err(explain)?;
+    let set = |name, value: &[u8]| rustix::fs::fsetxattr(file, name, value, XattrFlags::empty());
+    set(attribute.name(), &acl.encode()).map_err(explain)?;
+    match attribute {
+        // Where there is no room for it, nobody needs it.
+        Attribute::Trusted => drop(set(ATTRIBUTE_WITNESS, b"1")),
+        Attribute::User => take_away(file, ATTRIBUTE_WITNESS)?,
+    }
     remove_descriptor(file, attribute)?;
     // A server may act on it at once: it must not come back after a power cut.
     file.sync_all().context("sync")
 }
 
 fn remove(file: &File, attribute: Attribute) -> anyhow::Result<()> {
-    match rustix::fs::fremovexattr(file, attribute.name()) {
-        Err(Errno::NODATA) | Ok(()) => {
-            remove_descriptor(file, attribute)?;
-            file.sync_all().context("sync")
-        }
+    take_away(file, attribute.name())?;
+    take_away(file, ATTRIBUTE_WITNESS)?;
+    remove_descriptor(file, attribute)?;
+    file.sync_all().context("sync")
+}
+
+fn take_away(file: &File, name: &std::ffi::CStr) -> anyhow::Result<()> {
+    match rustix::fs::fremovexattr(file, name) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) | Ok(()) => Ok(()),
         Err(error) => Err(explain(error)),
     }
 }
@@ -363,10 +490,7 @@ fn remove_descriptor(file: &File, attribute: Attribute) -> anyhow::Result<()> {
         Attribute::Trusted => c"security.NTACL",
         Attribute::User => c"user.NTACL",
     };
-    match rustix::fs::fremovexattr(file, name) {
-        Err(Errno::NODATA | Errno::OPNOTSUPP) | Ok(()) => Ok(()),
-        Err(error) => Err(explain(error)),
-    }
+    take_away(file, name)
 }
 
 fn explain(error: Errno) -> anyhow::Error {

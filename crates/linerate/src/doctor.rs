@@ -1,10 +1,10 @@
 //! `linerate doctor`: what kernel, limits, NICs and the directories that are served give, and what to change.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use lane::layout::{Layout, Wishes};
-use lane::probe::{self, Finding, Verdict};
+use lane::probe::{self, Area, Finding, Verdict};
 use lane::topology::Topology;
 use serde_json::json;
 use server::config::{Config, ServerSection};
@@ -38,6 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     findings.extend(probe::examine_trees(dirs.iter().map(PathBuf::as_path), state.as_deref()));
     findings.extend(dirs.iter().filter_map(|dir| descriptors::of(dir)));
+    findings.extend(dirs.iter().filter_map(|dir| lists(dir)));
     if args.json {
         let findings: Vec<_> = findings.iter().map(as_json).collect();
         say!("{}", serde_json::to_string_pretty(&findings)?);
@@ -49,6 +50,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let works = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What keeps the access lists of a volume from being gone by, if anything does.
+fn lists(dir: &Path) -> Option<Finding> {
+    let sets = rustix::thread::capabilities(None);
+    let sees = sets.is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN));
+    let advice = server::lists::trouble(dir, sees)?;
+    Some(Finding {
+        area: Area::Trees,
+        name: format!("{} access lists", dir.display()),
+        found: "not where the server goes by them".to_owned(),
+        wanted: "where the volume keeps them".to_owned(),
+        verdict: Verdict::Warn,
+        advice: Some(advice),
+        commands: vec![format!(
+            "linerate acl convert '{}'",
+            dir.display().to_string().replace('\'', r"'\''")
+        )],
+        config: None,
+    })
 }
 
 /// A line for each silo that a server with the default configuration has here.

@@ -84,6 +84,15 @@ pub fn end_at(admin: SocketAddr, path: &str) -> Result<(), ConsoleError> {
     exchange(admin, "DELETE", path).map(drop)
 }
 
+/// Tells the server with this admin address that lists or modes were changed beside it: what its clients ask from here on is answered by the
+/// new ones.
+///
+/// # Errors
+/// [`ConsoleError`].
+pub fn rights_changed(admin: SocketAddr) -> Result<(), ConsoleError> {
+    end_at(admin, "rights/known")
+}
+
 /// One request, answered and closed.
 fn exchange(admin: SocketAddr, method: &str, path: &str) -> Result<String, ConsoleError> {
     let unreachable = |source| ConsoleError::Unreachable { address: admin, source };

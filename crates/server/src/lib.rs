@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod console;
+pub mod lists;
 pub mod logs;
 pub mod metrics;
 pub mod process;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use index::{VolumeId, VolumeRecord};
 use rustix::thread::CapabilitySet;
 use service::Service;
+use service::desk::Desk;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
 use vfs::{Closed, Objects, ObjectsOptions, SharedVolume, VolumeName, Withheld};
@@ -108,6 +109,23 @@ impl ProcessObjects {
             Some((volume.name().to_string(), format!("nothing can be written to it: {trouble}")))
         });
         troubles.collect()
+    }
+
+    /// Why volumes of this table are served to administrators alone, by their names.
+    pub(crate) fn seals(&self, table: &VolumeTable) -> Vec<(String, String)> {
+        let all = self.objects.as_ref().map(Objects::all_volumes).unwrap_or_default();
+        let is_served = |name: &VolumeName| table.entries().iter().any(|entry| entry.spec.name == *name);
+        let sealed = all.iter().filter(|volume| is_served(volume.name()));
+        let mut seals: Vec<_> =
+            sealed.filter_map(|volume| Some((volume.name().to_string(), volume.seal()?))).collect();
+        seals.dedup();
+        seals
+    }
+
+    /// Where a command that has changed rights says so.
+    pub(crate) fn rights_desk(&self) -> Option<(&'static str, Arc<dyn Desk>)> {
+        let objects = self.objects.clone()?;
+        Some((RIGHTS, Arc::new(RightsDesk(objects)) as Arc<dyn Desk>))
     }
 
     /// What the administrator should know of how things were found.
@@ -224,6 +242,28 @@ impl Closing {
         self.volumes.iter().all(|volume| volume.is_still())
     }
 }
+
+/// Has lanes look at rights anew.
+struct RightsDesk(Objects);
+
+impl Desk for RightsDesk {
+    fn show(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    /// What lanes know of rights: look-ups that begin afterwards go by those of the tree.
+    fn end(&self, path: &str) -> bool {
+        let is_known = path == KNOWN;
+        if is_known {
+            self.0.doubt_rights();
+        }
+        is_known
+    }
+}
+
+/// The desk, and what it ends.
+const RIGHTS: &str = "rights";
+const KNOWN: &str = "known";
 
 fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
     let most = ObjectsOptions::default();

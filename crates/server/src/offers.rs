@@ -13,7 +13,7 @@ use crate::listeners::Change;
 use crate::objects::ProcessObjects;
 use crate::own_files::OwnFiles;
 use crate::serve::ServerError;
-use crate::writers;
+use crate::{lists, writers};
 
 /// The sites of the services that are wanted, before any lane has heard of them.
 pub(crate) struct Offers {
@@ -50,6 +50,7 @@ impl Offers {
         let descriptors = fit.for_clients;
         warnings.extend(fit.warnings);
         warnings.extend(OwnFiles::of(config).warnings(&config.volumes));
+        warnings.extend(lists::warnings(&config.volumes));
         warnings.extend(writers::warnings(config, &accounts));
         Ok(Self { sites, warnings, descriptors })
     }

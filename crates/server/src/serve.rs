@@ -84,6 +84,8 @@ struct Serving {
     write_troubles: Vec<(String, String)>,
     /// As `/health` has it.
     index_trouble: Option<String>,
+    /// Why volumes are served to administrators alone.
+    seals: Vec<(String, String)>,
     /// The index's counters are shown.
     tells_of_index: bool,
     config: Config,
@@ -399,6 +401,7 @@ impl Serving {
             objects,
             write_troubles: Vec::new(),
             index_trouble: None,
+            seals: Vec::new(),
             tells_of_index: false,
             config,
             addresses,
@@ -422,7 +425,11 @@ impl Serving {
         }
         if let Some(listener) = self.console.take() {
             let services = self.config.wishes.iter().map(|wish| &wish.service);
-            let desks = services.filter_map(|service| Some((service.name(), service.desk()?))).collect();
+            let rights = self.objects.rights_desk();
+            let desks = services
+                .filter_map(|service| Some((service.name(), service.desk()?)))
+                .chain(rights)
+                .collect();
             tokio::spawn(console::serve(listener, desks));
         }
         let mut rounds = tokio::time::interval(upkeep::LOOK_AROUND_PERIOD);

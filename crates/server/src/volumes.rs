@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use index::{FileStorage, Index, MARK_LEN, Mark, Options, Tree, VolumeId, VolumeRecord};
+use index::{FileStorage, Index, MARK_LEN, Mark, Options, RightsIn, Tree, VolumeId, VolumeRecord};
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ use vfs::{Space, SpaceState, Usage};
 use vfs::{CheckError, CheckOptions};
 
 use crate::overlap::Places;
-use crate::{index_file, objects};
+use crate::{index_file, lists, objects};
 
 /// A volume as the index knows it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -113,6 +113,18 @@ pub enum VolumesError {
         /// Its directory.
         other: PathBuf,
     },
+    /// Forgotten, its tree would be served to everybody.
+    #[error(
+        "access lists lay in volume {name}, and {} bears no mark any more, as after a copy that leaves extended attributes out: restore \
+         them, or look at what there is by `linerate acl list {}` and then say so by `linerate acl accept {}`",
+        path.display(), path.display(), path.display()
+    )]
+    RightsLost {
+        /// The volume.
+        name: String,
+        /// Its directory.
+        path: PathBuf,
+    },
     /// The volume's directory.
     #[error("{}: {problem}", path.display())]
     Root {
@@ -194,7 +206,8 @@ impl Volumes {
         let uuid_if_new = new_uuid().map_err(|error| at(path, error))?;
         let tree = Tree { name, path: text, mark: mark.as_deref(), uuid_if_new };
         let opened = self.index.open_volume(tree, SystemTime::now())?;
-        if let Err(error) = write_mark(&root, &opened.mark.encode()) {
+        let rights = lists::rights_at(&root).map_err(|error| at(path, error))?;
+        if let Err(error) = write_mark(&root, &opened.mark, rights) {
             self.index.remove_volume(name)?;
             return Err(at(path, format!("its directory cannot bear the volume's mark: {error}")));
         }
@@ -207,10 +220,13 @@ impl Volumes {
     /// Forgets a volume: its record and, where the root still bears it, its mark. Its files stay as they are.
     ///
     /// # Errors
-    /// [`index::Error::NoVolume`]; the directory.
+    /// [`index::Error::NoVolume`]; [`VolumesError::RightsLost`]; the directory.
     pub fn remove(&self, name: &str) -> Result<VolumeShown, VolumesError> {
         let (id, record) = self.index.volume(name).ok_or_else(|| index::Error::NoVolume(name.to_owned()))?;
         let shown = looked_at(id, &record);
+        if record.has_rights && lists::are_lost(&shown.path) {
+            return Err(VolumesError::RightsLost { name: name.to_owned(), path: shown.path });
+        }
         // A mark without a record is a volume that another server may know; a record without a mark would be a tree that was
         // exchanged.
         self.index.remove_volume(name)?;
@@ -354,13 +370,23 @@ fn read_mark(root: &File) -> std::io::Result<Option<Vec<u8>>> {
     Ok(found.into_iter().max_by_key(generation))
 }
 
-/// In the attribute that takes a privilege, where the process has that.
-fn write_mark(root: &File, mark: &[u8]) -> std::io::Result<()> {
+/// Where rights lie is the volume's for ever, and that of a new one is out of others' reach where the process has the privilege. The
+/// attribute that takes none has the mark too, so that servers without it see that.
+fn write_mark(root: &File, mark: &Mark, rights: Option<RightsIn>) -> std::io::Result<()> {
     let [user, trusted] = vfs::MARK_ATTRIBUTES;
-    let set = |name: &CStr| rustix::fs::fsetxattr(root, name, mark, XattrFlags::empty());
-    match set(trusted) {
-        Err(Errno::PERM | Errno::OPNOTSUPP) => set(user)?,
-        other => other?,
+    let set = |name: &CStr, rights| {
+        let mark = Mark { rights: Some(rights), ..*mark }.encode();
+        rustix::fs::fsetxattr(root, name, &mark, XattrFlags::empty())
+    };
+    match rights {
+        Some(RightsIn::User) => set(user, RightsIn::User)?,
+        _ => match set(trusted, RightsIn::Trusted) {
+            Err(Errno::PERM | Errno::OPNOTSUPP) => set(user, rights.unwrap_or(RightsIn::User))?,
+            written => {
+                written?;
+                let _ = set(user, RightsIn::Trusted);
+            }
+        },
     }
     root.sync_all()
 }

@@ -9,6 +9,7 @@ use lane::probe::{Area, Finding, Verdict};
 use rustix::fs::lgetxattr;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
+use server::lists::RightsIn;
 use smb_sid::ntacl;
 
 /// What was found beneath one directory.
@@ -24,7 +25,8 @@ struct Seen {
 
 /// What descriptors a directory holds, of the names that are nearest to it. `None` where it cannot be looked at.
 pub(super) fn of(dir: &Path) -> Option<Finding> {
-    let seen = look(dir, attribute())?;
+    let attribute = attribute(dir);
+    let seen = look(dir, attribute)?;
     let few = if seen.names == NAMES_MAX { "the first " } else { "" };
     let found = match seen.unreadable {
         0 => format!("{} in {few}{} names", seen.described, seen.names),
@@ -39,15 +41,20 @@ pub(super) fn of(dir: &Path) -> Option<Finding> {
             path.display()
         ));
         let path = path.display().to_string().replace('\'', r"'\''");
-        commands.push(format!("setfattr -x {} '{path}'", attribute().to_string_lossy()));
+        commands.push(format!("setfattr -x {} '{path}'", attribute.to_string_lossy()));
     }
     let name = format!("{} descriptors", dir.display());
     let wanted = "readable".to_owned();
     Some(Finding { area: Area::Trees, name, found, wanted, verdict, advice, commands, config: None })
 }
 
-/// Where a server that this user runs has them.
-fn attribute() -> &'static CStr {
+/// Where the volume has them, or a server that this user runs.
+fn attribute(dir: &Path) -> &'static CStr {
+    match server::lists::marked_above(dir) {
+        Ok(Some(marked)) if marked.rights == RightsIn::Trusted => return c"security.NTACL",
+        Ok(Some(_)) => return c"user.NTACL",
+        _ => {}
+    }
     let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     if has.contains(CapabilitySet::SYS_ADMIN) { c"security.NTACL" } else { c"user.NTACL" }
 }
@@ -117,7 +124,9 @@ mod tests {
         }
         let good = ntacl::encode(&Descriptor { dacl: Some(Vec::new()), ..Descriptor::default() }).unwrap();
         for (name, value) in [("good", &good[..]), ("sub/it's damaged", &[9, 0, 9, 0, 1])] {
-            if setxattr(path(name), attribute(), value, XattrFlags::empty()) == Err(Errno::OPNOTSUPP) {
+            if setxattr(path(name), attribute(dir.path()), value, XattrFlags::empty())
+                == Err(Errno::OPNOTSUPP)
+            {
                 return testkit::skip("the file system of temporary files keeps no extended attributes");
             }
         }

@@ -153,6 +153,8 @@ fn completions_are_taken_by_the_shell_and_the_manual_by_man() {
         "linerate-stat",
         "linerate-user-add",
         "linerate-acl-set",
+        "linerate-acl-convert",
+        "linerate-acl-accept",
     ] {
         let page = std::fs::read_to_string(pages.join(format!("{name}.1"))).unwrap();
         assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{name}: {page}");

@@ -62,13 +62,8 @@ fn lists_count_whoever_may_write_and_whatever_else_is_configured() {
     closed_alone();
     let state = dir.path().join("state");
     let state_dir = format!("lanes = 2\nstate_dir = '{}'", state.display());
-    for rest in [
-        "writable = 'listed'",
-        "writable = 'nobody'",
-        "[smb]\nlisten = ['127.0.0.1:0']\n",
-        "[afs]\nlisten = ['127.0.0.1:0']\ncell = 'linerate.internal'\n",
-        "",
-    ] {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for rest in ["writable = 'listed'", "writable = 'nobody'", &format!("[smb]\nlisten = '{free}'\n"), ""] {
         configure(dir.path(), &format!("{rest}\n{identity}"));
         let text = std::fs::read_to_string(dir.path().join("linerate.toml")).unwrap();
         std::fs::write(dir.path().join("linerate.toml"), text.replace("lanes = 2", &state_dir)).unwrap();
@@ -80,13 +75,138 @@ fn lists_count_whoever_may_write_and_whatever_else_is_configured() {
     server.says("volume[0].writable: ");
     closed_alone();
 
-    // The volume's own list, set while it is served.
-    let root = dir.path().join("pub").display().to_string();
-    output(&mut linerate(["acl", "set", "--clear", &root, "system:authuser=read"]));
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    status("/", 401);
-    status("/open/a.txt", 401);
-    assert_eq!(["/", "/open/a.txt", "/closed/a.txt"].map(as_alice), [200; 3]);
+    configure(dir.path(), &identity);
+    server.reload("reloaded");
+    // A change counts when the command that makes it has ended, at whatever depth.
+    let set = |args: &[&str]| {
+        let admin = server.admin.to_string();
+        let mut acl = linerate([&["acl", "set", "--server", &admin], args].concat());
+        let made = acl.output().unwrap();
+        let told = String::from_utf8_lossy(&made.stderr).into_owned();
+        assert!(made.status.success() && !told.contains("no server was told"), "{told}");
+    };
+    let at = |below: &str| dir.path().join("pub").join(below).display().to_string();
+    set(&["--inherit", &at("closed")]);
+    for below in ["", "closed", "closed/in", "closed/in/there"] {
+        for _ in 0..3 {
+            status("/closed/in/there/a.txt", 200);
+            set(&["--clear", &at(below), "system:authuser=read"]);
+            status("/closed/in/there/a.txt", 401);
+            assert_eq!(as_alice("/closed/in/there/a.txt"), 200);
+            set(&["--inherit", &at(below)]);
+        }
+    }
+    status("/closed/in/there/a.txt", 200);
+    let nobody = "127.0.0.1:1";
+    let made =
+        linerate(["acl", "set", "--server", nobody, "--clear", &at("open"), "system:authuser=read"]).output();
+    let told = String::from_utf8(made.unwrap().stderr).unwrap();
+    assert!(told.contains("no server was told") && told.contains("within about a second"), "{told}");
+}
+
+/// What a common user's server and root's make of each other's lists.
+#[test]
+fn lists_lie_where_their_volume_keeps_them_whoever_serves_it_and_whoever_sets_them() {
+    let sets = rustix::thread::capabilities(None).unwrap();
+    if !sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN) {
+        return testkit::skip("root, to see trusted. attributes");
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tree = dir.path().join("pub");
+    for sub in ["open", "closed"] {
+        std::fs::create_dir_all(tree.join(sub)).unwrap();
+        std::fs::write(tree.join(sub).join("a.txt"), sub).unwrap();
+    }
+    let state = format!("[server]\nlanes = 2\nstate_dir = '{}'\n[http]", dir.path().join("state").display());
+    let text = crate::support::site::ANY_PORT.replace("[http]", &state);
+    let text = format!("{text}[[volume]]\nname = 'pub'\npath = 'pub'\nwritable = 'listed'\n");
+    let config = dir.path().join("linerate.toml");
+    std::fs::write(&config, text).unwrap();
+    let common = || Launch::config(&config).lacking("sys_admin");
+    let roots = || Launch::config(&config);
+    let statuses = |server: &crate::support::Server| {
+        ["/open/a.txt", "/closed/a.txt"].map(|path| raw::get(server.http[0], path).status)
+    };
+    let health =
+        |server: &crate::support::Server| String::from_utf8(raw::get(server.admin, "/health").body).unwrap();
+    let [root, closed] = [&tree, &tree.join("closed")].map(|path| path.display().to_string());
+    let acl = |args: &[&str]| linerate([&["acl"], args].concat()).output().unwrap();
+    let has = |name: &std::ffi::CStr| {
+        let file = std::fs::File::open(&closed).unwrap();
+        rustix::fs::fgetxattr(file, name, &mut [0; 2048]).is_ok()
+    };
+
+    // Root sets a list for a server that is not root's.
+    let server = common().start();
+    assert_eq!(statuses(&server), [200, 200]);
+    let made =
+        acl(&["set", "--server", &server.admin.to_string(), "--clear", &closed, "system:authuser=read"]);
+    let told = String::from_utf8(made.stderr).unwrap();
+    assert!(made.status.success() && told.contains("user.linerate.acl, where the volume at"), "{told}");
+    assert_eq!([has(c"trusted.linerate.acl"), has(c"user.linerate.acl")], [false, true]);
+    assert_eq!(statuses(&server), [200, 401]);
+    drop(server);
+    // It counts for root's server too.
+    let server = roots().start();
+    assert_eq!(statuses(&server), [200, 401]);
+    let refused = acl(&["set", "--attribute", "trusted", &closed, "system:anyuser=read"]);
+    assert!(!refused.status.success(), "{refused:?}");
+    drop(server);
+
+    // Moved, it counts for root's alone; the other says why it serves nobody.
+    let dry: serde_json::Value =
+        serde_json::from_slice(&acl(&["convert", &root, "--to", "trusted", "--dry-run", "--json"]).stdout)
+            .unwrap();
+    assert_eq!((&dry["lists"], &dry["dry_run"]), (&1.into(), &true.into()));
+    assert!(has(c"user.linerate.acl"));
+    let moved = acl(&["convert", &root, "--to", "trusted"]);
+    assert!(moved.status.success(), "{moved:?}");
+    assert_eq!([has(c"trusted.linerate.acl"), has(c"user.linerate.acl")], [true, false]);
+    let server = roots().start();
+    assert_eq!((statuses(&server), health(&server).contains("alone")), ([200, 401], false));
+    drop(server);
+    let server = common().start();
+    assert_eq!(statuses(&server), [401, 401]);
+    assert!(health(&server).contains("served to administrators alone"), "{}", health(&server));
+    server.says("served to administrators alone");
+    drop(server);
+    let mut check = crate::support::tool("setpriv", "util-linux");
+    check.arg("--bounding-set=-sys_admin").arg(assert_cmd::cargo::cargo_bin!("linerate"));
+    let checked = check.args(["serve", "--check", "--config"]).arg(&config).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(said.contains("served to administrators alone"), "{said}");
+
+    // A list of the other kind closes its directory until it is moved.
+    let file = std::fs::File::open(tree.join("open")).unwrap();
+    let anyone = std::fs::File::open(&closed).unwrap();
+    let mut list = [0; 2048];
+    let len = rustix::fs::fgetxattr(anyone, c"trusted.linerate.acl", &mut list[..]).unwrap();
+    rustix::fs::fsetxattr(file, c"user.linerate.acl", &list[..len], rustix::fs::XattrFlags::empty()).unwrap();
+    let server = roots().start();
+    assert_eq!(statuses(&server), [401, 401]);
+    server.says("in an attribute of the kind user., which the volume does not use");
+    drop(server);
+    assert!(acl(&["convert", &root]).status.success());
+    assert!(acl(&["set", "--inherit", &tree.join("open").display().to_string()]).status.success());
+
+    // A copy without what takes a privilege.
+    rustix::fs::removexattr(&tree, c"trusted.linerate.volume").unwrap();
+    rustix::fs::removexattr(&closed[..], c"trusted.linerate.acl").unwrap();
+    let server = roots().start();
+    assert_eq!((statuses(&server), health(&server).contains("are gone")), ([401, 401], true));
+    drop(server);
+    assert!(acl(&["accept", &root]).status.success());
+    let server = roots().start();
+    // What tells of the list that is gone is still there.
+    assert_eq!(statuses(&server), [200, 401]);
+    drop(server);
+
+    // And back, to be served by a common user's.
+    let lost = acl(&["convert", &root, "--to", "user"]);
+    assert!(!lost.status.success() && String::from_utf8_lossy(&lost.stderr).contains("is gone"), "{lost:?}");
+    assert!(acl(&["set", "--clear", &closed, "system:authuser=read"]).status.success());
+    let server = common().start();
+    assert_eq!((statuses(&server), health(&server).contains("alone")), ([200, 401], false));
 }
 
 #[test]

@@ -150,6 +150,15 @@ impl Serving {
             tracing::error!(volume = name, "volume {name}: {trouble}");
         }
         self.write_troubles = now;
+        let sealed = self.objects.seals(&self.volumes);
+        for (name, _) in self.seals.iter().filter(|before| !sealed.contains(before)) {
+            health.clear(&rights(name));
+        }
+        for (name, why) in sealed.iter().filter(|seal| !self.seals.contains(seal)) {
+            health.note(&rights(name), format!("it is served to administrators alone: {why}"));
+            tracing::error!(volume = name, "volume {name} is served to administrators alone: {why}");
+        }
+        self.seals = sealed;
         if let Some(index) = self.objects.index() {
             if !self.tells_of_index {
                 self.subject.blocks.add_of_process("index", Arc::clone(index.counters()) as _);
@@ -233,6 +242,10 @@ const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 pub(super) const HEALTH_PERIOD: Duration = Duration::from_millis(500);
 /// How often links, interrupts and listeners are looked at.
 pub(super) const LOOK_AROUND_PERIOD: Duration = Duration::from_secs(10);
+
+fn rights(volume: &str) -> String {
+    format!("rights in volume {volume}")
+}
 
 fn writing(volume: &str) -> String {
     format!("volume {volume}, writing")

@@ -40,6 +40,7 @@ pub(crate) struct Launch {
     args: Vec<String>,
     state: Option<PathBuf>,
     open_files: Option<u64>,
+    lacks: Option<&'static str>,
     environment: Vec<(String, String)>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
@@ -77,6 +78,12 @@ impl Launch {
     /// Soft and hard limit of open files.
     pub(crate) fn open_files(mut self, max: u64) -> Self {
         self.open_files = Some(max);
+        self
+    }
+
+    /// Starts it without a capability, such as `sys_admin`, whoever runs the tests.
+    pub(crate) fn lacking(mut self, capability: &'static str) -> Self {
+        self.lacks = Some(capability);
         self
     }
 
@@ -145,6 +152,13 @@ impl Launch {
         };
         let program = assert_cmd::cargo::cargo_bin!("linerate");
         let mut command = match self.open_files {
+            None if self.lacks.is_some() => {
+                let mut command = tool("setpriv", "util-linux");
+                command
+                    .args(self.lacks.map(|capability| format!("--bounding-set=-{capability}")))
+                    .arg(program);
+                command
+            }
             Some(max) => {
                 let mut command = tool("prlimit", "util-linux");
                 command.arg(format!("--nofile={max}:{max}")).arg(program);

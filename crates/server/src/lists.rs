@@ -1,0 +1,161 @@
+//! Where access lists lie, and which of them a server will not go by: for starts, checks and the commands that change lists.
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED};
+pub use index::RightsIn;
+use index::{MARK_LEN, Mark};
+use rustix::io::Errno;
+use service::volumes::VolumeSection;
+pub use vfs::{ACCEPTED_TRUSTED, ACCEPTED_USER};
+
+use crate::objects::writes_trusted_attributes;
+
+/// A directory that bears a volume's mark, and where that volume keeps lists and descriptors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marked {
+    /// The directory.
+    pub root: PathBuf,
+    /// What its mark says.
+    pub rights: RightsIn,
+    /// It says so in the attribute that takes no privilege alone, though it need not: the other is gone, or cannot be seen.
+    pub is_half: bool,
+}
+
+/// The volume that a directory lies in, by the nearest mark at it or above it on its file system.
+///
+/// # Errors
+/// The system's.
+pub fn marked_above(dir: &Path) -> io::Result<Option<Marked>> {
+    let device = fs::metadata(dir)?.dev();
+    for root in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        if fs::metadata(root)?.dev() != device {
+            break;
+        }
+        // What may not be looked into says nothing.
+        let Ok(open) = File::open(root) else { break };
+        let [user, trusted] = marks(&open)?;
+        if let Some(rights) = Mark::rights_of(trusted.as_deref(), user.as_deref()) {
+            let is_half = rights == RightsIn::Trusted && trusted.is_none();
+            return Ok(Some(Marked { root: root.to_owned(), rights, is_half }));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a directory is there that bears no mark, and nobody has said that its lists may be gone.
+pub(crate) fn are_lost(root: &Path) -> bool {
+    let Ok(root) = File::open(root) else { return false };
+    let has = |name: &CStr| rustix::fs::fgetxattr(&root, name, &mut [0; 1]).is_ok();
+    let accepted = if writes_trusted_attributes() { ACCEPTED_TRUSTED } else { ACCEPTED_USER };
+    matches!(rights_at(&root), Ok(None)) && !has(accepted)
+}
+
+/// What the mark on a volume's directory says, if it bears one.
+pub(crate) fn rights_at(root: &File) -> io::Result<Option<RightsIn>> {
+    let [user, trusted] = marks(root)?;
+    Ok(Mark::rights_of(trusted.as_deref(), user.as_deref()))
+}
+
+/// Has the volume's mark say that rights lie there, and synced; where that is the attribute that takes a privilege it is told in both.
+///
+/// # Errors
+/// `NotFound` without a mark; the system's.
+pub fn mark_rights(root: &Path, rights: RightsIn) -> io::Result<()> {
+    let root = File::open(root)?;
+    let [user, trusted] = marks(&root)?;
+    let parsed = [user, trusted].into_iter().flatten().filter_map(|mark| Mark::parse(&mark));
+    let mark = parsed.max_by_key(|mark| mark.generation).ok_or(io::ErrorKind::NotFound)?;
+    let bytes = Mark { rights: Some(rights), ..mark }.encode();
+    let [user, trusted] = vfs::MARK_ATTRIBUTES;
+    let set = |name: &CStr| rustix::fs::fsetxattr(&root, name, &bytes, rustix::fs::XattrFlags::empty());
+    match rights {
+        RightsIn::Trusted => {
+            set(trusted)?;
+            let _ = set(user);
+        }
+        RightsIn::User => {
+            set(user)?;
+            // It would count before the other.
+            match rustix::fs::fremovexattr(&root, trusted) {
+                Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    root.sync_all()
+}
+
+/// What an operator should know of the lists of volumes before they are served: by those whose lists the server cannot read, or that lie
+/// where their volume keeps none, on the directory or on the first directories in it.
+pub fn warnings(volumes: &[VolumeSection]) -> Vec<String> {
+    let of = |volume: &VolumeSection| {
+        let why = trouble(&volume.path, writes_trusted_attributes())?;
+        Some(format!("volume {}: {why}", volume.name))
+    };
+    volumes.iter().filter_map(of).collect()
+}
+
+/// What is the matter with the lists of a volume at `root`, for a server that sees `trusted.` attributes or does not.
+pub fn trouble(root: &Path, sees_trusted: bool) -> Option<String> {
+    let open = File::open(root).ok()?;
+    let marks = marks(&open).ok()?;
+    let [user, trusted] = marks.each_ref().map(Option::as_deref);
+    let rights = Mark::rights_of(trusted, user)?;
+    let shown = root.display();
+    if rights == RightsIn::Trusted && !sees_trusted {
+        return Some(format!(
+            "it is served to administrators alone: its access lists lie in trusted. attributes, which take CAP_SYS_ADMIN to read; run \
+             the server with that, or stop it and move them by `linerate acl convert {shown} --to user`"
+        ));
+    }
+    if rights == RightsIn::Trusted && trusted.is_none() {
+        return Some(format!(
+            "it is served to administrators alone: its access lists lay in trusted. attributes, and these are gone, as after a copy that \
+             leaves them out; restore them, or look at what there is by `linerate acl list {shown}` and then say so by `linerate acl \
+             accept {shown}`"
+        ));
+    }
+    let below = fs::read_dir(root).into_iter().flatten().take(LOOKED_AT_MAX).flatten();
+    let below =
+        below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
+    let mut all = std::iter::once(root.to_owned()).chain(below);
+    let directory = all.find(|directory| lies_elsewhere(directory, rights))?;
+    let other = if rights == RightsIn::Trusted { "user." } else { "trusted." };
+    Some(format!(
+        "the access list of {} is in an attribute of the kind {other}, which the volume does not use: the directory is closed to all but \
+         administrators until `linerate acl convert {shown}` has moved it",
+        directory.display()
+    ))
+}
+
+fn lies_elsewhere(directory: &Path, rights: RightsIn) -> bool {
+    let Ok(directory) = File::open(directory) else { return false };
+    let other = if rights == RightsIn::Trusted { ATTRIBUTE_UNPRIVILEGED } else { ATTRIBUTE_PRIVILEGED };
+    matches!(rustix::fs::fgetxattr(&directory, other, &mut [0; 1]), Ok(_) | Err(Errno::RANGE))
+}
+
+/// The marks that a directory bears: that of the attribute of users, and of the one that takes a privilege.
+fn marks(root: &File) -> io::Result<[Option<Vec<u8>>; 2]> {
+    let at = |name: &CStr| {
+        let mut bytes = vec![0; MARK_LEN];
+        match rustix::fs::fgetxattr(root, name, &mut bytes[..]) {
+            Ok(len) => {
+                bytes.truncate(len);
+                Ok(Some(bytes))
+            }
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+            Err(Errno::RANGE) => Ok(Some(Vec::new())),
+            Err(error) => Err(io::Error::from(error)),
+        }
+    };
+    let [user, trusted] = vfs::MARK_ATTRIBUTES;
+    Ok([at(user)?, at(trusted)?])
+}
+
+/// Entries of a volume's directory: a start should not take long over it.
+const LOOKED_AT_MAX: usize = 1000;
