@@ -245,7 +245,7 @@ mod tests {
             eprintln!("skipped: there is no /dev/shm to write to");
             return;
         }
-        assert!(index.news().unwrap().contains("count on"));
+        assert!(index.news().unwrap().contains("clients keep what they have"));
         assert_eq!(load(&index, volume).version, object.version.next());
         index.close(0, std::iter::empty(), || {});
     }
