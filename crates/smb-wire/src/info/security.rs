@@ -224,7 +224,7 @@ impl Descriptor {
         })
     }
 
-    /// As it travels.
+    /// The descriptor in its self-relative form: owner, group and list, in the order of their offsets and as Samba lays them out.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![0; size_of::<DescriptorHead>()];
         let mut head = DescriptorHead {
@@ -236,11 +236,6 @@ impl Descriptor {
             offset_sacl: U32::ZERO,
             offset_dacl: U32::ZERO,
         };
-        if let Some(aces) = &self.dacl {
-            head.control.set(head.control.get() | control::DACL_PRESENT);
-            head.offset_dacl.set(out.len() as u32);
-            write_acl(aces, &mut out);
-        }
         if let Some(owner) = &self.owner {
             head.offset_owner.set(out.len() as u32);
             owner.write(&mut out);
@@ -248,6 +243,11 @@ impl Descriptor {
         if let Some(group) = &self.group {
             head.offset_group.set(out.len() as u32);
             group.write(&mut out);
+        }
+        if let Some(aces) = &self.dacl {
+            head.control.set(head.control.get() | control::DACL_PRESENT);
+            head.offset_dacl.set(out.len() as u32);
+            write_acl(aces, &mut out);
         }
         out[..size_of_val(&head)].copy_from_slice(head.as_bytes());
         out
@@ -329,12 +329,38 @@ mod tests {
     }
 
     #[test]
+    fn parts_lie_in_the_order_of_their_offsets_one_behind_the_other() {
+        let whole = sample();
+        for without in 0..8 {
+            let Descriptor { control, owner, group, dacl } = whole.clone();
+            let left = Descriptor {
+                control,
+                owner: owner.filter(|_| without & 1 == 0),
+                group: group.filter(|_| without & 2 == 0),
+                dacl: dacl.filter(|_| without & 4 == 0),
+            };
+            let bytes = left.to_bytes();
+            let (head, _) = prefix::<DescriptorHead>(&bytes).unwrap();
+            let sid_len = |sid: &Option<Sid>| sid.as_ref().map_or(0, Sid::wire_len) as u32;
+            let mut end = size_of::<DescriptorHead>() as u32;
+            for (offset, len) in
+                [(head.offset_owner, sid_len(&left.owner)), (head.offset_group, sid_len(&left.group))]
+            {
+                assert_eq!(offset.get(), if len > 0 { end } else { 0 }, "{without}");
+                end += len;
+            }
+            assert_eq!(head.offset_dacl.get(), if left.dacl.is_some() { end } else { 0 }, "{without}");
+            assert_eq!(head.offset_sacl.get(), 0);
+        }
+    }
+
+    #[test]
     fn parts_that_lie_are_refused() {
         let whole = sample().to_bytes();
         for end in 0..whole.len() {
             assert!(Descriptor::parse(&whole[..end]).is_err(), "{end}");
         }
-        let acl = size_of::<DescriptorHead>();
+        let acl = u32::from_le_bytes(*whole[16..].first_chunk().unwrap()) as usize;
         for (at, value) in [
             (0, 2),
             (3, 0),
