@@ -36,7 +36,6 @@ lane::counter_block! {
         count leases_of_two_files: "Leases that were taken back because their client asked for another by the same key and name, of a file below another root of the share.",
         count hands_reopened: "Files of opens that were opened again by another lane than the one that made the open.",
         count hands_swept: "Files of closed opens that a lane let go later because another lane closed the open.",
-        count names_unmappable: "Names left out of listings because no client can spell them.",
         count refused_sharing as create_refused [reason = "sharing"]: "Creates refused.",
         count refused_access as create_refused [reason = "access"]: "Creates refused.",
         count refused_name as create_refused [reason = "name"]: "Creates refused.",

@@ -1,5 +1,8 @@
 //! Names between the wire and the tree: what clients cannot spell is put into the private area of Unicode, as clients that need
-//! such names do it on their side (Services for Macintosh; Linux's `mapposix`), and paths are found in any case.
+//! such names do it on their side (Services for Macintosh; Linux's `mapposix`), bytes that are no UTF-8 as MirBSD's OPTU-16 does it,
+//! and paths are found in any case.
+
+use std::borrow::Cow;
 
 use identity::Rights;
 use smb_wire::Status;
@@ -19,30 +22,106 @@ pub(crate) struct Spot {
     pub(crate) found: Option<Found>,
 }
 
-/// A component as the file system has it.
-pub(crate) fn to_stored(component: &str) -> Vec<u8> {
+/// A component as the file system has it; `None` for bytes that [`to_wire`] writes as the character that they are.
+pub(crate) fn to_stored(component: &str) -> Option<Vec<u8>> {
     let stored = |c: char| match SPELLED.iter().find(|(_, wire)| *wire == c) {
         Some((stored, _)) => *stored,
         None => match u32::from(c) {
-            code @ 0xf001..=0xf01f => char::from_u32(code - 0xf000).expect("a control character"),
+            code @ CONTROL_FIRST..=CONTROL_LAST => {
+                char::from_u32(code - PRIVATE).expect("a control character")
+            }
             _ => c,
         },
     };
-    component.chars().map(stored).collect::<String>().into_bytes()
+    to_bytes(component, stored, is_spelled)
 }
 
-/// A name as clients see it; `None` for one that is no Unicode, which none can name.
-pub(crate) fn to_wire(stored: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(stored).ok()?;
-    let last = text.chars().count().wrapping_sub(1);
-    let wire = |(at, c): (usize, char)| match c {
-        // Clients cut these off an end.
-        ' ' if at == last => '\u{f028}',
-        '.' if at == last && !matches!(text, "." | "..") => '\u{f029}',
-        '\u{1}'..='\u{1f}' => char::from_u32(0xf000 + u32::from(c)).expect("in the private area"),
+/// A name as clients see it: each name is seen as another one.
+pub(crate) fn to_wire(stored: &[u8]) -> Cow<'_, str> {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"*:<>?\\|".contains(byte);
+    if stored.iter().all(is_plain) && !stored.ends_with(b" ") && !stored.ends_with(b".") {
+        return String::from_utf8_lossy(stored);
+    }
+    let is_dots = matches!(stored, b"." | b"..");
+    let mut text = to_text(stored, is_spelled).into_owned();
+    // Clients cut these off an end.
+    let last = match text.pop() {
+        Some(' ') => Some('\u{f028}'),
+        Some('.') if !is_dots => Some('\u{f029}'),
+        last => last,
+    };
+    text.extend(last);
+    let wire = |c: char| match c {
+        '\u{1}'..='\u{1f}' => char::from_u32(PRIVATE + u32::from(c)).expect("in the private area"),
         _ => SPELLED[..8].iter().find(|(stored, _)| *stored == c).map_or(c, |(_, wire)| *wire),
     };
-    Some(text.chars().enumerate().map(wire).collect())
+    Cow::Owned(text.chars().map(wire).collect())
+}
+
+/// Bytes as text of Unicode: those that are no UTF-8, or a character that stands for something else, one by one by characters that
+/// stand for bytes.
+pub(crate) fn to_text(bytes: &[u8], is_taken: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let is_escaped = |c: char| is_byte(c) || is_taken(c);
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && !text.contains(is_escaped)
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(2 * bytes.len());
+    let escape = |bytes: &[u8], text: &mut String| {
+        text.extend(
+            bytes.iter().map(|byte| char::from_u32(BYTES + u32::from(*byte)).expect("in the private area")),
+        );
+    };
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_escaped(c) {
+                escape(c.encode_utf8(&mut [0; 4]).as_bytes(), &mut text);
+            } else {
+                text.push(c);
+            }
+        }
+        escape(chunk.invalid(), &mut text);
+    }
+    Cow::Owned(text)
+}
+
+/// The bytes that [`to_text`] writes so, with `stored` for each other character; `None` where it would write them otherwise.
+pub(crate) fn to_bytes(
+    text: &str,
+    stored: impl Fn(char) -> char,
+    is_taken: impl Fn(char) -> bool,
+) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut run = 0;
+    // Characters beside a run of bytes are whole, so that what the bytes come to depends on nothing else.
+    let is_well = |bytes: &[u8], run: usize| {
+        let run = &bytes[bytes.len() - run..];
+        run.utf8_chunks().all(|chunk| chunk.valid().chars().all(|c| is_byte(c) || is_taken(c)))
+    };
+    for c in text.chars() {
+        if is_byte(c) {
+            bytes.push((u32::from(c) - BYTES) as u8);
+            run += 1;
+            continue;
+        }
+        if !is_well(&bytes, run) {
+            return None;
+        }
+        run = 0;
+        bytes.extend(stored(c).encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    is_well(&bytes, run).then_some(bytes)
+}
+
+/// Whether a character stands for a byte.
+fn is_byte(c: char) -> bool {
+    (BYTES + 0x80..=BYTES + 0xff).contains(&u32::from(c))
+}
+
+/// Whether a character stands for one that no client can spell.
+fn is_spelled(c: char) -> bool {
+    (CONTROL_FIRST..=CONTROL_LAST).contains(&u32::from(c)) || SPELLED.iter().any(|(_, wire)| *wire == c)
 }
 
 /// Whether a name is one of eight characters and three, as old clients have them (MS-FSCC 2.1.5.2.1).
@@ -60,7 +139,7 @@ pub(crate) fn path_to_wire(path: RelPath<'_>) -> String {
     let mut out = String::new();
     for name in path.components() {
         out.push('\\');
-        out.push_str(&to_wire(name.as_bytes()).unwrap_or_default());
+        out.push_str(&to_wire(name.as_bytes()));
     }
     if out.is_empty() {
         out.push('\\');
@@ -75,7 +154,7 @@ pub(crate) fn path_to_wire(path: RelPath<'_>) -> String {
 pub(crate) fn exact(share: &Share, name: &WireName) -> Result<RelPathBuf, Status> {
     let mut path = share.root_path().into();
     for component in &name.path {
-        push(&mut path, &to_stored(component))?;
+        push(&mut path, &to_stored(component).ok_or(Status::OBJECT_NAME_INVALID)?)?;
     }
     Ok(path)
 }
@@ -127,7 +206,8 @@ fn there(share: &Share, path: RelPathBuf, found: Found) -> Result<Spot, Status> 
 
 async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Result<Spot, Status> {
     let (volume, options) = (share.volume(), share.options());
-    let components: Vec<_> = name.path.iter().map(|component| to_stored(component)).collect();
+    let components: Option<Vec<_>> = name.path.iter().map(|component| to_stored(component)).collect();
+    let components = components.ok_or(Status::OBJECT_NAME_INVALID)?;
     let mut path: RelPathBuf = share.root_path().into();
     let root = volume.lookup_as(caller, path.as_path(), Rights::NONE).await.map_err(on_the_way)?;
     let mut directory = below(root)?;
@@ -194,6 +274,12 @@ fn push(path: &mut RelPathBuf, component: &[u8]) -> Result<(), Status> {
     path.push(name).map_err(|_| Status::OBJECT_NAME_INVALID)
 }
 
+/// Where the private area has the characters that no client can spell, in front of their code.
+const PRIVATE: u32 = 0xf000;
+const CONTROL_FIRST: u32 = PRIVATE + 1;
+const CONTROL_LAST: u32 = PRIVATE + 0x1f;
+/// Where it has the bytes from 0x80 on, in front of their value.
+const BYTES: u32 = 0xef00;
 /// What no client's name may hold, and what stands for it; the last two only at an end.
 const SPELLED: [(char, char); 10] = [
     ('"', '\u{f020}'),
@@ -210,22 +296,83 @@ const SPELLED: [(char, char); 10] = [
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn names_that_no_client_can_spell_go_over_and_come_back() {
         for stored in ["a:b", "what?", "<*>|\"\\", "dot.", "blank ", "\u{1}\u{1f}", "plain.txt", ".", ".."] {
-            let wire = to_wire(stored.as_bytes()).unwrap();
+            let wire = to_wire(stored.as_bytes());
             if stored.len() > 2 {
                 assert!(smb_wire::name::check_component(&wire).is_ok(), "{wire:?}");
             }
-            assert_eq!(to_stored(&wire), stored.as_bytes(), "{stored:?}");
+            assert_eq!(to_stored(&wire).unwrap(), stored.as_bytes(), "{stored:?}");
         }
-        assert_eq!(to_wire(b"\xff"), None);
-        assert_eq!(to_wire(b"a.b c").unwrap(), "a.b c", "inside they are fine");
+        assert_eq!(to_wire(b"a.b c"), "a.b c", "inside they are fine");
         let path = RelPath::parse(b"a/b:c").unwrap();
         assert_eq!(path_to_wire(path), "\\a\\b\u{f022}c");
         assert_eq!(path_to_wire(RelPath::ROOT), "\\");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_and_characters_that_stand_for_others_have_names_of_their_own() {
+        for (stored, wire) in [
+            (&b"\xff"[..], "\u{efff}"),
+            (b"caf\xe9.txt", "caf\u{efe9}.txt"),
+            (b"\xc3", "\u{efc3}"),
+            ("\u{f022}".as_bytes(), "\u{efef}\u{ef80}\u{efa2}"),
+            ("\u{efff}".as_bytes(), "\u{efee}\u{efbf}\u{efbf}"),
+            ("\u{f8ff}".as_bytes(), "\u{f8ff}"),
+            (b"\xff ", "\u{efff}\u{f028}"),
+            (b"\xff:", "\u{efff}\u{f022}"),
+        ] {
+            assert_eq!(to_wire(stored), wire);
+            assert_eq!(to_stored(wire).unwrap(), stored);
+        }
+        // Two bytes that are a letter are that one's name, and no other leads there.
+        assert_eq!(to_stored("\u{efc3}\u{efa9}"), None);
+        assert_eq!(to_stored("a\u{efc3}\u{efa9}b"), None);
+    }
+
+    fn names() -> impl Strategy<Value = Vec<u8>> {
+        let part = prop_oneof![
+            any::<char>().prop_map(|c| c.to_string().into_bytes()),
+            prop::char::range('\u{ef70}', '\u{f0ff}').prop_map(|c| c.to_string().into_bytes()),
+            any::<u8>().prop_map(|byte| vec![byte]),
+            Just(b" ".to_vec()),
+            Just(b".".to_vec()),
+        ];
+        let is_name = |name: &Vec<u8>| name.len() <= 255 && !name.contains(&b'/') && !name.contains(&0);
+        prop::collection::vec(part, 1..40)
+            .prop_map(|parts| parts.concat())
+            .prop_filter("a name of a file system", is_name)
+    }
+
+    proptest! {
+        #[test]
+        fn each_name_goes_over_as_one_that_clients_may_use_and_comes_back(stored in names()) {
+            let wire = to_wire(&stored);
+            prop_assert!(to_stored(&wire).as_ref() == Some(&stored), "{:?}", wire);
+            if stored != b"." && stored != b".." {
+                prop_assert!(smb_wire::name::check_component(&wire).is_ok(), "{:?}", wire);
+                prop_assert!(!wire.ends_with([' ', '.']), "{:?}", wire);
+            }
+        }
+
+        #[test]
+        fn two_names_never_go_over_as_one(one in names(), other in names()) {
+            prop_assert_eq!(to_wire(&one) == to_wire(&other), one == other);
+        }
+
+        #[test]
+        fn a_client_finds_what_it_makes_by_the_name_that_it_gave(
+            wire in "[a-z\u{ef70}-\u{f027}\u{e9}\u{1f600}]{1,40}",
+        ) {
+            if let Some(stored) = to_stored(&wire) {
+                prop_assert_eq!(to_wire(&stored), wire);
+            }
+        }
     }
 
     #[test]

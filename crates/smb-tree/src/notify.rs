@@ -207,10 +207,8 @@ impl Share {
         let mut entries = EntryWriter::new(&mut output, 4, room);
         let mut fits = true;
         for event in shown {
-            // What clients cannot spell they cannot hear of.
-            let path: Option<Vec<_>> =
+            let path: Vec<_> =
                 event.path.as_path().components().map(|name| names::to_wire(name.as_bytes())).collect();
-            let Some(path) = path else { continue };
             fits = fits && notify::write(&mut entries, action(event.what), &path.join("\\"));
         }
         //= MS-SMB2 3.3.5.19

@@ -153,16 +153,13 @@ impl Share {
             if reply.is_to_give_way() {
                 lane::give_way().await;
             }
-            if let Some(name) = names::to_wire(&entry.name) {
-                if reply.fits(&state.pattern, &name) && self.is_listed(asker, open, entry).await {
-                    let info = self.entry_info(asker, directory, &entry.name, &entry.attributes).await;
-                    let more = self.apple_entry(asker, open, reply.class, &entry.name).await;
-                    if !reply.push(&name, &info, more) {
-                        return Ok(true);
-                    }
+            let name = names::to_wire(&entry.name);
+            if reply.fits(&state.pattern, &name) && self.is_listed(asker, open, entry).await {
+                let info = self.entry_info(asker, directory, &entry.name, &entry.attributes).await;
+                let more = self.apple_entry(asker, open, reply.class, &entry.name).await;
+                if !reply.push(&name, &info, more) {
+                    return Ok(true);
                 }
-            } else {
-                self.counters().names_unmappable.increment();
             }
             state.next = Next::After(Some(entry.name.clone()));
             if reply.is_over() {
@@ -182,7 +179,7 @@ impl Share {
         single: &str,
         reply: &mut Reply<'_>,
     ) -> Result<bool, Status> {
-        let stored = names::to_stored(single);
+        let Some(stored) = names::to_stored(single) else { return Ok(false) };
         let Ok(name) = Name::parse(&stored) else { return Ok(false) };
         let names_max = self.options().names_max;
         let mut found = directory.lookup_folded(&asker.caller, name, Rights::NONE, names_max).await;
@@ -198,7 +195,7 @@ impl Share {
             Err(Error::NotFound | Error::Hidden) => return Ok(false),
             Err(error) => return Err(status::of(error)),
         };
-        let Some(name) = names::to_wire(&stored) else { return Ok(false) };
+        let name = names::to_wire(&stored);
         if !self.is_shown(asker, open, &stored).await {
             return Ok(false);
         }

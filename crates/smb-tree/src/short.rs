@@ -45,9 +45,8 @@ pub(crate) async fn find(
         return Ok(None);
     }
     let listing = directory.entries_as(caller, names_max).await.map_err(status::of)?;
-    let has_it = |name: &[u8]| {
-        to_wire(name).and_then(|name| beside(&name)).is_some_and(|beside| beside.eq_ignore_ascii_case(short))
-    };
+    let has_it =
+        |name: &[u8]| beside(&to_wire(name)).is_some_and(|beside| beside.eq_ignore_ascii_case(short));
     Ok(listing.iter().find(|entry| has_it(&entry.name)).map(|entry| entry.name.to_vec()))
 }
 

@@ -101,9 +101,9 @@ impl Share {
     }
 }
 
-/// Where a link leads, as it is told: with backslashes, but to who speaks POSIX. What is no Unicode of it is replaced.
+/// Where a link leads, as it is told: with backslashes, but to who speaks POSIX. What is no UTF-8 of it is told as in names.
 pub(crate) fn told(asker: &Asker, link: &SymbolicLink) -> Symlink {
-    let target = String::from_utf8_lossy(&link.target);
+    let target = names::to_text(&link.target, |_| false);
     let relative = !target.starts_with('/');
     let target = if asker.posix { target.into_owned() } else { target.replace('/', "\\") };
     Symlink { target, relative }

@@ -17,7 +17,7 @@ use crate::create::link::told;
 use crate::hand::Hand;
 use crate::open::{Open, OpenKind};
 use crate::share::Share;
-use crate::{Answer, access, status};
+use crate::{Answer, access, names, status};
 
 impl Share {
     /// Where a symbolic link leads.
@@ -66,7 +66,7 @@ impl Share {
         let directory = self.directory_at(&asker.caller, path.as_path().parent()).await?;
         let is_new = open.action == create_action::CREATED;
         let (caller, object) = (asker.by(open), open.grants().object());
-        let became = directory.become_link(&caller, name, object, is_new, target.as_bytes()).await;
+        let became = directory.become_link(&caller, name, object, is_new, &target).await;
         became.map_err(|error| match error {
             Error::Unexpected => Status::NOT_SUPPORTED,
             Error::Name(_) | Error::NameTooLong => Status::IO_REPARSE_DATA_INVALID,
@@ -103,11 +103,12 @@ impl Share {
 
 /// Where a link leads, as it is stored; `None` for what means nothing here: a path of the client's drives (`\??\C:\`), and one that says of
 /// itself that it is relative, and is not, or the other way round.
-fn stored(link: &Symlink) -> Option<String> {
+fn stored(link: &Symlink) -> Option<Vec<u8>> {
     let target = link.target.replace('\\', "/");
     let is_fine =
         target.starts_with('/') != link.relative && !target.starts_with("/??/") && !target.contains('\0');
-    (is_fine && target.len() <= TARGET_MAX).then_some(target)
+    let target = names::to_bytes(&target, |c| c, |_| false).filter(|_| is_fine)?;
+    (target.len() <= TARGET_MAX).then_some(target)
 }
 
 /// What Linux keeps in a link, bytes.
@@ -123,13 +124,14 @@ mod tests {
             (r"..\a\b", true, Some("../a/b")),
             ("a/b", true, Some("a/b")),
             (r"\srv\pub", false, Some("/srv/pub")),
+            ("\u{efc3}\u{efa9}", true, None),
             (r"\srv", true, None),
             ("srv", false, None),
             (r"\??\C:\x", false, None),
             ("a\0b", true, None),
         ] {
             let link = Symlink { target: target.to_owned(), relative };
-            assert_eq!(stored(&link).as_deref(), expected, "{target}");
+            assert_eq!(stored(&link).as_deref(), expected.map(str::as_bytes), "{target}");
         }
         assert_eq!(stored(&Symlink { target: "x".repeat(TARGET_MAX + 1), relative: true }), None);
     }

@@ -121,7 +121,7 @@ impl Share {
         let stored = spot.path.as_path().file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
         Ok(Target {
             directory,
-            name: to_stored(last),
+            name: to_stored(last).ok_or(Status::OBJECT_NAME_INVALID)?,
             stored: stored.as_bytes().to_vec(),
             replaced: spot.found.map(|found| found.resolved),
         })

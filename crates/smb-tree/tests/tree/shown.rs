@@ -4,15 +4,17 @@ use smb_tree::{Asker, ShareOptions};
 use smb_wire::Status;
 use smb_wire::body::query_directory::flags;
 use smb_wire::create::access::rights::{
-    FILE_ALL, FILE_READ, READ_ATTRIBUTES, READ_CONTROL, READ_DATA, READ_EA, SYNCHRONIZE,
+    self as rights, FILE_ALL, FILE_READ, READ_ATTRIBUTES, READ_CONTROL, READ_DATA, READ_EA, SYNCHRONIZE,
 };
 use smb_wire::create::context::{ContextWriter, tag};
 use smb_wire::create::{Disposition, options};
 use smb_wire::info::directory::Class;
+use smb_wire::info::file::class;
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type, control};
+use vfs::{How, RelPath};
 
 use super::directories::{answered, list, root};
-use super::information::descriptor;
+use super::information::{descriptor, renamed, set};
 use super::links::make_links;
 use super::{Side, Wish, alone, asker, mary};
 
@@ -137,5 +139,67 @@ fn a_file_that_is_made_anew_by_its_short_name_keeps_its_long_one_for_a_while() {
         side.make(&who, &short, b"three").await;
         assert_eq!(names(&side, &who, "long*").await, Err(Status::NO_SUCH_FILE));
         assert_eq!(names(&side, &who, &short).await.unwrap(), [short]);
+    });
+}
+
+#[test]
+fn what_is_no_unicode_is_listed_watched_opened_renamed_and_deleted_by_the_name_that_it_is_shown_by() {
+    alone(|side| async move {
+        let who = asker(1);
+        // As another service makes them.
+        let found = side.volume.lookup(RelPath::ROOT).await.unwrap();
+        let (above, _) = found.into_directory().unwrap();
+        let directory = vfs::Name::parse(b"caf\xe9").unwrap();
+        above.make_directory(&who.caller, directory, 0o755).await.unwrap();
+        let within = RelPath::parse(b"caf\xe9").unwrap();
+        let (within, _) = side.volume.lookup(within).await.unwrap().into_directory().unwrap();
+        let stored: [&[u8]; 5] = [b"\xff", b"a\xc3", "\u{efc3}".as_bytes(), "\u{f022}".as_bytes(), b"x:"];
+        for name in stored {
+            let new = How { exclusive: true, mode: 0o644 };
+            drop(within.create(&who.caller, vfs::Name::parse(name).unwrap(), new).await.unwrap());
+        }
+        assert_eq!(names(&side, &who, "*").await.unwrap(), [".", "..", "caf\u{efe9}"]);
+        assert_eq!(names(&side, &who, "CAF\u{efe9}").await.unwrap(), ["caf\u{efe9}"]);
+        let path = |name: &str| format!("caf\u{efe9}\\{name}");
+        let access = FILE_READ | rights::DELETE;
+        let wish = Wish { access, ..Wish::new(Disposition::Open) };
+        let lists = Wish { access: FILE_READ, ..wish.clone() }.with(options::DIRECTORY_FILE);
+        let open = side.open(&who, "caf\u{efe9}", &lists).await;
+        let listed = list(&side, &who, &open, ("*", flags::REOPEN, Class::IdBothDirectory, 65_536)).await;
+        let listed = listed.unwrap();
+        assert_eq!(
+            listed,
+            [
+                ".",
+                "..",
+                "a\u{efc3}",
+                "x\u{f022}",
+                "\u{efee}\u{efbf}\u{ef83}",
+                "\u{efef}\u{ef80}\u{efa2}",
+                "\u{efff}"
+            ]
+        );
+        // What is made by a client has the name that it gave, and no name leads to another's file.
+        side.make(&who, &path("\u{efe9}"), b"made").await;
+        assert_eq!(side.content(&who, &path("\u{efe9}")).await.unwrap(), b"made");
+        let made = Wish::new(Disposition::OpenIf);
+        assert_eq!(side.status(&who, &path("\u{efc3}\u{efa9}"), &made).await, Status::OBJECT_NAME_INVALID);
+        let file = side.open(&who, &path("\u{efe9}"), &wish).await;
+        let to = path("\u{efc3}\u{efa9}");
+        let moved = set(&side, &who, &file, class::RENAME, &renamed(&to, false)).await;
+        assert_eq!(moved, Err(Status::OBJECT_NAME_INVALID));
+        let to = path("b\u{ef80}");
+        set(&side, &who, &file, class::RENAME, &renamed(&to, false)).await.unwrap();
+        assert_eq!(side.content(&who, &to).await.unwrap(), b"made");
+        side.share.close(&who, &file, 0).await.unwrap();
+        // Everything goes, and then the directory.
+        let goes = wish.clone().with(options::DELETE_ON_CLOSE);
+        for name in listed[2..].iter().map(String::as_str).chain(["b\u{ef80}"]) {
+            assert_eq!(side.status(&who, &path(name), &goes).await, Status::SUCCESS, "{name}");
+        }
+        side.share.close(&who, &open, 0).await.unwrap();
+        let goes = goes.with(options::DIRECTORY_FILE | options::DELETE_ON_CLOSE);
+        assert_eq!(side.status(&who, "caf\u{efe9}", &goes).await, Status::SUCCESS);
+        assert_eq!(names(&side, &who, "*").await.unwrap(), [".", ".."]);
     });
 }
