@@ -12,7 +12,7 @@ use smb_wire::create::access::attributes;
 use smb_wire::fsctl::{compression, reparse};
 use smb_wire::info::posix::{Posix, kind};
 use smb_wire::time::from_unix;
-use vfs::{Attributes, FileId, FileKind};
+use vfs::{Attributes, EntryExtended, FileId, FileKind};
 
 use crate::apple;
 use crate::dos::{self, Dos};
@@ -165,6 +165,23 @@ impl Share {
         Ok(seen)
     }
 
+    /// Whether all is remembered of a file that has these attributes.
+    pub(crate) fn remembers(&self, now: &Attributes) -> bool {
+        self.side().known().find(now).is_some()
+    }
+
+    /// What a look at a name found in its file.
+    pub(crate) fn saw(&self, looked: &EntryExtended) -> Seen {
+        let EntryExtended { attributes: now, particulars: Particulars { born, is_compressed }, value } =
+            looked;
+        let dos = value.as_deref().map(Dos::parse).unwrap_or_default();
+        let seen = Seen { changed: now.ctime, dos, born: *born, is_compressed: *is_compressed, apple: None };
+        if is_settled(now.ctime) {
+            self.side().known().keep(now.id, seen);
+        }
+        seen
+    }
+
     /// As [`Share::info`] of an entry of a listing, if all is remembered.
     pub(crate) fn try_info_of(&self, now: &Attributes, name: &[u8]) -> Option<Info> {
         let seen = self.side().known().find(now)?;
@@ -178,7 +195,7 @@ impl Share {
         self.info_of(now, &seen, Some(name))
     }
 
-    fn info_of(&self, now: &Attributes, seen: &Seen, name: Option<&[u8]>) -> Info {
+    pub(crate) fn info_of(&self, now: &Attributes, seen: &Seen, name: Option<&[u8]>) -> Info {
         let (written, kernels) = (wire_time(now.mtime), wire_time(now.ctime));
         let set = seen.dos.changed.filter(|set| set.holds(written, kernels));
         let changed = set.map_or(kernels, |set| set.told);

@@ -69,6 +69,11 @@ impl<'a> EntryWriter<'a> {
         Self { out, base, last: None, align, len_max }
     }
 
+    /// Bytes that are left.
+    pub fn room(&self) -> usize {
+        self.len_max.saturating_sub(self.out.len() - self.base)
+    }
+
     /// Appends an entry that `fill` writes, which begins with four bytes for the distance. `false`, and nothing is
     /// changed, if it does not fit.
     pub fn push(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> bool {

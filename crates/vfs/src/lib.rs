@@ -34,7 +34,7 @@ pub use attributes::{Attributes, ChangeToken, FileId};
 pub use by_number::{Found, Placed};
 pub use cache::{Breaker, Cache, CacheOptions, Telling};
 pub use caller::Caller;
-pub use change::{Created, Expect, How, Over, Published, Staged, Store, SymbolicLink, Writer};
+pub use change::{Created, EntryExtended, Expect, How, Over, Published, Staged, Store, SymbolicLink, Writer};
 pub use check::{CheckError, CheckOptions, CheckProgress, CheckReport, Problem, Trouble, check};
 pub use counters::VfsCounters;
 pub use directory::Directory;

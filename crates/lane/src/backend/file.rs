@@ -86,6 +86,17 @@ pub struct DirEntry {
     pub handle: Option<FileHandle>,
 }
 
+/// What a name of a directory is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameStat {
+    /// Attributes of what it names, of the link itself for a symbolic link.
+    pub stat: Stat,
+    /// What statx(2) alone tells of it.
+    pub particulars: Particulars,
+    /// The extended attribute that was asked for; `None` where it has none.
+    pub xattr: Option<Vec<u8>>,
+}
+
 /// A change in a watched directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {

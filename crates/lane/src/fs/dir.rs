@@ -4,11 +4,12 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{File, SyncOf};
 use crate::backend::operation as op;
 use crate::backend::uring::files::{self, Found};
-use crate::backend::{DirEntry, Fd, OpFuture, OpenHow, OpenKind, Stat, Watch};
+use crate::backend::{DirEntry, Fd, NameStat, OpFuture, OpenHow, OpenKind, Stat, Watch};
 use crate::context;
 
 /// An open directory; names resolve beneath it.
@@ -131,6 +132,21 @@ impl Dir {
         OpFuture::submit(op::List { dir: self.fd(), max, handles: true }).await
     }
 
+    /// What names of it are, links themselves, and their extended attribute `xattr` of at most `max` bytes: all by one helper. `None`
+    /// where a name has gone, or something of it cannot be read.
+    ///
+    /// # Errors
+    /// `EAGAIN` when the silo's helpers are overloaded.
+    pub async fn stat_names(
+        &self,
+        names: Arc<[CString]>,
+        xattr: &CString,
+        max: usize,
+    ) -> io::Result<Vec<Option<NameStat>>> {
+        let max = max.min(VALUE_BYTES_MAX);
+        OpFuture::submit(op::StatNames { dir: self.fd(), names, xattr: xattr.clone(), max }).await
+    }
+
     /// The directory as what it has in common with files: attributes, syncs, its handle. Its bytes cannot be read.
     pub fn as_file(&self) -> &File {
         &self.file
@@ -158,3 +174,6 @@ impl Dir {
         self.file.fd()
     }
 }
+
+/// XATTR_SIZE_MAX.
+const VALUE_BYTES_MAX: usize = 65_536;

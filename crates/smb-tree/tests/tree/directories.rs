@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smb_tree::{Asker, Open};
 use smb_wire::Status;
@@ -15,7 +16,7 @@ use smb_wire::info::file::class;
 use smb_wire::info::posix::{Posix, PosixHead};
 use smb_wire::text::{Text, encoded};
 
-use super::{Side, Wish, alone, asker, turns_of};
+use super::{Side, Wish, alone, asker, on_lanes, turns_of};
 
 pub(super) async fn list(
     side: &Side,
@@ -256,5 +257,44 @@ fn a_mac_is_told_with_each_name_what_finder_wants_to_know() {
             side.share.close(&who, &fork, 0).await.unwrap();
         }
         side.share.close(&who, &created.open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn names_that_nothing_is_remembered_of_are_looked_at_many_at_once() {
+    on_lanes(1, 2, |lane, side| async move {
+        let who = asker(1 + lane as u64);
+        if lane == 0 {
+            for n in 0..600 {
+                let bits = if n % 2 == 0 { attributes::SYSTEM } else { 0 };
+                let made = Wish { attributes: bits, ..Wish::new(Disposition::Create) };
+                let open = side.open(&who, &format!("name {n:05}"), &made).await;
+                side.share.write_bytes(&who, &open, 0, &vec![7; n], false).await.unwrap();
+                side.share.close(&who, &open, 0).await.unwrap();
+            }
+            return;
+        }
+        // This lane has seen none of them.
+        lane::time::sleep(Duration::from_secs(60)).await;
+        let open = root(&side, &who).await;
+        let mut told = 0;
+        let mut turns = 0;
+        for bits in [flags::RESTART_SCANS, 0] {
+            let (answer, waited) = turns_of(answered(&side, &who, &open, ("name*", bits, ALL, 65_536))).await;
+            let Ok(answer) = answer else { break };
+            turns += waited;
+            for entry in parse(&answer, ALL) {
+                let (head, name) = entry.map(|entry| (*entry.head.unwrap(), entry.name.lossy())).unwrap();
+                let n: usize = name.strip_prefix("name ").unwrap().parse().unwrap();
+                assert_eq!(n, told);
+                assert_eq!(head.end_of_file.get(), n as u64);
+                let is_system = head.file_attributes.get() & attributes::SYSTEM != 0;
+                assert_eq!(is_system, n % 2 == 0, "{name}");
+                told += 1;
+            }
+        }
+        assert_eq!(told, 600);
+        assert!(turns < 100, "600 names took {turns} turns");
+        side.share.close(&who, &open, 0).await.unwrap();
     });
 }

@@ -5,16 +5,29 @@ use std::ffi::CString;
 
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
-use lane::fs::{AttributeChange, File, SetTime, XattrHow};
+use lane::fs::{AttributeChange, File, NameStat, Particulars, SetTime, XattrHow};
 
 use super::Writer;
+use crate::attributes::Attributes;
 use crate::caller::Caller;
 use crate::descriptor::is_kept_in;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::file::OpenFile;
+use crate::listing::Entry;
 use crate::name::NameError;
 use crate::promise::What;
+
+/// What a name of a directory is, beside what a listing tells.
+#[derive(Clone, Debug)]
+pub struct EntryExtended {
+    /// Attributes, of a symbolic link its own.
+    pub attributes: Attributes,
+    /// When it was made, and whether its file system compresses it.
+    pub particulars: Particulars,
+    /// The value of the extended attribute; `None` if there is none.
+    pub value: Option<Vec<u8>>,
+}
 
 impl OpenFile {
     /// The value of the attribute `name`, of at most `max` bytes; `None` if there is none.
@@ -49,6 +62,30 @@ impl Directory {
         max: usize,
     ) -> LocalBoxFuture<'a, Result<Option<Vec<u8>>, Error>> {
         Box::pin(async move { value_of(self.dir().as_file(), &stored(name)?, max).await })
+    }
+
+    /// What names of the directory are, links themselves, with the attribute `name` of each, of at most `max` bytes: many by one look.
+    /// `None` where one has gone, or something of it cannot be read. Who asks has listed the directory.
+    ///
+    /// # Errors
+    /// [`Error::Reserved`], [`Error::Name`]; [`Error::Overloaded`].
+    pub fn entries_extended<'a>(
+        &'a self,
+        entries: &'a [&'a Entry],
+        name: &'a [u8],
+        max: usize,
+    ) -> LocalBoxFuture<'a, Result<Vec<Option<EntryExtended>>, Error>> {
+        Box::pin(async move {
+            let c_name =
+                |entry: &&Entry| CString::new(&entry.name[..]).map_err(|_| Error::Name(NameError::Nul));
+            let names = entries.iter().map(c_name).collect::<Result<_, _>>()?;
+            let found = self.dir().stat_names(names, &stored(name)?, max).await?;
+            let each = found.into_iter().map(|found| {
+                let NameStat { stat, particulars, xattr } = found?;
+                Some(EntryExtended { attributes: stat.into(), particulars, value: xattr })
+            });
+            Ok(each.collect())
+        })
     }
 
     /// As [`OpenFile::extended_names`], of the directory.

@@ -60,6 +60,7 @@ mod set_attributes;
 mod set_xattr;
 mod splice;
 mod stat;
+mod stat_names;
 mod stat_system;
 mod symlink;
 mod sync;
@@ -116,6 +117,7 @@ operations! {
     set_xattr::SetXattr,
     splice::Splice,
     stat::StatAt,
+    stat_names::StatNames,
     stat_system::StatSystem,
     symlink::Symlink,
     sync::Sync,

@@ -214,6 +214,32 @@ pub(crate) fn convert(stat: &sys::Stat) -> Stat {
     }
 }
 
+/// As [`convert`], of what statx(2) tells.
+pub(crate) fn convert_statx(stat: &sys::Statx) -> Stat {
+    Stat {
+        kind: match FileType::from_raw_mode(stat.stx_mode.into()) {
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink => FileKind::Symlink,
+            _ => FileKind::Other,
+        },
+        dev: sys::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+        ino: stat.stx_ino,
+        size: stat.stx_size,
+        atime: timestamp_of(stat.stx_atime),
+        mtime: timestamp_of(stat.stx_mtime),
+        ctime: timestamp_of(stat.stx_ctime),
+        mode: u32::from(stat.stx_mode) & 0o7777,
+        nlink: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+    }
+}
+
+pub(crate) fn timestamp_of(stamp: sys::StatxTimestamp) -> Timestamp {
+    Timestamp { secs: stamp.tv_sec, nanos: stamp.tv_nsec }
+}
+
 fn timestamp(secs: i64, nanos: u64) -> Timestamp {
     Timestamp { secs, nanos: u32::try_from(nanos).unwrap_or(0) }
 }

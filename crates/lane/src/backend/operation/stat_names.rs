@@ -1,0 +1,92 @@
+//! What a batch of names in a directory are: attributes and time of birth (statx(2)), and one extended attribute of each
+//! (lgetxattr(2)), all by one helper.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::fs::{self as sys, AtFlags, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
+
+use super::Call;
+#[cfg(feature = "sim")]
+use crate::backend::sim::AtFile;
+use crate::backend::uring::files;
+use crate::backend::{Fd, NameStat, Particulars};
+
+/// Asks for what `names` of `dir` are, links themselves, and for their attribute `xattr` of at most `max` bytes.
+#[derive(Clone)]
+pub(crate) struct StatNames {
+    pub(crate) dir: Fd,
+    pub(crate) names: Arc<[CString]>,
+    pub(crate) xattr: CString,
+    pub(crate) max: usize,
+}
+
+impl Call for StatNames {
+    const NAME: &'static str = "attributes of names";
+    /// For each name; `None` where it has gone, or something of it cannot be read.
+    type Value = Vec<Option<NameStat>>;
+
+    fn descriptor(&self) -> Fd {
+        self.dir
+    }
+
+    fn call(&self, dir: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Self::Value> {
+        // No call takes a directory and a name before Linux 6.13 (getxattrat); this leads through the directory that is open.
+        let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
+        let start = path.len();
+        let mut value = vec![0; self.max.max(1)];
+        let each = self.names.iter().map(|name| {
+            path.truncate(start);
+            path.extend(name.as_bytes_with_nul());
+            let path = CStr::from_bytes_with_nul(&path).expect("a name has no zero");
+            stat_name(dir, name, path, &self.xattr, &mut value).ok()
+        });
+        Ok(each.collect())
+    }
+
+    /// As long as there are names.
+    fn is_brief(&self, _: BorrowedFd<'_>, _: BorrowedFd<'_>) -> bool {
+        false
+    }
+
+    #[cfg(feature = "sim")]
+    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Self::Value> {
+        let each = self.names.iter().map(|name| {
+            let inode = at.disk.child(at.inode, name.as_bytes(), at.engine).ok()?;
+            let xattr = match at.disk.xattr_get(&inode, self.xattr.as_bytes(), at.engine) {
+                Ok(value) if value.len() <= self.max => Some(value),
+                Err(error) if error.raw_os_error() == Some(libc::ENODATA) => None,
+                _ => return None,
+            };
+            let particulars = Particulars { born: Some(inode.born()), is_compressed: false };
+            Some(NameStat { stat: inode.stat(), particulars, xattr })
+        });
+        Ok(each.collect())
+    }
+}
+
+fn stat_name(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    path: &CStr,
+    xattr: &CStr,
+    value: &mut [u8],
+) -> io::Result<NameStat> {
+    let asked = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let stat = sys::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, asked)?;
+    let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
+    let particulars = Particulars {
+        born: has_birth.then(|| files::timestamp_of(stat.stx_btime)),
+        is_compressed: stat.stx_attributes.contains(StatxAttributes::COMPRESSED),
+    };
+    let xattr = match sys::lgetxattr(path, xattr, &mut value[..]) {
+        Ok(len) => Some(value[..len].to_vec()),
+        // Symbolic links bear none of users' attributes (EPERM).
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM) => None,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(NameStat { stat: files::convert_statx(&stat), particulars, xattr })
+}
