@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use smb_proto::sealing::Cipher;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, filter};
 use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlRequestFixed};
 use smb_wire::body::oplock_break::OplockBreak;
@@ -15,9 +16,10 @@ use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateRequestFixed};
 use smb_wire::fsctl::{code, pipe_wait};
 use smb_wire::header::flags;
 use smb_wire::message::Body;
-use smb_wire::negotiate::{self, NegotiateRequest};
+use smb_wire::negotiate::context::{NegotiateContext, SHA_512};
+use smb_wire::negotiate::{self, NegotiateRequest, NegotiateResponseFixed, capabilities};
 use smb_wire::transform::COMPRESSED_ID;
-use smb_wire::{Command, Dialect, FileId, Guid, Header, Message, Status};
+use smb_wire::{Command, Dialect, FileId, Guid, Header, Message, Response, Status};
 use zerocopy::little_endian::U16;
 
 use super::bed::{rules, run, until};
@@ -246,6 +248,84 @@ fn a_negotiation_that_does_not_come_first_once_and_unchanged_ends_its_connection
 fn negotiation(raw: &mut Raw) -> Vec<u8> {
     let fixed = negotiate::request(Guid::new([9; 16]), 1, 0);
     raw.plain(Command::Negotiate, |body| NegotiateRequest::write(body, fixed, &[Dialect::Smb210], &[]))
+}
+
+/// What a server answers these with, and where 3.1.1 is spoken the cipher and the number of contexts.
+async fn agreed(
+    address: SocketAddr,
+    dialect: Dialect,
+    offered: u32,
+    ciphers: Option<&[Cipher]>,
+) -> (NegotiateResponseFixed, Option<u16>, usize) {
+    let mut raw = Raw::open(address).await;
+    let fixed = negotiate::request(Guid::new([9; 16]), 1, offered);
+    let ciphers = ciphers.map(|ciphers| ciphers.iter().map(|one| U16::new(*one as u16)).collect::<Vec<_>>());
+    let hashes = [U16::new(SHA_512)];
+    let mut contexts = Vec::new();
+    if dialect == Dialect::Smb311 {
+        contexts.push(NegotiateContext::Preauth { hashes: &hashes, salt: &[5; 32] });
+        contexts.extend(ciphers.as_ref().map(|list| NegotiateContext::Encryption(list)));
+    }
+    let fill = |body: &mut Body<'_>| NegotiateRequest::write(body, fixed, &[dialect], &contexts);
+    let reply = raw.ask(Command::Negotiate, fill).await.unwrap();
+    let message = Message::new(&reply).unwrap();
+    let Ok(Response::Negotiate(answer)) = Response::parse(&message) else { panic!("{}", status(&reply)) };
+    let cipher = answer.contexts.iter().find_map(|context| match context.unwrap() {
+        NegotiateContext::Encryption([one]) => Some(one.get()),
+        _ => None,
+    });
+    (*answer.fixed, cipher, answer.contexts.len())
+}
+
+#[test]
+fn a_client_is_told_of_those_capabilities_alone_that_it_announces() {
+    use capabilities::{
+        DIRECTORY_LEASING, ENCRYPTION, LARGE_MTU, LEASING, MULTI_CHANNEL, NOTIFICATIONS, PERSISTENT_HANDLES,
+    };
+    run(84, rules(), async |bed, world| {
+        let address = bed.address;
+        world
+            .on(1, async move {
+                for dialect in Dialect::ALL {
+                    // Both of them are the server's to say, by its dialect alone (MS-SMB2 3.3.5.4).
+                    let own = if dialect >= Dialect::Smb210 { LEASING | LARGE_MTU } else { 0 };
+                    let mutual = match dialect {
+                        Dialect::Smb202 | Dialect::Smb210 => 0,
+                        Dialect::Smb300 | Dialect::Smb302 => MULTI_CHANNEL | DIRECTORY_LEASING | ENCRYPTION,
+                        Dialect::Smb311 => MULTI_CHANNEL | DIRECTORY_LEASING | NOTIFICATIONS,
+                    };
+                    let each = (0..32).map(|bit| 1 << bit);
+                    for offered in each.chain([0, u32::MAX, !DIRECTORY_LEASING, LEASING | PERSISTENT_HANDLES])
+                    {
+                        let (told, ..) = agreed(address, dialect, offered, None).await;
+                        assert_eq!(
+                            told.capabilities.get(),
+                            own | (mutual & offered),
+                            "{dialect} {offered:#x}"
+                        );
+                    }
+                }
+            })
+            .await;
+    });
+}
+
+#[test]
+fn a_client_that_offers_no_cipher_is_answered_with_none() {
+    run(85, rules(), async |bed, world| {
+        let address = bed.address;
+        world
+            .on(1, async move {
+                let gcm = Cipher::Aes128Gcm;
+                for (ciphers, expected, contexts) in
+                    [(None, None, 1), (Some(&[][..]), Some(0), 2), (Some(&[gcm][..]), Some(gcm as u16), 2)]
+                {
+                    let (_, cipher, count) = agreed(address, Dialect::Smb311, 0x7f, ciphers).await;
+                    assert_eq!((cipher, count), (expected, contexts), "{ciphers:?}");
+                }
+            })
+            .await;
+    });
 }
 
 /// A body of no request.

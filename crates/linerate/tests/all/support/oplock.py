@@ -25,7 +25,6 @@ port, user, password, name, done = int(sys.argv[1]), sys.argv[2], sys.argv[3], s
 client = SMBConnection("FILES", "127.0.0.1", sess_port=port, preferredDialect=SMB2_DIALECT_30)
 client.login(user, password)
 server = client.getSMBServer()
-server._Connection["SupportsDirectoryLeasing"] = False
 tree = client.connectTree("tree")
 file = server.create(
     tree,
