@@ -19,6 +19,8 @@ pub(crate) struct Options {
     /// Sessions may have several connections.
     pub(crate) multichannel: bool,
     pub(crate) accounts: Arc<Accounts>,
+    /// Some user has a hash that SMB can sign him in by.
+    pub(crate) has_users: bool,
     /// How users and groups are called.
     pub(crate) sids: Sids,
     pub(crate) shares: Vec<ShareSection>,
@@ -35,6 +37,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Whether clients are told to sign everything: where somebody who has a key may come. A client of MS-SMB2 takes no guest's
+    /// session of a server that says so (3.2.5.3.1), and where guests alone come nobody could sign.
+    pub(crate) fn tells_to_sign(&self) -> bool {
+        let guests_alone = !self.has_users && (self.policy.guest || self.policy.anonymous);
+        self.signing == Signing::Required && !guests_alone
+    }
+
     /// Ciphers that may be agreed on.
     pub(crate) fn ciphers(&self) -> &'static [Cipher] {
         if self.encryption == Encryption::Off { &[] } else { &Cipher::PREFERRED }

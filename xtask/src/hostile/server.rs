@@ -82,7 +82,7 @@ impl Server {
         AccountsStore::new(&accounts).change(add)?;
         let text = format!(
             "{}\n[identity]\naccounts = '{}'\n[[volume]]\nname = 'files'\npath = '{}'\nwritable = '{}'\n\
-             [smb]\nlisten = ['{SMB}']\n{}\n[admin]\nlisten = '{ADMIN}'\n",
+             [smb]\nlisten = ['{SMB}']\nsigning = 'allowed'\n{}\n[admin]\nlisten = '{ADMIN}'\n",
             wishes.config,
             accounts.display(),
             tree.display(),

@@ -58,7 +58,7 @@ impl Subject {
         let [first, second] = SERVER;
         let mut config = format!(
             "[server]\nstate_dir = '{}'\n[identity]\naccounts = '{}'\n\
-             [smb]\nlisten = ['{first}:445', '{second}:445']\nserver_name = 'PEER'\nanonymous = true\n\
+             [smb]\nlisten = ['{first}:445', '{second}:445']\nserver_name = 'PEER'\nanonymous = true\nsigning = 'allowed'\n\
              test_switches = true\n",
             work.join("state").display(),
             accounts.display()

@@ -179,7 +179,9 @@ impl Server {
         let table = VolumeTable::default().followed_by(&sections, |_| None).sharing(&objects);
         let volumes = LaneVolumes::new(Cache::sharing(CacheOptions::default(), &objects));
         let volumes = volumes.followed_by(&table).expect("a directory");
-        let text = format!("[[volume]]\nname = 'files'\npath = '/srv'\n[smb]\nlisten = ['{ADDRESS}']\n");
+        let text = format!(
+            "[[volume]]\nname = 'files'\npath = '/srv'\n[smb]\nlisten = ['{ADDRESS}']\nsigning = 'allowed'\n"
+        );
         let document = Document::of_text(Path::new("/linerate.toml"), text);
         let settings = Smb::default().read(&document, &sections).expect("it is right").expect("it is wanted");
         let nt = NtHash::new(&PASSWORD.into()).expect("a password");

@@ -19,7 +19,7 @@ use zerocopy::little_endian::U16;
 use crate::connection::{Call, Connection, Negotiated, Reply, send_alone};
 use crate::options::Options;
 use crate::server::{file_time, random};
-use crate::settings::{Encryption, Signing};
+use crate::settings::Encryption;
 
 /// Agrees on how the connection speaks.
 pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Result<Reply, Status> {
@@ -188,7 +188,6 @@ fn agreed(dialect: Dialect, options: &Options, cipher: Option<Cipher>) -> Negoti
     if dialect.is_smb3() && dialect < Dialect::Smb311 && cipher.is_some() {
         offered |= capabilities::ENCRYPTION;
     }
-    let required = options.signing == Signing::Required;
     let large = dialect >= Dialect::Smb210;
     Negotiated {
         dialect,
@@ -197,7 +196,7 @@ fn agreed(dialect: Dialect, options: &Options, cipher: Option<Cipher>) -> Negoti
         client_security_mode: 0,
         capabilities: offered,
         security_mode: security_mode::SIGNING_ENABLED
-            | if required { security_mode::SIGNING_REQUIRED } else { 0 },
+            | if options.tells_to_sign() { security_mode::SIGNING_REQUIRED } else { 0 },
         signing: default_signing(dialect),
         cipher,
         posix: false,

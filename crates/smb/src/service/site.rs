@@ -19,8 +19,6 @@ use crate::settings::{SmbSection, SmbSettings};
 pub(crate) struct SmbSite {
     options: Arc<Options>,
     hindrance: Option<String>,
-    /// Some user has a hash that SMB can sign him in by.
-    has_users: bool,
     /// Guests come in as somebody has said `--writable anyone`.
     by_command: bool,
     bound: Vec<Bound>,
@@ -44,6 +42,7 @@ impl SmbSite {
             encryption: section.encryption,
             multichannel: section.multichannel,
             accounts: Arc::clone(ground.accounts),
+            has_users: ground.accounts.users().iter().any(|user| user.has_nt && !user.disabled),
             sids: Sids::new(&target.netbios_name),
             target,
             shares,
@@ -63,7 +62,6 @@ impl SmbSite {
         Ok(Self {
             options: Arc::new(options),
             hindrance,
-            has_users: ground.accounts.users().iter().any(|user| user.has_nt && !user.disabled),
             by_command,
             bound: Vec::new(),
             kept: Arc::clone(&settings.kept),
@@ -82,11 +80,16 @@ impl Site for SmbSite {
                 .to_owned()
         });
         let guests = (self.by_command && self.hindrance.is_none()).then(|| {
-            "SMB: anyone comes in without a password, as --writable anyone says; nothing of a guest is signed or encrypted. \
-             Windows refuses such servers unless an administrator there allows them by \
-             `Set-SmbClientConfiguration -EnableInsecureGuestLogons $true -RequireSecuritySignature $false`; a user of \
-             `linerate user add NAME --nt` gets in as Windows is"
-                .to_owned()
+            let windows = if self.options.tells_to_sign() {
+                "Windows takes no guest's session of a server whose users sign"
+            } else {
+                "Windows refuses such servers unless an administrator there allows them by \
+                 `Set-SmbClientConfiguration -EnableInsecureGuestLogons $true -RequireSecuritySignature $false`"
+            };
+            format!(
+                "SMB: anyone comes in without a password, as --writable anyone says; nothing of a guest is signed or encrypted. \
+                 {windows}; a user of `linerate user add NAME --nt` gets in as Windows is"
+            )
         });
         let tests = self.options.test_switches.then(|| {
             "SMB: smb.test_switches is on: any client can have its connection ended and its requests held and padded, shares may be slow, and passwords may be tried as fast as one can; for tests alone"
@@ -122,7 +125,7 @@ impl Site for SmbSite {
 
 impl SmbSite {
     fn nobody_can_sign_in(&self) -> bool {
-        !self.has_users && !self.options.policy.guest && !self.options.policy.anonymous
+        !self.options.has_users && !self.options.policy.guest && !self.options.policy.anonymous
     }
 
     /// How clients of each kind reach the first share.
@@ -138,19 +141,19 @@ impl SmbSite {
             std::net::IpAddr::V4(ip) => ip.to_string(),
             std::net::IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        let user = if self.has_users { "-U NAME" } else { "-N" };
+        let user = if self.options.has_users { "-U NAME" } else { "-N" };
         let (of_smbclient, of_mount, of_url) = match port {
             445 => (String::new(), String::new(), String::new()),
             port => (format!(" -p {port}"), format!(",port={port}"), format!(":{port}")),
         };
-        let as_who = if self.has_users { "username=NAME" } else { "guest" };
+        let as_who = if self.options.has_users { "username=NAME" } else { "guest" };
         let mut tries = vec![
             format!("smbclient{of_smbclient} {user} '//{ip}/{share}'"),
             format!("mount -t cifs -o {as_who},vers=3.1.1{of_mount} '//{ip}/{share}' /mnt"),
         ];
         // Windows knows no other port.
         if port == 445 && !ip.is_loopback() {
-            let who = if self.has_users { "/user:NAME" } else { "/user:guest \"\"" };
+            let who = if self.options.has_users { "/user:NAME" } else { "/user:guest \"\"" };
             tries.push(format!("in Windows: net use Z: \\\\{ip}\\{share} {who}"));
         }
         tries.push(format!("in the Finder, Go > Connect to Server: smb://{host}{of_url}/{share}"));
@@ -179,11 +182,10 @@ mod tests {
     /// What is said of a site before any address is bound, as a start and a check ask.
     fn warns_that_nobody_comes_in(has_users: bool, guest: bool, hindrance: Option<&str>) -> bool {
         let mut options = rules();
-        options.policy.guest = guest;
+        (options.policy.guest, options.has_users) = (guest, has_users);
         let site = SmbSite {
             options: Arc::new(options),
             hindrance: hindrance.map(str::to_owned),
-            has_users,
             by_command: false,
             bound: Vec::new(),
             kept: Arc::default(),

@@ -39,10 +39,11 @@ impl Smb {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Signing {
-    /// Where the client asks for it, as clients of today do.
-    #[default]
+    /// Where the client asks for it.
     Allowed,
-    /// Always; who cannot (guests have no key) is refused.
+    /// Always, by whoever has proved a password. Guests and anonymous sessions, where they are let in, have no key of their own
+    /// to sign with.
+    #[default]
     Required,
 }
 
@@ -361,11 +362,6 @@ fn check(section: &SmbSection) -> Result<(), ConfigError> {
             let problem = "give 1 to 15 letters, digits and hyphens, such as \"FILES\"";
             return Err(ConfigError::invalid(key, problem));
         }
-    }
-    if section.signing == Signing::Required && (section.guest || section.anonymous) {
-        let problem =
-            "guests have no key and cannot sign: leave it at \"allowed\", or guest and anonymous out";
-        return Err(ConfigError::invalid("smb.signing", problem));
     }
     if section.encryption == Encryption::Required && (section.guest || section.anonymous) {
         let problem =

@@ -55,6 +55,22 @@ fn a_share_of_a_directory_has_what_its_volume_says_whether_that_is_a_share_or_no
 }
 
 #[test]
+fn signing_is_required_unless_it_is_said_otherwise_and_guests_beside_it_are_no_mistake() {
+    for (text, expected) in [
+        ("", Signing::Required),
+        ("guest = true\n", Signing::Required),
+        ("anonymous = true\n", Signing::Required),
+        ("signing = 'required'\nguest = true\n", Signing::Required),
+        ("signing = 'allowed'\n", Signing::Allowed),
+    ] {
+        let text = format!("{VOLUME}[smb]\n{text}");
+        let document = Document::of_text(Path::new("/etc/linerate.toml"), &text);
+        assert_eq!(document.tables::<Tables>().unwrap().smb.unwrap().signing, expected, "{text}");
+        assert!(read(&text).unwrap().is_some(), "{text}");
+    }
+}
+
+#[test]
 fn volumes_have_objects_only_where_they_are_shares() {
     let text =
         format!("{VOLUME}smb_share = 'Files'\n[[volume]]\nname = 'b'\npath = 'b'\nsmb = 'off'\n[smb]\n");
@@ -74,7 +90,7 @@ fn contradictions_name_their_key_and_what_would_do() {
             "volume[1].smb_share: ",
             "twice",
         ),
-        (format!("{VOLUME}[smb]\nsigning = 'required'\nguest = true\n"), "smb.signing: ", "key"),
+        (format!("{VOLUME}[smb]\nsigning = 'off'\n"), "in /etc/linerate.toml: ", "`required`"),
         (format!("{VOLUME}[smb]\nencryption = 'required'\nanonymous = true\n"), "smb.encryption: ", "key"),
         (format!("{VOLUME}smb_test_delay_ms = 5\n[smb]\n"), "volume[0].smb_test_delay_ms: ", "test_switches"),
         (format!("{VOLUME}smb_hide = ['a/b']\n[smb]\n"), "volume[0].smb_hide: ", "slash"),

@@ -79,6 +79,7 @@ pub(crate) fn rules() -> Options {
         encryption: Encryption::Allowed,
         multichannel: true,
         accounts: Accounts::parse(&text).unwrap(),
+        has_users: true,
         sids: Sids::new("FILES"),
         shares: vec![ShareSection {
             short_names: false,

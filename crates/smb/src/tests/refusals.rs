@@ -17,7 +17,7 @@ use smb_wire::fsctl::{code, pipe_wait};
 use smb_wire::header::flags;
 use smb_wire::message::Body;
 use smb_wire::negotiate::context::{NegotiateContext, SHA_512};
-use smb_wire::negotiate::{self, NegotiateRequest, NegotiateResponseFixed, capabilities};
+use smb_wire::negotiate::{self, NegotiateRequest, NegotiateResponseFixed, capabilities, security_mode};
 use smb_wire::transform::COMPRESSED_ID;
 use smb_wire::{Command, Dialect, FileId, Guid, Header, Message, Response, Status};
 use zerocopy::little_endian::U16;
@@ -26,6 +26,7 @@ use super::bed::{rules, run, until};
 use super::raw::{PIPES, Raw, SHARE, status};
 use crate::counters::SmbCounters;
 use crate::options::Options;
+use crate::settings::Signing;
 
 /// A client that has signed in.
 async fn signed_in(address: SocketAddr) -> Raw {
@@ -373,6 +374,71 @@ fn where_signatures_are_required_nothing_unsigned_is_done() {
         bed.expect_empty();
     });
 }
+
+#[test]
+fn where_the_server_requires_signatures_who_has_a_key_signs_in_every_dialect_and_guests_need_not() {
+    let mut rules = Options { signing: Signing::Required, ..rules() };
+    (rules.policy.guest, rules.policy.anonymous) = (true, true);
+    run(86, rules, async |bed, world| {
+        let (address, counters) = (bed.address, Arc::clone(&bed.lane.counters));
+        world
+            .on(1, async move {
+                for dialect in Dialect::ALL {
+                    let (told, ..) = agreed(address, dialect, 0, None).await;
+                    assert_eq!(told.security_mode.get(), MODE_REQUIRED, "{dialect}");
+                }
+                let needs_one = |command: &&Command| command.needs_session();
+                for is_smb3 in [false, true] {
+                    let open = || async move {
+                        if is_smb3 { Raw::smb3(address).await } else { Raw::large(address).await }
+                    };
+                    let before = counters.unsigned_refused.get();
+                    let mut user = open().await;
+                    user.sign_in().await;
+                    let mut refused = 0;
+                    for command in Command::ALL.iter().filter(needs_one) {
+                        let reply = user.ask(*command, nothing).await.unwrap();
+                        assert_eq!(status(&reply), Status::ACCESS_DENIED, "{command:?}");
+                        refused += 1;
+                        assert_eq!(counters.unsigned_refused.get() - before, refused, "{command:?}");
+                    }
+                    user.signs();
+                    user.open_file("kept", rights::READ_DATA | rights::WRITE_DATA).await;
+                    let mut guest = open().await;
+                    guest.negotiate().await;
+                    guest.set_up("a stranger").await.unwrap();
+                    guest.open_file("kept", rights::READ_DATA | rights::WRITE_DATA).await;
+                    assert_eq!(counters.unsigned_refused.get() - before, refused);
+                }
+            })
+            .await;
+    });
+}
+
+#[test]
+fn clients_are_told_to_sign_where_somebody_can() {
+    for (has_users, guest, signing, expected) in [
+        (true, false, Signing::Required, MODE_REQUIRED),
+        (true, true, Signing::Required, MODE_REQUIRED),
+        (false, false, Signing::Required, MODE_REQUIRED),
+        (false, true, Signing::Required, security_mode::SIGNING_ENABLED),
+        (true, false, Signing::Allowed, security_mode::SIGNING_ENABLED),
+    ] {
+        let mut rules = Options { signing, has_users, ..rules() };
+        rules.policy.guest = guest;
+        run(87, rules, async move |bed, world| {
+            let address = bed.address;
+            world
+                .on(1, async move {
+                    let (told, ..) = agreed(address, Dialect::Smb210, 0, None).await;
+                    assert_eq!(told.security_mode.get(), expected, "{has_users} {guest} {signing:?}");
+                })
+                .await;
+        });
+    }
+}
+
+const MODE_REQUIRED: u16 = security_mode::SIGNING_ENABLED | security_mode::SIGNING_REQUIRED;
 
 #[test]
 fn a_request_that_waits_keeps_what_it_needs_and_is_charged_for_it() {

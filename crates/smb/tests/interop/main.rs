@@ -73,18 +73,20 @@ fn stock_clients_use_the_tree() {
             return;
         }
     }
-    serve(|site| {
+    serve("", |site| {
         pipes::are_answered(site);
         smbclient::sign_in(site);
-        smbclient::transfers(site);
+        smbclient::transfers(site, &smbclient::SIGNED);
         smbclient::many_names(site);
+        smbclient::names_of_bytes(site);
         impacket::uses_the_tree(site);
         smbprotocol_client::uses_the_tree(site);
     });
+    serve("signing = 'allowed'\n", |site| smbclient::transfers(site, &smbclient::UNSIGNED));
 }
 
-/// Serves a tree for as long as `use_it` takes: one at a time, for the server is told to stop by a signal to this process.
-fn serve(use_it: impl FnOnce(&Site)) {
+/// Serves a tree, with further keys of `[smb]`, for as long as `use_it` takes: one at a time, for the server is told to stop by a signal to this process.
+fn serve(keys: &str, use_it: impl FnOnce(&Site)) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
@@ -93,7 +95,7 @@ fn serve(use_it: impl FnOnce(&Site)) {
     let address = testkit::free_address();
     let text = format!(
         "[server]\nlanes = 2\ndrain_seconds = 1\nstate_dir = 'state'\n[admin]\nlisten = 'off'\n\
-         [identity]\naccounts = 'accounts.toml'\n[smb]\nlisten = [{}]\nserver_name = 'FILES'\n{}\
+         [identity]\naccounts = 'accounts.toml'\n[smb]\nlisten = [{}]\nserver_name = 'FILES'\n{keys}{}\
          [[volume]]\nname = 'tree'\npath = 'tree'\nwritable = '{USER},{ADMINISTRATOR}'\n",
         ADDRESSES.map(|ip| format!("'{ip}:{}'", address.port())).join(","),
         ADDRESSES.map(|ip| format!("[[smb.interface]]\naddress = '{ip}'\nspeed = 10_000_000_000\n")).concat(),

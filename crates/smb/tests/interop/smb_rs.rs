@@ -12,7 +12,7 @@ const PROGRAM: &str = "LINERATE_SMB_RS";
 #[ignore = "its client takes minutes to build: cargo xtask interop smb-rs"]
 fn smb_rs_uses_four_channels() {
     let program = std::env::var_os(PROGRAM).expect("run it by `cargo xtask interop smb-rs`");
-    serve(|site| {
+    serve("", |site| {
         let mut command = Command::new(program);
         command.args([&site.port.to_string(), USER, PASSWORD]);
         let (told, is_well) = said(&command.output().unwrap());

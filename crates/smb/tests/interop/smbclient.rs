@@ -1,6 +1,8 @@
 //! `smbclient`: whole sessions of its own commands.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use super::{PASSWORD, Site, USER, said};
@@ -30,24 +32,31 @@ pub(crate) fn sign_in(site: &Site) {
         said(&command.args(["-c", "ls", "//127.0.0.1/nowhere"]).output().unwrap())
     };
     assert!(!is_well && told.contains("NT_STATUS_BAD_NETWORK_NAME"), "{told}");
+    // It signs where the server says so, whatever it was told.
+    done(site, &["--option=client signing=off"], "ls");
 }
 
-/// By every dialect, signed or not, sealed or not, files go there and back.
-pub(crate) fn transfers(site: &Site) {
+/// By every dialect, signed and sealed.
+pub(crate) const SIGNED: [&[&str]; 7] = [
+    &["-m", "SMB2_02"],
+    &["-m", "SMB2_10"],
+    &["-m", "SMB3_00"],
+    &["-m", "SMB3_02"],
+    &["-m", "SMB3_11"],
+    &["-m", "SMB3_11", "--option=client signing=required"],
+    &["-m", "SMB3_11", "--client-protection=encrypt"],
+];
+
+/// Neither.
+pub(crate) const UNSIGNED: [&[&str]; 2] =
+    [&["-m", "SMB2_10", "--option=client signing=off"], &["-m", "SMB3_11", "--option=client signing=off"]];
+
+/// In each of these ways files go there and back.
+pub(crate) fn transfers(site: &Site, ways: &[&[&str]]) {
     let bytes: Vec<u8> = (0..9_000_001u32).map(|at| (at * 31 + at / 253) as u8).collect();
     fs::write(site.beside("large"), &bytes).unwrap();
     fs::write(site.beside("small"), "small").unwrap();
     fs::write(site.beside("empty"), "").unwrap();
-    let ways: [&[&str]; 8] = [
-        &["-m", "SMB2_02"],
-        &["-m", "SMB2_10"],
-        &["-m", "SMB3_00"],
-        &["-m", "SMB3_02"],
-        &["-m", "SMB3_11"],
-        &["-m", "SMB3_11", "--option=client signing=off"],
-        &["-m", "SMB3_11", "--option=client signing=required"],
-        &["-m", "SMB3_11", "--client-protection=encrypt"],
-    ];
     for way in ways {
         let beside = site.directory.path();
         done(site, way, "put large; put small; put empty; mkdir sub; cd sub; put small other; cd ..");
@@ -70,6 +79,25 @@ pub(crate) fn transfers(site: &Site) {
     for status in ["NT_STATUS_OBJECT_NAME_NOT_FOUND", "NT_STATUS_OBJECT_NAME_INVALID"] {
         assert!(told.contains(status), "{told}");
     }
+}
+
+/// A directory whose names are no UTF-8 is listed, emptied and deleted.
+pub(crate) fn names_of_bytes(site: &Site) {
+    let directory = site.in_tree("").join(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir(&directory).unwrap();
+    let stored: [&[u8]; 4] = [b"\xff", b"a\xc3.txt", "\u{efc3}".as_bytes(), "\u{f022}".as_bytes()];
+    for name in stored {
+        fs::write(directory.join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    let list = done(site, &[], "ls caf\u{efe9}/*");
+    for shown in ["\u{efff} ", "a\u{efc3}.txt ", "\u{efee}\u{efbf}\u{ef83} ", "\u{efef}\u{ef80}\u{efa2} "] {
+        assert!(list.contains(shown), "{shown:?}: {list}");
+    }
+    done(site, &[], "get caf\u{efe9}/\u{efff} bytes; rename caf\u{efe9}/\u{efff} caf\u{efe9}/b\u{ef80}");
+    assert_eq!(fs::read(site.beside("bytes")).unwrap(), b"\xff");
+    assert!(directory.join(OsStr::from_bytes(b"b\x80")).exists());
+    done(site, &[], "deltree caf\u{efe9}");
+    assert!(!directory.exists());
 }
 
 /// A large tree is listed to its end.

@@ -31,7 +31,8 @@ impl Side {
     }
 }
 
-/// Linerate with its defaults, for a user with a password.
+/// Linerate with its defaults, for a user with a password; but messages are signed where a client asks for it, as by smbd's own
+/// default (`server signing = default`).
 pub(super) struct Linerate {
     server: Server,
     address: SocketAddr,
@@ -61,7 +62,7 @@ impl Linerate {
         let text = format!(
             "[server]\n{lanes}state_dir = '{}'\n[identity]\naccounts = '{}'\n[[volume]]\nname = '{SHARE}'\npath = '{}'\n\
              writable = 'anyone'\n[http]\nlisten = []\n[https]\nlisten = []\n[admin]\nlisten = 'off'\n\
-             [smb]\nlisten = ['{listen}']\nconnections_per_lane = 16384\n",
+             [smb]\nlisten = ['{listen}']\nsigning = 'allowed'\nconnections_per_lane = 16384\n",
             work.join("state").display(),
             accounts.display(),
             tree.display(),

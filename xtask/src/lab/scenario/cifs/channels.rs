@@ -173,7 +173,7 @@ fn config() -> String {
         .collect();
     format!(
         "[server]\nstate_dir = \"{STATE}\"\n[identity]\naccounts = \"{ACCOUNTS}\"\n\
-         [http]\nlisten = []\n[https]\nlisten = []\n[smb]\nlisten = \"0.0.0.0:445\"\n{interfaces}\
+         [http]\nlisten = []\n[https]\nlisten = []\n[smb]\nlisten = \"0.0.0.0:445\"\nsigning = \"allowed\"\n{interfaces}\
          [[volume]]\nname = \"tree\"\npath = \"{TREE}\"\nwritable = \"{USER}\"\nhidden = true\n"
     )
 }
