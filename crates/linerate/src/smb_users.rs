@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use server::console;
+use server::console::{self, ConsoleError};
 use smb::desk::{ChannelShown, LockShown, OpenShown, SessionShown};
 
 use crate::output::{bytes, json_line, printable, say, table};
@@ -62,7 +62,7 @@ struct Close {
     /// What is to end
     what: What,
     /// Its number, as `sessions` and `opens` show it
-    id: u64,
+    id: String,
     #[command(flatten)]
     at: At,
 }
@@ -81,16 +81,44 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Opens(look) => show(look, "smb/opens", opens),
         Command::Locks(look) => show(look, "smb/locks", locks),
         Command::Interfaces(args) => interfaces::run(args),
-        Command::Close(close) => {
-            let (kind, path) = match close.what {
-                What::Session => ("session", "sessions"),
-                What::Open => ("open", "opens"),
-            };
-            let ended = console::end_at(close.at.server, &format!("smb/{path}/{}", close.id));
-            ended.with_context(|| format!("cannot close the {kind} {}", close.id))?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Close(close) => self::close(close),
     }
+}
+
+fn close(close: &Close) -> anyhow::Result<ExitCode> {
+    let server = close.at.server;
+    let (kind, path, id): (_, _, Option<u64>) = match close.what {
+        What::Session => ("session", "sessions", session_called(&close.id, server)?),
+        What::Open => ("open", "opens", close.id.parse().ok()),
+    };
+    let none = || format!("SMB has no {kind} {}: `linerate smb {path}` shows those that there are", close.id);
+    let id = id.with_context(none)?;
+    match console::end_at(server, &format!("smb/{path}/{id}")) {
+        Err(ConsoleError::NotThere(_)) => anyhow::bail!(none()),
+        ended => ended.with_context(|| format!("the {kind} {} of SMB cannot be ended", close.id))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The session that is called so: hexadecimal, as tables and the audit log show it, or decimal, as JSON does.
+fn session_called(id: &str, server: SocketAddr) -> anyhow::Result<Option<u64>> {
+    let all: Vec<SessionShown> = serde_json::from_str(&console::ask(server, "smb/sessions")?)
+        .context("the server is of another version")?;
+    let is_called =
+        |session: &&SessionShown| number(session.id) == id.to_lowercase() || session.id.to_string() == id;
+    let called: Vec<_> = all.iter().filter(is_called).map(|session| session.id).collect();
+    match called[..] {
+        [] => Ok(None),
+        [session] => Ok(Some(session)),
+        _ => anyhow::bail!(
+            "SMB has a session {id} in hexadecimal and another in decimal: give the other number of it"
+        ),
+    }
+}
+
+/// A session's number as the audit log writes it.
+fn number(session: u64) -> String {
+    format!("{session:x}")
 }
 
 fn show<T: serde::de::DeserializeOwned>(look: &Look, path: &str, tell: fn(&[T])) -> anyhow::Result<ExitCode> {
@@ -111,7 +139,7 @@ fn sessions(all: &[SessionShown]) {
         table(["Session", "From", "Interface", "Lane", "Requests", "Received", "Sent"], &[0, 3, 4, 5, 6]);
     for session in all {
         sessions.add_row([
-            session.id.to_string(),
+            number(session.id),
             session.user.clone(),
             session.dialect.clone(),
             protection(session),
@@ -121,7 +149,7 @@ fn sessions(all: &[SessionShown]) {
         ]);
         for channel in &session.channels {
             channels.add_row([
-                session.id.to_string(),
+                number(session.id),
                 channel.peer.to_string(),
                 on_node(channel.interface.as_deref().unwrap_or("-"), channel.interface_node),
                 on_node(&channel.lane.to_string(), channel.node),
@@ -171,7 +199,7 @@ fn opens(all: &[OpenShown]) {
         let slash = if open.directory { "/" } else { "" };
         table.add_row([
             open.id.to_string(),
-            if open.session == 0 { "-".to_owned() } else { open.session.to_string() },
+            if open.session == 0 { "-".to_owned() } else { number(open.session) },
             open.user.clone(),
             open.address.to_string(),
             or_none(&open.access),
@@ -192,7 +220,7 @@ fn locks(all: &[LockShown]) {
     for lock in all {
         table.add_row([
             lock.open.to_string(),
-            if lock.session == 0 { "-".to_owned() } else { lock.session.to_string() },
+            if lock.session == 0 { "-".to_owned() } else { number(lock.session) },
             lock.user.clone(),
             lock.offset.to_string(),
             lock.length.to_string(),

@@ -124,12 +124,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Disable(Name { name, place }) => {
             let store = place.store()?;
             store.change(|edit| edit.set_disabled(name, true))?;
-            done(&store, &format!("{name} can sign in no more"));
+            done(
+                &store,
+                &format!("{name} is disabled here; servers that run refuse {name} once they have read it"),
+            );
         }
         Command::Enable(Name { name, place }) => {
             let store = place.store()?;
             store.change(|edit| edit.set_disabled(name, false))?;
-            done(&store, &format!("{name} can sign in"));
+            done(
+                &store,
+                &format!(
+                    "{name} is enabled here; servers that run let {name} sign in once they have read it"
+                ),
+            );
         }
         Command::List(list) => self::list(list)?,
         Command::Import(args) => import::run(args)?,

@@ -380,14 +380,19 @@ fn who_uses_a_share_is_shown_and_ended() {
     assert_eq!((&open["path"], &open["session"]), (&"deep/file".into(), &busy["id"]), "{open}");
     assert!(open["access"].as_str().unwrap().contains('r'), "{open}");
     let (table, _) = ours.smb(&["sessions"]);
-    assert!(table.contains(&busy["id"].to_string()) && table.contains(StockSmbd::USER), "{table}");
+    let number = format!("{:x}", busy["id"].as_u64().unwrap());
+    assert!(table.contains(&number) && table.contains(StockSmbd::USER), "{table}");
+    assert!(ours.smb(&["opens"]).0.contains(&number), "the same everywhere");
     assert!(ours.smb(&["opens"]).0.contains("deep/file"));
     assert_eq!(ours.smb(&["locks", "--json"]), ("[]\n".to_owned(), true));
     assert_eq!(ours.smb(&["close", "open", &open["id"].to_string()]), (String::new(), true));
-    assert!(!ours.smb(&["close", "open", &open["id"].to_string()]).1, "it is closed");
-    assert_eq!(ours.smb(&["close", "session", &busy["id"].to_string()]), (String::new(), true));
-    let (said, went_well) = ours.smb(&["close", "session", &busy["id"].to_string()]);
-    assert!(!went_well && said.contains("there is no"), "{said}");
+    let (said, went_well) = ours.smb(&["close", "open", &open["id"].to_string()]);
+    assert!(!went_well && said.contains("SMB has no open "), "{said}");
+    assert_eq!(ours.smb(&["close", "session", &number]), (String::new(), true));
+    for number in [&*number, &busy["id"].to_string(), "no number"] {
+        let (said, went_well) = ours.smb(&["close", "session", number]);
+        assert!(!went_well && said.contains(&format!("SMB has no session {number}: ")), "{said}");
+    }
 }
 
 #[test]
