@@ -152,7 +152,7 @@ fn a_bad_configuration_on_reload_leaves_the_old_one_in_force() {
         ),
     ] {
         site.configure(&bad);
-        server.reload("the old one stays");
+        server.reload("stays in use");
         server.says(&named);
         assert_eq!(raw::get(http, "/a.txt").body, b"hello\n");
     }
