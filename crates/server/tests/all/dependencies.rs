@@ -107,7 +107,9 @@ fn what_a_server_is_built_from_is_used() {
     for directory in std::fs::read_dir(root().join("crates")).unwrap() {
         let directory = directory.unwrap().path();
         let manifest = manifest(&directory.join("Cargo.toml"));
-        let Some(dependencies) = manifest.get("dependencies").and_then(|table| table.as_table()) else { continue };
+        let Some(dependencies) = manifest.get("dependencies").and_then(|table| table.as_table()) else {
+            continue;
+        };
         let mut source = String::new();
         read_all(&directory.join("src"), &mut source);
         for name in dependencies.keys() {

@@ -78,8 +78,9 @@ impl Client {
             output_buffer_length: (64 << 10).into(),
             ..QueryDirectoryRequestFixed::blank()
         };
-        let reply =
-            self.raw.ask(Command::QueryDirectory, 1, |body| QueryDirectoryRequest::write(body, fixed, pattern))?;
+        let reply = self
+            .raw
+            .ask(Command::QueryDirectory, 1, |body| QueryDirectoryRequest::write(body, fixed, pattern))?;
         Ok(Message::new(&reply)?.header().status())
     }
 }

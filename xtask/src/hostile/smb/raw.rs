@@ -105,7 +105,8 @@ impl Raw {
     /// Connects to the share; what is asked for from then on is of this tree.
     pub(crate) fn connect_tree(&mut self) -> anyhow::Result<()> {
         let fixed = TreeConnectRequestFixed::blank();
-        let reply = self.ask(Command::TreeConnect, 1, |body| TreeConnectRequest::write(body, fixed, SHARE))?;
+        let reply =
+            self.ask(Command::TreeConnect, 1, |body| TreeConnectRequest::write(body, fixed, SHARE))?;
         let header = *Message::new(&reply)?.header();
         ensure!(header.status() == Status::SUCCESS, "tree connect: {}", header.status());
         self.tree = header.tree_id.get();

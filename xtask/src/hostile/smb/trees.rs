@@ -58,11 +58,8 @@ impl Scenario for Trees {
 /// One more open with so many ranges from an offset on.
 fn lock_many(client: &mut Raw, from: u64) -> anyhow::Result<()> {
     let all = share::READ | share::WRITE | share::DELETE;
-    let how = How {
-        access: rights::READ_DATA | rights::WRITE_DATA,
-        share: all,
-        disposition: Disposition::OpenIf,
-    };
+    let how =
+        How { access: rights::READ_DATA | rights::WRITE_DATA, share: all, disposition: Disposition::OpenIf };
     let file = client.create("ranges", how)?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let fixed = LockRequestFixed { file_id: file, ..LockRequestFixed::blank() };
     let kind = flags::EXCLUSIVE | flags::FAIL_IMMEDIATELY;

@@ -64,7 +64,8 @@ fn the_servers_own_files_are_served_to_nobody_and_told_of() {
     let server = Running::start(both(), &config(""));
     let web = server.at("http", Tcp);
     // Others may be of the machine.
-    let [warning] = &server.warnings.iter().filter(|told| told.starts_with("volume")).collect::<Vec<_>>()[..] else {
+    let [warning] = &server.warnings.iter().filter(|told| told.starts_with("volume")).collect::<Vec<_>>()[..]
+    else {
         panic!("{:?}", server.warnings)
     };
     for told in ["volume files: ", "/state", "/accounts.toml", "/access.log"] {
