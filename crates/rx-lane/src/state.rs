@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use lane::net::UdpSocket;
 
+/// Told the address of a client and the security class that it asked for.
+pub(super) type ProofRefused = Box<dyn Fn(SocketAddr, u8)>;
+
 use crate::counters::RxCounters;
 use crate::error::CallEnd;
 use crate::handler::{Offer, Offered};
@@ -30,7 +33,7 @@ pub(super) struct Shared {
     /// The lane's part of a rate.
     pub(super) share: RefCell<Option<crate::rate::Share>>,
     /// Hears of clients whose security class is not offered.
-    pub(super) proof_refused: RefCell<Option<Box<dyn Fn(SocketAddr, u8)>>>,
+    pub(super) proof_refused: RefCell<Option<ProofRefused>>,
     shares: RefCell<HandlerShares>,
     /// The last pass's time, for destructors, which may run when the lane is gone.
     pub(super) now: Cell<Instant>,

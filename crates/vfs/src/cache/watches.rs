@@ -347,7 +347,7 @@ impl Watches {
             let above = upper.and_then(|upper| upper.withheld.get());
             let above = above.zip(path.file_name().map(|name| name.as_bytes()));
             let here = withheld.here(Attributes::from(stat).id, above);
-            watched.withheld.set(here).ok().expect("it is new");
+            watched.withheld.set(here).expect("it is new");
         }
         let above = upper.and_then(|upper| upper.access.get());
         watched.access.set(Access::new(&stat, list.as_deref(), object.own(), above)).ok().expect("it is new");

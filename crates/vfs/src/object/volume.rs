@@ -451,6 +451,9 @@ impl std::fmt::Debug for SharedVolume {
     }
 }
 
+/// Has a tree's root bear a mark; otherwise why it cannot.
+type WriteMark<'a> = dyn Fn(&Mark) -> Result<(), String> + 'a;
+
 /// Tells the index of the tree, whose root bears this mark, and has it bear the mark of this opening where there is one to bear it.
 /// Blocks.
 pub(crate) fn enter(
@@ -458,7 +461,7 @@ pub(crate) fn enter(
     name: &str,
     spec: &VolumeSpec,
     mark: Option<Vec<u8>>,
-    write: Option<&dyn Fn(&Mark) -> Result<(), String>>,
+    write: Option<&WriteMark<'_>>,
     now: SystemTime,
 ) -> Result<OpenedVolume, String> {
     let path = spec.path.to_string_lossy();
