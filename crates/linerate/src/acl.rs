@@ -51,12 +51,12 @@ enum Command {
     ///
     /// A volume keeps them in attributes that take CAP_SYS_ADMIN (trusted, of servers of root), or in attributes of users (user, of all
     /// others), as its mark says. What lies in the other kind closes its directory, or file, to all but administrators until this command
-    /// has moved it. With --to the volume's mark is changed too: stop its server before, and give the volume's own directory.
+    /// has moved it. Those of users may be set by whoever owns a directory: look at them before, by `acl list --attribute user`. With --to the volume's mark is changed too: stop its server before, and give the volume's own directory.
     #[command(after_help = "Examples:
   linerate acl convert /srv/pub --dry-run
   linerate acl convert /srv/pub --to user")]
     Convert(convert::Args),
-    /// Say that the lists of a volume are as they should be, after a restore without all its attributes
+    /// Say that a volume's lists are as they should be after a restore
     ///
     /// A volume whose lists were lost, as by a copy that leaves extended attributes out, is served to administrators alone until then.
     /// Look at what there is before, by `linerate acl list DIR`: without a list everybody may read what the server can. It counts when the
@@ -116,7 +116,7 @@ struct List {
 
 #[derive(Debug, clap::Args)]
 struct Kept {
-    /// Where lists are kept; without it, where the volume keeps them, or where a server does that runs as you
+    /// Where lists are kept; without it, as the volume keeps them, or a server that is yours
     #[arg(long, value_enum, value_name = "WHERE")]
     attribute: Option<Attribute>,
 }
