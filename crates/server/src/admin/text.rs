@@ -4,19 +4,23 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Whether who says so in its Accept field takes OpenMetrics; who says nothing takes anything.
+/// Whether who says so in its Accept field is sent OpenMetrics: who names it, or takes anything and no text before that, as browsers
+/// do. Who says nothing takes anything.
 pub(super) fn takes_openmetrics(accept: Option<&str>) -> bool {
-    let Some(accept) = accept else { return true };
-    accept.split(',').any(|range| {
+    let is_refused = |parameter: &str| {
+        let (name, value) = parameter.split_once('=').unwrap_or_default();
+        name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0)
+    };
+    let (mut is_named, mut takes_text) = (false, false);
+    for range in accept.unwrap_or_default().split(',') {
         let mut parts = range.split(';').map(str::trim);
-        let media_type = parts.next().unwrap_or_default();
-        let is_refused = parts.any(|part| {
-            part.split_once('=').is_some_and(|(name, value)| {
-                name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0)
-            })
-        });
-        media_type.eq_ignore_ascii_case("application/openmetrics-text") && !is_refused
-    })
+        let media_type = parts.next().unwrap_or_default().to_ascii_lowercase();
+        if !parts.any(is_refused) {
+            is_named |= media_type == "application/openmetrics-text";
+            takes_text |= media_type.starts_with("text/");
+        }
+    }
+    is_named || !takes_text
 }
 
 /// The same in the text format 0.0.4: counters are called there as their samples are.
@@ -54,7 +58,7 @@ mod tests {
             (None, true),
             (Some("application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5"), true),
             (Some("text/plain;version=0.0.4"), false),
-            (Some("*/*"), false),
+            (Some("*/*"), true),
             (Some("text/html,application/xhtml+xml,*/*;q=0.8"), false),
             (Some("application/openmetrics-text;q=0, text/plain"), false),
         ] {

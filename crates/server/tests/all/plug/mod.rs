@@ -134,8 +134,8 @@ fn the_admin_address_answers_by_its_own_names_and_in_the_format_that_is_asked_fo
             "application/openmetrics-text",
             true,
         ),
-        ("Accept: */*\r\n", "text/plain; version=0.0.4", false),
-        ("Accept: text/html\r\n", "text/plain; version=0.0.4", false),
+        ("Accept: */*\r\n", "application/openmetrics-text", true),
+        ("Accept: text/html,*/*;q=0.8\r\n", "text/plain; version=0.0.4", false),
     ] {
         let answer = metrics(accept);
         assert!(answer.contains(&format!("content-type: {kind}")), "{accept}: {answer}");
