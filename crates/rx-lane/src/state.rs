@@ -12,9 +12,6 @@ use std::time::{Duration, Instant};
 
 use lane::net::UdpSocket;
 
-/// Told the address of a client and the security class that it asked for.
-pub(super) type ProofRefused = Box<dyn Fn(SocketAddr, u8)>;
-
 use crate::counters::RxCounters;
 use crate::error::CallEnd;
 use crate::handler::{Offer, Offered};
@@ -24,6 +21,9 @@ use crate::{CallError, Handler};
 use rx::abort;
 use rx::header::CHANNELS;
 use rx::{CallHandle, ConnectionEnd, ConnectionHandle, Endpoint, Event, Service};
+
+/// Told the address of a client and the security class that it asked for.
+pub(super) type ProofRefused = Box<dyn Fn(SocketAddr, u8)>;
 
 pub(super) struct Shared {
     pub(super) state: RefCell<State>,

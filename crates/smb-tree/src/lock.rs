@@ -94,7 +94,7 @@ impl Share {
                         OpenError::Refused(Refused::NotOpen) => Status::RANGE_NOT_LOCKED,
                         error => status::of_open(error),
                     })?;
-                    room.is_used();
+                    room.keep();
                     numbered.done();
                 }
             }
@@ -151,7 +151,7 @@ impl<'a> RangesRoom<'a> {
         open.room.take_ranges(count).map(|()| Self(open, count))
     }
 
-    fn is_used(mut self) {
+    fn keep(mut self) {
         self.1 = 0;
     }
 }

@@ -213,7 +213,7 @@ fn what_is_no_file_is_refused_before_it_is_opened_whichever_way_leads_there() {
     // The device that takes everything: making one takes a privilege.
     match mknodat(CWD, path("device"), FileType::CharacterDevice, Mode::from(0o666), makedev(1, 3)) {
         Ok(()) => special.push("device"),
-        Err(error) => testkit::skip(&format!("no device can be made here: {error}")),
+        Err(error) => testkit::skip(format!("no device can be made here: {error}")),
     }
     let heard = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
     for name in &special {
@@ -241,7 +241,7 @@ fn what_is_no_file_is_refused_before_it_is_opened_whichever_way_leads_there() {
                         Err(libc::EPERM) => testkit::skip("files are not opened by handle here"),
                         opened => assert_eq!(opened, Err(libc::ENXIO), "{name}"),
                     },
-                    Err(error) => testkit::skip(&format!("no handles here: {error}")),
+                    Err(error) => testkit::skip(format!("no handles here: {error}")),
                 }
             }
             let file = root.open(&c_name("file"), how(OpenKind::Any, false)).await.unwrap();

@@ -96,7 +96,7 @@ fn where_anyone_may_write_guests_come_in_by_smb_as_the_printed_line_says_and_sta
     let serve = |who: &str| {
         let address = testkit::free_address();
         let launch =
-            Launch::every_protocol(&root).arg("--afs").arg("off").arg("--smb").arg(address.to_string());
+            Launch::every_protocol(&root).arg("--afs").arg("off").arg("--smb").arg(&address.to_string());
         (
             address.port().to_string(),
             launch.arg("--writable").arg(who).env("LINERATE_ACCOUNTS", &accounts).start(),

@@ -289,7 +289,7 @@ fn names_that_nothing_is_remembered_of_are_looked_at_many_at_once() {
                 assert_eq!(n, told);
                 assert_eq!(head.end_of_file.get(), n as u64);
                 let is_system = head.file_attributes.get() & attributes::SYSTEM != 0;
-                assert_eq!(is_system, n % 2 == 0, "{name}");
+                assert_eq!(is_system, n.is_multiple_of(2), "{name}");
                 told += 1;
             }
         }

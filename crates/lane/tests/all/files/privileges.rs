@@ -1,7 +1,5 @@
 //! What the kernel does for a server that has given up what it does not need.
 
-use std::ffi::CString;
-
 use lane::fs::{Allocate, AttributeChange};
 use lane::privileges;
 use rustix::thread::{CapabilitySet, capabilities};
@@ -48,7 +46,7 @@ fn whoever_writes_takes_set_user_id_and_set_group_id_from_a_file_whatever_the_wa
                 }
                 let left = file.stat().unwrap().mode;
                 assert_eq!((set, left), (0o6755, 0o755), "{place:?}: {way}");
-                root.unlink(&CString::from(name(way))).await.unwrap();
+                root.unlink(&name(way)).await.unwrap();
             }
         });
     });
