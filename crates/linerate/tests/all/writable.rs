@@ -1,6 +1,8 @@
 //! Volumes that somebody may write to: what a start says of them, and whose rights count before and after a reload.
 
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::support::{Launch, linerate, output, raw};
 use tempfile::TempDir;
@@ -30,8 +32,10 @@ fn lists_count_whoever_may_write_and_whatever_else_is_configured() {
     let dir = place();
     let accounts = dir.path().join("accounts.toml");
     let identity = format!("[identity]\naccounts = '{}'\n", accounts.display());
-    let mut added = linerate(["user", "add", "alice", "--accounts"]);
-    output(added.arg(&accounts).env("LINERATE_PASSWORD", "sesame and more"));
+    let mut add = linerate(["user", "add", "alice", "--password-stdin", "--accounts"]);
+    let mut added = add.arg(&accounts).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    added.stdin.take().unwrap().write_all(b"sesame and more\n").unwrap();
+    assert!(added.wait().unwrap().success());
     let deep = dir.path().join("pub/closed/in/there");
     std::fs::create_dir_all(&deep).unwrap();
     std::fs::write(deep.join("a.txt"), "deep").unwrap();
