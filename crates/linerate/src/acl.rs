@@ -1,12 +1,13 @@
 //! `linerate acl`: the access lists of directories, straight in the tree.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use identity::{ATTRIBUTE_WITNESS, Accounts, Acl, Rights, Side, Who};
@@ -177,9 +178,10 @@ fn set(args: &Set) -> anyhow::Result<()> {
     let (attribute, marked) = args.kept.to_write(&dir)?;
     let file = open(&dir)?;
     // Of two who change one list at once, the second begins with what the first has made of it.
-    file.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
+    wait_for_others(&file).with_context(|| format!("cannot lock {}", dir.display()))?;
     if args.inherit {
         remove(&file, attribute)
+            .and_then(|()| clear_other(&file, attribute, marked.as_ref()))
             .with_context(|| format!("cannot take the list of {} away", dir.display()))?;
         tell_server(args.server);
         say!("{} has no list of its own", dir.display());
@@ -193,7 +195,9 @@ fn set(args: &Set) -> anyhow::Result<()> {
         let side = if args.negative { Side::Denied } else { change.side };
         acl.set(side, who, change.rights)?;
     }
-    write(&file, attribute, &acl).with_context(|| format!("cannot set the list of {}", dir.display()))?;
+    write(&file, attribute, &acl)
+        .and_then(|()| clear_other(&file, attribute, marked.as_ref()))
+        .with_context(|| format!("cannot set the list of {}", dir.display()))?;
     tell_server(args.server);
     show(&acl);
     remark_place(attribute, marked.as_ref());
@@ -477,6 +481,30 @@ fn remove(file: &File, attribute: Attribute) -> anyhow::Result<()> {
     file.sync_all().context("sync")
 }
 
+/// Keeps other such commands from the directory until it is closed: each would write over what the other has written. A server that
+/// writes to a tree holds the lock of its directory for good, so who has waited for as long as a command takes goes on.
+fn wait_for_others(file: &File) -> io::Result<()> {
+    let give_up = Instant::now() + LOCK_TIME;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= give_up => return Ok(()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// What lies where the volume keeps none would close the directory all the same.
+fn clear_other(file: &File, attribute: Attribute, marked: Option<&Marked>) -> anyhow::Result<()> {
+    if marked.is_none() || !is_privileged() {
+        return Ok(());
+    }
+    take_away(file, attribute.other().name())?;
+    remove_descriptor(file, attribute.other())?;
+    file.sync_all().context("sync")
+}
+
 fn take_away(file: &File, name: &std::ffi::CStr) -> anyhow::Result<()> {
     match rustix::fs::fremovexattr(file, name) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) | Ok(()) => Ok(()),
@@ -549,6 +577,9 @@ fn as_json(dir: &Path, acl: &Acl) -> Value {
         "negative": of(Side::Denied),
     })
 }
+
+/// Longer than one such command takes.
+const LOCK_TIME: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
