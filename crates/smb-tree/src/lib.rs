@@ -47,7 +47,6 @@ mod hand;
 mod instances;
 mod ioctl;
 mod kept;
-mod late;
 mod lock;
 mod lock_sequences;
 mod names;

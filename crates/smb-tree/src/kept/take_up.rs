@@ -160,7 +160,7 @@ impl Tree {
             !is_changed.get()
         };
         let mut tell =
-            |holder: Holder| tellable.set(Some(self.opens().tellable(holder, told(&room, record), &asker)));
+            |holder: Holder| tellable.set(Some(self.opens().tellable(holder, told(&room, record))));
         let restored = share.volume().restore_open(&asker.caller, path, &kept, &is_it, &mut tell).await;
         let grants = restored.map_err(|error| match error {
             _ if is_changed.get() => Lost::Changed,
