@@ -6,6 +6,8 @@
 //! and a newcomer always finds some. What the server holds for itself is no client's: it is kept out of the limit.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -134,12 +136,7 @@ impl Drop for Share {
         let mut books = self.budget.books();
         books.held -= self.count;
         for (network, _) in networks_of(self.address) {
-            if let Some(held) = books.networks.get_mut(&network) {
-                *held -= self.count;
-                if *held == 0 {
-                    books.networks.remove(&network);
-                }
-            }
+            give_back(&mut books.networks, network, self.count);
         }
         self.budget.counters.held.set(books.held as u64);
     }
@@ -168,6 +165,16 @@ impl std::fmt::Display for Network {
     }
 }
 
+/// Takes so many from what `held` has of a key; one that nothing is left of is forgotten.
+pub fn give_back<K: Eq + Hash>(held: &mut HashMap<K, usize>, key: K, count: usize) {
+    if let Entry::Occupied(mut entry) = held.entry(key) {
+        *entry.get_mut() -= count;
+        if *entry.get() == 0 {
+            entry.remove();
+        }
+    }
+}
+
 /// The networks that a client's shares are counted for, the narrowest first, and how many times what is free each may hold.
 pub fn networks_of(peer: IpAddr) -> impl Iterator<Item = (Network, usize)> {
     let levels = match peer.to_canonical() {
@@ -177,8 +184,10 @@ pub fn networks_of(peer: IpAddr) -> impl Iterator<Item = (Network, usize)> {
     levels.iter().map(move |&(prefix, times)| (Network::of(peer, prefix), times))
 }
 
+/// An address may hold so many times what is free, so that others always find some.
+pub const ADDRESS_TIMES: usize = 3;
 /// Prefixes of IPv6, and how many times what is free a network of each may hold.
-const LEVELS: [(u8, usize); 3] = [(64, 3), (56, 4), (48, 6)];
+const LEVELS: [(u8, usize); 3] = [(64, ADDRESS_TIMES), (56, 4), (48, 6)];
 
 #[cfg(test)]
 mod tests {

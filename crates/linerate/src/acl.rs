@@ -1,9 +1,11 @@
 //! `linerate acl`: the access lists of directories, straight in the tree.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -123,7 +125,7 @@ struct Kept {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Attribute {
+pub(crate) enum Attribute {
     /// trusted.linerate.acl: what servers with CAP_SYS_ADMIN go by, such as those of root
     Trusted,
     /// user.linerate.acl: what all others go by
@@ -248,10 +250,7 @@ impl Kept {
     /// Where the lists of a directory are looked for.
     fn to_read(&self, dir: &Path) -> anyhow::Result<Attribute> {
         let marked = marked_above(dir)?;
-        Ok(self
-            .attribute
-            .or_else(|| marked.map(|marked| marked.rights.into()))
-            .unwrap_or_else(Attribute::of_process))
+        Ok(self.attribute.unwrap_or_else(|| Attribute::of(marked.as_ref())))
     }
 
     /// Where a list is set, and the volume that says so.
@@ -271,7 +270,7 @@ impl Kept {
                 asked.word()
             );
         }
-        if attribute == Attribute::Trusted && !is_privileged() {
+        if attribute == Attribute::Trusted && !lists::writes_trusted_attributes() {
             bail!(
                 "the volume at {root} keeps its access lists in {}, which takes CAP_SYS_ADMIN to write: run this command as root (sudo)",
                 attribute.shown()
@@ -283,11 +282,6 @@ impl Kept {
 
 fn marked_above(dir: &Path) -> anyhow::Result<Option<Marked>> {
     lists::marked_above(dir).with_context(|| format!("cannot tell which volume {} lies in", dir.display()))
-}
-
-fn is_privileged() -> bool {
-    let sets = rustix::thread::capabilities(None);
-    sets.is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN))
 }
 
 /// Has a server that runs go by what was changed from now on.
@@ -327,9 +321,14 @@ impl From<RightsIn> for Attribute {
 }
 
 impl Attribute {
+    /// As a volume keeps its lists; without one, as a server does that has the rights of this process.
+    pub(crate) fn of(volume: Option<&Marked>) -> Self {
+        volume.map_or_else(Self::of_process, |volume| volume.rights.into())
+    }
+
     /// Where a server keeps lists that has the rights of this process, and makes a volume.
     fn of_process() -> Self {
-        if is_privileged() { Self::Trusted } else { Self::User }
+        if lists::writes_trusted_attributes() { Self::Trusted } else { Self::User }
     }
 
     fn word(self) -> &'static str {
@@ -339,7 +338,15 @@ impl Attribute {
         }
     }
 
-    fn name(self) -> &'static std::ffi::CStr {
+    /// Where those that go by it have security descriptors, as Samba has them.
+    pub(crate) fn descriptor(self) -> &'static CStr {
+        match self {
+            Self::Trusted => c"security.NTACL",
+            Self::User => c"user.NTACL",
+        }
+    }
+
+    fn name(self) -> &'static CStr {
         match self {
             Self::Trusted => identity::ATTRIBUTE_PRIVILEGED,
             Self::User => identity::ATTRIBUTE_UNPRIVILEGED,
@@ -369,7 +376,7 @@ fn remark_other(dir: &Path, attribute: Attribute) {
     }
 }
 
-fn has(dir: &Path, name: &std::ffi::CStr) -> bool {
+fn has(dir: &Path, name: &CStr) -> bool {
     let Ok(file) = open(dir) else { return false };
     matches!(rustix::fs::fgetxattr(file, name, &mut [0; 1]), Ok(_) | Err(Errno::RANGE))
 }
@@ -467,7 +474,7 @@ fn write(file: &File, attribute: Attribute, acl: &Acl) -> anyhow::Result<()> {
     match attribute {
         // Where there is no room for it, nobody needs it.
         Attribute::Trusted => drop(set(ATTRIBUTE_WITNESS, b"1")),
-        Attribute::User => take_away(file, ATTRIBUTE_WITNESS)?,
+        Attribute::User => take_away(file, ATTRIBUTE_WITNESS).map_err(explain)?,
     }
     remove_descriptor(file, attribute)?;
     // A server may act on it at once: it must not come back after a power cut.
@@ -475,8 +482,8 @@ fn write(file: &File, attribute: Attribute, acl: &Acl) -> anyhow::Result<()> {
 }
 
 fn remove(file: &File, attribute: Attribute) -> anyhow::Result<()> {
-    take_away(file, attribute.name())?;
-    take_away(file, ATTRIBUTE_WITNESS)?;
+    take_away(file, attribute.name()).map_err(explain)?;
+    take_away(file, ATTRIBUTE_WITNESS).map_err(explain)?;
     remove_descriptor(file, attribute)?;
     file.sync_all().context("sync")
 }
@@ -497,28 +504,25 @@ fn wait_for_others(file: &File) -> io::Result<()> {
 
 /// What lies where the volume keeps none would close the directory all the same.
 fn clear_other(file: &File, attribute: Attribute, marked: Option<&Marked>) -> anyhow::Result<()> {
-    if marked.is_none() || !is_privileged() {
+    if marked.is_none() || !lists::writes_trusted_attributes() {
         return Ok(());
     }
-    take_away(file, attribute.other().name())?;
+    take_away(file, attribute.other().name()).map_err(explain)?;
     remove_descriptor(file, attribute.other())?;
     file.sync_all().context("sync")
 }
 
-fn take_away(file: &File, name: &std::ffi::CStr) -> anyhow::Result<()> {
+/// Removes an attribute, if there is one.
+fn take_away(file: impl AsFd, name: &CStr) -> Result<(), Errno> {
     match rustix::fs::fremovexattr(file, name) {
-        Err(Errno::NODATA | Errno::OPNOTSUPP) | Ok(()) => Ok(()),
-        Err(error) => Err(explain(error)),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        removed => removed,
     }
 }
 
 /// A security descriptor of its own would count in place of the list.
 fn remove_descriptor(file: &File, attribute: Attribute) -> anyhow::Result<()> {
-    let name = match attribute {
-        Attribute::Trusted => c"security.NTACL",
-        Attribute::User => c"user.NTACL",
-    };
-    take_away(file, name)
+    take_away(file, attribute.descriptor()).map_err(explain)
 }
 
 fn explain(error: Errno) -> anyhow::Error {

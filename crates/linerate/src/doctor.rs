@@ -54,9 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// What keeps the access lists of a volume from being gone by, if anything does.
 fn lists(dir: &Path) -> Option<Finding> {
-    let sets = rustix::thread::capabilities(None);
-    let sees = sets.is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN));
-    let advice = server::lists::trouble(dir, sees)?;
+    let advice = server::lists::trouble(dir, server::lists::writes_trusted_attributes())?;
     Some(Finding {
         area: Area::Trees,
         name: format!("{} access lists", dir.display()),

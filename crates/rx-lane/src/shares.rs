@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use lane::budget::give_back;
 use rx::{may_take_more, source_of};
 
 /// The calls that services have in hand, by the host they came from. A host may have as many as are free.
@@ -32,13 +33,7 @@ impl HandlerShares {
 
     pub(super) fn give_back(&mut self, ip: IpAddr) {
         self.running -= 1;
-        let source = source_of(ip);
-        if let Some(held) = self.of_source.get_mut(&source) {
-            *held -= 1;
-            if *held == 0 {
-                self.of_source.remove(&source);
-            }
-        }
+        give_back(&mut self.of_source, source_of(ip), 1);
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use service::volumes::VolumeSection;
 pub use vfs::{ACCEPTED_TRUSTED, ACCEPTED_USER};
 
-use crate::objects::writes_trusted_attributes;
+pub use crate::objects::writes_trusted_attributes;
 
 /// A directory that bears a volume's mark, and where that volume keeps lists and descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ fn lies_elsewhere(directory: &Path, rights: RightsIn) -> bool {
 }
 
 /// The marks that a directory bears: that of the attribute of users, and of the one that takes a privilege.
-fn marks(root: &File) -> io::Result<[Option<Vec<u8>>; 2]> {
+pub(crate) fn marks(root: &File) -> io::Result<[Option<Vec<u8>>; 2]> {
     let at = |name: &CStr| {
         let mut bytes = vec![0; MARK_LEN];
         match rustix::fs::fgetxattr(root, name, &mut bytes[..]) {

@@ -286,7 +286,7 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
 }
 
 /// Whether marks and access lists are attributes that take a privilege, in a server run by this user.
-pub(crate) fn writes_trusted_attributes() -> bool {
+pub fn writes_trusted_attributes() -> bool {
     capabilities().contains(CapabilitySet::SYS_ADMIN)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use index::{FileStorage, Index, MARK_LEN, Mark, Options, RightsIn, Tree, VolumeId, VolumeRecord};
+use index::{FileStorage, Index, Mark, Options, RightsIn, Tree, VolumeId, VolumeRecord};
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -354,20 +354,7 @@ fn looked_at(id: VolumeId, record: &VolumeRecord) -> VolumeShown {
 /// The later of the marks that a directory may bear, by who wrote it.
 fn read_mark(root: &File) -> std::io::Result<Option<Vec<u8>>> {
     let generation = |bytes: &Vec<u8>| Mark::parse(bytes).map(|mark| mark.generation);
-    let mut found: Vec<Vec<u8>> = Vec::new();
-    for name in vfs::MARK_ATTRIBUTES {
-        let mut bytes = vec![0; MARK_LEN];
-        match rustix::fs::fgetxattr(root, name, &mut bytes[..]) {
-            Ok(len) => {
-                bytes.truncate(len);
-                found.push(bytes);
-            }
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-            Err(Errno::RANGE) => found.push(Vec::new()),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(found.into_iter().max_by_key(generation))
+    Ok(lists::marks(root)?.into_iter().flatten().max_by_key(generation))
 }
 
 /// Where rights lie is the volume's for ever, and that of a new one is out of others' reach where the process has the privilege. The

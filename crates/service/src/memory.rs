@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use lane::budget::ADDRESS_TIMES;
 use lane::time::{now, timeout_at};
 use slab::Slab;
 
@@ -376,8 +377,6 @@ impl Drop for Charge {
     }
 }
 
-/// An address may hold so many times what is free.
-const ADDRESS_TIMES: usize = 3;
 /// A connection may hold what is free divided by this.
 const CONNECTION_DIVISOR: usize = 32;
 /// How long a client may take nothing where memory is short.

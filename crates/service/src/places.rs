@@ -18,6 +18,7 @@ use std::net::{IpAddr, Shutdown};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
+use lane::budget::give_back;
 use lane::net::TcpStream;
 use lane::time::now;
 use slab::Slab;
@@ -173,13 +174,7 @@ impl Places {
     }
 
     fn give_up(&self, address: IpAddr) {
-        let mut held = self.held.borrow_mut();
-        if let Some(places) = held.get_mut(&address) {
-            *places -= 1;
-            if *places == 0 {
-                held.remove(&address);
-            }
-        }
+        give_back(&mut self.held.borrow_mut(), address, 1);
     }
 
     /// The next who is still as the last look has seen him.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use grants::Holder;
-use lane::budget::{Budget, Share};
+use lane::budget::{ADDRESS_TIMES, Budget, Share, give_back};
 use smb_proto::numbers::NumberMap;
 use smb_wire::{FileId, Status};
 
@@ -411,17 +411,8 @@ impl Room {
         let Some(session) = self.ranges_of.get().filter(|_| count > 0) else { return };
         self.ranges.fetch_sub(count, Ordering::Relaxed);
         held.all -= count;
-        fewer(&mut held.sessions, *session, count);
-        fewer(&mut held.addresses, self.address, count);
-    }
-}
-
-fn fewer<K: Eq + std::hash::Hash>(held: &mut HashMap<K, usize>, key: K, count: usize) {
-    if let Entry::Occupied(mut entry) = held.entry(key) {
-        *entry.get_mut() -= count;
-        if *entry.get() == 0 {
-            entry.remove();
-        }
+        give_back(&mut held.sessions, *session, count);
+        give_back(&mut held.addresses, self.address, count);
     }
 }
 
@@ -441,12 +432,7 @@ impl Drop for Room {
         self.give_ranges(usize::MAX);
         let mut owners = self.opens.owners();
         owners.leave(self.session(), self.volatile);
-        if let Entry::Occupied(mut address) = owners.addresses.entry(self.address) {
-            *address.get_mut() -= 1;
-            if *address.get() == 0 {
-                address.remove();
-            }
-        }
+        give_back(&mut owners.addresses, self.address, 1);
         self.opens.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -474,8 +460,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 const SHARDS: usize = 64;
-/// An address may have this many times what is free of locked ranges.
-const ADDRESS_TIMES: usize = 3;
 /// Odd, so that no two numbers get one id.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const SPREAD_INVERSE: u64 = inverse(SPREAD);

@@ -153,12 +153,12 @@ impl Volume {
         }
     }
 
-    /// Whether a name is not served, or is one of the server's own.
     /// Whether nobody is served this.
     pub(crate) fn withholds(&self, thing: FileId) -> bool {
         self.inner.cache.withheld().is_some_and(|withheld| withheld.has(thing))
     }
 
+    /// Whether a name is not served, or is one of the server's own.
     pub(crate) fn hides(&self, path: RelPath<'_>) -> bool {
         path.is_hidden() && (!self.inner.options.serve_hidden || path.is_reserved())
     }

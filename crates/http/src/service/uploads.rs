@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use lane::budget::give_back;
 use lane::time::now;
 use service::address::address_of;
 use slab::Slab;
@@ -137,13 +138,7 @@ impl Drop for UploadPlace {
     fn drop(&mut self) {
         self.uploads.counters.uploads_open.sub(1);
         self.uploads.open.borrow_mut().remove(self.place);
-        let mut held = self.uploads.held.borrow_mut();
-        if let Some(count) = held.get_mut(&self.upload.address) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.upload.address);
-            }
-        }
+        give_back(&mut self.uploads.held.borrow_mut(), self.upload.address, 1);
         if let Some(uploads) = &self.of_connection {
             uploads.update(|uploads| uploads - 1);
         }

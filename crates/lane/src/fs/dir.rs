@@ -143,8 +143,7 @@ impl Dir {
         xattr: &CString,
         max: usize,
     ) -> io::Result<Vec<Option<NameStat>>> {
-        let max = max.min(VALUE_BYTES_MAX);
-        OpFuture::submit(op::StatNames { dir: self.fd(), names, xattr: xattr.clone(), max }).await
+        OpFuture::submit(op::StatNames::new(self.fd(), names, xattr.clone(), max)).await
     }
 
     /// The directory as what it has in common with files: attributes, syncs, its handle. Its bytes cannot be read.
@@ -174,6 +173,3 @@ impl Dir {
         self.file.fd()
     }
 }
-
-/// XATTR_SIZE_MAX.
-const VALUE_BYTES_MAX: usize = 65_536;

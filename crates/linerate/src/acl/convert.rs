@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use serde_json::json;
 use server::lists::{self, RightsIn};
 
-use super::{Attribute, is_privileged};
+use super::{Attribute, take_away};
 use crate::output::say;
 
 /// Arguments of `linerate acl convert`.
@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let dir = std::fs::canonicalize(&args.dir);
     let dir = dir.with_context(|| format!("cannot find {}", args.dir.display()))?;
     ensure!(
-        is_privileged(),
+        lists::writes_trusted_attributes(),
         "to move access lists takes CAP_SYS_ADMIN, as one kind of their attributes does: run this command as root (sudo)"
     );
     let marked = super::marked_above(&dir)?;
@@ -222,7 +222,7 @@ impl Walk {
         if is_directory && let Err(error) = self.list(file, path) {
             self.fail(path, error);
         }
-        match self.one(file, [DESCRIPTOR_TRUSTED, DESCRIPTOR_USER]) {
+        match self.one(file, [Attribute::Trusted, Attribute::User].map(Attribute::descriptor)) {
             Ok(Found::Moved) => self.moved.descriptors += 1,
             Ok(Found::Conflict) => self.moved.conflicts.push(path.to_owned()),
             Ok(Found::Nothing | Found::There) => {}
@@ -249,7 +249,7 @@ impl Walk {
                 let _ = rustix::fs::fsetxattr(file, ATTRIBUTE_WITNESS, b"1", XattrFlags::empty());
                 Ok(())
             }
-            RightsIn::User => remove(file, ATTRIBUTE_WITNESS),
+            RightsIn::User => take_away(file, ATTRIBUTE_WITNESS),
         }
     }
 
@@ -267,7 +267,7 @@ impl Walk {
                     rustix::fs::fsetxattr(file, to, &moving, XattrFlags::CREATE)?;
                     rustix::fs::fsync(file)?;
                 }
-                remove(file, from)?;
+                take_away(file, from)?;
             }
         }
         Ok(Found::Moved)
@@ -308,15 +308,6 @@ fn value(file: BorrowedFd<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-fn remove(file: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
-    match rustix::fs::fremovexattr(file, name) {
-        Err(Errno::NODATA | Errno::OPNOTSUPP) | Ok(()) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-const DESCRIPTOR_TRUSTED: &CStr = c"security.NTACL";
-const DESCRIPTOR_USER: &CStr = c"user.NTACL";
 const VALUE_BYTES_USUAL: usize = 2_048;
 /// XATTR_SIZE_MAX.
 const VALUE_BYTES_MAX: usize = 65_536;

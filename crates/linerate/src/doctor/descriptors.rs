@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use lane::probe::{Area, Finding, Verdict};
 use rustix::fs::lgetxattr;
 use rustix::io::Errno;
-use rustix::thread::CapabilitySet;
-use server::lists::RightsIn;
 use smb_sid::ntacl;
+
+use crate::acl::Attribute;
 
 /// What was found beneath one directory.
 #[derive(Debug, Default)]
@@ -50,13 +50,7 @@ pub(super) fn of(dir: &Path) -> Option<Finding> {
 
 /// Where the volume has them, or a server that this user runs.
 fn attribute(dir: &Path) -> &'static CStr {
-    match server::lists::marked_above(dir) {
-        Ok(Some(marked)) if marked.rights == RightsIn::Trusted => return c"security.NTACL",
-        Ok(Some(_)) => return c"user.NTACL",
-        _ => {}
-    }
-    let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    if has.contains(CapabilitySet::SYS_ADMIN) { c"security.NTACL" } else { c"user.NTACL" }
+    Attribute::of(server::lists::marked_above(dir).ok().flatten().as_ref()).descriptor()
 }
 
 /// Goes from the directory downwards, on its own file system, level by level.

@@ -2,10 +2,10 @@
 //! path is another file by another connection.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
 use grants::LeaseKey;
+use lane::budget::give_back;
 use vfs::RelPath;
 
 use super::ask::{Ask, lease_key};
@@ -37,12 +37,7 @@ impl KeysOfTwo {
 impl Drop for KeyOfTwo {
     fn drop(&mut self) {
         let mut keys = self.keys.0.lock().expect("nobody panics while holding it");
-        if let Entry::Occupied(mut opens) = keys.entry(self.key) {
-            *opens.get_mut() -= 1;
-            if *opens.get() == 0 {
-                opens.remove();
-            }
-        }
+        give_back(&mut keys, self.key, 1);
     }
 }
 

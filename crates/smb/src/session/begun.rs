@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lane::budget::give_back;
 use service::address::address_of;
 
 use crate::connection::SigningIn;
@@ -95,14 +96,8 @@ impl All {
     fn remove(&mut self, is_meant: impl Fn(&Entry) -> bool) -> Option<SigningIn> {
         let number = *self.entries.iter().find(|(_, entry)| is_meant(entry))?.0;
         let entry = self.entries.remove(&number)?;
-        for (held, key) in [(&mut self.addresses, entry.address), (&mut self.network, entry.network)] {
-            if let Some(count) = held.get_mut(&key) {
-                *count -= 1;
-                if *count == 0 {
-                    held.remove(&key);
-                }
-            }
-        }
+        give_back(&mut self.addresses, entry.address, 1);
+        give_back(&mut self.network, entry.network, 1);
         Some(entry.signing_in)
     }
 }

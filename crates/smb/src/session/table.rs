@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lane::budget::{ADDRESS_TIMES, give_back};
 use service::address::address_of;
 use smb_wire::Status;
 
@@ -82,12 +83,7 @@ impl Sessions {
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<Session>> {
         let Entry { session, address } = self.shard(id).remove(&id)?;
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mine) = held.get_mut(&address) {
-            *mine -= 1;
-            if *mine == 0 {
-                held.remove(&address);
-            }
-        }
+        give_back(&mut held, address, 1);
         self.len.fetch_sub(1, Ordering::Relaxed);
         Some(session)
     }
@@ -125,5 +121,3 @@ impl Default for Sessions {
 }
 
 const SHARDS: usize = 64;
-/// An address may hold so many times what is free.
-const ADDRESS_TIMES: usize = 3;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lane::budget::{ADDRESS_TIMES, give_back};
 use service::address::address_of;
 use smb_wire::Status;
 
@@ -62,24 +63,13 @@ impl Drop for TreeRoom {
     fn drop(&mut self) {
         let mut held = self.rooms.lock();
         held.all -= 1;
-        one_less(&mut held.addresses, self.address);
-        one_less(&mut held.connections, self.connection);
-    }
-}
-
-fn one_less<K: std::hash::Hash + Eq>(held: &mut HashMap<K, usize>, key: K) {
-    if let Some(count) = held.get_mut(&key) {
-        *count -= 1;
-        if *count == 0 {
-            held.remove(&key);
-        }
+        give_back(&mut held.addresses, self.address, 1);
+        give_back(&mut held.connections, self.connection, 1);
     }
 }
 
 /// Made by one connection.
 const PER_CONNECTION_MAX: usize = 4096;
-/// An address may have so many times what is free.
-const ADDRESS_TIMES: usize = 3;
 /// In all: less than a kilobyte each.
 const ALL_MAX: usize = 65_536;
 

@@ -45,9 +45,7 @@ impl Writer {
             Ok(())
         })
     }
-}
 
-impl Writer {
     /// As [`require_to_set_mode`], where the file is. Of one whose directory this lane does not know mode bits may count.
     fn require_to_set_mode(&self, caller: &Caller) -> Result<(), Error> {
         let (volume, file) = (self.volume(), self.file());

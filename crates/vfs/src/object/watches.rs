@@ -1,7 +1,6 @@
 //! What happens in a directory, or anywhere beneath it, told as it happens: names that come and go, and files that change, whichever lane
 //! and whichever service does it. Where nobody watches, a change looks at one number.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use grants::{Client, may_have_more};
 use index::{Kind, Number};
+use lane::budget::give_back;
 
 use super::{Object, Place, SharedVolume};
 use crate::name::{Name, RelPath, RelPathBuf};
@@ -207,12 +207,7 @@ impl All {
     }
 
     fn one_less(&mut self, client: Client) {
-        if let Entry::Occupied(mut own) = self.clients.entry(client) {
-            *own.get_mut() -= 1;
-            if *own.get() == 0 {
-                own.remove();
-            }
-        }
+        give_back(&mut self.clients, client, 1);
     }
 }
 

@@ -3,12 +3,13 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{self as sys, AtFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{self as sys, AtFlags, StatxFlags};
 
 use super::Call;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
-use crate::backend::{Fd, Particulars, Timestamp};
+use crate::backend::uring::files;
+use crate::backend::{Fd, Particulars};
 
 /// Asks for what no other call tells of `file`.
 #[derive(Clone)]
@@ -26,12 +27,7 @@ impl Call for Born {
 
     fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Particulars> {
         let stat = sys::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
-        let told = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
-        let (secs, nanos) = (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec);
-        Ok(Particulars {
-            born: told.then_some(Timestamp { secs, nanos }),
-            is_compressed: stat.stx_attributes.contains(StatxAttributes::COMPRESSED),
-        })
+        Ok(files::particulars_of(&stat))
     }
 
     /// An open file's inode is in memory.

@@ -77,4 +77,4 @@ impl Call for GetXattr {
 }
 
 /// XATTR_SIZE_MAX.
-const VALUE_BYTES_MAX: usize = 65_536;
+pub(super) const VALUE_BYTES_MAX: usize = 65_536;

@@ -6,22 +6,31 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustix::fs::{self as sys, AtFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{self as sys, AtFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::Call;
+use super::get_xattr::VALUE_BYTES_MAX;
+#[cfg(feature = "sim")]
+use crate::backend::Particulars;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
-use crate::backend::{Fd, NameStat, Particulars};
+use crate::backend::{Fd, NameStat};
 
 /// Asks for what `names` of `dir` are, links themselves, and for their attribute `xattr` of at most `max` bytes.
 #[derive(Clone)]
 pub(crate) struct StatNames {
-    pub(crate) dir: Fd,
-    pub(crate) names: Arc<[CString]>,
-    pub(crate) xattr: CString,
-    pub(crate) max: usize,
+    dir: Fd,
+    names: Arc<[CString]>,
+    xattr: CString,
+    max: usize,
+}
+
+impl StatNames {
+    pub(crate) fn new(dir: Fd, names: Arc<[CString]>, xattr: CString, max: usize) -> Self {
+        Self { dir, names, xattr, max: max.min(VALUE_BYTES_MAX) }
+    }
 }
 
 impl Call for StatNames {
@@ -77,16 +86,11 @@ fn stat_name(
 ) -> io::Result<NameStat> {
     let asked = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let stat = sys::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, asked)?;
-    let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
-    let particulars = Particulars {
-        born: has_birth.then(|| files::timestamp_of(stat.stx_btime)),
-        is_compressed: stat.stx_attributes.contains(StatxAttributes::COMPRESSED),
-    };
     let xattr = match sys::lgetxattr(path, xattr, &mut value[..]) {
         Ok(len) => Some(value[..len].to_vec()),
         // Symbolic links bear none of users' attributes (EPERM).
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM) => None,
         Err(error) => return Err(error.into()),
     };
-    Ok(NameStat { stat: files::convert_statx(&stat), particulars, xattr })
+    Ok(NameStat { stat: files::convert_statx(&stat), particulars: files::particulars_of(&stat), xattr })
 }

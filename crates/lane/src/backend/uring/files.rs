@@ -5,10 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use rustix::fs::{self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, XattrFlags};
+use rustix::fs::{
+    self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags,
+    XattrFlags,
+};
 use rustix::io::Errno;
 
-use crate::backend::file::{FileKind, OpenHow, OpenKind, Stat, Timestamp};
+use crate::backend::file::{FileKind, OpenHow, OpenKind, Particulars, Stat, Timestamp};
 
 /// Opens the root of a volume; symbolic links in the path the operator gave are followed.
 pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
@@ -195,12 +198,7 @@ pub(crate) fn file_system(file: impl AsFd) -> Option<FileSystem> {
 
 pub(crate) fn convert(stat: &sys::Stat) -> Stat {
     Stat {
-        kind: match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => FileKind::File,
-            FileType::Directory => FileKind::Directory,
-            FileType::Symlink => FileKind::Symlink,
-            _ => FileKind::Other,
-        },
+        kind: kind_of(stat.st_mode),
         dev: stat.st_dev,
         ino: stat.st_ino,
         size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -217,12 +215,7 @@ pub(crate) fn convert(stat: &sys::Stat) -> Stat {
 /// As [`convert`], of what statx(2) tells.
 pub(crate) fn convert_statx(stat: &sys::Statx) -> Stat {
     Stat {
-        kind: match FileType::from_raw_mode(stat.stx_mode.into()) {
-            FileType::RegularFile => FileKind::File,
-            FileType::Directory => FileKind::Directory,
-            FileType::Symlink => FileKind::Symlink,
-            _ => FileKind::Other,
-        },
+        kind: kind_of(stat.stx_mode.into()),
         dev: sys::makedev(stat.stx_dev_major, stat.stx_dev_minor),
         ino: stat.stx_ino,
         size: stat.stx_size,
@@ -236,7 +229,25 @@ pub(crate) fn convert_statx(stat: &sys::Statx) -> Stat {
     }
 }
 
-pub(crate) fn timestamp_of(stamp: sys::StatxTimestamp) -> Timestamp {
+/// What statx(2) alone tells, where it was asked for the time of birth.
+pub(crate) fn particulars_of(stat: &sys::Statx) -> Particulars {
+    let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
+    Particulars {
+        born: has_birth.then(|| timestamp_of(stat.stx_btime)),
+        is_compressed: stat.stx_attributes.contains(StatxAttributes::COMPRESSED),
+    }
+}
+
+fn kind_of(mode: u32) -> FileKind {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        _ => FileKind::Other,
+    }
+}
+
+fn timestamp_of(stamp: sys::StatxTimestamp) -> Timestamp {
     Timestamp { secs: stamp.tv_sec, nanos: stamp.tv_nsec }
 }
 
