@@ -233,7 +233,7 @@ async fn end(
     let counters = &connection.lane.counters;
     // The session's opens are its user's, and without proof of a password everybody knows its keys. So another user is refused, and the
     // session goes on as it was.
-    if !signing_in.is_binding && session.signed_in().is_some() && !is_users_own(session, &who, &proved) {
+    if !signing_in.is_binding && session.signed_in().is_some() && !may_renew(session, &who, &proved) {
         counters.sign_in_again_refused.increment();
         return Err(Status::ACCESS_DENIED);
     }
@@ -254,7 +254,7 @@ async fn end(
         session.renew(who);
         return Ok(signed_in.flags);
     }
-    let signed_in = signed_in(request, options, signing_in, &proved);
+    let signed_in = signed_in(request, options, signing_in, who.clone(), &proved);
     let (flags, signing) = (signed_in.flags, signed_in.signing.clone());
     let number = session.add_channel(connection.number, connection.lane.post.here())?;
     let nonces = match signed_in.sealing {
@@ -264,7 +264,7 @@ async fn end(
     let (peer, max) = (connection.peer, options.sessions_max);
     let added = connection.lane.kept.sessions.add(peer, max, session);
     added.inspect_err(|_| counters.sessions_refused.increment())?;
-    session.begin(who.clone(), signed_in);
+    session.begin(signed_in);
     counters.sessions_begun.increment();
     let channel = Channel::new(Arc::clone(session), signing, nonces);
     connection.gains(channel);
@@ -273,17 +273,24 @@ async fn end(
     let previous = request.fixed.previous_session_id.get();
     if previous != session.id
         && let Some(previous) = connection.lane.kept.sessions.get(previous)
-        && previous.principal().is_some_and(|principal| principal.name() == who.name())
+        && previous.is_of(&who)
     {
         connection.lane.close_session(connection, &previous).await;
     }
     Ok(flags)
 }
 
-/// Whether a sign-in has proved the identity that the session has, and the session's own sign-in had proved it too.
+/// Whether a sign-in has proved the identity that the session's first one had proved.
 pub(super) fn is_users_own(session: &Session, who: &Principal, proved: &Proved) -> bool {
-    let is_same = session.principal().is_some_and(|principal| principal.name() == who.name());
-    is_same && session.is_proved() && matches!(proved.who, Who::User { .. })
+    session.is_of(who) && session.is_proved() && matches!(proved.who, Who::User { .. })
+}
+
+/// Whether a sign-in again may change whose rights count. An anonymous one takes rights away until the owner is back, as with Samba.
+fn may_renew(session: &Session, who: &Principal, proved: &Proved) -> bool {
+    match proved.who {
+        Who::Anonymous => session.is_proved(),
+        Who::User { .. } | Who::Guest => is_users_own(session, who, proved),
+    }
 }
 
 /// Keys and rules of a session that begins.
@@ -291,6 +298,7 @@ fn signed_in(
     request: &SessionSetupRequest<'_>,
     options: &Options,
     signing_in: &SigningIn,
+    owner: Principal,
     proved: &Proved,
 ) -> SignedIn {
     let (agreed, preauth) = (&signing_in.session.agreed, &signing_in.preauth);
@@ -309,6 +317,7 @@ fn signed_in(
         flags |= session_flags::ENCRYPT_DATA;
     }
     SignedIn {
+        owner,
         is_proved,
         signing: key.as_ref().map(|key| Arc::new(keys::signing_key(key, agreed, preauth))),
         sealing: sealing.map(|(to_client, to_server)| Sealing { to_client, to_server }),

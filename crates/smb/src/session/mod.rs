@@ -50,6 +50,8 @@ pub(crate) struct Session {
 
 /// What sign-in leaves, for good.
 pub(crate) struct SignedIn {
+    /// Whose the session is, whoever signs in again.
+    pub(crate) owner: Principal,
     /// Somebody has proved who he is: the keys are his alone. Those of nobody in particular everybody knows.
     pub(crate) is_proved: bool,
     /// With which requests to bind a further channel are signed.
@@ -72,7 +74,7 @@ pub(crate) struct Sealing {
 /// What changes.
 #[derive(Default)]
 struct Shared {
-    /// Who it is; another snapshot of the same user after he signed in again.
+    /// Whose rights count: the owner's as of the last sign-in, or an anonymous client's.
     principal: Option<Principal>,
     channels: Vec<ChannelEntry>,
     /// Connections that were lost and whose requests go on.
@@ -162,9 +164,14 @@ impl Session {
         self.signed_in().is_some_and(|signed_in| signed_in.is_proved)
     }
 
+    /// Whether the first sign-in was of this user.
+    pub(crate) fn is_of(&self, who: &Principal) -> bool {
+        self.signed_in().is_some_and(|signed_in| signed_in.owner.name() == who.name())
+    }
+
     /// The first sign-in has ended well.
-    pub(crate) fn begin(&self, principal: Principal, signed_in: SignedIn) {
-        self.shared().principal = Some(principal);
+    pub(crate) fn begin(&self, signed_in: SignedIn) {
+        self.shared().principal = Some(signed_in.owner.clone());
         // A session is begun by the one connection that made it.
         let _ = self.signed_in.set(signed_in);
         self.state.fetch_or(State::Valid as u32, Ordering::Release);
@@ -175,12 +182,12 @@ impl Session {
         self.state.load(Ordering::Relaxed) / RENEWAL
     }
 
-    /// Whose it is; `None` before the end of sign-in.
+    /// Whose rights count; `None` before the end of sign-in.
     pub(crate) fn principal(&self) -> Option<Principal> {
         self.shared().principal.clone()
     }
 
-    /// The same user has signed in again.
+    /// Somebody who may has signed in again.
     pub(crate) fn renew(&self, principal: Principal) {
         self.shared().principal = Some(principal);
         self.state.fetch_add(RENEWAL, Ordering::Release);

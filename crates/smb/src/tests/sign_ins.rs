@@ -76,6 +76,42 @@ fn a_session_is_signed_in_to_again_by_its_own_user_alone() {
 }
 
 #[test]
+fn an_anonymous_sign_in_takes_rights_away_until_the_owner_signs_in_again() {
+    let open = Options { policy: Policy { guest: true, anonymous: true }, ..rules() };
+    run(24, open, async |bed, world| {
+        let (address, kept) = (bed.address, bed.kept.clone());
+        world
+            .on(1, async move {
+                let mut raw = Raw::open(address).await;
+                raw.negotiate().await;
+                raw.set_up("alice").await.unwrap();
+                let session = kept.sessions.get(raw.session).unwrap();
+                let name = || session.principal().unwrap().name().to_owned();
+                assert_eq!(name(), "alice");
+                for _ in 0..2 {
+                    raw.set_up_again("").await.unwrap();
+                    assert_ne!(name(), "alice");
+                    for other in ["bob", "stranger"] {
+                        assert_eq!(raw.set_up_again(other).await, Err(Status::ACCESS_DENIED), "{other}");
+                    }
+                    raw.set_up_again("alice").await.unwrap();
+                    assert_eq!(name(), "alice");
+                }
+                // Nobody has proved anything in a session that begins so.
+                let mut raw = Raw::open(address).await;
+                raw.negotiate().await;
+                raw.set_up("").await.unwrap();
+                for other in ["alice", "stranger", ""] {
+                    assert_eq!(raw.set_up_again(other).await, Err(Status::ACCESS_DENIED), "{other:?}");
+                }
+            })
+            .await;
+        until("all connections have gone", || bed.lane.connections().is_empty()).await;
+        bed.expect_empty();
+    });
+}
+
+#[test]
 fn begun_sign_ins_take_no_sessions_room_and_displace_the_oldest_of_their_connection() {
     let few = Options { sessions_max: 4, ..rules() };
     run(23, few, async |bed, world| {
