@@ -78,6 +78,28 @@ fn a_batch_oplock_falls_to_level_two_when_another_opens_and_its_client_is_waited
 }
 
 #[test]
+fn who_caches_is_told_of_an_allocation_size_also_beyond_the_end() {
+    for size in [1_u64, 1 << 20] {
+        alone(move |side| async move {
+            let (who, other) = (asker(1), asker(2));
+            let first = side.create(&who, "page", &batch()).await.unwrap();
+            let opening = {
+                let (side, other) = (side.clone(), other.clone());
+                lane::spawn(async move { side.create(&other, "page", &batch()).await.unwrap() })
+            };
+            until(|| !side.heard.oplocks.borrow().is_empty()).await;
+            side.share.oplock_break(&who, &first.open, oplock_level::II).unwrap();
+            let second = opening.await;
+            set(&side, &other, &second.open, class::ALLOCATION, &size.to_le_bytes()).await.unwrap();
+            assert_eq!(side.heard.oplocks.borrow().len(), 3, "{size}");
+            for (who, open) in [(&who, &first.open), (&other, &second.open)] {
+                side.share.close(who, open, 0).await.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
 fn who_does_not_answer_loses_everything_and_others_go_on() {
     alone(|side| async move {
         let (who, other) = (asker(1), asker(2));

@@ -32,9 +32,6 @@ impl Writer {
                 self.volume().counted(self.volume().writable())?;
                 self.volume().counted(self.volume().has_room(self.file(), end))?;
                 end = end.min(self.file().attributes()?.size);
-                if end <= offset {
-                    return Ok(());
-                }
             }
             let len = end.saturating_sub(offset);
             let reach = match what {
@@ -42,6 +39,10 @@ impl Writer {
                 Allocate::KeepSize | Allocate::Punch => Reach::AsItWas,
             };
             self.change_content(caller, Step::default(), reach, async move |file, _| {
+                // Those who hold leases or oplocks on it are told also where nothing is set aside.
+                if what == Allocate::KeepSize && len == 0 {
+                    return Ok(());
+                }
                 file.lane_file().allocate(what, offset, len).await.map_err(Error::of_write)
             })
             .await
