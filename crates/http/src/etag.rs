@@ -19,9 +19,9 @@ pub struct ETag {
 /// What a tag vouches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Strength {
-    /// Every byte.
+    /// That every byte is the same.
     Strong,
-    /// The content, as far as who gave it its time stamp says so.
+    /// That the content is, as far as the time stamp tells that a client gave the file.
     Weak,
     /// Nothing yet.
     Unsettled,

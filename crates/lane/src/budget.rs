@@ -29,7 +29,7 @@ pub struct Share {
 /// A network that clients share what there is by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
-    /// Its first address.
+    /// First address of the network.
     pub base: IpAddr,
     /// Bits that all its addresses have in common.
     pub prefix: u8,

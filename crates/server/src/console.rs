@@ -247,7 +247,7 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        // Another user has the name first: what he would say is not asked for.
+        // Another user has the name first: nothing is asked of it.
         let admin: SocketAddr = format!("127.0.0.2:{}", std::process::id() % 50_000 + 1).parse().unwrap();
         let script = "import socket,sys,os,time\nos.setuid(65534)\ns=socket.socket(socket.AF_UNIX)\ns.bind(b'\\0'+sys.argv[1].encode())\n\
                       s.listen()\nprint('ready',flush=True)\nc,_=s.accept()\nc.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n[]')\ntime.sleep(60)";

@@ -110,7 +110,7 @@ pub enum VolumesError {
         path: PathBuf,
         /// The volume.
         name: String,
-        /// Its directory.
+        /// Directory of the other volume.
         other: PathBuf,
     },
     /// Forgotten, its tree would be served to everybody.
@@ -122,7 +122,7 @@ pub enum VolumesError {
     RightsLost {
         /// The volume.
         name: String,
-        /// Its directory.
+        /// Directory of the volume.
         path: PathBuf,
     },
     /// The volume's directory.

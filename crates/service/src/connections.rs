@@ -114,8 +114,8 @@ impl Connections {
         Ok((stream, Open { connections, place, cohort, key, _descriptor: descriptor }))
     }
 
-    /// The newcomer's share of the process's descriptors. Where he has none left, or there are no more, it is that of one who gives
-    /// way.
+    /// The newcomer's share of the process's descriptors. Where the address has none left, or the process, it is the share of a
+    /// connection that gives way.
     fn descriptor(&self, newcomer: IpAddr) -> Option<Share> {
         let budget = lane::descriptors::budget();
         let taken = budget.take(newcomer, 1).ok();

@@ -64,14 +64,14 @@ impl<K: Copy + Eq + Hash> Failures<K> {
         if !self.failed.contains_key(&key) && self.failed.len() >= self.keys_max {
             self.failed.retain(|_, failed| failed.left(now) > 0);
             if self.failed.len() >= self.keys_max {
-                // So many keys at once are one's who has as many as he likes: what is forgotten is the oldest.
+                // So many keys at once come of one client with as many as it likes: the oldest is forgotten.
                 let oldest = self.failed.iter().min_by_key(|(_, failed)| failed.since).map(|(key, _)| *key);
                 oldest.map(|oldest| self.failed.remove(&oldest));
             }
         }
         let failed = self.failed.entry(key).or_insert(Failed { count: 0, since: now, limit });
         let left = failed.left(now);
-        // What is left of the time of the one that is being forgiven is not given to him anew.
+        // The time that has passed towards forgiving the next one still counts.
         let since = if left == 0 { now } else { failed.since + limit.forgiven_after * (failed.count - left) };
         *failed = Failed { count: left + 1, since, limit };
     }

@@ -44,7 +44,7 @@ pub struct Place {
 enum State {
     /// In its handshake, or before the end of a head.
     Opening,
-    /// Between two requests.
+    /// Waits for its next request.
     Idle,
     /// Being answered.
     Busy,

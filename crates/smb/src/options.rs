@@ -19,7 +19,7 @@ pub(crate) struct Options {
     /// Sessions may have several connections.
     pub(crate) multichannel: bool,
     pub(crate) accounts: Arc<Accounts>,
-    /// Some user has a hash that SMB can sign him in by.
+    /// Whether any user has an NT hash, without which SMB signs nobody in.
     pub(crate) has_users: bool,
     /// How users and groups are called.
     pub(crate) sids: Sids,

@@ -5,8 +5,8 @@
 //! address (an IPv6 /64): ten at once, then one every six seconds, beyond which nothing of that address is verified; for its /56 four
 //! times as many, for its /48 sixteen times.
 //!
-//! Who was right lately at his address goes first, then names that were right lately, then addresses of which nothing was wrong. The
-//! others wait for all of these, and have a quarter of the time at most.
+//! A name that was right lately at the same address goes first, then names that were right lately elsewhere, then addresses of which
+//! nothing was wrong. The others wait for all of these, and have a quarter of the time at most.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;

@@ -55,7 +55,7 @@ struct Places {
 struct Patience {
     /// From the first byte of a request, or the beginning of the connection, to the answer.
     request: Duration,
-    /// Between two requests.
+    /// Longest time without a request before a connection is closed.
     idle: Duration,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct It<'a> {
     pub(super) path: RelPath<'a>,
     /// Rights that the open has.
     pub(super) mask: u32,
-    /// Its share mode.
+    /// Accesses that it leaves to others: FILE_SHARE_READ, _WRITE and _DELETE.
     pub(super) share_access: u32,
     /// It was just made.
     pub(super) is_new: bool,

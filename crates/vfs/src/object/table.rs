@@ -45,7 +45,7 @@ pub struct ObjectsOptions {
     /// What clients make becomes theirs, where they are POSIX users: takes CAP_CHOWN, and CAP_DAC_OVERRIDE and CAP_FOWNER to change
     /// it afterwards.
     pub gives_files: bool,
-    /// The POSIX user that the process is: his are the files of clients that are none.
+    /// The POSIX user of the process: it owns the files of clients that are no POSIX users.
     pub user: u32,
     /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
     pub trusted_attributes: bool,

@@ -43,7 +43,7 @@ pub(crate) fn lock_alone(dir: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Gives back what [`lock_alone`] gave, whoever else has the same opening.
+/// Gives back what [`lock_alone`] gave, also where a duplicate of the descriptor is open.
 pub(crate) fn unlock(held: BorrowedFd<'_>) {
     // What could not be unlocked is when the last of them is closed.
     let _ = sys::flock(held, FlockOperation::Unlock);
