@@ -18,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) encryption: Encryption,
     /// Sessions may have several connections.
     pub(crate) multichannel: bool,
+    /// AES-GMAC may sign where sessions may have several connections.
+    pub(crate) gmac_over_channels: bool,
     pub(crate) accounts: Arc<Accounts>,
     /// Whether any user has an NT hash, without which SMB signs nobody in.
     pub(crate) has_users: bool,

@@ -104,9 +104,6 @@ impl Torture<'_> {
         for option in OPTIONS.iter().chain(self.options) {
             command.arg(format!("--option={option}"));
         }
-        if SIGNED_BY_GMAC.contains(&test) {
-            command.arg("--option=client smb3 signing algorithms=aes-128-gmac");
-        }
         command.arg(format!("--option=torture:user2name={OTHER_USER}"));
         command.arg(format!("--option=torture:user2password={PASSWORD}"));
         command.arg(format!("//{}/{share}", SERVER[0])).arg(test);
@@ -136,7 +133,3 @@ fn next(queue: &Mutex<VecDeque<Suite>>) -> Option<Suite> {
 fn outcome(status: ExitStatus, said: &str) -> Outcome {
     if status.signal().is_some() { Outcome::Crash } else { Outcome::said(said) }
 }
-
-/// Tests that cancel a request of a compound before its interim reply is read: where the client agrees on AES-CMAC, as a server
-/// that grants several channels does, it names MessageId 0 in that CANCEL, which is nobody's.
-const SIGNED_BY_GMAC: [&str; 1] = ["smb2.compound.interim1"];

@@ -37,9 +37,7 @@ pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>
     }
     //= MS-SMB2 3.3.5.5
     //# Before 3.0, or where the server does not offer multichannel, it is STATUS_REQUEST_NOT_ACCEPTED.
-    // Nor is it offered to a client that signs by AES-GMAC alone.
-    let has_many = options.multichannel && here.signing != SigningAlgorithm::AesGmac;
-    if !here.dialect.is_smb3() || !has_many {
+    if !here.dialect.is_smb3() || !options.multichannel {
         return Err(Status::REQUEST_NOT_ACCEPTED);
     }
     //= MS-SMB2 3.3.5.5
@@ -130,7 +128,8 @@ pub(super) fn bind(
     Ok(signed_in.flags)
 }
 
-/// Of a SESSION_SETUP by a connection that has no channel of the session: who signs with the session's own key.
+/// Of a SESSION_SETUP by a connection that has no channel of the session: who signs with the session's own key. The channel has none
+/// where the answer may not be signed, for its nonce is taken.
 pub(crate) fn signer(connection: &Connection, message: &Message<'_>) -> Option<Rc<Channel>> {
     //= MS-SMB2 3.3.5.2.4
     //# A request to bind is looked up in GlobalSessionTable and verified by Session.SigningKey, any other by that of its channel.
@@ -139,7 +138,14 @@ pub(crate) fn signer(connection: &Connection, message: &Message<'_>) -> Option<R
         return None;
     }
     let session = connection.lane.kept.sessions.get(header.session_id.get())?;
-    let signing = session.signed_in()?.signing.clone()?;
-    let is_right = signing.verify(Role::Client, &[message.bytes()]);
-    is_right.then(|| Channel::new(session, Some(signing), None))
+    let signed_in = session.signed_in()?;
+    let signing = signed_in.signing.clone()?;
+    if !signing.verify(Role::Client, &[message.bytes()]) {
+        return None;
+    }
+    let is_gmac = session.agreed.signing == SigningAlgorithm::AesGmac;
+    let is_free = !is_gmac
+        || connection.lane.options().gmac_over_channels
+        || signed_in.free_nonces.take(header.message_id.get());
+    Some(Channel::new(session, is_free.then_some(signing), None))
 }

@@ -63,8 +63,7 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
         posix: offer.posix,
         ..agreed(dialect, &options, cipher)
     };
-    // Who signs by AES-GMAC alone has one channel: two bindings would use a nonce of the session's key twice.
-    if dialect.is_smb3() && has_many && negotiated.signing != SigningAlgorithm::AesGmac {
+    if dialect.is_smb3() && has_many {
         negotiated.capabilities |= capabilities::MULTI_CHANNEL;
     }
     // Clients that have not announced it do not expect it.
@@ -163,7 +162,10 @@ fn offer(request: &NegotiateRequest<'_>, options: &Options, has_many: bool) -> R
                 taken.cipher = Some(Cipher::choose(values(ciphers), options.ciphers()));
             }
             NegotiateContext::Signing(algorithms) => {
-                taken.signing = Some(SigningAlgorithm::choose(values(algorithms), has_many));
+                taken.signing = Some(SigningAlgorithm::choose(
+                    values(algorithms),
+                    has_many && !options.gmac_over_channels,
+                ));
             }
             NegotiateContext::Posix(tag) => taken.posix |= tag == POSIX_TAG,
             // Compression is declined, a server's name is of no matter, and TCP secures nothing.

@@ -20,7 +20,7 @@ use crate::audit::SignIn;
 use crate::connection::{Call, Connection, Negotiated, Reply, SigningIn};
 use crate::options::Options;
 use crate::server::{file_time, random};
-use crate::session::{Channel, Sealing, Session, SignedIn};
+use crate::session::{Channel, FreeNonces, Sealing, Session, SignedIn};
 use crate::settings::{Encryption, Signing};
 use crate::sign_in::{Asked, Users};
 
@@ -121,6 +121,11 @@ fn bind(call: &Call<'_>, options: &Options) -> Result<SigningIn, Status> {
     let begun = connection.lane.kept.begun.take(connection.number, id);
     if let Some(begun) = begun.filter(|begun| begun.is_binding) {
         return Ok(begun);
+    }
+    // The answer could not be signed: AES-GMAC binds one channel, by a MessageId that nothing else was signed with.
+    if call.channel.as_ref().is_none_or(|channel| channel.signing.is_none()) {
+        counters.channels_refused.increment();
+        return Err(Status::REQUEST_NOT_ACCEPTED);
     }
     may_try(connection)?;
     if connection.channels.borrow().len() >= SESSIONS_MAX {
@@ -254,7 +259,7 @@ async fn end(
         session.renew(who);
         return Ok(signed_in.flags);
     }
-    let signed_in = signed_in(request, options, signing_in, who.clone(), &proved);
+    let signed_in = signed_in(call, request, options, signing_in, who.clone(), &proved);
     let (flags, signing) = (signed_in.flags, signed_in.signing.clone());
     let number = session.add_channel(connection.number, connection.lane.post.here())?;
     let nonces = match signed_in.sealing {
@@ -295,6 +300,7 @@ fn may_renew(session: &Session, who: &Principal, proved: &Proved) -> bool {
 
 /// Keys and rules of a session that begins.
 fn signed_in(
+    call: &Call<'_>,
     request: &SessionSetupRequest<'_>,
     options: &Options,
     signing_in: &SigningIn,
@@ -320,6 +326,7 @@ fn signed_in(
         owner,
         is_proved,
         signing: key.as_ref().map(|key| Arc::new(keys::signing_key(key, agreed, preauth))),
+        free_nonces: FreeNonces::below(call.header().message_id.get()),
         sealing: sealing.map(|(to_client, to_server)| Sealing { to_client, to_server }),
         //= MS-SMB2 3.3.5.5.3
         //# Session.SigningRequired where the client or the server insists, and the session is neither a guest's nor nobody's. What nobody

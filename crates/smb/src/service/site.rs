@@ -41,6 +41,7 @@ impl SmbSite {
             signing: section.signing,
             encryption: section.encryption,
             multichannel: section.multichannel,
+            gmac_over_channels: section.gmac_over_channels,
             accounts: Arc::clone(ground.accounts),
             has_users: ground.accounts.users().iter().any(|user| user.has_nt && !user.disabled),
             sids: Sids::new(&target.netbios_name),

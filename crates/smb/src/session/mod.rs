@@ -6,6 +6,7 @@
 
 mod begun;
 mod channels_per_session;
+mod free_nonces;
 mod table;
 mod tree;
 mod tree_room;
@@ -26,6 +27,7 @@ use smb_wire::{Guid, Status};
 
 pub(crate) use self::begun::Begun;
 pub(crate) use self::channels_per_session::ChannelsPerSession;
+pub(crate) use self::free_nonces::FreeNonces;
 pub(crate) use self::table::Sessions;
 pub(crate) use self::tree::{Kind, LaneTree, TreeConnect};
 pub(crate) use self::tree_room::{TreeRoom, TreeRooms};
@@ -56,6 +58,8 @@ pub(crate) struct SignedIn {
     pub(crate) is_proved: bool,
     /// With which requests to bind a further channel are signed.
     pub(crate) signing: Option<Arc<SigningKey>>,
+    /// With which AES-GMAC may sign replies to them.
+    pub(crate) free_nonces: FreeNonces,
     pub(crate) sealing: Option<Sealing>,
     /// Unsigned requests are refused.
     pub(crate) signing_required: bool,

@@ -105,6 +105,8 @@ pub struct SmbSection {
     pub encryption: Encryption,
     /// Sessions may have several connections.
     pub multichannel: bool,
+    /// AES-GMAC signs sessions that may have several connections, too: faster, and its key can be found by who sees two bindings.
+    pub gmac_over_channels: bool,
     /// Names that nobody has come in as a guest, with the rights of who has not said who he is.
     pub guest: bool,
     /// Who gives no name comes in.
@@ -136,6 +138,7 @@ impl Default for SmbSection {
             signing: Signing::default(),
             encryption: Encryption::default(),
             multichannel: true,
+            gmac_over_channels: false,
             guest: false,
             anonymous: false,
             interface: Vec::new(),

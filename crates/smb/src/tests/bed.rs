@@ -78,6 +78,7 @@ pub(crate) fn rules() -> Options {
         signing: Signing::Allowed,
         encryption: Encryption::Allowed,
         multichannel: true,
+        gmac_over_channels: false,
         accounts: Accounts::parse(&text).unwrap(),
         has_users: true,
         sids: Sids::new("FILES"),

@@ -53,19 +53,14 @@ fn is_told(rules: Options, manner: impl Fn(&mut ClientOptions) + Clone + 'static
         let (first, second, options) = (bed.address, other.address, client(&bed, manner));
         let story = world.hosts[0].start_on(0, async move {
             let one = sign_in(first, options.clone()).await.unwrap();
-            // Who signs by AES-GMAC alone has one channel.
-            let has_many = options.signing_algorithms != [SigningAlgorithm::AesGmac];
-            let mut trees = vec![one.clone()];
-            if has_many {
-                trees.push(bind(&one, second, options.clone()).await.unwrap());
-            }
+            let two = bind(&one, second, options.clone()).await.unwrap();
             let offers = one.channel().connection().negotiated().capabilities;
             assert!(offers & capabilities::NOTIFICATIONS != 0);
             let file = Open::create(&one, "open", &How::overwrite()).await.unwrap();
             let id = one.channel().ticket().session_id();
-            let heard = heard(&trees.iter().collect::<Vec<_>>()).await;
+            let heard = heard(&[&one, &two]).await;
             assert_eq!(heard.iter().flatten().collect::<Vec<_>>(), [&id], "once, by one of them");
-            assert_eq!(trees.iter().map(refused).sum::<u64>(), 0);
+            assert_eq!(refused(&one) + refused(&two), 0);
             let gone = file.read(0, 10).await.expect_err("it is over");
             assert!(matches!(gone.status(), None | Some(Status::USER_SESSION_DELETED)), "{gone}");
             // The connection is as good as before.
