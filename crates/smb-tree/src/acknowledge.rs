@@ -7,8 +7,9 @@ use smb_wire::create::oplock_level;
 use smb_wire::{Guid, Status};
 
 use crate::asker::Asker;
-use crate::breaks::{Held, caching_of, level};
+use crate::breaks::{Held, Told, caching_of, level};
 use crate::create::ask::lease_key;
+use crate::late::Of;
 use crate::open::Open;
 use crate::share::Share;
 
@@ -32,7 +33,12 @@ impl Share {
             oplock_level::NONE => Caching::NONE,
             kept => caching_of(kept).ok_or(Status::INVALID_PARAMETER)?,
         };
+        let of = Of::Oplock(open.id().volatile.get());
+        let asked = self.opens().late().asked(of);
         let left = open.grants().acknowledge(self.volume().cache(), caching);
+        if left.is_ok() {
+            self.opens().late().answered(of, asked, lane::time::now());
+        }
         left.map(level).map_err(|bad| match bad {
             BadAcknowledgement::NoHolder => Status::INVALID_DEVICE_STATE,
             BadAcknowledgement::NotAsked | BadAcknowledgement::KeepsMore => Status::INVALID_OPLOCK_PROTOCOL,
@@ -54,7 +60,12 @@ impl Share {
         if caching.bits() != bits {
             return Err(Status::REQUEST_NOT_ACCEPTED);
         }
+        let of = Of::from(Told::Lease { client: asker.client, key });
+        let asked = self.opens().late().asked(of);
         let left = self.volume().acknowledge(&lease_key(asker, key), caching);
+        if left.is_ok() {
+            self.opens().late().answered(of, asked, lane::time::now());
+        }
         left.map(|left| left.bits().into()).map_err(|bad| match bad {
             BadAcknowledgement::NoHolder => Status::OBJECT_NAME_NOT_FOUND,
             BadAcknowledgement::NotAsked => Status::UNSUCCESSFUL,

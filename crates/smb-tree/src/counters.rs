@@ -41,6 +41,7 @@ lane::counter_block! {
         count refused_name as create_refused [reason = "name"]: "Creates refused.",
         count refused_other as create_refused [reason = "other"]: "Creates refused.",
         count listings_refused: "Enumerations refused because the directory has too many names or the open's session holds too many listings.",
+        count caching_withheld: "Opens granted no write or handle caching, as their client did not answer a break in time.",
         count ranges_refused: "Locks refused because the session, the address or the process has as many ranges locked as it may.",
         count security_refused: "Security descriptors refused because no access list can hold them.",
         count change_times_lost: "Times of change that clients set and that could not be kept, as the machine was too slow: the kernel's are told.",

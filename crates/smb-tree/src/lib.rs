@@ -47,6 +47,7 @@ mod hand;
 mod instances;
 mod ioctl;
 mod kept;
+mod late;
 mod lock;
 mod lock_sequences;
 mod names;

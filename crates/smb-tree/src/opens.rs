@@ -11,11 +11,14 @@ use grants::Holder;
 use lane::budget::{ADDRESS_TIMES, Budget, Share, give_back};
 use smb_proto::numbers::NumberMap;
 use smb_wire::{FileId, Status};
+use vfs::RelPath;
 
+use crate::asker::Asker;
 use crate::breaks::Told;
 use crate::create::alike::KeysOfTwo;
 use crate::disconnected::Disconnected;
 use crate::instances::Instances;
+use crate::late::{Late, Party};
 use crate::open::Open;
 use crate::replays::Replays;
 use crate::tunnel::Tunnel;
@@ -69,7 +72,8 @@ pub struct Opens {
     limits: OpensLimits,
     shards: Box<[Mutex<Shard>]>,
     owners: Mutex<Owners>,
-    told: Mutex<HashMap<Holder, (Told, usize)>>,
+    told: Mutex<HashMap<Holder, ToldBy>>,
+    late: Late,
     ranges: Mutex<Ranges>,
     descriptors: Arc<Budget>,
     disconnected: Disconnected,
@@ -113,6 +117,14 @@ struct Ranges {
     addresses: HashMap<IpAddr, usize>,
 }
 
+/// How a holder is told.
+struct ToldBy {
+    told: Told,
+    party: Party,
+    /// Opens by which it can be told.
+    tellables: usize,
+}
+
 /// A holder who can be told, for as long as this lives.
 pub(crate) struct Tellable {
     opens: Arc<Opens>,
@@ -133,6 +145,7 @@ impl Opens {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             owners: Mutex::default(),
             told: Mutex::default(),
+            late: Late::default(),
             ranges: Mutex::default(),
             descriptors,
             disconnected: Disconnected::default(),
@@ -321,11 +334,20 @@ impl Opens {
         self.shard(open.id().volatile.get()).remove(&open.id().volatile.get()).is_some()
     }
 
-    /// From now on the holder is told so.
-    pub(crate) fn tellable(self: &Arc<Self>, holder: Holder, told: Told) -> Tellable {
+    /// From now on the holder, which `asker` has of `path`, is told so.
+    pub(crate) fn tellable(
+        self: &Arc<Self>,
+        holder: Holder,
+        told: Told,
+        asker: &Asker,
+        path: RelPath<'_>,
+    ) -> Tellable {
         match lock(&self.told).entry(holder) {
-            Entry::Occupied(mut known) => known.get_mut().1 += 1,
-            Entry::Vacant(new) => drop(new.insert((told, 1))),
+            Entry::Occupied(mut known) => known.get_mut().tellables += 1,
+            Entry::Vacant(new) => {
+                let party = self.late.party(asker, path);
+                new.insert(ToldBy { told, party, tellables: 1 });
+            }
         }
         Tellable { opens: Arc::clone(self), holder }
     }
@@ -333,18 +355,31 @@ impl Opens {
     /// The holder is told so from now on.
     pub(crate) fn tell_by(&self, holder: Holder, told: Told) {
         if let Some(known) = lock(&self.told).get_mut(&holder) {
-            known.0 = told;
+            known.told = told;
         }
     }
 
     /// By how many opens a holder can be told.
     pub(crate) fn tellables(&self, holder: Holder) -> usize {
-        lock(&self.told).get(&holder).map_or(0, |(_, tellables)| *tellables)
+        lock(&self.told).get(&holder).map_or(0, |known| known.tellables)
     }
 
     /// How the holder is told.
     pub(crate) fn told(&self, holder: Holder) -> Option<Told> {
-        lock(&self.told).get(&holder).map(|(told, _)| *told)
+        lock(&self.told).get(&holder).map(|known| known.told)
+    }
+
+    /// Clients that did not answer in time.
+    pub(crate) fn late(&self) -> &Late {
+        &self.late
+    }
+
+    /// The holder has to acknowledge a break from now on.
+    pub(crate) fn asks(&self, holder: Holder) {
+        let known = lock(&self.told).get(&holder).map(|known| (known.told, known.party));
+        if let Some((told, party)) = known {
+            self.late.ask(told.into(), party, lane::time::now());
+        }
     }
 
     fn shard(&self, volatile: u64) -> MutexGuard<'_, Shard> {
@@ -440,11 +475,19 @@ impl Drop for Room {
 impl Drop for Tellable {
     fn drop(&mut self) {
         let mut told = lock(&self.opens.told);
+        let mut over = None;
         if let Entry::Occupied(mut known) = told.entry(self.holder) {
-            known.get_mut().1 -= 1;
-            if known.get().1 == 0 {
-                known.remove();
+            known.get_mut().tellables -= 1;
+            if known.get().tellables == 0 {
+                over = Some(known.remove().told);
             }
+        }
+        drop(told);
+        let late = &self.opens.late;
+        if let Some((of, asked)) = over.map(|told| (told.into(), late.asked(told.into())))
+            && asked.is_some()
+        {
+            late.answered(of, asked, lane::time::now());
         }
     }
 }

@@ -268,6 +268,9 @@ impl Breaker for Breaking {
         if !way.is_heard {
             return;
         }
+        if told.acknowledge {
+            self.opens.asks(told.holder);
+        }
         match self.opens.told(told.holder) {
             Some(Told::Oplock { open, session }) => {
                 self.counters.breaks_oplock.increment();

@@ -115,7 +115,7 @@ impl Share {
             // Who has made it has the rights that he asked for.
             need: if is_new { identity::Rights::NONE } else { access::needed(mask, is_directory) },
             overwrites: ask.overwrites() && !is_new && is_of_data,
-            wanted: wanted(asker, ask, !is_of_data),
+            wanted: self.wanted(asker, ask, path, !is_of_data),
             ..beside(asker, share_access, mask)
         };
         let tellable = RefCell::new(None);
@@ -125,7 +125,7 @@ impl Share {
                 None => Told::Oplock { open: room.id(), session: asker.session },
             };
             if how.wanted.is_some() {
-                tellable.replace(Some(self.opens().tellable(holder, told)));
+                tellable.replace(Some(self.opens().tellable(holder, told, asker, path)));
             }
         };
         let opened = self.volume().open_shared(&asker.caller, path, &how, &mut tell).await;
@@ -141,6 +141,20 @@ impl Share {
         }
         delete_on_close(ask, &open)?;
         Ok((open, resolved, tellable.into_inner()))
+    }
+
+    /// What a client wants to cache, without what it is not granted as it did not answer a break in time.
+    fn wanted(&self, asker: &Asker, ask: &Ask<'_>, path: RelPath<'_>, is_directory: bool) -> Option<Wanted> {
+        let mut wanted = wanted(asker, ask, is_directory)?;
+        let caching = match &mut wanted {
+            Wanted::Oplock(caching) | Wanted::Lease { caching, .. } => caching,
+        };
+        let less = caching.and(grants::Caching::R);
+        if less != *caching && self.opens().late().is_late(asker, path, lane::time::now()) {
+            self.counters().caching_withheld.increment();
+            *caching = less;
+        }
+        Some(wanted)
     }
 }
 

@@ -159,8 +159,10 @@ impl Tree {
             is_changed.set(Stamp::from(attributes) != record.stamp);
             !is_changed.get()
         };
-        let mut tell =
-            |holder: Holder| tellable.set(Some(self.opens().tellable(holder, told(&room, record))));
+        let mut tell = |holder: Holder| {
+            let told = told(&room, record);
+            tellable.set(Some(self.opens().tellable(holder, told, &asker, path)));
+        };
         let restored = share.volume().restore_open(&asker.caller, path, &kept, &is_it, &mut tell).await;
         let grants = restored.map_err(|error| match error {
             _ if is_changed.get() => Lost::Changed,

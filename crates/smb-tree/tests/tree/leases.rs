@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lane::time;
+use smb_tree::Asker;
 use smb_wire::Guid;
 use smb_wire::Status;
 use smb_wire::create::access::rights;
@@ -241,6 +242,119 @@ fn a_link_breaks_the_lease_of_the_directory_that_gets_the_name_unless_its_key_is
             for (who, open) in [(&other, &page.open), (&who, &from.open), (&who, &to.open)] {
                 side.share.close(who, open, 0).await.unwrap();
             }
+        }
+    });
+}
+
+#[test]
+fn a_client_that_did_not_answer_a_break_in_time_keeps_no_others_waiting_for_minutes() {
+    alone(|side| async move {
+        let (silent, other, third) = (asker(1), asker(2), asker(3));
+        let opens = async |who: &Asker, name: &str, wish: &Wish| {
+            let made = side.create(who, name, wish).await.unwrap();
+            let level = match made.fixed.oplock_level {
+                oplock_level::LEASE => granted(&made.contexts),
+                level => level.into(),
+            };
+            side.share.close(who, &made.open, 0).await.unwrap();
+            level
+        };
+        let held = side.create(&silent, "page", &lease(7, RWH, None)).await.unwrap();
+        let begun = time::now();
+        assert_eq!(opens(&other, "page", &lease(8, RWH, None)).await & state::WRITE, 0);
+        assert_eq!(time::now().duration_since(begun).as_secs(), 35);
+        // It is granted less of every file, by leases and by oplocks.
+        for key in 20..25 {
+            let name = format!("page {key}");
+            assert_eq!(opens(&silent, &name, &lease(key, RWH, None)).await, state::READ);
+        }
+        assert_eq!(opens(&silent, "another", &batch()).await, oplock_level::II.into());
+        let again = side.create(&silent, "third", &lease(9, RWH, None)).await.unwrap();
+        let begun = time::now();
+        opens(&other, "third", &lease(8, RWH, None)).await;
+        assert_eq!(time::now().duration_since(begun).as_secs(), 0, "nobody waits for it");
+        // So is whatever calls itself otherwise, of that file alone.
+        let renamed = Asker { client: Guid::new([99; 16]), ..silent.clone() };
+        assert_eq!(opens(&renamed, "page", &lease(40, RWH, None)).await, state::READ);
+        assert_eq!(opens(&renamed, "page 20", &lease(41, RWH, None)).await, RWH);
+        // Other clients are granted all.
+        assert_eq!(opens(&third, "theirs", &lease(30, RWH, None)).await, RWH);
+        for open in [&held.open, &again.open] {
+            side.share.close(&silent, open, 0).await.unwrap();
+        }
+        time::sleep(Duration::from_secs(240)).await;
+        assert_eq!(opens(&silent, "page", &lease(31, RWH, None)).await, state::READ);
+        time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(opens(&silent, "page", &lease(32, RWH, None)).await, RWH);
+    });
+}
+
+#[test]
+fn a_client_that_answers_or_closes_in_time_is_granted_all_again() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        for (name, answers) in [("page", true), ("other", false)] {
+            let held = side.create(&who, name, &lease(7, RWH, None)).await.unwrap();
+            side.heard.leases.borrow_mut().clear();
+            let opening = {
+                let (side, other) = (side.clone(), other.clone());
+                lane::spawn(async move { side.create(&other, name, &lease(8, RWH, None)).await.unwrap() })
+            };
+            until(|| !side.heard.leases.borrow().is_empty()).await;
+            let told = side.heard.leases.borrow()[0];
+            time::sleep(Duration::from_secs(20)).await;
+            if answers {
+                side.share.lease_break(&who, Guid::new([7; 16]), told.to).unwrap();
+            }
+            side.share.close(&who, &held.open, 0).await.unwrap();
+            drop(held);
+            let second = opening.await;
+            side.share.close(&other, &second.open, 0).await.unwrap();
+            time::sleep(Duration::from_secs(60)).await;
+            let again = side.create(&who, name, &lease(9, RWH, None)).await.unwrap();
+            assert_eq!(granted(&again.contexts), RWH, "{name}");
+            side.share.close(&who, &again.open, 0).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_user_whose_clients_were_late_again_and_again_is_granted_less_whatever_they_call_themselves() {
+    alone(|side| async move {
+        let (silent, other) = (asker(1), asker(2));
+        let named = |name: u8| Asker { client: Guid::new([name; 16]), ..silent.clone() };
+        let mut held = Vec::new();
+        let all = 100..165_u8;
+        for name in all.clone() {
+            held.push(
+                side.create(&named(name), &format!("page {name}"), &lease(name, RWH, None)).await.unwrap(),
+            );
+        }
+        let late = |name: u8| {
+            let (side, other) = (side.clone(), other.clone());
+            lane::spawn(async move {
+                let opened =
+                    side.create(&other, &format!("page {name}"), &lease(name, RWH, None)).await.unwrap();
+                side.share.close(&other, &opened.open, 0).await.unwrap();
+            })
+        };
+        let fresh = async |name: u8| {
+            let made = side.create(&named(name), "fresh", &lease(name, RWH, None)).await.unwrap();
+            let caching = granted(&made.contexts);
+            side.share.close(&named(name), &made.open, 0).await.unwrap();
+            caching
+        };
+        for (names, granted) in [(100..163, RWH), (163..165, state::READ)] {
+            let begun = time::now();
+            let opening = names.map(late).collect::<Vec<_>>();
+            for opening in opening {
+                opening.await;
+            }
+            assert_eq!(time::now().duration_since(begun).as_secs(), 35);
+            assert_eq!(fresh(200).await, granted);
+        }
+        for (name, open) in all.zip(&held) {
+            side.share.close(&named(name), &open.open, 0).await.unwrap();
         }
     });
 }

@@ -1,0 +1,193 @@
+//! Clients that did not answer a break in time. For some minutes they are granted no write and no handle caching, so that a silent
+//! client has others wait once and not again and again.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use grants::Limits;
+use identity::Id;
+use lane::budget::give_back;
+use smb_wire::Guid;
+use vfs::RelPath;
+
+use crate::asker::Asker;
+use crate::breaks::Told;
+use crate::tree::guid_bytes;
+
+/// Who holds something that may have to be given back, and of which file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Party {
+    user: AtAddress,
+    client: Guid,
+    /// A hash of the file's path.
+    file: u64,
+}
+
+/// A user at a client address. Neither is the client's to choose, as its GUID is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct AtAddress {
+    address: IpAddr,
+    user: Id,
+}
+
+/// By what a party is known again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Mark {
+    /// What calls itself so, whatever it opens.
+    Client(AtAddress, Guid),
+    /// The user's clients, whatever they call themselves, by the file.
+    File(AtAddress, u64),
+    /// The user's clients, whatever they call themselves and open.
+    User(AtAddress),
+}
+
+/// What a break is of: a lease of a client, or the oplock of an open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Of {
+    Lease([u8; 16], [u8; 16]),
+    Oplock(u64),
+}
+
+/// Breaks that wait for their acknowledgement, and who was late with one.
+#[derive(Debug, Default)]
+pub(crate) struct Late {
+    /// Whether there is anything in it: most requests look at nothing else.
+    is_used: AtomicBool,
+    all: Mutex<All>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    /// When the time of a break is over.
+    asked: HashMap<Of, Instant>,
+    /// The same by time.
+    by_time: BTreeMap<(Instant, Of), Party>,
+    /// Who was late, and until when that counts, in the order of time.
+    late: VecDeque<(Instant, Party)>,
+    /// How often each was in [`Self::late`].
+    marks: HashMap<Mark, usize>,
+}
+
+impl Party {
+    fn marks(&self) -> [(Mark, usize); 3] {
+        [
+            (Mark::Client(self.user, self.client), 1),
+            (Mark::File(self.user, self.file), 1),
+            (Mark::User(self.user), TIMES_MAX),
+        ]
+    }
+}
+
+impl From<Told> for Of {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Lease { client, key } => Self::Lease(guid_bytes(client), guid_bytes(key)),
+            Told::Oplock { open, .. } => Self::Oplock(open.volatile.get()),
+        }
+    }
+}
+
+impl Late {
+    /// Who opens `path`.
+    pub(crate) fn party(&self, asker: &Asker, path: RelPath<'_>) -> Party {
+        let user = AtAddress { address: asker.address, user: asker.caller.principal.id() };
+        Party { user, client: asker.client, file: self.hasher.hash_one(path) }
+    }
+
+    /// A client is asked to give something back and has to acknowledge it.
+    pub(crate) fn ask(&self, of: Of, party: Party, now: Instant) {
+        let mut all = self.lock();
+        all.settle(now);
+        all.forget(of);
+        let until = now + Limits::DEFAULT.acknowledge;
+        all.asked.insert(of, until);
+        all.by_time.insert((until, of), party);
+        self.is_used.store(true, Ordering::Release);
+    }
+
+    /// The break that is under way, to be [answered](Self::answered).
+    pub(crate) fn asked(&self, of: Of) -> Option<Instant> {
+        self.is_used.load(Ordering::Acquire).then(|| self.lock().asked.get(&of).copied()).flatten()
+    }
+
+    /// The client has answered a break, or has closed all that it was of.
+    pub(crate) fn answered(&self, of: Of, asked: Option<Instant>, now: Instant) {
+        if asked.is_none() {
+            return;
+        }
+        let mut all = self.lock();
+        all.settle(now);
+        // An answer may bring the next break with it.
+        if all.asked.get(&of).copied() == asked {
+            all.forget(of);
+        }
+        self.note(&all);
+    }
+
+    /// Whether the client was late in the last minutes, or its user was with this file or too often.
+    pub(crate) fn is_late(&self, asker: &Asker, path: RelPath<'_>, now: Instant) -> bool {
+        if !self.is_used.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut all = self.lock();
+        all.settle(now);
+        self.note(&all);
+        let marks = self.party(asker, path).marks();
+        marks.iter().any(|(mark, times)| all.marks.get(mark).is_some_and(|counted| counted >= times))
+    }
+
+    fn note(&self, all: &All) {
+        self.is_used.store(!all.asked.is_empty() || !all.late.is_empty(), Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl All {
+    fn forget(&mut self, of: Of) {
+        if let Some(until) = self.asked.remove(&of) {
+            self.by_time.remove(&(until, of));
+        }
+    }
+
+    /// Whoever has not answered by now is late.
+    fn settle(&mut self, now: Instant) {
+        while let Some(first) = self.by_time.first_entry()
+            && first.key().0 <= now
+        {
+            let ((until, of), party) = first.remove_entry();
+            self.asked.remove(&of);
+            if self.late.len() >= LATE_MAX {
+                self.pardon_first();
+            }
+            for (mark, _) in party.marks() {
+                *self.marks.entry(mark).or_default() += 1;
+            }
+            self.late.push_back((until + LATE_FOR, party));
+        }
+        while self.late.front().is_some_and(|(until, _)| *until <= now) {
+            self.pardon_first();
+        }
+    }
+
+    fn pardon_first(&mut self) {
+        let Some((_, party)) = self.late.pop_front() else { return };
+        for (mark, _) in party.marks() {
+            give_back(&mut self.marks, mark, 1);
+        }
+    }
+}
+
+/// How long a client that was late is granted less.
+const LATE_FOR: Duration = Duration::from_secs(300);
+/// So often a user's clients at one address are late in that time before all of them are.
+const TIMES_MAX: usize = 64;
+/// Times that are remembered: the first is forgotten.
+const LATE_MAX: usize = 4096;
