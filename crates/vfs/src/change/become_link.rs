@@ -61,7 +61,7 @@ impl Directory {
         let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Gone)];
         let way = here.volume().tell(caller, permits, what).await?;
         let (name, aside) = (c_name(name), here.volume().cache().name_aside());
-        let owner = here.volume().owner_of_new(caller);
+        let owner = here.owner_of_new(caller)?;
         to_the_end(way.held(), async move {
             found.count_names(&here, &name).await?;
             here.still()?;

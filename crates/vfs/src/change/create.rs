@@ -106,7 +106,7 @@ impl Directory {
         here.require_to_make(caller, false)?;
         let gift = here.gift(caller, false, descriptor)?;
         let way = here.tell_of(caller, permits, name).await?;
-        let (name, owner) = (c_name(name), here.volume().owner_of_new(caller));
+        let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
         to_the_end(way.held(), async move {
             here.still()?;
             let charge = here.volume().charge(1, 0)?;

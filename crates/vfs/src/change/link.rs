@@ -204,7 +204,7 @@ impl Directory {
         let here = self.here_for(caller, name, Rights::INSERT).await?;
         let permits = here.permit().await?;
         let way = here.tell_of(caller, permits, name).await?;
-        let (name, owner) = (c_name(name), here.volume().owner_of_new(caller));
+        let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
         to_the_end(way.held(), async move {
             here.still()?;
             let charge = here.volume().charge(1, 0)?;

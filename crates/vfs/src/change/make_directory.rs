@@ -57,7 +57,7 @@ impl Directory {
         let permits = here.permit().await?;
         let gift = here.gift(caller, true, descriptor)?;
         let way = here.tell_of(caller, permits, name).await?;
-        let (name, owner) = (c_name(name), here.volume().owner_of_new(caller));
+        let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
         to_the_end(way.held(), async move {
             here.still()?;
             let charge = here.volume().charge(1, 0)?;

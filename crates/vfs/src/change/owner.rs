@@ -5,22 +5,36 @@ use std::io;
 
 use lane::fs::{AttributeChange, Dir, File};
 
+use super::here::Here;
 use crate::caller::Caller;
+use crate::error::Error;
 use crate::volume::Volume;
 
 /// To whom a new file is given; nobody, and it stays the server's user's.
 #[derive(Clone, Copy)]
 pub(super) struct NewOwner(Option<AttributeChange>);
 
-impl Volume {
-    /// To whom what this caller makes is given.
-    pub(super) fn owner_of_new(&self, caller: &Caller) -> NewOwner {
-        let gives = self.shared().is_some_and(|shared| shared.objects().options().gives_files);
-        let uid = caller.principal.uid().filter(|_| gives);
-        let gid = caller.principal.gids().first().copied();
-        NewOwner(uid.map(|uid| AttributeChange { uid: Some(uid), gid, ..AttributeChange::NONE }))
+impl Here {
+    /// To whom what this caller makes here is given. A directory's set-group-id bit has what is made in it belong to its group.
+    pub(super) fn owner_of_new(&self, caller: &Caller) -> Result<NewOwner, Error> {
+        let volume = self.volume();
+        if !volume.shared().is_some_and(|shared| shared.objects().options().gives_files) {
+            return Ok(NewOwner(None));
+        }
+        let above = self.directory().attributes()?;
+        let who = &caller.principal;
+        let uid = volume.root().policy().and_then(|policy| policy.uid_of(who));
+        let gid = match above.mode & SET_GROUP_ID {
+            0 if who.is_anonymous() => uid,
+            0 => who.gids().first().copied().filter(|_| uid.is_some()),
+            _ => Some(above.gid),
+        };
+        let is_given = uid.is_some() || gid.is_some();
+        Ok(NewOwner(is_given.then_some(AttributeChange { uid, gid, ..AttributeChange::NONE })))
     }
+}
 
+impl Volume {
     /// A file that is not given away is served all the same, as one of the server's.
     fn note_given(&self, given: io::Result<()>) {
         if given.is_err() {
@@ -44,3 +58,5 @@ impl NewOwner {
         }
     }
 }
+
+const SET_GROUP_ID: u32 = 0o2000;

@@ -189,7 +189,7 @@ impl Staged {
         what.extend(found.iter().map(|found| (&found.object, What::Gone)));
         let way = here.volume().tell(caller, permits, what).await?;
         let (name, is_new) = (c_name(name), found.is_none());
-        let owner = here.volume().owner_of_new(caller);
+        let owner = here.owner_of_new(caller)?;
         let (file, aside, growing) =
             (Rc::clone(&self.file), Rc::clone(&self.aside), Rc::clone(&self.growing));
         to_the_end(way.held(), async move {

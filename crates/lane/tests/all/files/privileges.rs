@@ -1,6 +1,6 @@
 //! What the kernel does for a server that has given up what it does not need.
 
-use lane::fs::{Allocate, AttributeChange};
+use lane::fs::{Allocate, AttributeChange, OpenHow, OpenKind};
 use lane::privileges;
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -51,4 +51,21 @@ fn whoever_writes_takes_set_user_id_and_set_group_id_from_a_file_whatever_the_wa
         });
     });
     unprivileged.join().unwrap();
+}
+
+#[test]
+fn what_is_made_where_the_set_group_id_bit_is_set_belongs_to_the_group_of_the_directory() {
+    everywhere(|place, root| async move {
+        root.mkdir(&name("shared"), 0o755).await.unwrap();
+        let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
+        let shared = root.open(&name("shared"), how).await.unwrap().into_dir().unwrap();
+        let given = AttributeChange { gid: Some(4321), mode: Some(0o2775), ..AttributeChange::NONE };
+        shared.as_file().set_attributes(given).await.unwrap();
+        create(&shared, "file").await;
+        shared.mkdir(&name("directory"), 0o755).await.unwrap();
+        for (at, bit) in [("file", 0), ("directory", 0o2000)] {
+            let stat = shared.stat_at(&name(at)).await.unwrap();
+            assert_eq!((stat.gid, stat.mode & 0o2000), (4321, bit), "{place:?}: {at}");
+        }
+    });
 }

@@ -90,7 +90,7 @@ impl Disk {
             true => content.replace(bytes),
             false => content.write(0, bytes),
         }
-        let file = self.new_inode(Node::File(RefCell::new(content)), 0o644, engine)?;
+        let file = self.new_inode(&place.parent, Node::File(RefCell::new(content)), 0o644, engine)?;
         let (stamp, mut record) = (self.stamp(engine), Record::new());
         file.nlink.set(1);
         if let Some(before) = before {

@@ -197,17 +197,30 @@ impl Disk {
         if self.is_privileged() { Ok(()) } else { inode.check_access(bits) }
     }
 
-    /// A new inode without a name.
+    /// A new inode without a name, made in `dir`: a set-group-id bit there is handed down.
     ///
     /// # Errors
     /// `ENOSPC` or `EDQUOT` when there are too many.
-    fn new_inode(&mut self, node: Node, mode: u32, engine: &mut Engine) -> io::Result<Rc<Inode>> {
+    fn new_inode(
+        &mut self,
+        dir: &Inode,
+        node: Node,
+        mode: u32,
+        engine: &mut Engine,
+    ) -> io::Result<Rc<Inode>> {
         self.check_inodes()?;
         let serial = self.next_serial();
         // In no order, like the kernel's, and without the dice: what a test makes beforehand moves no later throw.
         self.generations += 1;
         let generation = (self.generations.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
         let stored = Stored::new(node, mode, generation, self.stamp(engine), &self.space);
+        let above = dir.attributes.get();
+        if above.mode & 0o2000 != 0 {
+            let mut attributes = stored.attributes.get();
+            attributes.gid = above.gid;
+            attributes.mode |= if matches!(stored.node, Node::Directory(_)) { 0o2000 } else { 0 };
+            stored.attributes.set(attributes);
+        }
         let inode = Inode::new(serial, dev_of(self.host), stored, 0);
         self.by_number.insert(inode.ino(), Rc::downgrade(&inode));
         Ok(inode)

@@ -62,7 +62,7 @@ impl Disk {
         self.begin(self.config.change_error, engine)?;
         self.check_access(dir, WRITE | SEARCH)?;
         let node = Node::File(RefCell::new(Content::empty(&self.space)));
-        let inode = self.new_inode(node, mode & 0o7777 & !UMASK, engine)?;
+        let inode = self.new_inode(dir, node, mode & 0o7777 & !UMASK, engine)?;
         inode.is_temporary.set(true);
         Ok(inode)
     }
@@ -281,7 +281,7 @@ impl Disk {
         if matches!(node, Node::Directory(_)) && dir.nlink.get() >= self.config.links_max {
             return Err(errno(libc::EMLINK));
         }
-        let inode = self.new_inode(node, mode, engine)?;
+        let inode = self.new_inode(dir, node, mode, engine)?;
         let (stamp, mut record) = (self.stamp(engine), Record::new());
         inode.nlink.set(if inode.is_directory() { 2 } else { 1 });
         inode.put_at(dir, name, None, &mut record);
