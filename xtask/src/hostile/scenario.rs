@@ -154,6 +154,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &rx::flood::Flood,
     &rx::stores::Stores,
     &rx::owed::Owed,
+    &rx::questions::Questions,
     &smb::silent::Silent,
     &smb::sign_ins::SignIns,
     &smb::lies::Lies,
