@@ -14,7 +14,8 @@ pub struct Address {
     pub host: String,
     /// Port of its file server, and of every file server of its cell.
     pub port: u16,
-    /// The volume: a name such as `root.cell` or `pub.readonly`, or a number.
+    /// The volume: a name such as `root.cell` or `pub.readonly`, or a number. Empty only in an address
+    /// [of a cell](Self::of_cell).
     pub volume: String,
     /// Names from the volume's root on, as bytes; none for the root itself.
     pub path: Vec<Vec<u8>>,
@@ -31,6 +32,18 @@ pub struct AddressError {
 }
 
 impl Address {
+    /// Reads `afs://HOST[:PORT]/`, which names no volume and so the whole cell; `None` where a volume is named, or nothing at all.
+    pub fn of_cell(text: &str) -> Option<Self> {
+        let (authority, path) = {
+            let rest = text.strip_prefix(SCHEME)?;
+            rest.split_once('/').unwrap_or((rest, ""))
+        };
+        let (host, port) = authority::split(authority, FILE_SERVER_PORT)?;
+        let names_all = !host.is_empty() && path.bytes().all(|byte| byte == b'/');
+        let (host, volume, path) = (host.to_owned(), String::new(), Vec::new());
+        names_all.then_some(Self { host, port, volume, path, directory: true })
+    }
+
     /// The file server's address.
     ///
     /// # Errors
@@ -129,6 +142,21 @@ mod tests {
         assert_eq!((root.host.as_str(), root.port, root.volume.as_str()), ("::1", 7000, "536870915"));
         assert_eq!((root.name(), root.directory), (&b"536870915"[..], true));
         assert_eq!(address.to_string(), "afs://srv.example:17000/pub/a b/c");
+    }
+
+    #[test]
+    fn an_address_without_a_volume_is_its_cell() {
+        for (text, told) in [
+            ("afs://h", "afs://h/"),
+            ("afs://h/", "afs://h/"),
+            ("afs://h:17000//", "afs://h:17000/"),
+            ("afs://[::1]/", "afs://[::1]/"),
+        ] {
+            assert_eq!(Address::of_cell(text).expect(text).to_string(), told);
+        }
+        for other in ["afs://h/v", "afs:///", "afs://", "afs://h:x/", "smb://h/"] {
+            assert_eq!(Address::of_cell(other), None, "{other}");
+        }
     }
 
     #[test]

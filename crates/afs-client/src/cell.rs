@@ -11,7 +11,7 @@ use crate::address::{Address, TO_LOCATION_PORT};
 use crate::client::Client;
 use crate::error::Error;
 use crate::file_server::FileServer;
-use crate::location::{Kind, Located, Locations};
+use crate::location::{Kind, Listed, Located, Locations};
 use crate::status::{Metadata, root_of};
 
 /// Where a cell is.
@@ -89,6 +89,15 @@ impl Cell {
     /// [`Error::Refused`] with VL_NOENT; [`Error::Call`] where nobody answers.
     pub async fn locate(&self, volume: &str) -> Result<Located, Error> {
         self.locations.find(volume).await
+    }
+
+    /// The volumes of the cell, in the order in which the location service tells them; at most [`VOLUMES_MAX`].
+    ///
+    /// # Errors
+    /// [`Error::Call`] where nobody answers; [`Error::Refused`] where the service lists nothing to this client;
+    /// [`Error::TooMany`].
+    pub async fn volumes(&self) -> Result<Vec<Listed>, Error> {
+        self.locations.list(VOLUMES_MAX).await
     }
 
     /// The root directory of a volume.
@@ -178,3 +187,6 @@ impl Cell {
         Ok(server)
     }
 }
+
+/// Volumes of a cell that are listed.
+pub const VOLUMES_MAX: usize = 100_000;

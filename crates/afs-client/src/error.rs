@@ -41,6 +41,14 @@ pub enum Error {
     /// The cell knows the volume at no server that can be called.
     #[error("no server that can be called has volume {0}")]
     NoServer(String),
+    /// A listing that does not end.
+    #[error("{server}: it tells of more than {limit} volumes")]
+    TooMany {
+        /// Who was called.
+        server: SocketAddr,
+        /// How many are taken.
+        limit: usize,
+    },
     /// A volume by name, without anybody to ask where it is.
     #[error("volume {0} is told by name, and nobody answers at the location service {1}: {2}")]
     NoLocations(String, SocketAddr, Box<Self>),

@@ -31,13 +31,13 @@ pub mod store;
 
 pub use address::{Address, AddressError};
 pub use cache_manager::{CacheManager, Heard};
-pub use cell::{Cell, CellOptions, Found};
+pub use cell::{Cell, CellOptions, Found, VOLUMES_MAX};
 pub use client::{Client, ClientOptions};
 pub use code::{Code, name_of};
 pub use error::Error;
 pub use file_server::{FileServer, VolumeFacts};
 pub use get::Get;
-pub use location::{Kind, Located};
+pub use location::{Kind, Listed, Located};
 pub use mount::MountPoint;
 pub use out_of_band::{OobOptions, OobUse};
 pub use path::TEXT_MAX;

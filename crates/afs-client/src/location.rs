@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use afs_wire::{
-    LocationEntry, LocationEntryByUuid, LocationEntryOld, ServerChoice, VL_BACKUP_EXISTS, VL_BY_UUID,
-    VL_NAME_SIZE, VL_READ_ONLY_EXISTS, VL_READ_WRITE_EXISTS, VL_SITE_BACKUP, VL_SITE_READ_ONLY,
+    LocationChoice, LocationEntry, LocationEntryByUuid, LocationEntryOld, ServerChoice, VL_BACKUP_EXISTS,
+    VL_BY_UUID, VL_NAME_SIZE, VL_READ_ONLY_EXISTS, VL_READ_WRITE_EXISTS, VL_SITE_BACKUP, VL_SITE_READ_ONLY,
     VL_SITE_READ_WRITE, VL_SITE_UUID, vl,
 };
 use rx_lane::Connection;
@@ -40,6 +40,21 @@ pub struct Located {
     /// Number of its read-only copies, where there are some.
     pub read_only: Option<u32>,
     /// Hosts that have it.
+    pub hosts: Vec<IpAddr>,
+}
+
+/// A volume as a listing of its cell tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name, without `.readonly` and `.backup`.
+    pub name: String,
+    /// Numbers of the volume, its read-only copies and its backup clone, as far as it has them.
+    pub read_write: Option<u32>,
+    /// See [`read_write`](Self::read_write).
+    pub read_only: Option<u32>,
+    /// See [`read_write`](Self::read_write).
+    pub backup: Option<u32>,
+    /// Hosts that have any of them.
     pub hosts: Vec<IpAddr>,
 }
 
@@ -95,6 +110,25 @@ impl Locations {
         hosts.dedup();
         let read_only = (entry.flags & VL_READ_ONLY_EXISTS != 0).then_some(entry.volumes[1]);
         Ok(Located { id, name: entry.name, kind, read_only, hosts })
+    }
+
+    /// All volumes, a page at a time.
+    pub(crate) async fn list(&self, limit: usize) -> Result<Vec<Listed>, Error> {
+        let (mut listed, mut start) = (Vec::new(), 0);
+        loop {
+            let choice = LocationChoice::default();
+            let reply = self.call(&vl::ListAttributesN2 { choice, name: b"".into(), start }).await?;
+            let page = reply.get();
+            listed.extend(page.entries.0.iter().map(|entry| Entry::by_address(entry).listed()));
+            if listed.len() > limit {
+                return Err(Error::TooMany { server: self.address, limit });
+            }
+            // A service that stays where it is would be asked for ever.
+            if page.next <= start {
+                return Ok(listed);
+            }
+            start = page.next;
+        }
     }
 
     /// By the newest procedure that the service knows.
@@ -196,6 +230,20 @@ impl Entry {
         at.filter(|&at| there(at)).map(|at| (kinds[at].0, self.volumes[at]))
     }
 
+    fn listed(self) -> Listed {
+        let number = |at: usize, flag: u32| (self.flags & flag != 0).then_some(self.volumes[at]);
+        let (read_write, read_only) = (number(0, VL_READ_WRITE_EXISTS), number(1, VL_READ_ONLY_EXISTS));
+        let backup = number(2, VL_BACKUP_EXISTS);
+        let address = |(host, _): &(Host, u32)| match host {
+            Host::Address(address) => Some(*address),
+            Host::Uuid(_) => None,
+        };
+        let mut hosts: Vec<_> = self.sites.iter().filter_map(address).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        Listed { name: self.name, read_write, read_only, backup, hosts }
+    }
+
     fn hosts(&self, kind: Kind) -> impl Iterator<Item = &Host> {
         let wanted = match kind {
             Kind::ReadWrite => VL_SITE_READ_WRITE,
@@ -244,6 +292,13 @@ mod tests {
         assert_eq!(all.chosen("8"), Some((Kind::ReadOnly, 8)));
         assert_eq!(all.chosen("v.backup"), None);
         assert_eq!(entry(VL_READ_ONLY_EXISTS).chosen("v"), Some((Kind::ReadOnly, 8)));
+    }
+
+    #[test]
+    fn a_listed_volume_tells_what_there_is_of_it_and_each_host_once() {
+        let listed = entry(VL_READ_WRITE_EXISTS | VL_BACKUP_EXISTS).listed();
+        assert_eq!((listed.read_write, listed.read_only, listed.backup), (Some(7), None, Some(9)));
+        assert_eq!(listed.hosts.len(), 3);
     }
 
     #[test]

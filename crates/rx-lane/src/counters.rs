@@ -117,6 +117,7 @@ rx_counters! {
         connections_evicted: "Unproved connections that gave way to newer ones.",
         aborts_limited: "Aborts not sent because their source had too many.",
         answers_limited: "VERSION and DEBUG questions not answered: too many.",
+        strangers_limited as refused [reason = "strangers"]: "Packets refused or dropped.",
         amplification_limited: "Packets held back because the address has not answered lately.",
         timers_put_off: "Timers put off because turns in a row did not settle them: a fault of the server.",
         unreachable_believed as unreachable [report = "believed"]: "Reports of the network that a peer cannot be reached.",

@@ -12,6 +12,9 @@ use crate::source::AddressRange;
 pub struct EndpointConfig {
     /// Packet buffers in the pool.
     pub packets: usize,
+    /// Of these, how many have memory though nobody uses them; all, made at start, where it is `None`. A process of many endpoints
+    /// keeps few in each.
+    pub packets_kept: Option<usize>,
     /// Largest datagram payload sent or buffered, bytes: Rx header and data. Bounds path-MTU discovery.
     pub packet_size_max: u16,
     /// Datagram payload to start with on an unknown path, bytes (stock Rx: 1444).
@@ -115,6 +118,7 @@ impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
             packets: 32 * 1024,
+            packets_kept: None,
             packet_size_max: 1444,
             packet_size_initial: 1444,
             receive_window: 12 * 1024,

@@ -25,6 +25,7 @@ mod rates;
 mod reclaim;
 mod roster;
 mod settings;
+mod strangers;
 mod unreachable;
 
 use std::collections::{HashMap, VecDeque};
@@ -57,6 +58,7 @@ pub use questions::Question;
 pub use roster::Roster;
 
 use demux::{ConnectionKey, KeyedState};
+use strangers::Strangers;
 
 /// The protocol state behind one UDP socket, client and server at once.
 #[derive(Debug)]
@@ -75,6 +77,8 @@ pub struct Endpoint {
     factories: Vec<Box<dyn SecurityFactory>>,
     epoch: u32,
     next_cid: u32,
+    /// What strangers have had of this turn.
+    strangers: Strangers,
     /// Answers that belong to no connection.
     loose: VecDeque<Loose>,
     /// A packet that did not fit the burst before it.
@@ -207,6 +211,7 @@ impl Endpoint {
             factories: vec![Box::new(crate::security::NullSecurity)],
             epoch,
             next_cid,
+            strangers: Strangers::new(),
             loose: VecDeque::new(),
             carried: None,
             abort_buckets: vec![bucket; ABORT_BUCKETS].into_boxed_slice(),
@@ -434,7 +439,10 @@ impl Endpoint {
                 run.close();
             }
         }
-        let burst = burst?;
+        let Some(burst) = burst else {
+            self.strangers.end_turn();
+            return None;
+        };
         self.shared.stats.transmits += 1;
         self.shared.stats.datagrams_sent += burst.segments() as u64;
         self.shared.stats.bytes_sent += burst.len as u64;

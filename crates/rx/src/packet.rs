@@ -1,4 +1,5 @@
-//! The packet pool: a fixed number of packet buffers, allocated at start and never grown.
+//! The packet pool: a fixed number of packet buffers, allocated at start and never grown. Where many pools share a machine
+//! each keeps the memory of a few buffers alone, and the rest have some only while they are in use.
 //!
 //! A buffer holds one whole packet, header directly before payload, so a run of packets of equal size goes out
 //! as one UDP_SEGMENT burst from an array of `IoSlice`s with no copy. At every moment
@@ -41,10 +42,16 @@ impl LentBuffer {
 /// A fixed pool of packet buffers.
 #[derive(Debug)]
 pub struct PacketPool {
-    /// The pool's buffers, then places for large datagrams, without memory until they are taken.
-    slots: Box<[Slot]>,
+    /// Places for large datagrams, without memory until they are taken, then the pool's buffers as far as they were ever used.
+    slots: Vec<Slot>,
     packets: usize,
+    /// Buffers that have memory and that nobody holds.
     free: Vec<u32>,
+    /// Buffers without memory, which nobody holds.
+    bare: Vec<u32>,
+    /// Buffers of the pool with memory, and how many of them keep it when nobody holds them.
+    filled: usize,
+    kept: usize,
     free_large: Vec<u32>,
     payload_max: usize,
     low_water: usize,
@@ -54,7 +61,7 @@ pub struct PacketPool {
 }
 
 /// Whom a buffer in use is charged to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Account(pub(crate) u32);
 
 impl Account {
@@ -66,7 +73,7 @@ impl Account {
     pub(crate) const FIRST_SOURCE: u32 = 2;
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slot {
     bytes: Box<[u8]>,
     len: u32,
@@ -77,8 +84,9 @@ struct Slot {
     account: Account,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Free,
     InUse,
     /// The owner has freed it; a transmit in progress still reads it.
@@ -92,22 +100,23 @@ const FLAGS_AT: usize = 21;
 impl PacketPool {
     /// Allocates `packets` buffers of [`HEADER_LEN`]` + payload_max` bytes each.
     pub fn new(packets: usize, payload_max: usize) -> Self {
-        let count = u32::try_from(packets).expect("packet count fits 32 bits");
-        let slot = |bytes: Vec<u8>| Slot {
-            bytes: bytes.into(),
-            len: 0,
-            pins: 0,
-            own: None,
-            state: State::Free,
-            account: Account::OWN,
-        };
-        let plain = (0..count).map(|_| slot(vec![0; HEADER_LEN + payload_max]));
-        let large = (0..LARGE_MAX).map(|_| slot(Vec::new()));
+        let mut pool = Self::keeping(packets, payload_max, packets);
+        let made: Vec<_> = (0..packets).map(|_| pool.take_bare().expect("as many as there are")).collect();
+        pool.free.extend(made.into_iter().rev());
+        pool
+    }
+
+    /// As [`new`](Self::new), with memory for buffers in use alone, and for `kept` of those that were.
+    pub fn keeping(packets: usize, payload_max: usize, kept: usize) -> Self {
+        assert!(u32::try_from(packets + LARGE_MAX as usize).is_ok(), "packet count fits 32 bits");
         Self {
-            slots: plain.chain(large).collect(),
+            slots: (0..LARGE_MAX).map(|_| Slot::default()).collect(),
             packets,
-            free: (0..count).rev().collect(),
-            free_large: (count..count + LARGE_MAX).rev().collect(),
+            free: Vec::new(),
+            bare: Vec::new(),
+            filled: 0,
+            kept,
+            free_large: (0..LARGE_MAX).rev().collect(),
             payload_max,
             low_water: packets,
             exhausted: 0,
@@ -123,11 +132,11 @@ impl PacketPool {
     /// As [`alloc`](Self::alloc), charged to an account until the buffer is free again.
     #[inline]
     pub(crate) fn alloc_for(&mut self, account: Account) -> Option<Packet> {
-        let Some(index) = self.free.pop() else {
+        let Some(index) = self.free.pop().or_else(|| self.take_bare()) else {
             self.exhausted += 1;
             return None;
         };
-        self.low_water = self.low_water.min(self.free.len());
+        self.low_water = self.low_water.min(self.free_count());
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.state == State::Free && slot.pins == 0);
         slot.state = State::InUse;
@@ -138,6 +147,21 @@ impl PacketPool {
             None => self.open_account(account),
         }
         Some(Packet(index))
+    }
+
+    /// A buffer that had no memory, with some.
+    #[cold]
+    fn take_bare(&mut self) -> Option<u32> {
+        let index = self.bare.pop().or_else(|| {
+            let more = self.slots.len() < self.packets + LARGE_MAX as usize;
+            more.then(|| {
+                self.slots.push(Slot::default());
+                self.slots.len() as u32 - 1
+            })
+        })?;
+        self.slots[index as usize].bytes = vec![0; HEADER_LEN + self.payload_max].into();
+        self.filled += 1;
+        Some(index)
     }
 
     /// Takes a buffer of its own for a datagram larger than a packet, which IP cuts into fragments. There are
@@ -169,12 +193,18 @@ impl PacketPool {
     fn retire(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         slot.state = State::Free;
-        if (index as usize) < self.packets {
-            self.held_by[slot.account.0 as usize] -= 1;
+        if index < LARGE_MAX {
+            slot.bytes = Box::default();
+            self.free_large.push(index);
+            return;
+        }
+        self.held_by[slot.account.0 as usize] -= 1;
+        if self.filled <= self.kept {
             self.free.push(index);
         } else {
             slot.bytes = Box::default();
-            self.free_large.push(index);
+            self.filled -= 1;
+            self.bare.push(index);
         }
     }
 
@@ -223,7 +253,7 @@ impl PacketPool {
 
     /// Whether no buffer is in use.
     pub fn is_empty(&self) -> bool {
-        self.free.len() == self.packets
+        self.free_count() == self.packets
     }
 
     /// Sets the payload's length; the packet is that much longer than a header.
@@ -312,18 +342,25 @@ impl PacketPool {
     }
 
     /// Buffers nobody holds.
+    #[inline]
     pub fn free_count(&self) -> usize {
-        self.free.len()
+        let made = self.slots.len() - LARGE_MAX as usize;
+        self.free.len() + self.bare.len() + (self.packets - made)
+    }
+
+    /// Bytes of memory that the buffers have now.
+    pub fn memory(&self) -> usize {
+        self.filled * (HEADER_LEN + self.payload_max) + self.slots.capacity() * size_of::<Slot>()
     }
 
     /// Buffers somebody holds, by the free list.
     pub(crate) fn held(&self) -> usize {
-        self.packets - self.free.len()
+        self.packets - self.free_count()
     }
 
     /// Buffers somebody holds, counted one by one: the check that [`PacketPool::free_count`] must pass.
     pub fn in_use(&self) -> usize {
-        self.slots[..self.packets].iter().filter(|slot| slot.state != State::Free).count()
+        self.slots[LARGE_MAX as usize..].iter().filter(|slot| slot.state != State::Free).count()
     }
 
     /// Payload room of one buffer, bytes.
@@ -415,7 +452,24 @@ mod tests {
         all.into_iter().for_each(|packet| pool.free(packet));
         assert_eq!(pool.bytes_of(reference).len(), HEADER_LEN + 12_000, "a transmit still reads it");
         pool.unpin(reference);
-        assert!(pool.slots[1..].iter().all(|slot| slot.bytes.is_empty()));
+        assert!(pool.slots[..LARGE_MAX as usize].iter().all(|slot| slot.bytes.is_empty()));
+    }
+
+    #[test]
+    fn a_pool_that_keeps_few_has_memory_for_those_and_what_is_in_use() {
+        let mut pool = PacketPool::keeping(100, 1_000, 4);
+        assert_eq!((pool.allocated(), pool.free_count(), pool.filled), (100, 100, 0));
+        for _ in 0..3 {
+            let all: Vec<_> = (0..100).map(|_| pool.alloc().expect("free")).collect();
+            assert_eq!((pool.alloc(), pool.free_count(), pool.in_use(), pool.filled), (None, 0, 100, 100));
+            assert!(all.iter().all(|packet| pool.buffer(packet).len() == HEADER_LEN + 1_000));
+            all.into_iter().for_each(|packet| pool.free(packet));
+            assert_eq!((pool.free_count(), pool.in_use(), pool.filled), (100, 0, 4));
+            assert!(pool.is_empty() && pool.memory() < 20_000);
+        }
+        let (few, filled) = (pool.alloc().expect("free"), pool.filled);
+        assert_eq!(filled, 4, "one that had memory");
+        pool.free(few);
     }
 
     #[test]

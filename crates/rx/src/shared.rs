@@ -59,7 +59,11 @@ type Timer = (Instant, u32, u32);
 impl Shared {
     pub(crate) fn new(config: EndpointConfig, rng: StdRng) -> Self {
         let packet_size = usize::from(config.packet_size_max.max(PACKET_SIZE_MIN));
-        let pool = PacketPool::new(config.packets, packet_size - crate::header::HEADER_LEN);
+        let payload_max = packet_size - crate::header::HEADER_LEN;
+        let pool = match config.packets_kept {
+            None => PacketPool::new(config.packets, payload_max),
+            Some(kept) => PacketPool::keeping(config.packets, payload_max, kept),
+        };
         Self {
             reserved_from_writers: config.packets / 4,
             reserved_from_readers: config.packets / 16,

@@ -158,6 +158,8 @@ counters! {
         aborts_limited,
         /// VERSION and DEBUG questions, and other lanes' parts in them, not answered because there were too many.
         answers_limited,
+        /// Dropped: packets of strangers, who had had their share of the turn's answers.
+        strangers_limited,
         /// Packets held back because the address has not answered, or not since its newest calls began.
         amplification_limited,
         /// Timers that were due again after several turns in a row, and were put off: always 0 but for a fault of ours.

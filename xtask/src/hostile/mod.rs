@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::{descriptors, process, skipped};
 
+mod afs;
 mod arena;
 mod good;
 mod http;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::arena::Arena;
 use super::server::Wishes;
-use super::{http, rx, smb};
+use super::{afs, http, rx, smb};
 
 /// What attackers do to a server while a good client asks beside them.
 pub(crate) trait Scenario: Sync {
@@ -154,6 +154,8 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &rx::flood::Flood,
     &rx::stores::Stores,
     &rx::owed::Owed,
+    &rx::questions::Questions,
+    &afs::announced::Announced,
     &smb::silent::Silent,
     &smb::sign_ins::SignIns,
     &smb::lies::Lies,

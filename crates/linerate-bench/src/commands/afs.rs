@@ -109,6 +109,7 @@ pub(super) fn clients(
 ) -> anyhow::Result<Clients> {
     let mut driver = DriverConfig::default();
     driver.endpoint.packets = packets as usize;
+    driver.endpoint.packets_kept = Some(PACKETS_KEPT);
     // A call that holds half of its client's packets leaves room for another's answers.
     let window = packets / 2;
     driver.endpoint.receive_window = driver.endpoint.receive_window.min(window);
@@ -168,3 +169,6 @@ fn print(address: &Address, report: &Report) {
     say!("{table}");
     super::tell_errors(&report.errors);
 }
+
+/// Packet buffers whose memory a client keeps between its calls; the rest is its lane's.
+const PACKETS_KEPT: usize = 16;

@@ -1,6 +1,7 @@
-//! `linerate ls afs://HOST/VOLUME/PATH` and `linerate ls smb://HOST/SHARE/PATH`.
+//! `linerate ls afs://HOST/VOLUME/PATH`, `linerate ls afs://HOST/` and `linerate ls smb://HOST/SHARE/PATH`.
 
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use service::civil::Civil;
 
@@ -9,13 +10,14 @@ use crate::{afs, smb};
 
 mod cell;
 mod share;
+mod volumes;
 
 /// Flags of `linerate ls`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to show, such as afs://10.0.0.1/root.cell or smb://alice@10.0.0.1/files
+    /// What to show: afs://10.0.0.1/pub, afs://10.0.0.1/ for its volumes, smb://10.0.0.1/files
     #[arg(value_name = "ADDRESS")]
-    address: Remote,
+    address: Shown,
     /// One JSON object a name
     #[arg(long)]
     json: bool,
@@ -25,10 +27,31 @@ pub(crate) struct Args {
     share: smb::Reach,
 }
 
+/// What is listed.
+#[derive(Clone, Debug)]
+enum Shown {
+    /// The volumes of a cell.
+    Cell(afs_client::Address),
+    /// A directory, or one file.
+    Names(Remote),
+}
+
+impl FromStr for Shown {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self, anyhow::Error> {
+        match afs_client::Address::of_cell(text) {
+            Some(cell) => Ok(Self::Cell(cell)),
+            None => text.parse().map(Self::Names),
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.address {
-        Remote::Afs(address) => cell::run(args, address),
-        Remote::Smb(address) => share::run(args, address),
+        Shown::Cell(address) => volumes::run(args, address),
+        Shown::Names(Remote::Afs(address)) => cell::run(args, address),
+        Shown::Names(Remote::Smb(address)) => share::run(args, address),
     }
 }
 

@@ -323,6 +323,18 @@ fn files_and_trees_are_put_listed_and_got(host: &str) {
     let told: Vec<_> = listed.iter().map(|line| (line["name"].as_str(), line["type"].as_str())).collect();
     assert_eq!(told, [(Some("file"), Some("file")), (Some("tree"), Some("directory"))]);
     assert_eq!(listed[0]["size"], body.len());
+    for cell in [format!("afs://{host}/"), format!("afs://{host}")] {
+        let volumes = lines(&mut linerate(["ls", "--json", &cell]));
+        let named = volumes.iter().find(|volume| volume["name"] == "pub").expect("the volume is listed");
+        assert!(named["volume"].is_u64() && named["hosts"].as_array().unwrap().len() == 1, "{named}");
+        let table = String::from_utf8(output(&mut linerate(["ls", &cell]))).unwrap();
+        assert!(
+            table
+                .lines()
+                .any(|line| line.contains(&named["volume"].to_string()) && line.trim_end().ends_with("pub")),
+            "{table}"
+        );
+    }
     let table = String::from_utf8(output(&mut linerate(["ls", &there("/tree/")]))).unwrap();
     assert!(table.lines().any(|line| line.contains("drwx") && line.contains("below")), "{table}");
 
@@ -337,6 +349,8 @@ fn files_and_trees_are_put_listed_and_got(host: &str) {
     assert!(code == 1 && said.contains("--overwrite"), "{said}");
     let (code, said) = failure(&mut linerate(["get", &there("/tree")]));
     assert!(code == 1 && said.contains("--recursive"), "{said}");
+    let (code, said) = failure(&mut linerate(["ls", "--location", "127.0.0.1:9", &format!("afs://{host}/")]));
+    assert!(code == 1 && said.contains("cannot list the volumes of afs://"), "{said}");
     let (code, said) = failure(&mut linerate(["ls", &format!("afs://{host}/none")]));
     assert!(code == 1 && said.contains("VL_NOENT (363524)"), "{said}");
 

@@ -220,6 +220,9 @@ impl Endpoint {
         core.heard_at = now;
         core.proof.pay_in(datagram.len());
         let (peer, reached) = (core.peer, core.proof.reached);
+        if reached {
+            self.strangers.note_client();
+        }
         let peer_known = &mut self.shared.peers[peer];
         peer_known.on_received(now, datagram.len());
         self.shared.stats.stock_received += u64::from(peer_known.is_stock());
@@ -277,10 +280,13 @@ impl Endpoint {
         code: i32,
         len: usize,
     ) {
-        let bucket =
-            self.by_key.hasher().hash_one(source_of(remote.ip())) as usize % self.abort_buckets.len();
+        let source = self.hash_of_source(remote.ip());
+        let bucket = source as usize % self.abort_buckets.len();
         if len < HEADER_LEN + 4 || !self.abort_buckets[bucket].take(now) {
             self.shared.stats.aborts_limited += 1;
+            return;
+        }
+        if !self.may_answer_stranger(source) {
             return;
         }
         let answer = Header {
@@ -297,10 +303,25 @@ impl Endpoint {
         }
     }
 
+    /// Whether a stranger is answered in this turn: by the hash of its source.
+    pub(super) fn may_answer_stranger(&mut self, source: u64) -> bool {
+        let allowed = self.strangers.may_answer(source);
+        self.shared.stats.strangers_limited += u64::from(!allowed);
+        allowed
+    }
+
+    /// The hash by which sources are told apart where a table has no place for each.
+    pub(super) fn hash_of_source(&self, ip: IpAddr) -> u64 {
+        self.by_key.hasher().hash_one(source_of(ip))
+    }
+
     /// Whether a VERSION or DEBUG question is answered: there is a limit to all answers, and one to those of a source.
     pub(super) fn may_answer(&mut self, now: Instant, remote: SocketAddr) -> bool {
-        let bucket =
-            self.by_key.hasher().hash_one(source_of(remote.ip())) as usize % self.asker_buckets.len();
+        let source = self.hash_of_source(remote.ip());
+        if !self.may_answer_stranger(source) {
+            return false;
+        }
+        let bucket = source as usize % self.asker_buckets.len();
         let local = remote.ip().to_canonical().is_loopback();
         let allowed = (local || self.asker_buckets[bucket].take(now)) && self.answer_bucket.take(now);
         self.shared.stats.answers_limited += u64::from(!allowed);

@@ -95,11 +95,15 @@ impl Endpoint {
         index: u32,
         len: usize,
     ) {
-        let core = &mut self.connections[index as usize].core;
+        let core = &self.connections[index as usize].core;
         let asked = core.asked.is_some_and(|(address, at)| address == remote && now < at + ASK_AGAIN);
         if asked || now < core.heard_at + OLD_ADDRESS_SILENT {
             return;
         }
+        if !self.may_answer_stranger(self.hash_of_source(remote.ip())) {
+            return;
+        }
+        let core = &mut self.connections[index as usize].core;
         core.asked = Some((remote, now));
         let mut header = Header {
             epoch: core.epoch,

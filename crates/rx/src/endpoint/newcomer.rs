@@ -3,6 +3,7 @@
 //! ```text
 //! DATA that begins a call, connection unknown
 //!   | address proved (another connection's ACK, or a cookie)  -> connection, served at once
+//!   | strangers have had their share of this turn                 -> dropped; the client sends it again
 //!   | room among the unproved, or the oldest there had its second -> connection, its packets held, reach probe
 //!   v none -> a PING whose serial is a cookie; nothing is stored
 //!               | PING_RESPONSE that names the cookie -> the address is remembered as proved
@@ -56,6 +57,9 @@ impl Endpoint {
             return None;
         };
         let proved = self.is_proved(now, remote);
+        if !proved && !self.may_answer_stranger(self.hash_of_source(remote.ip())) {
+            return None;
+        }
         if !self.make_room(now, proved, remote.ip()) {
             if proved {
                 self.shared.stats.connections_refused += 1;

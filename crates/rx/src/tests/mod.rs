@@ -1,6 +1,7 @@
 //! Pairs of endpoints joined by a network in memory with a clock of its own.
 
 mod draining;
+mod floods;
 mod holding;
 mod hooks;
 mod hostile;

@@ -54,7 +54,8 @@ fn newcomers_are_served_in_a_flood_of_spoofed_connections_that_takes_no_memory()
     let start = pair.now;
     let mut call = None;
     while pair.now < start + Duration::from_secs(3) {
-        for _ in 0..100 {
+        // As many as a driver takes in at once.
+        for _ in 0..60 {
             number += 1;
             let bytes = data_packet(0x8000_0000 | number, number << 2, 1, 1, 1, true);
             pair.inject(spoofed(number), &bytes);
@@ -70,7 +71,7 @@ fn newcomers_are_served_in_a_flood_of_spoofed_connections_that_takes_no_memory()
     let call = call.expect("made");
     assert!(pair.transfers[&call].done, "{:?}", pair.server.stats());
     assert_eq!(pair.transfers[&call].reply, b"let me in");
-    assert!(pair.server.stats().cookies_sent > 200_000);
+    assert!(pair.server.stats().cookies_sent > 150_000);
     assert_eq!(pair.server.stats().cookies_returned, 1);
     // The next one needs no proof any more, on whatever connection.
     let connection = pair.connect();

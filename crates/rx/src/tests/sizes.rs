@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Pair, data_packet, packet, pattern};
+use super::{Pair, data_packet, packet, pattern, small_config};
 use crate::ack::{self, AckFields, AckReason, Trailer};
 use crate::header::{Header, PacketType, flags};
-use crate::{Event, abort};
+use crate::{EndpointConfig, Event, abort};
 
 const EPOCH: u32 = 0x8000_4321;
 
@@ -65,4 +65,22 @@ fn path_that_begins_to_carry_small_packets_only_costs_each_side_a_call() {
     }
     assert!(replies[1], "the server's direction had to learn it once, too: {replies:?}");
     pair.assert_no_leaks();
+}
+
+#[test]
+fn endpoint_that_keeps_few_packets_moves_as_much_and_holds_little_after() {
+    let lean = EndpointConfig { packets: 2_048, packets_kept: Some(16), ..small_config() };
+    let (mut pair, mut whole) = (Pair::with(lean, small_config()), Pair::new());
+    let mut took = Vec::new();
+    for pair in [&mut pair, &mut whole] {
+        let (connection, began) = (pair.connect(), pair.now);
+        let call = pair.call(connection, pattern(1_000_000));
+        assert!(pair.run_calls(Duration::from_secs(60)));
+        assert!(pair.transfers[&call].reply == pattern(1_000_000), "bytes differ");
+        took.push(pair.now - began);
+        pair.assert_no_leaks();
+    }
+    assert_eq!(took[0], took[1]);
+    let held = [&pair, &whole].map(|pair| pair.client.pool().memory());
+    assert!(held[0] < 150_000 && held[1] > 5_000_000, "{held:?}");
 }

@@ -286,6 +286,49 @@ fn an_address_that_falls_silent_draws_three_times_what_it_sent() {
     }
 }
 
+/// In the middle of a reply as well: what was under way is sent again a few times, as to any client whose packets are lost,
+/// and what comes in its name brings no more than three times its bytes.
+#[test]
+fn an_address_that_falls_silent_in_a_call_draws_three_times_what_it_sends_then() {
+    let drawn = |kind: Option<PacketType>, packets: u32| {
+        let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
+        let connection = pair.connect();
+        let call = pair.call(connection, pattern(2_000_000));
+        assert!(pair.run_until(Duration::from_secs(5), |pair| pair.transfers[&call].reply.len() > 300_000));
+        let (epoch, cid) = pair.client.connection(connection).expect("open").id();
+        let client = pair.client_address;
+        pair.filter = Some(Box::new(|_| false));
+        // What was under way gets there yet, and nothing is acknowledged.
+        pair.run_for(Duration::from_millis(20));
+        pair.keep_trace = true;
+        let mut sent = 0;
+        for number in 0..packets {
+            let first =
+                Header::parse(&data_packet(epoch, cid, 1, 1, 0x7000_0000 + number, true)).expect("valid").0;
+            let Some(kind) = kind else { break };
+            let seq = u32::from(kind == PacketType::Data);
+            let flags = first.flags | flags::REQUEST_ACK;
+            let header = Header { kind, seq, flags, ..first };
+            let mut payload = [0; 37];
+            payload[16] = AckReason::Ping as u8;
+            let bytes = packet(&header, &payload);
+            sent += bytes.len();
+            pair.inject(client, &bytes);
+            pair.settle();
+        }
+        pair.run_for(Duration::from_secs(60));
+        (sent, bytes_to(&pair, client))
+    };
+    let (_, alone) = drawn(None, 0);
+    assert!(alone <= 8 * 1_444, "{alone} bytes of packets sent again");
+    for kind in [PacketType::Data, PacketType::Ack] {
+        for packets in [1, 30, 400] {
+            let (sent, drawn) = drawn(Some(kind), packets);
+            assert!(drawn <= 3 * sent + alone, "{drawn} bytes for {sent}, {alone} for none");
+        }
+    }
+}
+
 /// One that acknowledges gets the whole reply at once, and after a pause a round trip later.
 #[test]
 fn a_client_that_comes_back_waits_one_round_trip_more_and_only_then() {

@@ -5,6 +5,7 @@ pub(crate) mod connections;
 pub(crate) mod flood;
 pub(crate) mod gap;
 pub(crate) mod owed;
+pub(crate) mod questions;
 pub(crate) mod reflection;
 pub(crate) mod stores;
 pub(crate) mod theft;

@@ -1,0 +1,3 @@
+//! What clients of AFS do.
+
+pub(crate) mod announced;
