@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::{counts, hostile, process, smbtorture, tests};
+use crate::{counts, hostile, idle, process, smbtorture, tests};
 
 /// Flags of `cargo xtask ci`.
 #[derive(Debug, clap::Args)]
@@ -40,6 +40,7 @@ const STEPS: &[&[Step]] = &[
     &[Step { name: "docs", budget_seconds: 150, run: docs }],
     &[Step { name: "build", budget_seconds: 500, run: tests::build }],
     &[Step { name: "tests", budget_seconds: 700, run: tests::run_all }],
+    &[Step { name: "idle", budget_seconds: 40, run: idle::run_for_ci }],
     &[Step { name: "torture", budget_seconds: 60, run: tests::torture }],
     &[Step { name: "hostile", budget_seconds: 450, run: hostile::run_for_ci }],
     &[Step { name: "smbtorture", budget_seconds: 280, run: smbtorture::run_for_ci }],

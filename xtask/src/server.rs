@@ -74,8 +74,20 @@ pub(crate) fn nginx(
     Ok(Subject { name: "nginx", server, http, https })
 }
 
-/// Linerate with its defaults and the same certificate.
+/// Linerate, built for packages, with its defaults and the same certificate.
 pub(crate) fn linerate(
+    work: &Path,
+    tree: &Path,
+    cert: &Path,
+    key: &Path,
+    uploads: Uploads,
+) -> anyhow::Result<Subject> {
+    linerate_of(&process::dist_binary()?, work, tree, cert, key, uploads)
+}
+
+/// The same of another build.
+pub(crate) fn linerate_of(
+    program: &Path,
     work: &Path,
     tree: &Path,
     cert: &Path,
@@ -95,7 +107,7 @@ pub(crate) fn linerate(
         key.display(),
     );
     std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
-    let mut command = Command::new(process::dist_binary()?);
+    let mut command = Command::new(program);
     command.arg("serve").arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
     let server = Server::start("linerate", command, &[http, https])?;
     Ok(Subject { name: "linerate", server, http, https })

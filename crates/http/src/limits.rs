@@ -15,8 +15,11 @@ pub struct Limits {
     pub body_discard_bytes_max: u64,
     /// Range specs of one request. More: the Range field is ignored (RFC 9110 14.2) and the file sent whole.
     pub ranges_max: usize,
-    /// Entries of one directory listing. A larger directory is not listed; its files are still served.
+    /// Entries of one directory listing. A larger directory is not listed, or its listing is cut where it shows late; its files are
+    /// still served.
     pub listing_entries_max: usize,
+    /// Entries of a directory that are sorted. A larger one is listed in the order of its file system.
+    pub listing_sorted_max: usize,
     /// Requests served on one connection before it is closed; 0 means no bound.
     pub keep_alive_requests_max: u64,
     /// From the first byte of a request head to its end.
@@ -60,7 +63,8 @@ impl Default for Limits {
             headers_max: 100,
             body_discard_bytes_max: 64 * 1024,
             ranges_max: 32,
-            listing_entries_max: 10_000,
+            listing_entries_max: 100_000_000,
+            listing_sorted_max: 10_000,
             keep_alive_requests_max: 0,
             header_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(15),

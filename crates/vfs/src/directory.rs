@@ -300,17 +300,14 @@ impl Directory {
             volume.counters().listings.increment();
             let vantage = cache.vantage(volume.root(), key).await;
             let before = self.attributes()?;
-            let dir = match self.object() {
-                // Itself, wherever it is called by now.
-                Some(_) => self.dir().open(&c".".to_owned(), LISTED).await?.into_dir()?,
-                None => volume.root().open_directory(path).await?,
-            };
+            let dir = self.opened_to_list().await?;
             let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
                 Some(libc::EFBIG) => Error::TooLarge { max },
                 _ => error.into(),
             })?;
             let found = raw.len();
-            let entries = self.served(raw).await;
+            let mut steps = STEPS_MIN;
+            let entries = self.served(raw, &mut steps).await;
             let alive = cache.count_alive(entries.0.len() + entries.1.len())?;
             let listing = Rc::new(CachedListing::new(entries, found, before.change_token(), vantage, alive));
             // Within the tick of the file system's clock a later change would leave the time stamp as it is.
@@ -321,13 +318,22 @@ impl Directory {
         })
     }
 
-    /// Leaves out what no look-up would give, looks through symbolic links, and sorts; and the links themselves.
-    async fn served(&self, raw: Vec<DirEntry>) -> (Box<[Entry]>, Box<[Entry]>) {
+    /// The directory opened once more, with a position of its own.
+    pub(crate) async fn opened_to_list(&self) -> Result<Dir, Error> {
+        match self.object() {
+            // Itself, wherever it is called by now.
+            Some(_) => Ok(self.dir().open(&c".".to_owned(), LISTED).await?.into_dir()?),
+            None => self.volume.root().open_directory(self.path()).await,
+        }
+    }
+
+    /// Leaves out what no look-up would give, looks through symbolic links, and sorts; and the links themselves. Each link adds to the
+    /// `steps` that all of them may take.
+    pub(crate) async fn served(&self, raw: Vec<DirEntry>, steps: &mut usize) -> (Box<[Entry]>, Box<[Entry]>) {
         let mut entries = Vec::with_capacity(raw.len());
         let mut links = Vec::new();
         let is_link = |entry: &&DirEntry| entry.stat.is_some_and(|stat| stat.kind == FileKind::Symlink);
-        let mut steps =
-            raw.iter().filter(is_link).count().saturating_mul(STEPS_PER_LINK).saturating_add(STEPS_MIN);
+        *steps = steps.saturating_add(raw.iter().filter(is_link).count().saturating_mul(STEPS_PER_LINK));
         for entry in raw {
             let Some(stat) = entry.stat else { continue };
             let Ok(path) = Name::parse(&entry.name).and_then(|name| self.path().join(name)) else { continue };
@@ -346,7 +352,7 @@ impl Directory {
                     if links.len().is_multiple_of(LINKS_PER_TURN) {
                         lane::give_way().await;
                     }
-                    self.far_end(path.as_path(), &mut steps).await
+                    self.far_end(path.as_path(), steps).await
                 }
                 FileKind::Other => None,
             };
@@ -418,6 +424,6 @@ pub(crate) const LISTED: OpenHow = OpenHow { kind: OpenKind::Directory, symlinks
 const LOOKUP_TRIES_MAX: u32 = 4;
 /// Names looked at on the ways of the links of one listing: of each of them so many on average, and so many in all at least.
 const STEPS_PER_LINK: usize = 24;
-const STEPS_MIN: usize = 4096;
+pub(crate) const STEPS_MIN: usize = 4096;
 /// Links looked through before other tasks of the lane get a turn.
 const LINKS_PER_TURN: usize = 32;

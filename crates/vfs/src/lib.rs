@@ -50,6 +50,7 @@ pub use object::{
     ACCEPTED_TRUSTED, ACCEPTED_USER, Closed, Edit, Event, Happened, Identity, Kinds, MARK_ATTRIBUTES, Object,
     Objects, ObjectsOptions, SharedVolume, Told, Watch, WatchHow,
 };
+pub use parts::DirectoryParts;
 pub use promise::{
     Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,
     Teller, What,
@@ -82,6 +83,7 @@ mod listing;
 mod name;
 mod names;
 mod object;
+mod parts;
 mod promise;
 mod reopen;
 mod root;

@@ -137,6 +137,8 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &http::readers::Readers,
     &http::growing::Growing,
     &http::places::Places,
+    &http::passwords::Passwords,
+    &http::chains::Chains,
     &rx::reflection::Reflection,
     &rx::theft::Theft,
     &rx::gap::Gap,

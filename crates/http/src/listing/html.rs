@@ -13,14 +13,13 @@ use std::sync::LazyLock;
 use aws_lc_rs::digest;
 use service::civil::Civil;
 
-use super::contents::{Listing, Row};
+use super::contents::Row;
 use super::rendering::Totals;
 use super::{Key, Order};
 use crate::path;
 
-/// Writes what stands before the rows.
-pub(super) fn head(listing: &Listing, page: &mut String) {
-    let path = listing.path();
+/// Writes what stands before the rows. Without an order they cannot be sorted.
+pub(super) fn head(path: &[u8], order: Option<Order>, page: &mut String) {
     let title = if path.is_empty() { b"/".to_vec() } else { [b"/", path, b"/"].concat() };
     page.push_str(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -35,7 +34,7 @@ pub(super) fn head(listing: &Listing, page: &mut String) {
     breadcrumb(path, page);
     page.push_str(FILTER_BOX);
     page.push_str("</header>\n<main>\n");
-    table_head(listing, page);
+    table_head(path, order, page);
 }
 
 /// Writes one row, before which there are `index` others.
@@ -77,6 +76,21 @@ pub(super) fn row(entry: Row<'_>, index: usize, page: &mut String) {
 pub(super) fn end(totals: Totals, page: &mut String) {
     page.push_str("</tbody>\n</table>\n");
     summary(totals, page);
+    foot(page);
+}
+
+/// The same behind a part of a directory that is too large to be sorted. `next` is where the next part begins.
+pub(super) fn end_of_part(totals: Totals, next: Option<u64>, page: &mut String) {
+    page.push_str("</tbody>\n</table>\n");
+    summary(totals, page);
+    page.push_str("<p>This directory is too large to be sorted: its entries are shown in the order of the file system.</p>\n");
+    if let Some(position) = next {
+        let _ = writeln!(page, "<p><a rel=\"next\" href=\"?after={position}\">More entries</a></p>");
+    }
+    foot(page);
+}
+
+fn foot(page: &mut String) {
     page.push_str("</main>\n<script>");
     page.push_str(SCRIPT);
     page.push_str("</script>\n</html>\n");
@@ -116,21 +130,25 @@ fn breadcrumb(path: &[u8], page: &mut String) {
     page.push_str("</ol></nav>\n");
 }
 
-fn table_head(listing: &Listing, page: &mut String) {
+fn table_head(path: &[u8], order: Option<Order>, page: &mut String) {
     page.push_str("<table role=\"table\">\n<thead role=\"rowgroup\"><tr role=\"row\">");
     for (key, label, class) in
         [(Key::Name, "Name", "name"), (Key::Size, "Size", "size"), (Key::Modified, "Modified", "date")]
     {
-        column_head(listing.order(), key, label, class, page);
+        column_head(order, key, label, class, page);
     }
     page.push_str("</tr></thead>\n<tbody role=\"rowgroup\">\n");
-    if !listing.path().is_empty() {
+    if !path.is_empty() {
         page.push_str(PARENT_ROW);
     }
 }
 
 /// A head cell links to the order that clicking it should give, and says the present one to readers.
-fn column_head(order: Order, key: Key, label: &str, class: &str, page: &mut String) {
+fn column_head(order: Option<Order>, key: Key, label: &str, class: &str, page: &mut String) {
+    let Some(order) = order else {
+        let _ = write!(page, "<th scope=\"col\" role=\"columnheader\" class=\"{class}\">{label}</th>");
+        return;
+    };
     let active = order.key == key;
     let next = if active && !order.descending { "&amp;order=desc" } else { "" };
     let sorted = match (active, order.descending) {

@@ -5,18 +5,20 @@ use std::fmt::Write;
 use service::civil::Civil;
 use service::log::text::put_json_string;
 
-use super::contents::{Listing, Row};
+use super::Order;
+use super::contents::Row;
 use crate::path;
 
 /// Writes what stands before the entries of
 /// `{"path":"/a/","entries":[{"name","href","type","size","modified"},…]}`.
 ///
 /// Names are shown with U+FFFD for what is not UTF-8; `href` holds the exact bytes, percent-encoded.
+/// Without an order a member `"sorted":false` stands before `entries`.
 /// `modified` is RFC 3339 in UTC, absent where there is no such time; `size` is absent for directories.
-pub(super) fn head(listing: &Listing, text: &mut String) {
+pub(super) fn head(path: &[u8], order: Option<Order>, text: &mut String) {
     text.push_str("{\"path\":");
-    put_json_string(&String::from_utf8_lossy(&absolute(listing.path())), text);
-    text.push_str(",\"entries\":[");
+    put_json_string(&String::from_utf8_lossy(&absolute(path)), text);
+    text.push_str(if order.is_some() { ",\"entries\":[" } else { ",\"sorted\":false,\"entries\":[" });
 }
 
 /// Writes one entry.

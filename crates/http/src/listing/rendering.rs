@@ -1,7 +1,12 @@
 //! A listing on its way out, piece by piece.
 
+use std::rc::Rc;
+
+use service::memory::Account;
+
 use super::contents::{Listing, Place, Row};
-use super::{html, json};
+use super::streamed::Streamed;
+use super::{Order, html, json};
 
 /// How a listing is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +20,17 @@ pub enum Format {
 /// A listing that is written as far as it was asked for.
 #[derive(Debug)]
 pub struct Rendering {
-    listing: Listing,
+    source: Source,
     format: Format,
     stage: Stage,
-    place: Place,
     totals: Totals,
+}
+
+/// Where the rows come from.
+#[derive(Debug)]
+enum Source {
+    Sorted(Listing, Place),
+    Streamed(Streamed),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +51,17 @@ pub(super) struct Totals {
 impl Rendering {
     /// Nothing is written yet.
     pub fn new(listing: Listing, format: Format) -> Self {
-        Self { listing, format, stage: Stage::Head, place: Place::default(), totals: Totals::default() }
+        Self::of(Source::Sorted(listing, Place::default()), format)
+    }
+
+    /// The same of a directory that is read while it is shown: [`Rendering::prepare`]. A page ends at 10,000 rows or soon after, and
+    /// leads to the next.
+    pub fn streamed(streamed: Streamed, format: Format) -> Self {
+        Self::of(Source::Streamed(streamed), format)
+    }
+
+    fn of(source: Source, format: Format) -> Self {
+        Self { source, format, stage: Stage::Head, totals: Totals::default() }
     }
 
     /// Whether all is written.
@@ -48,34 +69,82 @@ impl Rendering {
         self.stage == Stage::Done
     }
 
+    /// Brings the next rows where they have to be waited for: before each [`Rendering::render`]. What they take is the `account`'s; without
+    /// one they are few.
+    ///
+    /// # Errors
+    /// The directory cannot be read on; what was rendered of it is not all.
+    pub async fn prepare(&mut self, account: Option<&Rc<Account>>) -> Result<(), vfs::Error> {
+        match &mut self.source {
+            Source::Streamed(streamed) if self.stage != Stage::Done => streamed.prepare(account).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Appends the next rows until at least `wanted` bytes were written or nothing is left. It writes no more than
-    /// one row, or the page's head or end, beyond that: a few KiB.
+    /// one row, or the page's head or end, beyond that: a few KiB. Of a streamed directory it appends no more than what is prepared.
     pub fn render(&mut self, wanted: usize, out: &mut String) {
         let end = out.len() + wanted;
         if self.stage == Stage::Head {
-            match self.format {
-                Format::Html => html::head(&self.listing, out),
-                Format::Json => json::head(&self.listing, out),
-            }
+            let (path, order) = match &self.source {
+                Source::Sorted(listing, _) => (listing.path(), Some(listing.order())),
+                Source::Streamed(streamed) => (streamed.path(), None),
+            };
+            self.format.head(path, order, out);
             self.stage = Stage::Rows;
         }
-        while self.stage == Stage::Rows && out.len() < end {
-            match self.listing.next(&mut self.place) {
-                Some(row) => {
-                    match self.format {
-                        Format::Html => html::row(row, self.totals.entries(), out),
-                        Format::Json => json::row(row, self.totals.entries() == 0, out),
-                    }
-                    self.totals.count(row);
-                }
-                None => {
-                    match self.format {
-                        Format::Html => html::end(self.totals, out),
-                        Format::Json => json::end(out),
-                    }
-                    self.stage = Stage::Done;
+        if self.stage == Stage::Done {
+            return;
+        }
+        let Self { source, format, totals, .. } = self;
+        match source {
+            Source::Sorted(listing, place) => {
+                while out.len() < end {
+                    let Some(row) = listing.next(place) else {
+                        format.end(*totals, out);
+                        self.stage = Stage::Done;
+                        return;
+                    };
+                    format.row(row, totals, out);
                 }
             }
+            Source::Streamed(streamed) => {
+                while out.len() < end && streamed.show_next(|row| format.row(row, totals, out)) {}
+                let is_full = *format == Format::Html && totals.entries() >= PAGE_ROWS;
+                if !(streamed.is_done() || is_full && streamed.is_between_parts()) {
+                    return;
+                }
+                let next = (!streamed.is_done()).then(|| streamed.position());
+                match format {
+                    Format::Html => html::end_of_part(*totals, next, out),
+                    Format::Json => json::end(out),
+                }
+                self.stage = Stage::Done;
+            }
+        }
+    }
+}
+
+impl Format {
+    fn head(self, path: &[u8], order: Option<Order>, out: &mut String) {
+        match self {
+            Self::Html => html::head(path, order, out),
+            Self::Json => json::head(path, order, out),
+        }
+    }
+
+    fn row(self, row: Row<'_>, totals: &mut Totals, out: &mut String) {
+        match self {
+            Self::Html => html::row(row, totals.entries(), out),
+            Self::Json => json::row(row, totals.entries() == 0, out),
+        }
+        totals.count(row);
+    }
+
+    fn end(self, totals: Totals, out: &mut String) {
+        match self {
+            Self::Html => html::end(totals, out),
+            Self::Json => json::end(out),
         }
     }
 }
@@ -94,3 +163,6 @@ impl Totals {
         self.bytes = self.bytes.saturating_add(row.size);
     }
 }
+
+/// What a browser lays out and searches without a pause.
+const PAGE_ROWS: usize = 10_000;

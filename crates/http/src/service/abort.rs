@@ -33,6 +33,9 @@ pub enum Abort {
     /// The file was written or truncated while it was sent.
     #[error("the file changed while it was sent")]
     FileChanged,
+    /// The directory could not be read to its end, or has more entries than a listing may have.
+    #[error("the listing was cut: {0}")]
+    Listing(#[source] vfs::Error),
     /// The file could not be read.
     #[error("reading the file failed: {0}")]
     Disk(#[source] io::Error),

@@ -1,5 +1,6 @@
 //! One HTTP/1.1 connection: heads in, replies out, until somebody ends it.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -115,25 +116,10 @@ async fn serve_request(
         let begun = !unread.is_empty();
         // A head can be complete only where a line has ended since the last look.
         if unread[examined..].contains(&b'\n') || unread.len() > site.limits.target_bytes_max {
-            match request::parse(unread, &site.limits) {
-                Ok(Some((head, len))) if head.method == Method::Put => {
-                    return Box::pin(upload(service, wire, inbox, len, entry, served)).await;
-                }
-                Ok(Some((head, len))) => {
-                    // A reload counts from the next request on, even where that was long awaited.
-                    let site = &service.site();
-                    let next = Box::pin(exchange(service, site, wire, &head, entry, served)).await?;
-                    let body = head.body;
-                    inbox.consume(len);
-                    if next == Next::Request && body != BodyLength::None {
-                        Box::pin(discard_body(site, wire, inbox, body)).await?;
-                    }
-                    return Ok(next);
-                }
-                Ok(None) => examined = unread.len(),
-                Err(refusal) => {
-                    return Box::pin(refuse_and_close(service, wire, unread, refusal)).await;
-                }
+            examined = unread.len();
+            // Apart, with all that a head is made of: none of it lies in the task of an idle connection.
+            if let Some(next) = Box::pin(answer(service, site, wire, inbox, entry, served)).await? {
+                return Ok(next);
             }
         }
         match wait(service, wire, inbox, deadline, begun, entry.cohort).await {
@@ -165,6 +151,35 @@ async fn serve_request(
     }
 }
 
+/// Answers the request at the start of the inbox; `None` where its head is not whole.
+async fn answer(
+    service: &Service,
+    site: &Site,
+    wire: &mut Wire,
+    inbox: &mut Inbox,
+    entry: Entry<'_>,
+    served: u64,
+) -> Result<Option<Next>, Abort> {
+    let unread = inbox.unread();
+    let (head, len) = match request::parse(unread, &site.limits) {
+        Ok(Some(parsed)) => parsed,
+        Ok(None) => return Ok(None),
+        Err(refusal) => return Box::pin(refuse_and_close(service, wire, unread, refusal)).await.map(Some),
+    };
+    if head.method == Method::Put {
+        return Box::pin(upload(service, wire, inbox, len, entry, served)).await.map(Some);
+    }
+    // A reload counts from the next request on, even where that was long awaited.
+    let site = &service.site();
+    let next = exchange(service, site, wire, &head, entry, served).await?;
+    let body = head.body;
+    inbox.consume(len);
+    if next == Next::Request && body != BodyLength::None {
+        Box::pin(discard_body(site, wire, inbox, body)).await?;
+    }
+    Ok(Some(next))
+}
+
 /// Waits for bytes; `None` when the connection is to leave and no request has begun.
 async fn wait(
     service: &Service,
@@ -176,10 +191,15 @@ async fn wait(
 ) -> Result<Option<Received>, Abort> {
     // What is owed to the client goes out whatever happens while waiting for more.
     wire.flush(false).await?;
-    if begun {
-        return wire.receive(inbox, deadline).await.map(Some);
+    let arrived = {
+        // By reference: each wait around it would hold a copy of it.
+        let arrival = pin!(wire.arrival(deadline));
+        if begun { Some(arrival.await) } else { service.unless_leaving(cohort, arrival).await }
+    };
+    match arrived {
+        Some(received) => wire.take_in(received?, inbox).await.map(Some),
+        None => Ok(None),
     }
-    service.unless_leaving(cohort, wire.receive(inbox, deadline)).await.transpose()
 }
 
 /// Answers a request whose body nobody wants.

@@ -62,6 +62,7 @@ lane::counter_block! {
         count aborted_gave_way as aborted [cause = "gave_way"]: "Connections that ended in the middle.",
         count aborted_body as aborted [cause = "request_body"]: "Connections that ended in the middle.",
         count aborted_changed as aborted [cause = "file_changed"]: "Connections that ended in the middle.",
+        count aborted_listing as aborted [cause = "listing"]: "Connections that ended in the middle.",
         count aborted_disk as aborted [cause = "disk"]: "Connections that ended in the middle.",
         count refused_request_line as refused [reason = "request_line"]: "Requests refused.",
         count refused_header_field as refused [reason = "header_field"]: "Requests refused.",
@@ -167,6 +168,7 @@ impl HttpCounters {
             Abort::GaveWay => &self.aborted_gave_way,
             Abort::RequestBody => &self.aborted_body,
             Abort::FileChanged => &self.aborted_changed,
+            Abort::Listing(_) => &self.aborted_listing,
             Abort::Disk(_) => &self.aborted_disk,
         }
         .increment();

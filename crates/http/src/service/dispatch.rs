@@ -120,7 +120,7 @@ async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>)
                 get_file::get_file(service, site, head, found).await
             }
             None if mount.listings => {
-                Box::pin(list_directory(site, head, who, &path.bytes, &directory, query)).await
+                Box::pin(list_directory(site, head, who, &path.bytes, &directory, query, ip)).await
             }
             None => Err(Refusal::Forbidden),
         },

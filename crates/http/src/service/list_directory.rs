@@ -1,19 +1,21 @@
 //! GET and HEAD of a directory without an index file: its listing, for people or programs.
 
+use std::net::IpAddr;
+
 use httptypes::StatusCode;
-use vfs::{Caller, Directory, RelPath};
+use vfs::{Caller, Directory, Error, RelPath};
 
 use super::dispatch::to_directory;
 use super::reply::{Body, Reply};
 use super::site::Site;
-use crate::listing::{self, Entry, Format, Listing, Order, Rendering};
+use crate::listing::{self, Entry, Format, Listing, Order, Rendering, Streamed};
 use crate::page;
 use crate::path::RelativePath;
 use crate::refusal::Refusal;
 use crate::request::Head;
 use crate::response::Answer;
 
-/// Lists a directory of a volume, and what is mounted in it.
+/// Lists a directory of a volume, and what is mounted in it: sorted, or as it is read where it has more entries than are sorted.
 pub(super) async fn list_directory(
     site: &Site,
     head: &Head<'_>,
@@ -21,11 +23,37 @@ pub(super) async fn list_directory(
     path: &[u8],
     directory: &Directory,
     query: Option<&[u8]>,
+    ip: IpAddr,
 ) -> Result<Reply, Refusal> {
-    let listed = directory.entries_as(who, site.limits.listing_entries_max).await?;
-    let order = Order::from_query(query);
+    let (sorted_max, entries_max) = (site.limits.listing_sorted_max, site.limits.listing_entries_max);
+    let position = match position(query) {
+        Some(position) => position,
+        None => match directory.entries_as(who, sorted_max.min(entries_max)).await {
+            Ok(listed) => {
+                let order = Order::from_query(query);
+                let added = mounted(site, path).await;
+                let listing = Listing::of_directory(path, order, listed, added).await;
+                return Ok(reply(format(head), |format| Rendering::new(listing, format)));
+            }
+            Err(Error::TooLarge { .. }) if entries_max > sorted_max => 0,
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let descriptor = lane::descriptors::budget().take(ip, 1).map_err(|_| Refusal::Overloaded)?;
+    let parts = directory.parts_as(who, position).await?;
     let added = mounted(site, path).await;
-    Ok(reply(head, Listing::of_directory(path, order, listed, added).await))
+    let streamed = Streamed::new(path, parts, added, entries_max, descriptor);
+    let mut rendering = Rendering::streamed(streamed, format(head));
+    // What fails at once is refused; what fails later cuts the answer.
+    rendering.prepare(None).await?;
+    Ok(reply(format(head), |_| rendering))
+}
+
+/// Where a part of a large directory begins: `after=POSITION` of a query.
+fn position(query: Option<&[u8]>) -> Option<u64> {
+    let mut pairs = query?.split(|byte| *byte == b'&');
+    let digits = pairs.find_map(|pair| pair.strip_prefix(b"after="))?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Lists a directory that exists only because volumes are mounted below it.
@@ -42,7 +70,8 @@ pub(super) async fn list_mounts(
         return Ok(to_directory(&path.bytes, query));
     }
     let entries = mounted(site, &path.bytes).await;
-    Ok(reply(head, Listing::of_entries(&path.bytes, Order::from_query(query), entries)))
+    let listing = Listing::of_entries(&path.bytes, Order::from_query(query), entries);
+    Ok(reply(format(head), |format| Rendering::new(listing, format)))
 }
 
 /// What is mounted in a directory. A mounted volume's directory has a time of change, the way to one has not.
@@ -60,8 +89,11 @@ async fn mounted(site: &Site, path: &[u8]) -> Vec<Entry> {
     entries
 }
 
-fn reply(head: &Head<'_>, listing: Listing) -> Reply {
-    let format = if page::wants_json(head.fields.accept.as_deref()) { Format::Json } else { Format::Html };
+fn format(head: &Head<'_>) -> Format {
+    if page::wants_json(head.fields.accept.as_deref()) { Format::Json } else { Format::Html }
+}
+
+fn reply(format: Format, rendering: impl FnOnce(Format) -> Rendering) -> Reply {
     let is_html = format == Format::Html;
     let answer = Answer {
         status: StatusCode::OK,
@@ -72,5 +104,5 @@ fn reply(head: &Head<'_>, listing: Listing) -> Reply {
         cache_control: Some("no-cache"),
         ..Answer::default()
     };
-    Reply::new(answer, Body::Listing(Box::new(Rendering::new(listing, format))))
+    Reply::new(answer, Body::Listing(Box::new(rendering(format))))
 }

@@ -82,6 +82,7 @@ async fn send_listing(
     while !rendering.is_done() {
         let mut piece = String::new();
         let account = Rc::clone(wire.account());
+        rendering.prepare(Some(&account)).await.map_err(Abort::Listing)?;
         let turn = service.turns.take(account.last_round()).await;
         rendering.render(PIECE_BYTES, &mut piece);
         turn.end().await;

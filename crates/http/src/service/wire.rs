@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lane::backend::SocketOption;
-use lane::buffer::{Buf, BufClass};
+use lane::buffer::{Buf, BufClass, RecvBuf};
 use lane::net::TcpStream;
 use lane::time::{Elapsed, now};
 use rustls::ServerConfig;
@@ -185,11 +185,30 @@ impl Wire {
     /// [`Abort::Io`] with `TimedOut` when the deadline passes.
     pub(super) async fn receive(&mut self, inbox: &mut Inbox, deadline: Instant) -> Result<Received, Abort> {
         self.flush(false).await?;
+        let received = self.arrival(deadline).await?;
+        self.take_in(received, inbox).await
+    }
+
+    /// Waits for bytes from the peer, for [`Wire::take_in`]; nothing may wait in the outbox. An idle connection is in no other wait,
+    /// and what this one keeps is all that it adds to the connection's task.
+    ///
+    /// # Errors
+    /// As [`Wire::receive`].
+    pub(super) async fn arrival(&mut self, deadline: Instant) -> Result<Option<RecvBuf>, Abort> {
         if self.ended {
-            return Ok(Received::End);
+            return Ok(None);
         }
-        let mut received =
-            self.alarm.race(deadline, self.stream.recv()).await.map_err(|Elapsed| timed_out())??;
+        let received = self.alarm.race(deadline, self.stream.recv()).await;
+        Ok(Some(received.map_err(|Elapsed| timed_out())??))
+    }
+
+    /// Takes what has arrived into the inbox; `None` is the end.
+    pub(super) async fn take_in(
+        &mut self,
+        received: Option<RecvBuf>,
+        inbox: &mut Inbox,
+    ) -> Result<Received, Abort> {
+        let Some(mut received) = received else { return Ok(Received::End) };
         let Some(tls) = &mut self.tls else {
             inbox.extend(&received);
             return Ok(if received.is_empty() { Received::End } else { Received::Bytes });

@@ -45,6 +45,8 @@ pub struct LimitsSection {
     pub ranges: usize,
     /// Entries of a listed directory.
     pub listing_entries: usize,
+    /// Entries of a directory that are sorted; more are listed in the order of the file system.
+    pub listing_sorted: usize,
     /// Sending rate of each connection, bytes per second; absent: no bound.
     pub pacing_bytes_per_second: Option<u64>,
     /// Sending rate of everything together, bytes per second; absent: no bound. The server's own: it is here for what
@@ -72,6 +74,7 @@ impl LimitsSection {
         "requests_per_connection",
         "ranges",
         "listing_entries",
+        "listing_sorted",
         "pacing_bytes_per_second",
     ];
 
@@ -83,6 +86,7 @@ impl LimitsSection {
             body_discard_bytes_max: self.body_bytes,
             ranges_max: self.ranges,
             listing_entries_max: self.listing_entries,
+            listing_sorted_max: self.listing_sorted,
             keep_alive_requests_max: self.requests_per_connection,
             header_timeout: Duration::from_secs(self.header_seconds),
             body_timeout: Duration::from_secs(self.body_seconds),
@@ -113,7 +117,8 @@ impl LimitsSection {
             ("uploads_per_connection", self.uploads_per_connection as u64, 1, 1 << 16),
             ("uploads_per_address", self.uploads_per_address as u64, 1, 1 << 16),
             ("uploads_per_lane", self.uploads_per_lane as u64, 1, 1 << 16),
-            ("listing_entries", self.listing_entries as u64, 1, 1 << 20),
+            ("listing_entries", self.listing_entries as u64, 1, 1 << 32),
+            ("listing_sorted", self.listing_sorted as u64, 1, 1 << 20),
             ("pacing_bytes_per_second", self.pacing_bytes_per_second.unwrap_or(1), 1, u64::MAX),
         ];
         for (key, value, least, most) in bounds {
@@ -167,6 +172,7 @@ impl Default for LimitsSection {
             requests_per_connection: limits.keep_alive_requests_max,
             ranges: limits.ranges_max,
             listing_entries: limits.listing_entries_max,
+            listing_sorted: limits.listing_sorted_max,
             pacing_bytes_per_second: None,
             total_bytes_per_second: None,
         }

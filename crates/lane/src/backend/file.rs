@@ -86,6 +86,15 @@ pub struct DirEntry {
     pub handle: Option<FileHandle>,
 }
 
+/// A part of a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirPart {
+    /// Its entries: without `.` and `..`, in the file system's order.
+    pub entries: Vec<DirEntry>,
+    /// The position behind it, which the file system alone understands; `None` at the end, where there are no entries.
+    pub next: Option<u64>,
+}
+
 /// What a name of a directory is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameStat {

@@ -27,9 +27,9 @@ use self::pipe::Pipe;
 
 pub use self::descriptor::Descriptor;
 pub use self::file::{
-    Allocate, AttributeChange, DirEntry, EntryChange, FileHandle, FileKind, HeldLock, LockKind, NameStat,
-    OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp, WatchEvent,
-    XattrHow,
+    Allocate, AttributeChange, DirEntry, DirPart, EntryChange, FileHandle, FileKind, HeldLock, LockKind,
+    NameStat, OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp,
+    WatchEvent, XattrHow,
 };
 
 #[cfg(feature = "sim")]

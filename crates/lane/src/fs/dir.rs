@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{File, SyncOf};
 use crate::backend::operation as op;
 use crate::backend::uring::files::{self, Found};
-use crate::backend::{DirEntry, Fd, NameStat, OpFuture, OpenHow, OpenKind, Stat, Watch};
+use crate::backend::{DirEntry, DirPart, Fd, NameStat, OpFuture, OpenHow, OpenKind, Stat, Watch};
 use crate::context;
 
 /// An open directory; names resolve beneath it.
@@ -122,6 +122,17 @@ impl Dir {
     /// `EFBIG` when there are more than `max`; `EAGAIN` when the silo's helpers are overloaded.
     pub async fn entries(&self, max: usize) -> io::Result<Vec<DirEntry>> {
         OpFuture::submit(op::List { dir: self.fd(), max, handles: false }).await
+    }
+
+    /// The next entries from `position` on: as many as `bytes` of getdents64(2) hold, 24 and the name for each.
+    ///
+    /// The position is 0 or what an earlier part of the same directory ended with. The open directory keeps one of its own: one
+    /// reading at a time. A name that comes or goes meanwhile may show or not; any other shows once.
+    ///
+    /// # Errors
+    /// `EINVAL` for a position that no directory has; `EAGAIN` when the silo's helpers are overloaded.
+    pub async fn entries_part(&self, position: u64, bytes: usize) -> io::Result<DirPart> {
+        OpFuture::submit(op::ListPart { dir: self.fd(), position, bytes }).await
     }
 
     /// As [`Dir::entries`], each with its handle, of a link the link's own: all by one helper.

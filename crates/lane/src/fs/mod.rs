@@ -7,9 +7,9 @@ use crate::backend::Watch;
 use crate::context;
 
 pub use crate::backend::{
-    Allocate, AttributeChange, DirEntry, EntryChange, FileHandle, FileKind, HeldLock, LockKind, NameStat,
-    OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp, WatchEvent,
-    XattrHow,
+    Allocate, AttributeChange, DirEntry, DirPart, EntryChange, FileHandle, FileKind, HeldLock, LockKind,
+    NameStat, OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp,
+    WatchEvent, XattrHow,
 };
 
 pub use self::dir::{Dir, DirLock};

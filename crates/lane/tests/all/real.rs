@@ -203,6 +203,47 @@ fn names_never_lead_out_of_the_directory() {
 }
 
 #[test]
+fn parts_of_a_directory_are_bounded_and_hold_each_name_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut names: Vec<_> = (0..1000).map(|number| format!("name {number}")).collect();
+    for name in &names {
+        std::fs::write(dir.path().join(name), name).unwrap();
+    }
+    let root = dir.path().to_owned();
+    run(async move {
+        let root = Dir::open_root(&root).unwrap();
+        let (mut found, mut position, mut middle) = (Vec::new(), 0, None);
+        loop {
+            // The open directory has moved on; a second one begins in the middle.
+            let again =
+                root.open(&CString::new(".").unwrap(), OpenHow::FOLLOW).await.unwrap().into_dir().unwrap();
+            let part = again.entries_part(position, 2048).await.unwrap();
+            let Some(next) = part.next else { break };
+            assert!(part.entries.len() <= 2048 / 24, "{} entries", part.entries.len());
+            for entry in part.entries {
+                assert_eq!(entry.stat.unwrap().size, entry.name.len() as u64);
+                found.push(String::from_utf8(entry.name).unwrap());
+            }
+            position = next;
+            middle = middle.or((found.len() > 500).then_some((position, found.len())));
+        }
+        let (middle, before) = middle.unwrap();
+        let mut rest = 0;
+        let mut position = Some(middle);
+        while let Some(at) = position {
+            let part = root.entries_part(at, 65_536).await.unwrap();
+            rest += part.entries.len();
+            position = part.next;
+        }
+        assert_eq!(before + rest, 1000);
+        assert_eq!(root.entries_part(u64::MAX, 2048).await.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        found.sort();
+        names.sort();
+        assert_eq!(found, names);
+    });
+}
+
+#[test]
 fn what_is_no_file_is_refused_before_it_is_opened_whichever_way_leads_there() {
     use rustix::fs::{CWD, FileType, Mode, inotify, makedev, mknodat};
     let dir = tempfile::tempdir().unwrap();

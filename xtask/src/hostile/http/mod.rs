@@ -1,9 +1,11 @@
 //! What clients of HTTP do.
 
+pub(crate) mod chains;
 pub(crate) mod drips;
 pub(crate) mod growing;
 mod http2;
 pub(crate) mod log;
+pub(crate) mod passwords;
 pub(crate) mod pings;
 pub(crate) mod places;
 pub(crate) mod readers;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::{Buf, Bytes};
 use lane::buffer::BufClass;
+use service::memory::Account;
 
 use super::outgoing::Outgoing;
 use crate::http2::frame::{FRAME_BYTES, data_head};
@@ -158,6 +159,16 @@ impl StreamBody {
             self.pieces.pop_front();
         }
         Ok(Put::Frame { len, ends })
+    }
+
+    /// Brings what is to be rendered next: before [`StreamBody::fetch`], and before the lane's time is taken for that.
+    pub(super) async fn prepare(&mut self, account: &Rc<Account>) -> Result<(), Abort> {
+        match self.pieces.front_mut() {
+            Some(Piece::Listing(rendering, rest)) if rest.is_empty() => {
+                rendering.prepare(Some(account)).await.map_err(Abort::Listing)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The next bytes, at most `max`, which is not 0, of what is not at hand; none of anything else.

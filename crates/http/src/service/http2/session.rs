@@ -448,6 +448,10 @@ impl Session {
         exchange.state = State::Fetching(lane::spawn(async move {
             let max = room.min(body.wanted());
             let held = account.acquire(max).await;
+            if let Err(abort) = body.prepare(&account).await {
+                results.put(stream, Done::Fetched(body, Err(abort), held));
+                return;
+            }
             let turn = match body.is_rendered() {
                 true => Some(service.turns.take(account.last_round()).await),
                 false => None,

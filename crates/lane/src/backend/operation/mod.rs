@@ -36,6 +36,7 @@ mod get_xattr;
 mod handle_of;
 mod link;
 mod list;
+mod list_part;
 mod list_xattrs;
 mod lock;
 mod message;
@@ -93,6 +94,7 @@ operations! {
     handle_of::HandleOf,
     link::Link,
     list::List,
+    list_part::ListPart,
     list_xattrs::ListXattrs,
     lock::FindLock,
     lock::Lock,

@@ -59,6 +59,19 @@ fn names_never_lead_out_of_the_directory() {
         assert_eq!(stat.kind, lane::fs::FileKind::Symlink);
         assert_eq!(root.entries(100).await.unwrap().len(), 8);
         assert_eq!(root.entries(3).await.unwrap_err().raw_os_error(), Some(libc::EFBIG));
+        let (mut listed, mut position) = (0, 0);
+        while let Some(next) = root
+            .entries_part(position, 2048)
+            .await
+            .map(|part| {
+                listed += part.entries.len();
+                part.next
+            })
+            .unwrap()
+        {
+            position = next;
+        }
+        assert_eq!(listed, 8);
     });
 }
 

@@ -1,14 +1,16 @@
 //! What a server does to files: open, read, look up, list.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
+use rand::Rng;
 use rand::seq::SliceRandom;
 
 use super::resolve::{Rules, canonical, resolve};
 use super::{Disk, Inode, READ, WRITE, errno};
-use crate::backend::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat};
+use crate::backend::file::{DirEntry, DirPart, FileKind, OpenHow, OpenKind, Stat};
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
@@ -200,6 +202,33 @@ impl Disk {
         Ok(listed)
     }
 
+    /// Some of the entries from `position` on, in the order of what their names hash to.
+    pub(crate) fn entries_part(
+        &self,
+        dir: &Inode,
+        position: u64,
+        engine: &mut Engine,
+    ) -> io::Result<DirPart> {
+        self.may_fail(self.config.name_error, engine)?;
+        let entries = dir.directory()?.borrow();
+        if i64::try_from(position).is_err() {
+            return Err(errno(libc::EINVAL));
+        }
+        self.accessed(dir, engine);
+        let mut left: Vec<_> = entries.iter().map(|(name, inode)| (place(name), name, inode)).collect();
+        left.retain(|(at, ..)| *at >= position);
+        left.sort_by_key(|(at, name, _)| (*at, *name));
+        let wanted = engine.rng.random_range(1..=PART_ENTRIES_MAX);
+        let Some(&(last, ..)) = left.get(wanted - 1).or(left.last()) else { return Ok(DirPart::default()) };
+        left.retain(|(at, ..)| *at <= last);
+        let entry = |(_, name, inode): (u64, &Vec<u8>, &Rc<Inode>)| DirEntry {
+            name: name.clone(),
+            stat: Some(inode.stat()),
+            handle: None,
+        };
+        Ok(DirPart { entries: left.into_iter().map(entry).collect(), next: Some(last + 1) })
+    }
+
     /// `EROFS` where nothing can be written.
     fn check_writable(&self) -> io::Result<()> {
         if self.config.read_only { Err(errno(libc::EROFS)) } else { Ok(()) }
@@ -232,4 +261,13 @@ impl Inode {
     }
 }
 
+/// A name's place in the order of its directory: a position of lseek(2), and not that of the start.
+fn place(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    (hasher.finish() >> 2) + 1
+}
+
 const PAGE: u64 = 4096;
+/// Few, so that small directories have several parts.
+const PART_ENTRIES_MAX: usize = 40;

@@ -1,0 +1,75 @@
+//! Reads the next part of a directory (lseek(2), one getdents64(2), and for each entry fstatat(2)).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::task::Poll;
+
+use rustix::fs::{self as sys, AtFlags, RawDir, SeekFrom};
+
+use super::{Operation, Start};
+#[cfg(feature = "sim")]
+use crate::backend::sim::Step;
+use crate::backend::uring::{Uring, files};
+use crate::backend::{DirEntry, DirPart, Fd};
+
+/// The entries of `dir` from `position` on that fit a buffer of `bytes`. The position of the open directory moves.
+pub(crate) struct ListPart {
+    pub(crate) dir: Fd,
+    pub(crate) position: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Operation for ListPart {
+    const NAME: &'static str = "list a part";
+    /// Without `.` and `..`, in the file system's order.
+    type Value = DirPart;
+    type Output = io::Result<DirPart>;
+
+    fn descriptor(&self) -> Fd {
+        self.dir
+    }
+
+    fn prepare(&mut self, _: &Uring) -> Start {
+        let (position, bytes) = (self.position, self.bytes);
+        Start::on_helper::<Self>(self.dir, move |dir| list_part(dir, position, bytes))
+    }
+
+    #[cfg(feature = "sim")]
+    fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<DirPart>> {
+        let at = step.file()?;
+        Poll::Ready(at.disk.entries_part(at.inode, self.position, at.engine))
+    }
+
+    fn finish(self, result: io::Result<DirPart>) -> io::Result<DirPart> {
+        result
+    }
+}
+
+fn list_part(dir: BorrowedFd<'_>, position: u64, bytes: usize) -> io::Result<DirPart> {
+    // Some file systems look for a position name by name: not where it is already there.
+    if sys::tell(dir)? != position {
+        sys::seek(dir, SeekFrom::Start(position))?;
+    }
+    let mut buffer = vec![MaybeUninit::uninit(); bytes.clamp(BYTES_LEAST, BYTES_MOST)];
+    let mut raw = RawDir::new(dir, &mut buffer);
+    let (mut entries, mut next) = (Vec::new(), None);
+    while let Some(entry) = raw.next() {
+        let entry = entry?;
+        next = Some(entry.next_entry_cookie());
+        let name = entry.file_name();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            let stat = sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+            let stat = stat.as_ref().map(files::convert);
+            entries.push(DirEntry { name: name.to_bytes().to_vec(), stat, handle: None });
+        }
+        if raw.is_buffer_empty() {
+            break;
+        }
+    }
+    Ok(DirPart { entries, next })
+}
+
+/// Any name fits.
+const BYTES_LEAST: usize = 512;
+const BYTES_MOST: usize = 64 * 1024;

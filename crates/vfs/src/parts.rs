@@ -1,0 +1,80 @@
+//! Directories read part by part, for those that are too large to be held or sorted.
+
+use futures_util::future::LocalBoxFuture;
+use lane::fs::Dir;
+
+use crate::caller::Caller;
+use crate::directory::{Directory, STEPS_MIN};
+use crate::error::Error;
+use crate::listing::Entry;
+
+/// A directory that is read part by part, in the order of its file system. It holds a descriptor and a position, no names.
+#[derive(Debug)]
+pub struct DirectoryParts {
+    directory: Directory,
+    dir: Dir,
+    caller: Caller,
+    position: u64,
+    /// Names that may still be looked at on the ways of links.
+    steps: usize,
+}
+
+impl Directory {
+    /// Begins to read the directory part by part, at `position`: 0 for its start, or [`DirectoryParts::position`].
+    ///
+    /// # Errors
+    /// As [`Directory::entries_as`], but a large directory is none.
+    pub fn parts_as<'a>(
+        &'a self,
+        caller: &'a Caller,
+        position: u64,
+    ) -> LocalBoxFuture<'a, Result<DirectoryParts, Error>> {
+        Box::pin(async move {
+            self.may_list(caller).await?;
+            self.volume().counters().listings.increment();
+            let opened = self.opened_to_list().await;
+            let dir = self.volume().counted(opened)?;
+            Ok(DirectoryParts {
+                directory: self.clone(),
+                dir,
+                caller: caller.clone(),
+                position,
+                steps: STEPS_MIN,
+            })
+        })
+    }
+}
+
+impl DirectoryParts {
+    /// The served entries of the next part, sorted by the bytes of their names; `None` at the end. There may be none in a part. `bytes`
+    /// bounds the part: 24 and the length of the name for each name of the directory.
+    ///
+    /// Of names that come or go while the directory is read some show; any other shows once.
+    ///
+    /// # Errors
+    /// As [`Directory::entries_as`], also when the caller has lost its right meanwhile. A position that the file system does not
+    /// know is [`Error::NotFound`].
+    pub fn next(&mut self, bytes: usize) -> LocalBoxFuture<'_, Result<Option<Box<[Entry]>>, Error>> {
+        Box::pin(async move {
+            self.directory.may_list(&self.caller).await?;
+            let volume = self.directory.volume();
+            let read = self.dir.entries_part(self.position, bytes).await.map_err(|error| {
+                match error.raw_os_error() {
+                    Some(libc::EINVAL) => Error::NotFound,
+                    _ => error.into(),
+                }
+            });
+            let told = volume.told(self.directory.path(), "a directory cannot be read", read);
+            let part = volume.counted(told)?;
+            let Some(next) = part.next else { return Ok(None) };
+            self.position = next;
+            let (entries, _) = self.directory.served(part.entries, &mut self.steps).await;
+            Ok(Some(entries))
+        })
+    }
+
+    /// Where the next part begins: the file system's own number, for the same directory.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+}
