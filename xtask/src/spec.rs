@@ -34,7 +34,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     std::fs::write(&path, report).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn root() -> PathBuf {
+/// The repository.
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
@@ -99,7 +100,8 @@ fn titles(lists: &Path) -> anyhow::Result<Titles> {
     Ok(titles)
 }
 
-fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+/// The sources of Rust in a directory and those below it.
+pub(crate) fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();

@@ -50,7 +50,10 @@ pub enum Error {
         limit: usize,
     },
     /// A volume by name, without anybody to ask where it is.
-    #[error("volume {0} is told by name, and nobody answers at the location service {1}: {2}")]
+    #[error(
+        "volume {0} cannot be found, as the location service of its cell does not answer: {2}; see that the address is right and that UDP \
+         packets reach {1}"
+    )]
     NoLocations(String, SocketAddr, Box<Self>),
     /// A name on the way is not there.
     #[error("{0}: no such file or directory")]
@@ -155,3 +158,17 @@ impl Error {
 
 /// Symbolic links and mount points on one way.
 pub(crate) const LINKS_MAX: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_service_that_does_not_answer_is_named_with_what_to_look_at() {
+        let server = SocketAddr::from(([10, 77, 0, 99], 7003));
+        let error = Error::Refused(Code(rx::abort::CALL_DEAD));
+        let told = Error::NoLocations("pub".to_owned(), server, Box::new(error)).to_string();
+        assert!(told.starts_with("volume pub cannot be found, as the location service"), "{told}");
+        assert!(told.ends_with("UDP packets reach 10.77.0.99:7003"), "{told}");
+    }
+}

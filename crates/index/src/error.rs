@@ -39,8 +39,8 @@ pub enum Error {
     VolumeExists(String),
     /// The directory bears another volume's mark, or none though the volume has been served.
     #[error(
-        "volume {volume} is not the tree it was: {why}. Mount the right one; or, to begin it anew, \
-         `linerate volume remove {volume}` first"
+        "its directory is not the one that volume {volume} was served from before: {why}; mount the right one, or have the volume begin \
+         with this one by `linerate volume remove {volume}`"
     )]
     OtherTree {
         /// The volume's name.
@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// The root's mark cannot be understood. It is not overwritten by guess.
     #[error(
-        "the mark on the root of volume {0} cannot be understood (checksum or format); it is left as it is"
+        "the extended attribute on its directory, by which volume {0} is known again, is damaged or of a later format; it is left as it is"
     )]
     BadMark(String),
     /// Too much is waiting to be committed: flush, then come again.

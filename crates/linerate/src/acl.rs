@@ -1,7 +1,7 @@
 //! `linerate acl`: the access lists of directories, straight in the tree.
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::net::SocketAddr;
@@ -83,8 +83,11 @@ struct Set {
     /// The directory
     dir: PathBuf,
     /// Who has which rights: NAME=RIGHTS; -NAME=RIGHTS denies them
-    #[arg(value_name = "NAME=RIGHTS", allow_hyphen_values = true, value_parser = parse_change)]
+    #[arg(value_name = "NAME=RIGHTS", value_parser = parse_change)]
     changes: Vec<Change>,
+    /// What [`with_denials`] makes of -NAME=RIGHTS
+    #[arg(long = DENY, hide = true, value_name = "NAME=RIGHTS", value_parser = parse_denial)]
+    denials: Vec<Change>,
     /// Deny what is named, as if each name had a hyphen
     #[arg(long)]
     negative: bool,
@@ -92,7 +95,7 @@ struct Set {
     #[arg(long)]
     clear: bool,
     /// Take the directory's own list away, so that the nearest above counts again
-    #[arg(long, conflicts_with_all = ["changes", "negative", "clear"])]
+    #[arg(long, conflicts_with_all = ["changes", "denials", "negative", "clear"])]
     inherit: bool,
     /// Take names that the accounts do not know
     #[arg(long)]
@@ -137,6 +140,20 @@ struct Change {
     side: Side,
     who: Who,
     rights: Rights,
+}
+
+/// The command line as it is parsed: each `-NAME=RIGHTS` of `acl set` is an option then, so that others may stand behind it.
+pub(crate) fn with_denials(line: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut line: Vec<OsString> = line.collect();
+    if line.get(1..3).is_some_and(|command| command == ["acl", "set"]) {
+        for argument in line[3..].iter_mut().take_while(|argument| *argument != "--") {
+            let text = argument.to_str().and_then(|text| text.strip_prefix('-'));
+            if let Some(denied) = text.filter(|text| !text.starts_with('-') && text.contains('=')) {
+                *argument = format!("--{DENY}={denied}").into();
+            }
+        }
+    }
+    line
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -189,10 +206,11 @@ fn set(args: &Set) -> anyhow::Result<()> {
         say!("{} has no list of its own", dir.display());
         return Ok(());
     }
-    ensure!(args.clear || !args.changes.is_empty(), "say who has which rights: alice=write, or --clear");
+    let mut changes = args.changes.iter().chain(&args.denials).peekable();
+    ensure!(args.clear || changes.peek().is_some(), "say who has which rights: alice=write, or --clear");
     let accounts = known(&args.place, args.unknown)?;
     let mut acl = if args.clear { Acl::new() } else { beginning(&dir, &file, attribute)? };
-    for change in &args.changes {
+    for change in changes {
         let who = named(change.who.clone(), accounts.as_deref(), args)?;
         let side = if args.negative { Side::Denied } else { change.side };
         acl.set(side, who, change.rights)?;
@@ -379,6 +397,10 @@ fn remark_other(dir: &Path, attribute: Attribute) {
 fn has(dir: &Path, name: &CStr) -> bool {
     let Ok(file) = open(dir) else { return false };
     matches!(rustix::fs::fgetxattr(file, name, &mut [0; 1]), Ok(_) | Err(Errno::RANGE))
+}
+
+fn parse_denial(text: &str) -> Result<Change, String> {
+    parse_change(text).map(|change| Change { side: Side::Denied, ..change })
 }
 
 fn parse_change(text: &str) -> Result<Change, String> {
@@ -582,6 +604,8 @@ fn as_json(dir: &Path, acl: &Acl) -> Value {
     })
 }
 
+/// The option that denies, which users write as a hyphen.
+const DENY: &str = "deny";
 /// Longer than one such command takes.
 const LOCK_TIME: Duration = Duration::from_millis(200);
 

@@ -82,7 +82,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(acl::with_denials(std::env::args_os()));
     let done = match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Doctor(args) => doctor::run(&args),
@@ -113,10 +113,114 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
+    use clap::error::ErrorKind;
+
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// What each command is called with beside its options. `bench` hands all it gets to a program of its own.
+    const NAMES: [(&str, &[&str]); 34] = [
+        ("serve", &["/srv"]),
+        ("doctor", &["/srv", "/home"]),
+        ("stat", &["127.0.0.1:8090"]),
+        ("smb sessions", &[]),
+        ("smb opens", &[]),
+        ("smb locks", &[]),
+        ("smb interfaces", &["smb://localhost/pub"]),
+        ("smb close", &["session", "1"]),
+        ("user add", &["alice"]),
+        ("user passwd", &["alice"]),
+        ("user del", &["alice"]),
+        ("user disable", &["alice"]),
+        ("user enable", &["alice"]),
+        ("user list", &[]),
+        ("user import", &["users.txt"]),
+        ("group add", &["staff"]),
+        ("group del", &["staff"]),
+        ("group add-member", &["staff", "alice", "bob"]),
+        ("group remove-member", &["staff", "alice", "bob"]),
+        ("group list", &[]),
+        ("acl get", &["/srv"]),
+        ("acl set", &["/srv", "alice=write", "-bob=w", "staff=read"]),
+        ("acl list", &["/srv"]),
+        ("acl convert", &["/srv"]),
+        ("acl accept", &["/srv"]),
+        ("volume create", &["pub", "/srv"]),
+        ("volume list", &[]),
+        ("volume status", &["pub"]),
+        ("volume check", &["pub"]),
+        ("volume remove", &["pub"]),
+        ("get", &["smb://localhost/pub/a"]),
+        ("put", &["a", "smb://localhost/pub/a"]),
+        ("ls", &["smb://localhost/pub"]),
+        ("rxdebug", &["localhost", "7000"]),
+    ];
+
+    /// The commands that have no others, by their names.
+    fn leaves(command: &clap::Command, name: &str, found: &mut Vec<(String, clap::Command)>) {
+        let below = |part: &clap::Command| format!("{name} {}", part.get_name()).trim().to_owned();
+        command.get_subcommands().for_each(|part| leaves(part, &below(part), found));
+        if command.get_subcommands().next().is_none() {
+            found.push((name.to_owned(), command.clone()));
+        }
+    }
+
+    /// An option as a user gives it, with a value that it takes.
+    fn given(option: &clap::Arg) -> Option<Vec<String>> {
+        let name = format!("--{}", option.get_long()?);
+        if !option.get_action().takes_values() {
+            return Some(vec![name]);
+        }
+        let sample = || match option.get_id().as_str() {
+            "server" | "admin" | "http" | "https" | "afs" | "smb" => "127.0.0.1:8090",
+            "connections" | "count" | "interval" | "lanes" | "oob_threshold" | "patience" | "timeout"
+            | "id" | "uid" | "gid" => "3",
+            _ => "sample",
+        };
+        let value = option.get_possible_values().first().map(|value| value.get_name().to_owned());
+        let value = value.unwrap_or_else(|| sample().to_owned());
+        Some(if option.is_require_equals_set() { vec![format!("{name}={value}")] } else { vec![name, value] })
+    }
+
+    #[test]
+    fn options_may_stand_behind_names_in_every_command() {
+        let mut commands = Vec::new();
+        leaves(&Cli::command(), "", &mut commands);
+        commands.retain(|(name, _)| !["bench", "completions", "man"].contains(&name.as_str()));
+        assert_eq!(commands.len(), NAMES.len(), "each command is in the table");
+        let read = |parts: &[&[String]]| {
+            let words = parts.iter().copied().flatten().map(OsString::from);
+            let line = std::iter::once(OsString::from("linerate")).chain(words);
+            Cli::try_parse_from(acl::with_denials(line))
+                .map(|cli| format!("{cli:?}"))
+                .map_err(|error| (error.kind(), error.to_string()))
+        };
+        let mut tried = 0;
+        for (name, command) in &commands {
+            let words: Vec<String> = name.split(' ').map(str::to_owned).collect();
+            let names = NAMES.iter().find(|(known, _)| known == name).expect("it is in the table").1;
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            for option in command.get_arguments().filter(|option| !option.is_hide_set()).filter_map(given) {
+                let (before, behind) = (read(&[&words, &option, &names]), read(&[&words, &names, &option]));
+                match &before {
+                    Ok(before) => assert_eq!(behind.as_ref(), Ok(before), "{name} {names:?} {option:?}"),
+                    // An option that takes no names beside it, or a value that this test does not know.
+                    Err((kind, told)) => {
+                        assert_eq!(behind.as_ref().unwrap_err().0, *kind, "{name} {names:?} {option:?}");
+                        let is_refused =
+                            matches!(kind, ErrorKind::ArgumentConflict | ErrorKind::MissingRequiredArgument);
+                        assert!(is_refused, "{name} {option:?}: {told}");
+                    }
+                }
+                tried += 1;
+            }
+        }
+        assert!(tried > 100, "{tried} options");
     }
 }

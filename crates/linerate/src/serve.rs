@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Check::Reload => server::CheckFor::Reload,
         };
         for warning in server::check(&config, what)? {
-            tracing::warn!("{warning}");
+            logs::warn(&warning);
         }
         say!("the configuration is good");
         return Ok(ExitCode::SUCCESS);
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let server = Server::start(config)?;
     logs::announce(&greeting(&server));
     for warning in server.warnings() {
-        tracing::warn!("{warning}");
+        logs::warn(warning);
     }
     server.run(move || load().map_err(|error| cli::told(&error)))?;
     Ok(ExitCode::SUCCESS)

@@ -80,7 +80,12 @@ pub fn tell_of(
         let ended = housekeeping
             .block_on(async { serve(tokio::net::TcpListener::from_std(listener)?, subject).await });
         if let Err(error) = ended {
-            tracing::error!(%error, "the admin address is gone");
+            //@ cause: The thread that serves metrics and health has ended with an error.
+            //@ remedy: Restart the server to have them again. Files are served as ever.
+            tracing::error!(
+                "admin address {bound}: it is served no longer: {error}; metrics and health are missing until a restart, files are \
+                 served as ever [admin-gone]"
+            );
         }
     })?;
     Ok(bound)

@@ -162,9 +162,12 @@ impl Listener for Administrators {
                 peer => {
                     let who =
                         peer.map_or_else(|error| error.to_string(), |peer| format!("user {}", peer.uid()));
+                    //@ cause: A process of another user has connected to the socket by which `linerate smb` and other commands ask the
+                    //@ running server.
+                    //@ remedy: Run such commands as root or as the server's own user. If nobody did, find out who tried.
                     tracing::warn!(
-                        "console: {who} was turned away, as root and the server's own user alone may ask; `linerate smb` is to be run \
-                         as one of these"
+                        "console: a connection of {who} was refused, as only root and the server's own user may use it; run \
+                         `linerate smb` as one of these [console-refused]"
                     );
                 }
             }

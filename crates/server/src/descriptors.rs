@@ -52,9 +52,12 @@ fn fit_below(wanted: &[ConnectionsMax], own_per_lane: usize, lanes: usize, descr
         }
     }
     let warning = (!short.is_empty()).then(|| {
+        //@ level: WARN
+        //@ cause: The hard limit of open files of the process is lower than the configured connections need.
+        //@ remedy: Allow as many open files as the line says, by `LimitNOFILE=` of systemd or `ulimit -Hn`, or lower these keys.
         format!(
-            "the process may have {descriptors} open files only, so each of {lanes} lanes takes fewer connections: {}; allow \
-             {needed} open files (LimitNOFILE=, ulimit -Hn) or lower these limits",
+            "open files: the process may have {descriptors} only, so each of {lanes} lanes takes fewer connections: {}; allow \
+             {needed} open files (LimitNOFILE=, ulimit -Hn) or lower these limits [open-files-short]",
             short.join(", ")
         )
     });
@@ -87,7 +90,7 @@ mod tests {
         let narrow = fit(2, 1024);
         assert!((300..400).contains(&narrow.connections_per_lane[0]), "{narrow:?}");
         let warning = &narrow.warnings[0];
-        assert!(warning.contains("instead of 16384") && warning.contains("1024 open files"), "{warning}");
+        assert!(warning.contains("instead of 16384") && warning.contains("may have 1024 only"), "{warning}");
         assert_eq!(fit(64, 100).connections_per_lane, [CONNECTIONS_MIN]);
         // What the warning asks for is enough.
         let needed = warning.split("allow ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();

@@ -114,10 +114,22 @@ pub(crate) fn warnings(marks: &Marks, layout: &Layout) -> Vec<String> {
     let warning = |nic: &String| match (of_silos(nic), shared(nic)) {
         (true, _) => None,
         (false, true) => {
-            Some(format!("server.egress_marks: {nic} belongs to no silo, its mark stays unused"))
+            //@ level: WARN
+            //@ cause: The network interface that `server.egress_marks` names is near all NUMA nodes alike, so that no lanes are its own.
+            //@ remedy: Take it out of `server.egress_marks`. Its packets are sent without a mark.
+            Some(format!(
+                "configuration server.egress_marks: no lanes are near {nic} alone, so its mark is not used; take it out \
+                 [egress-mark-unused]"
+            ))
         }
         (false, false) => {
-            Some(format!("server.egress_marks: there is no {nic} now, its mark waits until it comes"))
+            //@ level: WARN
+            //@ cause: `server.egress_marks` names a network interface that the machine does not have now.
+            //@ remedy: Correct the name, or wait: the mark is used as soon as the interface is there.
+            Some(format!(
+                "configuration server.egress_marks: there is no interface {nic} now; its mark is used once it is there; correct the name \
+                 if it is wrong [egress-no-interface]"
+            ))
         }
     };
     marks.keys().filter_map(warning).collect()
@@ -226,6 +238,6 @@ mod tests {
         layout.shared_nics.push(NicRef { ifindex: 9, name: "bond0".to_owned(), kind: NicKind::Stacked });
         let warnings = warnings(&marks(&[("a", 1), ("bond0", 2), ("typo", 3)]), &layout);
         assert_eq!(warnings.len(), 2, "{warnings:?}");
-        assert!(warnings[0].contains("bond0 belongs to no silo") && warnings[1].contains("no typo now"));
+        assert!(warnings[0].contains("near bond0 alone") && warnings[1].contains("no interface typo now"));
     }
 }

@@ -16,10 +16,12 @@ pub(crate) fn hand_over(state: &Path, services: &[Arc<dyn Service>]) {
         let service = services.iter().find(|service| file_of(state, service.name()) == path);
         match taken(state, &path) {
             Ok(left) => service.into_iter().for_each(|service| service.hear(left.clone())),
+            //@ cause: The file in which the last server has kept what clients had open is damaged, or cannot be read or removed.
+            //@ remedy: Look at the disk of the state directory. Clients open their files again by themselves; locks they held are gone.
             Err(error) => tracing::error!(
-                path = %path.display(),
-                %error,
-                "what the last server has left cannot be used; clients begin anew"
+                "open files of clients: what the last server kept of them in {} cannot be used: {error}; clients have to open them \
+                 again [handover-unusable]",
+                path.display()
             ),
         }
     }
@@ -31,8 +33,12 @@ pub(crate) fn leave(state: &Path, services: &[Arc<dyn Service>]) {
         let Some(left) = service.left_behind() else { continue };
         let path = file_of(state, service.name());
         if let Err(error) = kept(state, &path, &left) {
+            //@ cause: At its end the server could not write down what clients have open, as when the disk of the state directory is
+            //@ full.
+            //@ remedy: Make room on that disk. Clients open their files again by themselves; locks they held are gone.
             tracing::error!(
-                "service: what clients have open cannot be kept in {} for the next server: {error}; they open it anew",
+                "open files of clients: they cannot be kept in {} for the next server: {error}; clients have to open them again \
+                 [handover-not-kept]",
                 path.display()
             );
         }

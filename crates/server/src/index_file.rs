@@ -62,17 +62,27 @@ impl IndexFile {
     /// What the administrator should know of how it was found.
     pub(crate) fn news(&self) -> Option<String> {
         match self.index.last_stop() {
+            //@ level: WARN
+            //@ cause: The last server was killed or crashed. Its memory held what it had not written yet.
+            //@ remedy: None is needed. If nobody killed it, look for the reason in its log and in the kernel's (out of memory).
             Stop::Crash if self.index.counts_on() => Some(
-                "index: the last server did not stop in order, as when it is killed; nothing is lost, and clients keep what they have"
+                "index: the last server was killed or crashed; nothing is lost, and clients keep what they have cached [index-after-kill]"
                     .to_owned(),
             ),
+            //@ level: WARN
+            //@ cause: The last server was killed or crashed, and what it had not written to the index yet is not known.
+            //@ remedy: None is needed: clients fetch again what they have cached. If nobody killed it, look for the reason in its log.
             Stop::Crash => Some(
-                "index: the last server did not stop in order, as when it is killed; files are safe and have new versions, so that clients \
-                 fetch them anew"
+                "index: the last server was killed or crashed; no file is lost, but files have new versions and clients fetch them again \
+                 [index-after-crash]"
                     .to_owned(),
             ),
+            //@ level: WARN
+            //@ cause: The machine lost power or crashed while the server ran.
+            //@ remedy: Clients fetch again what they have cached. What was written last may be missing, as with any program.
             Stop::PowerLoss => Some(
-                "index: the machine went down with the last server; every file has a new version, so that clients fetch them anew"
+                "index: the machine went down while the last server ran; every file has a new version, and clients fetch them again \
+                 [index-after-power-loss]"
                     .to_owned(),
             ),
             _ => damage(&self.index),
@@ -120,8 +130,10 @@ impl IndexFile {
         for path in paths {
             let synced = std::fs::File::open(path).and_then(|root| Ok(rustix::fs::syncfs(root)?));
             if let Err(error) = synced {
+                //@ cause: At the server's end the volume's file system could not be opened or synced.
+                //@ remedy: Look at the kernel's log and at the disk. Files written last may be incomplete after a power loss.
                 tracing::error!(
-                    "volume at {}: what was written last may not be on the disk yet: {error}; look at the disk",
+                    "volume at {}: what was written last may not be on the disk yet: {error}; look at the disk [volume-not-synced]",
                     path.display()
                 );
                 is_safe = false;
@@ -132,8 +144,11 @@ impl IndexFile {
         }
         let closed = if is_safe { self.index.close() } else { self.index.flush() };
         if let Err(error) = closed {
+            //@ cause: At the server's end the index in the state directory could not be written, as when the disk is full.
+            //@ remedy: Make room on the disk of the state directory, or mend it. No file is lost.
             tracing::error!(
-                "index: it could not be closed in order: {error}; files have new versions at the next start"
+                "index: its last changes could not be written: {error}; files have new versions at the next start, and clients fetch \
+                 them again; look at the disk [index-not-closed]"
             );
         }
     }
@@ -176,8 +191,12 @@ fn map(file: File, words_max: usize, words: usize) -> std::io::Result<Box<dyn Wo
 /// What is to be told where the index had to be begun anew.
 pub(crate) fn damage(index: &Index) -> Option<String> {
     match index.last_stop() {
+        //@ level: WARN
+        //@ cause: The index file in the state directory was damaged, as by a failing disk, and a new one was made.
+        //@ remedy: None is needed: clients fetch again what they have cached. Look at the disk, and delete the old file when you like.
         Stop::Damaged(aside, why) => Some(format!(
-            "the index was damaged ({why}) and is begun anew: files have new numbers and versions. The old one is kept as {}",
+            "index: it was damaged ({why}) and a new one was made; no file is lost, but files have new numbers and clients fetch them \
+             again; the old index is kept as {} [index-damaged]",
             aside.display()
         )),
         _ => None,

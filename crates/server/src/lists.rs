@@ -108,16 +108,24 @@ pub fn trouble(root: &Path, sees_trusted: bool) -> Option<String> {
     let rights = Mark::rights_of(trusted, user)?;
     let shown = root.display();
     if rights == RightsIn::Trusted && !sees_trusted {
+        //@ level: WARN
+        //@ subject: volume {name}:
+        //@ cause: The access lists of the volume were written by a server of root, and this one has no CAP_SYS_ADMIN to read them.
+        //@ remedy: Run the server with CAP_SYS_ADMIN, or stop it and convert the lists by `linerate acl convert DIR --to user`.
         return Some(format!(
             "it is served to administrators alone: its access lists lie in trusted. attributes, which take CAP_SYS_ADMIN to read; run \
-             the server with that, or stop it and move them by `linerate acl convert {shown} --to user`"
+             the server with that, or stop it and move them by `linerate acl convert {shown} --to user` [lists-unseen]"
         ));
     }
     if rights == RightsIn::Trusted && trusted.is_none() {
+        //@ level: WARN
+        //@ subject: volume {name}:
+        //@ cause: The volume had access lists in trusted. attributes, and they are gone, as after a copy by a program that leaves them out.
+        //@ remedy: Restore them by `rsync -aX` as root, or look at the lists there are and accept them by `linerate acl accept DIR`.
         return Some(format!(
             "it is served to administrators alone: its access lists lay in trusted. attributes, and these are gone, as after a copy that \
              leaves them out; restore them, or look at what there is by `linerate acl list {shown}` and then say so by `linerate acl \
-             accept {shown}`"
+             accept {shown}` [lists-lost]"
         ));
     }
     let below = fs::read_dir(root).into_iter().flatten().take(LOOKED_AT_MAX).flatten();
@@ -126,9 +134,13 @@ pub fn trouble(root: &Path, sees_trusted: bool) -> Option<String> {
     let mut all = std::iter::once(root.to_owned()).chain(below);
     let directory = all.find(|directory| lies_elsewhere(directory, rights))?;
     let other = if rights == RightsIn::Trusted { "user." } else { "trusted." };
+    //@ level: WARN
+    //@ subject: volume {name}:
+    //@ cause: A directory has its access list in an attribute of the other kind than its volume, as after a copy from another volume.
+    //@ remedy: Run `linerate acl convert DIR` on the volume's directory.
     Some(format!(
         "the access list of {} is in an attribute of the kind {other}, which the volume does not use: the directory is closed to all but \
-         administrators until `linerate acl convert {shown}` has moved it",
+         administrators until `linerate acl convert {shown}` has moved it [lists-elsewhere]",
         directory.display()
     ))
 }

@@ -232,7 +232,14 @@ impl Closing {
         };
         if tokio::time::timeout_at(self.until, all).await.is_err() {
             for volume in self.volumes.iter().filter(|volume| !volume.is_still()) {
-                tracing::error!(volume = %volume.name(), "a change that was under way does not end");
+                //@ cause: A reload has taken a volume away, or made it read-only, while a client's change of it was waiting for the disk.
+                //@ remedy: Look at the disk. Do not unmount the directory before the change has ended.
+                tracing::error!(
+                    volume = %volume.name(),
+                    "volume {}: a client's change goes on though a reload ended writing to it, as its disk does not answer; look at the \
+                     disk [volume-change-hangs]",
+                    volume.name()
+                );
             }
         }
     }

@@ -66,9 +66,12 @@ impl OwnFiles {
             held.dedup();
             let what = held.join(", ");
             (!held.is_empty()).then(|| {
+                //@ level: WARN
+                //@ cause: The state directory, a certificate, the configuration or another file of the server is in a served directory.
+                //@ remedy: Move these files out of the volume, or serve another directory. No client can see them meanwhile.
                 format!(
-                    "volume {}: {} holds files of the server itself ({what}), which nobody is served: move them, or serve \
-                     another directory",
+                    "volume {}: {} holds files of the server itself ({what}), which are served to nobody: move them, or serve \
+                     another directory [volume-holds-own-files]",
                     volume.name,
                     volume.path.display()
                 )

@@ -29,8 +29,11 @@ pub struct ThreadUsage {
 fn allow_every_descriptor() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        //@ cause: The kernel did not let the server raise its soft limit of open files to the hard one.
+        //@ remedy: Raise the limit where the server is started: `LimitNOFILE=` of systemd, or `ulimit -n`.
         tracing::warn!(
-            "open files: their limit cannot be raised to the hard one ({error}); fewer connections and open files are possible"
+            "open files: their limit cannot be raised ({error}); the server takes fewer connections; set LimitNOFILE= or ulimit -n \
+             [open-files-not-raised]"
         );
     }
 }

@@ -179,9 +179,14 @@ impl Round {
                 PREPARED_WITHIN.as_secs()
             )),
             Phase::Switching => {
+                //@ cause: After a reload some lanes (threads) had not switched to the new configuration within the time for it, as when a
+                //@ disk keeps them waiting.
+                //@ remedy: Look at the load of the machine and at its disks. The lanes switch by themselves as soon as they run again.
                 tracing::error!(
                     ?lanes,
-                    "lanes are late to serve the new configuration; they will, once they go on"
+                    "configuration: {} lanes still serve the old one after a reload, as they are busy; their clients notice no more than \
+                     that; look at load and disks if it lasts [reload-late]",
+                    lanes.len()
                 );
                 Standing::Done
             }

@@ -247,10 +247,11 @@ impl Server {
         let joined = serving.runtime.join();
         let abandoned: u64 = counters.iter().map(|lane| lane.abandoned.get()).sum();
         if abandoned > 0 {
+            //@ cause: The server ended while reads or writes had not come back from the kernel, as when a disk or network file system hangs.
+            //@ remedy: Look at the disk, and whether files written last are complete.
             tracing::error!(
-                operations = abandoned,
                 "disk: {abandoned} operations had not ended when the server did, as when a disk does not answer; what they were to write \
-                 may be missing"
+                 may be missing; look at the disk [disk-abandoned]"
             );
         }
         joined.map_err(|_| ServerError::LaneEnded)?;
@@ -305,7 +306,13 @@ impl Serving {
         let bound = admin.as_ref().and_then(|listener| listener.local_addr().ok());
         // Without one everything is served as well.
         let console = bound.map(console::bind).transpose().unwrap_or_else(|error| {
-            warnings.push(format!("no console for `linerate smb`: {error}"));
+            //@ level: WARN
+            //@ cause: The socket by which `linerate smb` and other commands ask the server could not be opened.
+            //@ remedy: Look whether another server has the same admin address. Clients are served as ever.
+            warnings.push(format!(
+                "console: it cannot be opened: {error}; `linerate smb` and `linerate acl set` cannot ask this server, clients are served \
+                 as ever [console-not-opened]"
+            ));
             None
         });
 
@@ -500,15 +507,22 @@ impl Serving {
                     Said::Stop => exit_at_once(),
                 },
                 () = tokio::time::sleep_until(deadline) => {
-                    tracing::error!("a lane does not end; stopping without it");
+                    //@ cause: A lane (thread) did not end within the drain time and some seconds more, as when a disk keeps it waiting.
+                    //@ remedy: Look at the disks. The server ends all the same, and its open connections are cut.
+                    tracing::error!(
+                        "lane: it does not end in time, and the server stops without it; its connections are cut; look at the disks \
+                         [lane-does-not-end]"
+                    );
                     exit_at_once();
                 }
             }
         }
         if cut > 0 {
+            //@ cause: The server was asked to stop, and transfers were not over within `drain_seconds`.
+            //@ remedy: Raise `drain_seconds` if such transfers should end. Clients see a broken connection and may try again.
             tracing::warn!(
-                connections = cut,
-                "transfers were cut because they took longer than the drain time"
+                "connections: {cut} transfers were cut because they took longer than the drain time; raise drain_seconds if they should \
+                 end [connections-cut]"
             );
         }
         Ok(())

@@ -209,7 +209,12 @@ impl Volumes {
         let rights = lists::rights_at(&root).map_err(|error| at(path, error))?;
         if let Err(error) = write_mark(&root, &opened.mark, rights) {
             self.index.remove_volume(name)?;
-            return Err(at(path, format!("its directory cannot bear the volume's mark: {error}")));
+            return Err(at(
+                path,
+                format!(
+                    "the extended attribute by which the volume is known again cannot be set on it: {error}"
+                ),
+            ));
         }
         self.index.marked(opened.volume, &opened.mark);
         self.index.close_volume(opened.volume);

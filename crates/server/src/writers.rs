@@ -42,14 +42,21 @@ pub(crate) fn warnings(config: &Config, accounts: &Accounts) -> Vec<String> {
             return warnings;
         }
         if is_reached && is_everybody(&volume.writable) {
+            //@ level: WARN
+            //@ cause: The volume is writable by `anyone`, and the server listens at an address that other machines reach.
+            //@ remedy: Where that is not meant, name users and groups in `writable`, or listen at 127.0.0.1.
             warnings.push(format!(
-                "volume {name}: everybody who reaches this machine may write to it without saying who he is; name users \
-                 and groups (writable) where that is not meant"
+                "volume {name}: everybody who reaches this machine may write to it without a password; name users and groups \
+                 (writable) where that is not meant [volume-open-to-all]"
             ));
         }
         for unknown in volume.writable.named().filter(|who| accounts.id_of(who).is_none()) {
+            //@ level: WARN
+            //@ cause: `writable` names a user or group that the accounts do not have.
+            //@ remedy: Add it by `linerate user add` or `linerate group add`, or correct the name.
             warnings.push(format!(
-                "volume {name}: there is no user or group {unknown}, so nobody may write by that name (linerate user add)"
+                "volume {name}: there is no user or group {unknown}, so nobody may write by that name; add it by `linerate user add` \
+                 or correct the name [volume-writer-unknown]"
             ));
         }
         warnings.extend(hindrance(&volume.path).map(|why| format!("volume {name}: {why}")));
@@ -66,10 +73,26 @@ fn is_everybody(writable: &Writable) -> bool {
 fn hindrance(directory: &Path) -> Option<String> {
     let path = directory.display();
     if statvfs(directory).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
-        return Some(format!("nobody can write to it: the file system of {path} is mounted read-only"));
+        //@ level: WARN
+        //@ subject: volume {name}:
+        //@ cause: The volume is writable by its configuration, and its file system is mounted read-only.
+        //@ remedy: Remount it (`mount -o remount,rw`), or leave `writable` away.
+        return Some(format!(
+            "nobody can write to it: the file system of {path} is mounted read-only; remount it, or leave writable away \
+             [volume-mounted-read-only]"
+        ));
     }
     let may = accessat(CWD, directory, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
-    may.err().map(|error| format!("the server's user may not write to {path}: {error}"))
+    //@ level: WARN
+    //@ subject: volume {name}:
+    //@ cause: The volume is writable by its configuration, and the user that the server runs as may not write to its directory.
+    //@ remedy: Let that user write to the directory (`chown`, `chmod`), or run the server as another one.
+    may.err().map(|error| {
+        format!(
+            "the server's user may not write to {path}: {error}; clients cannot either; change the directory's owner or mode \
+             [volume-not-permitted]"
+        )
+    })
 }
 
 /// The group that everybody is in, signed in or not.

@@ -23,7 +23,7 @@ pub enum Error {
     #[error("the server answered with {0}")]
     Unexpected(&'static str),
     /// The request failed.
-    #[error("{command:?} failed: {status}")]
+    #[error("the server refused {}{status}", asked(*command, *status))]
     Status {
         /// What was asked for.
         command: Command,
@@ -71,6 +71,51 @@ impl Error {
         match self {
             Self::Status { status, .. } => Some(*status),
             _ => None,
+        }
+    }
+}
+
+/// What the server refused, in a user's words where there are some; the status follows.
+fn asked(command: Command, status: Status) -> String {
+    let (what, why) = match (command, status) {
+        (Command::SessionSetup, Status::LOGON_FAILURE) => {
+            ("the sign-in", "the user or the password is wrong")
+        }
+        (Command::SessionSetup, Status::ACCOUNT_DISABLED) => ("the sign-in", "the account is disabled"),
+        (Command::SessionSetup, Status::ACCOUNT_LOCKED_OUT) => {
+            ("the sign-in", "the account is locked; try again later")
+        }
+        (Command::SessionSetup, Status::PASSWORD_EXPIRED) => ("the sign-in", "the password has expired"),
+        (Command::SessionSetup, _) => return "the sign-in: ".to_owned(),
+        (Command::TreeConnect, Status::BAD_NETWORK_NAME) => ("the share", "there is none of that name"),
+        (Command::TreeConnect, Status::ACCESS_DENIED) => ("the share", "this user may not use it"),
+        (Command::TreeConnect, _) => return "the share: ".to_owned(),
+        _ => return format!("{command:?}: "),
+    };
+    format!("{what}: {why}: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_was_refused_why_and_by_which_status() {
+        let told = |command, status| Error::Status { command, status }.to_string();
+        for (command, status, expected) in [
+            (
+                Command::SessionSetup,
+                Status::LOGON_FAILURE,
+                "the server refused the sign-in: the user or the password is wrong: STATUS_LOGON_FAILURE",
+            ),
+            (
+                Command::TreeConnect,
+                Status::BAD_NETWORK_NAME,
+                "the server refused the share: there is none of that name: STATUS_BAD_NETWORK_NAME",
+            ),
+            (Command::Read, Status::ACCESS_DENIED, "the server refused Read: STATUS_ACCESS_DENIED"),
+        ] {
+            assert_eq!(told(command, status), expected);
         }
     }
 }

@@ -105,7 +105,10 @@ impl ServerTls {
 #[non_exhaustive]
 pub enum Warning {
     /// Others can read a private key.
-    #[error("{} can be read by others (mode {mode:04o}): chmod 600 it", path.display())]
+    //@ level: WARN
+    //@ cause: The private key of a certificate has a mode by which other users of the machine can read it.
+    //@ remedy: Run `chmod 600` on the file. If others may have read it, renew the certificate with a new key.
+    #[error("certificate key {}: other users can read it (mode {mode:04o}): chmod 600 it [key-readable]", path.display())]
     KeyMode {
         /// The key file.
         path: PathBuf,
@@ -113,13 +116,19 @@ pub enum Warning {
         mode: u32,
     },
     /// A certificate is no longer valid.
-    #[error("{} has expired: clients refuse it; renew it and reload", path.display())]
+    //@ level: WARN
+    //@ cause: The certificate's last day has passed.
+    //@ remedy: Renew it, put it at the same path and reload the server (SIGHUP). Connections are not dropped.
+    #[error("certificate {}: it has expired, and clients refuse it; renew it and reload [certificate-expired]", path.display())]
     Expired {
         /// The certificate file.
         path: PathBuf,
     },
     /// A certificate ends soon.
-    #[error("{} expires in {days} days: renew it and reload", path.display())]
+    //@ level: WARN
+    //@ cause: The certificate's last day is near.
+    //@ remedy: Renew it, put it at the same path and reload the server (SIGHUP). Connections are not dropped.
+    #[error("certificate {}: it expires in {days} days; renew it and reload [certificate-expires]", path.display())]
     ExpiresSoon {
         /// The certificate file.
         path: PathBuf,
@@ -127,14 +136,24 @@ pub enum Warning {
         days: u64,
     },
     /// No name leads to a certificate.
-    #[error("{} has no DNS names and none are configured: it is never chosen by name", path.display())]
+    //@ level: WARN
+    //@ cause: The certificate has no DNS names of its own, and its table in the configuration has no `names`.
+    //@ remedy: Configure `names` for it, or use a certificate with DNS names.
+    #[error(
+        "certificate {}: it has no DNS names and none are configured, so no client gets it by name; configure names \
+         [certificate-no-names]",
+        path.display()
+    )]
     NoNames {
         /// The certificate file.
         path: PathBuf,
     },
     /// A self-signed certificate was made.
+    //@ level: WARN
+    //@ cause: HTTPS is served without a certificate in the configuration, so the server made one that no authority has signed.
+    //@ remedy: For browsers and other users configure a certificate of an authority. For a trial trust this one.
     #[error(
-        "made the self-signed certificate {}: browsers warn until they are told to trust it",
+        "certificate {}: it was made now and is self-signed; browsers warn until they trust it [certificate-self-signed]",
         path.display()
     )]
     SelfSigned {

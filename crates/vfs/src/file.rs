@@ -69,11 +69,22 @@ impl OpenFile {
         (read.inspect_err(|error| self.note_failure(offset, error)), buf)
     }
 
+    /// Where it was found, for messages.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Counts and logs that the disk did not give these bytes, for who takes them past this type
     /// ([`OpenFile::lane_file`]).
     pub fn note_failure(&self, offset: u64, error: &io::Error) {
         self.counters.read_errors.increment();
-        tracing::error!(path = %self.place, offset, %error, "a file cannot be read");
+        //@ cause: The disk, or the server that the file system is on, did not give the bytes of a file.
+        //@ remedy: Look at the kernel's log and at the disk. If the file is damaged, restore it from a backup.
+        tracing::error!(
+            path = %self.place,
+            "file {}: it cannot be read at byte {offset}: {error}; the client's transfer ends early; look at the disk [file-unreadable]",
+            self.place
+        );
     }
 
     /// Says whether the content is still the one that had the token `before`. Ask after the last byte was

@@ -32,6 +32,13 @@ impl fmt::Display for Place {
 /// Tells of a look-up or listing that the file system failed.
 pub(crate) fn tell(volume: &Rc<Path>, path: RelPath<'_>, what: &str, error: &Error) {
     if let Error::Io(error) = error {
-        tracing::error!(path = %Place::new(volume, path), %error, "{what}");
+        let place = Place::new(volume, path);
+        //@ cause: The file system failed when a file was opened or found, or a directory was listed. The line says which of these, and
+        //@ the file system's reason.
+        //@ remedy: Look at the kernel's log, and at the disk or the server that the file system is on.
+        tracing::error!(
+            path = %place,
+            "file {place}: {what}: {error}; the client gets an error; look at the disk [file-system-failed]"
+        );
     }
 }

@@ -128,7 +128,7 @@ impl Volume {
         }
         // Apart, as those whose answer is at hand should not carry its memory.
         let opened = self.open_uncached(path).await;
-        self.counted(self.told(path, "a name cannot be opened", opened))
+        self.counted(self.told(path, "it cannot be opened", opened))
     }
 
     /// As [`Volume::lookup`] if the answer is at hand: never waits. `None` means "ask `lookup`".

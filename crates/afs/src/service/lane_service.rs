@@ -142,12 +142,21 @@ impl LaneAfs {
         let hosts = LaneHosts::new(&hosts, first.volume.cache(), driver);
         match self.kept.reset.done(|| hosts.reset_recorded()).await {
             Some(Err(error)) => {
-                tracing::error!("clients of an earlier run cannot be told that it is over: {error}")
+                //@ cause: The index, which remembers AFS clients with cached files, could not be read at the start.
+                //@ remedy: Look at the disk of the state directory. On clients that show old content run `fs flushall`.
+                tracing::error!(
+                    "AFS: clients cannot be notified that the server has restarted, as the index cannot be read: {error}; they may show \
+                     old content for up to some hours; look at the disk [afs-restart-untold]"
+                )
             }
             Some(Ok(resets)) if resets.silent > 0 => {
+                //@ cause: AFS clients that had cached files did not answer when the server notified them of its restart. They are switched
+                //@ off, or a firewall drops UDP packets to their port 7001.
+                //@ remedy: None is needed for clients that are off. Otherwise open UDP port 7001 of the clients to the server.
                 tracing::warn!(
-                    clients = resets.silent,
-                    "clients of an earlier run did not hear that it is over"
+                    "AFS: {} clients did not answer the notice that the server has restarted; they are notified when they next ask, and \
+                     may show old content until then; look at firewalls if they are up [afs-clients-silent]",
+                    resets.silent
                 );
             }
             _ => {}

@@ -122,10 +122,13 @@ impl AfsSite {
         for (volume, why) in attached.left_out() {
             // Each lane finds the same.
             if self.left_out().insert(volume.clone()) {
+                //@ cause: AFS names files by numbers that have to last, and the server cannot keep them for this volume. The line says why:
+                //@ mostly the file system is read-only, or the server may not write to the directory.
+                //@ remedy: Let the server write to the volume's directory once, then mount it read-only if you like. See docs/afs.md.
                 tracing::warn!(
                     %volume,
                     "volume {volume}: AFS does not serve it, the other protocols do: {why}; AFS names files by numbers that have to \
-                     last, for which the server must be able to write the volume's directory once (docs/afs.md)"
+                     last, for which the server must be able to write the volume's directory once [afs-volume-left-out]"
                 );
             }
         }

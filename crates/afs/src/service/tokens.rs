@@ -24,10 +24,12 @@ impl Tokens {
         if !self.is_to_be_told(now, remote.ip()) {
             return;
         }
+        //@ cause: An AFS client has a token of a cell, or a tool was called with `-localauth`. This server knows no tokens of AFS yet.
+        //@ remedy: Discard the token on the client by `unlog`, or call the tool without `-localauth`.
         tracing::warn!(
-            "AFS client {remote} came with a token ({class}), which this server does not take yet: its calls are refused as not \
+            "AFS client {remote}: it came with a token ({class}), which this server does not take yet; its calls are refused as not \
              authenticated. On the client discard the token (`unlog`), or call the tool without `-localauth`; it is then served \
-             as system:anyuser",
+             as system:anyuser [afs-token-refused]",
             class = class(index)
         );
     }

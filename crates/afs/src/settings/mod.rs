@@ -197,7 +197,10 @@ impl AfsSettings {
     /// It is not served: everything else is.
     pub(crate) fn hinder(&self, why: String) {
         // The first reason is as good as any.
-        let _ = self.hindrance.set(format!("AFS is not served: {why}"));
+        //@ level: WARN
+        //@ cause: `linerate serve DIR` serves all protocols, and an address of AFS is in use, or the volume cannot be served by AFS.
+        //@ remedy: Stop the other server, name another address, or switch AFS off by `--afs off`. Other protocols are served.
+        let _ = self.hindrance.set(format!("AFS is not served: {why} [afs-not-served]"));
     }
 
     /// Whether it gives way to what is in its way, rather than keep the server from starting.

@@ -260,21 +260,23 @@ impl State {
                 Some((volume, record)) if record.marked == 0 && record.path == path => {
                     Ok((volume, record, false))
                 }
-                Some((_, record)) if record.path == path => Err(other("its root bears no mark any more")),
-                Some(_) => Err(other("its directory is another one, without a mark")),
+                Some((_, record)) if record.path == path => {
+                    Err(other("the extended attribute that identifies it is gone"))
+                }
+                Some(_) => Err(other("it is another directory, which was not served before")),
                 None => Ok((self.next_number(), new_record(name, path, uuid_if_new, now), false)),
             };
         };
         if named.is_some_and(|(volume, record)| (volume, record.uuid) != (mark.volume, mark.uuid)) {
-            return Err(other("its root bears the mark of another volume"));
+            return Err(other("it is the directory of another volume"));
         }
         let (mut record, is_known) = match self.volumes.get(&mark.volume) {
             Some(record) if record.uuid == mark.uuid => (record.clone(), true),
-            Some(_) => return Err(other("its root bears a number that another volume has")),
+            Some(_) => return Err(other("another volume has its number")),
             None => (new_record(name, path, mark.uuid, now), false),
         };
         if self.open.contains_key(&mark.volume) {
-            return Err(other("it is a copy of a tree that is served, mark and all"));
+            return Err(other("another volume serves this directory, or one that it is a copy of"));
         }
         let is_ahead = record.is_behind(&mark);
         record.name = name.to_owned();

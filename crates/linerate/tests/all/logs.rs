@@ -145,7 +145,7 @@ fn access_log_into_a_fifo_without_a_reader_starts_serves_and_ends() {
     drop(reader);
     assert_both_lanes_serve(&server);
     assert_ends_in_time(&mut server, Signal::TERM, Some(0));
-    server.says("lines were lost");
+    server.says("are lost, as it could not be written");
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn a_directory_gives_its_volume_its_name_and_the_volume_is_the_same_under_anothe
     let other = dir.join("other/My Trees");
     std::fs::create_dir_all(&other).unwrap();
     let server = Launch::dir(&other).state(dir).arg("--writable").arg("anyone").start();
-    server.says("its directory is another one, without a mark");
+    server.says("it is another directory, which was not served before");
     assert_eq!(upload(&server, "/a.toml"), "405");
 }
 
@@ -226,7 +226,7 @@ fn a_start_says_how_the_last_server_ended_when_that_was_not_in_order() {
     let text = format!("{ANY_PORT}[[volume]]\nname = 'pub'\npath = 'tree'\nwritable = 'anyone'\n");
     std::fs::write(dir.path().join("linerate.toml"), text).unwrap();
     let start = || Launch::config(&dir.path().join("linerate.toml")).start();
-    let words = "the last server did not stop in order";
+    let words = "the last server was killed or crashed";
     let mut first = start();
     assert!(!first.stderr().contains(words), "{}", first.stderr());
     first.signal(Signal::KILL);

@@ -227,14 +227,23 @@ impl Writer {
         let (lost, limited) = (self.lost(), self.shared.limit.refused());
         if lost > self.lost_told {
             let lines = lost - self.lost_told;
+            //@ level: WARN
+            //@ cause: Nobody read the server's standard error for a while, so that it could not write its messages.
+            //@ remedy: Look at what reads them (journald, a pipe). They are written again by now.
             self.say(format_args!(
-                "{lines} messages were lost while nobody took them; they are written again"
+                "log: {lines} messages were lost while nothing read them; later ones are written again [messages-lost]"
             ));
             self.lost_told = lost;
         }
         if limited > self.limited_told {
             let messages = limited - self.limited_told;
-            self.say(format_args!("{messages} messages were left out because their like came too often"));
+            //@ level: WARN
+            //@ cause: One place in the server had more messages within a time than it may log.
+            //@ remedy: Look at the lines before. `linerate_diagnostics_lines_limited` counts those left out.
+            self.say(format_args!(
+                "log: {messages} messages were left out, as others of their kind had come too often; look at the lines before \
+                 [messages-limited]"
+            ));
             self.limited_told = limited;
         }
     }
@@ -278,10 +287,13 @@ fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
         std::backtrace::BacktraceStatus::Captured => format!("\n{backtrace}"),
         _ => String::new(),
     };
+    let thread = thread.name().unwrap_or("unnamed");
+    let text = text.unwrap_or("without a message");
+    //@ cause: A defect of Linerate. A task or thread of the server has ended; what it means for clients is logged after it.
+    //@ remedy: Report the line, with a backtrace if there is one (`RUST_BACKTRACE=1`).
     tracing::error!(
-        thread = thread.name().unwrap_or("unnamed"),
-        "defect: panicked at {place}: {}{backtrace}",
-        text.unwrap_or("without a message")
+        thread,
+        "thread {thread}: panicked at {place}: {text}; report this as a defect [thread-panicked]{backtrace}"
     );
 }
 

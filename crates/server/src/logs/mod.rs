@@ -6,6 +6,7 @@
 
 mod diagnostics;
 mod limit;
+mod passed_on;
 mod requests;
 mod sink;
 
@@ -19,6 +20,8 @@ use service::log::LaneLog;
 
 pub(crate) use self::diagnostics::add_to;
 pub use self::diagnostics::{Diagnostics, finish};
+pub(crate) use self::passed_on::error;
+pub use self::passed_on::warn;
 use self::requests::{Kind, RequestLog};
 use self::sink::Sink;
 use crate::config::LogSection;

@@ -132,7 +132,12 @@ impl Drop for RequestLog {
         self.thread.unpark();
         // A thread that a disk keeps in a write ends with the process.
         if self.ended.recv_timeout(FAREWELL_MAX + 2 * STEP) == Err(mpsc::RecvTimeoutError::Timeout) {
-            tracing::error!("the {}'s last lines are lost: a write does not come back", self.kind);
+            //@ cause: The disk or the reader of an access or audit log did not take the last lines before the server's end.
+            //@ remedy: Look at the disk of the log, or at the program that reads it.
+            tracing::error!(
+                "log: the last lines of the {} are lost, as writing them did not end; look at its disk or reader [log-end-hangs]",
+                self.kind
+            );
         }
     }
 }
@@ -177,7 +182,13 @@ impl Writer {
             let lost = self.lost();
             let is_time = told_at.is_none_or(|at: Instant| at.elapsed() >= TELL_PERIOD) || stop;
             if lost > told_lost && is_time {
-                tracing::warn!(lines = lost - told_lost, "the {} cannot keep up; lines were lost", self.kind);
+                //@ cause: Requests came faster than the disk or the reader of the log took their lines.
+                //@ remedy: Give the log a faster disk or reader, or log to a file. Requests are served as ever.
+                tracing::warn!(
+                    "log: {} lines of the {} were lost, as its disk or reader is too slow; requests are served as ever [log-too-slow]",
+                    lost - told_lost,
+                    self.kind
+                );
                 (told_lost, told_at) = (lost, Some(Instant::now()));
             }
             if stop {
@@ -219,9 +230,11 @@ impl Writer {
         if !spell.told && spell.since.elapsed() >= TROUBLE_MIN {
             spell.told = true;
             self.counters.stalled.set(1);
+            //@ cause: The file, pipe or socket of an access or audit log takes nothing: the disk is full, or its reader has stopped.
+            //@ remedy: Make room, or start the reader again. Lines beyond what waits are lost, and their number is logged.
             tracing::error!(
-                %trouble,
-                "the {} cannot be written; {} MiB of records wait, what comes after is lost",
+                "log: the {} cannot be written: {trouble}; {} MiB of lines wait, later ones are lost; look at its disk or reader \
+                 [log-not-written]",
                 self.kind,
                 (service::log::BATCH_BYTES * BATCHES_MAX) >> 20
             );
@@ -247,9 +260,11 @@ impl Writer {
         }
         self.lost += lost;
         self.counters.lines_lost.set(self.lost());
+        //@ cause: The server ended while the file, pipe or socket of an access or audit log took nothing.
+        //@ remedy: Make room on the disk, or start the log's reader again.
         tracing::error!(
-            lines = self.lost(),
-            "the {} could not be written to its end; lines were lost",
+            "log: {} lines of the {} are lost, as it could not be written at the server's end; look at its disk or reader [log-end-lost]",
+            self.lost(),
             self.kind
         );
     }
@@ -270,7 +285,12 @@ impl Writer {
         if self.state.reopen.swap(false, Ordering::AcqRel)
             && let Err(error) = self.sink.reopen()
         {
-            tracing::error!(%error, "cannot open the {} anew; going on with the old one", self.kind);
+            //@ cause: After a log rotation the server could not open the file by its name: a directory is gone, or it may not write there.
+            //@ remedy: Make the directory, or let the server's user write there, and send SIGHUP or SIGUSR1 again.
+            tracing::error!(
+                "log: the {} cannot be opened again: {error}; lines go to the old file; mend its directory and reload [log-not-reopened]",
+                self.kind
+            );
         }
     }
 }

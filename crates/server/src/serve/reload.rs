@@ -5,10 +5,12 @@ use std::time::SystemTime;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
 
+use super::volumes::not_reopened;
 use super::{ServerError, Serving};
 use crate::config::Config;
 use crate::egress;
 use crate::listeners::Change;
+use crate::logs;
 use crate::objects::{Closing, Use};
 use crate::offers::Offers;
 use crate::own_files::OwnFiles;
@@ -87,7 +89,7 @@ impl Serving {
         let loaded = Offers::load(&config, &self.layout, &self.objects, state_dir.as_deref());
         let mut offers = loaded.map_err(tell)?;
         own.withhold(self.objects.withheld());
-        offers.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        offers.warnings().iter().for_each(|warning| logs::warn(warning));
         egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
         let taking = Taking::new(&self.layout, &config.server.drained_nodes);
         let taking = taking.map_err(|error| tell(error.into()))?;
@@ -195,7 +197,11 @@ impl Serving {
         self.roots.set(roots);
         self.volumes = volumes;
         if config.server.differs_for_restart(&self.config.server) || config.admin != self.config.admin {
-            tracing::warn!("[server] and [admin] changed: they take effect at the next start");
+            //@ cause: A reload has read another `[server]` or `[admin]` table than the server started with.
+            //@ remedy: Restart the server when it suits. All other tables are in use already.
+            tracing::warn!(
+                "configuration: [server] and [admin] have changed; restart the server for them, all else is in use [reload-restart]"
+            );
         }
         self.listeners.commit(change);
         self.pacing.set_rate(config.total_bytes_per_second);
@@ -218,7 +224,7 @@ impl Serving {
         self.forget_reload();
         match reopened {
             Some(name) => {
-                self.note_root(&name, format!("cannot be opened anew: {problem}"));
+                self.note_root(&name, not_reopened(problem));
             }
             None => self.refused(problem),
         }
@@ -230,7 +236,11 @@ impl Serving {
         self.subject.health.note(SUBJECT, format!("the last one was refused: {problem}"));
         let line =
             problem.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-        tracing::error!("configuration: it was refused, and the one before stays in use: {line}");
+        //@ cause: A reload has read a configuration that is wrong, or that cannot be served now. The line says what and where.
+        //@ remedy: Mend it, look at it with `linerate serve --config FILE --check=reload`, and reload. Clients notice nothing.
+        tracing::error!(
+            "configuration: the new one was refused and the old one stays in use: {line}; mend it and reload [reload-refused]"
+        );
     }
 
     fn note_reload(&self, refused: bool) {

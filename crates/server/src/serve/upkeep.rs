@@ -12,6 +12,7 @@ use super::{ServerError, Serving};
 use crate::egress::{self, Mark, Marks};
 use crate::lane_main::{Control, News};
 use crate::listeners::{LaneListener, ListenError, NewSockets};
+use crate::logs;
 use crate::silo::{Placement, Taking};
 use crate::usage;
 
@@ -22,11 +23,19 @@ impl Serving {
             News::Serving => {}
             News::Prepared { lane, order, outcome } => self.hear_prepared(lane, order, outcome),
             News::Switched { lane, order } => self.hear_switched(lane, order),
-            News::Failed(problem) => tracing::error!(%problem, "a lane keeps serving as before"),
+            News::Failed(problem) => {
+                //@ cause: A lane (thread) could not carry out an order of the server, such as to listen or to use a new volume.
+                //@ remedy: Mend what the line names, and reload the server.
+                tracing::error!(
+                    "lane: it could not follow a change: {problem}; it serves as before; reload once mended [lane-failed]"
+                );
+            }
             News::ListenerDied { lane, problem } => {
+                //@ cause: The kernel ended a listening socket of a lane, as when another program shut it down.
+                //@ remedy: None is needed, unless the line comes again and again: then report it.
                 tracing::error!(
                     lane,
-                    "lane {lane}: a listener died ({problem}); a new one is opened, and open connections go on"
+                    "lane {lane}: a listening socket failed ({problem}); a new one is opened, and open connections go on [listener-failed]"
                 );
                 // One that dies again and again must not keep this thread to itself.
                 let soonest = self.repaired + REPAIR_PAUSE;
@@ -34,7 +43,13 @@ impl Serving {
             }
             News::StoppedListening { lane } if !self.taking.lane(lane) => {
                 if let Err(problem) = self.listeners.close(lane) {
-                    tracing::error!(lane, %problem, "a listener of a drained lane stays open; it gets nothing new");
+                    //@ cause: A node was drained (`drained_nodes`), and a listening socket of one of its lanes could not be closed.
+                    //@ remedy: None is needed: the socket gets no new connections. It goes with the server's next start.
+                    tracing::error!(
+                        lane,
+                        "lane {lane}: its listening socket cannot be closed though its node is drained: {problem}; it gets no new \
+                         connections [listener-stays]"
+                    );
                 }
             }
             News::StoppedListening { .. } => {}
@@ -84,7 +99,7 @@ impl Serving {
         if *marks == self.config.server.egress_marks {
             return;
         }
-        egress::warnings(marks, &self.layout).iter().for_each(|warning| tracing::warn!("{warning}"));
+        egress::warnings(marks, &self.layout).iter().for_each(|warning| logs::warn(warning));
         self.egress.set_marks(marks);
         self.follow_links();
     }
@@ -96,7 +111,13 @@ impl Serving {
         for (mark, lanes) in changed {
             match mark {
                 Mark::LinkLost => {
-                    tracing::warn!(?lanes, "no marked NIC of the silo has a link: nothing is marked")
+                    //@ cause: Every network interface of a NUMA node that `server.egress_marks` names has lost its link.
+                    //@ remedy: Look at the cables, switch ports and interfaces. Packets are marked again once a link is back.
+                    tracing::warn!(
+                        ?lanes,
+                        "packets of lanes {lanes:?}: no interface of server.egress_marks on their node has a link, so they carry no mark and \
+                         take the default route; look at the links [egress-link-lost]"
+                    )
                 }
                 Mark::None => tracing::info!(?lanes, "packets carry no mark"),
                 Mark::Of(mark) => tracing::info!(?lanes, mark, "packets are marked"),
@@ -147,7 +168,11 @@ impl Serving {
         }
         for (name, trouble) in now.iter().filter(|trouble| !self.write_troubles.contains(trouble)) {
             health.note(&writing(name), trouble.as_str());
-            tracing::error!(volume = name, "volume {name}: {trouble}");
+            //@ cause: The file system is read-only, or the server may not write the volume's directory or its extended attributes. Or the
+            //@ index cannot be used, another server writes to the directory, or another directory is at the volume's path.
+            //@ remedy: Mend what the line says and reload the server. Where another directory was served by that name before,
+            //@ `linerate volume remove NAME` forgets it. To serve without writing, leave `writable` away.
+            tracing::error!(volume = name, "volume {name}: {trouble} [volume-not-writable]");
         }
         self.write_troubles = now;
         let sealed = self.objects.seals(&self.volumes);
@@ -156,7 +181,14 @@ impl Serving {
         }
         for (name, why) in sealed.iter().filter(|seal| !self.seals.contains(seal)) {
             health.note(&rights(name), format!("it is served to administrators alone: {why}"));
-            tracing::error!(volume = name, "volume {name} is served to administrators alone: {why}");
+            //@ cause: The volume has access lists that the server cannot read, or had lists that are gone, as after a copy without
+            //@ extended attributes.
+            //@ remedy: Do what the line says: run the server with CAP_SYS_ADMIN, convert or restore the lists, or accept the directory
+            //@ as it is by `linerate acl accept DIR`.
+            tracing::error!(
+                volume = name,
+                "volume {name}: it is served to administrators alone: {why} [volume-sealed]"
+            );
         }
         self.seals = sealed;
         if let Some(index) = self.objects.index() {
@@ -170,7 +202,13 @@ impl Serving {
                 None => health.clear("index"),
             }
             match (self.index_trouble.is_some(), &trouble) {
-                (false, Some(trouble)) => tracing::error!("index: {trouble}"),
+                (false, Some(trouble)) => {
+                    //@ cause: The index in the state directory cannot be written: its disk is full, fails, or is mounted read-only.
+                    //@ remedy: Make room on the disk of the state directory, or mend it. Nothing is lost unless the server is killed before.
+                    tracing::error!(
+                        "index: {trouble}; look at the disk of the state directory [index-not-written]"
+                    );
+                }
                 (true, None) => tracing::info!("index: it can be written again, and nothing was lost"),
                 _ => {}
             }
@@ -189,8 +227,11 @@ impl Serving {
     fn place_anew(&mut self) {
         match Topology::of_this_machine() {
             Ok(topology) => self.place_by(&topology),
+            //@ cause: `/sys` could not be read when the server looked where network interfaces and CPUs are, as in some containers.
+            //@ remedy: Mount `/sys` in the container. Without it new connections may be served from a farther NUMA node, hence slower.
             Err(problem) => tracing::warn!(
-                "connections: NICs and CPUs of this machine cannot be read ({problem}); new ones go to the lanes that were best before"
+                "connections: interfaces and CPUs of this machine cannot be read ({problem}); new connections are spread over lanes as \
+                 before; let the server read /sys [connections-not-placed]"
             ),
         }
     }
@@ -224,7 +265,13 @@ impl Serving {
                 continue;
             }
             // A listener that nobody accepts from would swallow clients.
-            tracing::error!(lane, "the lane is too busy to take its new listeners; trying again");
+            //@ cause: A lane (thread) was so busy that it did not take a new listening socket in time.
+            //@ remedy: None is needed, unless the line repeats: then look at load and disks of the machine.
+            tracing::error!(
+                lane,
+                "lane {lane}: it is too busy to take a new listening socket; other lanes take its connections, and it is tried again \
+                 [listener-late]"
+            );
             if let Err(problem) = self.listeners.close(lane) {
                 later(&problem);
             }
@@ -233,7 +280,11 @@ impl Serving {
 }
 
 fn later(problem: &ListenError) {
-    tracing::error!(%problem, "listeners are not as they should be; trying again");
+    //@ cause: A listening socket could not be opened, closed or steered, as when another program has the address.
+    //@ remedy: See that no other program listens on the address (`ss -ltnup`). It is tried again each second.
+    tracing::error!(
+        "listeners: {problem}; clients of this address may find no server; it is tried again [listeners-failed]"
+    );
 }
 
 /// Between two repairs of listeners.

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use service::civil::Civil;
 
 use super::Serving;
+use crate::logs;
 use crate::roots::{Sight, Sighting};
 
 impl Serving {
@@ -20,9 +21,14 @@ impl Serving {
                 }
             }
             Sight::Hangs(since) => {
+                //@ level: ERROR
+                //@ subject: volume {name}:
+                //@ cause: The disk or the network file system that the volume is on has not answered for seconds.
+                //@ remedy: Look at the disk, or at the server that the file system comes from. The volume is served again without a
+                //@ restart.
                 let trouble = format!(
-                    "its file system has not answered since {} ({}): who uses this volume waits, the others are served; look at the \
-                     disk, or at the server that it is on",
+                    "its file system has not answered since {} ({}); who uses this volume waits, other volumes are served; look at the \
+                     disk, or at the server that it is on [volume-hangs]",
                     utc(since),
                     path.display()
                 );
@@ -31,9 +37,14 @@ impl Serving {
                 }
             }
             Sight::Gone(why) => {
+                //@ level: ERROR
+                //@ subject: volume {name}:
+                //@ cause: The volume's directory is gone from its path, as after an unmount or a rename, or the server may no longer reach
+                //@ it.
+                //@ remedy: Mount or restore the directory. The volume is served again without a restart once it is back.
                 let trouble = format!(
-                    "its directory {} cannot be looked at: {why}; what lanes have open is served until then, and all of it again \
-                     once the directory is back",
+                    "its directory {} cannot be reached: {why}; files that were opened before are served on, others are not found; all \
+                     is served again once the directory is back [volume-gone]",
                     path.display()
                 );
                 if self.note_root(&name, trouble) {
@@ -44,7 +55,7 @@ impl Serving {
             Sight::Replaced if self.reloading.is_some() => {}
             Sight::Replaced => {
                 if let Err(problem) = self.reopen(&name) {
-                    self.note_root(&name, format!("cannot be opened anew: {problem}"));
+                    self.note_root(&name, not_reopened(&problem));
                 }
             }
         }
@@ -55,7 +66,14 @@ impl Serving {
         self.root_troubles.remove(name);
         self.subject.health.clear(&subject(name));
         self.reload_counters.volumes_reopened.increment();
-        tracing::warn!(volume = name, "the volume's path leads to another directory: that is served now");
+        //@ cause: A mount came or went, or the directory was renamed or its symbolic link switched, so that another directory is at the
+        //@ volume's path.
+        //@ remedy: None is needed where that was meant. Otherwise mount the right directory: the server follows by itself.
+        tracing::warn!(
+            volume = name,
+            "volume {name}: another directory is at its path, and is served from now on; if that is not meant, look at its mount \
+             [volume-moved]"
+        );
     }
 
     /// Everything was opened anew.
@@ -71,10 +89,21 @@ impl Serving {
             return false;
         }
         self.subject.health.note(&subject(name), trouble.as_str());
-        tracing::error!(volume = name, "{trouble}");
+        logs::error(name, format_args!("volume {name}: {trouble}"));
         self.root_troubles.insert(name.to_owned(), trouble);
         true
     }
+}
+
+/// Another directory is at a volume's path and cannot be served.
+pub(super) fn not_reopened(problem: &str) -> String {
+    //@ level: ERROR
+    //@ subject: volume {name}:
+    //@ cause: Another directory is at the volume's path, and it cannot be served. The line says why.
+    //@ remedy: Mount the right directory, or mend what the line names. The server looks again by itself.
+    format!(
+        "another directory is at its path, which cannot be served: {problem}; what was served before still is [volume-not-reopened]"
+    )
 }
 
 /// A time, by the second.
@@ -153,10 +182,7 @@ mod tests {
         std::fs::rename(&first, &aside).unwrap();
         drive(&mut server, "the loss is told", |serving| !serving.root_troubles.is_empty());
         let health = server.serving.subject.health.lines();
-        assert!(
-            health.starts_with("volume v0: ") && health.contains("first cannot be looked at"),
-            "{health}"
-        );
+        assert!(health.starts_with("volume v0: ") && health.contains("first cannot be reached"), "{health}");
         assert_eq!(server.serving.reload_counters.volumes_lost.get(), 1);
         std::fs::rename(&aside, &first).unwrap();
         drive(&mut server, "the return is told", |serving| serving.root_troubles.is_empty());

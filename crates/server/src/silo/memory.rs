@@ -160,7 +160,11 @@ impl Rounds {
     fn look(&mut self) {
         let refusals: Vec<Unsampled> = self.turn().filter_map(|lane| lane.look(self.number as u64)).collect();
         if let Some(refusal) = refusals.first().filter(|_| !self.warned) {
-            tracing::warn!("{refusal}; `linerate stat` and the metrics cannot tell local from remote memory");
+            //@ cause: The kernel or the container does not allow the system call move_pages, which says on which NUMA node memory is.
+            //@ remedy: Allow move_pages in the container's seccomp profile if you want these figures. Serving does not need them.
+            tracing::warn!(
+                "memory: {refusal}; all is served, but metrics and `linerate stat` cannot tell local from remote memory [memory-unknown]"
+            );
             self.warned = true;
         }
         self.number += 1;

@@ -188,7 +188,15 @@ impl LaneSmb {
         let path = directory.template.of(&asker.caller.principal, lane::time::wall_clock());
         let path = path.map_err(|unfit| {
             let (share, user) = (&section.name, asker.caller.principal.name());
-            tracing::warn!(share, user, %unfit, "SMB: somebody cannot connect to a share");
+            //@ cause: The share has a directory for each user (`directory` with `%U`), and who connects is no user, or has a name that no
+            //@ directory can have.
+            //@ remedy: Have the user sign in by name, or rename the user.
+            tracing::warn!(
+                share,
+                user,
+                "SMB share {share}: user {user} cannot connect, as {unfit}; sign in as a user whose name a directory can have \
+                 [smb-no-directory]"
+            );
             Status::ACCESS_DENIED
         })?;
         let share = self.tree.share(&section.name).ok_or(Status::BAD_NETWORK_NAME)?;
@@ -313,8 +321,10 @@ impl LaneService for LaneSmb {
                         "SMB: durable opens of the last server wait for their clients"
                     );
                 }
+                //@ cause: The file in which the last server kept durable opens is of another version of Linerate, or damaged.
+                //@ remedy: None is needed: clients open their files again by themselves. Locks they held are gone.
                 Err(Damaged) => tracing::error!(
-                    "SMB: what the last server has kept of durable opens is not to be understood; clients open their files anew"
+                    "SMB: open files that the last server kept cannot be read; clients have to open them again [smb-opens-unusable]"
                 ),
             }
         })

@@ -77,7 +77,11 @@ impl SmbSite {
 impl Site for SmbSite {
     fn warnings(&self) -> Vec<String> {
         let nobody = (self.nobody_can_sign_in() && self.hindrance.is_none()).then(|| {
-            "SMB: nobody can sign in yet: give somebody a password for it by `linerate user add NAME --nt`, or let guests in by smb.guest"
+            //@ level: WARN
+            //@ cause: SMB is served, no account has a password for SMB, and guests are not allowed.
+            //@ remedy: Give a user such a password by `linerate user add NAME --nt`, or let guests in by `smb.guest`.
+            "SMB: nobody can sign in yet: give a user a password for it by `linerate user add NAME --nt`, or let guests in by smb.guest \
+             [smb-no-users]"
                 .to_owned()
         });
         let guests = (self.by_command && self.hindrance.is_none()).then(|| {
@@ -87,13 +91,21 @@ impl Site for SmbSite {
                 "Windows refuses such servers unless an administrator there allows them by \
                  `Set-SmbClientConfiguration -EnableInsecureGuestLogons $true -RequireSecuritySignature $false`"
             };
+            //@ level: WARN
+            //@ cause: `--writable anyone` lets guests in over SMB, and sessions of guests cannot be signed or encrypted.
+            //@ remedy: Where that is not meant, name users instead: `--writable NAME` and `linerate user add NAME --nt`.
             format!(
                 "SMB: anyone comes in without a password, as --writable anyone says; nothing of a guest is signed or encrypted. \
-                 {windows}; a user of `linerate user add NAME --nt` gets in as Windows is"
+                 {windows}; a user of `linerate user add NAME --nt` gets in as Windows is \
+                 [smb-guests]"
             )
         });
         let tests = self.options.test_switches.then(|| {
-            "SMB: smb.test_switches is on: any client can have its connection ended and its requests held and padded, shares may be slow, and passwords may be tried as fast as one can; for tests alone"
+            //@ level: WARN
+            //@ cause: `smb.test_switches` is on, by which tests have the server misbehave.
+            //@ remedy: Take it out of the configuration of a server that people use.
+            "SMB: smb.test_switches is on: any client can have its connection ended and its requests held and padded, shares may be slow, \
+             and passwords may be tried without limit; switch it off unless this is a test [smb-test-switches]"
                 .to_owned()
         });
         self.hindrance.iter().cloned().chain(nobody).chain(guests).chain(tests).collect()

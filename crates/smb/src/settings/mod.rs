@@ -317,7 +317,10 @@ impl SmbSettings {
 
     fn hinder(&self, why: String) {
         // The first reason is as good as any.
-        let _ = self.hindrance.set(format!("SMB is not served: {why}"));
+        //@ level: WARN
+        //@ cause: `linerate serve DIR` serves all protocols, and the address of SMB is in use, or needs a privilege.
+        //@ remedy: Stop the other server (such as smbd), name another address, or switch SMB off by `--smb off`.
+        let _ = self.hindrance.set(format!("SMB is not served: {why} [smb-not-served]"));
     }
 
     fn wanted(&self) -> Vec<Wanted> {

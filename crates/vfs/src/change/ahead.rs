@@ -111,7 +111,14 @@ impl Drop for Ahead {
         let (writer, caller) = (self.writer.clone(), self.caller.clone());
         lane::spawn(async move {
             if let Err(error) = writer.give_back_room(&caller).await {
-                tracing::warn!(%error, "room that was taken for a store which did not come to its end stays taken");
+                //@ cause: An upload that did not come to its end had disk space reserved beyond the end of its file, and cutting that off
+                //@ failed.
+                //@ remedy: Write the file again, or truncate it to its length on the server: `truncate -s +0 FILE`.
+                tracing::warn!(
+                    "file {}: disk space reserved for an upload that was broken off cannot be released: {error}; the space stays used \
+                     until the file is written again [file-space-kept]",
+                    writer.file().place()
+                );
             }
             drop(taken);
         })

@@ -26,7 +26,7 @@ impl Directory {
         Box::pin(async move {
             let volume = self.volume();
             let names = self.read_anew(caller, max).await;
-            volume.counted(volume.told(self.path(), "a directory cannot be read", names))
+            volume.counted(volume.told(self.path(), "the directory cannot be read", names))
         })
     }
 

@@ -121,8 +121,16 @@ impl Drop for Aside {
         lane::spawn(async move {
             let _beside = beside_the_names(&directory);
             if let Err(error) = directory.dir().unlink(&name).await {
-                let path = name.to_string_lossy();
-                tracing::error!(%path, %error, "a file that was not published cannot be removed");
+                let place = directory.path();
+                let name = name.to_string_lossy();
+                //@ cause: A file under a name of the server's own, which an upload or a replacement has had meanwhile, could not be
+                //@ removed.
+                //@ remedy: See that the file system is mounted writable. The server looks for such files at its next start and removes them.
+                tracing::error!(
+                    "volume {}: the temporary file {name} in /{place} cannot be removed: {error}; clients do not see it, but it takes room \
+                     until the next start [volume-temporary-left]",
+                    directory.volume().name()
+                );
             }
         })
         .detach();

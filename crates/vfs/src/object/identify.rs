@@ -161,7 +161,14 @@ impl SharedVolume {
     }
 
     pub(crate) fn told(&self, error: &index::Error) -> Error {
-        tracing::error!(volume = %self.name(), %error, "numbers and versions cannot be had");
+        //@ cause: The index in the state directory could not be read or written, mostly for lack of room or for a failing disk.
+        //@ remedy: Look at the disk of the state directory. Requests are served again without a restart once the index can be used.
+        tracing::error!(
+            volume = %self.name(),
+            "volume {}: the index cannot be used: {error}; requests that need a file's number or version are refused as busy; look at the \
+             disk of the state directory [volume-index-failed]",
+            self.name()
+        );
         Error::Busy
     }
 }

@@ -70,7 +70,9 @@ impl Bearer {
                         Some(libc::EOPNOTSUPP) => "its file system keeps no extended attributes".to_owned(),
                         _ => error.to_string(),
                     };
-                    return Err(format!("its directory cannot bear the volume's mark: {why}"));
+                    return Err(format!(
+                        "the server cannot set the extended attribute by which it knows the directory again: {why}"
+                    ));
                 }
                 _ => {}
             }
@@ -94,7 +96,16 @@ impl SharedVolume {
             let (marking, root) = (Marking(Arc::clone(self)), Rc::clone(root));
             lane::spawn(async move {
                 if let Err(why) = marking.mark(&root).await {
-                    tracing::error!(volume = %marking.0.name(), "numbers run low, and no more can be had: {why}");
+                    //@ cause: Half of the numbers that the volume has reserved for its files are used. Reserving more failed, as the mark on
+                    //@ the volume's directory could not be written, or the index could not.
+                    //@ remedy: See that the volume's file system is mounted writable, has room, and lets the server set extended attributes
+                    //@ on the directory. It is tried again with the next new file.
+                    tracing::error!(
+                        volume = %marking.0.name(),
+                        "volume {}: numbers for new files run low and no more can be reserved: {why}; once they are used up, new files \
+                         are refused; let the server write to the volume's directory [volume-numbers-low]",
+                        marking.0.name()
+                    );
                 }
             })
             .detach();

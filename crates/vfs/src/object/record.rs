@@ -412,7 +412,14 @@ impl Object {
         let record = ObjectRecord { number, version, seen, place: place.unwrap_or_default() };
         let is_settled = draft.flags & SETTLED != 0;
         if let Err(error) = index.record(self.volume.id(), &words, record, is_settled, draft.slot) {
-            tracing::error!(%error, "a version cannot be kept");
+            //@ cause: The index knows the volume no longer, or the file's name or handle is longer than it takes. Either is a defect
+            //@ of Linerate.
+            //@ remedy: Report the line. On a client that shows old content of a file after a restart, drop its cache (`fs flushall` of AFS).
+            tracing::error!(
+                "volume {}: the index did not take the new version of a file: {error}; after a restart clients that cache it may \
+                 show old content; report this as a defect [volume-version-lost]",
+                self.volume.name()
+            );
         }
     }
 }

@@ -495,8 +495,8 @@ enum Seal {
     Lost,
     /// All attributes are gone.
     #[error(
-        "access lists lay in this volume, and its directory bears no mark any more, as after a copy or a backup that leaves extended \
-         attributes out: restore them (rsync -aX or tar --xattrs --xattrs-include='*' as root), or look at what there is by \
+        "access lists lay in this volume, and its directory has lost the volume's attribute, as after a copy or a backup that leaves \
+         extended attributes out: restore them (rsync -aX or tar --xattrs --xattrs-include='*' as root), or look at what there is by \
          `linerate acl list DIR` and then say so by `linerate acl accept DIR`"
     )]
     Gone,
@@ -556,7 +556,15 @@ fn new_uuid() -> [u8; 16] {
 pub const ACCEPTED_TRUSTED: &CStr = c"trusted.linerate.accepted";
 /// The same where the server has no privilege.
 pub const ACCEPTED_USER: &CStr = c"user.linerate.accepted";
-const INDEX_WAS_BEHIND: &str = "the index does not know all that it knew of this volume: it was lost, or set back. Its files \
-                                have new numbers and versions now, and clients fetch anew what they had";
-const TREE_WAS_BEHIND: &str = "its directory is as it was some time ago, as from a backup. Its files have new numbers and \
-                               versions now, and clients fetch anew what they had";
+//@ level: WARN
+//@ subject: volume {name}:
+//@ cause: The index in the state directory was deleted, restored from a backup, or moved to another machine without the volume.
+//@ remedy: None is needed: clients fetch again what they have cached. Keep the state directory when you move or restore the server.
+const INDEX_WAS_BEHIND: &str = "the state directory's index knows less of it than before, as when it was deleted or restored; no file is \
+                                lost, but files have new versions and clients fetch them again [volume-index-older]";
+//@ level: WARN
+//@ subject: volume {name}:
+//@ cause: The volume's directory was restored from a backup or a snapshot: its extended attribute is older than the index knows.
+//@ remedy: None is needed where the restore was meant: clients fetch again what they have cached. Otherwise mount the right directory.
+const TREE_WAS_BEHIND: &str = "its directory is older than the server last saw it, as after a restore from a backup; files have new \
+                               versions and clients fetch them again; if no restore was meant, look at the mount [volume-restored]";

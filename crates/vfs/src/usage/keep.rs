@@ -44,7 +44,14 @@ async fn keep_once(volume: &WeakVolume) -> Option<Duration> {
     };
     let counted = volume.count(told).await;
     if let Err(error) = &counted {
-        tracing::error!(volume = %name, %error, "its files cannot be counted, and what it may hold is not kept to");
+        //@ cause: What a volume with a quota holds has to be counted once, and its directories could not be walked to the end. The line
+        //@ names the directory, or what else was in the way.
+        //@ remedy: Let the server read the directory. The count begins again within five minutes.
+        tracing::error!(
+            volume = %name,
+            "volume {name}: its files cannot be counted: {error}; until it is, its quota counts only what was found so far; it is \
+             tried again in five minutes [volume-not-counted]"
+        );
     }
     volume.shared()?.remember_usage();
     Some(if counted.is_ok() { PERIOD } else { AFTER_FAILURE })

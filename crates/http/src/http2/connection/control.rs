@@ -84,7 +84,10 @@ impl Connection {
             self.leaving = Leaving::After(self.last_stream);
             self.put_goaway(self.last_stream, Reason::NoError);
         } else {
-            tracing::warn!(target: TRACED, "a ping is acknowledged that was never sent");
+            //@ cause: A client of HTTP/2 has acknowledged a ping that the server did not send. The line is logged only where
+            //@ `LINERATE_LOG` asks for `http2`.
+            //@ remedy: None is needed: the frame is ignored.
+            tracing::warn!(target: TRACED, "HTTP/2: a client acknowledged a ping that was not sent; it is ignored [http-ping-unasked]");
         }
         Ok(None)
     }

@@ -107,7 +107,7 @@ struct EchoSite {
 
 impl Site for EchoSite {
     fn warnings(&self) -> Vec<String> {
-        vec!["echo: whatever is said is said twice".to_owned()]
+        vec!["echo: whatever is said is said twice [echo-twice]".to_owned()]
     }
 
     fn bound(&mut self, sockets: &[Bound]) {

@@ -180,7 +180,7 @@ fn a_service_is_served_without_http_and_without_volumes() {
     let server = Running::start(only_echo(), &format!("{SERVER}{ECHO}word = 'lo'\n"));
     let (lines, datagrams) = (server.at("echo", Tcp), server.at("echo", Rx));
     assert_eq!(server.greetings[0].urls, [format!("echo://{lines}"), format!("echo://{datagrams}")]);
-    assert_eq!(server.warnings, ["echo: whatever is said is said twice"]);
+    assert_eq!(server.warnings, ["echo: whatever is said is said twice [echo-twice]"]);
     for _ in 0..8 {
         assert_eq!(say(lines, "hello"), "lo hello");
         assert_eq!(send(datagrams, "world"), "lo world");

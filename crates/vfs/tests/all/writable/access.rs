@@ -486,10 +486,12 @@ fn a_volume_whose_lists_cannot_be_seen_or_were_lost_is_served_to_administrators_
     // One that leaves out all.
     fs.remove_xattr("/srv", "user.linerate.volume").unwrap();
     for _ in 0..2 {
-        served(&world, &index, true, async move |volume| closed(volume, "bears no mark").await);
+        served(&world, &index, true, async move |volume| {
+            closed(volume, "has lost the volume's attribute").await
+        });
     }
     fs.set_xattr("/srv", "user.linerate.accepted", b"1").unwrap();
-    served(&world, &index, true, async move |volume| closed(volume, "bears no mark").await);
+    served(&world, &index, true, async move |volume| closed(volume, "has lost the volume's attribute").await);
     fs.set_xattr("/srv", "trusted.linerate.accepted", b"1").unwrap();
     served(&world, &index, true, open);
 }
