@@ -25,8 +25,8 @@ use crate::rights::Rights;
 ///
 /// *The owner's bits.* Of a file, `r` needs 0500 and `w` 0200, one bit of it at least, as in OpenAFS, whoever asks; its owner always may read.
 ///
-/// *Mode bits.* As in POSIX the class of the owner, of the group or of the others counts, users without a uid being others. So is
-/// `anonymous`, save of what is [`VolumePolicy::anonymous`]'s.
+/// *Mode bits.* As in POSIX the class of the owner, of the group or of the others counts, `anonymous` and users without a
+/// uid being others.
 ///
 /// | object | bits | rights |
 /// |---|---|---|
@@ -41,8 +41,8 @@ use crate::rights::Rights;
 /// | who | of what | rights |
 /// |---|---|---|
 /// | anybody | a file or link | never `a`, but for the next |
-/// | its owner, not anonymous | a file or link | also `a` |
-/// | its owner | a file, if he has `i` or [`Writable`] gives it | also `rw`, whatever its bits: what he dropped he may finish |
+/// | its owner | a file or link | also `a` |
+/// | its owner | a file, if he has `i` | also `rw`, whatever its bits: what he dropped he may finish |
 /// | the volume's owner | a directory | also `la`: he can mend its list |
 /// | `system:administrators` | everything | also `la`, and no file's bits mask their `r` and `w` |
 /// | the operator of this machine | everything | all |
@@ -52,7 +52,7 @@ pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &Volu
     if who.is_local_administrator() {
         return volume.left_of(Rights::LISTED | Rights::TRAVERSE);
     }
-    let is_owner = object.owner.is(who, volume);
+    let is_owner = object.owner.is(who, volume.privileged);
     let is_admin = who.is_administrator();
     let masked = |listed: Rights| {
         let bits = if is_admin { 0o700 } else { object.mode };
@@ -68,17 +68,16 @@ pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &Volu
         Nearest::None => Rights::READER | masked(volume.given(who)),
     };
     if object.kind == Kind::Directory {
-        if !who.is_anonymous() && volume.owner.is(who, volume) {
+        if volume.owner.is(who, volume.privileged) {
             rights |= Rights::LOOKUP | Rights::ADMINISTER;
         }
     } else {
         rights = rights.without(Rights::ADMINISTER);
-        if is_owner && !who.is_anonymous() {
+        if is_owner {
             rights |= Rights::ADMINISTER;
-        }
-        let inserts = rights.contains(Rights::INSERT) || volume.given(who).contains(Rights::INSERT);
-        if is_owner && object.kind == Kind::File && inserts {
-            rights |= Rights::READ | Rights::WRITE;
+            if object.kind == Kind::File && rights.contains(Rights::INSERT) {
+                rights |= Rights::READ | Rights::WRITE;
+            }
         }
     }
     if is_admin {
@@ -96,8 +95,8 @@ pub fn decide_described(who: &Principal, object: &Object, given: Rights, volume:
     if who.is_local_administrator() {
         return volume.left_of(Rights::LISTED | Rights::TRAVERSE);
     }
-    let mends = who.is_administrator()
-        || (object.kind == Kind::Directory && !who.is_anonymous() && volume.owner.is(who, volume));
+    let mends =
+        who.is_administrator() || (object.kind == Kind::Directory && volume.owner.is(who, volume.privileged));
     let implied = Rights::LOOKUP | Rights::ADMINISTER | Rights::TRAVERSE;
     volume.left_of(if mends { given | implied } else { given })
 }
@@ -136,12 +135,13 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether it is that user, or what nobody in particular has made and anonymous asks.
-    fn is(self, who: &Principal, volume: &VolumePolicy) -> bool {
-        match self.recorded {
-            Some(id) => who.is_user() && who.id() == id,
-            None => volume.privileged && self.uid.is_some() && self.uid == volume.uid_of(who),
-        }
+    /// Whether it is that user. Anonymous owns nothing.
+    fn is(self, who: &Principal, privileged: bool) -> bool {
+        who.is_user()
+            && match self.recorded {
+                Some(id) => who.id() == id,
+                None => privileged && self.uid.is_some() && self.uid == who.uid(),
+            }
     }
 }
 
@@ -154,16 +154,9 @@ pub struct VolumePolicy {
     pub writable: Writable,
     /// Whose the volume's root is.
     pub owner: Owner,
-    /// The POSIX user that anonymous is here; `None`: none at all.
-    pub anonymous: Option<u32>,
 }
 
 impl VolumePolicy {
-    /// The POSIX user that somebody is in the volume: whose what he makes becomes, and whose mode bits count for him.
-    pub fn uid_of(&self, who: &Principal) -> Option<u32> {
-        if who.is_anonymous() { self.anonymous } else { who.uid().filter(|_| who.is_user()) }
-    }
-
     fn left_of(&self, rights: Rights) -> Rights {
         match self.writable {
             Writable::Nobody => {

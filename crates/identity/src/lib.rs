@@ -12,7 +12,7 @@
 //! let alice = accounts.user("alice")?;
 //! let mut acl = Acl::new();
 //! acl.set(Side::Given, "alice".parse()?, Rights::WRITER)?;
-//! let volume = VolumePolicy { privileged: false, writable: Writable::AsListed, owner: Owner::default(), anonymous: None };
+//! let volume = VolumePolicy { privileged: false, writable: Writable::AsListed, owner: Owner::default() };
 //! let file = Object { kind: Kind::File, mode: 0o644, gid: 0, owner: Owner::default() };
 //! let nearest = Nearest::List(Arc::new(acl));
 //! assert!(decide(&alice, &file, &nearest, &volume).contains(Rights::WRITE));

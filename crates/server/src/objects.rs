@@ -286,7 +286,6 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
         lanes_max: lanes,
         privileged: has.intersects(READS_EVERYTHING),
         gives_files: has.contains(GIVES_FILES),
-        anonymous: has_all_users().then_some(NOBODY),
         user: rustix::process::geteuid().as_raw(),
         trusted_attributes: writes_trusted_attributes(),
         ..most
@@ -298,15 +297,6 @@ pub fn writes_trusted_attributes() -> bool {
     capabilities().contains(CapabilitySet::SYS_ADMIN)
 }
 
-/// Whether each POSIX user of the machine is one here: in another user namespace those that are not show as [`NOBODY`].
-fn has_all_users() -> bool {
-    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| is_of_all(&map))
-}
-
-fn is_of_all(map: &str) -> bool {
-    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
-}
-
 /// Those that count for this thread, and so for the lanes that it starts.
 fn capabilities() -> CapabilitySet {
     rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
@@ -314,8 +304,6 @@ fn capabilities() -> CapabilitySet {
 
 /// Who has one of these reads every file, so that mode bits are for him to keep.
 const READS_EVERYTHING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
-/// The user and group `nobody`: that of guests for Samba and of unknown users for NFS.
-const NOBODY: u32 = 65_534;
 /// Who has these may make files others', and change them all the same.
 const GIVES_FILES: CapabilitySet =
     CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER);
@@ -331,14 +319,6 @@ mod tests {
         assert!(options(256).is_ok());
         let problem = options(257).unwrap_err().to_string();
         assert!(problem.starts_with("server.lanes: at most 256 lanes"), "{problem}");
-    }
-
-    #[test]
-    fn anonymous_is_a_posix_user_only_where_every_user_is_known() {
-        assert!(is_of_all("         0          0 4294967295\n"));
-        for map in ["", "0 100000 65536\n", "0 0 65536\n", "0 0 4294967295\n1 1 1\n"] {
-            assert!(!is_of_all(map), "{map}");
-        }
     }
 
     #[test]

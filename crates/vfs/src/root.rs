@@ -66,9 +66,7 @@ impl Root {
         let volume = objects.volume(spec, &root.dir, &stat)?;
         // What nobody can rely on is the administrators'.
         let owner = if volume.seal().is_some() { Owner::default() } else { owner };
-        let (options, writable) = (objects.options(), spec.writable.clone());
-        let anonymous = options.anonymous.filter(|_| options.gives_files && writable.is_anyones());
-        let policy = VolumePolicy { privileged, writable, owner, anonymous };
+        let policy = VolumePolicy { privileged, writable: spec.writable.clone(), owner };
         let (object, account) = (OnceCell::new(), RefCell::default());
         let is_kept = Cell::new(false);
         let shared = Shared { volume, policy, object, account, is_kept };

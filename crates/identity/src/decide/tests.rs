@@ -53,7 +53,7 @@ fn object(kind: Kind, mode: u32) -> Object {
 }
 
 fn policy(privileged: bool, writable: &str) -> VolumePolicy {
-    VolumePolicy { privileged, writable: writable.parse().unwrap(), owner: NOBODYS, anonymous: None }
+    VolumePolicy { privileged, writable: writable.parse().unwrap(), owner: NOBODYS }
 }
 
 /// What each of anonymous, alice, bob, carol and dave gets; `+` stands for passing through without `l`.
@@ -250,7 +250,6 @@ fn what_holds_whatever_the_case() {
     let policies: Vec<VolumePolicy> = [false, true]
         .into_iter()
         .flat_map(|privileged| ["nobody", "listed", "anyone", "alice"].map(|text| policy(privileged, text)))
-        .chain([VolumePolicy { anonymous: Some(501), owner: ALICES, ..policy(true, "anyone") }])
         .collect();
     let mut cases = 0u32;
     for kind in [Kind::Directory, Kind::File, Kind::Symlink] {
@@ -267,13 +266,13 @@ fn what_holds_whatever_the_case() {
             }
         }
     }
-    assert_eq!(cases, 3 * 516 * 4 * 6 * 9 * 7);
+    assert_eq!(cases, 3 * 516 * 4 * 6 * 8 * 7);
 }
 
 fn check_rules(who: &Principal, object: &Object, list: &Nearest, volume: &VolumePolicy) {
     let rights = decide(who, object, list, volume);
     let told = || format!("{who:?} {object:?} {list:?} {volume:?}: {rights:?}");
-    let owns = object.owner.is(who, volume);
+    let owns = object.owner.is(who, volume.privileged);
     let any = |wanted: Rights| rights.intersects(wanted);
     let is_read_only = volume.writable == Writable::Nobody;
     assert!(!is_read_only || !any(Rights::CHANGES | Rights::ADMINISTER), "{}", told());
@@ -287,13 +286,8 @@ fn check_rules(who: &Principal, object: &Object, list: &Nearest, volume: &Volume
         return;
     }
     if object.kind != Kind::Directory && !is_read_only {
-        assert_eq!(any(Rights::ADMINISTER), owns && !who.is_anonymous(), "{}", told());
+        assert_eq!(any(Rights::ADMINISTER), owns, "{}", told());
     }
-    assert!(
-        !who.is_anonymous() || !any(Rights::ADMINISTER) || matches!(list, Nearest::List(_)),
-        "{}",
-        told()
-    );
     match list {
         Nearest::Unreadable => assert!(rights.without(Rights::ADMINISTER).is_empty(), "{}", told()),
         Nearest::None => assert!(!any(Rights::AUXILIARY), "{}", told()),
@@ -309,40 +303,6 @@ fn check_rules(who: &Principal, object: &Object, list: &Nearest, volume: &Volume
     if volume.privileged && *list == Nearest::None && is_hidden && object.kind != Kind::Symlink {
         assert!(!any(Rights::READ | Rights::CHANGES), "{}", told());
     }
-}
-
-#[test]
-fn what_nobody_in_particular_has_made_is_as_much_the_next_ones() {
-    const MADE: Owner = Owner { uid: Some(65_534), recorded: None };
-    let anyone = VolumePolicy { anonymous: MADE.uid, ..policy(true, "anyone") };
-    let rights = |kind, mode, owner, nearest: &Nearest, volume: &VolumePolicy| {
-        decide(&principals()[0], &Object { kind, mode, gid: 0, owner }, nearest, volume).to_string()
-    };
-    let (file, directory, none) = (Kind::File, Kind::Directory, Nearest::None);
-    for (kind, mode, owner, nearest, expected) in [
-        // He goes on with it whatever its bits, as a stock file server lets him.
-        (file, 0o600, MADE, &none, "rlwk"),
-        (file, 0o640, MADE, &none, "rlwk"),
-        (file, 0o400, MADE, &none, "rlwk"),
-        (directory, 0o700, MADE, &none, "rlidwk"),
-        // He cannot say who else may.
-        (file, 0o644, MADE, &none, "rlidwk"),
-        // Of the server's own user it is hidden as before.
-        (file, 0o600, NOBODYS, &none, "l"),
-        (directory, 0o700, NOBODYS, &none, "none"),
-        (file, 0o600, MADE, &acl("alice=rlidwk"), "rw"),
-        (file, 0o600, MADE, &Nearest::Unreadable, "none"),
-    ] {
-        assert_eq!(rights(kind, mode, owner, nearest, &anyone), expected, "{kind:?} {mode:o} {nearest:?}");
-    }
-    // Where he is nobody, `nobody`'s files are another's.
-    let [listed, unprivileged] = [policy(true, "listed"), policy(false, "anyone")];
-    assert_eq!(rights(file, 0o600, MADE, &none, &listed), "l");
-    let unprivileged = VolumePolicy { anonymous: MADE.uid, ..unprivileged };
-    assert_eq!(rights(file, 0o444, MADE, &none, &unprivileged), "rlidk", "it owns nothing there");
-    // The volume's owner mends lists, and anonymous does not.
-    let owned = VolumePolicy { owner: MADE, ..anyone };
-    assert_eq!(rights(directory, 0o755, MADE, &acl(""), &owned), "none");
 }
 
 #[test]

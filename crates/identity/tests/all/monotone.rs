@@ -59,13 +59,12 @@ fn objects() -> impl Strategy<Value = (Object, VolumePolicy)> {
     let kind = prop_oneof![Just(Kind::Directory), Just(Kind::File), Just(Kind::Symlink)];
     let recorded = proptest::option::of(1000i32..1003);
     let writable = prop_oneof![Just("nobody"), Just("listed"), Just("anyone"), Just("u0")];
-    let anonymous = proptest::option::of(0u32..4);
-    (kind, 0u32..0o2000, 0u32..4, recorded, any::<bool>(), writable, 0u32..3, anonymous).prop_map(
-        |(kind, mode, uid, recorded, privileged, writable, root, anonymous)| {
+    (kind, 0u32..0o2000, 0u32..4, recorded, any::<bool>(), writable, 0u32..3).prop_map(
+        |(kind, mode, uid, recorded, privileged, writable, root)| {
             let owner = Owner { uid: Some(uid), recorded: recorded.map(Id) };
             let object = Object { kind, mode, gid: 50, owner };
             let owner = Owner { uid: Some(root), recorded: None };
-            (object, VolumePolicy { privileged, writable: writable.parse().unwrap(), owner, anonymous })
+            (object, VolumePolicy { privileged, writable: writable.parse().unwrap(), owner })
         },
     )
 }

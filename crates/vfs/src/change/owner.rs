@@ -22,11 +22,9 @@ impl Here {
             return Ok(NewOwner(None));
         }
         let above = self.directory().attributes()?;
-        let who = &caller.principal;
-        let uid = volume.root().policy().and_then(|policy| policy.uid_of(who));
+        let (uid, gids) = (caller.principal.uid(), caller.principal.gids());
         let gid = match above.mode & SET_GROUP_ID {
-            0 if who.is_anonymous() => uid,
-            0 => who.gids().first().copied().filter(|_| uid.is_some()),
+            0 => gids.first().copied().filter(|_| uid.is_some()),
             _ => Some(above.gid),
         };
         let is_given = uid.is_some() || gid.is_some();

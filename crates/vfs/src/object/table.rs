@@ -45,8 +45,6 @@ pub struct ObjectsOptions {
     /// What clients make becomes theirs, where they are POSIX users: takes CAP_CHOWN, and CAP_DAC_OVERRIDE and CAP_FOWNER to change
     /// it afterwards.
     pub gives_files: bool,
-    /// The POSIX user and group that own what anonymous clients make, where everybody may change something and files are given away.
-    pub anonymous: Option<u32>,
     /// The POSIX user of the process: it owns the files of clients that are no POSIX users.
     pub user: u32,
     /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
@@ -406,7 +404,6 @@ impl Default for ObjectsOptions {
             local_locks_max: 4096,
             privileged: false,
             gives_files: false,
-            anonymous: None,
             user: 0,
             trusted_attributes: false,
         }

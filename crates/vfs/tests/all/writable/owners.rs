@@ -182,63 +182,10 @@ fn where_mode_bits_count_only_its_owner_sets_a_files_mode_whatever_the_way() {
 }
 
 #[test]
-fn what_anonymous_makes_is_nobodys_where_everybody_may_write_and_hides_nothing_from_the_next() {
-    const NOBODY: u32 = 65_534;
-    for (writable, is_nobodys) in [(Writable::anyone(), true), (Writable::AsListed, false)] {
-        let world = World::new(1, Config::clean());
-        let mut process = Process::with(&world, 1, |options| {
-            (options.privileged, options.gives_files) = (true, true);
-            options.anonymous = Some(NOBODY);
-        });
-        process.writable = writable;
-        let host = process.host.clone();
-        world.block_on(&host, async move {
-            let fs = process.host.fs();
-            fs.configure(|config| config.privileged = true);
-            fs.set_mode("/srv", 0o777).unwrap();
-            let volume = process.volume();
-            let root = root(&volume).await;
-            let servers = owner(&fs, "");
-            let nobody = Caller::anonymous();
-            make_all(&root, &nobody, "made").await;
-            for what in ["file", "staged", "directory", "link"] {
-                let expected = if is_nobodys { (NOBODY, NOBODY) } else { servers };
-                assert_eq!(owner(&fs, &format!("made-{what}")), expected, "{what}");
-            }
-            if !is_nobodys {
-                return;
-            }
-            for mode in [0o600, 0o640, 0o400, 0o000] {
-                let at = format!("file-{mode:o}");
-                let at = name(&at);
-                root.create(&nobody, at, How { exclusive: true, mode: 0o644 }).await.unwrap();
-                for mode in [mode, 0o777, mode] {
-                    let change = AttributeChange { mode: Some(mode), ..AttributeChange::NONE };
-                    root.set_attributes_of(&nobody, at, change).await.unwrap();
-                }
-                let writer = root.open_writer(&nobody, at).await.unwrap();
-                writer.truncate(&nobody, 1).await.unwrap();
-                root.link(&nobody, writer.file(), name(&format!("link-{mode:o}"))).await.unwrap();
-            }
-            let closed = root.make_directory(&nobody, name("closed"), 0o700).await.unwrap();
-            closed.create(&nobody, name("in it"), How { exclusive: true, mode: 0o600 }).await.unwrap();
-            // Whoever has said who he is does not look into it, nor does anonymous into what is somebody's.
-            let refused =
-                closed.create(&user("guest"), name("other"), How { exclusive: true, mode: 0o600 }).await;
-            assert!(matches!(refused, Err(Error::Denied(_))), "{:?}", refused.err());
-            fs.set_owner("/srv/closed/in it", 0, 0).unwrap();
-            let refused = closed.open_writer(&nobody, name("in it")).await;
-            assert!(matches!(refused, Err(Error::Denied(_))), "{:?}", refused.err());
-        });
-    }
-}
-
-#[test]
 fn what_is_made_in_a_directory_with_a_set_group_id_bit_is_its_groups_whoever_makes_it() {
     let world = World::new(1, Config::clean());
     let mut process = Process::with(&world, 1, |options| {
         (options.privileged, options.gives_files) = (true, true);
-        options.anonymous = Some(65_534);
     });
     process.writable = Writable::anyone();
     let host = process.host.clone();
@@ -249,15 +196,11 @@ fn what_is_made_in_a_directory_with_a_set_group_id_bit_is_its_groups_whoever_mak
         fs.set_mode("/srv", 0o2777).unwrap();
         let volume = process.volume();
         let root = root(&volume).await;
-        for (who, of, uid) in [
-            (user("anne"), "annes", 501),
-            (user("guest"), "guests", 0),
-            (Caller::anonymous(), "made", 65_534),
-        ] {
+        let servers = fs.stat("/").unwrap().uid;
+        let makers = [(user("anne"), "annes", 501), (user("guest"), "guests", servers)];
+        for (who, of, uid) in makers.into_iter().chain([(Caller::anonymous(), "made", servers)]) {
             make_all(&root, &who, of).await;
-            let servers = owner(&fs, "guests-file").0;
             for what in ["file", "staged", "directory", "link"] {
-                let uid = if of == "guests" { servers } else { uid };
                 assert_eq!(owner(&fs, &format!("{of}-{what}")), (uid, 4321), "{of} {what}");
             }
             let made = fs.stat(&format!("/srv/{of}-directory")).unwrap().mode;
