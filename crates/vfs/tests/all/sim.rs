@@ -313,7 +313,12 @@ fn a_failing_disk_is_logged_with_the_path_and_what_clients_do_wrong_is_not() {
     let told = told.0.lock().unwrap();
     assert_eq!(told.len(), 2, "{told:?}");
     for (line, path) in told.iter().zip(["/srv/dir/file", "/srv/dir/other"]) {
-        assert!(line.contains(&format!("path={path} ")) && line.contains("error="), "{line}");
+        assert!(
+            line.contains(&format!("path={path} "))
+                && line.contains("(os error 5)")
+                && line.contains(&format!(" {path}: ")),
+            "{line}"
+        );
     }
 }
 
