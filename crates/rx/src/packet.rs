@@ -54,6 +54,8 @@ pub struct PacketPool {
     kept: usize,
     free_large: Vec<u32>,
     payload_max: usize,
+    /// Buffers that nobody holds, with memory or without, used before or not.
+    unheld: usize,
     low_water: usize,
     exhausted: u64,
     /// Buffers in use by account.
@@ -118,6 +120,7 @@ impl PacketPool {
             kept,
             free_large: (0..LARGE_MAX).rev().collect(),
             payload_max,
+            unheld: packets,
             low_water: packets,
             exhausted: 0,
             held_by: vec![0; Account::FIRST_SOURCE as usize],
@@ -136,7 +139,8 @@ impl PacketPool {
             self.exhausted += 1;
             return None;
         };
-        self.low_water = self.low_water.min(self.free_count());
+        self.unheld -= 1;
+        self.low_water = self.low_water.min(self.unheld);
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.state == State::Free && slot.pins == 0);
         slot.state = State::InUse;
@@ -199,6 +203,7 @@ impl PacketPool {
             return;
         }
         self.held_by[slot.account.0 as usize] -= 1;
+        self.unheld += 1;
         if self.filled <= self.kept {
             self.free.push(index);
         } else {
@@ -344,8 +349,7 @@ impl PacketPool {
     /// Buffers nobody holds.
     #[inline]
     pub fn free_count(&self) -> usize {
-        let made = self.slots.len() - LARGE_MAX as usize;
-        self.free.len() + self.bare.len() + (self.packets - made)
+        self.unheld
     }
 
     /// Bytes of memory that the buffers have now.
