@@ -236,7 +236,7 @@ impl Directory {
         }
         let _reading = self.node.readers.begin();
         let read = self.read_listing(max).await;
-        self.volume.counted(self.volume.told(self.path(), "the directory cannot be read", read))
+        self.volume.told_of_listing(self.path(), read)
     }
 
     /// As [`Directory::entries`], for a caller who takes [`Rights::LOOKUP`] for it.

@@ -62,7 +62,7 @@ impl Volume {
         }
         // Apart, as those who read volumes that nobody writes to should not carry its memory.
         let found = self.lookup_guarded(caller, path, need, steps).await;
-        self.counted(self.told(path, "it cannot be opened", found))
+        self.told(path, "it cannot be opened", found)
     }
 
     pub(crate) fn lookup_guarded<'a>(

@@ -89,7 +89,7 @@ impl Directory {
     pub fn names<'a>(&'a self, max: usize) -> LocalBoxFuture<'a, Result<Names, Error>> {
         Box::pin(async move {
             let names = self.read_names(max).await;
-            self.volume().counted(self.volume().told(self.path(), "the directory cannot be read", names))
+            self.volume().told_of_listing(self.path(), names)
         })
     }
 

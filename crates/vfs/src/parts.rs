@@ -64,8 +64,7 @@ impl DirectoryParts {
                     _ => error.into(),
                 }
             });
-            let told = volume.told(self.directory.path(), "a directory cannot be read", read);
-            let part = volume.counted(told)?;
+            let part = volume.told_of_listing(self.directory.path(), read)?;
             let Some(next) = part.next else { return Ok(None) };
             self.position = next;
             let (entries, _) = self.directory.served(part.entries, &mut self.steps).await;

@@ -49,7 +49,7 @@ impl Volume {
         Box::pin(async move {
             // Apart, as it is rare and its memory large.
             let found = Reopening { volume: self }.resolve(caller, file, need).await;
-            self.counted(self.told(RelPath::ROOT, "a file of this volume cannot be found again", found))
+            self.told(RelPath::ROOT, "a file of this volume cannot be found again", found)
         })
     }
 

@@ -128,7 +128,7 @@ impl Volume {
         }
         // Apart, as those whose answer is at hand should not carry its memory.
         let opened = self.open_uncached(path).await;
-        self.counted(self.told(path, "it cannot be opened", opened))
+        self.told(path, "it cannot be opened", opened)
     }
 
     /// As [`Volume::lookup`] if the answer is at hand: never waits. `None` means "ask `lookup`".
@@ -246,14 +246,19 @@ impl Volume {
         KeyRef { volume: self.inner.id, path }
     }
 
-    /// Tells of a failure that is the file system's.
+    /// Counts a failure, and tells of one that is the file system's.
     pub(crate) fn told<T>(
         &self,
         path: RelPath<'_>,
         what: &str,
         result: Result<T, Error>,
     ) -> Result<T, Error> {
-        result.inspect_err(|error| trouble::tell(&self.inner.path, path, what, error))
+        self.counted(result.inspect_err(|error| trouble::tell(&self.inner.path, path, what, error)))
+    }
+
+    /// As [`told`](Self::told), of a directory that was read.
+    pub(crate) fn told_of_listing<T>(&self, path: RelPath<'_>, read: Result<T, Error>) -> Result<T, Error> {
+        self.told(path, "the directory cannot be read", read)
     }
 
     pub(crate) fn counted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {

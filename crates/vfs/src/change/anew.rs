@@ -24,9 +24,8 @@ impl Directory {
         max: usize,
     ) -> LocalBoxFuture<'a, Result<Names, Error>> {
         Box::pin(async move {
-            let volume = self.volume();
             let names = self.read_anew(caller, max).await;
-            volume.counted(volume.told(self.path(), "the directory cannot be read", names))
+            self.volume().told_of_listing(self.path(), names)
         })
     }
 
