@@ -1,5 +1,6 @@
 //! Lists a directory (getdents64(2), and for each entry fstatat(2), and name_to_handle_at(2) where that is wanted).
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::Poll;
@@ -52,16 +53,26 @@ fn list(dir: BorrowedFd<'_>, max: usize, handles: bool) -> io::Result<Vec<DirEnt
     // A description of its own: the position of a shared one would be shared too.
     for entry in sys::Dir::read_from(dir)? {
         let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name == b"." || name == b".." {
+        let name = entry.file_name();
+        if is_itself_or_above(name) {
             continue;
         }
         if entries.len() == max {
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
-        let stat = sys::statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok();
-        let handle = if handles { handle_at(dir, entry.file_name()).ok() } else { None };
-        entries.push(DirEntry { name: name.to_vec(), stat: stat.as_ref().map(files::convert), handle });
+        entries.push(entry_of(dir, name, handles));
     }
     Ok(entries)
+}
+
+/// Whether a name of a directory is `.` or `..`, which are no entries.
+pub(super) fn is_itself_or_above(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+/// An entry of `dir` as a reading tells it.
+pub(super) fn entry_of(dir: BorrowedFd<'_>, name: &CStr, has_handle: bool) -> DirEntry {
+    let stat = sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+    let handle = if has_handle { handle_at(dir, name).ok() } else { None };
+    DirEntry { name: name.to_bytes().to_vec(), stat: stat.as_ref().map(files::convert), handle }
 }

@@ -5,13 +5,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::task::Poll;
 
-use rustix::fs::{self as sys, AtFlags, RawDir, SeekFrom};
+use rustix::fs::{self as sys, RawDir, SeekFrom};
 
+use super::list::{entry_of, is_itself_or_above};
 use super::{Operation, Start};
 #[cfg(feature = "sim")]
 use crate::backend::sim::Step;
-use crate::backend::uring::{Uring, files};
-use crate::backend::{DirEntry, DirPart, Fd};
+use crate::backend::uring::Uring;
+use crate::backend::{DirPart, Fd};
 
 /// The entries of `dir` from `position` on that fit a buffer of `bytes`. The position of the open directory moves.
 pub(crate) struct ListPart {
@@ -58,10 +59,8 @@ fn list_part(dir: BorrowedFd<'_>, position: u64, bytes: usize) -> io::Result<Dir
         let entry = entry?;
         next = Some(entry.next_entry_cookie());
         let name = entry.file_name();
-        if !matches!(name.to_bytes(), b"." | b"..") {
-            let stat = sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
-            let stat = stat.as_ref().map(files::convert);
-            entries.push(DirEntry { name: name.to_bytes().to_vec(), stat, handle: None });
+        if !is_itself_or_above(name) {
+            entries.push(entry_of(dir, name, false));
         }
         if raw.is_buffer_empty() {
             break;
