@@ -34,11 +34,8 @@ impl Share {
             kept => caching_of(kept).ok_or(Status::INVALID_PARAMETER)?,
         };
         let of = Of::Oplock(open.id().volatile.get());
-        let asked = self.opens().late().asked(of);
-        let left = open.grants().acknowledge(self.volume().cache(), caching);
-        if left.is_ok() {
-            self.opens().late().answered(of, asked, lane::time::now());
-        }
+        let acknowledge = || open.grants().acknowledge(self.volume().cache(), caching);
+        let left = self.opens().late().acknowledged(of, acknowledge);
         left.map(level).map_err(|bad| match bad {
             BadAcknowledgement::NoHolder => Status::INVALID_DEVICE_STATE,
             BadAcknowledgement::NotAsked | BadAcknowledgement::KeepsMore => Status::INVALID_OPLOCK_PROTOCOL,
@@ -61,11 +58,8 @@ impl Share {
             return Err(Status::REQUEST_NOT_ACCEPTED);
         }
         let of = Of::from(Told::Lease { client: asker.client, key });
-        let asked = self.opens().late().asked(of);
-        let left = self.volume().acknowledge(&lease_key(asker, key), caching);
-        if left.is_ok() {
-            self.opens().late().answered(of, asked, lane::time::now());
-        }
+        let acknowledge = || self.volume().acknowledge(&lease_key(asker, key), caching);
+        let left = self.opens().late().acknowledged(of, acknowledge);
         left.map(|left| left.bits().into()).map_err(|bad| match bad {
             BadAcknowledgement::NoHolder => Status::OBJECT_NAME_NOT_FOUND,
             BadAcknowledgement::NotAsked => Status::UNSUCCESSFUL,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use grants::Limits;
 use identity::Id;
 use lane::budget::give_back;
+use lane::time::now;
 use smb_wire::Guid;
 use vfs::RelPath;
 
@@ -37,7 +38,7 @@ struct AtAddress {
 /// By what a party is known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Mark {
-    /// What calls itself so, whatever it opens.
+    /// A client by its GUID, whatever it opens.
     Client(AtAddress, Guid),
     /// The user's clients, whatever they call themselves, by the file.
     File(AtAddress, u64),
@@ -65,7 +66,7 @@ pub(crate) struct Late {
 struct All {
     /// When the time of a break is over.
     asked: HashMap<Of, Instant>,
-    /// The same by time.
+    /// Breaks that are under way, by the time at which they are over.
     by_time: BTreeMap<(Instant, Of), Party>,
     /// Who was late, and until when that counts, in the order of time.
     late: VecDeque<(Instant, Party)>,
@@ -100,28 +101,46 @@ impl Late {
     }
 
     /// A client is asked to give something back and has to acknowledge it.
-    pub(crate) fn ask(&self, of: Of, party: Party, now: Instant) {
+    pub(crate) fn ask(&self, of: Of, party: Party) {
         let mut all = self.lock();
-        all.settle(now);
+        all.settle();
         all.forget(of);
-        let until = now + Limits::DEFAULT.acknowledge;
+        let until = now() + Limits::DEFAULT.acknowledge;
         all.asked.insert(of, until);
         all.by_time.insert((until, of), party);
         self.is_used.store(true, Ordering::Release);
     }
 
+    /// Has the client's answer to a break taken by `acknowledge`: where that succeeds the break is over, and its client was in time.
+    pub(crate) fn acknowledged<T, E>(
+        &self,
+        of: Of,
+        acknowledge: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let asked = self.asked(of);
+        let left = acknowledge();
+        if left.is_ok() {
+            self.answered(of, asked);
+        }
+        left
+    }
+
+    /// The client has closed all that a break was of.
+    pub(crate) fn closed(&self, of: Of) {
+        self.answered(of, self.asked(of));
+    }
+
     /// The break that is under way, to be [answered](Self::answered).
-    pub(crate) fn asked(&self, of: Of) -> Option<Instant> {
+    fn asked(&self, of: Of) -> Option<Instant> {
         self.is_used.load(Ordering::Acquire).then(|| self.lock().asked.get(&of).copied()).flatten()
     }
 
-    /// The client has answered a break, or has closed all that it was of.
-    pub(crate) fn answered(&self, of: Of, asked: Option<Instant>, now: Instant) {
+    fn answered(&self, of: Of, asked: Option<Instant>) {
         if asked.is_none() {
             return;
         }
         let mut all = self.lock();
-        all.settle(now);
+        all.settle();
         // An answer may bring the next break with it.
         if all.asked.get(&of).copied() == asked {
             all.forget(of);
@@ -130,12 +149,12 @@ impl Late {
     }
 
     /// Whether the client was late in the last minutes, or its user was with this file or too often.
-    pub(crate) fn is_late(&self, asker: &Asker, path: RelPath<'_>, now: Instant) -> bool {
+    pub(crate) fn is_late(&self, asker: &Asker, path: RelPath<'_>) -> bool {
         if !self.is_used.load(Ordering::Acquire) {
             return false;
         }
         let mut all = self.lock();
-        all.settle(now);
+        all.settle();
         self.note(&all);
         let marks = self.party(asker, path).marks();
         marks.iter().any(|(mark, times)| all.marks.get(mark).is_some_and(|counted| counted >= times))
@@ -157,8 +176,9 @@ impl All {
         }
     }
 
-    /// Whoever has not answered by now is late.
-    fn settle(&mut self, now: Instant) {
+    /// Parties that have not answered by now are late.
+    fn settle(&mut self) {
+        let now = now();
         while let Some(first) = self.by_time.first_entry()
             && first.key().0 <= now
         {

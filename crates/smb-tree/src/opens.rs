@@ -378,7 +378,7 @@ impl Opens {
     pub(crate) fn asks(&self, holder: Holder) {
         let known = lock(&self.told).get(&holder).map(|known| (known.told, known.party));
         if let Some((told, party)) = known {
-            self.late.ask(told.into(), party, lane::time::now());
+            self.late.ask(told.into(), party);
         }
     }
 
@@ -483,11 +483,8 @@ impl Drop for Tellable {
             }
         }
         drop(told);
-        let late = &self.opens.late;
-        if let Some((of, asked)) = over.map(|told| (told.into(), late.asked(told.into())))
-            && asked.is_some()
-        {
-            late.answered(of, asked, lane::time::now());
+        if let Some(told) = over {
+            self.opens.late.closed(told.into());
         }
     }
 }

@@ -150,7 +150,7 @@ impl Share {
             Wanted::Oplock(caching) | Wanted::Lease { caching, .. } => caching,
         };
         let less = caching.and(grants::Caching::R);
-        if less != *caching && self.opens().late().is_late(asker, path, lane::time::now()) {
+        if less != *caching && self.opens().late().is_late(asker, path) {
             self.counters().caching_withheld.increment();
             *caching = less;
         }
