@@ -64,6 +64,11 @@ impl Rendering {
         Self { source, format, stage: Stage::Head, totals: Totals::default() }
     }
 
+    /// How it is written.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
     /// Whether all is written.
     pub fn is_done(&self) -> bool {
         self.stage == Stage::Done

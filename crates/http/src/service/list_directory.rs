@@ -33,7 +33,7 @@ pub(super) async fn list_directory(
                 let order = Order::from_query(query);
                 let added = mounted(site, path).await;
                 let listing = Listing::of_directory(path, order, listed, added).await;
-                return Ok(reply(format(head), |format| Rendering::new(listing, format)));
+                return Ok(reply(Rendering::new(listing, format(head))));
             }
             Err(Error::TooLarge { .. }) if entries_max > sorted_max => 0,
             Err(error) => return Err(error.into()),
@@ -46,7 +46,7 @@ pub(super) async fn list_directory(
     let mut rendering = Rendering::streamed(streamed, format(head));
     // What fails at once is refused; what fails later cuts the answer.
     rendering.prepare(None).await?;
-    Ok(reply(format(head), |_| rendering))
+    Ok(reply(rendering))
 }
 
 /// Where a part of a large directory begins: `after=POSITION` of a query.
@@ -71,7 +71,7 @@ pub(super) async fn list_mounts(
     }
     let entries = mounted(site, &path.bytes).await;
     let listing = Listing::of_entries(&path.bytes, Order::from_query(query), entries);
-    Ok(reply(format(head), |format| Rendering::new(listing, format)))
+    Ok(reply(Rendering::new(listing, format(head))))
 }
 
 /// What is mounted in a directory. A mounted volume's directory has a time of change, the way to one has not.
@@ -93,8 +93,8 @@ fn format(head: &Head<'_>) -> Format {
     if page::wants_json(head.fields.accept.as_deref()) { Format::Json } else { Format::Html }
 }
 
-fn reply(format: Format, rendering: impl FnOnce(Format) -> Rendering) -> Reply {
-    let is_html = format == Format::Html;
+fn reply(rendering: Rendering) -> Reply {
+    let is_html = rendering.format() == Format::Html;
     let answer = Answer {
         status: StatusCode::OK,
         content_type: Some(if is_html { page::HTML } else { listing::JSON }),
@@ -104,5 +104,5 @@ fn reply(format: Format, rendering: impl FnOnce(Format) -> Rendering) -> Reply {
         cache_control: Some("no-cache"),
         ..Answer::default()
     };
-    Reply::new(answer, Body::Listing(Box::new(rendering(format))))
+    Reply::new(answer, Body::Listing(Box::new(rendering)))
 }
