@@ -1,6 +1,6 @@
 //! What strangers get of a turn: answers to packets of no client's connection, and new connections for addresses that
-//! are not proved. What is beyond their share is dropped before anything is looked up, made or sent for it. Whoever is
-//! honest sends it again.
+//! are not proved. What is beyond their share is dropped before anything is looked up, made or sent for it. An honest
+//! client sends it again.
 //!
 //! A turn is what comes in between two transmit passes. The busier a lane, the more comes in one turn, so a share for
 //! each turn bounds the part of a lane's time that a flood takes from clients.

@@ -52,7 +52,7 @@ pub(crate) struct Session {
 
 /// What sign-in leaves, for good.
 pub(crate) struct SignedIn {
-    /// Whose the session is, whoever signs in again.
+    /// User of the first sign-in, whose session it stays when another signs in again.
     pub(crate) owner: Principal,
     /// Somebody has proved who he is: the keys are his alone. Those of nobody in particular everybody knows.
     pub(crate) is_proved: bool,
