@@ -25,8 +25,9 @@ use crate::rights::Rights;
 ///
 /// *The owner's bits.* Of a file, `r` needs 0500 and `w` 0200, one bit of it at least, as in OpenAFS, whoever asks; its owner always may read.
 ///
-/// *Mode bits.* As in POSIX the class of the owner, of the group or of the others counts, `anonymous` and users without a
-/// uid being others.
+/// *Mode bits.* As in POSIX the class of the owner, of the group or of the others counts. `anonymous` and users without a
+/// uid are others, save of what is recorded as made by them. What anonymous made has everybody for its owner here, as
+/// everybody may be anonymous; the implied rights of an owner below nobody has on it.
 ///
 /// | object | bits | rights |
 /// |---|---|---|
@@ -62,7 +63,7 @@ pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &Volu
         Nearest::List(acl) => masked(listed(acl, who)),
         Nearest::Unreadable => Rights::NONE,
         Nearest::None if volume.privileged => {
-            let by_mode = by_mode(who, object, is_owner);
+            let by_mode = by_mode(who, object, is_owner || object.owner.is_everybody());
             if object.everybody_reads() { by_mode | masked(volume.given(who)) } else { by_mode }
         }
         Nearest::None => Rights::READER | masked(volume.given(who)),
@@ -130,12 +131,17 @@ pub enum Kind {
 pub struct Owner {
     /// The POSIX user; `None`: not looked at. Counts where the server is privileged and nothing is recorded.
     pub uid: Option<u32>,
-    /// The AFS number recorded with it, where the server cannot give files to POSIX users, or there is none to give to.
+    /// The AFS number recorded with it, where whoever made it is no POSIX user to whom it could be given.
     pub recorded: Option<Id>,
 }
 
 impl Owner {
-    /// Whether it is that user. Anonymous owns nothing.
+    /// Whether anonymous made it, whom nothing tells from others.
+    pub fn is_everybody(self) -> bool {
+        self.recorded == Some(Id::ANONYMOUS)
+    }
+
+    /// Whether it is that user. What anonymous made is no single user's.
     fn is(self, who: &Principal, privileged: bool) -> bool {
         who.is_user()
             && match self.recorded {

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use identity::{Id, Kind, Nearest, Object, Owner, Principal, Rights, VolumePolicy, decide, decide_described};
+use identity::{Id, Kind, Nearest, Owner, Principal, Rights, VolumePolicy, decide, decide_described};
 use lane::fs::{FileKind, Stat};
 use smallvec::SmallVec;
 use smb_sid::Sids;
@@ -13,11 +13,12 @@ use smb_sid::Sids;
 use crate::attributes::Attributes;
 use crate::descriptor::Own;
 use crate::error::Error;
+use crate::object::Object;
 
 /// Of one directory.
 pub(crate) struct Access {
     nearest: Nearest,
-    directory: Object,
+    directory: identity::Object,
     /// The directory's own descriptor, and who is called how in it and in those of what is in it.
     own: Option<Own>,
     known: RefCell<SmallVec<[Known; 1]>>,
@@ -31,11 +32,12 @@ struct Known {
 }
 
 impl Access {
-    /// Of a directory whose own list is `list` and own descriptor `own`, beneath one for which `above` counts.
-    pub(crate) fn new(stat: &Stat, list: Option<&[u8]>, own: Option<Own>, above: Option<&Self>) -> Self {
+    /// Of the directory `of` whose own list is `list`, beneath one for which `above` counts.
+    pub(crate) fn new(stat: &Stat, list: Option<&[u8]>, of: &Arc<Object>, above: Option<&Self>) -> Self {
         let none = Nearest::None;
         let nearest = Nearest::of(list, above.map_or(&none, |above| &above.nearest));
-        Self { nearest, directory: object(&Attributes::from(*stat)), own, known: RefCell::default() }
+        let directory = judged(&Attributes::of(stat, Some(of)));
+        Self { nearest, directory, own: of.own(), known: RefCell::default() }
     }
 
     /// The list that counts.
@@ -79,7 +81,7 @@ impl Access {
 
     /// Rights over something in it that is no directory.
     pub(crate) fn rights_of(&self, who: &Principal, policy: &VolumePolicy, of: &Attributes) -> Rights {
-        decide(who, &object(of), &self.nearest, policy)
+        decide(who, &judged(of), &self.nearest, policy)
     }
 
     /// As [`Access::rights_of`], of what has a descriptor of its own. Who may list the directory sees the attributes of what is in it.
@@ -91,7 +93,7 @@ impl Access {
         given: Rights,
         here: Rights,
     ) -> Rights {
-        decide_described(who, &object(of), given | (here & Rights::LOOKUP), policy)
+        decide_described(who, &judged(of), given | (here & Rights::LOOKUP), policy)
     }
 
     pub(crate) fn known(&self, who: &Principal) -> Option<Rights> {
@@ -122,19 +124,19 @@ fn key(who: &Principal) -> (Id, u64, bool) {
     (who.id(), who.generation(), who.is_local_administrator())
 }
 
-fn object(attributes: &Attributes) -> Object {
+fn judged(attributes: &Attributes) -> identity::Object {
     let kind = match attributes.kind {
         FileKind::Directory => Kind::Directory,
         FileKind::Symlink => Kind::Symlink,
         FileKind::File | FileKind::Other => Kind::File,
     };
-    let owner = Owner { uid: Some(attributes.uid), recorded: None };
-    Object { kind, mode: attributes.mode, gid: attributes.gid, owner }
+    let owner = Owner { uid: Some(attributes.uid), recorded: attributes.maker };
+    identity::Object { kind, mode: attributes.mode, gid: attributes.gid, owner }
 }
 
 /// Whether the mode bits of two directories let the same through, and show them the same: whose they are counts where their classes differ.
-fn passes_by_mode_as(one: &Object, other: &Object) -> bool {
-    let classes = |of: &Object| [6, 3, 0].map(|shift| of.mode >> shift & 0o5);
+fn passes_by_mode_as(one: &identity::Object, other: &identity::Object) -> bool {
+    let classes = |of: &identity::Object| [6, 3, 0].map(|shift| of.mode >> shift & 0o5);
     let is_for_all = |[owner, group, others]: [u32; 3]| owner == group && group == others;
     let (bits, is_of_same) = (classes(one), (one.owner, one.gid) == (other.owner, other.gid));
     bits == classes(other) && (is_for_all(bits) || is_of_same)

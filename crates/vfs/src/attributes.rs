@@ -1,8 +1,12 @@
 //! What a file is at one moment, and what tells two moments apart.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use identity::Id;
 use lane::fs::{FileKind, Stat, Timestamp};
+
+use crate::object::Object;
 
 /// Attributes of a file or directory at the moment they were asked for. Two of them are not compared as a whole, as a mere
 /// reading moves one: see [`is_changed_since`](Self::is_changed_since).
@@ -29,6 +33,8 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// The AFS number of whoever made it, where that is recorded and was looked at.
+    pub maker: Option<Id>,
 }
 
 /// Identity of a file on this machine while it exists. Inode numbers come back after a removal.
@@ -86,10 +92,15 @@ impl Attributes {
 
     /// Whether anything but the time of the last reading is different.
     pub fn is_changed_since(&self, earlier: &Self) -> bool {
-        let Self { kind, id, size, atime: _, mtime, ctime, mode, nlink, uid, gid } = *self;
+        let Self { kind, id, size, atime: _, mtime, ctime, mode, nlink, uid, gid, maker: _ } = *self;
         (kind, id, size, mtime, ctime)
             != (earlier.kind, earlier.id, earlier.size, earlier.mtime, earlier.ctime)
             || (mode, nlink, uid, gid) != (earlier.mode, earlier.nlink, earlier.uid, earlier.gid)
+    }
+
+    /// Those of something with who made it, as its object knows it.
+    pub(crate) fn of(stat: &Stat, object: Option<&Arc<Object>>) -> Self {
+        Self { maker: object.and_then(|object| object.maker(stat.uid)), ..Self::from(*stat) }
     }
 
     /// Whether it is a directory.
@@ -118,6 +129,7 @@ impl From<Stat> for Attributes {
             nlink: stat.nlink,
             uid: stat.uid,
             gid: stat.gid,
+            maker: None,
         }
     }
 }

@@ -92,19 +92,20 @@ impl Object {
         drop(before);
     }
 
-    /// Reads what it has.
+    /// Reads what it has, and who made it.
     ///
     /// # Errors
     /// Those of the file system: it may have one.
     pub(crate) async fn read_own(&self, file: &File) -> Result<(), Error> {
         let before = self.own_changes.load(Ordering::Acquire);
-        let own = self.volume().keeping().descriptor_of(file).await?;
+        let (own, maker) = self.volume().keeping().own_of(file).await?;
         if own.is_some() {
             self.volume().note_rights();
         }
         // What was read may be what was there before another one was given meanwhile.
         let side = self.lock_side();
         if self.own_changes.load(Ordering::Acquire) == before {
+            self.put_maker(maker);
             self.put_own(side, own);
         }
         Ok(())
@@ -136,10 +137,10 @@ impl Object {
 
 /// Whether a file has a descriptor of its own, and if that is none that counts, why.
 pub(crate) async fn look_at(file: &File, keeping: Keeping) -> Option<Result<(), String>> {
-    match keeping.descriptor_of(file).await {
-        Ok(None) => None,
-        Ok(Some(Own::Known(_))) => Some(Ok(())),
-        Ok(Some(Own::Unreadable)) => Some(Err(keeping.why_unreadable(file).await)),
+    match keeping.own_of(file).await {
+        Ok((None, _)) => None,
+        Ok((Some(Own::Known(_)), _)) => Some(Ok(())),
+        Ok((Some(Own::Unreadable), _)) => Some(Err(keeping.why_unreadable(file).await)),
         Err(error) => Some(Err(error.to_string())),
     }
 }

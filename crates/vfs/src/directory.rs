@@ -400,7 +400,7 @@ impl OpenDirectory {
     }
 
     pub(crate) fn attributes(&self) -> Result<Attributes, Error> {
-        Ok(self.dir.stat()?.into())
+        Ok(Attributes::of(&self.dir.stat()?, self.object()))
     }
 }
 

@@ -53,7 +53,7 @@ impl OpenFile {
 
     /// Attributes as they are now: one system call.
     pub fn attributes(&self) -> Result<Attributes, Error> {
-        Ok(self.file.stat()?.into())
+        Ok(Attributes::of(&self.file.stat()?, self.object()))
     }
 
     /// Reads at `offset` if the page cache has it all; `None` when it would wait for the disk. Zero bytes

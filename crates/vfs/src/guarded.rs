@@ -157,8 +157,8 @@ impl Volume {
         let Some(directory) = directory.cloned() else { return Ok(Seen::Moving(at.hindrance().cloned())) };
         note_place(&node, &vantage, path, cache.options().ttl);
         cache.keep_open(key, node.clone(), vantage);
-        let resolved = self.resolved(&node, stat.into());
-        self.allowed(caller, &directory, &stat.into(), own_of(&resolved).as_ref(), need)?;
+        let resolved = self.resolved(&node, Attributes::of(&stat, node.object()));
+        self.allowed(caller, &directory, resolved.attributes(), own_of(&resolved).as_ref(), need)?;
         Ok(Seen::Resolved(resolved, directory))
     }
 

@@ -12,6 +12,7 @@ use lane::fs::{File, XattrHow};
 use smb_sid::ntacl;
 
 use crate::descriptor::Own;
+use crate::maker::{self, Maker};
 
 /// Where rights lie, as one volume has it and this process finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,15 +108,29 @@ impl Keeping {
         }
     }
 
-    /// The descriptor that something has of its own, if it has one.
+    /// Whether it is recorded who made something: only where no user of the machine can write such a record.
+    pub(crate) fn keeps_makers(self) -> bool {
+        self.sees_trusted && self.written() == RightsIn::Trusted && !self.is_sealed
+    }
+
+    /// The descriptor that something has of its own, and who made it, each if it has one.
     ///
     /// # Errors
     /// Those of the file system: it may have one.
-    pub(crate) async fn descriptor_of(self, file: &File) -> io::Result<Option<Own>> {
+    pub(crate) async fn own_of(self, file: &File) -> io::Result<(Option<Own>, Option<Maker>)> {
         if self.is_sealed {
-            return Ok(None);
+            return Ok((None, None));
         }
         let names = names_of(file).await?;
+        let maker = match self.keeps_makers() && names.iter().any(|name| **name == *maker::ATTRIBUTE) {
+            true => value_of(file, maker::ATTRIBUTE, Maker::BYTES).await?,
+            false => None,
+        };
+        let own = self.descriptor_among(&names, file).await?;
+        Ok((own, maker.and_then(|record| Maker::parse(&record))))
+    }
+
+    async fn descriptor_among(self, names: &[CString], file: &File) -> io::Result<Option<Own>> {
         let has = |name: &CStr| names.iter().any(|has| **has == *name);
         let (in_security, in_user) = (has(DESCRIPTOR_TRUSTED), has(DESCRIPTOR_USER));
         let found = match (self.kind, in_security, in_user) {

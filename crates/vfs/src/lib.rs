@@ -80,6 +80,7 @@ mod guarded;
 mod keeping;
 mod links;
 mod listing;
+mod maker;
 mod name;
 mod names;
 mod object;

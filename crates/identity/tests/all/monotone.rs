@@ -57,7 +57,7 @@ fn everybody(accounts: &Accounts) -> [Principal; 4] {
 
 fn objects() -> impl Strategy<Value = (Object, VolumePolicy)> {
     let kind = prop_oneof![Just(Kind::Directory), Just(Kind::File), Just(Kind::Symlink)];
-    let recorded = proptest::option::of(1000i32..1003);
+    let recorded = proptest::option::of(prop_oneof![1000i32..1003, Just(Id::ANONYMOUS.0)]);
     let writable = prop_oneof![Just("nobody"), Just("listed"), Just("anyone"), Just("u0")];
     (kind, 0u32..0o2000, 0u32..4, recorded, any::<bool>(), writable, 0u32..3).prop_map(
         |(kind, mode, uid, recorded, privileged, writable, root)| {

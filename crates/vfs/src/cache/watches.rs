@@ -350,7 +350,7 @@ impl Watches {
             watched.withheld.set(here).expect("it is new");
         }
         let above = upper.and_then(|upper| upper.access.get());
-        watched.access.set(Access::new(&stat, list.as_deref(), object.own(), above)).ok().expect("it is new");
+        watched.access.set(Access::new(&stat, list.as_deref(), &object, above)).ok().expect("it is new");
         // Changed meanwhile, it may be of before or after: it is looked at anew.
         if !watched.is_whole() {
             return Err(None);

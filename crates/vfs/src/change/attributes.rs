@@ -1,9 +1,12 @@
 //! Mode, times and owner.
 
+use std::io;
+use std::sync::Arc;
+
 use futures_util::future::LocalBoxFuture;
-use identity::{Nearest, Rights};
+use identity::{Id, Nearest, Principal, Rights};
 use index::Number;
-use lane::fs::{AttributeChange, FileKind, OpenHow, OpenKind, Stat};
+use lane::fs::{AttributeChange, File, FileKind, OpenHow, OpenKind};
 
 use super::Writer;
 use super::find::c_name;
@@ -15,6 +18,7 @@ use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
+use crate::object::Object;
 use crate::promise::What;
 use crate::volume::Volume;
 
@@ -34,7 +38,7 @@ impl Writer {
                 self.volume().counted(self.require_to_set_mode(caller))?;
             }
             let set = self.change(caller, What::Attributes, None, async move |file| {
-                file.lane_file().set_attributes(change).await.map_err(Error::of_write)
+                set(file.lane_file(), file.object(), change).await.map_err(Error::of_write)
             });
             set.await?;
             if makes_executable(change)
@@ -58,7 +62,8 @@ impl Writer {
 }
 
 impl Directory {
-    /// As [`Writer::set_attributes`], of the directory: with its mode rights change. Takes [`Rights::ADMINISTER`].
+    /// As [`Writer::set_attributes`], of the directory: with its mode rights change. Takes [`Rights::ADMINISTER`], or where mode bits
+    /// say who may do what to own it, as in POSIX.
     ///
     /// # Errors
     /// As [`Directory::create`].
@@ -120,14 +125,15 @@ impl Directory {
         }
         let (plain, name) = (name, c_name(name));
         let stat = here.directory().dir().stat_at(&name).await.map_err(Error::of_change)?;
-        let unmasked = Stat { mode: stat.mode | OWNER_ALL, ..stat };
         let own = match found.kind {
             FileKind::File => here.own_of(plain, &found.object).await?,
             _ => None,
         };
-        here.require_of(caller, &unmasked.into(), own.as_ref(), Rights::WRITE)?;
+        let of = Attributes::of(&stat, Some(&found.object));
+        let unmasked = Attributes { mode: of.mode | OWNER_ALL, ..of };
+        here.require_of(caller, &unmasked, own.as_ref(), Rights::WRITE)?;
         if change.mode.is_some() && found.kind == FileKind::File {
-            require_to_set_mode(self.volume(), caller, &stat.into(), own.as_ref(), &here.nearest())?;
+            require_to_set_mode(self.volume(), caller, &of, own.as_ref(), &here.nearest())?;
         }
         let file = match (found.kind, &found.open) {
             (FileKind::File, None) => {
@@ -143,7 +149,7 @@ impl Directory {
             let before = open.map_or(Ok(stat), lane::fs::File::stat);
             before.iter().for_each(|before| found.object.changes_aside(before));
             let set = match open {
-                Some(file) => file.set_attributes(change).await,
+                Some(file) => set(file, Some(&found.object), change).await,
                 None => {
                     let change = AttributeChange { mode: None, ..change };
                     here.directory().dir().set_attributes_at(&name, change).await
@@ -162,14 +168,25 @@ impl Directory {
     async fn try_set_attributes(&self, caller: &Caller, change: AttributeChange) -> Result<(), Unmade> {
         let change = permitted(caller, change)?;
         let here = self.here().await?;
-        here.require(caller, Rights::ADMINISTER)?;
+        let own = self.object().and_then(|object| object.own());
+        let is_owners = do_bits_count(self.volume(), own.as_ref(), &here.nearest())
+            && owns(&caller.principal, &self.attributes()?);
+        here.require(caller, if is_owners { Rights::NONE } else { Rights::ADMINISTER })?;
         let permits = here.permit().await?;
         here.still()?;
         here.change_itself(caller, permits, What::Rights, async move |directory| {
-            directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)
+            set(directory.dir().as_file(), directory.object(), change).await.map_err(Error::of_write)
         })
         .await
     }
+}
+
+/// Sets attributes. What is given to somebody is no longer its maker's.
+async fn set(file: &File, object: Option<&Arc<Object>>, change: AttributeChange) -> io::Result<()> {
+    if let (Some(object), Some(_)) = (object, change.uid) {
+        object.forget_maker(file).await?;
+    }
+    file.set_attributes(change).await
 }
 
 fn permitted(caller: &Caller, change: AttributeChange) -> Result<AttributeChange, Error> {
@@ -179,8 +196,15 @@ fn permitted(caller: &Caller, change: AttributeChange) -> Result<AttributeChange
     Ok(AttributeChange { mode: change.mode.map(|mode| mode & MODE_SETTABLE), ..change })
 }
 
-/// Where mode bits say who may do what with a file, only its owner and administrators set them, as in POSIX: who may write to it may not let others
-/// do so. Files of the server's own user are those of everybody who is no POSIX user, and of all where the server cannot give files away.
+/// Whether mode bits say who may do what with something.
+fn do_bits_count(volume: &Volume, own: Option<&Own>, nearest: &Nearest) -> bool {
+    volume.root().policy().is_some_and(|policy| policy.privileged)
+        && *nearest == Nearest::None
+        && own.is_none()
+}
+
+/// Where mode bits say who may do what with a file, only its owner and administrators set them, as in POSIX: who may write to it may not let
+/// others do so. Whose it is that is no POSIX user's its record says; where the server gives no files away, all may who may write.
 fn require_to_set_mode(
     volume: &Volume,
     caller: &Caller,
@@ -189,15 +213,21 @@ fn require_to_set_mode(
     nearest: &Nearest,
 ) -> Result<(), Error> {
     let (root, who) = (volume.root(), &caller.principal);
-    let counts =
-        root.policy().is_some_and(|policy| policy.privileged) && *nearest == Nearest::None && own.is_none();
-    if !counts || who.is_administrator() || who.is_local_administrator() {
+    if !do_bits_count(volume, own, nearest) || who.is_administrator() || who.is_local_administrator() {
         return Ok(());
     }
     let shared = root.shared().ok_or(Error::ReadOnly)?;
     let options = shared.objects().options();
-    let is_servers = of.uid == options.user && (who.uid().is_none() || !options.gives_files);
-    if who.uid() == Some(of.uid) || is_servers { Ok(()) } else { Err(Error::Denied(Rights::ADMINISTER)) }
+    let is_all_servers = of.maker.is_none() && of.uid == options.user && !options.gives_files;
+    if owns(who, of) || is_all_servers { Ok(()) } else { Err(Error::Denied(Rights::ADMINISTER)) }
+}
+
+/// Whether it is this user's as mode bits count: what anonymous made is everybody's.
+fn owns(who: &Principal, of: &Attributes) -> bool {
+    match of.maker {
+        Some(maker) => maker == Id::ANONYMOUS || maker == who.id(),
+        None => who.uid() == Some(of.uid),
+    }
 }
 
 /// Whether a file is to be executed, which nobody can while it is open for writing: not by this lane, which goes on when it is found anew.

@@ -13,6 +13,7 @@ use super::attributes::EXECUTABLE;
 use super::descriptor::give;
 use super::find::c_name;
 use super::here::{Here, Unmade};
+use super::owner::note_maker;
 use super::way::to_the_end;
 use crate::attributes::Attributes;
 use crate::cache::Node;
@@ -114,12 +115,13 @@ impl Directory {
             let (directory, how) = (here.directory(), CreateHow { mode: how.mode, exclusive: true });
             let file = way.done(directory.dir().create(&name, how).await)?;
             charge.made_in(here.volume(), here.object()?);
-            owner.give(here.volume(), &file).await;
+            let maker = owner.give(here.volume(), &file).await;
             let made = async {
                 let stat = file.stat()?;
                 let name = Name::parse(name.as_bytes())?;
                 let made = directory.made_file(name, file, &stat).await?;
                 give(&gift, made.object(), made.lane_file()).await?;
+                note_maker(made.object(), maker);
                 Ok::<_, Error>((name, stat, made))
             };
             let (name, stat, file) = match made.await {
@@ -140,7 +142,8 @@ impl Directory {
                 here.keep(name, Node::File(Rc::clone(&file)), mark);
             }
             let writer = Writer::new(here.volume().clone(), file);
-            Ok(Created { writer, attributes: stat.into(), is_new: true })
+            let attributes = Attributes::of(&stat, writer.file().object());
+            Ok(Created { writer, attributes, is_new: true })
         })
         .await
     }
@@ -159,9 +162,10 @@ impl Here {
             return Err(Error::Hidden);
         }
         let file = Rc::new(self.directory().opened_file(name, file, &stat).await?);
-        self.require_to_write(caller, &stat.into(), file.own().as_ref())?;
+        let attributes = Attributes::of(&stat, file.object());
+        self.require_to_write(caller, &attributes, file.own().as_ref())?;
         self.note_seen(name, file.object(), look.as_ref());
         let writer = Writer::new(self.volume().clone(), file);
-        Ok(Created { writer, attributes: stat.into(), is_new: false })
+        Ok(Created { writer, attributes, is_new: false })
     }
 }

@@ -141,8 +141,8 @@ impl Directory {
         }
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
         let file = self.dir().open(&c_name(from), how).await.map_err(Error::of_change)?;
-        let of: Attributes = file.stat().map_err(Error::from)?.into();
         let own = here.own_of(from, &found.object).await?;
+        let of = Attributes::of(&file.stat().map_err(Error::from)?, Some(&found.object));
         here.require_of(caller, &of, own.as_ref(), Rights::WRITE)?;
         let is_across = !Arc::ptr_eq(here.object()?, there.object()?);
         let several = if is_across { Some(here.may_share(caller, &there, own.as_ref())?) } else { None };

@@ -11,6 +11,7 @@ use smb_wire::info::security::Descriptor;
 use super::descriptor::give;
 use super::find::c_name;
 use super::here::Unmade;
+use super::owner::note_maker;
 use super::way::to_the_end;
 use crate::cache::Node;
 use crate::caller::Caller;
@@ -68,7 +69,7 @@ impl Directory {
             let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
             let made = directory.dir().open(&name, how).await.and_then(lane::fs::File::into_dir);
             let made = made.map_err(Error::from)?;
-            owner.give(here.volume(), made.as_file()).await;
+            let maker = owner.give(here.volume(), made.as_file()).await;
             if let Err(error) = here.give_list(&made).await {
                 // Without its list it would let in whom it should not, or nobody.
                 if directory.dir().rmdir(&name).await.is_ok() {
@@ -80,6 +81,7 @@ impl Directory {
             let made = Rc::new(directory.made_directory(name, made).await?);
             let made = Self::new(here.volume().clone(), made);
             if let Err(error) = give(&gift, made.object(), made.dir().as_file()).await {
+            note_maker(made.object(), maker);
                 if directory.dir().rmdir(&c_name(name)).await.is_ok() {
                     here.volume().note_removed(here.object()?, Some(Known::EMPTY));
                 }

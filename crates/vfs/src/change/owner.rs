@@ -1,59 +1,88 @@
-//! Whose a new file is: who made it, where that is a POSIX user and the server may give files away.
+//! Whose a new file is: its maker's, where that is a POSIX user and the server may give files away. Else it stays the server's user's, with a
+//! record of who made it.
 
 use std::ffi::CString;
 use std::io;
+use std::sync::Arc;
 
+use identity::Nearest;
 use lane::fs::{AttributeChange, Dir, File};
 
 use super::here::Here;
 use crate::caller::Caller;
 use crate::error::Error;
+use crate::maker::Maker;
+use crate::object::Object;
 use crate::volume::Volume;
 
-/// To whom a new file is given; nobody, and it stays the server's user's.
-#[derive(Clone, Copy)]
-pub(super) struct NewOwner(Option<AttributeChange>);
+/// To whom a new file is given, and who is recorded as its maker.
+#[derive(Clone, Copy, Default)]
+pub(super) struct NewOwner {
+    change: Option<AttributeChange>,
+    maker: Option<Maker>,
+}
 
 impl Here {
     /// To whom what this caller makes here is given. A directory's set-group-id bit has what is made in it belong to its group.
     pub(super) fn owner_of_new(&self, caller: &Caller) -> Result<NewOwner, Error> {
         let volume = self.volume();
-        if !volume.shared().is_some_and(|shared| shared.objects().options().gives_files) {
-            return Ok(NewOwner(None));
+        let Some(options) = volume.shared().map(|shared| shared.objects().options()) else {
+            return Ok(NewOwner::default());
+        };
+        if !options.gives_files {
+            return Ok(NewOwner::default());
         }
         let above = self.directory().attributes()?;
-        let (uid, gids) = (caller.principal.uid(), caller.principal.gids());
+        let who = &caller.principal;
+        let (uid, gids) = (who.uid(), who.gids());
         let gid = match above.mode & SET_GROUP_ID {
             0 => gids.first().copied().filter(|_| uid.is_some()),
             _ => Some(above.gid),
         };
         let is_given = uid.is_some() || gid.is_some();
-        Ok(NewOwner(is_given.then_some(AttributeChange { uid, gid, ..AttributeChange::NONE })))
+        // Beneath a list anonymous owns nothing: what one has dropped is not for the next.
+        let is_recorded = uid.is_none()
+            && volume.root().keeping().keeps_makers()
+            && (who.is_user() || self.nearest() == Nearest::None);
+        Ok(NewOwner {
+            change: is_given.then_some(AttributeChange { uid, gid, ..AttributeChange::NONE }),
+            maker: if is_recorded { Maker::of(who, options.user) } else { None },
+        })
     }
 }
 
 impl Volume {
     /// A file that is not given away is served all the same, as one of the server's.
-    fn note_given(&self, given: io::Result<()>) {
+    fn note_given(&self, given: io::Result<()>) -> bool {
         if given.is_err() {
             self.counters().owners_kept.increment();
         }
+        given.is_ok()
     }
 }
 
 impl NewOwner {
-    /// Gives an open file or directory.
-    pub(super) async fn give(self, volume: &Volume, file: &File) {
-        if let Some(change) = self.0 {
+    /// Gives an open file or directory, and says what is recorded with it from here on ([`note_maker`]).
+    pub(super) async fn give(self, volume: &Volume, file: &File) -> Option<Maker> {
+        if let Some(change) = self.change {
             volume.note_given(file.set_attributes(change).await);
         }
+        let maker = self.maker?;
+        volume.note_given(maker.record(file).await).then_some(maker)
     }
 
-    /// Gives what has the name, a symbolic link itself.
+    /// Gives what has the name, a symbolic link itself, of which nothing is recorded.
     pub(super) async fn give_at(self, volume: &Volume, dir: &Dir, name: &CString) {
-        if let Some(change) = self.0 {
+        if let Some(change) = self.change {
             volume.note_given(dir.set_attributes_at(name, change).await);
         }
+    }
+}
+
+/// What was just made has this record.
+pub(super) fn note_maker(object: Option<&Arc<Object>>, maker: Option<Maker>) {
+    if let (Some(object), Some(_)) = (object, maker) {
+        object.set_maker(maker);
     }
 }
 

@@ -11,6 +11,7 @@ use super::aside::Aside;
 use super::descriptor::give;
 use super::find::c_name;
 use super::here::{Here, Unmade};
+use super::owner::note_maker;
 use super::way::to_the_end;
 use crate::attributes::Attributes;
 use crate::cache::Node;
@@ -203,7 +204,7 @@ impl Staged {
             // Only what makes files behind the server's back can have come in between.
             let given = aside.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
             way.done(given)?;
-            owner.give(here.volume(), file.lane_file()).await;
+            note_maker(file.object(), owner.give(here.volume(), file.lane_file()).await);
             if let Some(replaced) = &found {
                 here.has_lost(&name, replaced).await?;
             }

@@ -1,7 +1,7 @@
 //! What several lanes may use at once: one live [`Object`] for each file and directory of a writable volume that is in use,
 //! process-wide. docs/vfs.md shows who holds what.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
@@ -61,7 +61,9 @@ pub struct Object {
     news: AtomicU8,
     /// What is known of a descriptor of its own: [`crate::descriptor`].
     pub(crate) described: AtomicU8,
-    /// How often it was given another: who reads it sees whether that was meanwhile. Written under the small lock.
+    /// Who made it, where that is recorded: [`crate::maker`].
+    pub(crate) maker: AtomicI32,
+    /// How often it was given another of either: who reads them sees whether that was meanwhile. Written under the small lock.
     pub(crate) own_changes: AtomicU16,
     /// Lanes that let their clients rely on it.
     promises: LaneBits,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -380,6 +380,7 @@ impl Objects {
             described: AtomicU8::new(UNREAD),
             own_changes: AtomicU16::new(0),
             promises: LaneBits::default(),
+            maker: AtomicI32::new(0),
             relied: OnceLock::new(),
             line: Line::default(),
             side: Mutex::default(),

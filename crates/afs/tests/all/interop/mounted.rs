@@ -137,6 +137,22 @@ chmod 600 a/below/h
 soon 'test "$(stat -c %a files/below/h b/below/h | tr "\n" +)" = 600+600+'
 rmdir a/dir 2>/dev/null && fail "a directory with a name in it is removed"
 
+# Whoever made something goes on with it whatever its mode: nothing tells the two clients apart.
+(umask 077; echo private >a/private; mkdir a/closed; echo in >a/closed/f)
+soon 'test "$(stat -c %a files/private files/closed files/closed/f | tr "\n" +)" = 600+700+600+'
+: >a/private || fail "a private file is not truncated"
+soon 'test ! -s files/private'
+echo again >>b/private || fail "a private file is not written"
+soon 'test "$(cat a/private)" = again'
+chmod 640 a/private || fail "a private file has its mode changed"
+soon 'test "$(stat -c %a files/private b/private | tr "\n" +)" = 640+640+'
+chmod 600 b/private || fail "a private file has its mode changed again"
+ln a/private a/private-too || fail "a private file is linked"
+echo more >b/closed/g || fail "a private directory takes a file"
+chmod 755 a/closed || fail "a private directory is opened"
+soon 'test "$(stat -c %a files/closed)" = 755'
+rm -r a/closed || fail "a private directory is removed"
+
 # A large directory that both look through.
 soon 'test "$(ls a/many | wc -l)" = 10000'
 soon 'test "$(ls b/many | wc -l)" = 10000'
@@ -160,6 +176,7 @@ if command -v make >/dev/null && command -v cc >/dev/null; then
     make -s -C a/proj
     soon './b/proj/prog'
     cmp b/proj/prog files/proj/prog
+    (umask 077; git clone -q file://$PWD/origin a/hidden && git -C a/hidden fsck --strict) || fail "a private clone"
     test "$(cd a/proj && git status --short | tr '\n' +)" = '?? f.o+?? main.o+?? prog+' || fail "git status"
 fi
 

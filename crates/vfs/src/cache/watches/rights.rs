@@ -79,7 +79,7 @@ impl WatchedDir {
         let list = root.access_list(&dir).await?;
         object.read_own(dir.as_file()).await?;
         let above = self.upper.as_ref().and_then(|upper| upper.access.get());
-        Ok(!Access::new(&stat, list.as_deref(), object.own(), above).is_as(access))
+        Ok(!Access::new(&stat, list.as_deref(), object, above).is_as(access))
     }
 
     /// Who is called how in descriptors.

@@ -119,7 +119,7 @@ fn whoever_changes_content_takes_set_user_id_and_set_group_id_with_it_whatever_t
 
 #[test]
 fn where_mode_bits_count_only_its_owner_sets_a_files_mode_whatever_the_way() {
-    // Of the server's own user are the files of those who are no POSIX users.
+    // Nothing says who made what is the server's user's here.
     const SERVER: u32 = 7;
     for gives_files in [true, false] {
         let world = World::new(1, Config::clean());
@@ -147,7 +147,7 @@ fn where_mode_bits_count_only_its_owner_sets_a_files_mode_whatever_the_way() {
                 }
                 for (who, uid) in [(&anne, Some(501)), (&guest, None), (&nobody, None), (&operator, None)] {
                     for owner in [501, 502, SERVER] {
-                        let is_servers = owner == SERVER && (uid.is_none() || !gives_files);
+                        let is_servers = owner == SERVER && !gives_files;
                         let may = listed || std::ptr::eq(who, &operator) || uid == Some(owner) || is_servers;
                         for way in ["name", "number", "handle"] {
                             fs.write("/srv/d/shared", "everybody writes").unwrap();
@@ -254,7 +254,7 @@ async fn make_all(root: &vfs::Directory, who: &Caller, prefix: &str) {
 
 fn user(name: &str) -> Caller {
     let accounts: Arc<Accounts> = Accounts::parse(
-        "version = 1\n[user.anne]\nid = 1000\nuid = 501\ngid = 50\n[user.guest]\nid = 1001\n",
+        "version = 1\n[user.anne]\nid = 1000\nuid = 501\ngid = 50\n[user.guest]\nid = 1001\n[user.other]\nid = 1002\n",
     )
     .unwrap();
     Caller::new(accounts.user(name).unwrap())
@@ -264,3 +264,134 @@ fn owner(fs: &Fs, at: &str) -> (u32, u32) {
     let found = fs.stat(&format!("/srv/{at}")).unwrap();
     (found.uid, found.gid)
 }
+/// Whose what a simulated server makes is.
+const SIMULATED: u32 = 1000;
+/// Mode bits that keep others out of what has them.
+const PRIVATE: [u32; 3] = [0o600, 0o640, 0o200];
+
+#[test]
+fn whoever_is_no_posix_user_goes_on_with_what_it_made_whatever_the_mode() {
+    let world = World::new(1, Config::clean());
+    let process = giving(&world);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let volume = process.volume();
+        let root = root(&volume).await;
+        for (maker, is_everybodys) in [(Caller::anonymous(), true), (user("guest"), false)] {
+            for other in [Caller::anonymous(), user("guest"), user("other"), user("anne")] {
+                let is_maker = other.principal.id() == maker.principal.id();
+                for mode in PRIVATE {
+                    let may = goes_on(&volume, &root, &maker, &other, mode).await;
+                    let case = format!("{:?} with what {:?} made, {mode:o}", other.principal, maker.principal);
+                    assert_eq!(may, is_maker || is_everybodys, "{case}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_record_of_a_maker_counts_where_mode_bits_do_and_for_the_uid_that_the_file_had() {
+    let world = World::new(1, Config::clean());
+    let process = giving(&world);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let (fs, volume) = (process.host.fs(), process.volume());
+        let (root, nobody) = (root(&volume).await, Caller::anonymous());
+        let record = |uid: u32, id: i32| {
+            [&b"M\x01"[..], &uid.to_be_bytes(), &id.to_be_bytes()].concat()
+        };
+        let server = fs.stat("/srv").unwrap().uid;
+        let anonymous = record(server, 32766);
+        for (at, (attribute, value, uid, may)) in [
+            ("trusted.linerate.maker", anonymous.clone(), server, true),
+            // Any user of the machine who may write to the file could write that.
+            ("user.linerate.maker", anonymous.clone(), server, false),
+            // Given to somebody since.
+            ("trusted.linerate.maker", anonymous.clone(), 501, false),
+            ("trusted.linerate.maker", record(server, 1001), server, false),
+            ("trusted.linerate.maker", anonymous[..9].to_vec(), server, false),
+            ("trusted.linerate.maker", Vec::new(), server, false),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let file = format!("/srv/file-{at}");
+            fs.write(&file, "private").unwrap();
+            fs.set_mode(&file, 0o600).unwrap();
+            fs.set_owner(&file, uid, 0).unwrap();
+            fs.set_xattr(&file, attribute, &value).unwrap();
+            let read = volume.lookup_as(&nobody, path(&file["/srv/".len()..]), Rights::READ).await;
+            assert_eq!(read.is_ok(), may, "{at}: {read:?}");
+        }
+        // An administrator gives it to somebody, and that may be the server's user.
+        let how = How { exclusive: true, mode: 0o600 };
+        root.create(&nobody, name("taken"), how).await.unwrap();
+        assert!(volume.lookup_as(&nobody, path("taken"), Rights::READ).await.is_ok());
+        let operator = super::access::operator();
+        let given = AttributeChange { uid: Some(server), ..AttributeChange::NONE };
+        root.set_attributes_of(&operator, name("taken"), given).await.unwrap();
+        let read = volume.lookup_as(&nobody, path("taken"), Rights::READ).await;
+        assert!(matches!(read, Err(Error::Denied(_))), "{read:?}");
+        // Beneath a list nobody owns what anonymous made: a drop box shows nobody's drops to the next.
+        root.make_directory(&nobody, name("box"), 0o777).await.unwrap();
+        let mut list = Acl::new();
+        list.set(Side::Given, "system:anyuser".parse().unwrap(), Rights::INSERT | Rights::LOOKUP).unwrap();
+        let dropped = super::directory(&volume, "box").await;
+        dropped.set_access_list(&operator, Some(&list)).await.unwrap();
+        dropped.create(&nobody, name("drop"), how).await.unwrap();
+        dropped.create(&user("guest"), name("mine"), how).await.unwrap();
+        for (who, file, may) in
+            [(&nobody, "box/drop", false), (&user("guest"), "box/mine", true), (&nobody, "box/mine", false)]
+        {
+            let read = volume.lookup_as(who, path(file), Rights::READ).await;
+            assert_eq!(read.is_ok(), may, "{file} by {:?}: {read:?}", who.principal);
+        }
+    });
+}
+
+/// A server that gives files away, over a directory in which everybody may make things.
+fn giving(world: &World) -> Process {
+    let mut process = Process::with(world, 1, |options| {
+        (options.privileged, options.gives_files) = (true, true);
+        (options.trusted_attributes, options.user) = (true, SIMULATED);
+    });
+    process.writable = Writable::anyone();
+    process.host.fs().configure(|config| config.privileged = true);
+    process.host.fs().set_mode("/srv", 0o777).unwrap();
+    process
+}
+
+/// Whether `other` may go on with all that `maker` makes with these bits: all of it, or none.
+async fn goes_on(volume: &vfs::Volume, root: &vfs::Directory, maker: &Caller, other: &Caller, mode: u32) -> bool {
+    let how = How { exclusive: true, mode };
+    root.create(maker, name("made"), how).await.unwrap();
+    let staged = root.stage(maker, mode).await.unwrap();
+    staged.publish(maker, name("staged"), Expect::Absent).await.unwrap();
+    let made = root.make_directory(maker, name("directory"), 0o700).await.unwrap();
+    let mut came = Vec::new();
+    for file in ["made", "staged"] {
+        let writer = root.open_writer(other, name(file)).await;
+        came.push(match &writer {
+            Ok(writer) => writer.truncate(other, 0).await,
+            Err(_) => Err(Error::Denied(Rights::WRITE)),
+        });
+        let change = AttributeChange { mode: Some(0o600), ..AttributeChange::NONE };
+        came.push(root.set_attributes_of(other, name(file), change).await);
+        if came.last().is_some_and(Result::is_ok) {
+            came.push(volume.lookup_as(other, path(file), Rights::READ).await.map(drop));
+        }
+        came.push(root.link(other, name(file), name("second")).await);
+        let _ = root.remove_if(maker, name("second"), Expect::Anything).await;
+        root.remove_if(maker, name(file), Expect::Anything).await.unwrap();
+    }
+    came.push(made.create(other, name("within"), how).await.map(drop));
+    let open = AttributeChange { mode: Some(0o755), ..AttributeChange::NONE };
+    came.push(made.set_attributes(other, open).await);
+    let _ = made.remove_if(maker, name("within"), Expect::Anything).await;
+    root.remove_directory(maker, name("directory")).await.unwrap();
+    let may = came[0].is_ok();
+    assert!(came.iter().all(|came| came.is_ok() == may), "{came:?}");
+    may
+}
+
