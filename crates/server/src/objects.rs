@@ -286,6 +286,7 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
         lanes_max: lanes,
         privileged: has.intersects(READS_EVERYTHING),
         gives_files: has.contains(GIVES_FILES),
+        has_reserve: rustix::process::geteuid().is_root() || has.contains(CapabilitySet::SYS_RESOURCE),
         user: rustix::process::geteuid().as_raw(),
         trusted_attributes: writes_trusted_attributes(),
         ..most

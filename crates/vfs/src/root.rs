@@ -15,7 +15,7 @@ use crate::links::{Budget, Places};
 use crate::name::RelPath;
 use crate::object::{Object, Objects, SharedVolume};
 use crate::spec::VolumeSpec;
-use crate::usage::LaneAccount;
+use crate::usage::{Allowance, LaneAccount};
 
 /// An open volume directory. It stays the same directory if its own name later names another.
 #[derive(Debug)]
@@ -46,6 +46,8 @@ struct Shared {
     account: RefCell<(u32, Option<Rc<LaneAccount>>)>,
     /// A task of the lane has it counted.
     is_kept: Cell<bool>,
+    /// What the lane may write of what is free to common users.
+    allowance: Allowance,
 }
 
 impl Root {
@@ -68,8 +70,8 @@ impl Root {
         let owner = if volume.seal().is_some() { Owner::default() } else { owner };
         let policy = VolumePolicy { privileged, writable: spec.writable.clone(), owner };
         let (object, account) = (OnceCell::new(), RefCell::default());
-        let is_kept = Cell::new(false);
-        let shared = Shared { volume, policy, object, account, is_kept };
+        let (is_kept, allowance) = (Cell::new(false), Allowance::default());
+        let shared = Shared { volume, policy, object, account, is_kept, allowance };
         Ok(Self { shared: Some(shared), ..root })
     }
 
@@ -125,6 +127,14 @@ impl Root {
             *known = (epoch, account.zip(lane()).map(|(account, lane)| LaneAccount::new(account, lane)));
         }
         known.1.clone()
+    }
+
+    /// What the lane may write of what is free to common users, and how many lanes there are; `None` where the file system keeps what it keeps
+    /// from the server too.
+    pub(crate) fn allowance(&self) -> Option<(&Allowance, usize)> {
+        let shared = self.shared.as_ref()?;
+        let options = shared.volume.objects().options();
+        options.has_reserve.then_some((&shared.allowance, options.lanes_max))
     }
 
     /// Whether no task of the lane has it counted yet.

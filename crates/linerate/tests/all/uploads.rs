@@ -275,6 +275,26 @@ fn full_disk_is_answered_507_and_keeps_nothing() {
 }
 
 #[test]
+fn uploads_leave_a_full_disk_what_it_keeps_for_root() {
+    // A fifth is root's, as ext4 keeps 5 % unless it is told otherwise.
+    let Some(disk) = Disk::new_or_skip("ext4", 64, &["-m", "20"]) else { return };
+    let served = disk.path();
+    let scene = Scene::serving(tempfile::tempdir().unwrap(), served.clone(), &[]);
+    let file = scene.file("part", &patterned(1_000_000));
+    let put = |n: usize| curl(&[&ALICE[..], &["--upload-file", &file]].concat(), &scene.server.url(&format!("/{n}"))).0;
+    let refused = (0..100).position(|n| put(n) == 507).expect("it is full at last");
+    assert!(refused > 20, "after {refused} MB");
+    let room = rustix::fs::statvfs(&served).unwrap();
+    let (left, kept) = (room.f_bfree * room.f_frsize, (room.f_bfree - room.f_bavail) * room.f_frsize);
+    assert!(kept > 10 << 20, "it keeps {kept} bytes");
+    assert!(left >= kept && left < kept + (4 << 20), "{left} bytes are left, and {kept} kept");
+    assert!(scene.served("0") == patterned(1_000_000));
+    std::fs::remove_file(served.join("1")).unwrap();
+    wait_for("room again", || (put(1) == 201).then_some(()));
+    drop(scene);
+}
+
+#[test]
 fn clients_that_send_their_bodies_by_drops_are_let_go_and_others_upload() {
     let dir = tempfile::tempdir().unwrap();
     let served = dir.path().join("served");

@@ -88,6 +88,7 @@ impl Ahead {
         }
         // What the volume may not hold is refused when it comes.
         let Ok(charge) = self.writer.volume().charge(0, to - from) else { return Ok(()) };
+        self.writer.volume().spare_room(file.lane_file(), to - from).await?;
         match file.lane_file().allocate(Allocate::KeepSize, from, to - from).await {
             Ok(()) => {
                 self.taken.replace(Some(Taken { to, charge }));

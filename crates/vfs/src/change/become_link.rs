@@ -68,7 +68,7 @@ impl Directory {
             let charge = here.volume().charge(1, 0)?;
             let dir = here.directory().dir();
             dir.symlink(&aside, &target).await.map_err(Error::of_change)?;
-            owner.give_at(here.volume(), dir, &aside).await;
+            owner.give_at(here.volume(), dir, &aside).await?;
             way.rise();
             let renamed = dir.rename(&aside, dir, &name, RenameHow::Replace).await;
             if renamed.is_err() {

@@ -109,19 +109,20 @@ impl Directory {
         let way = here.tell_of(caller, permits, name).await?;
         let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
         to_the_end(way.held(), async move {
+            here.volume().spare_name(here.directory().dir()).await?;
             here.still()?;
             let charge = here.volume().charge(1, 0)?;
             way.rise();
             let (directory, how) = (here.directory(), CreateHow { mode: how.mode, exclusive: true });
             let file = way.done(directory.dir().create(&name, how).await)?;
             charge.made_in(here.volume(), here.object()?);
-            let maker = owner.give(here.volume(), &file).await;
             let made = async {
+                let maker = owner.give(here.volume(), &file).await?;
                 let stat = file.stat()?;
                 let name = Name::parse(name.as_bytes())?;
                 let made = directory.made_file(name, file, &stat).await?;
-                give(&gift, made.object(), made.lane_file()).await?;
                 note_maker(made.object(), maker);
+                give(&gift, made.object(), made.lane_file()).await?;
                 Ok::<_, Error>((name, stat, made))
             };
             let (name, stat, file) = match made.await {

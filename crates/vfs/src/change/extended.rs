@@ -170,7 +170,9 @@ impl Writer {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let name = self.volume().counted(stored(name))?;
+            let volume = self.volume().clone();
             self.change(caller, What::Attributes, None, async move |file| {
+                volume.spare_room(file.lane_file(), value.len() as u64).await?;
                 file.lane_file().set_xattr(&name, value, how).await.map_err(of_extended)
             })
             .await
@@ -190,10 +192,12 @@ impl Writer {
         edit: impl FnOnce(Option<Vec<u8>>) -> (Option<Vec<u8>>, T) + 'static,
     ) -> Result<T, Error> {
         let name = self.volume().counted(stored(name))?;
+        let volume = self.volume().clone();
         self.change(caller, What::Attributes, None, async move |file| {
             let before = value_of(file.lane_file(), &name, max).await?;
             let (after, came) = edit(before.clone());
             if before != after {
+                volume.spare_room(file.lane_file(), after.as_ref().map_or(0, |value| value.len() as u64)).await?;
                 put(file.lane_file(), &name, after).await?;
             }
             Ok(came)

@@ -206,12 +206,13 @@ impl Directory {
         let way = here.tell_of(caller, permits, name).await?;
         let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
         to_the_end(way.held(), async move {
+            here.volume().spare_name(here.directory().dir()).await?;
             here.still()?;
             let charge = here.volume().charge(1, 0)?;
             way.rise();
             way.done(here.directory().dir().symlink(&name, &target).await)?;
+            owner.give_at(here.volume(), here.directory().dir(), &name).await?;
             charge.made_in(here.volume(), here.object()?);
-            owner.give_at(here.volume(), here.directory().dir(), &name).await;
             if way.is_kept(here.object()?)
                 && let Ok(Some(link)) = here.find_new(&name).await
             {

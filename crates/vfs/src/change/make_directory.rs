@@ -60,6 +60,7 @@ impl Directory {
         let way = here.tell_of(caller, permits, name).await?;
         let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
         to_the_end(way.held(), async move {
+            here.volume().spare_name(here.directory().dir()).await?;
             here.still()?;
             let charge = here.volume().charge(1, 0)?;
             way.rise();
@@ -69,19 +70,25 @@ impl Directory {
             let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
             let made = directory.dir().open(&name, how).await.and_then(lane::fs::File::into_dir);
             let made = made.map_err(Error::from)?;
-            let maker = owner.give(here.volume(), made.as_file()).await;
-            if let Err(error) = here.give_list(&made).await {
-                // Without its list it would let in whom it should not, or nobody.
-                if directory.dir().rmdir(&name).await.is_ok() {
-                    here.volume().note_removed(here.object()?, Some(Known::EMPTY));
+            let given = async {
+                let maker = owner.give(here.volume(), made.as_file()).await?;
+                here.give_list(&made).await.map(|()| maker)
+            };
+            let maker = match given.await {
+                Ok(maker) => maker,
+                Err(error) => {
+                    // Without its list it would let in whom it should not, or nobody.
+                    if directory.dir().rmdir(&name).await.is_ok() {
+                        here.volume().note_removed(here.object()?, Some(Known::EMPTY));
+                    }
+                    return Err(error.into());
                 }
-                return Err(error.into());
-            }
+            };
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             let made = Rc::new(directory.made_directory(name, made).await?);
             let made = Self::new(here.volume().clone(), made);
-            if let Err(error) = give(&gift, made.object(), made.dir().as_file()).await {
             note_maker(made.object(), maker);
+            if let Err(error) = give(&gift, made.object(), made.dir().as_file()).await {
                 if directory.dir().rmdir(&c_name(name)).await.is_ok() {
                     here.volume().note_removed(here.object()?, Some(Known::EMPTY));
                 }

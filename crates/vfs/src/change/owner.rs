@@ -52,30 +52,45 @@ impl Here {
 }
 
 impl Volume {
-    /// A file that is not given away is served all the same, as one of the server's.
-    fn note_given(&self, given: io::Result<()>) -> bool {
-        if given.is_err() {
-            self.counters().owners_kept.increment();
+    /// A file that is not given away is served all the same, as one of the server's; says whether it was.
+    ///
+    /// # Errors
+    /// [`Error::Quota`] where its owner may have no more: it is not to be there.
+    fn note_given(&self, given: io::Result<()>) -> Result<bool, Error> {
+        let Err(error) = given else { return Ok(true) };
+        if error.raw_os_error() == Some(libc::EDQUOT) {
+            return Err(Error::Quota);
         }
-        given.is_ok()
+        self.counters().owners_kept.increment();
+        Ok(false)
     }
 }
 
 impl NewOwner {
     /// Gives an open file or directory, and says what is recorded with it from here on ([`note_maker`]).
-    pub(super) async fn give(self, volume: &Volume, file: &File) -> Option<Maker> {
+    ///
+    /// # Errors
+    /// [`Error::Quota`]: whoever made it may have no more.
+    pub(super) async fn give(self, volume: &Volume, file: &File) -> Result<Option<Maker>, Error> {
         if let Some(change) = self.change {
-            volume.note_given(file.set_attributes(change).await);
+            volume.note_given(file.set_attributes(change).await)?;
         }
-        let maker = self.maker?;
-        volume.note_given(maker.record(file).await).then_some(maker)
+        let Some(maker) = self.maker else { return Ok(None) };
+        Ok(volume.note_given(maker.record(file).await)?.then_some(maker))
     }
 
     /// Gives what has the name, a symbolic link itself, of which nothing is recorded.
-    pub(super) async fn give_at(self, volume: &Volume, dir: &Dir, name: &CString) {
-        if let Some(change) = self.change {
-            volume.note_given(dir.set_attributes_at(name, change).await);
+    ///
+    /// # Errors
+    /// [`Error::Quota`], and the name is taken away.
+    pub(super) async fn give_at(self, volume: &Volume, dir: &Dir, name: &CString) -> Result<(), Error> {
+        let Some(change) = self.change else { return Ok(()) };
+        let given = volume.note_given(dir.set_attributes_at(name, change).await);
+        if given.is_err() {
+            // What stays all the same is the server's.
+            let _ = dir.unlink(name).await;
         }
+        given.map(drop)
     }
 }
 

@@ -38,7 +38,11 @@ impl Writer {
                 Allocate::Extend | Allocate::Zero => Reach::To(end),
                 Allocate::KeepSize | Allocate::Punch => Reach::AsItWas,
             };
+            let volume = self.volume().clone();
             self.change_content(caller, Step::default(), reach, async move |file, _| {
+                if what != Allocate::Punch {
+                    volume.spare(file.lane_file(), offset, len).await?;
+                }
                 // Those who hold leases or oplocks on it are told also where nothing is set aside.
                 if what == Allocate::KeepSize && len == 0 {
                     return Ok(());
@@ -68,7 +72,9 @@ impl Writer {
             let len = len.min(from.attributes()?.size.saturating_sub(offset));
             let step = Step { reads: from.object(), ..Step::default() };
             let reach = Reach::Within(if len == 0 { 0 } else { to_offset.saturating_add(len) });
+            let volume = self.volume().clone();
             self.change_content(caller, step, reach, async move |file, _| {
+                volume.spare(file.lane_file(), to_offset, len).await?;
                 let copied = source.lane_file().copy_range(offset, file.lane_file(), to_offset, len).await;
                 copied.map_err(|error| match error.raw_os_error() {
                     Some(libc::EXDEV) => Error::CrossDevice,

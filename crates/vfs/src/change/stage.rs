@@ -89,7 +89,7 @@ impl Staged {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`]; those of the file system.
     pub async fn write_at(&self, offset: u64, buf: Buf) -> (Result<(), Error>, Buf) {
-        if let Err(error) = self.growing.reach(offset, buf.len()) {
+        if let Err(error) = self.make_room(offset, buf.len()).await {
             return (self.counted(Err(error)), buf);
         }
         let (written, buf) = self.file.lane_file().write_at(offset, buf).await;
@@ -98,11 +98,16 @@ impl Staged {
 
     /// As [`Staged::write_at`], the bytes of several buffers one after another.
     pub async fn write_vectored_at(&self, offset: u64, bufs: Vec<Buf>) -> (Result<(), Error>, Vec<Buf>) {
-        if let Err(error) = self.growing.reach(offset, bufs.iter().map(|buf| buf.len()).sum()) {
+        if let Err(error) = self.make_room(offset, bufs.iter().map(|buf| buf.len()).sum()).await {
             return (self.counted(Err(error)), bufs);
         }
         let (written, bufs) = self.file.lane_file().write_vectored_at(offset, bufs).await;
         (self.counted(written.map_err(Error::of_write)), bufs)
+    }
+
+    async fn make_room(&self, offset: u64, len: usize) -> Result<(), Error> {
+        self.growing.reach(offset, len)?;
+        self.directory.volume().spare(self.file.lane_file(), offset, len as u64).await
     }
 
     /// Makes what was written safe: before [`Staged::publish`], so that a name never leads to half a file.
@@ -199,12 +204,12 @@ impl Staged {
             }
             here.still()?;
             // Before it has a name that leads to it.
+            note_maker(file.object(), owner.give(here.volume(), file.lane_file()).await?);
             give(&gift, file.object(), file.lane_file()).await?;
             way.rise();
             // Only what makes files behind the server's back can have come in between.
             let given = aside.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
             way.done(given)?;
-            note_maker(file.object(), owner.give(here.volume(), file.lane_file()).await);
             if let Some(replaced) = &found {
                 here.has_lost(&name, replaced).await?;
             }

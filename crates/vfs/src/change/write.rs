@@ -50,7 +50,9 @@ impl Writer {
         let reach = Reach::To(if len == 0 { 0 } else { offset.saturating_add(len as u64) });
         let slot = Rc::new(RefCell::new(Some(bufs)));
         let lent = Rc::clone(&slot);
+        let volume = self.volume().clone();
         let written = self.change_content(caller, step, reach, async move |file, _| {
+            volume.spare(file.lane_file(), offset, len as u64).await?;
             if let Some(ahead) = ahead {
                 ahead.make_room(&file, offset.saturating_add(len as u64)).await?;
             }
@@ -82,20 +84,21 @@ impl Writer {
     }
 
     async fn write(&self, caller: &Caller, at: At, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
+        let len = buf.len();
         let reach = match at {
-            At::Offset(offset) => {
-                Reach::To(if buf.is_empty() { 0 } else { offset.saturating_add(buf.len() as u64) })
-            }
-            At::End => Reach::Beyond(buf.len() as u64),
+            At::Offset(offset) => Reach::To(if len == 0 { 0 } else { offset.saturating_add(len as u64) }),
+            At::End => Reach::Beyond(len as u64),
         };
         let slot = Rc::new(RefCell::new(Some(buf)));
         let lent = Rc::clone(&slot);
+        let volume = self.volume().clone();
         let written = self.change_content(caller, Step::default(), reach, async move |file, size| {
-            let buf = lent.take().expect("it is taken once");
             let offset = match at {
                 At::Offset(offset) => offset,
                 At::End => size,
             };
+            volume.spare(file.lane_file(), offset, len as u64).await?;
+            let buf = lent.take().expect("it is taken once");
             let (written, buf) = file.lane_file().write_at(offset, buf).await;
             lent.replace(Some(buf));
             written.map_err(Error::of_write)

@@ -47,6 +47,8 @@ pub struct ObjectsOptions {
     pub gives_files: bool,
     /// The POSIX user of the process: it owns the files of clients that are no POSIX users.
     pub user: u32,
+    /// File systems let the process write to what they keep for their own user, as that is root or has CAP_SYS_RESOURCE.
+    pub has_reserve: bool,
     /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
     pub trusted_attributes: bool,
     /// What clients that cache may rely on.
@@ -378,9 +380,9 @@ impl Objects {
             number: AtomicU64::new(NONE),
             news: AtomicU8::new(0),
             described: AtomicU8::new(UNREAD),
+            maker: AtomicI32::new(0),
             own_changes: AtomicU16::new(0),
             promises: LaneBits::default(),
-            maker: AtomicI32::new(0),
             relied: OnceLock::new(),
             line: Line::default(),
             side: Mutex::default(),
@@ -405,6 +407,7 @@ impl Default for ObjectsOptions {
             local_locks_max: 4096,
             privileged: false,
             gives_files: false,
+            has_reserve: false,
             user: 0,
             trusted_attributes: false,
         }

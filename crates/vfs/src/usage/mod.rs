@@ -15,6 +15,7 @@ mod count;
 mod growing;
 mod keep;
 mod ledger;
+mod reserve;
 mod room;
 mod tally;
 mod walk;
@@ -27,6 +28,7 @@ pub(crate) use self::content::{ContentChange, Reach};
 pub(crate) use self::count::{Known, Moved};
 pub(crate) use self::growing::Growing;
 pub(crate) use self::ledger::{Doubt, Ledger};
+pub(crate) use self::reserve::Allowance;
 pub(crate) use self::tally::Tally;
 pub use self::walk::CountFailed;
 

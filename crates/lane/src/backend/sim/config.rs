@@ -152,12 +152,16 @@ pub struct FsConfig {
     pub reflinks: bool,
     /// Room of the file system; beyond it `ENOSPC`. Blocks have 4 KiB, holes none, files that were reflinked share theirs.
     pub capacity_bytes: u64,
+    /// What of that is kept for root, as ext4 does: not free to others, and written to all the same, as every lane is root here.
+    pub reserved_bytes: u64,
     /// Inodes of the file system; beyond them `ENOSPC`.
     pub capacity_inodes: u64,
     /// As `capacity_bytes`, of all files, as they have one owner: beyond it `EDQUOT`.
     pub quota_bytes: u64,
     /// As `capacity_inodes`: beyond it `EDQUOT`.
     pub quota_inodes: u64,
+    /// A user who may have no more: what is given to it is refused with `EDQUOT`.
+    pub full_user: Option<u32>,
     /// Names of one file, and directories in one; beyond it `EMLINK`.
     pub links_max: u32,
     /// Bytes of all extended attributes of one inode, 16 of each being its own; beyond it `ENOSPC`.
@@ -352,9 +356,11 @@ impl Default for FsConfig {
             unnamed: true,
             reflinks: true,
             capacity_bytes: 1 << 40,
+            reserved_bytes: 0,
             capacity_inodes: 1 << 24,
             quota_bytes: u64::MAX,
             quota_inodes: u64::MAX,
+            full_user: None,
             links_max: 65_000,
             xattr_bytes_max: 4096,
             delay: Duration::from_micros(20)..Duration::from_millis(2),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use identity::{Accounts, Acl, Rights, Side, Writable};
 use lane::backend::sim::{Config, Fs, World};
 use lane::buffer::BufClass;
-use lane::fs::{Allocate, AttributeChange, SetTime};
+use lane::fs::{Allocate, AttributeChange, SetTime, XattrHow};
 use vfs::{Caller, Error, Expect, How};
 
 use super::{Process, name, path, root};
@@ -44,6 +44,38 @@ fn what_a_posix_user_makes_is_his_where_the_server_may_give_it_away() {
             assert_eq!(volume.counters().owners_kept.get(), if may_give { 0 } else { 5 });
         });
     }
+}
+
+#[test]
+fn what_its_makers_quota_has_no_room_for_is_not_there() {
+    let world = World::new(1, Config::clean());
+    let process = giving(&world);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let (fs, volume) = (process.host.fs(), process.volume());
+        let (root, anne) = (root(&volume).await, user("anne"));
+        make_all(&root, &anne, "before").await;
+        fs.configure(|config| config.full_user = Some(501));
+        let how = How { exclusive: true, mode: 0o644 };
+        let staged = root.stage(&anne, 0o644).await.unwrap();
+        let over = root.stage(&anne, 0o644).await.unwrap();
+        let refused = [
+            root.create(&anne, name("file"), how).await.map(drop),
+            staged.publish(&anne, name("staged"), Expect::Absent).await.map(drop),
+            over.publish(&anne, name("before-file"), Expect::Anything).await.map(drop),
+            root.make_directory(&anne, name("directory"), 0o755).await.map(drop),
+            root.symlink(&anne, name("link"), b"anywhere").await,
+        ];
+        for (at, refused) in refused.iter().enumerate() {
+            assert!(matches!(refused, Err(Error::Quota)), "{at}: {refused:?}");
+        }
+        for absent in ["file", "staged", "directory", "link"] {
+            assert!(fs.stat(&format!("/srv/{absent}")).is_err(), "{absent} is there");
+        }
+        assert_eq!(owner(&fs, "before-file"), (501, 50));
+        make_all(&root, &user("guest"), "others").await;
+        assert_eq!(volume.counters().owners_kept.get(), 0);
+    });
 }
 
 #[test]
@@ -118,6 +150,96 @@ fn whoever_changes_content_takes_set_user_id_and_set_group_id_with_it_whatever_t
 }
 
 #[test]
+fn what_a_file_system_keeps_for_root_nobody_is_given_by_a_server_of_root_whatever_the_way() {
+    const WAYS: [&str; 10] =
+        ["write", "vectored", "append", "holes", "extend", "zero", "copy", "announced", "staged", "attributes"];
+    let mib = 1 << 20;
+    for way in WAYS {
+        let mut config = Config::clean();
+        (config.fs.capacity_bytes, config.fs.reserved_bytes) = (4 * mib, mib);
+        let world = World::new(1, config);
+        let process = Process::with(&world, 1, |options| {
+            (options.privileged, options.has_reserve) = (true, true);
+        });
+        let host = process.host.clone();
+        world.block_on(&host, async move {
+            let fs = process.host.fs();
+            fs.configure(|config| config.privileged = true);
+            fs.set_mode("/srv", 0o777).unwrap();
+            fs.write("/srv/source", vec![1; 64 << 10]).unwrap();
+            fs.write("/srv/there", vec![1; 64 << 10]).unwrap();
+            let volume = process.volume();
+            let root = root(&volume).await;
+            let mut filled = Ok(());
+            for at in 0..2000 {
+                filled = fill_by(&volume, &root, way, at).await;
+                if filled.is_err() {
+                    break;
+                }
+            }
+            if way != "attributes" {
+                assert!(matches!(filled, Err(Error::NoSpace)), "{way}: {filled:?}");
+            }
+            // What is there is written to all the same.
+            let there = root.open_writer(&Caller::anonymous(), name("there")).await.unwrap();
+            there.write_at(&Caller::anonymous(), 4096, pages(1).await).await.0.unwrap();
+            fs.configure(|config| config.reserved_bytes = 0);
+            let room = volume.room().await.unwrap();
+            let left = room.blocks_free * room.block_bytes;
+            assert!(left >= mib, "{way} leaves {left} bytes");
+            assert!(left < 2 * mib || way == "attributes", "{way} leaves {left} bytes");
+        });
+    }
+}
+
+/// Takes some more room by one way.
+async fn fill_by(volume: &vfs::Volume, root: &vfs::Directory, way: &str, at: u64) -> Result<(), Error> {
+    const STEP: u64 = 16 << 10;
+    let who = Caller::anonymous();
+    let offset = at * STEP;
+    if way == "staged" {
+        let staged = root.stage(&who, 0o644).await?;
+        staged.write_at(0, pages(4).await).await.0?;
+        return staged.publish(&who, name(&format!("staged-{at}")), Expect::Absent).await.map(drop);
+    }
+    let writer = match root.open_writer(&who, name("filled")).await {
+        Err(Error::NotFound) => {
+            root.create(&who, name("filled"), How { exclusive: true, mode: 0o644 }).await?.writer
+        }
+        writer => writer?,
+    };
+    match way {
+        "write" => writer.write_at(&who, offset, pages(4).await).await.0,
+        "vectored" => writer.write_vectored_at(&who, offset, vec![pages(2).await, pages(2).await]).await.0,
+        "append" => writer.append(&who, pages(4).await).await.0,
+        "holes" => {
+            writer.truncate(&who, 1 << 30).await?;
+            writer.write_at(&who, 2 * offset, pages(4).await).await.0
+        }
+        "extend" => writer.allocate(&who, Allocate::Extend, offset, STEP).await,
+        "zero" => writer.allocate(&who, Allocate::Zero, offset, STEP).await,
+        "copy" => {
+            let source = volume.lookup(path("source")).await?.into_file()?.0;
+            writer.copy_from(&who, &source, 0, offset, STEP).await.map(drop)
+        }
+        "announced" => {
+            let store = writer.store(&who);
+            store.reserve(offset, 2 * STEP).await?;
+            store.write_vectored_at(offset, vec![pages(4).await]).await.0
+        }
+        "attributes" => writer.set_extended(&who, b"large", vec![7; 4000], XattrHow::Any).await,
+        other => panic!("{other}"),
+    }
+}
+
+/// A buffer of whole pages.
+async fn pages(n: usize) -> lane::buffer::Buf {
+    let mut buf = lane::current().buffers().get(BufClass::Large).await;
+    assert_eq!(buf.append(&vec![9; n << 12]), n << 12);
+    buf
+}
+
+#[test]
 fn where_mode_bits_count_only_its_owner_sets_a_files_mode_whatever_the_way() {
     // Nothing says who made what is the server's user's here.
     const SERVER: u32 = 7;
@@ -181,89 +303,6 @@ fn where_mode_bits_count_only_its_owner_sets_a_files_mode_whatever_the_way() {
     }
 }
 
-#[test]
-fn what_is_made_in_a_directory_with_a_set_group_id_bit_is_its_groups_whoever_makes_it() {
-    let world = World::new(1, Config::clean());
-    let mut process = Process::with(&world, 1, |options| {
-        (options.privileged, options.gives_files) = (true, true);
-    });
-    process.writable = Writable::anyone();
-    let host = process.host.clone();
-    world.block_on(&host, async move {
-        let fs = process.host.fs();
-        fs.configure(|config| config.privileged = true);
-        fs.set_owner("/srv", 7, 4321).unwrap();
-        fs.set_mode("/srv", 0o2777).unwrap();
-        let volume = process.volume();
-        let root = root(&volume).await;
-        let servers = fs.stat("/").unwrap().uid;
-        let makers = [(user("anne"), "annes", 501), (user("guest"), "guests", servers)];
-        for (who, of, uid) in makers.into_iter().chain([(Caller::anonymous(), "made", servers)]) {
-            make_all(&root, &who, of).await;
-            for what in ["file", "staged", "directory", "link"] {
-                assert_eq!(owner(&fs, &format!("{of}-{what}")), (uid, 4321), "{of} {what}");
-            }
-            let made = fs.stat(&format!("/srv/{of}-directory")).unwrap().mode;
-            assert_eq!(made & 0o2000, 0o2000, "it is handed down: {of}");
-        }
-    });
-}
-
-/// Changes content by one way, alone or as one step of several.
-async fn change_by(volume: &vfs::Volume, writer: &vfs::Writer, who: &Caller, (way, in_steps): (&str, bool)) {
-    let buf = async || {
-        let mut buf = lane::current().buffers().get(BufClass::Small).await;
-        buf.append(b"content");
-        buf
-    };
-    let store = writer.store(who);
-    match (way, in_steps) {
-        ("write", _) => writer.write_at(who, 0, buf().await).await.0.unwrap(),
-        ("vectored", false) => writer.write_vectored_at(who, 0, vec![buf().await]).await.0.unwrap(),
-        ("vectored", true) => store.write_vectored_at(0, vec![buf().await]).await.0.unwrap(),
-        ("append", _) => writer.append(who, buf().await).await.0.unwrap(),
-        ("cut", false) => writer.truncate(who, 1).await.unwrap(),
-        ("cut", true) => store.truncate(1).await.unwrap(),
-        ("lengthen", false) => writer.truncate(who, 100).await.unwrap(),
-        ("lengthen", true) => store.truncate(100).await.unwrap(),
-        ("extend", _) => writer.allocate(who, Allocate::Extend, 0, 100).await.unwrap(),
-        ("keep size", _) => writer.allocate(who, Allocate::KeepSize, 0, 100).await.unwrap(),
-        ("punch", _) => writer.allocate(who, Allocate::Punch, 0, 4).await.unwrap(),
-        ("zero", _) => writer.allocate(who, Allocate::Zero, 0, 4).await.unwrap(),
-        ("copy", _) => {
-            let source = volume.lookup(path("source")).await.unwrap().into_file().unwrap().0;
-            assert_eq!(writer.copy_from(who, &source, 0, 0, 7).await.unwrap(), 7);
-        }
-        ("announced", _) => {
-            store.reserve(0, 1 << 22).await.unwrap();
-            store.write_vectored_at(0, vec![buf().await]).await.0.unwrap();
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn make_all(root: &vfs::Directory, who: &Caller, prefix: &str) {
-    let named = |what: &str| format!("{prefix}-{what}");
-    let how = How { exclusive: true, mode: 0o644 };
-    root.create(who, name(&named("file")), how).await.unwrap();
-    let staged = root.stage(who, 0o644).await.unwrap();
-    staged.publish(who, name(&named("staged")), Expect::Absent).await.unwrap();
-    root.make_directory(who, name(&named("directory")), 0o755).await.unwrap();
-    root.symlink(who, name(&named("link")), b"anywhere").await.unwrap();
-}
-
-fn user(name: &str) -> Caller {
-    let accounts: Arc<Accounts> = Accounts::parse(
-        "version = 1\n[user.anne]\nid = 1000\nuid = 501\ngid = 50\n[user.guest]\nid = 1001\n[user.other]\nid = 1002\n",
-    )
-    .unwrap();
-    Caller::new(accounts.user(name).unwrap())
-}
-
-fn owner(fs: &Fs, at: &str) -> (u32, u32) {
-    let found = fs.stat(&format!("/srv/{at}")).unwrap();
-    (found.uid, found.gid)
-}
 /// Whose what a simulated server makes is.
 const SIMULATED: u32 = 1000;
 /// Mode bits that keep others out of what has them.
@@ -395,3 +434,86 @@ async fn goes_on(volume: &vfs::Volume, root: &vfs::Directory, maker: &Caller, ot
     may
 }
 
+#[test]
+fn what_is_made_in_a_directory_with_a_set_group_id_bit_is_its_groups_whoever_makes_it() {
+    let world = World::new(1, Config::clean());
+    let mut process = Process::with(&world, 1, |options| {
+        (options.privileged, options.gives_files) = (true, true);
+    });
+    process.writable = Writable::anyone();
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let fs = process.host.fs();
+        fs.configure(|config| config.privileged = true);
+        fs.set_owner("/srv", 7, 4321).unwrap();
+        fs.set_mode("/srv", 0o2777).unwrap();
+        let volume = process.volume();
+        let root = root(&volume).await;
+        let servers = fs.stat("/").unwrap().uid;
+        let makers = [(user("anne"), "annes", 501), (user("guest"), "guests", servers)];
+        for (who, of, uid) in makers.into_iter().chain([(Caller::anonymous(), "made", servers)]) {
+            make_all(&root, &who, of).await;
+            for what in ["file", "staged", "directory", "link"] {
+                assert_eq!(owner(&fs, &format!("{of}-{what}")), (uid, 4321), "{of} {what}");
+            }
+            let made = fs.stat(&format!("/srv/{of}-directory")).unwrap().mode;
+            assert_eq!(made & 0o2000, 0o2000, "it is handed down: {of}");
+        }
+    });
+}
+
+/// Changes content by one way, alone or as one step of several.
+async fn change_by(volume: &vfs::Volume, writer: &vfs::Writer, who: &Caller, (way, in_steps): (&str, bool)) {
+    let buf = async || {
+        let mut buf = lane::current().buffers().get(BufClass::Small).await;
+        buf.append(b"content");
+        buf
+    };
+    let store = writer.store(who);
+    match (way, in_steps) {
+        ("write", _) => writer.write_at(who, 0, buf().await).await.0.unwrap(),
+        ("vectored", false) => writer.write_vectored_at(who, 0, vec![buf().await]).await.0.unwrap(),
+        ("vectored", true) => store.write_vectored_at(0, vec![buf().await]).await.0.unwrap(),
+        ("append", _) => writer.append(who, buf().await).await.0.unwrap(),
+        ("cut", false) => writer.truncate(who, 1).await.unwrap(),
+        ("cut", true) => store.truncate(1).await.unwrap(),
+        ("lengthen", false) => writer.truncate(who, 100).await.unwrap(),
+        ("lengthen", true) => store.truncate(100).await.unwrap(),
+        ("extend", _) => writer.allocate(who, Allocate::Extend, 0, 100).await.unwrap(),
+        ("keep size", _) => writer.allocate(who, Allocate::KeepSize, 0, 100).await.unwrap(),
+        ("punch", _) => writer.allocate(who, Allocate::Punch, 0, 4).await.unwrap(),
+        ("zero", _) => writer.allocate(who, Allocate::Zero, 0, 4).await.unwrap(),
+        ("copy", _) => {
+            let source = volume.lookup(path("source")).await.unwrap().into_file().unwrap().0;
+            assert_eq!(writer.copy_from(who, &source, 0, 0, 7).await.unwrap(), 7);
+        }
+        ("announced", _) => {
+            store.reserve(0, 1 << 22).await.unwrap();
+            store.write_vectored_at(0, vec![buf().await]).await.0.unwrap();
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn make_all(root: &vfs::Directory, who: &Caller, prefix: &str) {
+    let named = |what: &str| format!("{prefix}-{what}");
+    let how = How { exclusive: true, mode: 0o644 };
+    root.create(who, name(&named("file")), how).await.unwrap();
+    let staged = root.stage(who, 0o644).await.unwrap();
+    staged.publish(who, name(&named("staged")), Expect::Absent).await.unwrap();
+    root.make_directory(who, name(&named("directory")), 0o755).await.unwrap();
+    root.symlink(who, name(&named("link")), b"anywhere").await.unwrap();
+}
+
+fn user(name: &str) -> Caller {
+    let accounts: Arc<Accounts> = Accounts::parse(
+        "version = 1\n[user.anne]\nid = 1000\nuid = 501\ngid = 50\n[user.guest]\nid = 1001\n[user.other]\nid = 1002\n",
+    )
+    .unwrap();
+    Caller::new(accounts.user(name).unwrap())
+}
+
+fn owner(fs: &Fs, at: &str) -> (u32, u32) {
+    let found = fs.stat(&format!("/srv/{at}")).unwrap();
+    (found.uid, found.gid)
+}

@@ -21,7 +21,7 @@ impl Disk {
     /// Sets the owner (fchown(2)).
     ///
     /// # Errors
-    /// `EPERM` for another owner than it has, where the server is not privileged.
+    /// `EPERM` for another owner than it has, where the server is not privileged; `EDQUOT` for one who may have no more.
     pub(crate) fn chown(
         &mut self,
         inode: &Rc<Inode>,
@@ -34,6 +34,9 @@ impl Disk {
         let (uid, gid) = (uid.unwrap_or(now.uid), gid.unwrap_or(now.gid));
         if !self.is_privileged() && (now.uid != OWNER || uid != now.uid || ![now.gid, OWNER].contains(&gid)) {
             return Err(errno(libc::EPERM));
+        }
+        if uid != now.uid && self.config.full_user == Some(uid) {
+            return Err(errno(libc::EDQUOT));
         }
         let is_file = inode.kind() == FileKind::File;
         let change = |attributes: &mut Attributes| {
