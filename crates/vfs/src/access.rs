@@ -131,7 +131,7 @@ fn judged(attributes: &Attributes) -> identity::Object {
         FileKind::File | FileKind::Other => Kind::File,
     };
     let owner = Owner { uid: Some(attributes.uid), recorded: attributes.maker };
-    identity::Object { kind, mode: attributes.mode, gid: attributes.gid, owner }
+    identity::Object { kind, mode: attributes.bits, gid: attributes.gid, owner }
 }
 
 /// Whether the mode bits of two directories let the same through, and show them the same: whose they are counts where their classes differ.

@@ -35,6 +35,8 @@ pub struct Attributes {
     pub gid: u32,
     /// The AFS number of whoever made it, where that is recorded and was looked at.
     pub maker: Option<Id>,
+    /// The permission bits without those that a POSIX access list takes, where that was looked at: these say who may do what.
+    pub bits: u32,
 }
 
 /// Identity of a file on this machine while it exists. Inode numbers come back after a removal.
@@ -92,15 +94,17 @@ impl Attributes {
 
     /// Whether anything but the time of the last reading is different.
     pub fn is_changed_since(&self, earlier: &Self) -> bool {
-        let Self { kind, id, size, atime: _, mtime, ctime, mode, nlink, uid, gid, maker: _ } = *self;
+        let Self { kind, id, size, atime: _, mtime, ctime, mode, nlink, uid, gid, maker: _, bits: _ } = *self;
         (kind, id, size, mtime, ctime)
             != (earlier.kind, earlier.id, earlier.size, earlier.mtime, earlier.ctime)
             || (mode, nlink, uid, gid) != (earlier.mode, earlier.nlink, earlier.uid, earlier.gid)
     }
 
-    /// Those of something with who made it, as its object knows it.
+    /// Those of something with what its object knows of who may do what with it.
     pub(crate) fn of(stat: &Stat, object: Option<&Arc<Object>>) -> Self {
-        Self { maker: object.and_then(|object| object.maker(stat.uid)), ..Self::from(*stat) }
+        let Some(object) = object else { return Self::from(*stat) };
+        let bits = object.left().map_or(stat.mode, |left| left.narrowed(stat.mode));
+        Self { maker: object.maker(stat.uid), bits, ..Self::from(*stat) }
     }
 
     /// Whether it is a directory.
@@ -130,6 +134,7 @@ impl From<Stat> for Attributes {
             uid: stat.uid,
             gid: stat.gid,
             maker: None,
+            bits: stat.mode,
         }
     }
 }

@@ -15,8 +15,9 @@ use smb_sid::{Sids, inherited, ntacl, rights_of};
 use smb_wire::info::security::{Descriptor, Sid};
 
 use crate::error::Error;
-use crate::keeping::{Keeping, remove};
+use crate::keeping::{Apart, Keeping, remove};
 use crate::object::{Object, Side};
+use crate::posix_acl::Left;
 
 /// The descriptor of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl Object {
     /// The descriptor that it has of its own, if it has one.
     pub(crate) fn own(&self) -> Option<Own> {
         match self.described.load(Ordering::Acquire) {
-            NONE => None,
+            state if state == NONE || state & STATE == LISTED => None,
             KNOWN => Some(self.lock_side().own.clone().map_or(Own::Unreadable, Own::Known)),
             _ => Some(Own::Unreadable),
         }
@@ -73,16 +74,22 @@ impl Object {
         self.described.load(Ordering::Acquire) != UNREAD
     }
 
+    /// What a POSIX list leaves of its mode, if it has one that counts, or one for what is made in it.
+    pub(crate) fn left(&self) -> Option<Left> {
+        let state = self.described.load(Ordering::Acquire);
+        (state & STATE == LISTED).then(|| Left::from_bits(state >> 2))
+    }
+
     /// It has this one from here on.
     pub(crate) fn set_own(&self, own: Option<Own>) {
         let side = self.lock_side();
         self.own_changes.fetch_add(1, Ordering::AcqRel);
-        self.put_own(side, own);
+        self.put_own(side, own, None);
     }
 
-    fn put_own(&self, mut side: MutexGuard<'_, Side>, own: Option<Own>) {
+    fn put_own(&self, mut side: MutexGuard<'_, Side>, own: Option<Own>, left: Option<Left>) {
         let (state, kept) = match own {
-            None => (NONE, None),
+            None => (left.map_or(NONE, |left| LISTED | left.bits() << 2), None),
             Some(Own::Known(descriptor)) => (KNOWN, Some(descriptor)),
             Some(Own::Unreadable) => (KNOWN, None),
         };
@@ -98,7 +105,7 @@ impl Object {
     /// Those of the file system: it may have one.
     pub(crate) async fn read_own(&self, file: &File) -> Result<(), Error> {
         let before = self.own_changes.load(Ordering::Acquire);
-        let (own, maker) = self.volume().keeping().own_of(file).await?;
+        let Apart { own, maker, left } = self.volume().keeping().own_of(file).await?;
         if own.is_some() {
             self.volume().note_rights();
         }
@@ -106,7 +113,7 @@ impl Object {
         let side = self.lock_side();
         if self.own_changes.load(Ordering::Acquire) == before {
             self.put_maker(maker);
-            self.put_own(side, own);
+            self.put_own(side, own, left);
         }
         Ok(())
     }
@@ -131,16 +138,17 @@ impl Object {
             remove(file, keeping.other_descriptors()).await.map_err(of_write)?;
         }
         self.set_own(own.cloned().map(Own::Known));
-        Ok(())
+        // A POSIX list counts again then.
+        if own.is_none() { self.read_own(file).await } else { Ok(()) }
     }
 }
 
 /// Whether a file has a descriptor of its own, and if that is none that counts, why.
 pub(crate) async fn look_at(file: &File, keeping: Keeping) -> Option<Result<(), String>> {
-    match keeping.own_of(file).await {
-        Ok((None, _)) => None,
-        Ok((Some(Own::Known(_)), _)) => Some(Ok(())),
-        Ok((Some(Own::Unreadable), _)) => Some(Err(keeping.why_unreadable(file).await)),
+    match keeping.own_of(file).await.map(|apart| apart.own) {
+        Ok(None) => None,
+        Ok(Some(Own::Known(_))) => Some(Ok(())),
+        Ok(Some(Own::Unreadable)) => Some(Err(keeping.why_unreadable(file).await)),
         Err(error) => Some(Err(error.to_string())),
     }
 }
@@ -166,3 +174,6 @@ fn nothing() -> Descriptor {
 pub(crate) const UNREAD: u8 = 0;
 const NONE: u8 = 1;
 const KNOWN: u8 = 2;
+/// There is none, and a POSIX list; what that leaves is in the bits above.
+const LISTED: u8 = 3;
+const STATE: u8 = 3;

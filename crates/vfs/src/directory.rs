@@ -156,7 +156,7 @@ impl Directory {
 
     /// What was just made in it, for the lane's cache.
     pub(crate) async fn made_file(&self, name: Name<'_>, file: File, stat: &Stat) -> Result<OpenFile, Error> {
-        let object = self.shared()?.object_of_new(self.volume.root().dir(), By::Open(&file), stat).await?;
+        let object = self.shared()?.object_of_new(self.volume.root().dir(), By::Open(&file), stat, self.object()).await?;
         self.note_place(Some(&object), name);
         self.file_of(name, file, stat, object)
     }
@@ -202,7 +202,7 @@ impl Directory {
     pub(crate) async fn made_directory(&self, name: Name<'_>, dir: Dir) -> Result<OpenDirectory, Error> {
         let stat = dir.stat()?;
         let by = By::Open(dir.as_file());
-        let object = self.shared()?.object_of_new(self.volume.root().dir(), by, &stat).await?;
+        let object = self.shared()?.object_of_new(self.volume.root().dir(), by, &stat, self.object()).await?;
         self.note_place(Some(&object), name);
         let path = self.path().join(name)?;
         Ok(OpenDirectory::new(dir, Attributes::from(stat).id, path, Some(object)))

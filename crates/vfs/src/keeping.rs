@@ -13,6 +13,7 @@ use smb_sid::ntacl;
 
 use crate::descriptor::Own;
 use crate::maker::{self, Maker};
+use crate::posix_acl::{self, Left};
 
 /// Where rights lie, as one volume has it and this process finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,17 @@ pub(crate) struct Keeping {
     sees_trusted: bool,
     /// Nothing of it can be relied on: everything is denied but to administrators.
     is_sealed: bool,
+}
+
+/// What counts for one file or directory alone.
+#[derive(Default)]
+pub(crate) struct Apart {
+    /// The descriptor that it has of its own.
+    pub(crate) own: Option<Own>,
+    /// Who made it.
+    pub(crate) maker: Option<Maker>,
+    /// What its POSIX list leaves of its mode, if it has one, or one for what is made in it.
+    pub(crate) left: Option<Left>,
 }
 
 impl Keeping {
@@ -113,21 +125,30 @@ impl Keeping {
         self.sees_trusted && self.written() == RightsIn::Trusted && !self.is_sealed
     }
 
-    /// The descriptor that something has of its own, and who made it, each if it has one.
+    /// What counts for something alone.
     ///
     /// # Errors
-    /// Those of the file system: it may have one.
-    pub(crate) async fn own_of(self, file: &File) -> io::Result<(Option<Own>, Option<Maker>)> {
+    /// Those of the file system: there may be some.
+    pub(crate) async fn own_of(self, file: &File) -> io::Result<Apart> {
         if self.is_sealed {
-            return Ok((None, None));
+            return Ok(Apart::default());
         }
         let names = names_of(file).await?;
-        let maker = match self.keeps_makers() && names.iter().any(|name| **name == *maker::ATTRIBUTE) {
+        let has = |name: &CStr| names.iter().any(|has| **has == *name);
+        let maker = match self.keeps_makers() && has(maker::ATTRIBUTE) {
             true => value_of(file, maker::ATTRIBUTE, Maker::BYTES).await?,
             false => None,
         };
-        let own = self.descriptor_among(&names, file).await?;
-        Ok((own, maker.and_then(|record| Maker::parse(&record))))
+        let list = match has(posix_acl::ATTRIBUTE) {
+            true => value_of(file, posix_acl::ATTRIBUTE, posix_acl::BYTES_MAX).await?,
+            false => None,
+        };
+        let handed_down = has(posix_acl::HANDED_DOWN).then_some(Left::ALL);
+        Ok(Apart {
+            own: self.descriptor_among(&names, file).await?,
+            maker: maker.and_then(|record| Maker::parse(&record)),
+            left: list.map(|list| Left::of(&list)).or(handed_down),
+        })
     }
 
     async fn descriptor_among(self, names: &[CString], file: &File) -> io::Result<Option<Own>> {

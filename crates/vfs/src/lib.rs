@@ -85,6 +85,7 @@ mod name;
 mod names;
 mod object;
 mod parts;
+mod posix_acl;
 mod promise;
 mod reopen;
 mod root;

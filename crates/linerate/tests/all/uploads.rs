@@ -275,6 +275,40 @@ fn full_disk_is_answered_507_and_keeps_nothing() {
 }
 
 #[test]
+fn posix_access_lists_keep_out_whom_they_deny_by_what_the_kernel_hands_down_too() {
+    let Some(disk) = Disk::new_or_skip("ext4", 16, &[]) else { return };
+    let served = disk.path();
+    let list = |entries: &[(u16, u16, u32)]| {
+        let entry = |(tag, bits, id): &(u16, u16, u32)| {
+            [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        [2u32.to_le_bytes().to_vec(), entries.iter().flat_map(entry).collect()].concat()
+    };
+    // `setfacl -m u:777:---`, of what everybody may read.
+    let denies = list(&[(1, 6, !0), (2, 0, 777), (4, 4, !0), (0x10, 4, !0), (0x20, 4, !0)]);
+    let set = |at: &Path, name: &str, list: &[u8]| {
+        rustix::fs::setxattr(at, name, list, rustix::fs::XattrFlags::empty()).unwrap();
+    };
+    std::fs::write(served.join("listed"), "private").unwrap();
+    set(&served.join("listed"), "system.posix_acl_access", &denies);
+    for name in ["made", "plain"] {
+        std::fs::create_dir(served.join(name)).unwrap();
+        rustix::fs::chmod(served.join(name), 0o777.into()).unwrap();
+    }
+    set(&served.join("made"), "system.posix_acl_default", &denies);
+    let scene = Scene::serving(tempfile::tempdir().unwrap(), served, &[]);
+    let file = scene.file("f", b"text\n");
+    let status = |path: &str| curl(&[], &scene.server.url(path)).0;
+    for (path, told) in [("/made/f", 401), ("/plain/f", 200)] {
+        let put = curl(&[&ALICE[..], &["--upload-file", &file]].concat(), &scene.server.url(path)).0;
+        assert_eq!(put, 201, "{path}");
+        assert_eq!(status(path), told, "{path}");
+    }
+    assert_eq!(status("/listed"), 401);
+    drop(scene);
+}
+
+#[test]
 fn uploads_leave_a_full_disk_what_it_keeps_for_root() {
     // A fifth is root's, as ext4 keeps 5 % unless it is told otherwise.
     let Some(disk) = Disk::new_or_skip("ext4", 64, &["-m", "20"]) else { return };

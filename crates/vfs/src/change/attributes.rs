@@ -130,7 +130,7 @@ impl Directory {
             _ => None,
         };
         let of = Attributes::of(&stat, Some(&found.object));
-        let unmasked = Attributes { mode: of.mode | OWNER_ALL, ..of };
+        let unmasked = Attributes { bits: of.bits | OWNER_ALL, ..of };
         here.require_of(caller, &unmasked, own.as_ref(), Rights::WRITE)?;
         if change.mode.is_some() && found.kind == FileKind::File {
             require_to_set_mode(self.volume(), caller, &of, own.as_ref(), &here.nearest())?;

@@ -51,7 +51,7 @@ impl SharedVolume {
         Ok(object)
     }
 
-    /// The object of a file or directory that was just made here: the index cannot know it, unless somebody has found it since and
+    /// The object of a file or directory that was just made here, in `above`: the index cannot know it, unless somebody has found it since and
     /// gone again.
     ///
     /// # Errors
@@ -61,6 +61,7 @@ impl SharedVolume {
         root: &Rc<Dir>,
         by: By<'_>,
         stat: &Stat,
+        above: Option<&Arc<Object>>,
     ) -> Result<Arc<Object>, Error> {
         let object = self.objects().get(self, identity_of(by, stat).await?)?;
         let words = object.identity().words(self.device());
@@ -68,8 +69,10 @@ impl SharedVolume {
             && let Ok(Some(number)) = self.index.begin(self.id(), &words, kind_of(stat.kind))
         {
             object.begin(number, lane::time::wall_clock());
-            // Who made it gives it what it gets.
-            object.set_own(None);
+            // Who made it gives it what it gets, but for what the kernel hands down.
+            if above.is_none_or(|above| above.left().is_none()) {
+                object.set_own(None);
+            }
             self.reserve_numbers(root);
         }
         // Somebody looked at it before, or there was no number at hand.

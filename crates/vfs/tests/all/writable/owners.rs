@@ -389,6 +389,48 @@ fn a_record_of_a_maker_counts_where_mode_bits_do_and_for_the_uid_that_the_file_h
     });
 }
 
+#[test]
+fn a_posix_list_that_local_programs_set_lets_in_nobody_whom_it_keeps_out() {
+    // Of u:501:rw, group ---, mask rw: the group's bits of the mode are 6.
+    let list = |tags: &[(u16, u16, u32)]| {
+        let entries = tags.iter().flat_map(|(tag, bits, id)| {
+            [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat()
+        });
+        2u32.to_le_bytes().into_iter().chain(entries).collect::<Vec<u8>>()
+    };
+    let (owner, mask, others) = ((1, 7, u32::MAX), (0x10, 7, u32::MAX), (0x20, 5, u32::MAX));
+    let of_another = list(&[owner, (2, 7, 777), (4, 0, u32::MAX), mask, others]);
+    let denying = list(&[owner, (2, 0, 501), (4, 5, u32::MAX), mask, others]);
+    let world = World::new(1, Config::clean());
+    let mut process = giving(&world);
+    process.writable = Writable::AsListed;
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let (fs, volume) = (process.host.fs(), process.volume());
+        let anne = user("anne");
+        for (at, (list, annes_group, may)) in
+            [(&of_another, true, false), (&denying, false, false), (&of_another[..9].to_vec(), true, false)]
+                .into_iter()
+                .chain([(&list(&[owner, (2, 7, 777), (4, 5, u32::MAX), mask, others]), true, true)])
+                .enumerate()
+        {
+            let (file, dir) = (format!("/srv/file-{at}"), format!("/srv/dir-{at}"));
+            fs.write(&file, "private").unwrap();
+            fs.create_dir_all(&dir).unwrap();
+            fs.write(&format!("{dir}/f"), "within").unwrap();
+            for made in [&file, &dir] {
+                fs.set_owner(made, 7, if annes_group { 50 } else { 51 }).unwrap();
+                fs.set_mode(made, 0o775).unwrap();
+                fs.set_xattr(made, "system.posix_acl_access", list).unwrap();
+            }
+            for found in [file, format!("{dir}/f")] {
+                let read = volume.lookup_as(&anne, path(&found["/srv/".len()..]), Rights::READ).await;
+                assert_eq!(read.is_ok(), may, "{at} {found}: {read:?}");
+            }
+        }
+    });
+}
+
 /// A server that gives files away, over a directory in which everybody may make things.
 fn giving(world: &World) -> Process {
     let mut process = Process::with(world, 1, |options| {
