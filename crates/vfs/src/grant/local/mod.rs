@@ -300,6 +300,14 @@ fn is_not_writable(error: &std::io::Error) -> bool {
     )
 }
 
+//@ limit: locks that another program is in the way of
+//@ section: Files and listings
+//@ unit: lock
+//@ connection: as its locks
+//@ empty: refused; who waits is tried again every {}
+//@ counter: vfs_grants_refused{reason="local"}
+//@ attack: none, only other programs of the machine hold such locks
+//@ reach: server
 /// Between two tries to give something up, or to have what another program has locked.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 const RELEASES_MAX: u32 = 64;
