@@ -43,6 +43,8 @@ struct State {
     /// Somebody changes it.
     is_busy: bool,
     waiting: Vec<Waker>,
+    /// When a task ends what advisory locks hold then, if one waits for that.
+    ends: Option<Instant>,
 }
 
 /// The right to change what is set. Dropped, the next has it.
@@ -53,7 +55,7 @@ struct Turn {
 impl Local {
     fn new(keeper: LockKeeper, is_writable: bool, place: LocalPlace) -> Self {
         let (set, waiting) = (Vec::new(), Vec::new());
-        let state = State { keeper: Arc::new(keeper), is_writable, set, is_busy: false, waiting };
+        let state = State { keeper: Arc::new(keeper), is_writable, set, is_busy: false, waiting, ends: None };
         Self { state: Mutex::new(state), _place: place }
     }
 
@@ -61,6 +63,16 @@ impl Local {
     pub(super) fn has_more_than(&self, grants: &Grants) -> bool {
         let set = self.lock().set.clone();
         changes(&set, &wanted(grants)).iter().any(|change| change.is_less())
+    }
+
+    /// Whether no task waits for this moment or an earlier one; the one who asks has one wait for it.
+    fn waits_no_task_until(&self, until: Instant) -> bool {
+        let mut state = self.lock();
+        let is_first = state.ends.is_none_or(|at| until < at);
+        if is_first {
+            state.ends = Some(until);
+        }
+        is_first
     }
 
     async fn turn(self: &Arc<Self>) -> Turn {
@@ -77,6 +89,19 @@ impl Local {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics while holding it")
+    }
+}
+
+/// A task that waits for the end of advisory locks. Its lane may end before.
+struct Waits {
+    local: Weak<Local>,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if let Some(local) = self.local.upgrade() {
+            local.lock().ends = None;
+        }
     }
 }
 
@@ -220,16 +245,28 @@ impl Volume {
         })
     }
 
-    /// Has what an advisory lock holds end with it, though nobody asks for anything any more.
+    /// Has what an advisory lock holds end with it, though nobody asks for anything any more. One task waits for the locks of a file,
+    /// however often they are taken and extended.
     pub(super) fn end_in_time(&self, object: &Arc<Object>, until: Instant) {
-        if object.grants().local().is_none() {
+        let Some(local) = object.grants().local().filter(|local| local.waits_no_task_until(until)) else {
             return;
-        }
-        let (cache, object): (_, Weak<Object>) = (self.cache().clone(), Arc::downgrade(object));
+        };
+        let (cache, object) = (self.cache().clone(), Arc::downgrade(object));
+        let waits = Waits { local: Arc::downgrade(&local) };
         lane::spawn(async move {
-            lane::time::sleep_until(until).await;
-            if let Some(object) = object.upgrade() {
-                at_once(&cache, &object, |grants, now, events| grants.handle_timeout(now, events));
+            let mut next = until;
+            loop {
+                lane::time::sleep_until(next).await;
+                let (Some(object), Some(local)) = (object.upgrade(), waits.local.upgrade()) else { return };
+                local.lock().ends = None;
+                let left = at_once(&cache, &object, |grants, now, events| {
+                    grants.handle_timeout(now, events);
+                    grants.next_timeout()
+                });
+                match left {
+                    Some(until) if local.waits_no_task_until(until) => next = until,
+                    _ => return,
+                }
             }
         })
         .detach();
