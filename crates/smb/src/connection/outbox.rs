@@ -372,7 +372,7 @@ impl Connection {
 //@ section: SMB
 //@ unit: byte
 //@ connection: {:b}, {FRAMES_MAX} frames
-//@ address: as the memory above
+//@ address: as the memory of long WRITEs
 //@ empty: no more is read until some have left; others feel nothing
 //@ counter: smb_ended_stalled, smb_reply_memory_bytes
 //@ attack: smb-unread

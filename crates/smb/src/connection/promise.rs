@@ -341,7 +341,7 @@ pub(super) const SLOW: Duration = Duration::from_millis(100);
 //@ section: SMB
 //@ unit: byte
 //@ connection: one, and twice what the client has taken of late, {:b} at most; {PROMISES_MAX} that are not read yet
-//@ address: as the memory above
+//@ address: as the memory of long WRITEs
 //@ empty: they are read, signed and sealed when it is their turn; others feel nothing
 //@ counter: smb_long_steps
 //@ attack: smb-unread

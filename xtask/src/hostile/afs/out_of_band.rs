@@ -98,23 +98,26 @@ fn connect(field: &Field<'_>) -> (u64, usize) {
     (made, most)
 }
 
-/// Fetches of which nothing is taken and stores of which nothing is sent, by clients that die in the middle, again and again.
+/// Fetches of which nothing is taken and stores of which nothing is sent, given up in the middle, again and again.
 fn transfers(field: &Field<'_>, begun: &AtomicU64, failed: &AtomicU64) -> anyhow::Result<()> {
     let mut round = 0;
     while !field.is_over() {
         let (end, first) = (field.end, round * CLIENTS);
         let outcome = run_here(RuntimeOptions::default(), async move {
             let ended = Rc::new(Cell::new(0u64));
-            for number in first..first + CLIENTS {
+            let moving = (first..first + CLIENTS).map(|number| {
                 let ended = Rc::clone(&ended);
                 lane::spawn(async move {
                     // A refusal is the server's right; what it does not refuse must not harm it.
                     let _ = transfer(number).await;
                     ended.set(ended.get() + 1);
                 })
-                .detach();
-            }
+            });
+            let moving: Vec<_> = moving.collect();
             lane::time::sleep(MIDDLE.min(end.saturating_duration_since(Instant::now()))).await;
+            // What tells the server has time to leave: it waits for calls whose clients are just silent when it ends.
+            drop(moving);
+            lane::time::sleep(GOOD_BYE).await;
             ended.get()
         });
         failed.fetch_add(outcome.context("the attackers' lane")?, Ordering::Relaxed);
@@ -172,5 +175,6 @@ const CONNECTS_A_TURN: usize = 100;
 const TURN: Duration = Duration::from_millis(50);
 const CLIENTS: u64 = 24;
 const PIECE: u64 = 32 << 20;
-/// Time from a transfer's beginning to its client's death.
+/// Time from a transfer's beginning to its end.
 const MIDDLE: Duration = Duration::from_secs(2);
+const GOOD_BYE: Duration = Duration::from_millis(300);
