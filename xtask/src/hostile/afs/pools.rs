@@ -117,7 +117,8 @@ async fn take(round: u64, end: Instant) -> anyhow::Result<Taken> {
 }
 
 async fn one(number: u64, taken: &Cell<Taken>, end: Instant) -> anyhow::Result<()> {
-    let mut options = ClientOptions::new(AfsUuid((0x0b5e_77ed_u128 << 64 | u128::from(number)).to_be_bytes()));
+    let mut options =
+        ClientOptions::new(AfsUuid((0x0b5e_77ed_u128 << 64 | u128::from(number)).to_be_bytes()));
     options.driver.endpoint.packets = 256;
     options.connections = 1;
     options.patience = Duration::ZERO;
@@ -188,9 +189,9 @@ const SHARED: &str = "shared";
 const PORT: u16 = 7000;
 /// RXAFS.
 const SERVICE: u16 = 1;
-const FILES: usize = 64;
+const FILES: usize = 32;
 /// At once, each with a driver and a port of its own.
-const CLIENTS: u64 = 32;
-const CHANGES_EVERY: u64 = 8;
+const CLIENTS: u64 = 16;
+const CHANGES_EVERY: u64 = 4;
 /// After which they fall silent.
 const ROUND: Duration = Duration::from_secs(3);

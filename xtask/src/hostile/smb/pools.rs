@@ -56,7 +56,9 @@ impl Scenario for Pools {
             .with("frames begun", frames)
             .with("changes watched", changes)
             .with("refused", refused)
-            .expect(given_up == durable, || format!("{given_up} of {durable} durable opens gave way to an open"))
+            .expect(given_up == durable, || {
+                format!("{given_up} of {durable} durable opens gave way to an open")
+            })
             .expect(
                 [sessions, pipes, durable, leases, frames, changes].iter().all(|&taken| taken > 0),
                 || "a pool was not reached".to_owned(),

@@ -4,6 +4,7 @@
 //! One open of the file, which is on no lane, has all that the server's clients have locked of it: among them [`grants`]
 //! decides. A lock is on the books of `grants` first; where another program is in the way it is taken off again.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -45,6 +46,8 @@ struct State {
     waiting: Vec<Waker>,
     /// When a task ends what advisory locks hold then, if one waits for that.
     ends: Option<Instant>,
+    /// That task, which ends when nobody holds anything of the file any more.
+    ending: Option<Waker>,
 }
 
 /// The right to change what is set. Dropped, the next has it.
@@ -55,7 +58,9 @@ struct Turn {
 impl Local {
     fn new(keeper: LockKeeper, is_writable: bool, place: LocalPlace) -> Self {
         let (set, waiting) = (Vec::new(), Vec::new());
-        let state = State { keeper: Arc::new(keeper), is_writable, set, is_busy: false, waiting, ends: None };
+        let (ends, ending) = (None, None);
+        let state =
+            State { keeper: Arc::new(keeper), is_writable, set, is_busy: false, waiting, ends, ending };
         Self { state: Mutex::new(state), _place: place }
     }
 
@@ -95,6 +100,26 @@ impl Local {
 /// A task that waits for the end of advisory locks. Its lane may end before.
 struct Waits {
     local: Weak<Local>,
+}
+
+impl Waits {
+    /// Waits until then, or until nobody holds anything of the file any more.
+    async fn until(&self, until: Instant) {
+        let mut sleep = pin!(lane::time::sleep_until(until));
+        std::future::poll_fn(|cx| {
+            let Some(local) = self.local.upgrade() else { return Poll::Ready(()) };
+            local.lock().ending = Some(cx.waker().clone());
+            sleep.as_mut().poll(cx)
+        })
+        .await;
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let ending = self.lock().ending.take();
+        ending.into_iter().for_each(Waker::wake);
+    }
 }
 
 impl Drop for Waits {
@@ -256,7 +281,7 @@ impl Volume {
         lane::spawn(async move {
             let mut next = until;
             loop {
-                lane::time::sleep_until(next).await;
+                waits.until(next).await;
                 let (Some(object), Some(local)) = (object.upgrade(), waits.local.upgrade()) else { return };
                 local.lock().ends = None;
                 let left = at_once(&cache, &object, |grants, now, events| {

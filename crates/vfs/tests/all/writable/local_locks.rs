@@ -196,7 +196,18 @@ fn one_task_waits_for_the_end_of_a_files_locks_however_often_they_are_taken() {
         assert!(foreign(&process.host.fs(), 50..51, true).is_none());
         time::sleep(Duration::from_secs(2)).await;
         assert!(foreign(&process.host.fs(), 50..51, true).is_some(), "nobody has asked for anything");
+        moment().await;
+        let with_none = tasks();
+        for _ in 0..100 {
+            volume.lock_advisory(it.object(), advisory(7)).await.unwrap();
+            volume.unlock_advisory(it.object(), 7, advisory(7).lock.range).unwrap();
+            volume.unlocked_for_others(it.object()).await;
+        }
+        moment().await;
+        assert!(tasks() <= with_none + 1, "{} tasks, {with_none} without a lock", tasks());
         it.close(&volume, &nobody()).await.unwrap();
+        moment().await;
+        assert!(tasks() <= with_none, "{} tasks, {with_none} before", tasks());
     });
 }
 
