@@ -13,6 +13,7 @@ mod hostile;
 mod idle;
 mod interop;
 mod lab;
+mod limits;
 mod messages;
 mod packages;
 mod process;
@@ -49,6 +50,8 @@ enum Task {
     Interop(interop::Args),
     /// Boot guests with other kernels and machines, and run scenarios inside
     Lab(lab::Args),
+    /// List everything that clients share, how much of it one may have, and what attacks it
+    Limits(limits::Args),
     /// List every WARN and ERROR of the server's log with its cause and what to do
     Messages(messages::Args),
     /// Run Samba's tests of SMB against the server, and hold them against what smbd passes
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Task::Idle(args) => idle::run(&args),
         Task::Interop(args) => interop::run(&args),
         Task::Lab(args) => lab::run(&args),
+        Task::Limits(args) => limits::run(&args),
         Task::Messages(args) => messages::run(&args),
         Task::Smbtorture(args) => smbtorture::run(&args),
         Task::Spec(args) => spec::run(&args),

@@ -330,6 +330,8 @@ impl Source {
             line += rest[..taken].matches('\n').count();
             at += taken;
         }
+        // Limits are told so too (`cargo xtask limits`).
+        source.notes.retain(|note| !note.said.contains_key("limit"));
         source
     }
 
@@ -395,7 +397,7 @@ fn character(rest: &str) -> usize {
     }
 }
 
-const KEYS: [&str; 4] = ["level", "subject", "cause", "remedy"];
+const KEYS: [&str; 5] = ["level", "subject", "cause", "remedy", "limit"];
 
 #[cfg(test)]
 mod tests {

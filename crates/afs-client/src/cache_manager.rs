@@ -168,4 +168,12 @@ impl rxafscb::Server<ServerCall> for CacheManager {
 const SERVICE: u16 = 1;
 /// What `ProbeUuid` answers for another client.
 const ANOTHER: i32 = 1;
+//@ limit: files that servers say have changed
+//@ section: Clients of AFS
+//@ unit: file
+//@ all: process: {} of a client
+//@ empty: the oldest goes; all are counted
+//@ counter: none
+//@ attack: none, a client's own limit, against servers
+//@ reach: server
 const BROKEN_MAX: usize = 1000;

@@ -188,5 +188,14 @@ impl Cell {
     }
 }
 
+//@ limit: volumes of a cell that are listed
+//@ section: Clients of AFS
+//@ unit: volume
+//@ connection: {} of a server
+//@ all: process: one listing at a time
+//@ empty: an error
+//@ counter: none
+//@ attack: none, a client's own limit, against servers
+//@ reach: server
 /// Volumes of a cell that are listed.
 pub const VOLUMES_MAX: usize = 100_000;

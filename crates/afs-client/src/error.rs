@@ -156,6 +156,14 @@ impl Error {
     }
 }
 
+//@ limit: links and mount points on one way
+//@ section: Clients of AFS
+//@ unit: link
+//@ all: process: {}
+//@ empty: the way is refused
+//@ counter: none
+//@ attack: none, a client's own limit, against servers
+//@ reach: server
 /// Symbolic links and mount points on one way.
 pub(crate) const LINKS_MAX: usize = 40;
 

@@ -381,6 +381,14 @@ pub async fn small(server: &FileServer, fid: Fid, max: u64) -> Result<Vec<u8>, E
     Ok(sink.into_bytes())
 }
 
+//@ limit: pieces of files under way
+//@ section: Clients of AFS
+//@ unit: piece
+//@ connection: `--connections` (4, at most 64), {:b} in hand of each; small files of a directory 8 at once
+//@ empty: the others wait
+//@ counter: none
+//@ attack: none, a client's own limit, against servers
+//@ reach: server
 /// Bytes taken at a time.
 const HELD_MAX: usize = 1 << 20;
 /// Bytes of one call whose bytes come over TCP.

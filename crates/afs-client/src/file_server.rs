@@ -314,4 +314,12 @@ impl FileServer {
 }
 
 const WAIT_MIN: Duration = Duration::from_millis(200);
+//@ limit: tries of a call that finds its volume busy
+//@ section: Clients of AFS
+//@ unit: try
+//@ all: process: for 30 s (`--patience`), {} apart at last
+//@ empty: refused with the server's code
+//@ counter: none
+//@ attack: none, a client's own limit, against servers
+//@ reach: server
 const WAIT_MAX: Duration = Duration::from_secs(5);

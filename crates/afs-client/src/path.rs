@@ -158,5 +158,14 @@ fn shown(volume: &str, path: &[Vec<u8>]) -> String {
     told
 }
 
+//@ limit: a symbolic link's text
+//@ section: Clients of AFS
+//@ unit: byte
+//@ connection: 1,024
+//@ all: process: one at a time
+//@ empty: the rest is not read
+//@ counter: none
+//@ attack: none, a client's own limit, against servers
+//@ reach: server
 /// Bytes of a link's text that are read.
 pub const TEXT_MAX: u64 = afs_wire::PATH_MAX as u64;

@@ -254,5 +254,13 @@ const NAME_KEPT: usize = 200;
 const TAKE_BACK_TIME: Duration = Duration::from_secs(60);
 /// Time between two attempts.
 const TAKE_BACK_EVERY: Duration = Duration::from_secs(1);
+//@ limit: names of a local directory that is put
+//@ section: Clients of AFS
+//@ unit: name
+//@ all: process: {}
+//@ empty: refused
+//@ counter: none
+//@ attack: none, a client's own limit, against servers
+//@ reach: server
 /// Names of a local directory.
 const NAMES_MAX: usize = 1 << 20;

@@ -244,6 +244,14 @@ const ROOT_AFS: u32 = 0x1fff_fff0;
 const ROOT_CELL: u32 = ROOT_AFS + NUMBERS;
 /// Of a volume: its own, and those of its copies.
 const NUMBERS: u32 = Kind::ALL.len() as u32;
+//@ limit: mount points of the `root.cell` that is made up
+//@ section: AFS file server
+//@ unit: mount point
+//@ all: process: {}, of the first volumes
+//@ empty: further volumes are found by name alone
+//@ counter: none
+//@ attack: none, the configuration has them
+//@ reach: server
 /// Volumes that there are mount points for: a directory has room for twice as many names of 22 bytes.
 const MOUNT_POINTS_MAX: usize = 16_384;
 

@@ -59,6 +59,13 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             target_bytes_max: 8 * 1024,
+            //@ limit: an HTTP/1.1 request head
+            //@ section: HTTP
+            //@ unit: byte
+            //@ connection: 16 KiB, a target of {target_bytes_max:b}, {headers_max} fields
+            //@ empty: 431 or 414, and the connection ends; others feel nothing
+            //@ counter: http_refused{reason="head_too_large"}, http_refused{reason="target_too_long"}
+            //@ attack: http-edges
             head_bytes_max: HEAD_BYTES_CAP,
             headers_max: 100,
             body_discard_bytes_max: 64 * 1024,
@@ -66,17 +73,73 @@ impl Default for Limits {
             listing_entries_max: 100_000_000,
             listing_sorted_max: 10_000,
             keep_alive_requests_max: 0,
+            //@ limit: time for a request head or an HTTP/2 frame that is none of a body
+            //@ section: HTTP
+            //@ unit: time
+            //@ connection: `header_seconds` ({})
+            //@ empty: 408, or GOAWAY (ENHANCE_YOUR_CALM), and the connection ends; others feel nothing
+            //@ counter: http_closed{reason="header_timeout"}, http_refused{reason="header_timeout"}
+            //@ attack: http-drips-160
             header_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(65),
+            //@ limit: time in which a client takes nothing
+            //@ section: HTTP
+            //@ unit: time
+            //@ connection: `stall_seconds` ({}), by what its host acknowledged
+            //@ empty: the connection is reset; others feel nothing
+            //@ counter: http_aborted{cause="write_stalled"}, http_reply_memory_bytes
+            //@ attack: http-stalled-files
             write_stall_timeout: Duration::from_secs(30),
+            //@ limit: rate at which a client takes a body
+            //@ section: HTTP
+            //@ unit: bytes a second
+            //@ connection: `send_rate_min` ({}: none), on average, after `stall_seconds`
+            //@ empty: the connection is reset; others feel nothing
+            //@ counter: http_aborted{cause="too_slow"}
+            //@ attack: http-edges
             send_rate_min: 0,
+            //@ limit: an upload's length
+            //@ section: HTTP
+            //@ unit: byte
+            //@ connection: `http.upload_max` ({:b}), judged before its body is asked for where it is known
+            //@ all: process: the file system, and the volume's quota
+            //@ empty: 413 or 507, and nothing is left; others feel nothing
+            //@ counter: http_refused{reason="upload_too_large"}, http_refused{reason="quota_used_up"},
+            //@ http_refused{reason="no_space"}
+            //@ attack: http-edges
             upload_bytes_max: 64 << 30,
+            //@ limit: rate of an upload, and time in which it brings nothing
+            //@ section: HTTP
+            //@ unit: bytes a second
+            //@ connection: `upload_rate_min` ({}), on average; `stall_seconds`
+            //@ empty: 408, and the connection ends; others feel nothing
+            //@ counter: http_refused{reason="upload_slow"}
+            //@ attack: http-slow-uploads
             upload_rate_min: 1024,
             uploads_per_connection: 16,
             uploads_per_address: 64,
+            //@ limit: uploads at once
+            //@ section: HTTP
+            //@ unit: upload, with a staged file
+            //@ connection: `uploads_per_connection` ({uploads_per_connection}) of HTTP/2, one of HTTP/1.1
+            //@ address: `uploads_per_address` ({uploads_per_address})
+            //@ all: lane: `uploads_per_lane` ({})
+            //@ empty: 503; when the lane has none left, the slowest of the address with most ends for one with fewer
+            //@ counter: http_refused{reason="uploads_too_many"}, http_uploads_gave_way, http_uploads_open
+            //@ attack: http-slow-uploads
             uploads_max: 1024,
             handshake_timeout: Duration::from_secs(10),
+            //@ limit: places of connections
+            //@ section: HTTP
+            //@ unit: connection
+            //@ connection: one
+            //@ address: what is free; when places are short the address that holds most gives up its own, those that do nothing
+            //@ first
+            //@ all: lane: `limits.connections_per_lane` ({}), and no more than there are descriptors for
+            //@ empty: who holds most gets 503 (TLS: a close) for its next; newcomers are taken at once
+            //@ counter: http_gave_way, http_connections_refused, http_connections
+            //@ attack: http-places-taken
             connections_max: 16_384,
         }
     }

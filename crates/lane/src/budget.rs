@@ -184,6 +184,14 @@ pub fn networks_of(peer: IpAddr) -> impl Iterator<Item = (Network, usize)> {
     levels.iter().map(move |&(prefix, times)| (Network::of(peer, prefix), times))
 }
 
+//@ limit: descriptors that clients have the process hold
+//@ section: Logs, control and descriptors
+//@ unit: descriptor: connection 1, SMB open 2 and more, body or AFS call of more than 64 KiB 1
+//@ address: {} times what is free; of IPv6 that for a /64, 4 for a /56, 6 for a /48
+//@ all: process: what the hard limit of open files leaves beside the server's own and files that it can open again
+//@ empty: SMB: STATUS_TOO_MANY_OPENED_FILES; HTTP: 503; AFS: VBUSY; a quarter at least is for others
+//@ counter: descriptors_held, descriptors_refused
+//@ attack: http-places-taken
 /// An address may hold so many times what is free, so that others always find some.
 pub const ADDRESS_TIMES: usize = 3;
 /// Prefixes of IPv6, and how many times what is free a network of each may hold.

@@ -13,6 +13,15 @@ use crate::backend;
 use crate::helper::account;
 pub use crate::helper::queue::Client;
 
+//@ limit: jobs of helpers that panic
+//@ section: Lanes
+//@ unit: job
+//@ connection: its own answer
+//@ all: process: no bound; the thread goes on
+//@ empty: its caller gets an error; others feel nothing
+//@ counter: lane_helper_panics
+//@ attack: none, a defect of the server
+//@ reach: server
 /// Has a helper thread do `work`, on this client's account; without one on that of the task that asks
 /// ([`spawn_for`](crate::spawn_for)), and else it is the lane's own.
 ///

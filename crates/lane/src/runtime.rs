@@ -332,6 +332,13 @@ const TASKS_PER_ROUND: usize = 256;
 /// Threads beside the lanes that may take part in their mesh.
 const OUTSIDERS_MAX: usize = 8;
 
+//@ limit: jobs that wait for helper threads
+//@ section: Lanes
+//@ unit: job
+//@ all: process: {} of each silo
+//@ empty: the newest job of the client with most is refused (`EAGAIN`); others feel nothing
+//@ counter: lane_helper_refused, lane_helper_jobs
+//@ attack: http2-resets
 /// Calls waiting for a silo's helpers; beyond it callers get `EAGAIN`.
 const HELPER_QUEUE_MAX: usize = 4096;
 

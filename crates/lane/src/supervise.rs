@@ -118,6 +118,22 @@ impl Lane {
     }
 }
 
+//@ limit: failures of essential tasks
+//@ section: Lanes
+//@ unit: failure within {REST} of the last
+//@ all: lane: {}, with pauses of 10 to 640 ms between
+//@ empty: the lane ends and its listeners leave their groups; others feel the pause in what the task does
+//@ counter: lane_essential_restarts, lane_failed
+//@ attack: none, tasks of the server's own: accept loops, hand-over of connections, flush of the log
+//@ reach: server
+//@ limit: failures of vital tasks
+//@ section: Lanes
+//@ unit: failure
+//@ all: lane: 1 of the Rx driver or of the end of listeners
+//@ empty: the lane ends, as above
+//@ counter: lane_failed
+//@ attack: none, tasks of the server's own
+//@ reach: server
 /// Failures that end a lane.
 const FAILURES_MAX: u32 = 8;
 /// The first pause; the last is 64 times as long.

@@ -30,10 +30,24 @@ impl Patience {
 impl Default for Patience {
     fn default() -> Self {
         Self {
+            //@ limit: client that takes or sends nothing
+            //@ section: Out-of-band TCP
+            //@ unit: time
+            //@ connection: {}; {rate_min} bytes/s over a minute; 256 KiB a minute of a store
+            //@ empty: the call fails (OOB_STALLED), and the connection is reset; others feel nothing
+            //@ counter: oob_stalled, oob_transfers
+            //@ attack: oob-pools
             stall: Duration::from_secs(30),
             piece: Duration::from_secs(60),
             rate_min: 4096,
             judged_after: Duration::from_secs(60),
+            //@ limit: bytes sent of a call that has died
+            //@ section: Out-of-band TCP
+            //@ unit: frame of 1 MiB
+            //@ connection: its frame, for {}
+            //@ empty: the connection is reset; others feel nothing
+            //@ counter: oob_stopped
+            //@ attack: oob-pools
             grace: Duration::from_secs(2),
         }
     }

@@ -41,6 +41,15 @@ pub enum Refusal {
 }
 
 impl<T> Claims<T> {
+    //@ limit: tokens that wait for their connection
+    //@ section: Out-of-band TCP
+    //@ unit: token, for 10 s
+    //@ connection: one for each stream
+    //@ address: as its transfers
+    //@ all: lane: 8 for each transfer there may be
+    //@ empty: the call fails (OOB_UNCLAIMED); others feel nothing
+    //@ counter: oob_unclaimed, oob_tokens_unclaimed
+    //@ attack: oob-pools
     /// Of a lane of this number, at most `max` at once.
     pub fn new(lane: u16, max: usize) -> Self {
         Self { lane, places: Vec::new(), free: Vec::new(), max }

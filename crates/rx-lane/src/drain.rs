@@ -10,6 +10,15 @@ use rx::abort;
 use crate::Driver;
 use crate::state::Shared;
 
+//@ limit: calls at a server that drains
+//@ section: Rx
+//@ unit: call
+//@ connection: none new; those in hand until the deadline
+//@ address: 20 aborts a second
+//@ empty: aborted with RX_RESTARTING, at the deadline the rest too; clients go to another server
+//@ counter: rx_refused{reason="draining"}, rx_calls_cut
+//@ attack: none, an administrator drains a server
+//@ reach: server
 /// How a drain went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {

@@ -19,6 +19,13 @@ use crate::state::{CallCell, Shared};
 #[error("the call is aborted with code {0}")]
 pub struct AbortCode(pub i32);
 
+//@ limit: handlers that fail, panic or whose call has died
+//@ section: Rx
+//@ unit: handler
+//@ connection: its call
+//@ empty: the call is aborted, and the handler dropped where it waits; others feel nothing
+//@ counter: rx_handlers_failed, rx_handlers_cancelled
+//@ attack: rx-slow-stores
 /// A service's code: runs once for each call, as a task of the lane. A closure from [`ServerCall`] to a future is one
 /// that keeps nothing of connections.
 ///

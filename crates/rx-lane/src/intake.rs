@@ -125,5 +125,14 @@ impl Intake<'_> {
     }
 }
 
+//@ limit: lanes of a client
+//@ section: Rx
+//@ unit: lane
+//@ connection: one
+//@ address: one for each port, by the hash of address and port
+//@ empty: a client's socket has no more than one lane; its packets stay in order
+//@ counter: rx_handed_over
+//@ attack: none, an assignment, which refuses nothing
+//@ reach: server
 /// Handovers of one packet at most.
 const HOPS_MAX: u8 = 4;

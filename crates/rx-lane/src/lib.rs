@@ -299,6 +299,15 @@ impl Default for DriverConfig {
     fn default() -> Self {
         Self {
             endpoint: EndpointConfig::default(),
+            //@ limit: calls in the hands of services
+            //@ section: Rx
+            //@ unit: call
+            //@ connection: 4
+            //@ address: as many as are free, at least 16
+            //@ all: lane: `handlers_max` ({})
+            //@ empty: aborted; others feel nothing while their share is free
+            //@ counter: rx_handlers_refused, rx_handlers
+            //@ attack: rx-connections
             handlers_max: 16 * 1024,
             gather: moderation::WAIT,
             socket: UdpOptions::default(),

@@ -10,6 +10,14 @@ use rx::{ConnectionEnd, ConnectionHandle, ConnectionView, Dscp, Limits, Priority
 use crate::handler::Offer;
 use crate::state::Shared;
 
+//@ limit: values that services keep of connections
+//@ section: Rx
+//@ unit: value
+//@ connection: one, from its first delivered call to its end
+//@ all: lane: as connections
+//@ empty: as connections, and the service is told; others feel nothing
+//@ counter: rx_connections_displaced, rx_connections
+//@ attack: rx-connections
 /// A connection that a client opened; clones are handles to the same one. It keeps nothing alive, so a service may store
 /// it with what it keeps of the connection; once that is gone, everything asked of it is `None`.
 #[derive(Clone)]

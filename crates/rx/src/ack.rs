@@ -21,6 +21,13 @@ use crate::jumbo::JUMBO_PACKETS_MAX;
 pub const ACK_FIXED: usize = 18;
 /// Most entries of the soft-ACK table.
 pub const ACKS_MAX: usize = 255;
+//@ limit: ranges of an ACK
+//@ section: Rx
+//@ unit: range
+//@ connection: {}, ascending and apart
+//@ empty: refused whole; others feel nothing
+//@ counter: rx_refused{reason="ack_disordered"}
+//@ attack: rx-ack-ranges
 /// Most received ranges one extended ACK reports.
 pub const RANGES_MAX: usize = 104;
 /// Longest ACK payload we build, bytes: full table, trailer and extension.

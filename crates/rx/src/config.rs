@@ -117,6 +117,15 @@ impl EndpointConfig {
 impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
+            //@ limit: packet buffers
+            //@ section: Rx
+            //@ unit: buffer
+            //@ connection: its windows, 12,288 packets at most each way; at least 16
+            //@ address: as many as are free: half for one host, two thirds if its calls hold fewer than 16 each
+            //@ all: lane: `packets` ({}); unproved clients an eighth, writers leave a quarter
+            //@ empty: packets beyond are dropped and writes wait; others have half of the pool beside one hog
+            //@ counter: rx_refused{reason="over_share"}, rx_over_share_writes, rx_packets_reclaimed, rx_packets_in_use
+            //@ attack: rx-gap
             packets: 32 * 1024,
             packets_kept: None,
             packet_size_max: 1444,
@@ -127,7 +136,24 @@ impl Default for EndpointConfig {
             checked_paths: Vec::new(),
             stock_burst: 8,
             stock_in_flight: 40,
+            //@ limit: connections
+            //@ section: Rx
+            //@ unit: connection
+            //@ connection: 4 calls
+            //@ address: as many as are free, at least 16
+            //@ all: lane: `connections_max` ({})
+            //@ empty: a host with its share replaces its own idle ones; a full table takes idle ones from whoever has most
+            //@ counter: rx_connections_displaced, rx_refused{reason="connections_full"}, rx_connections
+            //@ attack: rx-connections
             connections_max: 64 * 1024,
+            //@ limit: unproved connections
+            //@ section: Rx
+            //@ unit: connection
+            //@ connection: 32 packets a call
+            //@ all: lane: {}
+            //@ empty: one older than a second gives way, and the newcomer is asked by a cookie; it waits for one retransmission
+            //@ counter: rx_connections_evicted, rx_cookies
+            //@ attack: rx-spoofed-flood
             unproved_max: 4096,
             congestion: Algorithm::Auto,
             check_reach: true,
@@ -135,9 +161,26 @@ impl Default for EndpointConfig {
             roaming: Vec::new(),
             debug_ids: Vec::new(),
             dead_time: Duration::from_secs(12),
+            //@ limit: time of a call without progress
+            //@ section: Rx
+            //@ unit: time
+            //@ connection: {} without a hard ACK that frees a 64th, or DATA in order
+            //@ empty: aborted, and all it held is free; others feel nothing
+            //@ counter: rx_calls_ended{how="dead"}, rx_handlers
+            //@ attack: rx-soft-acks
             idle_time: Some(Duration::from_secs(60)),
             client_idle_time: None,
             hard_time: None,
+            //@ limit: RESPONSEs that security classes check, or make
+            //@ section: Rx
+            //@ unit: RESPONSE
+            //@ connection: 1
+            //@ address: 32 of a host
+            //@ all: lane: {}, half of them for addresses that have not answered a probe
+            //@ empty: dropped, and the challenge comes again; others' challenge is repeated
+            //@ counter: rx_refused{reason="checks_full"}
+            //@ attack: none, no service of the server has a security class with challenges yet
+            //@ reach: server
             checks_max: 256,
             reap_time: Duration::from_secs(700),
             reach_time: Duration::from_secs(60),

@@ -523,6 +523,14 @@ pub(crate) fn abort_code(payload: &[u8]) -> i32 {
 
 /// Packets that a call may hold before its client's address is proved.
 const HELD_UNPROVED: u32 = 32;
+//@ limit: call numbers
+//@ section: Rx
+//@ unit: call
+//@ connection: 4 times 2,147,483,647
+//@ empty: no further call (`UsedUp`): a client opens another connection
+//@ counter: none
+//@ attack: none, it takes years at any rate that a connection has
+//@ reach: server
 /// Highest call number: Linux takes none above in a RESPONSE, and a channel that began again at 1 would be taken for
 /// one that repeats old calls.
 const CALL_NUMBER_MAX: u32 = i32::MAX as u32;

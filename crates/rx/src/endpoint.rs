@@ -566,6 +566,14 @@ impl Endpoint {
 const EIO: i32 = 5;
 /// Sources whose answers, and aborts where they have no connection, are limited apart from each other.
 const ABORT_BUCKETS: usize = 256;
+//@ limit: VERSION and DEBUG answers
+//@ section: Rx
+//@ unit: answer
+//@ address: {ANSWERS_PER_ASKER} a second
+//@ all: lane: {} a second
+//@ empty: not answered, and the tool asks again; others have their own 250
+//@ counter: rx_answers_limited
+//@ attack: rx-questions
 /// VERSION and DEBUG answers a second, together.
 const ANSWERS_PER_SECOND: u32 = 1000;
 /// Of these, the ones to one source, so that it leaves some to others.

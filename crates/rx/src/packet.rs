@@ -386,6 +386,15 @@ impl PacketPool {
 /// Payload of the largest datagram, bytes: a security class's RESPONSE with a ticket of 12,000 bytes fits (OpenAFS
 /// `RX_MAX_PACKET_SIZE` is 16,384).
 pub const LARGE_PAYLOAD_MAX: usize = 16 * 1024 - HEADER_LEN;
+//@ limit: datagrams larger than a packet
+//@ section: Rx
+//@ unit: buffer of 16,384 bytes
+//@ connection: one RESPONSE of 16,356 bytes
+//@ all: lane: {}
+//@ empty: not sent; the challenge that asks for it comes again
+//@ counter: rx_transmit_starved, rx_responses_too_large
+//@ attack: none, no service of the server has a security class with challenges yet
+//@ reach: server
 /// Large datagrams of one endpoint on their way to the socket at once.
 pub const LARGE_MAX: u32 = 16;
 

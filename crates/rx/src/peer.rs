@@ -472,6 +472,14 @@ impl TokenBucket {
     }
 }
 
+//@ limit: bytes sent for calls that their client has not confirmed
+//@ section: Rx
+//@ unit: byte
+//@ connection: three times what it sent, and what is left of its address's credit
+//@ address: {:b} for an address and port, back within {CREDIT_TIME}
+//@ empty: held back, and a PING asks for the confirmation; others feel nothing
+//@ counter: rx_amplification_limited
+//@ attack: rx-reflection
 /// Bytes that all new calls of one address together may send there until an ACK shows that the client knows of the call,
 /// beyond what its own packets pay for; and the time in which they come back otherwise. What is sent to an address in
 /// somebody else's name is bounded by this, and by [`crate::connection::AMPLIFICATION_MAX`].

@@ -58,6 +58,14 @@ impl ProvedAddresses {
     }
 }
 
+//@ limit: proofs without a connection
+//@ section: Rx
+//@ unit: proof, for 60 s
+//@ address: {PROVED_PER_SOURCE} of a host (IPv6: /64)
+//@ all: lane: 16,384
+//@ empty: the oldest gives way; a newcomer is asked once more
+//@ counter: rx_cookies{step="refused"}, rx_cookies
+//@ attack: rx-spoofed-flood
 /// Proofs remembered. The oldest gives way.
 const PROVED_MAX: usize = 16 * 1024;
 /// Of these, the ones of one source.

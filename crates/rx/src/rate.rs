@@ -145,6 +145,15 @@ impl Share {
     }
 }
 
+//@ limit: rate of sending
+//@ section: Rx
+//@ unit: byte a second
+//@ connection: `set_rate`
+//@ all: lane: its part of the server's rate, divided by connections that wait
+//@ empty: DATA waits, and acknowledgements do not; others come before who was served last
+//@ counter: rx_share_waits
+//@ attack: none, no rate is set unless the configuration says so, and it delays nobody else
+//@ reach: server
 /// What a bucket holds, in time and at least in bytes: a burst that hides the timers' coarseness.
 const BURST_TIME: Duration = Duration::from_millis(2);
 const BURST_MIN: i64 = 16 * 1024;

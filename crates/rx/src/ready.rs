@@ -142,6 +142,14 @@ impl Ready {
     }
 }
 
+//@ limit: packets of connections with less priority
+//@ section: Rx
+//@ unit: packet
+//@ all: lane: a burst of {BURST} for every {} that go before
+//@ empty: they wait that long
+//@ counter: none
+//@ attack: none, no client sets a priority
+//@ reach: server
 /// Packets that may go ahead of one who waits.
 const AHEAD_MAX: u32 = 512;
 /// Packets that he may send then.

@@ -207,6 +207,14 @@ impl Shared {
     }
 }
 
+//@ limit: timers that their turns do not settle
+//@ section: Rx
+//@ unit: turn
+//@ connection: {}, then put off by {OVERDUE_RETRY}
+//@ all: lane: a driver sleeps 5 ms after 16 passes in which nothing happened
+//@ empty: tried again later; a lane does not spin
+//@ counter: rx_timers_put_off, rx_passes_idle
+//@ attack: rx-owed-acks
 /// Turns in a row after which something of a connection is still due, before it is put off.
 const OVERDUE_TURNS_MAX: u8 = 4;
 /// How long that is put off.

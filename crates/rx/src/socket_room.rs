@@ -93,6 +93,15 @@ impl SocketRoom {
     }
 }
 
+//@ limit: room in a stock client's socket
+//@ section: Rx
+//@ unit: packet under way
+//@ connection: a burst of 8 while others wait
+//@ address: 40 (`stock_in_flight`), and {} for each millisecond of the path
+//@ all: lane: {WAITING_MAX} connections wait in line, others look every 20 ms
+//@ empty: held back, first come first served; calls of the same client take turns
+//@ counter: rx_bursts_held{why="socket_full"}
+//@ attack: rx-soft-acks
 /// Packets for each millisecond of the path: 1 Gb/s.
 const PACKETS_PER_MS: u32 = 85;
 const MS_MAX: u32 = 10_000;

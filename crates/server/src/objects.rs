@@ -308,6 +308,14 @@ const READS_EVERYTHING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(Capabi
 /// Who has these may make files others', and change them all the same.
 const GIVES_FILES: CapabilitySet =
     CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER);
+//@ limit: a reload that waits for changes of a volume that it ends
+//@ section: Writable volumes
+//@ unit: time
+//@ all: process: {}
+//@ empty: the reload is acknowledged and the log names the volume; requests are served meanwhile
+//@ counter: none
+//@ attack: none, only a reload causes it
+//@ reach: server
 /// Longer than clients are waited for.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 

@@ -276,6 +276,15 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 const PERIOD: Duration = Duration::from_millis(500);
 /// A file system that takes longer is in trouble.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+//@ limit: looks at volumes' directories
+//@ section: Logs, control and descriptors
+//@ unit: sighting that waits
+//@ all: process: {}; two looks at each a second, {ANSWER_WITHIN} for an answer
+//@ empty: told at the next look; a file system that does not answer is named in `/health`, and others are looked at by another
+//@ thread
+//@ counter: server_volumes_lost, server_volumes_hung, server_volumes_reopened
+//@ attack: none, the server looks by itself
+//@ reach: server
 /// Sightings that wait for the control thread.
 const SIGHTINGS_MAX: usize = 16;
 

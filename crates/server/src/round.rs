@@ -217,6 +217,14 @@ fn ring(controls: &[LaneControl]) {
 
 const CARRY_OUT: u8 = 1;
 const DROP: u8 = 2;
+//@ limit: descriptors and time for a reload
+//@ section: Logs, control and descriptors
+//@ unit: time
+//@ all: process: {}
+//@ empty: the reload is refused; new addresses refuse connections until every lane is ready
+//@ counter: server_reloads{outcome="refused"}
+//@ attack: none, an administrator's orders
+//@ reach: server
 /// A directory that takes longer to open is on a disk that does not answer.
 const PREPARED_WITHIN: Duration = Duration::from_secs(10);
 /// A switch waits for nothing but the lane's turn.

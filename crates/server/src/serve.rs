@@ -604,6 +604,14 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
     move |source| ServerError::Io { what, source }
 }
 
+//@ limit: orders of the control thread to a lane
+//@ section: Logs, control and descriptors
+//@ unit: message
+//@ all: lane: {} that wait
+//@ empty: a reload is refused for all lanes; others feel nothing
+//@ counter: server_reloads{outcome="refused"}, server_last_reload_refused
+//@ attack: none, an administrator's orders
+//@ reach: server
 /// Messages to a lane that may wait: a few reloads and the drain.
 const CONTROLS_MAX: usize = 8;
 /// Between two attempts to reach a lane whose box is full.

@@ -377,6 +377,15 @@ impl Drop for Charge {
     }
 }
 
+//@ limit: memory of replies that wait for their client
+//@ section: HTTP
+//@ unit: byte, in buffers of 32 KiB
+//@ connection: 32 KiB, and beyond that a part of {} of what is free
+//@ address: three times what is free, so that a newcomer finds some; IPv6 by /64
+//@ all: lane: 30 MiB for all services together
+//@ empty: who may have no more waits, at most `stall_seconds`; of the address with most the connection that stalled longest ends
+//@ counter: http_reply_memory_bytes, http_reply_memory_waits, http_aborted{cause="gave_way"}
+//@ attack: http-stalled-files
 /// A connection may hold what is free divided by this.
 const CONNECTION_DIVISOR: usize = 32;
 /// How long a client may take nothing where memory is short.

@@ -251,6 +251,14 @@ impl Drop for Ticket {
     }
 }
 
+//@ limit: turns of a lane that a long file takes
+//@ section: Files and listings
+//@ unit: part
+//@ connection: {:b}, and what its socket takes
+//@ all: lane: one at a time
+//@ empty: others have their turn after each part
+//@ counter: lane_cold_reads, lane_helper_jobs
+//@ attack: http-stalled-files
 /// What is granted at once where there is no bound: a bound that comes in the middle of a long transfer is to be
 /// seen soon.
 const GRANT_MAX: usize = 1 << 20;

@@ -177,6 +177,13 @@ pub(crate) fn is_unsupported(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP))
 }
 
+//@ limit: bytes of a named stream
+//@ section: SMB
+//@ unit: byte
+//@ connection: 65,535; ext4: some 4,000 for all of a file together
+//@ empty: STATUS_DISK_FULL; others feel nothing
+//@ counter: none
+//@ attack: smb-pools
 /// Of what is to be looked at before a directory's is replaced.
 pub(crate) const VALUE_MAX: usize = 65_536;
 

@@ -209,5 +209,14 @@ impl All {
 const LATE_FOR: Duration = Duration::from_secs(300);
 /// So often a user's clients at one address are late in that time before all of them are.
 const TIMES_MAX: usize = 64;
+//@ limit: clients that did not answer a break in time
+//@ section: SMB
+//@ unit: client
+//@ connection: 35 s to answer; then no write or handle caching for {LATE_FOR}
+//@ address: the same user's others: the same for that file, and for all files after {TIMES_MAX} times
+//@ all: process: {} times remembered
+//@ empty: opens get read caching at most; others wait 35 s once
+//@ counter: smb_caching_withheld, vfs_grants_waited
+//@ attack: smb-pools
 /// Times that are remembered: the first is forgotten.
 const LATE_MAX: usize = 4096;

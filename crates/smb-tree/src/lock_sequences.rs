@@ -203,6 +203,13 @@ fn entry(sequence: LockSequence) -> Option<usize> {
     (at < ENTRIES).then_some(at)
 }
 
+//@ limit: lock sequences of an open
+//@ section: SMB
+//@ unit: number
+//@ connection: {}
+//@ empty: others are not kept
+//@ counter: none
+//@ attack: smb-trees
 /// Of the table of each open.
 pub(crate) const ENTRIES: usize = 64;
 /// Bits of a number.

@@ -302,5 +302,12 @@ fn kinds(wanted: u32) -> Kinds {
     asked.fold(Kinds::NONE, |kinds, (_, kind)| kinds | kind)
 }
 
+//@ limit: requests that wait for changes of one directory
+//@ section: SMB
+//@ unit: request
+//@ connection: {} by one open
+//@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+//@ counter: smb_notify_refused, smb_waiting
+//@ attack: smb-hoards
 /// Requests of one open that wait.
 const WAITING_MAX: usize = 64;

@@ -45,11 +45,37 @@ pub struct OpensLimits {
 impl Default for OpensLimits {
     fn default() -> Self {
         Self {
+            //@ limit: opens
+            //@ section: SMB
+            //@ unit: open
+            //@ connection: {per_session_max} of a session
+            //@ address: {per_address_max}
+            //@ all: process: {}
+            //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+            //@ counter: smb_opens_made, smb_opens_refused_limit
+            //@ attack: smb-hoards
             all_max: 1 << 20,
             per_session_max: 65_536,
             per_address_max: 262_144,
+            //@ limit: durable opens whose session has ended
+            //@ section: SMB
+            //@ unit: open, for five minutes
+            //@ address: {disconnected_per_address_max}
+            //@ all: process: {}; each also counts as an open
+            //@ empty: the oldest of the address, or of the address that has most, is closed; others feel nothing
+            //@ counter: smb_durable_disconnected, smb_durable_closed
+            //@ attack: smb-pools
             disconnected_max: 65_536,
             disconnected_per_address_max: 16_384,
+            //@ limit: locked ranges
+            //@ section: SMB
+            //@ unit: range
+            //@ connection: {ranges_per_session_max} of a session
+            //@ address: three times what is free
+            //@ all: process: {}
+            //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+            //@ counter: smb_ranges_refused, vfs_grants_refused
+            //@ attack: smb-trees
             ranges_max: 262_144,
             ranges_per_session_max: 65_536,
         }

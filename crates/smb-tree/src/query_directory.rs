@@ -443,6 +443,13 @@ fn fold(c: char) -> char {
 
 /// UTF-16 units of a pattern, as of a name.
 const PATTERN_MAX: usize = 255;
+//@ limit: steps of comparing names with a pattern
+//@ section: SMB
+//@ unit: step
+//@ connection: a pattern of {PATTERN_MAX} units; others have a turn every {} steps
+//@ empty: STATUS_OBJECT_NAME_INVALID; others wait a tenth of a millisecond
+//@ counter: none
+//@ attack: smb-patterns
 /// Steps of comparing before other tasks of the lane get a turn: about a tenth of a millisecond. One name costs no more.
 const STEPS_PER_TURN: usize = 64 << 10;
 /// UTF-16 units of a common name.

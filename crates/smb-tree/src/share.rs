@@ -59,6 +59,14 @@ impl Default for ShareOptions {
             hide_unreadable: false,
             keep_inherited: false,
             write_time_delay: Duration::ZERO,
+            //@ limit: names of a directory that are read to list it
+            //@ section: SMB
+            //@ unit: name
+            //@ connection: {} of one directory (`ShareOptions::names_max`), while they are told
+            //@ all: lane: the entries of listings (`listing_entries_max`)
+            //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+            //@ counter: smb_listings_refused, vfs_listings
+            //@ attack: smb-patterns
             names_max: 1_000_000,
             accounts: Accounts::none(),
             sids: Sids::new("linerate"),

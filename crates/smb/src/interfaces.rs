@@ -127,6 +127,14 @@ fn configured((section, index): (&InterfaceSection, u32)) -> Interface {
 const SPEED_UNKNOWN: u64 = 1_000_000_000;
 /// For so long the machine is not asked again.
 const FRESH: Duration = Duration::from_secs(1);
+//@ limit: this machine's addresses, told to clients with several connections
+//@ section: SMB
+//@ unit: address
+//@ all: process: {}, read once in {FRESH}
+//@ empty: those of a moment ago are told
+//@ counter: none
+//@ attack: none, the machine has them
+//@ reach: server
 /// Addresses that one answer tells.
 const TOLD_MAX: usize = 64;
 

@@ -46,6 +46,15 @@ impl LongTurn<'_> {
     }
 }
 
+//@ limit: a lane's time for long replies
+//@ section: SMB
+//@ unit: byte signed, or as much work
+//@ connection: a step: 1 MiB read or 256 KiB signed
+//@ address: its connections take turns, and so do addresses
+//@ all: lane: {:b} before everything else has its round
+//@ empty: the next step waits; others wait for a step
+//@ counter: smb_long_steps
+//@ attack: smb-unread
 /// What steps cost before others have their round: a quarter of a millisecond at a gigabyte a second. No step costs more, but that
 /// AES-GCM takes a message whole.
 pub(crate) const ROUND_COST: usize = 256 << 10;

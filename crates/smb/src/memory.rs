@@ -127,6 +127,13 @@ const CLASSES: usize = 9;
 const LEAST: usize = 64 << 10;
 /// For headers beside the data, so that data of a power of two fits its class.
 const HEAD: usize = 4 << 10;
+//@ limit: pieces of memory kept while they are not used
+//@ section: SMB
+//@ unit: byte
+//@ all: lane: {:b}
+//@ empty: given back
+//@ counter: none
+//@ attack: smb-unread
 /// Bytes of a lane that are kept while nobody uses them.
 const KEPT_MAX: usize = 64 << 20;
 

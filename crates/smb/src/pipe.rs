@@ -278,6 +278,14 @@ fn with_facts<T>(call: &Call<'_>, tell: impl FnOnce(&Facts<'_>) -> T) -> Result<
 const ACTION_OPENED: u32 = 1;
 /// Pipes of a session: as many as eight channels have requests under way.
 const PER_SESSION_MAX: usize = 4096;
+//@ limit: open pipes
+//@ section: SMB
+//@ unit: pipe
+//@ connection: {PER_SESSION_MAX} of a session
+//@ all: process: {}
+//@ empty: STATUS_INSUFFICIENT_RESOURCES; the session that has most loses one (STATUS_PIPE_DISCONNECTED)
+//@ counter: smb_pipes_displaced, smb_opens_made
+//@ attack: smb-pools
 /// Pipes of all sessions.
 const ALL_MAX: usize = 16_384;
 

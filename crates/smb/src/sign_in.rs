@@ -107,6 +107,15 @@ impl Failures {
 const OF_NAME: Limit = Limit { at_once: 20, forgiven_after: Duration::from_secs(3) };
 /// From one address, behind which there may be many clients.
 const OF_ADDRESS: Limit = Limit { at_once: 200, forgiven_after: Duration::from_millis(300) };
+//@ limit: sign-ins that fail
+//@ section: SMB
+//@ unit: failure
+//@ connection: 20 at once with a name, one every 3 s
+//@ address: 200 at once, one every 0.3 s
+//@ all: process: {} names and networks remembered
+//@ empty: STATUS_ACCOUNT_LOCKED_OUT for the name, STATUS_REQUEST_NOT_ACCEPTED for the address; other names go on
+//@ counter: smb_sign_in_failed, smb_sign_in_limited
+//@ attack: smb-sign-ins
 /// Names of networks, and networks, that are remembered.
 const REMEMBERED_MAX: usize = 65_536;
 

@@ -102,6 +102,13 @@ pub(crate) fn fold(name: &[u8]) -> Vec<u8> {
     text.chars().map(folded).collect::<String>().into_bytes()
 }
 
+//@ limit: names of a directory kept to find one in another case
+//@ section: SMB
+//@ unit: name
+//@ all: lane: 262,144; read again after 10 s; {} in a turn
+//@ empty: the least used are forgotten; a directory that is not kept is read for each name
+//@ counter: vfs_images_used
+//@ attack: smb-pools
 const NAMES_PER_TURN: usize = 1024;
 
 #[cfg(test)]

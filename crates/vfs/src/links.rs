@@ -118,6 +118,14 @@ fn errno(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
+//@ limit: symbolic links of one look-up
+//@ section: Files and listings
+//@ unit: link
+//@ connection: {}, {LOOKS_MAX} read by helpers; 1,024 names on their ways; a listing 24 for each of its links
+//@ all: process: the helpers' queue
+//@ empty: 404; others wait in the helpers' queue
+//@ counter: vfs_refused{reason="symlink"}, vfs_link_steps_used_up
+//@ attack: http-link-chains
 /// Links put in place in one look-up; as many as the kernel follows (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
 /// Links read in one look-up, each a job of a helper thread.

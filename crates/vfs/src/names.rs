@@ -241,6 +241,13 @@ impl std::fmt::Debug for History {
     }
 }
 
+//@ limit: names of a directory read with their numbers
+//@ section: Writable volumes
+//@ unit: reading
+//@ connection: its own requests, {} readings while it changes
+//@ empty: refused as too large, or as busy where it changes all the time
+//@ counter: vfs_names_read
+//@ attack: afs-pools
 /// Readings of a directory that changes meanwhile.
 const ATTEMPTS_MAX: u32 = 16;
 const NAMES_PER_TURN: usize = 1024;

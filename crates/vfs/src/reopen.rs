@@ -384,5 +384,13 @@ async fn above_directory(directory: Dir, stat: &Stat) -> Result<Dir, Error> {
 /// Searches while what is searched for moves.
 const TRIES_MAX: u32 = 8;
 const OPEN_TRIES_MAX: u32 = 4;
+//@ limit: names among which a file is sought by its number
+//@ section: Writable volumes
+//@ unit: name
+//@ connection: its own requests
+//@ all: process: {} of one directory
+//@ empty: refused as stale; others wait for turns in the helpers' queue
+//@ counter: vfs_reopened_by_listing, vfs_reopened
+//@ attack: afs-pools
 /// Names of a directory among which one is looked for: as many as a lane keeps of all listings.
 const ENTRIES_MAX: usize = 262_144;

@@ -270,6 +270,14 @@ fn c_path(path: RelPath<'_>) -> CString {
     CString::new(bytes).expect("a RelPath holds no zero byte")
 }
 
+//@ limit: directories searched for a file at once
+//@ section: Writable volumes
+//@ unit: directory
+//@ connection: its own requests
+//@ all: lane: {} of a volume
+//@ empty: refused as overloaded; others wait for turns in the helpers' queue
+//@ counter: vfs_refused{reason="overload"}, vfs_reopened
+//@ attack: afs-pools
 /// Of one volume, on one lane: each may hold the names of a large directory in memory.
 const SEARCHES_MAX: usize = 2;
 const OPEN_TRIES_MAX: u32 = 4;

@@ -99,5 +99,13 @@ const AGE_MIN: Duration = Duration::from_secs(3600);
 const PAUSES: u32 = 4;
 /// Names of one directory; a larger one is passed by.
 const ENTRIES_MAX: usize = 262_144;
+//@ limit: looking for what a crash left in a volume
+//@ section: Writable volumes
+//@ unit: directory that is still to be looked at
+//@ all: process: {}, {ENTRIES_MAX} names of each; a fifth of one helper's time
+//@ empty: what is beyond is passed by; others wait for turns in the helpers' queue
+//@ counter: vfs_swept, vfs_sweep_directories, vfs_sweep_skipped
+//@ attack: none, the server begins it at its start and an hour later
+//@ reach: server
 /// Directories that are still to be looked through.
 const PENDING_MAX: usize = 65_536;

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
+use crate::lab::guest::metrics::Scrape;
 use crate::{descriptors, process, skipped};
 
+mod admin;
 mod afs;
 mod arena;
 mod good;
@@ -21,6 +23,7 @@ mod samples;
 mod scenario;
 mod server;
 mod smb;
+mod walk;
 
 use arena::{Arena, inside};
 use load::Burners;
@@ -28,13 +31,17 @@ use report::{FREE_SECONDS_MAX, Report};
 use samples::{Part, Samples};
 use scenario::{Field, Scenario, Service};
 use server::{Levels, MemoryWatch, Server};
+use walk::{Scrapes, Walk};
 
 /// Flags of `cargo xtask hostile`.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
     /// Scenarios to run; without any, all
     scenarios: Vec<String>,
-    /// Name the scenarios, and run none
+    /// Walk the lines of docs/limits.md: each attack runs once, and what its counters and the good client came to is told for each line
+    #[arg(long)]
+    limits: bool,
+    /// Name the scenarios, or the lines with their attacks, and run none
     #[arg(long)]
     list: bool,
     /// Seconds that each attack lasts
@@ -52,11 +59,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let mut walk = match args.limits {
+        true => Some(Walk::new(&args.scenarios, args.tell_late, args.json)?),
+        false => None,
+    };
+    if let (true, Some(walk)) = (args.list, &walk) {
+        walk.list();
+        return Ok(());
+    }
     if args.list {
         scenario::ALL.iter().for_each(|scenario| println!("{:22}{}", scenario.name(), scenario.about()));
         return Ok(());
     }
-    let chosen = scenario::choose(&args.scenarios)?;
+    let chosen = match &walk {
+        Some(walk) if args.scenarios.is_empty() => walk.attacks(),
+        _ => scenario::choose(&args.scenarios)?,
+    };
     if let Err(reason) = Arena::is_possible() {
         if skipped::in_ci() {
             bail!("CI skips nothing: {reason}");
@@ -74,23 +92,39 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if chosen.iter().any(|scenario| matches!(scenario.service(), Service::Http | Service::Smb)) {
         server::make_tree(&tree)?;
     }
-    let bench = Bench { program, tree, work: work.path(), seconds: args.seconds, tell_late: args.tell_late };
+    let (work, scrapes) = (work.path(), args.limits);
+    let bench = Bench { program, tree, work, seconds: args.seconds, tell_late: args.tell_late, scrapes };
     if !args.json {
         Report::print_heads();
     }
     let mut missed = Vec::new();
     for scenario in chosen {
         let report = bench.run_with_a_second_chance(scenario)?;
-        report.print(args.json)?;
+        match &mut walk {
+            Some(walk) if args.json => walk.tell(&report)?,
+            Some(walk) => {
+                report.print(args.json)?;
+                walk.tell(&report)?;
+            }
+            None => report.print(args.json)?,
+        }
         let passes = report.reached || args.tell_late && report.is_late_only();
         if !passes {
             missed.push(scenario.name());
         }
     }
+    if let Some(walk) = walk.filter(|_| args.scenarios.is_empty() || missed.is_empty()) {
+        return walk.end();
+    }
     if missed.is_empty() {
         return Ok(());
     }
     bail!("others suffer: {}", missed.join(", "))
+}
+
+/// Names of all scenarios.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    scenario::ALL.iter().map(|scenario| scenario.name())
 }
 
 /// Runs every scenario for a short time against the program that the tests build. Late answers are told and not judged, as the
@@ -107,6 +141,8 @@ struct Bench<'a> {
     work: &'a Path,
     seconds: u64,
     tell_late: bool,
+    /// Counters are read meanwhile, for [`walk`].
+    scrapes: bool,
 }
 
 impl Bench<'_> {
@@ -138,7 +174,7 @@ impl Bench<'_> {
         let stderr = Mutex::new(server.take_stderr());
         let (samples, memory) = (Arc::new(Samples::new()), MemoryWatch::default());
         let _burners = Burners::start();
-        let (free, findings) = std::thread::scope(|scope| {
+        let (free, findings, scrapes) = std::thread::scope(|scope| {
             scope.spawn(|| memory.run(server.pid()));
             let asking = scope.spawn(|| match scenario.service() {
                 Service::Http => {
@@ -159,7 +195,8 @@ impl Bench<'_> {
             Ok(time) => Ok(time.as_secs_f64()),
             Err(error) => Err(format!("{error:#}")),
         };
-        Ok(Report::new(scenario.name(), samples.figures(), memory.most(), free, stop, findings))
+        Ok(Report::new(scenario.name(), samples.figures(), memory.most(), free, stop, findings)
+            .with_scrapes(scrapes))
     }
 }
 
@@ -176,7 +213,7 @@ impl Parts<'_> {
     fn run(
         &self,
         stderr: &Mutex<Option<std::process::ChildStderr>>,
-    ) -> anyhow::Result<(Result<f64, Vec<String>>, scenario::Findings)> {
+    ) -> anyhow::Result<(Result<f64, Vec<String>>, scenario::Findings, Scrapes)> {
         std::thread::sleep(WARM_UP);
         self.samples.enter(Part::Before);
         let idle = self.undisturbed()?;
@@ -185,19 +222,44 @@ impl Parts<'_> {
         let end = Instant::now() + Duration::from_secs(seconds);
         let field = Field { arena: self.arena, tree: &self.bench.tree, stderr, end };
         let counted = Server::scrape(self.arena)?;
-        let mut findings = inside(&self.arena.attackers, || {
-            load::become_attacker();
-            self.scenario.attack(&field)
-        })?;
+        let attack = || {
+            inside(&self.arena.attackers, || {
+                load::become_attacker();
+                self.scenario.attack(&field)
+            })
+        };
+        let mut scrapes = Scrapes::default();
+        let mut findings = if self.bench.scrapes {
+            std::thread::scope(|scope| {
+                let meanwhile = scope.spawn(|| self.scrapes_until(&field));
+                let findings = attack();
+                scrapes.later = meanwhile.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                findings
+            })?
+        } else {
+            attack()?
+        };
         // Who gives up early leaves a server that recovers under the name of an attacked one.
         field.sit_out();
         self.samples.enter(Part::After);
         // A server that does not even answer this will not be free either.
         if let Ok(after) = Server::scrape(self.arena) {
             findings.counted = after.all_grown(&counted, server::is_of_refusals);
+            scrapes.later.push(after);
         }
+        scrapes.before = Some(counted);
         let free = self.wait_until_free(&idle)?;
-        Ok((free, findings))
+        Ok((free, findings, scrapes))
+    }
+
+    /// What is counted while the attack goes on.
+    fn scrapes_until(&self, field: &Field<'_>) -> Vec<Scrape> {
+        let mut scrapes = Vec::new();
+        while !field.is_over() {
+            field.sleep(SCRAPE_PERIOD);
+            scrapes.extend(Server::scrape(self.arena));
+        }
+        scrapes
     }
 
     /// What is in use at most while only the good client asks.
@@ -236,4 +298,5 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const UNDISTURBED: Duration = Duration::from_secs(3);
 /// Where late answers fail nothing, little is compared with it.
 const UNDISTURBED_UNJUDGED: Duration = Duration::from_secs(1);
+const SCRAPE_PERIOD: Duration = Duration::from_secs(1);
 const AFTER_LEAST: Duration = Duration::from_secs(1);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::samples::Figures;
 use super::scenario::Findings;
+use super::walk::Scrapes;
 
 /// What must hold, for all scenarios alike.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -42,6 +43,8 @@ pub(crate) struct Report {
     pub(crate) bars: Bars,
     pub(crate) missed: Vec<String>,
     pub(crate) reached: bool,
+    #[serde(skip)]
+    pub(super) scrapes: Scrapes,
 }
 
 impl Report {
@@ -91,7 +94,13 @@ impl Report {
             bars,
             missed,
             reached,
+            scrapes: Scrapes::default(),
         }
+    }
+
+    /// With what was counted, for [`super::walk`].
+    pub(super) fn with_scrapes(self, scrapes: Scrapes) -> Self {
+        Self { scrapes, ..self }
     }
 
     /// Whether nothing but latency is amiss, which another load on the machine can do.

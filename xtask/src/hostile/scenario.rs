@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::arena::Arena;
 use super::server::Wishes;
-use super::{afs, http, rx, smb};
+use super::{admin, afs, http, rx, smb};
 
 /// What attackers do to a server while a good client asks beside them.
 pub(crate) trait Scenario: Sync {
@@ -139,6 +139,8 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &http::places::Places,
     &http::passwords::Passwords,
     &http::chains::Chains,
+    &http::edges::Edges,
+    &admin::places::Places,
     &rx::reflection::Reflection,
     &rx::theft::Theft,
     &rx::gap::Gap,
@@ -158,6 +160,8 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &rx::owed::Owed,
     &rx::questions::Questions,
     &afs::announced::Announced,
+    &afs::pools::Pools,
+    &afs::out_of_band::Pools,
     &smb::silent::Silent,
     &smb::sign_ins::SignIns,
     &smb::lies::Lies,
@@ -169,4 +173,5 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &smb::padded::Padded,
     &smb::begun::Begun,
     &smb::trees::Trees,
+    &smb::pools::Pools,
 ];

@@ -272,7 +272,7 @@ pub(crate) const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 8080);
 pub(crate) const HTTPS: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 8443);
 pub(crate) const SMB: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 445);
 pub(crate) const RX: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 7009);
-const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8090);
+pub(crate) const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8090);
 
 pub(crate) const SMALL_BYTES: usize = 1024;
 pub(crate) const LARGE_BYTES: u64 = 200_000_000;

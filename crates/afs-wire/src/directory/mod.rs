@@ -30,6 +30,15 @@ use self::page::{Page, SLOTS};
 
 /// Bytes of a page.
 pub const PAGE_SIZE: usize = 2048;
+//@ limit: a directory
+//@ section: Clients of AFS
+//@ unit: page of 2 KiB
+//@ connection: {}; each name once, none with a slash
+//@ all: process: one at a time
+//@ empty: refused as broken
+//@ counter: none
+//@ attack: none, a client's own limit, against servers
+//@ reach: server
 /// Pages of a directory at most: slots are told by 16 bits (`BIGMAXPAGES`), and Linux's client reads no more than 2 MiB.
 pub const PAGES_MAX: usize = 1023;
 /// Bytes of a name at most: salvagers before OpenAFS 1.9 take none of 256, and no file system below does.

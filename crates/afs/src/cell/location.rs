@@ -418,6 +418,13 @@ impl vl::Server<ServerCall> for Location {
 const ANY_KIND: i32 = -1;
 /// Of a stock server's database that knows servers by UUID.
 const DATABASE_VERSION: i32 = 4;
+//@ limit: entries of one answer
+//@ section: AFS cell
+//@ unit: entry
+//@ connection: {} of a list that can be gone on with, {LISTED_MAX} of another; names and numbers as the interface says
+//@ empty: the client asks for the rest, or is told how many there are
+//@ counter: afs_cell_calls
+//@ attack: afs-pools
 /// Entries of one answer where the list can be gone on with.
 const PAGE: usize = 500;
 /// And where it cannot.

@@ -78,6 +78,13 @@ impl Serving {
     }
 }
 
+//@ limit: files of one bulk status
+//@ section: AFS file server
+//@ unit: file
+//@ connection: 50 of a call
+//@ empty: RXGEN_SS_UNMARSHAL; others feel nothing
+//@ counter: none
+//@ attack: afs-pools
 /// OpenAFS's clients ask first for what they look up; Linux's for its directory first, and then for it.
 const ASKED_FOR: usize = 2;
 /// How long all but the first files of a call are waited for together while they change or are read; and each of them, to be looked up,

@@ -211,6 +211,13 @@ fn target(number: Number) -> Target {
     Target { vnode: number.vnode, uniquifier: number.uniquifier }
 }
 
+//@ limit: names of a directory that clients can read
+//@ section: AFS file server
+//@ unit: name of 15 bytes
+//@ all: process: 64,435, in 1,023 pages
+//@ empty: one more is refused (EFBIG); others feel nothing
+//@ counter: afs_directories_full
+//@ attack: afs-pools
 /// More fit no directory: 63 in each page, and 49 in the first.
 const NAMES_MAX: usize = (PAGES_MAX - 1) * 63 + 49;
 /// Images that others overtake.

@@ -247,6 +247,15 @@ fn key(asked: &Asked, number: Number) -> Result<Key, Refused> {
 const WHOLE: Range = Range { offset: 0, len: u64::MAX };
 /// AFS_LOCKWAIT.
 const LOCK_LASTS: Duration = Duration::from_secs(5 * 60);
+//@ limit: locks of files
+//@ section: AFS file server
+//@ unit: lock
+//@ connection: one on a file
+//@ address: {HOST_LOCKS_MAX} of a host
+//@ all: process: {}
+//@ empty: VBUSY; others feel nothing
+//@ counter: afs_locks_taken, afs_locks_refused
+//@ attack: afs-pools
 /// Locks of all hosts, and of one.
 const LOCKS_MAX: usize = 65_536;
 const HOST_LOCKS_MAX: usize = 1024;

@@ -208,7 +208,21 @@ impl std::fmt::Debug for FileServer {
     }
 }
 
+//@ limit: pages of directories kept
+//@ section: AFS file server
+//@ unit: page of 2 KiB
+//@ all: lane: {}
+//@ empty: the least used go; others wait for a directory that is read again
+//@ counter: afs_images_built
+//@ attack: afs-pools
 /// Pages of directories that a lane keeps: 64 MiB.
 const IMAGE_PAGES_MAX: usize = 32_768;
+//@ limit: files kept open for clients that write
+//@ section: AFS file server
+//@ unit: file
+//@ all: lane: {}
+//@ empty: the least used go; others feel that a file is opened at the next store
+//@ counter: none
+//@ attack: afs-announced-stores
 /// Files that a lane keeps open for those who write to them.
 const WRITERS_MAX: usize = 256;

@@ -120,5 +120,13 @@ fn stamp(time: SetTime) -> SetTime {
     SetTime::At(Timestamp { nanos: now.subsec_nanos().max(1), ..at })
 }
 
+//@ limit: bytes of a store on their way to the disk
+//@ section: AFS file server
+//@ unit: byte
+//@ connection: the call's window; {:b} a write
+//@ all: lane: as the packets of Rx
+//@ empty: the client waits; others feel nothing
+//@ counter: rx_packets_in_use
+//@ attack: afs-announced-stores
 /// Bytes of one write at most.
 const BURST_MAX: usize = 1 << 20;

@@ -181,5 +181,13 @@ impl Drop for Farewell {
 
 /// What is found out of a client changes only where another one comes in between.
 const STEPS_MAX: u32 = 16;
+//@ limit: addresses that did not say who they are
+//@ section: AFS hosts
+//@ unit: address and port, for 4 s
+//@ address: one for each port
+//@ all: lane: {}
+//@ empty: asked again; others feel nothing
+//@ counter: afs_hosts_refused{why="silent"}
+//@ attack: afs-pools
 /// Addresses that are not asked again for a while, of one lane.
 const SILENT_MAX: usize = 4096;

@@ -38,13 +38,39 @@ impl HostOptions {
 impl Default for HostOptions {
     fn default() -> Self {
         Self {
+            //@ limit: hosts
+            //@ section: AFS hosts
+            //@ unit: host of about 1 KiB
+            //@ connection: one
+            //@ address: {per_address_max} (IPv6: of a /64), of which {silent_per_address_max} silent
+            //@ all: process: {}
+            //@ empty: the one of that address that asked longest ago leaves, and of the whole table 64 of the addresses with
+            //@ most; VBUSY
+            //@ counter: afs_hosts_met, afs_hosts_left, afs_hosts_refused
+            //@ attack: afs-pools
             hosts_max: 65_536,
             per_address_max: 1024,
             silent_per_address_max: 16,
             silence: Duration::from_secs(60),
+            //@ limit: clients that are being asked who they are
+            //@ section: AFS hosts
+            //@ unit: client
+            //@ connection: one question, all its calls wait for it
+            //@ address: {asking_per_address_max}
+            //@ all: lane: {}
+            //@ empty: VBUSY; others feel nothing
+            //@ counter: afs_clients_asked, afs_hosts_refused{why="asking"}
+            //@ attack: afs-pools
             asking_max: 1024,
             asking_per_address_max: 128,
             promise: Duration::from_secs(3600),
+            //@ limit: time that a change waits for hosts
+            //@ section: AFS hosts
+            //@ unit: time
+            //@ address: {}, all at once; none for one that was silent three times
+            //@ empty: as for clients that cache; others wait with the change
+            //@ counter: afs_breaks_failed, vfs_clients_down
+            //@ attack: afs-pools
             patience: Duration::from_secs(4),
             probe: Duration::from_secs(2),
         }

@@ -115,5 +115,13 @@ impl LaneHosts {
     }
 }
 
+//@ limit: recorded hosts that a start tells
+//@ section: AFS hosts
+//@ unit: host, 4 s each
+//@ all: process: {} at once
+//@ empty: the others follow; changes wait, 12 s at most
+//@ counter: afs_resets, vfs_changes_held_back
+//@ attack: none, only a start tells them
+//@ reach: server
 /// Hosts that are told at once: each is a connection, and a packet or two.
 const AT_ONCE: usize = 1024;

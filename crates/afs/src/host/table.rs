@@ -362,6 +362,13 @@ impl<T: Resident> Table<T> {
     }
 }
 
+//@ limit: addresses of a host
+//@ section: AFS hosts
+//@ unit: address
+//@ all: process: {} of a host
+//@ empty: the last one is forgotten
+//@ counter: none
+//@ attack: afs-pools
 /// As many addresses as a client can tell (AFS_MAX_INTERFACE_ADDR).
 const PLACES_MAX: usize = 32;
 /// Looking for who was seen longest ago goes through the table, so this many leave for it.

@@ -55,6 +55,14 @@ impl LaneHosts {
 
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(60);
+//@ limit: connections to hosts
+//@ section: AFS hosts
+//@ unit: connection
+//@ address: one for each host
+//@ all: lane: as the connections of Rx; closed after {} without a call
+//@ empty: the call counts as not heard; others feel nothing
+//@ counter: afs_breaks_failed
+//@ attack: afs-pools
 /// Connections to clients that are not called are closed after this long, as stock peers close theirs.
 const CONNECTIONS_KEPT: Duration = Duration::from_secs(600);
 /// A call that a host was found for may take this long until it is promised something.

@@ -340,6 +340,14 @@ impl std::fmt::Debug for LaneOob {
     }
 }
 
+//@ limit: connections on their way to the lane of their call
+//@ section: Out-of-band TCP
+//@ unit: connection
+//@ connection: one
+//@ all: lane: {} from each to each other
+//@ empty: closed, and the call fails (OOB_UNCLAIMED); others feel nothing
+//@ counter: oob_handed_over, oob_claims_refused{reason="lane"}
+//@ attack: oob-pools
 /// Connections on their way from one lane to another.
 const STRAYS_MAX: usize = 64;
 /// Pieces of 256 KiB that are kept while nobody stores.

@@ -195,6 +195,13 @@ impl Pace for Paced {
 
 /// Bytes of a frame that is sent: the least that is sent of a call that has died.
 const FRAME_BYTES: u32 = 1 << 20;
+//@ limit: bytes thrown away of a store whose call has failed
+//@ section: Out-of-band TCP
+//@ unit: byte
+//@ connection: {:b}, {DISCARDED_WITHIN}
+//@ empty: the connection is closed; others feel nothing
+//@ counter: oob_stopped
+//@ attack: oob-pools
 /// What is thrown away of a store whose call has failed, and for how long, before its connection is closed.
 const DISCARDED_MAX: u64 = 4 << 20;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(2);

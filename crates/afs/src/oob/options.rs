@@ -26,10 +26,26 @@ pub struct OobOptions {
 impl Default for OobOptions {
     fn default() -> Self {
         Self {
+            //@ limit: connections that have made no claim
+            //@ section: Out-of-band TCP
+            //@ unit: time; 40 bytes
+            //@ connection: {}
+            //@ empty: closed; others feel nothing
+            //@ counter: oob_claims_refused
+            //@ attack: oob-pools
             claim: Duration::from_secs(10),
             idle: Duration::from_secs(600),
             connections_max: 4096,
             transfers_max: 1024,
+            //@ limit: memory that stores receive into
+            //@ section: Out-of-band TCP
+            //@ unit: stream of 256 KiB
+            //@ connection: 8
+            //@ address: half of what is free
+            //@ all: lane: {} (32 MiB)
+            //@ empty: fewer streams, then OOB_BUSY; others feel nothing
+            //@ counter: oob_refused{reason="busy"}
+            //@ attack: oob-pools
             receiving_max: 128,
             streams_max: 8,
             patience: Patience::default(),

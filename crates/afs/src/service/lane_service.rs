@@ -334,6 +334,15 @@ impl LaneService for LaneAfs {
 
 /// Of a server that is asked now and then.
 fn small() -> DriverConfig {
+    //@ limit: calls of the location, protection and volume servers
+    //@ section: AFS cell
+    //@ unit: call in hand
+    //@ connection: 4
+    //@ address: as of every Rx service
+    //@ all: lane: 256 of each of the three; 1,024 packet buffers and 4,096 connections
+    //@ empty: calls are refused as busy, those of who has as many as are free first; each server has its own
+    //@ counter: afs_cell_calls
+    //@ attack: afs-pools
     let mut config = DriverConfig { handlers_max: 256, ..DriverConfig::default() };
     config.endpoint.packets = 1024;
     config.endpoint.connections_max = 4096;

@@ -268,8 +268,34 @@ impl Default for AfsSection {
             volume_port: 7005,
             oob: true,
             oob_port: None,
+            //@ limit: connections between two transfers
+            //@ section: Out-of-band TCP
+            //@ unit: time
+            //@ connection: `afs.oob_idle_seconds` ({} s)
+            //@ address: as connections
+            //@ empty: closed; others feel nothing
+            //@ counter: oob_idle, oob_idle_expired
+            //@ attack: oob-pools
             oob_idle_seconds: 600,
+            //@ limit: connections
+            //@ section: Out-of-band TCP
+            //@ unit: connection
+            //@ connection: 8 of a call
+            //@ address: as many as fit, until others come
+            //@ all: lane: `afs.oob_connections_per_lane` ({})
+            //@ empty: the address that holds most gives one up, those that do nothing first; others feel nothing
+            //@ counter: oob_connections, oob_gave_way, oob_connections_refused
+            //@ attack: oob-pools
             oob_connections_per_lane: 1024,
+            //@ limit: transfers
+            //@ section: Out-of-band TCP
+            //@ unit: transfer
+            //@ connection: 8 streams, one part of each at least 1 MiB
+            //@ address: as many as are free
+            //@ all: lane: `afs.oob_transfers_per_lane` ({})
+            //@ empty: the call is refused (OOB_BUSY), and its client uses Rx
+            //@ counter: oob_transfers, oob_refused{reason="busy"}
+            //@ attack: oob-pools
             oob_transfers_per_lane: 256,
         }
     }

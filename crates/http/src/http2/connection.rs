@@ -531,6 +531,14 @@ fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], Broken> {
 const TRACED: &str = "http2";
 /// The connection's window is given back when half of it is used.
 const GIVEN_BACK_FROM: usize = 32 * 1024;
+//@ limit: memory of an upload over HTTP/2
+//@ section: HTTP
+//@ unit: byte not written yet
+//@ connection: {:b}, {BODIES_WINDOW:b} for all of a connection
+//@ address: on the books of memory of replies
+//@ empty: the client waits for its window; others feel nothing
+//@ counter: http_reply_memory_bytes
+//@ attack: http-edges
 /// What a client may send of one body, and of all, before what came is taken.
 const BODY_WINDOW: usize = 256 * 1024;
 const BODIES_WINDOW: usize = 1024 * 1024;

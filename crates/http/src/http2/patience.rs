@@ -34,6 +34,13 @@ impl Patience {
     }
 }
 
+//@ limit: HTTP/2 requests taken back, and frames that bring nothing
+//@ section: HTTP
+//@ unit: point: 10 for a reset, 1 for an empty frame
+//@ connection: {}, of which 500 a second come back
+//@ empty: GOAWAY (ENHANCE_YOUR_CALM); others feel nothing
+//@ counter: http_closed{reason="http2_flood"}
+//@ attack: http2-resets, http2-pings
 /// Two hundred requests taken back at once.
 const POINTS_MAX: u32 = 2000;
 /// Fifty requests taken back each second.

@@ -138,6 +138,14 @@ impl fmt::Debug for Part {
 
 /// What the names of a part take in the file system's own form. The least are some 50 names.
 const PART_BYTES_LEAST: usize = 2048;
+//@ limit: a listing that is being sent
+//@ section: HTTP
+//@ unit: byte
+//@ connection: a piece of {:b}; of a large directory a position and some 50 entries, or 680 on the books of memory of replies
+//@ address: on the books of memory of replies
+//@ empty: it is made as far as the client takes it; others feel nothing
+//@ counter: http_reply_memory_bytes, http_aborted{cause="listing"}
+//@ attack: http-stalled-listings
 const PART_BYTES_MOST: usize = 16 * 1024;
 /// What the most entries of such a part take: each name has 24 bytes at least beside itself.
 const PART_MEMORY_MOST: usize = PART_BYTES_MOST / 24 * (size_of::<vfs::Entry>() + 32);

@@ -37,4 +37,11 @@ pub(super) async fn linger(stream: &TcpStream, alarm: &mut Alarm, under_way: Und
 /// How long, and for how many bytes, a closed connection waits for the client to read the answer.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 const REQUEST_BYTES_MAX: usize = 1 << 20;
+//@ limit: the rest of a refused upload
+//@ section: HTTP
+//@ unit: byte
+//@ connection: 64 KiB (`body_bytes`) where its length is known; else {:b} for {LINGER_MAX}
+//@ empty: the connection ends; others feel nothing
+//@ counter: http_refused{reason="body_too_large"}, http_responses{class="4xx"}
+//@ attack: http-edges
 const BODY_BYTES_MAX: usize = 16 << 20;

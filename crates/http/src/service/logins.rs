@@ -261,6 +261,13 @@ impl Drop for Asked {
     }
 }
 
+//@ limit: names with passwords that were right
+//@ section: Users and access lists
+//@ unit: pair of about 200 bytes
+//@ all: lane: {}, for {REMEMBERED_FOR}
+//@ empty: the oldest is verified again
+//@ counter: http_logins{outcome="remembered"}, http_logins
+//@ attack: http-passwords
 /// Pairs of name and password that are remembered, and how long.
 const REMEMBERED_MAX: usize = 1024;
 const REMEMBERED_FOR: Duration = Duration::from_secs(300);
@@ -275,6 +282,15 @@ const NETWORKS_MAX: usize = 12_288;
 const ADDRESSES_MAX: usize = 4096;
 /// Addresses with wrong passwords have this part of the time.
 const SUSPECTS_DIVISOR: u32 = 4;
+//@ limit: passwords that HTTP verifies
+//@ section: Users and access lists
+//@ unit: password that waits
+//@ connection: one at a time
+//@ address: {WAITING_PER_ADDRESS_MAX} in turns; 10 wrong ones at once, then one in 6 s (IPv6 /64; /56 and /48 more)
+//@ all: lane: one at a time, {} that wait (192 for a new name); {NETWORKS_MAX} networks with wrong ones remembered
+//@ empty: 503; 429 for an address with too many wrong ones; others wait for the turns of other addresses
+//@ counter: http_logins, http_refused{reason="logins_too_many"}, http_refused{reason="overloaded"}, http_logins_held_back
+//@ attack: http-passwords
 /// Passwords that wait to be verified.
 const WAITING_MAX: usize = 256;
 const WAITING_PER_ADDRESS_MAX: usize = 16;

@@ -293,6 +293,14 @@ const LENT_MAX: usize = 8;
 const FAST_FROM: usize = 4;
 /// What is received in one piece: as much as stays in a CPU's cache until it is written.
 const WHOLE_BYTES_MIN: u64 = 64 * 1024;
+//@ limit: memory of an upload over HTTP/1.1
+//@ section: HTTP
+//@ unit: byte
+//@ connection: {LENT_MAX} receive buffers; who sends fast a piece of {:b} for {WHOLE_PATIENCE} at most
+//@ all: lane: on the books of large buffers
+//@ empty: smaller pieces; others feel nothing
+//@ counter: lane_buffers_large_in_use, lane_recv_copied
+//@ attack: http-slow-uploads
 const WHOLE_BYTES_MAX: u64 = 256 * 1024;
 /// Whoever takes longer for one piece holds no memory for it.
 const WHOLE_PATIENCE: Duration = Duration::from_secs(1);

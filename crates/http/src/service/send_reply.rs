@@ -119,6 +119,15 @@ async fn send_parts(wire: &mut Wire, version: &Version, multipart: &Multipart) -
     Ok(multipart.len())
 }
 
+//@ limit: turns at rendering listings
+//@ section: HTTP
+//@ unit: piece
+//@ connection: one of {:b} at a time
+//@ address: one turn in each round of the addresses that wait
+//@ all: lane: one in each round of its tasks
+//@ empty: it waits for its turn; others wait for one piece
+//@ counter: none
+//@ attack: http-stalled-listings
 /// What is written of a listing at a time, about.
 const PIECE_BYTES: usize = 16 * 1024;
 /// What fits a small buffer however it is framed.

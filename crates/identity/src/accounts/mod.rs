@@ -48,6 +48,14 @@ struct User {
 }
 
 impl Accounts {
+    //@ limit: the accounts file
+    //@ section: Users and access lists
+    //@ unit: byte
+    //@ all: process: {:b}, {USERS_MAX} users, {GROUPS_MAX} groups, {NESTING_MAX} groups in each other
+    //@ empty: refused with the reason; a running server goes on with what it had
+    //@ counter: server_reloads{outcome="refused"}
+    //@ attack: none, an administrator writes it
+    //@ reach: server
     /// Bytes of the longest file that is read.
     pub const FILE_MAX: usize = 16 << 20;
     /// Users of one file.

@@ -214,6 +214,14 @@ fn own_uid() -> io::Result<u32> {
     Ok(rustix::process::geteuid().as_raw())
 }
 
+//@ limit: changes of the accounts file
+//@ section: Users and access lists
+//@ unit: change
+//@ all: process: one at a time
+//@ empty: the next waits {}, then fails and says so
+//@ counter: none
+//@ attack: none, an administrator makes them
+//@ reach: server
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 

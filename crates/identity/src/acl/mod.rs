@@ -55,6 +55,14 @@ pub enum Side {
 }
 
 impl Acl {
+    //@ limit: an access list
+    //@ section: Users and access lists
+    //@ unit: entry
+    //@ all: process: {} of a list, {TEXT_MAX} bytes as AFS shows it
+    //@ empty: refused: put users into a group
+    //@ counter: none
+    //@ attack: none, those who may administer a directory write it, and it is one attribute
+    //@ reach: server
     /// Entries of both sides together.
     pub const ENTRIES_MAX: usize = 20;
     /// Bytes of AFS's text form.

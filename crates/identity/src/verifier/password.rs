@@ -135,6 +135,15 @@ pub(crate) fn fill_random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("a Linux machine has randomness");
 }
 
+//@ limit: verifying a password
+//@ section: Users and access lists
+//@ unit: tens of milliseconds and 19 MiB
+//@ connection: as its service bounds it
+//@ address: as its service bounds it
+//@ all: process: the helpers; {} KiB at most of one
+//@ empty: as the helpers' queue; no lane verifies itself
+//@ counter: lane_helper_jobs, lane_helper_refused
+//@ attack: http-passwords
 /// Beyond these, a file's verifier is an attack on its server.
 pub(super) const MEMORY_KIB_MAX: u32 = 256 * 1024;
 pub(super) const PASSES_MAX: u32 = 16;

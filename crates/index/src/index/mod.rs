@@ -127,6 +127,14 @@ struct Open {
 
 impl Default for Options {
     fn default() -> Self {
+        //@ limit: records of the index that are not committed
+        //@ section: Writable volumes
+        //@ unit: record of some 200 bytes
+        //@ connection: what it changes
+        //@ all: process: 262,144
+        //@ empty: a change waits for eight commits at most, then it is refused as busy; others wait for a commit too
+        //@ counter: index_waiting, index_reserved, index_journaled, index_commits
+        //@ attack: afs-pools
         Self { boot: [0; 16], pending_max: 262_144, journal_max: 262_144, cache_bytes: 64 << 20 }
     }
 }

@@ -320,6 +320,14 @@ pub enum Incoming {
     Cpu,
 }
 
+//@ limit: reports of unreachable peers (ICMP)
+//@ section: Rx
+//@ unit: report, 64 bytes quoted
+//@ connection: two end its calls, 1.5 s apart and with nothing heard between
+//@ all: lane: {} untaken of a socket
+//@ empty: dropped, and what quotes no recent packet of a call is ignored; others feel two system calls a report
+//@ counter: rx_unreachable, lane_unreachable_dropped
+//@ attack: rx-spoofed-flood
 /// Reports of unreachable destinations that a socket keeps for its task; later ones are dropped and counted.
 pub(crate) const UNREACHABLE_MAX: usize = 64;
 

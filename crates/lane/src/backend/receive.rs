@@ -211,10 +211,26 @@ pub(crate) fn datagrams_lent_max(ring_buffers: usize) -> usize {
     ring_buffers / 4 * 3
 }
 
+//@ limit: receive ring of streams
+//@ section: Lanes
+//@ unit: buffer of 8 KiB
+//@ connection: {} untaken
+//@ all: lane: 512, half of them lent at most
+//@ empty: what arrives is copied out of the ring; others feel a copy of at most 8 KiB for an arrival
+//@ counter: lane_recv_copied, lane_recv_reclaimed
+//@ attack: http-drips-10000
 /// Buffers' worth of bytes that one stream may leave untaken; its receive pauses then.
 pub(crate) const STREAM_BUFFERS_MAX: usize = 8;
 /// What fills at most this part of a buffer is little.
 const LITTLE_SHARE: usize = 8;
+//@ limit: copies of what was received and not taken
+//@ section: Lanes
+//@ unit: byte
+//@ connection: 64 KiB; none of what comes while all have 8 MiB
+//@ all: lane: {} rings, 16 MiB; receives are disarmed at half of it until less than a quarter is used
+//@ empty: the rest waits in the kernel's socket buffer, then at the sender; others need one more operation for each 8 KiB
+//@ counter: lane_recv_paused, lane_recv_disarmed, lane_recv_held_bytes
+//@ attack: http-drips-10000
 /// The copies' budget, in sizes of the ring.
 const BUDGET_RINGS: usize = 4;
 

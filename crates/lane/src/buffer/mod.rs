@@ -88,6 +88,15 @@ impl BufClass {
 
 impl Default for BufferCounts {
     fn default() -> Self {
+        //@ limit: large buffers for bodies that user space seals
+        //@ section: HTTP
+        //@ unit: buffer of 272 KiB
+        //@ connection: one
+        //@ address: three times what is free
+        //@ all: lane: 256
+        //@ empty: the transfer goes on with a small buffer, in smaller steps
+        //@ counter: lane_buffers_large_in_use, http_reply_memory_waits
+        //@ attack: http-stalled-files
         Self { small: 1024, large: 256 }
     }
 }

@@ -190,6 +190,14 @@ impl<J> FairQueue<J> {
     }
 }
 
+//@ limit: helper threads that one file system may use
+//@ section: Lanes
+//@ unit: thread
+//@ address: all but one busy, in turn with each other client
+//@ all: process: {} times what is left to others, and three quarters of the places in line
+//@ empty: the job waits; others wait for at most one job of each other client
+//@ counter: lane_helper_jobs
+//@ attack: http-link-chains
 /// A file system may have so many times the threads that are left to others.
 const SYSTEM_TIMES: usize = 3;
 

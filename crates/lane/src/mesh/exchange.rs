@@ -301,6 +301,14 @@ impl<M, R: Send + 'static> std::fmt::Debug for Exchange<M, R> {
     }
 }
 
+//@ limit: mail from one lane to another
+//@ section: Lanes
+//@ unit: message, or call not answered
+//@ all: lane: what each protocol says for each pair of lanes
+//@ empty: the message comes back to its sender; others feel nothing, as each pair has room of its own
+//@ counter: lane_mail_refused, lane_mail_lost
+//@ attack: none, lanes write to each other, and each protocol bounds what a client causes
+//@ reach: server
 const OPEN: u8 = 0;
 /// Takes nothing new; what is there is still read.
 const CLOSING: u8 = 1;

@@ -109,5 +109,13 @@ impl Drop for Taken<'_> {
     }
 }
 
+//@ limit: long message received into a service's memory
+//@ section: Lanes
+//@ unit: byte
+//@ connection: what its service gives it; given up, what had come is among the copies
+//@ all: lane: as its services
+//@ empty: as the copies; others feel nothing
+//@ counter: lane_recv_held_bytes
+//@ attack: smb-pools
 /// Less than this is not worth a receive of its own: the lane's brings it with what comes next.
 const ALONE_BYTES_MIN: usize = 32 << 10;

@@ -46,6 +46,14 @@ pub(crate) struct Args {
     /// Compare all bytes with what they were at first, or with what was stored
     #[arg(long)]
     verify: bool,
+    //@ limit: packet buffers of `bench afs`
+    //@ section: Clients of AFS
+    //@ unit: buffer
+    //@ all: process: `--packets` (2,048) of a client, 16 of them with memory while they are not used
+    //@ empty: as the packet buffers of Rx
+    //@ counter: none
+    //@ attack: none, a client's own limit, against servers
+    //@ reach: server
     /// Packet buffers of each client
     #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(256..=65_536))]
     packets: u32,

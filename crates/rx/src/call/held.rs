@@ -105,5 +105,14 @@ impl Call {
     }
 }
 
+//@ limit: packets that a handler holds
+//@ section: Rx
+//@ unit: packet
+//@ connection: its receive window, {} in one piece
+//@ address: as packet buffers
+//@ all: lane: as packet buffers
+//@ empty: the window is closed; a slow disk slows its own client
+//@ counter: rx_packets_in_use
+//@ attack: afs-announced-stores
 /// Packets in one batch: what one vectored write takes (IOV_MAX is 1,024), with room for what a service puts before.
 const HELD_PACKETS_MAX: usize = 1000;

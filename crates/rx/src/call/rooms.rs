@@ -142,5 +142,14 @@ impl Call {
     }
 }
 
+//@ limit: rooms that a handler has in hand
+//@ section: Rx
+//@ unit: packet
+//@ connection: what it may have queued, one batch
+//@ address: as packet buffers
+//@ all: lane: as packet buffers
+//@ empty: the handler waits; others feel nothing
+//@ counter: rx_over_share_writes, rx_packets_in_use
+//@ attack: rx-soft-acks
 /// Rooms of a batch that memory is set aside for at once.
 const ROOMS_FORESEEN: usize = 128;

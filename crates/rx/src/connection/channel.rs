@@ -69,4 +69,12 @@ pub(crate) struct SendLimit {
 /// Packets queued beyond the congestion window: at least one GSO burst, and no more than a lane sends between
 /// two looks at its applications.
 const SEND_AHEAD_MIN: u32 = 64;
+//@ limit: packets under way of a lane
+//@ section: Rx
+//@ unit: packet
+//@ connection: 16 at least
+//@ all: lane: {}, and 2 for each microsecond of round trip
+//@ empty: a call waits for the ACK that it asked for
+//@ counter: rx_packets_in_use
+//@ attack: rx-soft-acks
 const SEND_AHEAD_MAX: u32 = 1024;

@@ -325,6 +325,14 @@ impl Call {
     }
 }
 
+//@ limit: bytes sent to an address that has not answered
+//@ section: Rx
+//@ unit: byte
+//@ connection: {} times what it sent, at most {BUDGET_MAX:b} ahead
+//@ address: the same for each of its connections
+//@ empty: held back until a probe is answered; a spoofed address gets less than it would from any other server
+//@ counter: rx_amplification_limited
+//@ attack: rx-reflection
 /// Bytes sent to an address that has not answered, for each byte that came from there (RFC 9000 8.1).
 pub(crate) const AMPLIFICATION_MAX: u64 = 3;
 /// What a client's packets may pay for ahead, bytes.

@@ -73,5 +73,13 @@ impl Endpoint {
 /// Wake-ups kept before stale ones are cleared out.
 const TIMERS_PER_CONNECTION: usize = 4;
 const TIMERS_SLACK: usize = 1024;
+//@ limit: peers
+//@ section: Rx
+//@ unit: address and port
+//@ address: one for each port with a connection
+//@ all: lane: the connections, and {} more
+//@ empty: forgotten with their last connection; measured again when it comes back
+//@ counter: rx_connections_made, rx_connections_reaped
+//@ attack: rx-connections
 /// Peers remembered beyond those with connections.
 const PEERS_SPARE: usize = 8 * 1024;

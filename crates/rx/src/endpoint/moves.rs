@@ -151,5 +151,12 @@ impl Endpoint {
 
 /// Silence of a client's address after which it may have moved.
 const OLD_ADDRESS_SILENT: Duration = Duration::from_millis(200);
+//@ limit: packets from other addresses
+//@ section: Rx
+//@ unit: question, no longer than the packet
+//@ connection: one in {} for each address
+//@ empty: dropped; the client's own address stays in force
+//@ counter: rx_refused{reason="stray"}, rx_moves_asked, rx_connections_rebound
+//@ attack: rx-theft
 /// Time between two questions to the same new address.
 const ASK_AGAIN: Duration = Duration::from_millis(20);

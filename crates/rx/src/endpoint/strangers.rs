@@ -81,6 +81,15 @@ impl Strangers {
     }
 }
 
+//@ limit: packets of strangers
+//@ section: Rx
+//@ unit: answer or new connection
+//@ connection: a call that begins
+//@ address: beside clients half of the share
+//@ all: lane: {} in a turn with packets of clients and the four after it, {SHARE_ALONE} in another
+//@ empty: dropped before anything is looked up; clients send again, and a turn is longer by 8 answers at most
+//@ counter: rx_refused{reason="strangers"}
+//@ attack: rx-spoofed-flood
 /// Strangers answered in a turn that brings packets of clients, and in the next ones.
 const SHARE_BESIDE_CLIENTS: u32 = 8;
 /// How many next ones.

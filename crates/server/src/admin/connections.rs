@@ -206,6 +206,14 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+//@ limit: connections of the admin address
+//@ section: Logs, control and descriptors
+//@ unit: connection
+//@ connection: 10 s from a request's first byte to its answer, 60 s between two
+//@ all: process: {}
+//@ empty: the one that was answered longest ago gives way; others feel nothing
+//@ counter: admin_connections, admin_gave_way, admin_timed_out
+//@ attack: admin-places
 /// Connections at once.
 pub(crate) const CONNECTIONS_MAX: usize = 64;
 /// Scrapers ask once a minute at least.

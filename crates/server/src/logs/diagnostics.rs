@@ -300,6 +300,13 @@ fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
 /// Libraries speak from the lanes' threads about what clients do (HTTP/2 warns of each acknowledgement that nobody asked
 /// for); what matters of it comes back as errors and is counted.
 const FILTER: &str = "info,http2=off,hyper=off,hyper_util=off,rustls=off,axum=off,tokio=off,mio=off";
+//@ limit: the server's own messages
+//@ section: Logs, control and descriptors
+//@ unit: line of at most {LINE_BYTES_MAX:b}
+//@ all: process: {} that wait; 100 at once and 5 a second of each place in the code
+//@ empty: what comes more often is left out, and while it is not read the newest are lost; others feel nothing
+//@ counter: diagnostics_lines_limited, diagnostics_lines_lost, diagnostics_stalled
+//@ attack: http2-pings
 /// Lines that may wait.
 const LINES_MAX: usize = 512;
 /// Of one line; the rest is cut.

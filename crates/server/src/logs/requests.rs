@@ -295,6 +295,14 @@ impl Writer {
     }
 }
 
+//@ limit: access log
+//@ section: Logs, control and descriptors
+//@ unit: batch of 32 KiB
+//@ connection: a record of at most 4.1 KiB for each request
+//@ all: process: {} (8 MiB)
+//@ empty: the newest lines are lost, and a line says how many; others feel nothing
+//@ counter: access_log_lines_lost, access_log_stalled
+//@ attack: http-unread-access-log
 /// Batches that may wait: 8 MiB for all lanes.
 const BATCHES_MAX: usize = 256;
 /// Between two complaints that lines are lost.

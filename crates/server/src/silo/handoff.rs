@@ -56,5 +56,13 @@ pub(crate) fn ways(mesh: &Mesh, lane: usize) -> (Outgoing, Port<HandedOver>) {
     (Outgoing { sender: port.sender(), turns: Vec::new() }, port)
 }
 
+//@ limit: connections on their way to a lane of another node
+//@ section: Lanes
+//@ unit: connection
+//@ all: lane: 64 from each to each other
+//@ empty: served where it was accepted; others feel nothing
+//@ counter: silo_accepts{placement="kept"}
+//@ attack: none, lanes take them faster than one NIC can bring them, and a machine of one node has none
+//@ reach: server
 /// Connections that may be on their way from one lane to another: a burst of accepts within one turn.
 const HANDED_OVER_MAX: Limits = Limits { messages: 64, calls: 0 };

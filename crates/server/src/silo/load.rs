@@ -72,6 +72,14 @@ impl Meter {
     }
 }
 
+//@ limit: time of lanes, where another node has no NIC
+//@ section: Lanes
+//@ unit: 90 % of a lane's time, in two looks {} apart
+//@ all: lane: its time
+//@ empty: new connections go to lanes without a NIC (`nodes_without_nic = "help"`); others get their answers sooner
+//@ counter: silo_accepts{placement="helped"}, silo_full
+//@ attack: none, a measure of load on machines of several nodes, which refuses nothing
+//@ reach: server
 /// Long enough that a large answer or a stalled host does not count, short enough that a rush does.
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
 const FULL_PERCENT: u128 = 90;

@@ -64,5 +64,14 @@ impl Page {
     }
 }
 
+//@ limit: durable opens kept for the next server
+//@ section: SMB
+//@ unit: byte of `smb.left`
+//@ connection: as durable opens whose session has ended
+//@ all: process: {:b}; 3 s to write, 10 s to take up
+//@ empty: the rest is left out; a start waits 10 s at most
+//@ counter: smb_durable_kept, smb_durable_restored, smb_durable_lost
+//@ attack: none, only the end of a server writes them, within its time
+//@ reach: server
 /// All that is written down: 65,536 opens of a few locks each.
 const PAGE_MAX: usize = 64 << 20;

@@ -617,5 +617,12 @@ fn causing<T>(
 
 /// Bytes behind a request with which it is served where it lies, without a copy.
 const SURPLUS_MAX: usize = 512;
+//@ limit: bytes that a request keeps while it waits
+//@ section: SMB
+//@ unit: byte
+//@ connection: {:b}, and beyond that a share of the memory of long requests
+//@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+//@ counter: smb_requests_refused_async, smb_waiting
+//@ attack: smb-padded
 /// Bytes that a request may keep while it waits however short memory is: a path and what goes with it.
 const KEPT_SMALL_MAX: usize = 2 << 10;

@@ -225,6 +225,13 @@ fn patience(missing: usize) -> Duration {
 
 /// What is longer has a piece of the lane's memory, and waits for it.
 const SHORT_MAX: usize = 64 << 10;
+//@ limit: frame that was begun
+//@ section: SMB
+//@ unit: time
+//@ connection: {}, and {RATE_MIN_PER_MS} KB/ms beyond
+//@ empty: closed; others feel nothing
+//@ counter: smb_ended_late, lane_recv_held_bytes
+//@ attack: smb-pools
 /// How long a frame that was begun may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// And what comes at least of a long one, beyond that.

@@ -398,6 +398,13 @@ pub(crate) async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Outp
     .await
 }
 
+//@ limit: connections without a session
+//@ section: SMB
+//@ unit: time; frame of {LONG_BYTES:b}
+//@ connection: {}
+//@ empty: closed; others feel nothing
+//@ counter: smb_ended_late, smb_connections
+//@ attack: smb-silent-10000
 /// How long a client has to negotiate and sign in, and to sign in again once it has no session any more.
 const SIGN_IN_WITHIN: Duration = Duration::from_secs(60);
 /// Bytes of replies that a frame may have made before others get their turn.

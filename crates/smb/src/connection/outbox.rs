@@ -368,12 +368,27 @@ impl Connection {
     }
 }
 
+//@ limit: replies that wait for their client
+//@ section: SMB
+//@ unit: byte
+//@ connection: {:b}, {FRAMES_MAX} frames
+//@ address: as the memory of long WRITEs
+//@ empty: no more is read until some have left; others feel nothing
+//@ counter: smb_ended_stalled, smb_reply_memory_bytes
+//@ attack: smb-unread
 /// Bytes of replies that wait before no more requests are read.
 const QUEUED_MAX: usize = 4 << 20;
 /// And so many frames.
 const FRAMES_MAX: usize = 1024;
 /// Bytes that the stream is given at once, before others of the lane have their turn.
 const RUN_MAX: usize = 1 << 20;
+//@ limit: client that takes nothing
+//@ section: SMB
+//@ unit: time
+//@ connection: {}
+//@ empty: the connection ends; others feel nothing
+//@ counter: smb_ended_stalled, smb_reply_memory_bytes
+//@ attack: smb-unread
 /// How long a client may take nothing.
 const STALL: Duration = Duration::from_secs(60);
 /// Bytes that a file does not have any more.

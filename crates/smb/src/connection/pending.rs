@@ -174,7 +174,21 @@ impl Pending {
     }
 }
 
+//@ limit: requests that wait with an interim reply
+//@ section: SMB
+//@ unit: request
+//@ connection: {}
+//@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+//@ counter: smb_waiting, smb_requests_refused_async
+//@ attack: smb-hoards
 /// Requests that wait with an interim reply: as many as with Windows, whose clients count on it.
 const ASYNC_MAX: usize = 511;
+//@ limit: requests under way without an interim reply
+//@ section: SMB
+//@ unit: request
+//@ connection: {}
+//@ empty: no more is read until one is answered
+//@ counter: none
+//@ attack: smb-unread
 /// Requests under way without one.
 const SYNC_MAX: usize = 256;

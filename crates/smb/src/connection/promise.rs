@@ -337,6 +337,14 @@ fn begin<'a>(key: &'a SigningKey, message: &[u8]) -> Signature<'a> {
 pub(super) const PROMISES_MAX: usize = 256;
 /// A client that takes nothing for so long has nothing read ahead.
 pub(super) const SLOW: Duration = Duration::from_millis(100);
+//@ limit: signed or sealed replies to READ read ahead
+//@ section: SMB
+//@ unit: byte
+//@ connection: one, and twice what the client has taken of late, {:b} at most; {PROMISES_MAX} that are not read yet
+//@ address: as the memory of long WRITEs
+//@ empty: they are read, signed and sealed when it is their turn; others feel nothing
+//@ counter: smb_long_steps
+//@ attack: smb-unread
 /// Bytes of data that are read ahead at most, beside a longer reply that is alone.
 const AHEAD_MAX: usize = 8 << 20;
 /// A step of reading and signing: little enough to be signed where it was read to.

@@ -77,5 +77,13 @@ fn hear(lane: &Rc<LaneSmb>, word: Word) {
     }
 }
 
+//@ limit: words of one lane to another
+//@ section: SMB
+//@ unit: break, or session that is over
+//@ all: lane: {} of each pair
+//@ empty: the lane looks for what is over by itself; a break goes to another connection
+//@ counter: smb_breaks_undelivered
+//@ attack: none, lanes write to each other
+//@ reach: server
 /// Words of one lane to another that were not taken yet.
 const WORDS_MAX: usize = 4096;

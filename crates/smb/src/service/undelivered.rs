@@ -79,6 +79,13 @@ const TIMES: u32 = 6;
 const RTO_MIN: Duration = Duration::from_millis(200);
 /// The most that counts of it.
 const RTO_MAX: Duration = Duration::from_secs(1);
+//@ limit: time in which a client acknowledges the segment with a break
+//@ section: SMB
+//@ unit: time
+//@ connection: six retransmissions of TCP, 1.2 to 6 s, where the client has another connection; else {}
+//@ empty: the connection ends, and the break goes to the next
+//@ counter: smb_ended_unacknowledged, smb_breaks_sent_again
+//@ attack: smb-killed
 /// Who has no other connection is waited for as long: there is nothing to be won by haste.
 const SILENT_ALONE_MAX: Duration = Duration::from_secs(6);
 

@@ -122,6 +122,15 @@ const PER_CONNECTION_MAX: usize = 8;
 const PER_ADDRESS_MAX: usize = 512;
 /// Begun sign-ins of an IPv4 /24 or an IPv6 /48.
 const NETWORK_MAX: usize = 1024;
+//@ limit: sign-ins that are begun
+//@ section: SMB
+//@ unit: sign-in of 512 bytes
+//@ connection: {PER_CONNECTION_MAX}
+//@ address: {PER_ADDRESS_MAX}; {NETWORK_MAX} of an IPv4 /24 or IPv6 /48
+//@ all: process: {}
+//@ empty: the oldest of the connection, address or network is displaced, in all that of the network with most
+//@ counter: smb_sign_ins_displaced
+//@ attack: smb-begun-sign-ins
 /// Begun sign-ins of the process: some 2 KiB each.
 const ALL_MAX: usize = 4096;
 

@@ -387,6 +387,14 @@ impl Channel {
 const STATE_MASK: u32 = 3;
 /// One more sign-in of the user.
 const RENEWAL: u32 = 4;
+//@ limit: channels of a session
+//@ section: SMB
+//@ unit: connection
+//@ connection: 1 of each session
+//@ address: {} of a session
+//@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+//@ counter: smb_channels_bound, smb_channels_refused
+//@ attack: smb-pools
 /// Channels of a session.
 const CHANNELS_MAX: usize = 32;
 /// Requests of a session that go on without their connections: as many as two connections may have waiting.

@@ -70,6 +70,15 @@ impl Drop for TreeRoom {
 
 /// Made by one connection.
 const PER_CONNECTION_MAX: usize = 4096;
+//@ limit: tree connects
+//@ section: SMB
+//@ unit: tree
+//@ connection: {PER_CONNECTION_MAX}, and as many of a session
+//@ address: three times what is free
+//@ all: process: {}
+//@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+//@ counter: smb_trees_refused
+//@ attack: smb-trees
 /// In all: less than a kilobyte each.
 const ALL_MAX: usize = 65_536;
 

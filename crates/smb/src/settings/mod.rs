@@ -144,10 +144,43 @@ impl Default for SmbSection {
             interface: Vec::new(),
             share: Vec::new(),
             test_switches: false,
+            //@ limit: connections
+            //@ section: SMB
+            //@ unit: connection
+            //@ address: as many as fit, until others come
+            //@ all: lane: `smb.connections_per_lane` ({})
+            //@ empty: the address that holds most gives one up, those that do nothing first; others feel nothing
+            //@ counter: smb_connections, smb_gave_way, smb_connections_refused
+            //@ attack: smb-silent-10000
             connections_per_lane: 4096,
+            //@ limit: sessions
+            //@ section: SMB
+            //@ unit: session
+            //@ connection: 256
+            //@ address: three times what is free
+            //@ all: process: `smb.sessions` ({})
+            //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+            //@ counter: smb_sessions, smb_sessions_refused
+            //@ attack: smb-pools
             sessions: 65_536,
+            //@ limit: credits
+            //@ section: SMB
+            //@ unit: credit
+            //@ connection: `smb.credits` (8,192)
+            //@ empty: none more are given; others feel nothing
+            //@ counter: none
+            //@ attack: smb-padded
             credits: smb_proto::window::WINDOW_MAX,
             transfer_max: Size(8 << 20),
+            //@ limit: memory of long WRITEs, READs and answers
+            //@ section: SMB
+            //@ unit: byte
+            //@ connection: a thirty-second part of what is free, its first in any case
+            //@ address: three times what is free
+            //@ all: lane: `smb.memory_per_lane` ({:b})
+            //@ empty: it waits, and the connection of its address that has stalled longest ends; others feel nothing
+            //@ counter: smb_reply_memory_bytes, smb_reply_memory_waits, smb_ended_short
+            //@ attack: smb-unread
             memory_per_lane: Size(256 << 20),
         }
     }

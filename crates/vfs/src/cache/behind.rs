@@ -191,8 +191,24 @@ impl Inner {
     }
 }
 
+//@ limit: names that notification tells of and have to be looked at
+//@ section: Writable volumes
+//@ unit: name
+//@ all: lane: {}
+//@ empty: every promise of the lane is voided, and clients ask again
+//@ counter: vfs_doubted_all, vfs_changes_behind
+//@ attack: none, only other programs of the machine cause it
+//@ reach: server
 /// Names that wait to be looked at, and those in one of them.
 const DOUBTS_MAX: usize = 256;
+//@ limit: names behind which replaced files are sought
+//@ section: Writable volumes
+//@ unit: promise looked through
+//@ all: lane: {} in one turn; 256 names in {SEEK_PAUSE}
+//@ empty: what is beyond is found at the next look; others feel nothing
+//@ counter: vfs_displaced_unsought, vfs_changes_behind
+//@ attack: none, only other programs of the machine cause it
+//@ reach: server
 /// Promises looked through in one turn of the lane.
 const SOUGHT_AT_ONCE: u32 = 1024;
 /// Between two times that all promises are looked through.

@@ -443,9 +443,31 @@ impl Cache {
 impl Default for CacheOptions {
     fn default() -> Self {
         Self {
+            //@ limit: files kept open, and paths of files asked for by number
+            //@ section: Writable volumes
+            //@ unit: file
+            //@ all: lane: {}
+            //@ empty: the least used goes; others wait for a search by the index
+            //@ counter: vfs_open_cached, vfs_reopened
+            //@ attack: http2-resets
             open_files_max: 4096,
             absent_names_max: 8192,
+            //@ limit: entries of listings
+            //@ section: Files and listings
+            //@ unit: entry
+            //@ connection: `listing_sorted` (10,000) of each directory; a larger one is read while it is sent
+            //@ all: lane: {} cached, twice that while they are read
+            //@ empty: the least used is forgotten, then 503; others wait for the disk
+            //@ counter: vfs_listing_entries_cached, vfs_listings_refused
+            //@ attack: http-stalled-listings
             listing_entries_max: 262_144,
+            //@ limit: directories watched because clients rely on something in them
+            //@ section: Files and listings
+            //@ unit: directory
+            //@ all: lane: half of {}
+            //@ empty: the one whose promises end first is watched no more; its clients hear at the next look
+            //@ counter: vfs_relied_let_go, vfs_watches
+            //@ attack: afs-pools
             watches_max: 8192,
             ttl: Duration::from_secs(1),
             listing_ttl: Duration::from_secs(10),
@@ -561,6 +583,13 @@ impl Weighter<Key, Rc<CachedListing>> for EntryWeight {
 const ALIVE_TIMES: usize = 2;
 /// How long a directory that is changed is kept before it is found to be used still.
 const KEPT_ANEW: Duration = Duration::from_secs(1);
+//@ limit: directories relied on because something was changed there
+//@ section: Files and listings
+//@ unit: directory, for 30 s
+//@ all: lane: {}
+//@ empty: the one changed least is relied on for as long as something in it is remembered
+//@ counter: vfs_promises
+//@ attack: http-edges
 /// Directories that are relied on because something was changed in them lately.
 const CHANGED_MAX: usize = 256;
 /// Sizes the table of listings.

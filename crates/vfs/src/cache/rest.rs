@@ -219,6 +219,13 @@ impl Volume {
     }
 }
 
+//@ limit: notices of this server's own changes in a directory
+//@ section: Files and listings
+//@ unit: change
+//@ all: lane: {} in {PERIOD}
+//@ empty: the directory's watch rests until there are fewer; others hear of other programs' changes at its end
+//@ counter: vfs_watches_rested
+//@ attack: http-edges
 /// Changes of a directory in one period beyond which its watch rests.
 const CHANGES_MAX: u64 = 64;
 const PERIOD: Duration = Duration::from_secs(1);

@@ -405,11 +405,26 @@ fn has_done_nothing(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| refusals.contains(&code))
 }
 
+//@ limit: attempts of a change whose names lead elsewhere by its turn
+//@ section: Writable volumes
+//@ unit: attempt
+//@ connection: {} of each change
+//@ empty: refused as busy; others feel nothing
+//@ counter: vfs_changes_anew
+//@ attack: http-edges
 const ATTEMPTS_MAX: u32 = 8;
 /// Commits that a change waits for.
 const CROWDED_MAX: u32 = 8;
 /// Between two tries to get into a volume that is paused; longer than it may take.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSES_MAX: u32 = 6_000;
+//@ limit: changes that wait at a start for clients of an earlier run
+//@ section: Writable volumes
+//@ unit: time
+//@ all: process: {}
+//@ empty: refused as closed (503 over HTTP); others wait as well
+//@ counter: vfs_changes_held_back, vfs_refused{reason="closed"}
+//@ attack: none, only a start causes it
+//@ reach: server
 /// How long a change waits at a start: clients have four seconds, and some of them one after another.
 const HELD_BACK_MAX: Duration = Duration::from_secs(12);

@@ -41,6 +41,15 @@ impl Elsewhere {
     }
 }
 
+//@ limit: files that a directory lists though they are recorded in another
+//@ section: Writable volumes
+//@ unit: file of about 200 bytes
+//@ connection: what its directories list
+//@ all: process: {} of a volume, {PLACES_MAX} directories of a file
+//@ empty: the least used goes; a file that was moved is found once its directory is listed again
+//@ counter: vfs_reopened{by="search"}
+//@ attack: none, only other programs of the machine move files so
+//@ reach: server
 /// Of one volume. About 200 bytes each, and 50 for each further place.
 const FILES_MAX: usize = 16_384;
 /// Of one file.

@@ -11,6 +11,14 @@ pub(crate) struct LaneBits {
 }
 
 impl LaneBits {
+    //@ limit: questions to a lane about what is to change
+    //@ section: Writable volumes
+    //@ unit: question
+    //@ all: lane: one for each object under a permit
+    //@ empty: the change waits until the lane has answered, or is gone
+    //@ counter: vfs_breaks_asked, vfs_breaks_answered
+    //@ attack: none, lanes ask each other
+    //@ reach: server
     /// Lanes that there is room for.
     pub(crate) const LANES_MAX: usize = WORDS * 64;
 

@@ -186,6 +186,13 @@ impl Object {
 const LOGGED: u8 = 4;
 /// Beyond these an image is made anew.
 const CHANGES_MAX: usize = 1024;
+//@ limit: changes of a directory's names kept for images of it
+//@ section: Writable volumes
+//@ unit: change
+//@ all: process: {} of each directory
+//@ empty: an older image is made again; others feel nothing
+//@ counter: vfs_names_read
+//@ attack: afs-pools
 /// Names that others have changed; of one that is forgotten it is told once more.
 const FOUND_MAX: usize = 256;
 /// A change may begin, be made and be put down during the first.

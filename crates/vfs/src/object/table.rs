@@ -399,11 +399,42 @@ impl Objects {
 impl Default for ObjectsOptions {
     fn default() -> Self {
         Self {
+            //@ limit: objects: files and directories in use
+            //@ section: Writable volumes
+            //@ unit: object of at most 300 bytes
+            //@ connection: what it has open, and what its lane keeps open for it
+            //@ all: process: {}
+            //@ empty: a first use is refused as busy; what is in use goes on
+            //@ counter: vfs_refused{reason="busy"}, vfs_promises
+            //@ attack: afs-pools
             objects_max: 1 << 20,
+            //@ limit: changes that wait for one file or directory
+            //@ section: Writable volumes
+            //@ unit: change
+            //@ connection: one for each request of its own
+            //@ all: process: {} in line of each, first come first served
+            //@ empty: refused as busy; those in line go on
+            //@ counter: vfs_refused{reason="busy"}, vfs_changes
+            //@ attack: http-edges
             waiting_max: 1024,
+            //@ limit: leases
+            //@ section: Files and listings
+            //@ unit: lease
+            //@ connection: {} of one client
+            //@ empty: the open is refused; others feel nothing
+            //@ counter: vfs_grants_refused{reason="limit"}, smb_caching_opens_made
+            //@ attack: smb-pools
             leases_per_client_max: 65_536,
             lanes_max: LaneBits::LANES_MAX,
             promises: PromiseOptions::default(),
+            //@ limit: files open so that other programs see what clients lock
+            //@ section: Files and listings
+            //@ unit: file
+            //@ address: one client as many as it leaves to others
+            //@ all: process: {}
+            //@ empty: the lock is refused; others feel nothing while there is room
+            //@ counter: vfs_locked_for_others, vfs_grants_refused{reason="limit"}
+            //@ attack: smb-pools
             local_locks_max: 4096,
             privileged: false,
             gives_files: false,

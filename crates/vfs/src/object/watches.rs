@@ -335,10 +335,27 @@ fn path_of(names: &[Box<[u8]>]) -> Option<RelPathBuf> {
     Some(path)
 }
 
+//@ limit: directories that are watched for clients
+//@ section: SMB
+//@ unit: watch
+//@ connection: one by each open
+//@ address: three times what is free
+//@ all: process: {} of a volume
+//@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+//@ counter: smb_notify_refused, smb_waiting
+//@ attack: smb-hoards
 /// Of one volume.
 const WATCHES_MAX: usize = 65_536;
 /// Events that one watch keeps; beyond them all are lost, and who watches is told so.
 const EVENTS_MAX: usize = 1024;
+//@ limit: changes kept for clients that watch
+//@ section: SMB
+//@ unit: change
+//@ connection: {EVENTS_MAX} of one open
+//@ all: process: {} of a volume; the watch that keeps most loses its own
+//@ empty: STATUS_NOTIFY_ENUM_DIR: the client looks for itself
+//@ counter: smb_notify_overflows
+//@ attack: smb-pools
 /// Events that all watches of a volume keep; beyond them the one that keeps most loses its own.
 const KEPT_MAX: usize = 131_072;
 /// Directories above one another: places may form a circle while directories move.

@@ -80,6 +80,14 @@ impl Drop for Mark {
     }
 }
 
+//@ limit: counts of names that other lanes read
+//@ section: Writable volumes
+//@ unit: count
+//@ all: lane: {} (256 KiB) for however many names
+//@ empty: names share a count, and the lane is asked in vain; others feel nothing
+//@ counter: vfs_breaks_asked, vfs_breaks_spared
+//@ attack: none, a table of fixed size whose spots are shared
+//@ reach: server
 /// Five for each name that a lane remembers at most by default: one question in six is in vain then.
 const SPOTS: usize = 1 << 16;
 

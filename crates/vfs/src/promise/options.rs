@@ -22,9 +22,38 @@ pub struct PromiseOptions {
 impl Default for PromiseOptions {
     fn default() -> Self {
         Self {
+            //@ limit: clients that cache
+            //@ section: Writable volumes
+            //@ unit: client
+            //@ all: process: {}
+            //@ empty: a new one is refused as busy; others feel nothing
+            //@ counter: vfs_refused{reason="busy"}, vfs_promises_given
+            //@ attack: afs-pools
             clients_max: 65_536,
+            //@ limit: promises to clients that cache
+            //@ section: Writable volumes
+            //@ unit: promise of about 100 bytes
+            //@ address: what is free; when places are short the fifty oldest of who has most are broken
+            //@ all: lane: {}, and an eighth more while they leave
+            //@ empty: a new one is refused as busy; a client that has most asks again
+            //@ counter: vfs_promises_given, vfs_promises_evicted
+            //@ attack: afs-pools
             promises_max: 1 << 20,
+            //@ limit: notices kept for a client that does not answer
+            //@ section: Writable volumes
+            //@ unit: notice
+            //@ address: {} of a client
+            //@ empty: it hears that all is void instead; others feel nothing
+            //@ counter: vfs_clients_down, vfs_clients_late
+            //@ attack: afs-pools
             kept_max: 256,
+            //@ limit: time that a change waits for clients
+            //@ section: Writable volumes
+            //@ unit: time
+            //@ address: {}, all at once; none for one that is down after three tellings without an answer
+            //@ empty: the change goes on; the client hears before it is served again
+            //@ counter: vfs_clients_late, vfs_clients_not_waited_for, vfs_clients_down
+            //@ attack: afs-pools
             patience: Duration::from_secs(4),
             late_max: 3,
             overtake_max: Duration::from_secs(1),

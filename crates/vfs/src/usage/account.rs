@@ -142,6 +142,14 @@ impl std::fmt::Debug for LaneAccount {
     }
 }
 
+//@ limit: room in a volume (`quota`, `max_files`)
+//@ section: Writable volumes
+//@ unit: byte, file
+//@ connection: what is left
+//@ all: process: the quota; what is in the lanes' allotments ({:b}, {BATCH_FILES} files) is gathered first
+//@ empty: refused before anything is changed (507 over HTTP); others too, until something is removed
+//@ counter: vfs_refused{reason="quota"}, volume_used_bytes
+//@ attack: http-edges
 /// What a lane draws at once.
 const BATCH_BYTES: u64 = 16 << 20;
 const BATCH_FILES: u64 = 1024;

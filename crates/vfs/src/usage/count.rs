@@ -294,6 +294,14 @@ pub(crate) enum Moved {
     },
 }
 
+//@ limit: counting a volume: directories side by side
+//@ section: Writable volumes
+//@ unit: directory
+//@ all: process: {}; {CHANGED_MAX} files that change meanwhile, {LINKED_MAX} with several names, {FOUND_MAX} directories in all
+//@ empty: it is given up, told in the log and `/health`, and begun again after 5 min
+//@ counter: vfs_counts_begun, volume_counted
+//@ attack: none, the server counts after a start, and a client cannot make it count again
+//@ reach: server
 /// Directories that wait, or were entered beneath one that does; each keeps an object.
 const MARKS_MAX: usize = 1 << 18;
 /// Files with several names that are remembered until the count is done.

@@ -222,9 +222,25 @@ impl Drop for Unfinished<'_> {
 
 /// Between two tries at a directory that is on the move.
 const PAUSE: Duration = Duration::from_millis(2);
+//@ limit: changes that wait because a volume's account begins again
+//@ section: Writable volumes
+//@ unit: time
+//@ all: process: {}, then it is tried again after 5 min
+//@ empty: refused as busy after 12 s; others wait as well
+//@ counter: vfs_refused{reason="busy"}
+//@ attack: none, a lane that ended or a reload causes it
+//@ reach: server
 /// Changes that are under way are waited for so long.
 const STILL_WITHIN: Duration = Duration::from_secs(10);
 const TRIES_MAX: u32 = 64;
+//@ limit: counting a volume: names of one directory
+//@ section: Writable volumes
+//@ unit: name
+//@ all: process: {}; one walker a volume, half of one helper's time
+//@ empty: as above; changes of names in that directory wait while it is listed
+//@ counter: vfs_counts_begun, volume_counted
+//@ attack: none, as above
+//@ reach: server
 /// Entries of one directory.
 const ENTRIES_MAX: usize = 1 << 20;
 const TOLD_EVERY: Duration = Duration::from_secs(5);

@@ -289,6 +289,13 @@ async fn read_up_to<C: CallStream>(
     Ok(true)
 }
 
+//@ limit: parameters of a request to generated stubs
+//@ section: Rx
+//@ unit: byte
+//@ connection: what the interface declares, else {:b}; decoded at most {ROUNDS_MAX} times as they come
+//@ empty: RXGEN_SS_UNMARSHAL before what a length announces comes; others feel nothing
+//@ counter: none
+//@ attack: afs-pools
 /// Longest parameters of a request that a server reads, bytes, where the interface sets no lower bound.
 pub const ARGUMENTS_MAX: usize = 256 * 1024;
 /// Longest parameters of a reply that a client reads, bytes.

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use afs_client::store::{self, Piece, Source};
-use afs_client::{Cell as AfsCell, CellOptions, Client, ClientOptions, Error, OobOptions, of_new};
+use afs_client::{Cell as AfsCell, Client, ClientOptions, Error, OobOptions, of_new};
 use anyhow::{Context, ensure};
 use lane::runtime::{RuntimeOptions, run_here};
 use rx_lane::Rooms;
 use xdr::afs::AfsUuid;
 
+use super::cell_of;
 use crate::hostile::arena::SERVER;
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::Wishes;
@@ -94,8 +95,7 @@ async fn begin(number: u64) -> anyhow::Result<()> {
     options.driver.endpoint.packets = 512;
     options.oob = OobOptions { threshold: None, ..OobOptions::default() };
     let client = Client::bind((Ipv4Addr::UNSPECIFIED, 0).into(), options)?;
-    let (file_server, locations) = ((SERVER, PORT).into(), (SERVER, PORT + 3).into());
-    let cell = AfsCell::new(&client, CellOptions { file_server, locations, name: None })?;
+    let cell = AfsCell::new(&client, cell_of(PORT))?;
     let root = cell.root(STORED).await?;
     let fid = root.server.create(root.fid, format!("store-{number}").as_bytes(), of_new(0o666, None)).await?;
     let change = of_new(0o666, None);

@@ -1,3 +1,14 @@
 //! What clients of AFS do.
 
+use afs_client::CellOptions;
+
+use super::arena::SERVER;
+
 pub(crate) mod announced;
+pub(crate) mod out_of_band;
+pub(crate) mod pools;
+
+/// The cell that the server under attack embeds, of a file server at this port.
+fn cell_of(port: u16) -> CellOptions {
+    CellOptions { file_server: (SERVER, port).into(), locations: (SERVER, port + 3).into(), name: None }
+}

@@ -45,6 +45,14 @@ impl Http2 {
         stream
     }
 
+    /// Puts down the beginning of a request's head and so many frames of 16 KB that go on with it; it does not end.
+    pub(super) fn endless_block(&mut self, frames: usize) {
+        let stream = self.next_stream;
+        self.next_stream += 2;
+        self.frame(HEADERS, END_STREAM, stream, &[0x82, 0x87]);
+        (0..frames).for_each(|_| self.frame(CONTINUATION, 0, stream, &[0x82; 16_000]));
+    }
+
     /// Puts down the end of a stream.
     pub(super) fn reset(&mut self, stream: u32) {
         const CANCEL: u32 = 8;
@@ -103,6 +111,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const CONTINUATION: u8 = 9;
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;

@@ -2,6 +2,7 @@
 
 pub(crate) mod chains;
 pub(crate) mod drips;
+pub(crate) mod edges;
 pub(crate) mod growing;
 mod http2;
 pub(crate) mod log;

@@ -7,6 +7,7 @@ pub(crate) mod killed;
 pub(crate) mod lies;
 pub(crate) mod padded;
 pub(crate) mod patterns;
+pub(crate) mod pools;
 pub(crate) mod raw;
 pub(crate) mod sign_ins;
 pub(crate) mod silent;

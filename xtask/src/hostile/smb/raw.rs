@@ -13,7 +13,7 @@ use smb_proto::signing::{SigningAlgorithm, SigningKey};
 use smb_wire::body::close::CloseRequest;
 use smb_wire::body::lock::{LockElement, LockRequest, LockRequestFixed};
 use smb_wire::body::read::ReadRequest;
-use smb_wire::body::session_setup::{SessionSetupRequest, SessionSetupRequestFixed};
+use smb_wire::body::session_setup::{FLAG_BINDING, SessionSetupRequest, SessionSetupRequestFixed};
 use smb_wire::body::tree_connect::{TreeConnectRequest, TreeConnectRequestFixed};
 use smb_wire::compound::Compound;
 use smb_wire::create::context::{ContextWriter, tag};
@@ -26,6 +26,8 @@ use smb_wire::message::Body;
 use smb_wire::negotiate::{self, NegotiateRequest, capabilities, security_mode};
 use smb_wire::{Command, Dialect, FileId, Guid, Header, Message, Response, Role, Status};
 use zeroize::Zeroizing;
+
+use crate::hostile::arena::SERVER;
 
 /// A connection, and what it has reached.
 pub(crate) struct Raw {
@@ -52,6 +54,8 @@ pub(crate) struct How {
 pub(crate) enum Keeps {
     Nothing,
     BatchOplock,
+    /// A batch oplock, and the open itself when its connection is lost.
+    Durable,
     /// What it reads and writes, and the handle: the lease of this key.
     Lease([u8; 16]),
 }
@@ -62,6 +66,11 @@ impl Keeps {
         match self {
             Self::Nothing => (oplock_level::NONE, Vec::new()),
             Self::BatchOplock => (oplock_level::BATCH, Vec::new()),
+            Self::Durable => {
+                let mut contexts = ContextWriter::new();
+                contexts.push(tag::DURABLE_REQUEST, &[0; 16]);
+                (oplock_level::BATCH, contexts.bytes().to_vec())
+            }
             Self::Lease(key) => {
                 let lease = LeaseV1 {
                     lease_key: Guid::new(key),
@@ -104,9 +113,15 @@ impl Raw {
 
     /// Connects to the share; what is asked for from then on is of this tree.
     pub(crate) fn connect_tree(&mut self) -> anyhow::Result<()> {
+        self.connect_tree_of("files")
+    }
+
+    /// The same of another share.
+    pub(crate) fn connect_tree_of(&mut self, share: &str) -> anyhow::Result<()> {
         let fixed = TreeConnectRequestFixed::blank();
+        let path = format!(r"\\{SERVER}\{share}");
         let reply =
-            self.ask(Command::TreeConnect, 1, |body| TreeConnectRequest::write(body, fixed, SHARE))?;
+            self.ask(Command::TreeConnect, 1, |body| TreeConnectRequest::write(body, fixed, &path))?;
         let header = *Message::new(&reply)?.header();
         ensure!(header.status() == Status::SUCCESS, "tree connect: {}", header.status());
         self.tree = header.tree_id.get();
@@ -118,6 +133,22 @@ impl Raw {
         self.session = 0;
         let token = initiator(user, super::PASSWORD)?.first();
         let fixed = SessionSetupRequestFixed::blank();
+        let reply =
+            self.ask(Command::SessionSetup, 1, |body| SessionSetupRequest::write(body, fixed, &token))?;
+        Ok(Message::new(&reply)?.header().status())
+    }
+
+    /// Signs in to one more session; what is asked for from then on is of it.
+    pub(crate) fn sign_in_anew(&mut self, user: &str) -> anyhow::Result<Status> {
+        self.session = 0;
+        self.sign_in(user, super::PASSWORD, false)
+    }
+
+    /// Asks to be bound to the session of another connection; what the server says of it.
+    pub(crate) fn bind(&mut self, other: &Self, user: &str) -> anyhow::Result<Status> {
+        self.session = other.session;
+        let token = initiator(user, super::PASSWORD)?.first();
+        let fixed = SessionSetupRequestFixed { flags: FLAG_BINDING, ..SessionSetupRequestFixed::blank() };
         let reply =
             self.ask(Command::SessionSetup, 1, |body| SessionSetupRequest::write(body, fixed, &token))?;
         Ok(Message::new(&reply)?.header().status())
@@ -178,20 +209,19 @@ impl Raw {
         keeps: Keeps,
     ) -> anyhow::Result<Result<(FileId, bool), Status>> {
         let (level, contexts) = keeps.asked();
-        let fixed = CreateRequestFixed {
-            requested_oplock_level: level,
-            impersonation_level: 2.into(),
-            desired_access: how.access.into(),
-            share_access: how.share.into(),
-            create_disposition: (how.disposition as u32).into(),
-            ..CreateRequestFixed::blank()
-        };
+        let fixed = create_request(how, level);
         let reply =
             self.ask(Command::Create, 1, |body| CreateRequest::write(body, fixed, name, &contexts))?;
         match Response::parse(&Message::new(&reply)?)? {
             Response::Create(created) => Ok(Ok((created.fixed.file_id, keeps.is_granted(&created)))),
             _ => Ok(Err(Message::new(&reply)?.header().status())),
         }
+    }
+
+    /// Asks to open a name, and waits for no answer.
+    pub(crate) fn send_create(&mut self, name: &str, how: How) -> anyhow::Result<()> {
+        let fixed = create_request(how, oplock_level::NONE);
+        self.send(Command::Create, 1, |body| CreateRequest::write(body, fixed, name, &[]))
     }
 
     pub(crate) fn close(&mut self, file: FileId) -> anyhow::Result<()> {
@@ -277,6 +307,13 @@ impl Raw {
         Ok(())
     }
 
+    /// Sends the first bytes of a frame that is to be so long.
+    pub(crate) fn begin_frame(&mut self, length: usize, first: &[u8]) -> anyhow::Result<()> {
+        let prefix = framing::prefix(length).context("too long for a frame")?;
+        self.stream.write_all(&[&prefix[..], first].concat())?;
+        Ok(())
+    }
+
     /// The next frame: one message, for this client sends no compounds that are answered so.
     pub(crate) fn receive(&mut self) -> anyhow::Result<Vec<u8>> {
         let mut prefix = [0; PREFIX_LEN];
@@ -285,6 +322,17 @@ impl Raw {
         self.stream.read_exact(&mut frame)?;
         self.credits += u64::from(Message::new(&frame)?.header().credits.get());
         Ok(frame)
+    }
+}
+
+fn create_request(how: How, oplock_level: u8) -> CreateRequestFixed {
+    CreateRequestFixed {
+        requested_oplock_level: oplock_level,
+        impersonation_level: 2.into(),
+        desired_access: how.access.into(),
+        share_access: how.share.into(),
+        create_disposition: (how.disposition as u32).into(),
+        ..CreateRequestFixed::blank()
     }
 }
 
@@ -322,7 +370,6 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-const SHARE: &str = r"\\10.77.0.1\files";
 /// Who waits longer is not being served.
 const PATIENCE: Duration = Duration::from_secs(3);
 const CREDITS: u16 = 8192;

@@ -110,6 +110,13 @@ pub(super) fn depends_on([a, b, c, d, _]: [u8; 5]) -> u32 {
     u32::from_be_bytes([a, b, c, d]) & frame::STREAM_MAX
 }
 
+//@ limit: an HTTP/2 request's header block
+//@ section: HTTP
+//@ unit: byte, compressed
+//@ connection: {:b}, as many continuations as points allow; fields as those of HTTP/1.1 (431)
+//@ empty: GOAWAY (ENHANCE_YOUR_CALM); others feel nothing
+//@ counter: http_closed{reason="http2_flood"}, http_closed{reason="http2_error"}
+//@ attack: http-edges
 /// Compressed bytes of one header block, more than any that keeps SETTINGS_MAX_HEADER_LIST_SIZE has.
 const BLOCK_BYTES_MAX: usize = 32 * 1024;
 /// A continuation below this brings nearly nothing.

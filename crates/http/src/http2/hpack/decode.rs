@@ -106,6 +106,13 @@ fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     if huffman::decode(text, out) { Ok(()) } else { Err(HpackError) }
 }
 
+//@ limit: tables of HTTP/2 header compression
+//@ section: HTTP
+//@ unit: byte
+//@ connection: {:b} for what the client sends, 1 KiB for what it is sent
+//@ empty: the oldest fields are forgotten
+//@ counter: none
+//@ attack: http-edges
 /// SETTINGS_HEADER_TABLE_SIZE as long as nobody says otherwise (RFC 9113 6.5.2), and this side does not.
 const TABLE_BYTES_MAX: usize = 4096;
 const SCRATCH_KEPT_MAX: usize = 1024;

@@ -129,5 +129,13 @@ async fn answer(
     }
 }
 
+//@ limit: HTTP/2 frames that wait for a send
+//@ section: HTTP
+//@ unit: byte
+//@ connection: 128 KiB of plaintext, and {:b} in the kernel that were never sent
+//@ address: on the books of memory of replies
+//@ empty: the rest waits, and what the client sends waits in its socket; others feel nothing
+//@ counter: http_reply_memory_bytes
+//@ attack: http-stalled-files
 /// Bytes that wait in the kernel unsent: as many as one send has.
 const UNSENT_MAX: u32 = 128 * 1024;

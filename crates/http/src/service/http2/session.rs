@@ -502,10 +502,25 @@ impl Fetched {
 
 /// How long a client that still sends its request has to see the answer before it is told to stop.
 const ANSWER_SEEN_AFTER: Duration = Duration::from_secs(1);
+//@ limit: HTTP/2 streams
+//@ section: HTTP
+//@ unit: stream, 2 KiB
+//@ connection: {}
+//@ address: on the books of memory of replies
+//@ empty: one more is reset (REFUSED_STREAM); the rest waits in the page cache or the listing
+//@ counter: http_http2_streams_refused, http_reply_memory_bytes
+//@ attack: http-stalled-listings
 /// Requests of one connection at a time.
 const STREAMS_MAX: usize = 128;
 /// Between two turns of others.
 const ROUNDS_PER_TURN: usize = 2;
+//@ limit: a lane's turn at HTTP/2 frames
+//@ section: Logs, control and descriptors
+//@ unit: arrival of at most 16 KiB
+//@ connection: {}, two rounds in a turn
+//@ empty: the next ones wait for the lane's other connections; others wait a turn of 256 KiB
+//@ counter: none
+//@ attack: http2-pings
 const ARRIVALS_PER_ROUND: u32 = 8;
 const REQUESTS_PER_ROUND: u32 = 32;
 /// Replies that wait while more is read: some hundred heads of answers.

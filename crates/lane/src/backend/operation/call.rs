@@ -105,6 +105,14 @@ impl<C: Call> Operation for C {
             if ring.knows(&entry) {
                 return Start::Ring(entry);
             }
+            //@ limit: operations that the ring lacks (truncation before Linux 6.9)
+            //@ section: Lanes
+            //@ unit: operation
+            //@ connection: its own
+            //@ all: process: the helpers' queue
+            //@ empty: refused (`EAGAIN`); others take turns
+            //@ counter: lane_ring_lacks, lane_helper_refused
+            //@ attack: smb-cut
             ring.counters().ring_lacks.increment();
         }
         let arguments = self.clone();

@@ -63,6 +63,14 @@ impl Operation for Write {
     }
 }
 
+//@ limit: receive buffers that a file is written from
+//@ section: Lanes
+//@ unit: buffer
+//@ connection: those that its service has taken, until the write is over; {:b} by one call
+//@ all: lane: half of the receive ring
+//@ empty: what arrives is copied out of the ring; others feel nothing
+//@ counter: lane_recv_copied
+//@ attack: http-slow-uploads
 /// What the lane itself copies by one write where there is no disk to wait for: the ring would have a thread of its own do it, on
 /// another CPU, which takes more of both.
 pub(super) const AT_ONCE_BYTES_MAX: usize = 1 << 20;

@@ -86,6 +86,14 @@ impl Drop for Uring {
         }
         let left = self.in_our_memory();
         if left > 0 {
+            //@ limit: operations in the kernel when a lane ends
+            //@ section: Lanes
+            //@ unit: second
+            //@ all: lane: 5
+            //@ empty: their memory stays mapped until the process ends; the lane ends that much later
+            //@ counter: lane_abandoned
+            //@ attack: none, it is the kernel's delay at the end of a lane
+            //@ reach: server
             self.counters.abandoned.add(left as u64);
             std::mem::forget((self.ops.take(), Rc::clone(&self.streams), self.datagrams.take()));
             std::mem::forget(std::mem::replace(

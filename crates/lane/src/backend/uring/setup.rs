@@ -65,8 +65,24 @@ impl Default for RingOptions {
     fn default() -> Self {
         Self {
             entries: 1024,
+            //@ limit: receives that found the ring empty
+            //@ section: Lanes
+            //@ unit: place in the line
+            //@ connection: 1
+            //@ all: lane: each stream once; one begins for every 8 of the {} buffers that are back
+            //@ empty: it waits for its turn, at most the turns before its own
+            //@ counter: lane_recv_starved
+            //@ attack: http-drips-10000
             stream_buffers: 512,
             stream_buffer_bytes: 8 << 10,
+            //@ limit: receive ring of datagrams
+            //@ section: Lanes
+            //@ unit: buffer of 64 KiB
+            //@ connection: all lent ones divided by the lane's UDP sockets
+            //@ all: lane: {}, three quarters of them lent at most
+            //@ empty: the socket's receive pauses and the kernel drops; other sockets have buffers
+            //@ counter: lane_recv_paused, lane_recv_copied
+            //@ attack: rx-spoofed-flood
             datagram_buffers: 256,
             datagram_buffer_bytes: 65_536 + 512,
             register_buffers: false,

@@ -267,6 +267,14 @@ impl Drop for Asked {
     }
 }
 
+//@ limit: calls on files that a lane makes itself
+//@ section: Lanes
+//@ unit: page written or let go
+//@ connection: 1 MiB by one call; one message received
+//@ all: lane: {} pages (8 MiB) or 256 calls in one turn
+//@ empty: the ring's threads or a helper make it; a turn is 2 ms longer at most
+//@ counter: lane_helper_jobs, lane_submissions
+//@ attack: smb-cut
 /// What a lane touches itself in one turn before other tasks have theirs: 8 MiB, about two milliseconds; or as many calls that touch
 /// none.
 pub(super) const PAGES_A_TURN: usize = 2048;

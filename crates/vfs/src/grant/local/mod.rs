@@ -4,6 +4,7 @@
 //! One open of the file, which is on no lane, has all that the server's clients have locked of it: among them [`grants`]
 //! decides. A lock is on the books of `grants` first; where another program is in the way it is taken off again.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -43,6 +44,10 @@ struct State {
     /// Somebody changes it.
     is_busy: bool,
     waiting: Vec<Waker>,
+    /// When a task ends what advisory locks hold then, if one waits for that.
+    ends: Option<Instant>,
+    /// That task, which ends when nobody holds anything of the file any more.
+    ending: Option<Waker>,
 }
 
 /// The right to change what is set. Dropped, the next has it.
@@ -53,7 +58,9 @@ struct Turn {
 impl Local {
     fn new(keeper: LockKeeper, is_writable: bool, place: LocalPlace) -> Self {
         let (set, waiting) = (Vec::new(), Vec::new());
-        let state = State { keeper: Arc::new(keeper), is_writable, set, is_busy: false, waiting };
+        let (ends, ending) = (None, None);
+        let state =
+            State { keeper: Arc::new(keeper), is_writable, set, is_busy: false, waiting, ends, ending };
         Self { state: Mutex::new(state), _place: place }
     }
 
@@ -61,6 +68,16 @@ impl Local {
     pub(super) fn has_more_than(&self, grants: &Grants) -> bool {
         let set = self.lock().set.clone();
         changes(&set, &wanted(grants)).iter().any(|change| change.is_less())
+    }
+
+    /// Whether no task waits for this moment or an earlier one; the one who asks has one wait for it.
+    fn waits_no_task_until(&self, until: Instant) -> bool {
+        let mut state = self.lock();
+        let is_first = state.ends.is_none_or(|at| until < at);
+        if is_first {
+            state.ends = Some(until);
+        }
+        is_first
     }
 
     async fn turn(self: &Arc<Self>) -> Turn {
@@ -77,6 +94,39 @@ impl Local {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics while holding it")
+    }
+}
+
+/// A task that waits for the end of advisory locks. Its lane may end before.
+struct Waits {
+    local: Weak<Local>,
+}
+
+impl Waits {
+    /// Waits until then, or until nobody holds anything of the file any more.
+    async fn until(&self, until: Instant) {
+        let mut sleep = pin!(lane::time::sleep_until(until));
+        std::future::poll_fn(|cx| {
+            let Some(local) = self.local.upgrade() else { return Poll::Ready(()) };
+            local.lock().ending = Some(cx.waker().clone());
+            sleep.as_mut().poll(cx)
+        })
+        .await;
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let ending = self.lock().ending.take();
+        ending.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if let Some(local) = self.local.upgrade() {
+            local.lock().ends = None;
+        }
     }
 }
 
@@ -220,16 +270,28 @@ impl Volume {
         })
     }
 
-    /// Has what an advisory lock holds end with it, though nobody asks for anything any more.
+    /// Has what an advisory lock holds end with it, though nobody asks for anything any more. One task waits for the locks of a file,
+    /// however often they are taken and extended.
     pub(super) fn end_in_time(&self, object: &Arc<Object>, until: Instant) {
-        if object.grants().local().is_none() {
+        let Some(local) = object.grants().local().filter(|local| local.waits_no_task_until(until)) else {
             return;
-        }
-        let (cache, object): (_, Weak<Object>) = (self.cache().clone(), Arc::downgrade(object));
+        };
+        let (cache, object) = (self.cache().clone(), Arc::downgrade(object));
+        let waits = Waits { local: Arc::downgrade(&local) };
         lane::spawn(async move {
-            lane::time::sleep_until(until).await;
-            if let Some(object) = object.upgrade() {
-                at_once(&cache, &object, |grants, now, events| grants.handle_timeout(now, events));
+            let mut next = until;
+            loop {
+                waits.until(next).await;
+                let (Some(object), Some(local)) = (object.upgrade(), waits.local.upgrade()) else { return };
+                local.lock().ends = None;
+                let left = at_once(&cache, &object, |grants, now, events| {
+                    grants.handle_timeout(now, events);
+                    grants.next_timeout()
+                });
+                match left {
+                    Some(until) if local.waits_no_task_until(until) => next = until,
+                    _ => return,
+                }
             }
         })
         .detach();
@@ -300,6 +362,14 @@ fn is_not_writable(error: &std::io::Error) -> bool {
     )
 }
 
+//@ limit: locks that another program is in the way of
+//@ section: Files and listings
+//@ unit: lock
+//@ connection: as its locks
+//@ empty: refused; who waits is tried again every {}
+//@ counter: vfs_grants_refused{reason="local"}
+//@ attack: none, only other programs of the machine hold such locks
+//@ reach: server
 /// Between two tries to give something up, or to have what another program has locked.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 const RELEASES_MAX: u32 = 64;

@@ -175,6 +175,43 @@ fn a_lock_outlasts_the_lane_that_took_it_and_ends_with_its_time() {
 }
 
 #[test]
+fn one_task_waits_for_the_end_of_a_files_locks_however_often_they_are_taken() {
+    alone(|process, volume| async move {
+        let it = open(&volume).await;
+        let tasks = || lane::current().counters().tasks.get();
+        let until = || Some(time::now() + Duration::from_secs(300));
+        let advisory = |owner| Advisory { owner, lock: lock(50, 10, false), until: until() };
+        volume.lock_advisory(it.object(), advisory(7)).await.unwrap();
+        moment().await;
+        let with_one = tasks();
+        for owner in [7, 8].repeat(100) {
+            let _ = volume.unlock_advisory(it.object(), owner, advisory(owner).lock.range);
+            volume.lock_advisory(it.object(), advisory(owner)).await.unwrap();
+            volume.extend_advisory(it.object(), owner, until().unwrap()).unwrap();
+            time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(tasks() <= with_one + 1, "{} tasks, {with_one} for one lock", tasks());
+        // The last of them was taken 20 s after the first.
+        time::sleep(Duration::from_secs(299)).await;
+        assert!(foreign(&process.host.fs(), 50..51, true).is_none());
+        time::sleep(Duration::from_secs(2)).await;
+        assert!(foreign(&process.host.fs(), 50..51, true).is_some(), "nobody has asked for anything");
+        moment().await;
+        let with_none = tasks();
+        for _ in 0..100 {
+            volume.lock_advisory(it.object(), advisory(7)).await.unwrap();
+            volume.unlock_advisory(it.object(), 7, advisory(7).lock.range).unwrap();
+            volume.unlocked_for_others(it.object()).await;
+        }
+        moment().await;
+        assert!(tasks() <= with_none + 1, "{} tasks, {with_none} without a lock", tasks());
+        it.close(&volume, &nobody()).await.unwrap();
+        moment().await;
+        assert!(tasks() <= with_none, "{} tasks, {with_none} before", tasks());
+    });
+}
+
+#[test]
 fn a_volume_without_local_locks_leaves_other_programs_alone() {
     alone(|process, volume| async move {
         let options = VolumeOptions { serve_hidden: true, ..Default::default() };

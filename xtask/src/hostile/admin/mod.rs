@@ -1,0 +1,3 @@
+//! What clients of the admin address do.
+
+pub(crate) mod places;

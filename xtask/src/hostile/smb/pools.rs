@@ -1,0 +1,231 @@
+//! Every other pool of SMB, by one address: sessions, pipes, channels, durable opens, leases that are not given back, frames that are
+//! begun, watches that overflow.
+
+use smb_wire::Command;
+use smb_wire::body::change_notify::{ChangeNotifyRequest, filter};
+use smb_wire::body::lock::flags;
+use smb_wire::create::Disposition;
+use smb_wire::create::access::{rights, share};
+use smb_wire::fixed::Fixed;
+
+use super::ATTACKER;
+use super::raw::{How, Keeps, Raw};
+use crate::hostile::arena::ATTACKER as ADDRESS;
+use crate::hostile::net::connect_from;
+use crate::hostile::scenario::{Field, Findings, Scenario, Service};
+use crate::hostile::server::SMB;
+
+pub(crate) struct Pools;
+
+impl Scenario for Pools {
+    fn name(&self) -> &'static str {
+        "smb-pools"
+    }
+
+    fn about(&self) -> &'static str {
+        "sessions, pipes, durable opens, leases that are not given back, frames that are begun, by one address"
+    }
+
+    fn service(&self) -> Service {
+        Service::Smb
+    }
+
+    fn attack(&self, field: &Field<'_>) -> anyhow::Result<Findings> {
+        let mut held = Held::default();
+        let mut taken = Taken::default();
+        let parts: [fn(&mut Held, &mut Taken, u64) -> anyhow::Result<()>; 7] =
+            [sessions, pipes, channels, durable, leases, frames, watches];
+        let mut round = 0;
+        while !field.is_over() {
+            for part in parts.iter().take_while(|_| !field.is_over()) {
+                // A refusal is the server's right; what it does not refuse must not harm it.
+                if part(&mut held, &mut taken, round).is_err() {
+                    taken.refused += 1;
+                }
+            }
+            round += 1;
+        }
+        let given_up = take_what_was_left(&held.durable)?;
+        let Taken { sessions, pipes, channels, durable, leases, frames, changes, refused } = taken;
+        Ok(Findings::default()
+            .with("sessions", sessions)
+            .with("pipes", pipes)
+            .with("bindings asked", channels)
+            .with("durable opens left", durable)
+            .with("leases not given back", leases)
+            .with("frames begun", frames)
+            .with("changes watched", changes)
+            .with("refused", refused)
+            .expect(given_up == durable, || {
+                format!("{given_up} of {durable} durable opens gave way to an open")
+            })
+            .expect(
+                [sessions, pipes, durable, leases, frames, changes].iter().all(|&taken| taken > 0),
+                || "a pool was not reached".to_owned(),
+            ))
+    }
+}
+
+/// What stays to the end.
+#[derive(Default)]
+struct Held {
+    clients: Vec<Raw>,
+    /// Names of durable opens that were left.
+    durable: Vec<String>,
+}
+
+#[derive(Default)]
+struct Taken {
+    sessions: u64,
+    pipes: u64,
+    channels: u64,
+    durable: u64,
+    leases: u64,
+    frames: u64,
+    changes: u64,
+    refused: u64,
+}
+
+/// Opens what durable opens were left of, which give way; how many did. The rest would stay for minutes.
+fn take_what_was_left(names: &[String]) -> anyhow::Result<u64> {
+    let mut client = arrive()?;
+    let mut opened = 0;
+    for name in names {
+        if let Ok(file) = client.create(name, how(Disposition::Open))? {
+            client.close(file)?;
+            opened += 1;
+        }
+    }
+    Ok(opened)
+}
+
+fn arrive() -> anyhow::Result<Raw> {
+    Raw::arrive(connect_from(ADDRESS, SMB)?, ATTACKER, false)
+}
+
+const fn how(disposition: Disposition) -> How {
+    How {
+        access: rights::READ_DATA | rights::WRITE_DATA,
+        share: share::READ | share::WRITE | share::DELETE,
+        disposition,
+    }
+}
+
+/// One session after the other over one connection.
+fn sessions(held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<()> {
+    let mut client = arrive()?;
+    for _ in 0..SESSIONS {
+        if client.sign_in_anew(ATTACKER)? != smb_wire::Status::SUCCESS {
+            break;
+        }
+        taken.sessions += 1;
+    }
+    held.clients.push(client);
+    Ok(())
+}
+
+/// Pipes of one session, and what they remember.
+fn pipes(held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<()> {
+    let mut client = arrive()?;
+    client.connect_tree_of("IPC$")?;
+    for _ in 0..PIPES {
+        if client.create("srvsvc", how(Disposition::Open))?.is_err() {
+            break;
+        }
+        taken.pipes += 1;
+    }
+    held.clients.push(client);
+    Ok(())
+}
+
+/// Connections to be bound to a session that has not agreed on it.
+fn channels(_held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<()> {
+    let bound = arrive()?;
+    for _ in 0..BINDINGS {
+        let mut client = Raw::over(connect_from(ADDRESS, SMB)?)?;
+        client.negotiate()?;
+        client.bind(&bound, ATTACKER)?;
+        taken.channels += 1;
+    }
+    Ok(())
+}
+
+/// Durable opens whose connection goes, in names of another case than the files have.
+fn durable(held: &mut Held, taken: &mut Taken, round: u64) -> anyhow::Result<()> {
+    let mut client = arrive()?;
+    for n in 0..DURABLE {
+        let name = format!("COLD\\{}", (round * DURABLE + n) % (crate::hostile::server::COLD_FILES as u64));
+        let (file, _) = client
+            .create_keeping(&name, how(Disposition::Open), Keeps::Durable)?
+            .map_err(|status| anyhow::anyhow!("{status}"))?;
+        // Other programs of the machine are to see it.
+        client.lock(file, flags::EXCLUSIVE)?;
+        taken.durable += 1;
+        held.durable.push(name);
+    }
+    Ok(())
+}
+
+/// Leases of files that another connection then asks for, and which are never given back.
+fn leases(held: &mut Held, taken: &mut Taken, round: u64) -> anyhow::Result<()> {
+    let (mut holder, mut other) = (arrive()?, arrive()?);
+    for n in 0..LEASES {
+        let name = format!("cold\\{}", 10_000 + (round * LEASES + n) % 9_000);
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&(round * LEASES + n).to_le_bytes());
+        let kept = holder.create_keeping(&name, how(Disposition::Open), Keeps::Lease(key))?;
+        if kept.is_ok_and(|(_, is_granted)| is_granted) {
+            taken.leases += 1;
+            // Its answer comes when the holder has answered, or in 35 s.
+            other.send_create(&name, how(Disposition::OverwriteIf))?;
+        }
+    }
+    held.clients.extend([holder, other]);
+    Ok(())
+}
+
+/// A message of 1 MiB that stops after its first part.
+fn frames(held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<()> {
+    for _ in 0..FRAMES {
+        let mut client = arrive()?;
+        client.begin_frame(1 << 20, &[0xfe; 128 << 10])?;
+        taken.frames += 1;
+        held.clients.push(client);
+    }
+    Ok(())
+}
+
+/// A watch that nobody asks again for while more changes than it keeps.
+fn watches(held: &mut Held, taken: &mut Taken, round: u64) -> anyhow::Result<()> {
+    let (mut watcher, mut changer) = (arrive()?, arrive()?);
+    let root = How { access: rights::READ_DATA, ..how(Disposition::Open) };
+    let root = watcher.create("", root)?.map_err(|status| anyhow::anyhow!("{status}"))?;
+    let watch = ChangeNotifyRequest {
+        output_buffer_length: 65_536.into(),
+        file_id: root,
+        completion_filter: (filter::FILE_NAME | filter::SIZE | filter::LAST_WRITE | filter::ATTRIBUTES)
+            .into(),
+        ..ChangeNotifyRequest::blank()
+    };
+    watcher.send(Command::ChangeNotify, 1, |body| body.push(&watch))?;
+    for n in 0..CHANGES {
+        let name = if n == 0 { "changed:stream".to_owned() } else { format!("changed-{}", (round + n) % 2) };
+        let file = changer
+            .create(&name, how(Disposition::OverwriteIf))?
+            .map_err(|status| anyhow::anyhow!("{status}"))?;
+        changer.close(file)?;
+        taken.changes += 1;
+    }
+    held.clients.push(watcher);
+    Ok(())
+}
+
+/// Of one connection; more than one may have.
+const SESSIONS: u64 = 300;
+const PIPES: u64 = 500;
+const BINDINGS: u64 = 8;
+const DURABLE: u64 = 64;
+const LEASES: u64 = 16;
+const FRAMES: u64 = 8;
+/// More than a watch keeps.
+const CHANGES: u64 = 1200;
