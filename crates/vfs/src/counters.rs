@@ -51,6 +51,8 @@ lane::counter_block! {
         count changes_held_back: "Changes that waited at a start until clients of an earlier run had been told.",
         count link_steps_used_up: "Looks through symbolic links given up because there are too many names on their way.",
         count link_routes: "Paths through symbolic links that were followed name by name, to watch what they rest on.",
+        count room_unrecorded: "Stores that had no room taken ahead of them, as their files could not be recorded for the next start.",
+        count room_given_back: "Files whose room beyond their ends was given back, which a killed server had taken ahead.",
         count owners_kept: "New files that could not be given to who made them and stay the server's.",
         count counts_begun: "Volumes whose files were begun to be counted.",
         count breaks_asked: "Times another lane was asked to forget what it knew.",
