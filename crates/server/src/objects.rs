@@ -1,7 +1,7 @@
 //! What lanes share of volumes: made once in a process. Its index is opened when the first volume is writable or served to clients
 //! that cache.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,8 +65,9 @@ impl ProcessObjects {
         if table.is_numbered() && !std::mem::replace(&mut self.is_numbered, true) {
             objects.keep_in(match why {
                 Use::Try => Err("this is a trial".to_owned()),
-                Use::Serve => match open_index(state) {
+                Use::Serve => match open_index(state.clone()) {
                     Ok(opened) => {
+                        record_room(&objects, &state.unwrap_or_default());
                         let index = opened.index();
                         self.index = Some(opened);
                         Ok(index)
@@ -200,6 +201,22 @@ fn open_index(state: Option<PathBuf>) -> Result<IndexFile, String> {
     IndexFile::open(&state)
 }
 
+/// Keeps beside the index which files have room beyond their ends. Who has the index has this too.
+fn record_room(objects: &Objects, state: &Path) {
+    let file = state.join(ROOM_FILE);
+    if let Err(error) = objects.record_room_in(&file) {
+        //@ cause: The file of the state directory in which the server notes the files that have disk space reserved ahead of an upload
+        //@ cannot be opened or read.
+        //@ remedy: Make the file readable and writable for the server's user, or delete it, and restart the server. Until then large
+        //@ uploads over AFS may lie in more pieces on the disk.
+        tracing::warn!(
+            "file {}: files with disk space reserved ahead of uploads cannot be recorded: {error}; no space is reserved ahead; make the \
+             file writable for the server's user, or delete it [room-unrecorded]",
+            file.display()
+        );
+    }
+}
+
 impl ProcessObjects {
     /// The lanes are about to serve this: what it has writable can be changed.
     pub(crate) fn open_gates(&self, table: &VolumeTable) {
@@ -268,6 +285,8 @@ impl Desk for RightsDesk {
     }
 }
 
+/// Of the state directory: files with room beyond their ends.
+const ROOM_FILE: &str = "room-ahead";
 /// The desk, and what it ends.
 const RIGHTS: &str = "rights";
 const KNOWN: &str = "known";

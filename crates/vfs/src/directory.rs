@@ -298,7 +298,7 @@ impl Directory {
             let (volume, path) = (&self.volume, self.path());
             let (cache, key) = (volume.cache(), volume.key(path));
             volume.counters().listings.increment();
-            let vantage = cache.vantage(volume.root(), key).await;
+            let vantage = volume.vantage_in(path).await;
             let before = self.attributes()?;
             let dir = self.opened_to_list().await?;
             let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {

@@ -83,7 +83,7 @@ impl Volume {
                     Ok(Seen::Moving(Some(object))) => self.wait_for(&object).await?,
                     Ok(Seen::Moving(None)) => {}
                     Err(Error::SymlinkRefused) if self.options().follow_symlinks => {
-                        real = self.real_path(caller, real.as_path(), steps).await?;
+                        real = self.real_path(Some(caller), real.as_path(), steps).await?.path;
                     }
                     Err(error) => return Err(error),
                 }
@@ -203,20 +203,23 @@ impl Volume {
         require(directory.rights(&caller.principal, policy), need.without(Rights::READ) | names)
     }
 
-    /// Where `path` really leads, the first link on its way put in place, and those behind it that show by then.
-    async fn real_path(
+    /// Where `path` really leads, every link on its way put in place.
+    pub(crate) async fn real_path(
         &self,
-        caller: &Caller,
+        caller: Option<&Caller>,
         path: RelPath<'_>,
         steps: &Steps,
-    ) -> Result<RelPathBuf, Error> {
+    ) -> Result<Real, Error> {
         let mut left: VecDeque<Box<[u8]>> = path.components().map(|name| name.as_bytes().into()).collect();
         let mut real = RelPathBuf::root();
+        // From where each name of it was seen, and what else it rests on.
+        let (mut names, mut rests_on) = (Vec::new(), Vec::new());
         while let Some(next) = left.pop_front() {
             if *next == *b".." {
                 if !real.pop() {
                     return Err(Error::Escapes);
                 }
+                rests_on.extend(names.pop());
                 continue;
             }
             if let Err(used_up) = steps.take() {
@@ -224,37 +227,55 @@ impl Volume {
                 return Err(used_up);
             }
             real.push(Name::parse(&next).map_err(of_link)?)?;
-            let Some(target) = self.read_link(caller, real.as_path()).await? else { continue };
+            let (target, vantage) = self.read_link(caller, real.as_path()).await?;
+            let Some(target) = target else {
+                names.push(vantage);
+                continue;
+            };
             steps.follow()?;
             real.pop();
+            rests_on.push(vantage);
             let relative = match target.strip_prefix(b"/") {
                 None => &target[..],
                 Some(_) => {
-                    real = RelPathBuf::root();
+                    (real, names) = (RelPathBuf::root(), Vec::new());
                     self.root().beneath(&target).ok_or(Error::Escapes)?
                 }
             };
             let names = relative.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
             names.rev().for_each(|name| left.push_front(name.into()));
         }
-        Ok(real)
+        rests_on.extend(names.pop());
+        Ok(Real { path: real, rests_on })
     }
 
-    /// Where a link points; `None` for what is none, or is not there.
-    async fn read_link(&self, caller: &Caller, path: RelPath<'_>) -> Result<Option<Vec<u8>>, Error> {
+    /// Where a link points, `None` for what is none, or is not there; and from where that was seen.
+    pub(crate) async fn read_link(
+        &self,
+        caller: Option<&Caller>,
+        path: RelPath<'_>,
+    ) -> Result<(Option<Vec<u8>>, Vantage), Error> {
         let vantage = self.cache().vantage_above(self.root(), self.key(path)).await;
-        if let Some(passed) = self.may_pass(caller, vantage.watched(), path) {
+        if let Some(passed) = caller.and_then(|caller| self.may_pass(caller, vantage.watched(), path)) {
             passed?;
         }
         let name = CString::new(path.as_bytes()).expect("a RelPath holds no zero byte");
         match self.root().read_link(&name).await {
-            Ok(target) => Ok(Some(target)),
+            Ok(target) => Ok((Some(target), vantage)),
             Err(error) => match error.raw_os_error() {
-                Some(libc::EINVAL | libc::ENOENT | libc::ENOTDIR) => Ok(None),
+                Some(libc::EINVAL | libc::ENOENT | libc::ENOTDIR) => Ok((None, vantage)),
                 _ => Err(error.into()),
             },
         }
     }
+}
+
+/// Where a path through symbolic links leads.
+pub(crate) struct Real {
+    /// The same without links.
+    pub(crate) path: RelPathBuf,
+    /// From where its links, the names that they go back over, and its last name were seen.
+    pub(crate) rests_on: Vec<Vantage>,
 }
 
 /// What a look through symbolic links may cost: links that are followed, and names that are looked at on their ways.

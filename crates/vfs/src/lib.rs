@@ -26,8 +26,9 @@
 //! - **Exact attributes.** Every look-up and every [`OpenFile::attributes`] asks the kernel about the open
 //!   file, so size and times are those of this moment, whoever changed them.
 //! - **Names are at most [`CacheOptions::ttl`] old.** Change notification makes most changes show at once;
-//!   what it cannot tell (a watch limit, a network file system, a symbolic link's far end) the next use
-//!   after the time to live finds out, because it opens the name anew.
+//!   what it cannot tell (a watch limit, a network file system) the next use after the time to live finds
+//!   out, because it opens the name anew. What is reached through symbolic links shows a link that was
+//!   switched as soon.
 //! - **Everything is bounded and counted**: open files, absent names, listings and watches, per lane.
 
 pub use attributes::{Attributes, ChangeToken, FileId};
@@ -89,6 +90,7 @@ mod posix_acl;
 mod promise;
 mod reopen;
 mod root;
+mod routes;
 mod sort;
 mod spec;
 mod sweep;

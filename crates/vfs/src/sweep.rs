@@ -1,6 +1,7 @@
 //! Takes away what a crash left: files under names of the server's own, which no client sees. A name says which process gave
 //! it, so a process leaves its own alone; what another gave is left alone for an hour after it was last touched, for that
 //! one may live, on this machine or another. Should it live all the same, its file fails to be published, and it says so.
+//! Room that a killed server had taken beyond the ends of files is given back first.
 
 use std::time::Duration;
 
@@ -17,7 +18,13 @@ impl Volume {
         let volume = self.downgrade();
         let is_due = self.shared().is_some_and(|shared| shared.begin_sweep());
         async move {
-            if is_due && sweep_all(&volume).await == Left::Young {
+            if !is_due {
+                return;
+            }
+            if let Some(volume) = volume.upgrade() {
+                volume.give_back_what_was_left().await;
+            }
+            if sweep_all(&volume).await == Left::Young {
                 lane::time::sleep(AGE_MIN).await;
                 sweep_all(&volume).await;
             }

@@ -42,6 +42,15 @@ pub enum Resolved {
     Directory(Directory, Attributes),
 }
 
+/// How a path is opened.
+#[derive(Clone, Copy)]
+pub(crate) enum OpenBy {
+    /// If no symbolic link is on the way.
+    RealPath,
+    /// Through links that stay inside.
+    AnyPath,
+}
+
 struct Inner {
     name: VolumeName,
     options: VolumeOptions,
@@ -286,21 +295,33 @@ impl Volume {
         Box::pin(async move {
             self.counters().lookup_misses.increment();
             let (cache, key) = (&self.inner.cache, self.key(path));
-            let vantage = cache.vantage_above(&self.inner.root, key).await;
-            let (node, stat, vantage) = self.open_seen(path, vantage).await?;
+            let (opened, vantage) = self.open_plain(path).await;
+            let (node, stat, vantage) = self.seen(path, opened, vantage).await?;
             cache.keep_open(key, node.clone(), vantage);
             Ok(self.resolved(&node, stat.into()))
         })
     }
 
-    /// Opens what `path` names, as seen from `vantage`, for who keeps it if that still holds; what is not there is kept as such.
+    /// Opens what `path` names if no symbolic link is on the way, as seen from `vantage`, for who keeps it if that still holds; what is
+    /// not there is kept as such.
     pub(crate) async fn open_seen(
         &self,
         path: RelPath<'_>,
         vantage: Vantage,
     ) -> Result<(Node, Stat, Vantage), Error> {
+        let opened = self.open_or_shed(path, OpenBy::RealPath).await;
+        self.seen(path, opened, vantage).await
+    }
+
+    /// What was opened for `path`, as [`Volume::open_seen`].
+    async fn seen(
+        &self,
+        path: RelPath<'_>,
+        opened: Result<File, Error>,
+        vantage: Vantage,
+    ) -> Result<(Node, Stat, Vantage), Error> {
         let (cache, key) = (&self.inner.cache, self.key(path));
-        let file = match self.open_or_shed(path).await {
+        let file = match opened {
             Ok(file) => file,
             Err(Error::NotFound) => {
                 cache.keep_absent(key, vantage);
@@ -322,23 +343,22 @@ impl Volume {
 
     /// Out of descriptors, the files kept open for later go first; they close when the lane next turns to
     /// the kernel.
-    async fn open_or_shed(&self, path: RelPath<'_>) -> Result<File, Error> {
+    pub(crate) async fn open_or_shed(&self, path: RelPath<'_>, by: OpenBy) -> Result<File, Error> {
         self.counters().opens.increment();
-        match self.open_name(path).await {
+        match self.open_by(path, by).await {
             Err(Error::TooManyOpen) => {
                 self.inner.cache.shed();
                 lane::time::sleep(SHED_PAUSE).await;
-                self.open_name(path).await
+                self.open_by(path, by).await
             }
             opened => opened,
         }
     }
 
-    /// On a volume with objects no link is followed here: `lookup_as` goes to their far ends itself.
-    async fn open_name(&self, path: RelPath<'_>) -> Result<File, Error> {
-        match self.has_objects() {
-            true => self.inner.root.open_real(path).await,
-            false => self.inner.root.open_beneath(path).await,
+    async fn open_by(&self, path: RelPath<'_>, by: OpenBy) -> Result<File, Error> {
+        match by {
+            OpenBy::RealPath => self.inner.root.open_real(path).await,
+            OpenBy::AnyPath => self.inner.root.open_beneath(path).await,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -117,6 +118,53 @@ fn files_that_were_replaced_while_the_server_had_them_open_are_forgotten_over_a_
     server.wait();
     let kinds = problems(home);
     assert!(kinds.iter().all(|kind| kind != "gone"), "{kinds:?}");
+}
+
+#[test]
+fn room_that_a_killed_server_had_taken_ahead_of_a_store_is_given_back_by_the_next() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = &home.path().canonicalize().unwrap();
+    let directory = home.join("tree/d");
+    fs::create_dir_all(&directory).unwrap();
+    fs::File::create(home.join("big")).unwrap().set_len(512 << 20).unwrap();
+    // Of each file its length, and what of its room lies beyond that.
+    let beyond = || -> Vec<(PathBuf, u64, u64)> {
+        let files = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        let seen = files.filter_map(|path| fs::metadata(&path).ok().map(|meta| (path, meta)));
+        seen.map(|(path, meta)| (path, meta.len(), (512 * meta.blocks()).saturating_sub(meta.len())))
+            .collect()
+    };
+    let mut server = Launch::config(&configured(home)).start();
+    let mut left = Vec::new();
+    for _ in 0..10 {
+        let mut put = linerate(["put", "--overwrite"]);
+        put.arg(home.join("big")).arg("afs://127.0.0.1/tree/d/big");
+        let mut put = put.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        testkit::wait_for("a store to be under way", PATIENCE, || {
+            beyond().iter().any(|(_, size, beyond)| *size > 8 << 20 && *beyond > 2 << 20).then_some(())
+        });
+        server.signal(Signal::KILL);
+        server.wait();
+        put.kill().unwrap();
+        put.wait().unwrap();
+        left = beyond();
+        // It may have come to the end of its room just then.
+        if left.iter().any(|(_, _, beyond)| *beyond > 1 << 20) {
+            break;
+        }
+        server = Launch::config(&configured(home)).start();
+    }
+    assert!(left.iter().any(|(_, _, beyond)| *beyond > 1 << 20), "{left:?}");
+    let server = Launch::config(&configured(home)).start();
+    testkit::wait_for("the room to be given back", PATIENCE, || {
+        beyond().iter().all(|(_, _, beyond)| *beyond < 256 << 10).then_some(())
+    });
+    assert!(server.counted("linerate_vfs_room_given_back", "") > 0);
+    let sizes = |all: Vec<(PathBuf, u64, u64)>| -> BTreeMap<PathBuf, u64> {
+        all.into_iter().map(|(path, size, _)| (path, size)).collect()
+    };
+    assert_eq!(sizes(left), sizes(beyond()), "nothing but room was cut off");
 }
 
 /// The file that has `home`'s directory `tree` served over AFS.

@@ -4,7 +4,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use lane::Ended;
-use lane::fs::WatchEvent;
+use lane::fs::{EntryChange, WatchEvent};
 
 use super::key::KeyRef;
 use super::watches::WatchedDir;
@@ -39,6 +39,9 @@ impl Inner {
                     // Other lanes tell only of what this one remembers.
                     self.note_told(&watched);
                     watched.note_change();
+                    if *what != EntryChange::Modified {
+                        watched.note_rename();
+                    }
                     self.forget_in(&watched, name);
                     self.doubt(&watched, name, *what);
                 }

@@ -92,6 +92,8 @@ struct Inner {
     changed: RefCell<Cached<Vantage>>,
     /// Where files were that somebody named by their numbers.
     numbers: OnceCell<RefCell<Numbers>>,
+    /// Where directories are that are reached through symbolic links, on volumes without objects.
+    routes: RefCell<Cached<Route>>,
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
     images: images::Images,
     watches: Rc<Watches>,
@@ -109,6 +111,8 @@ struct Inner {
     answerer: RefCell<Option<Task<()>>>,
 }
 
+/// The real path of a directory, and what it rests on.
+pub(crate) type Route = (Rc<RelPathBuf>, Vantage);
 type Cached<T> = quick_cache::unsync::Cache<Key, T>;
 type Numbers = quick_cache::unsync::Cache<(OpeningId, Number), Rc<RelPathBuf>>;
 
@@ -130,6 +134,7 @@ impl Cache {
                 absent: RefCell::new(Cached::new(options.absent_names_max)),
                 changed: RefCell::new(Cached::new(CHANGED_MAX)),
                 numbers: OnceCell::new(),
+                routes: RefCell::new(Cached::new(ROUTES_MAX)),
                 listings: RefCell::new(quick_cache::unsync::Cache::with_weighter(
                     listings_estimate,
                     options.listing_entries_max as u64,
@@ -207,6 +212,7 @@ impl Cache {
         if let Some(numbers) = self.inner.numbers.get() {
             numbers.borrow_mut().clear();
         }
+        self.inner.routes.borrow_mut().clear();
         self.inner.listings.borrow_mut().clear();
         self.inner.images.clear();
         self.inner.watches.relied().clear();
@@ -402,6 +408,20 @@ impl Cache {
         Ok(Alive::new(&inner.entries_alive, entries))
     }
 
+    /// The real path of the directory `key`, and what that rests on, if it may still be believed.
+    pub(crate) fn find_route(&self, key: KeyRef<'_>) -> Option<Route> {
+        let routes = self.inner.routes.borrow();
+        let route = routes.get(&key)?;
+        route.1.holds_for_name(self.inner.options.ttl).then(|| route.clone())
+    }
+
+    pub(crate) fn keep_route(&self, key: KeyRef<'_>, route: Route) {
+        if route.1.keeps(self.inner.options.ttl) {
+            self.inner.routes.borrow_mut().insert(key.to_key(), route);
+            self.kept();
+        }
+    }
+
     pub(crate) fn find_listing(&self, key: KeyRef<'_>) -> Option<Rc<CachedListing>> {
         self.inner.listings.borrow().get(&key).cloned()
     }
@@ -533,6 +553,7 @@ impl Inner {
         self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
         self.changed.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
+        self.routes.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.listings.borrow_mut().retain(|_, listing| listing.age() < idle_max);
         self.images.sweep(idle_max);
         self.gauge();
@@ -542,6 +563,7 @@ impl Inner {
         self.open.borrow().is_empty()
             && self.absent.borrow().is_empty()
             && self.changed.borrow().is_empty()
+            && self.routes.borrow().is_empty()
             && self.listings.borrow().is_empty()
             && self.images.is_empty()
             && self.watches.relied().is_empty()
@@ -592,6 +614,8 @@ const KEPT_ANEW: Duration = Duration::from_secs(1);
 //@ attack: http-edges
 /// Directories that are relied on because something was changed in them lately.
 const CHANGED_MAX: usize = 256;
+/// Directories reached through symbolic links whose real paths are remembered.
+const ROUTES_MAX: usize = 1024;
 /// Sizes the table of listings.
 const LISTING_ENTRIES_TYPICAL: usize = 64;
 

@@ -17,6 +17,10 @@ pub(crate) struct Vantage {
     at: Instant,
     watched: Option<Rc<WatchedDir>>,
     changes: u64,
+    /// As `changes`, of names that came or went alone.
+    renames: u64,
+    /// From where else something was seen that it rests on: symbolic links on the way, and the place of what they lead to.
+    rests_on: Option<Rc<[Vantage]>>,
     /// A change was being made: what is seen is not to be kept.
     is_doubtful: bool,
     /// What is changing so that there can be no promise before it is over.
@@ -28,24 +32,70 @@ pub(crate) struct Vantage {
 impl Vantage {
     /// A point of view in a watched directory, for looking at one name if there is a `mark`, which was made before.
     pub(super) fn of(watched: Rc<WatchedDir>, mark: Option<Mark>) -> Self {
-        let (changes, is_doubtful) = (watched.changes(), watched.is_changing());
-        Self { at: time::now(), watched: Some(watched), changes, is_doubtful, hindrance: None, mark }
+        let (changes, renames) = (watched.changes(), watched.renames());
+        let is_doubtful = watched.is_changing();
+        let (at, watched) = (time::now(), Some(watched));
+        Self { at, watched, changes, renames, rests_on: None, is_doubtful, hindrance: None, mark }
     }
 
     /// A point of view without a watch: what is seen from it is good for the time to live only.
-    pub(super) fn unwatched() -> Self {
+    pub(crate) fn unwatched() -> Self {
         Self::hindered(None)
     }
 
     /// The same, because there can be no promise before this is over.
     pub(super) fn hindered(hindrance: Option<Arc<Object>>) -> Self {
-        Self { at: time::now(), watched: None, changes: 0, is_doubtful: false, hindrance, mark: None }
+        Self {
+            at: time::now(),
+            watched: None,
+            changes: 0,
+            renames: 0,
+            rests_on: None,
+            is_doubtful: false,
+            hindrance,
+            mark: None,
+        }
+    }
+
+    /// The same, as far as it also rests on what was seen from these; without a watch where one of them has none.
+    pub(crate) fn resting_on(self, all: &[Vantage]) -> Self {
+        if !self.is_watched() {
+            return self;
+        }
+        let at = self.at;
+        let before = self.rests_on.iter().flat_map(|before| before.iter());
+        let rests_on = before.chain(all).cloned().collect::<Vec<_>>();
+        match Self::of_all(&rests_on).rests_on {
+            Some(rests_on) => Self { rests_on: Some(rests_on), ..self },
+            None => Self { at, ..Self::unwatched() },
+        }
+    }
+
+    /// A point of view that rests on these alone: it holds for as long as no name comes or goes where they look.
+    pub(crate) fn of_all(all: &[Vantage]) -> Self {
+        let here = Self::unwatched();
+        let at = all.iter().map(|one| one.at).min().unwrap_or(here.at);
+        let rests_on = all.iter().all(Self::is_watched).then(|| all.into());
+        Self { at, rests_on, ..here }
     }
 
     /// Whether an answer about one name is still good: events drop such answers by name, so only its age
     /// and upper directories that moved speak against it.
     pub(crate) fn holds_for_name(&self, ttl: Duration) -> bool {
-        self.is_current() && self.age() < ttl
+        self.is_current() && self.age() < ttl && self.way_holds()
+    }
+
+    /// Whether no name came or went where the links on its way and their far ends were seen.
+    fn way_holds(&self) -> bool {
+        self.rests_on.as_ref().is_none_or(|all| all.iter().all(Self::names_hold))
+    }
+
+    fn names_hold(&self) -> bool {
+        let is_same = |watched: &Rc<WatchedDir>| watched.renames() == self.renames;
+        !self.is_doubtful
+            && self.is_current()
+            && self.watched.as_ref().is_none_or(is_same)
+            && self.way_holds()
     }
 
     /// Whether what was seen of the name that it looks at may be kept.
@@ -83,7 +133,11 @@ impl Vantage {
 
     /// Whether all changes are told, as against found out when the time to live is over.
     pub(crate) fn is_watched(&self) -> bool {
-        self.watched.as_ref().is_some_and(|watched| watched.watch().is_some())
+        match (&self.watched, &self.rests_on) {
+            (Some(watched), _) => watched.watch().is_some(),
+            (None, Some(all)) => all.iter().all(Self::is_watched),
+            (None, None) => false,
+        }
     }
 
     /// Whether it rests on promises: what is seen from it shows the changes that this server makes.

@@ -4,8 +4,9 @@
 //! made, whatever the kernel's watches tell, and where there are none.
 //!
 //! A [`WatchedDir`] lives as long as cached answers refer to it, so evicting answers frees watches. It keeps
-//! its upper directories watched too, because a rename there moves everything beneath. A directory reached
-//! through a symbolic link is never watched: nothing would tell of the link's far end being moved.
+//! its upper directories watched too, because a rename there moves everything beneath. A directory is watched by
+//! its real path alone: what is reached through symbolic links rests on the directories of the links as well
+//! ([`routes`](crate::routes)).
 
 mod rights;
 
@@ -81,6 +82,7 @@ pub(crate) struct WatchedDir {
     key: Key,
     current: Cell<bool>,
     changes: Cell<u64>,
+    renames: Cell<u64>,
     /// Keeps the way to the root watched.
     upper: Option<Rc<WatchedDir>>,
     /// Who changes its name, where its upper one is promised, asks this lane.
@@ -382,6 +384,7 @@ impl Watches {
             key: key.clone(),
             current: Cell::new(true),
             changes: Cell::new(0),
+            renames: Cell::new(0),
             upper,
             _mark: mark,
         })
@@ -483,6 +486,16 @@ impl WatchedDir {
     /// Notes that an entry changed.
     pub(super) fn note_change(&self) {
         self.changes.set(self.changes.get() + 1);
+    }
+
+    /// Notes that a name came, went or leads to something else.
+    pub(super) fn note_rename(&self) {
+        self.renames.set(self.renames.get() + 1);
+    }
+
+    /// How often a name came, went or came to lead to something else.
+    pub(super) fn renames(&self) -> u64 {
+        self.renames.get()
     }
 
     /// How often an entry changed.

@@ -1,19 +1,28 @@
 //! Room that a store of many packets has ahead of what has come, so that a large file lies in few pieces, and what of it fails for lack of
 //! room fails early.
 //!
+//! Which files have such room is [recorded](crate::Objects::record_room_in) before it is taken, so that the next start gives back what a kill
+//! has left.
+//!
 //! How much a client says is to come takes nothing: room is taken as bytes come, for about as many again, is charged to the volume
 //! as if they were there, and is given back however the store ends.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
-use lane::fs::Allocate;
+use identity::{Accounts, Rights};
+use index::Number;
+use lane::fs::{Allocate, OpenHow, OpenKind};
 
-use super::Writer;
+use super::{Writer, c_name};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
+use crate::name::Name;
+use crate::object::RoomSlot;
 use crate::promise::What;
 use crate::usage::Charge;
+use crate::volume::Volume;
 
 /// The room of one store.
 pub(super) struct Ahead {
@@ -23,6 +32,21 @@ pub(super) struct Ahead {
     announced: Cell<u64>,
     received: Cell<u64>,
     taken: RefCell<Option<Taken>>,
+    slot: RefCell<Slot>,
+}
+
+/// Whether the file is recorded as one that has room ahead.
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Untried,
+    /// It is on its way.
+    Asked,
+    Recorded(RoomSlot),
+    /// Nobody keeps a record.
+    NotNeeded,
+    /// It cannot be: no room is taken.
+    Refused,
 }
 
 /// Room beyond what has come, up to some place.
@@ -35,7 +59,8 @@ impl Ahead {
     /// None yet.
     pub(super) fn new(writer: &Writer, caller: &Caller) -> Self {
         let (announced, received, taken) = (Cell::new(0), Cell::new(0), RefCell::default());
-        Self { writer: writer.clone(), caller: caller.clone(), announced, received, taken }
+        let slot = RefCell::default();
+        Self { writer: writer.clone(), caller: caller.clone(), announced, received, taken, slot }
     }
 
     /// Bytes up to there are to come.
@@ -86,6 +111,9 @@ impl Ahead {
         if to <= from {
             return Ok(());
         }
+        if !self.is_recorded(to - from).await {
+            return Ok(());
+        }
         // What the volume may not hold is refused when it comes.
         let Ok(charge) = self.writer.volume().charge(0, to - from) else { return Ok(()) };
         self.writer.volume().spare_room(file.lane_file(), to - from).await?;
@@ -101,17 +129,96 @@ impl Ahead {
             Err(error) => Err(Error::of_write(error)),
         }
     }
+
+    /// Whether so much room may be taken: a kill would leave it behind where the file is not recorded.
+    async fn is_recorded(&self, bytes: u64) -> bool {
+        if matches!(&*self.slot.borrow(), Slot::Untried) {
+            let (volume, object) = (self.writer.volume(), self.writer.file().object());
+            let Some((shared, object)) = volume.shared().zip(object) else { return false };
+            let slot = match shared.objects().room_record() {
+                None => Slot::NotNeeded,
+                // For so little at the end of a store it is not worth while.
+                Some(_) if bytes < AHEAD_MIN => return false,
+                Some(Some(record)) if shared.is_numbered() => {
+                    self.slot.replace(Slot::Asked);
+                    match record.note(shared.id(), object.number()).await {
+                        Some(slot) => Slot::Recorded(slot),
+                        None => Slot::Refused,
+                    }
+                }
+                Some(_) => Slot::Refused,
+            };
+            if matches!(slot, Slot::Refused) {
+                volume.counters().room_unrecorded.increment();
+            }
+            self.slot.replace(slot);
+        }
+        matches!(&*self.slot.borrow(), Slot::Recorded(_) | Slot::NotNeeded)
+    }
+}
+
+impl Volume {
+    /// Gives back the room beyond the ends of files that the last process had taken when it was killed.
+    pub(crate) async fn give_back_what_was_left(&self) {
+        let Some(shared) = self.shared() else { return };
+        let Some(Some(record)) = shared.objects().room_record() else { return };
+        let caller = Caller::new(Accounts::none().local_administrator());
+        for (slot, number) in record.take_left(shared.id()) {
+            match self.give_back_of(&caller, number).await {
+                Ok(()) => {
+                    self.counters().room_given_back.increment();
+                    slot.clear().await;
+                }
+                // It is gone, and its room with it.
+                Err(Error::Stale | Error::NotFound) => slot.clear().await,
+                // The next start tries it again.
+                Err(error) => {
+                    tracing::debug!("volume {}: room beyond a file's end stays: {error}", self.name())
+                }
+            }
+        }
+    }
+
+    async fn give_back_of(&self, caller: &Caller, number: Number) -> Result<(), Error> {
+        let placed = self.find_placed(caller, number, Rights::NONE, Rights::NONE).await?;
+        let name = Name::parse(&placed.name)?;
+        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: true };
+        let file = placed.directory.dir().open(&c_name(name), how).await?;
+        let stat = file.stat()?;
+        let file = Rc::new(placed.directory.opened_file(name, file, &stat).await?);
+        if file.object().is_none_or(|object| object.number() != number) {
+            return Err(Error::Stale);
+        }
+        Writer::new(self.clone(), file).give_back_room(caller).await
+    }
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        let Some(taken) = self.taken.take() else { return };
+        let slot = match self.slot.take() {
+            Slot::Recorded(slot) => Some(slot),
+            _ => None,
+        };
+        let Some(taken) = self.taken.take() else {
+            if let Some(slot) = slot {
+                lane::spawn(slot.clear()).detach();
+            }
+            return;
+        };
         if self.writer.file().attributes().is_ok_and(|now| now.size >= taken.to) {
+            if let Some(slot) = slot {
+                lane::spawn(slot.clear()).detach();
+            }
             return;
         }
         let (writer, caller) = (self.writer.clone(), self.caller.clone());
         lane::spawn(async move {
-            if let Err(error) = writer.give_back_room(&caller).await {
+            let given_back = writer.give_back_room(&caller).await;
+            // What cannot be given back now the next start may give back.
+            if let (Ok(()), Some(slot)) = (&given_back, slot) {
+                slot.clear().await;
+            }
+            if let Err(error) = given_back {
                 //@ cause: An upload that did not come to its end had disk space reserved beyond the end of its file, and cutting that off
                 //@ failed.
                 //@ remedy: Write the file again, or truncate it to its length on the server: `truncate -s +0 FILE`.

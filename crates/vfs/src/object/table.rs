@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,6 +15,7 @@ use lane::mesh::Member;
 use smb_sid::{Sids, machine_name};
 
 use super::record::NONE;
+use super::room_record::RoomRecord;
 use super::volume::Volumes;
 use super::{Closed, Identity, LaneBits, Line, Object, SharedVolume, path_beneath};
 use crate::descriptor::UNREAD;
@@ -82,6 +84,8 @@ struct Shared {
     mark: OnceLock<u64>,
     /// Who is called how in security descriptors.
     sids: Mutex<Arc<Sids>>,
+    /// Of files with room beyond their ends; `None` where it cannot be kept. Empty where a kill is nothing to go by.
+    room_record: OnceLock<Option<Arc<RoomRecord>>>,
     /// How often an administrator has said that rights were changed beside the server.
     doubted: AtomicU64,
 }
@@ -142,6 +146,7 @@ impl Objects {
                 last_stamp: AtomicU64::new(0),
                 mark: OnceLock::new(),
                 sids: Mutex::new(Arc::new(Sids::new(&machine_name()))),
+                room_record: OnceLock::new(),
                 doubted: AtomicU64::new(0),
             }),
         }
@@ -150,6 +155,22 @@ impl Objects {
     /// Keeps numbers and versions there, or has the reason why they cannot be kept. The first that is given counts.
     pub fn keep_in(&self, index: Result<Arc<Index>, String>) {
         let _ = self.shared.index.set(index);
+    }
+
+    /// Keeps there which files have room beyond their ends, so that after a kill the next process gives it back: no other may use the file
+    /// meanwhile. The first that is given counts. Blocks: for start-up and reload.
+    ///
+    /// # Errors
+    /// Those of the file: no room is taken ahead of what clients store then.
+    pub fn record_room_in(&self, file: &Path) -> std::io::Result<()> {
+        let opened = RoomRecord::open(file);
+        let _ = self.shared.room_record.set(opened.as_ref().ok().cloned());
+        opened.map(drop)
+    }
+
+    /// Where room beyond the ends of files is recorded: `Some(None)` where that cannot be.
+    pub(crate) fn room_record(&self) -> Option<Option<&Arc<RoomRecord>>> {
+        self.shared.room_record.get().map(Option::as_ref)
     }
 
     /// Objects in use now.

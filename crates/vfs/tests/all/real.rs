@@ -544,6 +544,232 @@ fn a_program_that_was_written_can_be_run_when_its_writer_is_gone() {
     });
 }
 
+#[test]
+fn what_is_reached_through_a_link_is_another_as_soon_as_the_link_is_switched() {
+    // The link, what it says of a release, and what is asked for by it.
+    let shapes: [(&str, &str, &str); 7] = [
+        ("current", "releases/{}", "current/page"),
+        ("sites/blog/current", "../../releases/{}", "sites/blog/current/deep/page"),
+        ("chained/current", "../releases/{}", "public/deep/page"),
+        ("away/current", "{top}/releases/{}", "away/current/page"),
+        ("latest", "releases/{}/page", "latest"),
+        ("over/current", "../sites/../releases/{}", "over/current/page"),
+        ("unmade/current", "../releases/{}", "unmade/current/late"),
+    ];
+    let switches: [fn(&PathBuf, &PathBuf); 3] = [
+        // ln -s TARGET new && mv -T new current
+        |link, target| {
+            let new = link.with_extension("new");
+            symlink(target, &new).unwrap();
+            fs::rename(new, link).unwrap();
+        },
+        // ln -sfn of old
+        |link, target| {
+            fs::remove_file(link).unwrap();
+            symlink(target, link).unwrap();
+        },
+        // The directory with the link makes way for another.
+        |link, target| {
+            let (above, old) = (link.parent().unwrap(), link.parent().unwrap().with_extension("old"));
+            let _ = fs::remove_dir_all(&old);
+            fs::rename(above, &old).unwrap();
+            fs::create_dir(above).unwrap();
+            symlink(target, link).unwrap();
+        },
+    ];
+    for (shape, (link, said, asked)) in shapes.into_iter().enumerate() {
+        for (way, switch, kind) in switches.into_iter().enumerate().flat_map(|(way, switch)| {
+            [Kind::Plain, Kind::Guarded, Kind::Writable].map(|kind| (way, switch, kind))
+        }) {
+            if way == 2 && !link.contains('/') {
+                continue;
+            }
+            on_tree(async move |tree: Tree| {
+                let target = |release: &str| {
+                    let top = tree.dir.path().display().to_string();
+                    PathBuf::from(said.replace("{top}", &top).replace("{}", release))
+                };
+                for release in ["41", "42", "43"] {
+                    let deep = tree.path(&format!("releases/{release}/deep"));
+                    fs::create_dir_all(&deep).unwrap();
+                    fs::write(deep.join("page"), release).unwrap();
+                    fs::write(deep.join("../page"), release).unwrap();
+                    // What keeps an old file alive does not keep it served.
+                    fs::hard_link(deep.join("page"), deep.join("kept")).unwrap();
+                }
+                let is_late = asked.ends_with("late");
+                if is_late {
+                    fs::write(tree.path("releases/42/late"), "42").unwrap();
+                    fs::write(tree.path("releases/43/late"), "43").unwrap();
+                }
+                let link = tree.path(link);
+                fs::create_dir_all(link.parent().unwrap()).unwrap();
+                fs::create_dir_all(tree.path("sites")).unwrap();
+                symlink(target("41"), &link).unwrap();
+                symlink("chained/current", tree.path("public")).unwrap();
+                let volume = tree.volume_of(kind);
+                match is_late {
+                    true => assert!(matches!(lookup(&volume, asked).await, Err(Error::NotFound))),
+                    false => assert_eq!(text(&volume, asked).await.unwrap(), "41"),
+                }
+                for release in ["42", "43"] {
+                    let opens = volume.counters().opens.get();
+                    if release == "43" {
+                        assert_eq!(text(&volume, asked).await.unwrap(), "42");
+                        // Where rights count, each look-up goes the way that a link says.
+                        let is_at_hand = volume.counters().opens.get() == opens;
+                        assert!(is_at_hand || kind != Kind::Plain, "it is at hand: {shape}");
+                    }
+                    switch(&link, &target(release));
+                    until(async || text(&volume, asked).await.is_ok_and(|text| text == release)).await;
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn the_far_end_of_a_link_is_watched_as_well() {
+    on_tree(|tree| async move {
+        fs::create_dir_all(tree.path("releases/41")).unwrap();
+        fs::write(tree.path("releases/41/page"), "old").unwrap();
+        symlink("releases/41", tree.path("current")).unwrap();
+        symlink("releases/41/page", tree.path("latest")).unwrap();
+        let volume = tree.volume_with(patient(), VolumeOptions::default());
+        for path in ["current/page", "latest"] {
+            assert_eq!(text(&volume, path).await.unwrap(), "old");
+        }
+        assert_eq!(names(&directory(&volume, "current").await).await, ["page"]);
+        // It makes way, and is still there under another name.
+        fs::rename(tree.path("releases/41/page"), tree.path("releases/41/page.old")).unwrap();
+        fs::write(tree.path("releases/41/page"), "new").unwrap();
+        for path in ["current/page", "latest"] {
+            until(async || text(&volume, path).await.is_ok_and(|text| text == "new")).await;
+        }
+        settle().await;
+        assert_eq!(names(&directory(&volume, "current").await).await, ["page", "page.old"]);
+        // The whole release does.
+        fs::create_dir_all(tree.path("releases/next")).unwrap();
+        fs::write(tree.path("releases/next/page"), "newest").unwrap();
+        fs::rename(tree.path("releases/41"), tree.path("releases/40")).unwrap();
+        fs::rename(tree.path("releases/next"), tree.path("releases/41")).unwrap();
+        for path in ["current/page", "latest"] {
+            until(async || text(&volume, path).await.is_ok_and(|text| text == "newest")).await;
+        }
+        // Bytes that are written in place make nothing doubtful.
+        let (opens, routes) = (volume.counters().opens.get(), volume.counters().link_routes.get());
+        for n in 0..10 {
+            fs::write(tree.path("releases/41/page"), format!("{n}")).unwrap();
+            settle().await;
+            assert_eq!(text(&volume, "current/page").await.unwrap(), format!("{n}"));
+        }
+        assert_eq!(volume.counters().opens.get(), opens);
+        assert_eq!(volume.counters().link_routes.get(), routes);
+    });
+}
+
+#[test]
+fn without_watches_a_switched_link_is_noticed_when_its_time_is_over() {
+    on_tree(|tree| async move {
+        for release in ["41", "42"] {
+            fs::create_dir_all(tree.path(&format!("releases/{release}"))).unwrap();
+            fs::write(tree.path(&format!("releases/{release}/page")), release).unwrap();
+        }
+        symlink("releases/41", tree.path("current")).unwrap();
+        let ttl = Duration::from_millis(200);
+        let options = CacheOptions { watches_max: 0, ttl, ..Default::default() };
+        let volume = tree.volume_with(options, VolumeOptions::default());
+        assert_eq!(text(&volume, "current/page").await.unwrap(), "41");
+        symlink("releases/42", tree.path("new")).unwrap();
+        fs::rename(tree.path("new"), tree.path("current")).unwrap();
+        time::sleep(ttl).await;
+        assert_eq!(text(&volume, "current/page").await.unwrap(), "42");
+    });
+}
+
+/// Everybody hears at once, and what was told is counted.
+#[derive(Default)]
+struct Telling(std::cell::Cell<usize>);
+
+impl vfs::Teller for Telling {
+    fn knows(&self, _: vfs::Holder) -> bool {
+        true
+    }
+
+    fn tell(&self, _: &std::sync::Arc<vfs::Client>, notices: Vec<vfs::Notice>) -> vfs::Heard {
+        self.0.set(self.0.get() + notices.len());
+        Box::pin(async { true })
+    }
+}
+
+#[test]
+fn stores_through_a_mapping_show_at_once_to_who_reads_and_to_who_caches_when_the_file_is_closed() {
+    on_tree(|_| async move {
+        // Where the kernel stamps what is stored through mappings, which it does not on tmpfs.
+        let tree = Tree { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() };
+        let text_of = |letter: u8| String::from_utf8(vec![letter; 4096]).unwrap();
+        fs::write(tree.path("mapped"), text_of(b'a')).unwrap();
+        let volume = tree.volume_of(Kind::Writable);
+        let telling = Rc::new(Telling::default());
+        let teller: Rc<dyn vfs::Teller> = Rc::clone(&telling) as _;
+        volume.cache().add_teller(&teller);
+        let client = volume.cache().client(vfs::Holder(1)).unwrap();
+        let until_then = time::now() + Duration::from_secs(3600);
+        let (caller, at) = (Caller::anonymous(), RelPath::parse(b"mapped").unwrap());
+        settle().await;
+        let look = volume.promised(&caller, &client, at, identity::Rights::READ, until_then).await.unwrap();
+        look.confirm();
+        let (_, before) = file(&volume, "mapped").await;
+        // Another program, as mapping takes unsafe code; what it maps is shared.
+        let script = "import mmap,os,sys\n\
+                      f = os.open(sys.argv[1], os.O_RDWR)\n\
+                      m = mmap.mmap(f, 4096)\n\
+                      m[:] = b'b' * 4096\n\
+                      print('stored', flush=True)\n\
+                      sys.stdin.readline()\n\
+                      m.close()\n\
+                      os.close(f)\n\
+                      print('closed', flush=True)\n\
+                      sys.stdin.readline()\n";
+        let mut python = std::process::Command::new("python3")
+            .args(["-c", script])
+            .arg(tree.path("mapped"))
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("python3 maps a file");
+        let mut said = std::io::BufReader::new(python.stdout.take().unwrap());
+        let mut told = python.stdin.take().unwrap();
+        let mut next = || {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+            line.trim().to_owned()
+        };
+        assert_eq!(next(), "stored");
+        // The pages are the file's, and the first store to one moves its time of change.
+        assert_eq!(text(&volume, "mapped").await.unwrap(), text_of(b'b'));
+        let (_, after) = file(&volume, "mapped").await;
+        assert_ne!(before.change_token(), after.change_token());
+        time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(telling.0.get(), 0, "nothing tells of a store");
+        std::io::Write::write_all(&mut told, b"\n").unwrap();
+        assert_eq!(next(), "closed");
+        until(async || telling.0.get() == 1).await;
+        drop(told);
+        python.wait().unwrap();
+        drop((client, teller));
+    });
+}
+
+/// How much a server keeps of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// Rights count in it.
+    Guarded,
+    Writable,
+}
+
 /// A directory to export.
 struct Tree {
     dir: tempfile::TempDir,
@@ -556,6 +782,20 @@ impl Tree {
 
     fn volume(&self, options: VolumeOptions) -> Volume {
         self.volume_with(CacheOptions::default(), options)
+    }
+
+    /// Of which nothing but notification tells for a long time.
+    fn volume_of(&self, kind: Kind) -> Volume {
+        let spec = VolumeSpec::new("test".parse().unwrap(), self.dir.path(), VolumeOptions::default());
+        let objects = Objects::in_memory(ObjectsOptions::default());
+        match kind {
+            Kind::Plain => Volume::open(&Cache::new(patient()), &spec).unwrap(),
+            Kind::Guarded => Volume::open(&Cache::sharing(patient(), &objects), &spec.guarded()).unwrap(),
+            Kind::Writable => {
+                let spec = spec.writable_by(Writable::anyone());
+                Volume::open(&Cache::sharing(patient(), &objects), &spec).unwrap()
+            }
+        }
     }
 
     fn volume_with(&self, cache: CacheOptions, options: VolumeOptions) -> Volume {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Rights, Writable};
+use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, World, seeds};
 use lane::buffer::{Buf, BufClass};
 use lane::fs::{Allocate, AttributeChange, SetTime, Timestamp};
 use lane::time;
 use vfs::{
-    Cache, CacheOptions, Client, Error, Heard, Holder, How, Notice, Quota, Teller, Version, Volume,
-    VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Client, Error, Heard, Holder, How, Notice, Objects, ObjectsOptions, Over, Quota,
+    Teller, Version, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::{Process, name, nobody, path, root, watched};
@@ -194,6 +195,90 @@ fn what_is_announced_takes_room_as_it_comes_is_charged_and_given_back_however_it
             assert!(matches!(much, Err(Error::Quota)), "{much:?}");
         });
     }
+}
+
+#[test]
+fn room_ahead_of_a_store_is_given_back_by_the_start_after_a_kill() {
+    const MIB: u64 = 1 << 20;
+    let beside = tempfile::tempdir().unwrap();
+    let record = beside.path().join("room");
+    let mut config = Config::clean();
+    config.fs.capacity_bytes = 256 * MIB;
+    let world = World::new(1, config);
+    let host = world.host("10.0.0.1");
+    host.fs().create_dir_all("/srv/closed").unwrap();
+    let mut memory = Memory::journaled();
+    let start = |memory: &Memory| {
+        let options = Options { boot: [1; 16], ..Options::default() };
+        let index = Arc::new(Index::open(memory.clone(), options).unwrap());
+        let objects = Objects::new(ObjectsOptions { lanes_max: 1, ..Default::default() }, index);
+        objects.record_room_in(&record).unwrap();
+        objects
+    };
+    let open = |objects: &Objects| {
+        let cache = Cache::sharing(CacheOptions::default(), objects);
+        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+        Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap()
+    };
+    let free = |host: &lane::backend::sim::Host| {
+        let system = host.fs().system();
+        system.blocks_free * system.block_bytes
+    };
+    let before = free(&host);
+    let objects = start(&memory);
+    let storing = {
+        let objects = objects.clone();
+        host.start_on(0, async move {
+            let volume = open(&objects);
+            let (root, closed) = (root(&volume).await, super::directory(&volume, "closed").await);
+            let mut stores = Vec::new();
+            for (directory, at) in [(&root, "moved"), (&closed, "in"), (&root, "gone"), (&root, "whole")] {
+                let made = directory.create(&nobody(), name(at), How { exclusive: true, mode: 0o600 }).await;
+                let made = made.unwrap();
+                let store = made.writer.store(&nobody());
+                let announced = if at == "whole" { 3 * MIB } else { 40 * MIB };
+                store.reserve(0, announced).await.unwrap();
+                for offset in (0..3 * MIB).step_by(64 << 10) {
+                    let mut buf = lane::current().buffers().get(BufClass::Large).await;
+                    buf.append(&[b'x'; 64 << 10]);
+                    store.write_vectored_at(offset, vec![buf]).await.0.unwrap();
+                }
+                stores.push((made, store));
+            }
+            // One that has come to its end leaves nothing to do.
+            drop(stores.pop());
+            root.rename(&nobody(), name("moved"), &closed, name("there"), Over::Nothing).await.unwrap();
+            root.remove(&nobody(), name("gone")).await.unwrap();
+            std::future::pending::<()>().await;
+        })
+    };
+    world.run_for(Duration::from_secs(5));
+    let at_the_kill = before - free(&host);
+    assert!(at_the_kill > 4 * 3 * MIB + 2 * MIB, "{at_the_kill}");
+    for lives in 0..2 {
+        memory = memory.parted();
+        host.kill();
+        host.restart();
+        let objects = start(&memory);
+        if lives == 0 {
+            // Killed before it has come to it.
+            continue;
+        }
+        // Nobody but the operator of the machine may go there.
+        host.fs().set_mode("/srv/closed", 0o700).unwrap();
+        let swept = host.start_on(0, async move {
+            let volume = open(&objects);
+            volume.sweep().await;
+            assert_eq!(volume.counters().room_given_back.get(), 2);
+        });
+        world.block_on(&host, swept);
+    }
+    drop((storing, objects));
+    for path in ["/srv/closed/there", "/srv/closed/in", "/srv/whole"] {
+        assert_eq!(host.fs().stat(path).unwrap().size, 3 * MIB, "{path}");
+    }
+    assert_eq!(before - free(&host), 3 * 3 * MIB, "nothing but content is left taken");
+    assert!(std::fs::read(&record).unwrap().iter().all(|byte| *byte == 0), "nothing is recorded any more");
 }
 
 #[test]
