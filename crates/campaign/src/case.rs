@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -133,6 +133,23 @@ pub fn run(protocol: Protocol, input: &[u8], bounds: &Bounds) -> Seen {
         seen.findings.push(format!("leak: {left} bytes are left when the world is gone"));
     }
     seen
+}
+
+/// What a server holds, by name.
+pub type Held = BTreeMap<String, u64>;
+
+/// Whether a server that everybody has left holds what it held before anybody came. With the first change that it makes, a volume
+/// comes to hold its root and what is above it, and a task that sweeps.
+pub fn is_at_rest(before: &Held, now: &Held) -> bool {
+    let once = |name: &str| match name {
+        "objects" => 2,
+        "lane's tasks" => 1,
+        _ => 0,
+    };
+    before.len() == now.len()
+        && before.iter().zip(now).all(|((name, before), (other, now))| {
+            name == other && (*before..=before + once(name)).contains(now)
+        })
 }
 
 /// From now on panics are kept for who runs a case, with their place, and not printed.

@@ -27,6 +27,7 @@ struct Options {
     replay: Option<PathBuf>,
     hex: Option<Vec<u8>>,
     minimise: Option<usize>,
+    shrink: Option<PathBuf>,
     keeps_going: bool,
 }
 
@@ -45,13 +46,17 @@ fn main() -> ExitCode {
     if options.jobs > 1 {
         return several(&options);
     }
-    if options.replay.is_none() && options.hex.is_none() {
+    if options.replay.is_none() && options.hex.is_none() || options.shrink.is_some() {
         case::keep_panics();
     }
     let findings = options.findings.clone();
     std::thread::spawn(move || watch(&findings));
     let mut is_good = true;
     for &protocol in &options.protocols {
+        if let Some(path) = &options.shrink {
+            shrink(protocol, path);
+            continue;
+        }
         is_good &= match (&options.replay, &options.hex, options.minimise) {
             (Some(path), _, _) => replay(protocol, &std::fs::read(path).expect("the file of a case")),
             (_, Some(input), _) => replay(protocol, input),
@@ -117,13 +122,10 @@ fn run(protocol: Protocol, options: &Options) -> bool {
 
 /// What a finding is about, without its figures: each kind is told once.
 fn kind_of(finding: &str) -> String {
-    match finding.starts_with("panic") || finding.starts_with("reply") || finding.starts_with("logged") {
-        true => finding.chars().filter(|c| !c.is_ascii_digit() || finding.starts_with("panic")).collect(),
-        false => {
-            let names: String = finding.chars().filter(|c| !c.is_ascii_digit()).collect();
-            names.chars().take(400).collect()
-        }
+    if finding.starts_with("panic") {
+        return finding.to_owned();
     }
+    finding.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 #[derive(Default)]
@@ -212,6 +214,42 @@ fn replay(protocol: Protocol, input: &[u8]) -> bool {
     seen.findings.is_empty()
 }
 
+/// Makes a case that finds something as short as it still finds it, and writes it beside the first.
+fn shrink(protocol: Protocol, path: &Path) {
+    let kinds = |input: &[u8]| -> HashSet<String> {
+        let found = case::run(protocol, input, &Bounds::default()).findings;
+        found.iter().map(|finding| finding.split([' ', ',']).next().unwrap_or_default().to_owned()).collect()
+    };
+    let mut input = std::fs::read(path).expect("the file of a case");
+    kinds(&[]);
+    let Some(kind) = kinds(&input).into_iter().next() else { return println!("it finds nothing") };
+    let mut part = input.len() / 2;
+    while part > 0 {
+        let mut at = 0;
+        while at < input.len() {
+            let mut less = input.clone();
+            less.drain(at..(at + part).min(input.len()));
+            if kinds(&less).contains(&kind) {
+                input = less;
+            } else {
+                at += part;
+            }
+        }
+        part /= 2;
+    }
+    for at in 0..input.len() {
+        let mut plainer = input.clone();
+        plainer[at] = 0;
+        if kinds(&plainer).contains(&kind) {
+            input = plainer;
+        }
+    }
+    let path = path.with_extension("short");
+    std::fs::write(&path, &input).expect("a place beside it");
+    println!("{kind} {} bytes in {}", input.len(), path.display());
+    replay(protocol, &input);
+}
+
 /// Leaves of the corpus what shows all that the whole does, within so many bytes.
 fn minimise(protocol: Protocol, options: &Options, bytes_max: usize) -> bool {
     let directory = directory(options, protocol);
@@ -273,6 +311,7 @@ fn options() -> Result<Options, String> {
         replay: None,
         hex: None,
         minimise: None,
+        shrink: None,
         keeps_going: false,
     };
     let mut arguments = std::env::args().skip(1);
@@ -302,6 +341,7 @@ fn options() -> Result<Options, String> {
                 options.hex = Some(bytes.ok_or("--hex takes pairs of hexadecimal digits")?);
             }
             "--minimise" => options.minimise = Some(number(value()?)? as usize),
+            "--shrink" => options.shrink = Some(value()?.into()),
             "--keep-going" => options.keeps_going = true,
             other => return Err(format!("there is no {other}")),
         }
@@ -311,4 +351,4 @@ fn options() -> Result<Options, String> {
 
 const HANGS_AFTER: Duration = Duration::from_secs(120);
 const USAGE: &str = "campaign [--protocol smb|afs|both] [--seconds N] [--seed S] [--corpus DIR] [--findings DIR] [--jobs N] [--json] \
-                     [--keep-going] [--replay FILE | --hex DIGITS | --minimise BYTES]";
+                     [--keep-going] [--replay FILE | --hex DIGITS | --shrink FILE | --minimise BYTES]";

@@ -230,6 +230,13 @@ impl Clients {
                 Ok(Err(_)) => (i64::MAX, Vec::new()),
                 Err(_) => (i64::MAX - 1, Vec::new()),
             };
+            if std::env::var_os("CAMPAIGN_TRACE").is_some() {
+                eprintln!(
+                    "{operation} fault {fault} {arguments:02x?} +{} -> {code} {} bytes",
+                    data.len(),
+                    reply.len()
+                );
+            }
             notes.sign(("call", operation, code, reply.len().min(4000).checked_ilog2()));
             notes.sign(("after", heard.last.get(), operation, code));
             heard.last.set(u64::from(operation) << 32 | code as u64 & 0xffff_ffff);

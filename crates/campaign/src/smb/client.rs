@@ -717,6 +717,13 @@ impl Client {
         let (id, status) = (header.message_id.get(), header.status());
         let kind = there.kinds.get(&id).copied().unwrap_or(0);
         let command = header.command.get();
+        if std::env::var_os("CAMPAIGN_TRACE").is_some() {
+            eprintln!(
+                "{:?} {slot}: {id} command {command} kind {kind:#x} {status:?} {:#x}",
+                lane::time::now(),
+                header.flags.get()
+            );
+        }
         self.notes.sign((there.speech.seals, command, kind, status.0, header.flags.get() & 6));
         self.notes.sign(("after", there.last, command, status.0));
         there.last = u64::from(command) << 32 | u64::from(status.0);

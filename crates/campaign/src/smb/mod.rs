@@ -12,7 +12,7 @@ use lane::memory::Taken;
 
 use self::client::Client;
 use self::server::Server;
-use crate::case::Notes;
+use crate::case::{Notes, is_at_rest};
 use crate::decisions::Decisions;
 
 /// Runs one case.
@@ -54,13 +54,16 @@ pub fn run(input: &[u8], notes: &Notes) {
     for _ in 0..40 {
         world.run_for(Duration::from_secs(20));
         server.flush_index();
-        if world.now() > Duration::from_secs(340) && server.held() == before {
+        if world.now() > Duration::from_secs(340) && is_at_rest(&before, &server.held()) {
             break;
         }
     }
     let after = server.held();
-    if after != before {
-        notes.finding(format!("held: at rest {after:?}, and {before:?} before"));
+    if !is_at_rest(&before, &after) {
+        let more = after.iter().filter(|(name, now)| before.get(*name) != Some(*now));
+        let more: Vec<_> =
+            more.map(|(name, now)| format!("{name} {now} (was {:?})", before.get(name))).collect();
+        notes.finding(format!("held: {}", more.join(", ")));
     }
     let unnamed = host.fs().unnamed();
     if unnamed.pages > 0 || unnamed.inodes > 0 {
