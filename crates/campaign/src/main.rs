@@ -217,12 +217,15 @@ fn replay(protocol: Protocol, input: &[u8]) -> bool {
 /// Makes a case that finds something as short as it still finds it, and writes it beside the first.
 fn shrink(protocol: Protocol, path: &Path) {
     let kinds = |input: &[u8]| -> HashSet<String> {
-        let found = case::run(protocol, input, &Bounds::default()).findings;
-        found.iter().map(|finding| finding.split([' ', ',']).next().unwrap_or_default().to_owned()).collect()
+        case::run(protocol, input, &Bounds::default())
+            .findings
+            .iter()
+            .map(|finding| kind_of(finding))
+            .collect()
     };
     let mut input = std::fs::read(path).expect("the file of a case");
     kinds(&[]);
-    let Some(kind) = kinds(&input).into_iter().next() else { return println!("it finds nothing") };
+    let Some(kind) = kinds(&input).into_iter().min() else { return println!("it finds nothing") };
     let mut part = input.len() / 2;
     while part > 0 {
         let mut at = 0;
@@ -246,7 +249,7 @@ fn shrink(protocol: Protocol, path: &Path) {
     }
     let path = path.with_extension("short");
     std::fs::write(&path, &input).expect("a place beside it");
-    println!("{kind} {} bytes in {}", input.len(), path.display());
+    println!("{kind}: {} bytes in {}", input.len(), path.display());
     replay(protocol, &input);
 }
 

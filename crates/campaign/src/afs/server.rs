@@ -183,15 +183,8 @@ impl Server {
         held.insert("objects".to_owned(), self.objects.in_use() as u64);
         held.insert("descriptors".to_owned(), self.host.descriptors() as u64);
         self.host.counters(0).visit(&mut |reading| {
-            if [
-                "tasks",
-                "sockets",
-                "files",
-                "buffers_small_in_use",
-                "buffers_large_in_use",
-                "recv_held_bytes",
-            ]
-            .contains(&reading.name)
+            if ["tasks", "sockets", "files", "buffers_small_in_use", "buffers_large_in_use"]
+                .contains(&reading.name)
             {
                 held.insert(format!("lane's {}", reading.name), reading.value);
             }

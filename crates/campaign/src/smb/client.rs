@@ -338,6 +338,12 @@ impl Client {
         let Some(there) = self.connections[slot].as_mut() else { return };
         let n = messages.len();
         self.notes.with(|seen| seen.messages += n as u64);
+        if std::env::var_os("CAMPAIGN_TRACE").is_some() {
+            for message in &messages {
+                let head = &message[..message.len().min(200)];
+                eprintln!("{:?} {slot} sends {} bytes: {head:02x?}", lane::time::now(), message.len());
+            }
+        }
         for (at, message) in messages.iter_mut().enumerate() {
             if at + 1 < n {
                 message.resize(message.len().next_multiple_of(8), 0);

@@ -202,15 +202,8 @@ impl Server {
         held.insert("descriptors".to_owned(), self.host.descriptors() as u64);
         let lane = self.host.counters(0);
         lane.visit(&mut |reading| {
-            if [
-                "tasks",
-                "sockets",
-                "files",
-                "buffers_small_in_use",
-                "buffers_large_in_use",
-                "recv_held_bytes",
-            ]
-            .contains(&reading.name)
+            if ["tasks", "sockets", "files", "buffers_small_in_use", "buffers_large_in_use"]
+                .contains(&reading.name)
             {
                 held.insert(format!("lane's {}", reading.name), reading.value);
             }
