@@ -211,6 +211,10 @@ impl Share {
         let found = self.volume().reopen(&asker.caller, identity, REOPENED).await;
         self.counters().hands_reopened.increment();
         let hand = Rc::new(Hand::new(found.map_err(status::of)?, None));
+        // Where it was closed meanwhile nobody would let go of what is kept for it.
+        if self.opens().find_any(open.id().volatile.get()).is_none() {
+            return Ok(hand);
+        }
         Ok(self.side().keep_hand(open, hand, Some(descriptors)))
     }
 

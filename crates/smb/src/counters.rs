@@ -58,6 +58,7 @@ lane::counter_block! {
         count ended_compressed: "Connections ended for compression that was not agreed on.",
         count ended_negotiate: "Connections ended for negotiating twice, not at all, or otherwise than they say.",
         count ended_late: "Connections ended that did not negotiate or sign in in time, or left a message unfinished.",
+        count ended_unserved: "Connections ended as there was no memory for a long request of theirs in time: what they had asked for before kept it, or that of others.",
         count ended_stalled: "Connections ended that did not take their replies.",
         count ended_unacknowledged: "Connections ended as their clients acknowledged nothing while a break was on its way.",
         count ended_short: "Connections ended as memory was short and they had stalled longest.",

@@ -23,6 +23,13 @@ impl Taken {
         TAKEN.get()
     }
 
+    /// From now on [`Taken::most`] of this thread is about what comes; says how it stands.
+    pub fn forget_most() -> Self {
+        let Self { now, .. } = TAKEN.get();
+        TAKEN.set(Self { now, most: now });
+        TAKEN.get()
+    }
+
     fn add(bytes: isize) {
         let Self { now, most } = TAKEN.get();
         let now = now + bytes;

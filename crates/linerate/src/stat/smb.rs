@@ -102,6 +102,7 @@ const REFUSALS: &[&str] = &[
     "ended_compressed",
     "ended_negotiate",
     "ended_late",
+    "ended_unserved",
     "ended_stalled",
     "ended_short",
 ];

@@ -98,6 +98,8 @@ pub(crate) enum End {
     Malformed(Malformed),
     /// It did not go on.
     Late,
+    /// There was no memory for it in time.
+    Short,
 }
 
 impl From<io::Error> for End {
@@ -188,7 +190,10 @@ impl Inbox {
         }
         // Small requests of others go first; and the piece of the long one before is free by then, and hot.
         lane::give_way().await;
-        let charge = account.acquire(Pieces::size(len)).await;
+        // Requests of the connection may keep what there is while they wait, some without a limit of time, and nobody sees meanwhile that
+        // the client has gone.
+        let charge =
+            timeout(MEMORY_WITHIN, account.acquire(Pieces::size(len))).await.map_err(|_| End::Short)?;
         let mut piece = pieces.take(len);
         piece.extend_from_slice(&unread);
         drop(unread);
@@ -234,5 +239,7 @@ const SHORT_MAX: usize = 64 << 10;
 //@ attack: smb-pools
 /// How long a frame that was begun may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one may wait for memory: clients give up by then.
+const MEMORY_WITHIN: Duration = Duration::from_secs(120);
 /// And what comes at least of a long one, beyond that.
 const RATE_MIN_PER_MS: u64 = 8;

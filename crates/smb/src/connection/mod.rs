@@ -385,6 +385,7 @@ impl Connection {
                 counters.ended_malformed.increment();
             }
             End::Late => counters.ended_late.increment(),
+            End::Short => counters.ended_unserved.increment(),
         }
     }
 }

@@ -1,12 +1,17 @@
 //! What is written comes back, however it is protected.
 
+use std::time::Duration;
+
 use lane::buffer::Buf;
+use lane::time::sleep;
 use smb_client::{How, Open, Sealing, Signing as Signs};
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
-use smb_wire::Dialect;
+use smb_wire::create::access::rights;
+use smb_wire::{Command, Dialect, Status};
 
 use super::bed::{rules, run, sign_in};
+use super::raw::{Raw, status};
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
@@ -90,5 +95,36 @@ fn a_file_is_written_and_read_within_compounds() {
             })
             .await;
         assert_eq!(read, b"twelve bytes");
+    });
+}
+
+#[test]
+fn a_request_that_is_under_way_while_its_open_is_closed_leaves_no_descriptor() {
+    let mut options = rules();
+    options.shares[0].test_delay = Some(Duration::from_millis(200));
+    run(4, options, async |bed, world| {
+        bed.fs.write("/srv/f", vec![7; 1000]).unwrap();
+        sleep(Duration::from_secs(1000)).await;
+        let before = bed.host.descriptors();
+        let address = bed.address;
+        let told = async move {
+            let mut raw = Raw::smb3(address).await;
+            raw.sign_in().await;
+            let file = raw.open_file("f", rights::READ_DATA).await;
+            let read = raw.read(file);
+            raw.send(&read).await;
+            sleep(Duration::from_millis(50)).await;
+            let disconnect = raw.empty(Command::TreeDisconnect);
+            raw.send(&disconnect).await;
+            for _ in 0..2 {
+                raw.receive().await.unwrap();
+            }
+            let log_off = raw.empty(Command::Logoff);
+            assert_eq!(status(&raw.exchange(log_off).await.unwrap()), Status::SUCCESS);
+        };
+        world.on(0, told).await;
+        // What the cache has open goes.
+        sleep(Duration::from_secs(1000)).await;
+        assert_eq!(bed.host.descriptors(), before);
     });
 }

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use lane::time::{now, sleep};
 use smb_client::{How, Open, Signing};
+use smb_wire::body::plain::Empty;
 use smb_wire::body::read::{ReadRequest, ReadResponse};
+use smb_wire::compound::Compound;
 use smb_wire::create::access::rights;
 use smb_wire::fixed::Fixed;
 use smb_wire::{Command, FileId, Message, Status};
 
 use super::bed::{rules, run, sign_in, until};
-use super::raw::Raw;
+use super::raw::{PIPES, Raw};
+use crate::options::Options;
 
 const LENGTH: usize = 1 << 20;
 const CLIENTS: usize = 200;
@@ -222,5 +225,52 @@ fn who_takes_nothing_for_a_minute_is_let_go() {
             .await;
         until("everybody has gone", || bed.lane.connections().is_empty()).await;
         bed.expect_empty();
+    });
+}
+
+#[test]
+fn a_connection_whose_waiting_requests_keep_the_memory_of_its_next_one_ends() {
+    const LONG: usize = 66_000;
+    let options = Options { memory: 512 << 10, transfer_max: 128 << 10, ..rules() };
+    run(12, options, async |bed, world| {
+        for is_compound in [false, true] {
+            let address = bed.address;
+            let told = async move {
+                let mut raw = Raw::large(address).await;
+                raw.sign_in().await;
+                raw.connect(PIPES).await;
+                let pipe = raw.create("srvsvc", rights::READ_DATA | rights::WRITE_DATA).await;
+                // Nothing was asked of the pipe: this waits.
+                let read = ReadRequest { length: 10.into(), file_id: pipe, ..ReadRequest::blank() };
+                let frame = if is_compound {
+                    let (first, second) = (raw.header(Command::Echo), raw.header(Command::Read));
+                    let mut out = Vec::new();
+                    let mut compound = Compound::new(&mut out);
+                    let mut echo = compound.begin(&first);
+                    echo.push(&Empty::blank());
+                    echo.bytes(&[0; LONG]);
+                    compound.begin(&second).push(&read);
+                    out
+                } else {
+                    raw.request(Command::Read, 1, |body| {
+                        body.push(&read);
+                        body.bytes(&[0; LONG]);
+                    })
+                };
+                raw.send(&frame).await;
+                sleep(Duration::from_secs(1)).await;
+                let long = raw.request(Command::Echo, 1, |body| {
+                    body.push(&Empty::blank());
+                    body.bytes(&[0; LONG]);
+                });
+                raw.send(&long).await;
+                sleep(Duration::from_secs(1)).await;
+            };
+            world.on(0, told).await;
+            // The client has gone.
+            sleep(Duration::from_secs(180)).await;
+            bed.expect_empty();
+        }
+        assert_eq!(bed.counters().ended_unserved.get(), 2);
     });
 }

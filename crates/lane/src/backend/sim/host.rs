@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::fs::Fs;
 use super::net::HostId;
@@ -67,6 +68,11 @@ impl Host {
     /// A lane's counters.
     pub fn counters(&self, lane: usize) -> Arc<LaneCounters> {
         Arc::clone(&self.lane(lane).counters)
+    }
+
+    /// CPU time of the longest turn that a lane of this host took at its tasks, in a world that [measures](super::World::measure_turns).
+    pub fn longest_turn(&self) -> Duration {
+        self.inner.longest_turn(self.id)
     }
 
     /// From now on a panic on this lane ends its task only, as in servers; what its supervision does shows.

@@ -54,7 +54,7 @@ pub use self::config::{
     Config, FsConfig, HelperConfig, JournalKind, LinkConfig, MeshConfig, NetConfig, ReceiveConfig, TcpConfig,
     UdpConfig,
 };
-pub use self::fs::{ForeignLock, Found, FoundKind, Fs, Image, Writer};
+pub use self::fs::{ForeignLock, Found, FoundKind, Fs, Image, Unnamed, Writer};
 pub use self::host::Host;
 pub use self::net::{KernelTls, Net, NetStats, RecordLayer, Steered};
 pub use self::seeds::seeds;

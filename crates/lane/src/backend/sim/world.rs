@@ -34,6 +34,8 @@ pub(super) struct Inner {
     config: Config,
     hosts: RefCell<Vec<HostLanes>>,
     lanes_made: Cell<usize>,
+    /// CPU time of the longest turn of each host, once somebody wants to know.
+    longest_turns: RefCell<Option<Vec<Duration>>>,
 }
 
 struct HostLanes {
@@ -62,7 +64,14 @@ impl World {
     /// An empty world.
     pub fn new(seed: u64, config: Config) -> Self {
         let core = Core::new(seed, &config);
-        let inner = Inner { core, seed, config, hosts: RefCell::default(), lanes_made: Cell::new(0) };
+        let inner = Inner {
+            core,
+            seed,
+            config,
+            hosts: RefCell::default(),
+            lanes_made: Cell::new(0),
+            longest_turns: RefCell::default(),
+        };
         Self { inner: Rc::new(inner) }
     }
 
@@ -80,6 +89,11 @@ impl World {
     /// The network.
     pub fn net(&self) -> Net {
         Net::new(Rc::clone(&self.inner.core))
+    }
+
+    /// From now on [`Host::longest_turn`] is known.
+    pub fn measure_turns(&self) {
+        self.inner.longest_turns.replace(Some(Vec::new()));
     }
 
     /// Virtual time since the world began.
@@ -280,7 +294,11 @@ impl Inner {
         for lane in &lanes {
             if lane.executor.is_ready() {
                 let _entered = context::enter(lane);
+                let began = self.longest_turns.borrow().is_some().then(thread_time);
                 ran += lane.run_ready();
+                if let Some(began) = began {
+                    self.note_turn(lane, thread_time().saturating_sub(began));
+                }
                 if let Some(what) = lane.take_failure() {
                     self.core.with(|state| state.engine.note("lane failed", &[what.len() as u64]));
                 }
@@ -296,6 +314,22 @@ impl Inner {
         self.make_cuts();
         self.check_time_passes();
         ran > 0
+    }
+
+    fn note_turn(&self, lane: &Rc<Lane>, took: Duration) {
+        let has_it = |host: &HostLanes| host.lanes.iter().any(|other| Rc::ptr_eq(other, lane));
+        let Some(host) = self.hosts.borrow().iter().position(has_it) else { return };
+        let mut longest = self.longest_turns.borrow_mut();
+        let Some(longest) = &mut *longest else { return };
+        if longest.len() <= host {
+            longest.resize(host + 1, Duration::ZERO);
+        }
+        longest[host] = longest[host].max(took);
+    }
+
+    pub(super) fn longest_turn(&self, host: HostId) -> Duration {
+        let longest = self.longest_turns.borrow();
+        longest.as_ref().and_then(|longest| longest.get(host.0)).copied().unwrap_or_default()
     }
 
     /// Moves the clock to the next event or timer, but not beyond `limit`; `false` when there is none.
@@ -377,6 +411,12 @@ impl Inner {
         }
         text + &seeds::repro(self.seed)
     }
+}
+
+/// CPU time of this thread: what others on the machine do is not in it.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// As [`cancel`], of a lane that does not run now.

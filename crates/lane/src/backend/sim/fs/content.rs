@@ -97,6 +97,11 @@ impl Content {
         self.len
     }
 
+    /// Its pages: those that are shared are the same.
+    pub(super) fn pages(&self) -> impl Iterator<Item = &Rc<Page>> {
+        self.pages.values()
+    }
+
     /// Fills `into` from `offset` on; all of it is inside the file.
     pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
         let mut done = 0;

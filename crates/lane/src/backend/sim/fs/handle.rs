@@ -10,7 +10,7 @@ use super::image::Image;
 use super::inode::{Inode, Node};
 use super::journal::Record;
 use super::locks::ForeignLock;
-use super::tree::Found;
+use super::tree::{Found, Unnamed};
 use super::{Cut, Disk, OpenFile};
 use crate::backend::file::{Allocate, LockKind, RenameHow, SetTime, Stat, SystemStat, Timestamp, XattrHow};
 use crate::backend::sim::config::FsConfig;
@@ -218,6 +218,11 @@ impl Fs {
     /// All there is by path, but for the root, as processes see it.
     pub fn tree(&self) -> BTreeMap<String, Found> {
         self.core.with(|state| state.disks[self.host.0].tree())
+    }
+
+    /// What takes room though no name leads to it.
+    pub fn unnamed(&self) -> Unnamed {
+        self.core.with(|state| state.disks[self.host.0].unnamed())
     }
 
     /// All that is safe, by path: what a loss of power now leaves if nothing more has come to the disk.

@@ -55,7 +55,7 @@ pub(crate) use self::open_file::OpenFile;
 pub use self::handle::{Fs, Writer};
 pub use self::image::Image;
 pub use self::locks::ForeignLock;
-pub use self::tree::{Found, FoundKind};
+pub use self::tree::{Found, FoundKind, Unnamed};
 
 /// One host's file system.
 pub(crate) struct Disk {

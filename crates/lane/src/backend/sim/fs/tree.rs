@@ -1,6 +1,6 @@
 //! A whole tree for a test to look at: as processes see it, or as the disk has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use super::Disk;
@@ -34,7 +34,26 @@ pub enum FoundKind {
     Special,
 }
 
+/// What takes room on a disk though no name leads to it: files that are open, or held by nobody and lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unnamed {
+    /// Pages of 4 KiB.
+    pub pages: u64,
+    /// Files, directories and links.
+    pub inodes: u64,
+}
+
 impl Disk {
+    /// What no name leads to.
+    pub(super) fn unnamed(&self) -> Unnamed {
+        let (mut pages, mut inodes) = (HashSet::new(), HashSet::new());
+        add_held(&self.root, &mut pages, &mut inodes);
+        Unnamed {
+            pages: self.space.pages().saturating_sub(pages.len() as u64),
+            inodes: self.space.inodes().saturating_sub(inodes.len() as u64),
+        }
+    }
+
     /// All there is, but for the root, as processes see it.
     pub(super) fn tree(&self) -> BTreeMap<String, Found> {
         let mut found = BTreeMap::new();
@@ -47,6 +66,22 @@ impl Disk {
         let mut found = BTreeMap::new();
         add_stored(&self.root.stored, "", &mut found);
         found
+    }
+}
+
+fn add_held(
+    inode: &Rc<Inode>,
+    pages: &mut HashSet<*const super::pages::Page>,
+    inodes: &mut HashSet<*const Inode>,
+) {
+    if !inodes.insert(Rc::as_ptr(inode)) {
+        return;
+    }
+    if let Node::File(content) = &inode.stored.node {
+        pages.extend(content.borrow().pages().map(Rc::as_ptr));
+    }
+    if let Ok(entries) = inode.directory() {
+        entries.borrow().values().for_each(|inode| add_held(inode, pages, inodes));
     }
 }
 

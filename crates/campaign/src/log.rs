@@ -1,0 +1,66 @@
+//! What servers say in the log while a case runs on this thread.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+thread_local! {
+    static ERRORS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// From now on errors are kept for [`take_errors`].
+pub fn listen() {
+    // A second call changes nothing.
+    let _ = tracing::subscriber::set_global_default(Listener);
+}
+
+/// The errors that this thread has logged since they were taken last.
+pub fn take_errors() -> Vec<String> {
+    ERRORS.take()
+}
+
+struct Listener;
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.0, "{value:?} "),
+            name => write!(self.0, "{name}={value:?} "),
+        };
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::ERROR
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        ERRORS.with_borrow_mut(|errors| {
+            if errors.len() < ERRORS_MAX {
+                errors.push(text.0);
+            }
+        });
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+const ERRORS_MAX: usize = 16;
