@@ -156,7 +156,10 @@ impl Directory {
 
     /// What was just made in it, for the lane's cache.
     pub(crate) async fn made_file(&self, name: Name<'_>, file: File, stat: &Stat) -> Result<OpenFile, Error> {
-        let object = self.shared()?.object_of_new(self.volume.root().dir(), By::Open(&file), stat, self.object()).await?;
+        let object = self
+            .shared()?
+            .object_of_new(self.volume.root().dir(), By::Open(&file), stat, self.object())
+            .await?;
         self.note_place(Some(&object), name);
         self.file_of(name, file, stat, object)
     }

@@ -51,7 +51,8 @@ impl Left {
         // What every entry of a user, and of a group, gives.
         let (mut users, mut groups) = (None, None);
         for [tag, tag_high, bits, bits_high, ..] in entries {
-            let bits = u8::try_from(u16::from_le_bytes([*bits, *bits_high])).ok().filter(|bits| *bits <= ALL)?;
+            let bits =
+                u8::try_from(u16::from_le_bytes([*bits, *bits_high])).ok().filter(|bits| *bits <= ALL)?;
             match u16::from_le_bytes([*tag, *tag_high]) {
                 OWNER => {}
                 USER => users = Some(users.unwrap_or(ALL) & bits),
@@ -97,12 +98,32 @@ mod tests {
         let owner = (OWNER, 7, NO_ID);
         for (entries, mode, judged) in [
             // `setfacl -m u:bob:rw`: the group's bits are the mask now.
-            (vec![owner, (USER, 6, 501), (GROUP_OF_FILE, 0, NO_ID), (MASK, 6, NO_ID), (OTHERS, 0, NO_ID)], 0o760, 0o700),
-            (vec![owner, (USER, 7, 501), (GROUP_OF_FILE, 5, NO_ID), (MASK, 7, NO_ID), (OTHERS, 4, NO_ID)], 0o774, 0o754),
+            (
+                vec![owner, (USER, 6, 501), (GROUP_OF_FILE, 0, NO_ID), (MASK, 6, NO_ID), (OTHERS, 0, NO_ID)],
+                0o760,
+                0o700,
+            ),
+            (
+                vec![owner, (USER, 7, 501), (GROUP_OF_FILE, 5, NO_ID), (MASK, 7, NO_ID), (OTHERS, 4, NO_ID)],
+                0o774,
+                0o754,
+            ),
             // One whom all others may and he may not.
-            (vec![owner, (USER, 0, 501), (GROUP_OF_FILE, 5, NO_ID), (MASK, 5, NO_ID), (OTHERS, 5, NO_ID)], 0o755, 0o700),
-            (vec![owner, (GROUP_OF_FILE, 6, NO_ID), (GROUP, 1, 50), (MASK, 7, NO_ID), (OTHERS, 5, NO_ID)], 0o775, 0o761),
-            (vec![owner, (USER, 7, 501), (GROUP_OF_FILE, 7, NO_ID), (MASK, 4, NO_ID), (OTHERS, 7, NO_ID)], 0o747, 0o744),
+            (
+                vec![owner, (USER, 0, 501), (GROUP_OF_FILE, 5, NO_ID), (MASK, 5, NO_ID), (OTHERS, 5, NO_ID)],
+                0o755,
+                0o700,
+            ),
+            (
+                vec![owner, (GROUP_OF_FILE, 6, NO_ID), (GROUP, 1, 50), (MASK, 7, NO_ID), (OTHERS, 5, NO_ID)],
+                0o775,
+                0o761,
+            ),
+            (
+                vec![owner, (USER, 7, 501), (GROUP_OF_FILE, 7, NO_ID), (MASK, 4, NO_ID), (OTHERS, 7, NO_ID)],
+                0o747,
+                0o744,
+            ),
             (vec![owner, (GROUP_OF_FILE, 5, NO_ID), (OTHERS, 4, NO_ID)], 0o754, 0o754),
         ] {
             assert_eq!(Left::of(&list(&entries)).narrowed(mode), judged, "{entries:?}");

@@ -315,7 +315,9 @@ fn uploads_leave_a_full_disk_what_it_keeps_for_root() {
     let served = disk.path();
     let scene = Scene::serving(tempfile::tempdir().unwrap(), served.clone(), &[]);
     let file = scene.file("part", &patterned(1_000_000));
-    let put = |n: usize| curl(&[&ALICE[..], &["--upload-file", &file]].concat(), &scene.server.url(&format!("/{n}"))).0;
+    let put = |n: usize| {
+        curl(&[&ALICE[..], &["--upload-file", &file]].concat(), &scene.server.url(&format!("/{n}"))).0
+    };
     let refused = (0..100).position(|n| put(n) == 507).expect("it is full at last");
     assert!(refused > 20, "after {refused} MB");
     let room = rustix::fs::statvfs(&served).unwrap();

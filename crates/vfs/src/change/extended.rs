@@ -197,7 +197,9 @@ impl Writer {
             let before = value_of(file.lane_file(), &name, max).await?;
             let (after, came) = edit(before.clone());
             if before != after {
-                volume.spare_room(file.lane_file(), after.as_ref().map_or(0, |value| value.len() as u64)).await?;
+                volume
+                    .spare_room(file.lane_file(), after.as_ref().map_or(0, |value| value.len() as u64))
+                    .await?;
                 put(file.lane_file(), &name, after).await?;
             }
             Ok(came)

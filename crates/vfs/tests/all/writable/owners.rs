@@ -151,8 +151,18 @@ fn whoever_changes_content_takes_set_user_id_and_set_group_id_with_it_whatever_t
 
 #[test]
 fn what_a_file_system_keeps_for_root_nobody_is_given_by_a_server_of_root_whatever_the_way() {
-    const WAYS: [&str; 10] =
-        ["write", "vectored", "append", "holes", "extend", "zero", "copy", "announced", "staged", "attributes"];
+    const WAYS: [&str; 10] = [
+        "write",
+        "vectored",
+        "append",
+        "holes",
+        "extend",
+        "zero",
+        "copy",
+        "announced",
+        "staged",
+        "attributes",
+    ];
     let mib = 1 << 20;
     for way in WAYS {
         let mut config = Config::clean();
@@ -321,7 +331,8 @@ fn whoever_is_no_posix_user_goes_on_with_what_it_made_whatever_the_mode() {
                 let is_maker = other.principal.id() == maker.principal.id();
                 for mode in PRIVATE {
                     let may = goes_on(&volume, &root, &maker, &other, mode).await;
-                    let case = format!("{:?} with what {:?} made, {mode:o}", other.principal, maker.principal);
+                    let case =
+                        format!("{:?} with what {:?} made, {mode:o}", other.principal, maker.principal);
                     assert_eq!(may, is_maker || is_everybodys, "{case}");
                 }
             }
@@ -337,9 +348,7 @@ fn a_record_of_a_maker_counts_where_mode_bits_do_and_for_the_uid_that_the_file_h
     world.block_on(&host, async move {
         let (fs, volume) = (process.host.fs(), process.volume());
         let (root, nobody) = (root(&volume).await, Caller::anonymous());
-        let record = |uid: u32, id: i32| {
-            [&b"M\x01"[..], &uid.to_be_bytes(), &id.to_be_bytes()].concat()
-        };
+        let record = |uid: u32, id: i32| [&b"M\x01"[..], &uid.to_be_bytes(), &id.to_be_bytes()].concat();
         let server = fs.stat("/srv").unwrap().uid;
         let anonymous = record(server, 32766);
         for (at, (attribute, value, uid, may)) in [
@@ -444,7 +453,13 @@ fn giving(world: &World) -> Process {
 }
 
 /// Whether `other` may go on with all that `maker` makes with these bits: all of it, or none.
-async fn goes_on(volume: &vfs::Volume, root: &vfs::Directory, maker: &Caller, other: &Caller, mode: u32) -> bool {
+async fn goes_on(
+    volume: &vfs::Volume,
+    root: &vfs::Directory,
+    maker: &Caller,
+    other: &Caller,
+    mode: u32,
+) -> bool {
     let how = How { exclusive: true, mode };
     root.create(maker, name("made"), how).await.unwrap();
     let staged = root.stage(maker, mode).await.unwrap();

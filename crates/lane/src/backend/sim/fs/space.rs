@@ -15,7 +15,8 @@ impl Disk {
         SystemStat {
             block_bytes: PAGE as u64,
             blocks,
-            blocks_free: (blocks - self.config.reserved_bytes / PAGE as u64).saturating_sub(self.space.pages()),
+            blocks_free: (blocks - self.config.reserved_bytes / PAGE as u64)
+                .saturating_sub(self.space.pages()),
             files: self.config.capacity_inodes,
             files_free: self.config.capacity_inodes.saturating_sub(self.space.inodes()),
             name_max: super::resolve::NAME_MAX as u64,
