@@ -138,12 +138,12 @@ pub fn run(protocol: Protocol, input: &[u8], bounds: &Bounds) -> Seen {
 /// What a server holds, by name.
 pub type Held = BTreeMap<String, u64>;
 
-/// Whether a server that everybody has left holds what it held before anybody came. With the first change that it makes, a volume
-/// comes to hold its root and what is above it, and a task that sweeps.
+/// Whether a server that everybody has left holds what it held before anybody came. A lane goes on relying on some directories, its
+/// volumes' roots among them, and has tasks that look after what it keeps.
 pub fn is_at_rest(before: &Held, now: &Held) -> bool {
     let once = |name: &str| match name {
-        "objects" => 2,
-        "lane's tasks" => 1,
+        "objects" => 12,
+        "lane's tasks" => 2,
         _ => 0,
     };
     before.len() == now.len()

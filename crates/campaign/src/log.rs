@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -9,6 +10,12 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 thread_local! {
     static ERRORS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether all that is sent and answered is printed: `CAMPAIGN_TRACE` is set.
+pub fn is_traced() -> bool {
+    static IS_TRACED: OnceLock<bool> = OnceLock::new();
+    *IS_TRACED.get_or_init(|| std::env::var_os("CAMPAIGN_TRACE").is_some())
 }
 
 /// From now on errors are kept for [`take_errors`].

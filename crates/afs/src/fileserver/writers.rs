@@ -1,11 +1,15 @@
-//! Files that clients of a lane write to, kept open between one store and the next.
+//! Files that clients of a lane write to, kept open between one store and the next, and not for long behind the last: a file that is
+//! removed gives its room back when nobody has it open.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use afs_wire::code::EISDIR;
 use afs_wire::{Fid, Status};
 use identity::Rights;
+use lane::time;
 use quick_cache::unsync::Cache;
 use vfs::{Holder, Number, Object, VolumeId, Writer};
 
@@ -17,7 +21,13 @@ type Key = (Holder, VolumeId, Number);
 
 /// Files kept open, the least used of which go first.
 pub(super) struct Writers {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
     kept: RefCell<Cache<Key, Kept>>,
+    /// Somebody closes what is used no more.
+    is_swept: Cell<bool>,
 }
 
 #[derive(Clone)]
@@ -25,11 +35,13 @@ struct Kept {
     writer: Writer,
     /// The client has made the file: it may finish it, whatever the mode that it gave it.
     is_its_own: bool,
+    used: Rc<Cell<Instant>>,
 }
 
 impl Writers {
     pub(super) fn new(max: usize) -> Self {
-        Self { kept: RefCell::new(Cache::new(max)) }
+        let kept = RefCell::new(Cache::new(max));
+        Self { shared: Rc::new(Shared { kept, is_swept: Cell::new(false) }) }
     }
 
     /// A client has made a file.
@@ -39,16 +51,35 @@ impl Writers {
 
     fn keep(&self, holder: Holder, object: &Arc<Object>, writer: &Writer, is_its_own: bool) {
         let key = (holder, object.volume().id(), object.number());
-        self.kept.borrow_mut().insert(key, Kept { writer: writer.clone(), is_its_own });
+        let used = Rc::new(Cell::new(time::now()));
+        self.shared.kept.borrow_mut().insert(key, Kept { writer: writer.clone(), is_its_own, used });
+        if !self.shared.is_swept.replace(true) {
+            lane::spawn(sweep(Rc::downgrade(&self.shared))).detach();
+        }
     }
 
     /// What a client writes to is closed: who wants to execute it could not.
     pub(super) fn let_go(&self, holder: Holder, volume: VolumeId, number: Number) {
-        self.kept.borrow_mut().remove(&(holder, volume, number));
+        self.shared.kept.borrow_mut().remove(&(holder, volume, number));
     }
 
     fn find(&self, holder: Holder, volume: VolumeId, number: Number) -> Option<Kept> {
-        self.kept.borrow().get(&(holder, volume, number)).cloned()
+        let kept = self.shared.kept.borrow().get(&(holder, volume, number)).cloned();
+        kept.inspect(|kept| kept.used.set(time::now()))
+    }
+}
+
+/// Closes what was not used for a while, until nothing is left.
+async fn sweep(shared: Weak<Shared>) {
+    loop {
+        time::sleep(UNUSED_MAX / 2).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let mut kept = shared.kept.borrow_mut();
+        kept.retain(|_, kept| time::now().saturating_duration_since(kept.used.get()) < UNUSED_MAX);
+        if kept.is_empty() {
+            shared.is_swept.set(false);
+            return;
+        }
     }
 }
 
@@ -98,5 +129,7 @@ impl Serving {
     }
 }
 
+/// How long a file is kept open that nobody stores to.
+const UNUSED_MAX: Duration = Duration::from_secs(60);
 /// Bits of which one lets somebody execute a file.
 const EXECUTABLE: u32 = 0o111;

@@ -230,7 +230,7 @@ impl Clients {
                 Ok(Err(_)) => (i64::MAX, Vec::new()),
                 Err(_) => (i64::MAX - 1, Vec::new()),
             };
-            if std::env::var_os("CAMPAIGN_TRACE").is_some() {
+            if crate::log::is_traced() {
                 eprintln!(
                     "{operation} fault {fault} {arguments:02x?} +{} -> {code} {} bytes",
                     data.len(),

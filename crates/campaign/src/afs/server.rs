@@ -211,5 +211,5 @@ impl Server {
     }
 }
 
-const HELD: [&str; 7] =
-    ["promises_given", "transfers", "idle", "unclaimed", "connections", "handlers", "open_cached"];
+/// Not `promises_given`: a client that has yet to hear that all is void is remembered for as long as promises may last, a week.
+const HELD: [&str; 6] = ["transfers", "idle", "unclaimed", "connections", "handlers", "open_cached"];

@@ -276,7 +276,7 @@ impl Client {
                 requests::mutate(d, &mut body);
             }
             if d.one_in(14) {
-                self.mutate_header(d, slot, &mut header);
+                self.mutate_header(d, &mut header);
             }
             let there = self.connections[slot].as_mut().expect("it was there");
             there.next += u64::from(header.credit_charge.get().max(1));
@@ -293,7 +293,7 @@ impl Client {
         }
     }
 
-    fn mutate_header(&mut self, d: &mut Decisions<'_>, slot: usize, header: &mut Header) {
+    fn mutate_header(&mut self, d: &mut Decisions<'_>, header: &mut Header) {
         match d.below(12) {
             0 => header.credit_charge.set(d.edge() as u16),
             1 => header.credits.set(d.edge() as u16),
@@ -317,7 +317,6 @@ impl Client {
                 }
             }
         }
-        let _ = slot;
     }
 
     fn header(&mut self, slot: usize, session: Option<usize>, command: Command, charge: u16) -> Header {
@@ -338,7 +337,7 @@ impl Client {
         let Some(there) = self.connections[slot].as_mut() else { return };
         let n = messages.len();
         self.notes.with(|seen| seen.messages += n as u64);
-        if std::env::var_os("CAMPAIGN_TRACE").is_some() {
+        if crate::log::is_traced() {
             for message in &messages {
                 let head = &message[..message.len().min(200)];
                 eprintln!("{:?} {slot} sends {} bytes: {head:02x?}", lane::time::now(), message.len());
@@ -723,7 +722,7 @@ impl Client {
         let (id, status) = (header.message_id.get(), header.status());
         let kind = there.kinds.get(&id).copied().unwrap_or(0);
         let command = header.command.get();
-        if std::env::var_os("CAMPAIGN_TRACE").is_some() {
+        if crate::log::is_traced() {
             eprintln!(
                 "{:?} {slot}: {id} command {command} kind {kind:#x} {status:?} {:#x}",
                 lane::time::now(),

@@ -263,3 +263,17 @@ fn what_does_not_fit_the_quota_is_refused_and_changes_neither_file_nor_version()
         client.store(fid, 0, &[9; 200_000], 200_000).await.unwrap();
     });
 }
+
+#[test]
+fn a_file_that_is_removed_behind_a_store_gives_its_room_back() {
+    run(async |bed| {
+        let client = bed.client();
+        let (fid, _) = new_file(&bed, &client, "f").await;
+        let bytes = pattern(100_000);
+        client.store(fid, 0, &bytes, bytes.len() as u64).await.unwrap();
+        client.call(&rxafs::RemoveFile { directory: bed.root(), name: "f".into() }).await.unwrap();
+        // What the lane has open for look-ups goes too.
+        lane::time::sleep(std::time::Duration::from_secs(600)).await;
+        assert_eq!(bed.fs.unnamed(), lane::backend::sim::Unnamed { pages: 0, inodes: 0 });
+    });
+}
