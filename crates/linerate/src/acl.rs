@@ -103,6 +103,9 @@ struct Set {
     /// Admin address of the server that is told, so that the change counts at once
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
     server: SocketAddr,
+    /// State directory of the server, whose owner is believed to run it: for root, where another user does
+    #[arg(long, value_name = "DIR", env = "LINERATE_STATE")]
+    state: Option<PathBuf>,
     #[command(flatten)]
     kept: Kept,
     #[command(flatten)]
@@ -202,7 +205,7 @@ fn set(args: &Set) -> anyhow::Result<()> {
         remove(&file, attribute)
             .and_then(|()| clear_other(&file, attribute, marked.as_ref()))
             .with_context(|| format!("cannot take the list of {} away", dir.display()))?;
-        tell_server(args.server);
+        tell_server(args.server, args.state.as_deref());
         say!("{} has no list of its own", dir.display());
         return Ok(());
     }
@@ -218,7 +221,7 @@ fn set(args: &Set) -> anyhow::Result<()> {
     write(&file, attribute, &acl)
         .and_then(|()| clear_other(&file, attribute, marked.as_ref()))
         .with_context(|| format!("cannot set the list of {}", dir.display()))?;
-    tell_server(args.server);
+    tell_server(args.server, args.state.as_deref());
     show(&acl);
     remark_place(attribute, marked.as_ref());
     remark_other(&dir, attribute);
@@ -303,8 +306,9 @@ fn marked_above(dir: &Path) -> anyhow::Result<Option<Marked>> {
 }
 
 /// Has a server that runs go by what was changed from now on.
-fn tell_server(server: SocketAddr) {
-    if let Err(error) = server::console::rights_changed(server) {
+fn tell_server(server: SocketAddr, state: Option<&Path>) {
+    let told = server::console::Asked::new(server, state).and_then(server::console::rights_changed);
+    if let Err(error) = told {
         eprintln!(
             "linerate: no server was told: {error} A server that runs sees the change by itself within about a second; \
              --server names its admin address"

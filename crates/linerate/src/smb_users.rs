@@ -1,10 +1,11 @@
 //! `linerate smb`: who uses the SMB service of a server of this machine, and an end to that; and what any server tells of its interfaces.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use server::console::{self, ConsoleError};
+use server::console::{self, Asked, ConsoleError};
 use smb::desk::{ChannelShown, LockShown, OpenShown, SessionShown};
 
 use crate::output::{bytes, json_line, printable, say, table};
@@ -55,6 +56,15 @@ struct At {
     /// Admin address of the server, which has to run on this machine and be yours (or you root)
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
     server: SocketAddr,
+    /// State directory of the server, whose owner is believed to run it: for root, where another user does
+    #[arg(long, value_name = "DIR", env = "LINERATE_STATE")]
+    state: Option<PathBuf>,
+}
+
+impl At {
+    fn asked(&self) -> Result<Asked, ConsoleError> {
+        Asked::new(self.server, self.state.as_deref())
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -86,7 +96,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn close(close: &Close) -> anyhow::Result<ExitCode> {
-    let server = close.at.server;
+    let server = close.at.asked()?;
     let (kind, path, id): (_, _, Option<u64>) = match close.what {
         What::Session => ("session", "sessions", session_called(&close.id, server)?),
         What::Open => ("open", "opens", close.id.parse().ok()),
@@ -101,7 +111,7 @@ fn close(close: &Close) -> anyhow::Result<ExitCode> {
 }
 
 /// The session that is called so: hexadecimal, as tables and the audit log show it, or decimal, as JSON does.
-fn session_called(id: &str, server: SocketAddr) -> anyhow::Result<Option<u64>> {
+fn session_called(id: &str, server: Asked) -> anyhow::Result<Option<u64>> {
     let all: Vec<SessionShown> = serde_json::from_str(&console::ask(server, "smb/sessions")?)
         .context("the server is of another version")?;
     let is_called =
@@ -122,7 +132,7 @@ fn number(session: u64) -> String {
 }
 
 fn show<T: serde::de::DeserializeOwned>(look: &Look, path: &str, tell: fn(&[T])) -> anyhow::Result<ExitCode> {
-    let answer = console::ask(look.at.server, path)?;
+    let answer = console::ask(look.at.asked()?, path)?;
     if look.json {
         say!("{}", json_line(&answer));
     } else {

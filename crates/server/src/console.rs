@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener as StdListener, UnixStream as StdStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,9 @@ pub enum ConsoleError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// It does not tell who runs the server.
+    #[error("state directory {0}")]
+    StateDirectory(String),
     /// The service has no such thing.
     #[error("there is no {0}")]
     NotThere(String),
@@ -68,35 +72,70 @@ pub(crate) async fn serve(listener: StdListener, desks: Desks) -> io::Result<()>
     axum::serve(listener, router).await
 }
 
-/// Asks the server with this admin address what it has at `path`, such as `smb/sessions`: JSON.
+/// A server of this machine, as who asks it knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    admin: SocketAddr,
+    /// Who may hold its console beside root and who asks.
+    believed: Option<u32>,
+}
+
+impl Asked {
+    /// The server with this admin address, if it is root's or one's own. Whoever names its state directory believes the owner of that
+    /// too.
+    ///
+    /// # Errors
+    /// The state directory is not there, or others than its owner may write to it.
+    pub fn new(admin: SocketAddr, state: Option<&std::path::Path>) -> Result<Self, ConsoleError> {
+        let believed = state.map(|state| owner_of(state).map_err(ConsoleError::StateDirectory));
+        Ok(Self { admin, believed: believed.transpose()? })
+    }
+}
+
+/// The user whose directory it is, if it is his alone.
+fn owner_of(state: &std::path::Path) -> Result<u32, String> {
+    let told = |why: &str| format!("{}: {why}", state.display());
+    let meta = std::fs::metadata(state).map_err(|error| told(&error.to_string()))?;
+    if !meta.is_dir() {
+        return Err(told("it is no directory"));
+    }
+    if meta.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(told(
+            "others than its owner may write to it, so it does not tell who runs the server: chmod go-w it",
+        ));
+    }
+    Ok(meta.uid())
+}
+
+/// Asks a server what it has at `path`, such as `smb/sessions`: JSON.
 ///
 /// # Errors
 /// [`ConsoleError`].
-pub fn ask(admin: SocketAddr, path: &str) -> Result<String, ConsoleError> {
-    exchange(admin, "GET", path)
+pub fn ask(server: Asked, path: &str) -> Result<String, ConsoleError> {
+    exchange(server, "GET", path)
 }
 
-/// Has the server end what it has at `path`, such as `smb/sessions/17`.
+/// Has a server end what it has at `path`, such as `smb/sessions/17`.
 ///
 /// # Errors
 /// [`ConsoleError`].
-pub fn end_at(admin: SocketAddr, path: &str) -> Result<(), ConsoleError> {
-    exchange(admin, "DELETE", path).map(drop)
+pub fn end_at(server: Asked, path: &str) -> Result<(), ConsoleError> {
+    exchange(server, "DELETE", path).map(drop)
 }
 
-/// Tells the server with this admin address that lists or modes were changed beside it: what its clients ask from here on is answered by the
+/// Tells a server that lists or modes were changed beside it: what its clients ask from here on is answered by the
 /// new ones.
 ///
 /// # Errors
 /// [`ConsoleError`].
-pub fn rights_changed(admin: SocketAddr) -> Result<(), ConsoleError> {
-    end_at(admin, "rights/known")
+pub fn rights_changed(server: Asked) -> Result<(), ConsoleError> {
+    end_at(server, "rights/known")
 }
 
 /// One request, answered and closed.
-fn exchange(admin: SocketAddr, method: &str, path: &str) -> Result<String, ConsoleError> {
-    let unreachable = |source| ConsoleError::Unreachable { address: admin, source };
-    let answer = converse(admin, method, path).map_err(unreachable)?;
+fn exchange(server: Asked, method: &str, path: &str) -> Result<String, ConsoleError> {
+    let unreachable = |source| ConsoleError::Unreachable { address: server.admin, source };
+    let answer = converse(server, method, path).map_err(unreachable)?;
     let text = String::from_utf8_lossy(&answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return Err(unreachable(io::ErrorKind::UnexpectedEof.into()));
@@ -108,9 +147,9 @@ fn exchange(admin: SocketAddr, method: &str, path: &str) -> Result<String, Conso
     }
 }
 
-fn converse(admin: SocketAddr, method: &str, path: &str) -> io::Result<Vec<u8>> {
-    let mut stream = StdStream::connect_addr(&name(admin)?)?;
-    check_server(&stream)?;
+fn converse(server: Asked, method: &str, path: &str) -> io::Result<Vec<u8>> {
+    let mut stream = StdStream::connect_addr(&name(server.admin)?)?;
+    check_server(&stream, server.believed)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     write!(stream, "{method} /{path} HTTP/1.1\r\nHost: console\r\nConnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
@@ -118,23 +157,29 @@ fn converse(admin: SocketAddr, method: &str, path: &str) -> io::Result<Vec<u8>> 
     Ok(answer)
 }
 
-/// Any local user could have taken the name first: who is answered by another than root or himself is told so, and asks nothing.
-fn check_server(stream: &StdStream) -> io::Result<()> {
+/// Any local user could have taken the name first: who is answered by another than root, himself or whom he believes is told so, and asks
+/// nothing.
+fn check_server(stream: &StdStream, believed: Option<u32>) -> io::Result<()> {
     let (peer, own) = (rustix::net::sockopt::socket_peercred(stream)?.uid, rustix::process::geteuid());
-    if is_trusted(peer.as_raw(), own.as_raw()) {
+    if is_trusted(peer.as_raw(), own.as_raw(), believed) {
         return Ok(());
     }
+    let named = match believed {
+        Some(owner) => format!(", nor the user {owner}, who owns the state directory"),
+        None => String::new(),
+    };
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
         format!(
-            "its console is held by the user {}, who is neither root nor you: ask as that user if it is his server",
+            "its console is held by the user {}, who is neither root nor you{named}: if it is that user's server, name its state directory \
+             by --state, or ask as that user",
             peer.as_raw()
         ),
     ))
 }
 
-fn is_trusted(peer: u32, own: u32) -> bool {
-    peer == 0 || peer == own
+fn is_trusted(peer: u32, own: u32, believed: Option<u32>) -> bool {
+    peer == 0 || peer == own || believed == Some(peer)
 }
 
 /// The name of a server's console: abstract, as unix(7) has it.
@@ -204,6 +249,8 @@ fn not_there() -> Response {
     (StatusCode::NOT_FOUND, "there is no such thing\n").into_response()
 }
 
+/// By its group, or by everybody.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 const TIMEOUT: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(100);
 const ANSWER_MAX: u64 = 256 << 20;
@@ -235,35 +282,59 @@ mod tests {
             let desks = [("inn", Arc::new(Rooms) as Arc<dyn Desk>)].into_iter().collect();
             runtime.block_on(serve(listener, desks)).unwrap();
         });
-        assert_eq!(ask(admin, "inn/rooms").unwrap(), "[1]");
-        end_at(admin, "inn/rooms/1").unwrap();
+        let server = Asked::new(admin, None).unwrap();
+        assert_eq!(ask(server, "inn/rooms").unwrap(), "[1]");
+        end_at(server, "inn/rooms/1").unwrap();
         for nothing in ["inn/guests", "pub/rooms"] {
-            assert!(matches!(ask(admin, nothing), Err(ConsoleError::NotThere(_))));
+            assert!(matches!(ask(server, nothing), Err(ConsoleError::NotThere(_))));
         }
-        assert!(matches!(end_at(admin, "inn/rooms/2"), Err(ConsoleError::NotThere(_))));
+        assert!(matches!(end_at(server, "inn/rooms/2"), Err(ConsoleError::NotThere(_))));
+    }
+
+    /// What is said to a console that the user 65534 holds, by who names these state directories.
+    fn answers_of_another(states: &[Option<&std::path::Path>]) -> Option<Vec<Result<String, ConsoleError>>> {
+        let admin: SocketAddr = format!("127.0.0.2:{}", std::process::id() % 50_000 + 1).parse().unwrap();
+        let script = "import socket,sys,os,time\nos.setuid(65534)\ns=socket.socket(socket.AF_UNIX)\ns.bind(b'\\0'+sys.argv[1].encode())\n\
+                      s.listen()\nprint('ready',flush=True)\nwhile True:\n c,_=s.accept()\n c.recv(1000)\n \
+                      c.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n[]')\n c.close()";
+        let mut other = std::process::Command::new("python3");
+        other.args(["-c", script, &format!("linerate/{admin}")]).stdout(std::process::Stdio::piped());
+        let mut other = other.spawn().ok()?;
+        let mut ready = [0; 5];
+        let begun = other.stdout.as_mut().unwrap().read_exact(&mut ready);
+        let ask = |state: &Option<&std::path::Path>| ask(Asked::new(admin, *state)?, "smb/sessions");
+        let answers = begun.is_ok().then(|| states.iter().map(ask).collect());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        answers
     }
 
     #[test]
-    fn a_console_of_another_user_is_not_believed() {
-        assert!(is_trusted(0, 1000) && is_trusted(1000, 1000) && is_trusted(0, 0));
-        assert!(!is_trusted(1001, 1000) && !is_trusted(1001, 0));
+    fn a_console_of_another_user_is_believed_where_he_owns_the_state_directory_that_is_named_and_nowhere_else()
+     {
+        assert!(is_trusted(0, 1000, None) && is_trusted(1000, 1000, None) && is_trusted(0, 0, None));
+        assert!(!is_trusted(1001, 1000, None) && !is_trusted(1001, 0, None));
+        assert!(is_trusted(1001, 0, Some(1001)) && !is_trusted(1002, 0, Some(1001)));
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        // Another user has the name first: nothing is asked of it.
-        let admin: SocketAddr = format!("127.0.0.2:{}", std::process::id() % 50_000 + 1).parse().unwrap();
-        let script = "import socket,sys,os,time\nos.setuid(65534)\ns=socket.socket(socket.AF_UNIX)\ns.bind(b'\\0'+sys.argv[1].encode())\n\
-                      s.listen()\nprint('ready',flush=True)\nc,_=s.accept()\nc.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n[]')\ntime.sleep(60)";
-        let mut impostor = std::process::Command::new("python3");
-        impostor.args(["-c", script, &format!("linerate/{admin}")]).stdout(std::process::Stdio::piped());
-        let Ok(mut impostor) = impostor.spawn() else { return };
-        let mut ready = [0; 5];
-        let begun = impostor.stdout.as_mut().unwrap().read_exact(&mut ready);
-        let answer = begun.is_ok().then(|| ask(admin, "smb/sessions"));
-        impostor.kill().unwrap();
-        impostor.wait().unwrap();
-        if let Some(answer) = answer {
-            let Err(ConsoleError::Unreachable { source, .. }) = answer else { panic!("{answer:?}") };
+        let states: Vec<_> = [(65534, 0o700), (65534, 0o770), (65533, 0o700), (0, 0o700)]
+            .map(|(owner, mode)| {
+                let state = tempfile::tempdir().unwrap();
+                std::os::unix::fs::chown(state.path(), Some(owner), None).unwrap();
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+                std::fs::set_permissions(state.path(), mode).unwrap();
+                state
+            })
+            .into();
+        let named: Vec<_> =
+            std::iter::once(None).chain(states.iter().map(|state| Some(state.path()))).collect();
+        let Some(answers) = answers_of_another(&named) else { return };
+        let [nobody, own, shared, third, root] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!(own.as_ref().unwrap(), "[]", "it is the server's own user");
+        assert!(matches!(shared, Err(ConsoleError::StateDirectory(_))), "{shared:?}");
+        for refused in [nobody, third, root] {
+            let Err(ConsoleError::Unreachable { source, .. }) = refused else { panic!("{refused:?}") };
             assert_eq!(source.kind(), io::ErrorKind::PermissionDenied);
         }
     }

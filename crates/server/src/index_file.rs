@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use index::{Committer, Error, FileStorage, Health, Index, Options, Stop, VolumeId, VolumeRecord, Words};
 use lane::memory::WordFile;
 
+use crate::health::utc;
+
 lane::counter_block! {
     /// The index of numbers and versions.
     pub struct IndexCounters {
@@ -107,8 +109,17 @@ impl IndexFile {
         counters.commits_failed.add(failures - counters.commits_failed.get());
         match self.index.health() {
             Health::Well => None,
-            Health::Failing(why) => Some(format!(
-                "{why}; until it can be written, versions of what changes now are lost should the server be killed"
+            Health::Failing(why, since) => Some(format!(
+                "{why}; the state directory {} cannot be written since {}; until it can, versions of what changes now are lost should \
+                 the server be killed",
+                self.state.display(),
+                utc(since)
+            )),
+            Health::Hangs(since) => Some(format!(
+                "the file system of the state directory {} has not answered since {}; until it does, versions of what changes now are \
+                 lost should the server be killed",
+                self.state.display(),
+                utc(since)
             )),
         }
     }

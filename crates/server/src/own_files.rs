@@ -21,7 +21,14 @@ impl OwnFiles {
     pub(crate) fn of(config: &Config) -> Self {
         let accounts = config.identity.accounts.clone().or_else(default_accounts);
         let logs = config.log.access.iter().chain(&config.log.audit).filter(|path| **path != Path::new("-"));
-        let mut all: Vec<_> = config.server.state_dir().into_iter().chain(accounts).collect();
+        // Commands that change the accounts lock a file beside them: a client that took or removed it would keep them waiting or apart.
+        let lock = accounts.iter().map(|path| {
+            let mut name = path.clone().into_os_string();
+            name.push(".lock");
+            PathBuf::from(name)
+        });
+        let lock: Vec<_> = lock.collect();
+        let mut all: Vec<_> = config.server.state_dir().into_iter().chain(accounts).chain(lock).collect();
         all.extend(config.file.iter().chain(logs).cloned());
         let wanted = config.wishes.iter().filter_map(|wish| wish.settings.as_ref());
         all.extend(wanted.flat_map(|settings| settings.own_files()));
@@ -38,10 +45,13 @@ impl OwnFiles {
                 let known = |(above, name)| id_of(or_here(above)).ok().map(|above| (above, name));
                 let named: Option<(FileId, &OsStr)> = { names }.find_map(known);
                 named.iter().for_each(|(above, name)| withheld.add_name(*above, name.as_bytes()));
-                // Open, so that no other file gets its number once it is replaced.
-                if let Ok(file) = open_path(&path) {
-                    // What was there a moment ago can be looked at.
-                    let _ = withheld.add_open(file);
+                // What lies in the state directory may have further names elsewhere.
+                for path in std::iter::once(path.clone()).chain(files_in(&path)) {
+                    // Open, so that no other file gets its number once it is replaced.
+                    if let Ok(file) = open_path(&path) {
+                        // What was there a moment ago can be looked at.
+                        let _ = withheld.add_open(file);
+                    }
                 }
             }
         }
@@ -86,6 +96,13 @@ impl OwnFiles {
     }
 }
 
+/// The files of a directory; none of what is no directory.
+fn files_in(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let is_file = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    entries.filter(is_file).take(FILES_MAX).map(|entry| entry.path()).collect()
+}
+
 /// Opens what is there by that name, to know it by: neither to read nor to write it.
 fn open_path(path: &Path) -> std::io::Result<std::fs::File> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into())
@@ -95,6 +112,9 @@ fn id_of(path: &Path) -> std::io::Result<FileId> {
     let found = std::fs::metadata(path)?;
     Ok(FileId { dev: found.dev(), ino: found.ino() })
 }
+
+/// Files of the state directory that are known by themselves. The server has a handful there, each of which takes a descriptor.
+const FILES_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
@@ -24,17 +25,20 @@ impl Shared {
             }
             let batch = Arc::new(std::mem::take(&mut state.pending));
             state.underway = Some(Arc::clone(&batch));
+            state.underway_since = Some(SystemTime::now());
             (batch, state.told, state.commits + 1)
         };
         self.journal.iter().for_each(|journal| journal.begin_commit(number));
         let result = self.with_database(|database| write(database, &batch, self.options.boot, number));
         let mut state = self.state();
         state.underway = None;
+        let began = state.underway_since.take();
         match result {
             Ok(()) => {
                 state.committed = told;
                 state.commits = number;
                 state.failing = None;
+                state.failing_since = None;
                 if let Some(journal) = &self.journal {
                     journal.committed(number, batch.slots());
                 }
@@ -44,6 +48,7 @@ impl Shared {
             }
             Err(error) => {
                 state.failing = Some(error.to_string());
+                state.failing_since = state.failing_since.or(began);
                 let batch =
                     Arc::into_inner(batch).expect("who reads it does so under the lock, and keeps none");
                 let overtaken = state.pending.put_back(batch);

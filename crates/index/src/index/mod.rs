@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use std::time::{Duration, SystemTime};
 
 use redb::{Builder, Database, ReadableDatabase, ReadableTable};
 
@@ -60,8 +61,10 @@ pub enum Stop {
 pub enum Health {
     /// They do.
     Well,
-    /// The last did not; it is tried again, and until it goes through nothing is lost but in a crash.
-    Failing(String),
+    /// The last did not, nor any since then; it is tried again, and until it goes through nothing is lost but in a crash.
+    Failing(String, SystemTime),
+    /// The one that began then has not come to its end: the file system does not answer.
+    Hangs(SystemTime),
 }
 
 pub(crate) struct Shared {
@@ -104,6 +107,9 @@ pub(crate) struct State {
     told: u64,
     committed: u64,
     failing: Option<String>,
+    /// Since when it has been failing, or a commit been under way.
+    failing_since: Option<SystemTime>,
+    underway_since: Option<SystemTime>,
     pub(crate) ends: bool,
 }
 
@@ -228,9 +234,12 @@ impl Index {
 
     /// Whether commits go through.
     pub fn health(&self) -> Health {
-        match &self.shared.state().failing {
-            None => Health::Well,
-            Some(why) => Health::Failing(why.clone()),
+        let state = self.shared.state();
+        let hangs = |since: &SystemTime| since.elapsed().is_ok_and(|elapsed| elapsed >= HANGS_AFTER);
+        match (&state.failing, state.failing_since, state.underway_since.filter(hangs)) {
+            (_, _, Some(since)) => Health::Hangs(since),
+            (Some(why), Some(since), None) => Health::Failing(why.clone(), since),
+            _ => Health::Well,
         }
     }
 
@@ -405,5 +414,7 @@ fn open_known(
     Ok((database, stop, found))
 }
 
+/// A commit that takes longer is one that its file system does not answer.
+const HANGS_AFTER: Duration = Duration::from_secs(5);
 /// Where AFS sites begin to count. Clients take smaller numbers for volumes of their own.
 const FIRST_VOLUME: u32 = 0x2000_0001;

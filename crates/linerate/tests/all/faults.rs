@@ -9,11 +9,14 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use testkit::Disk;
+use testkit::netns::Namespace;
 
 use crate::support::http2;
 use crate::support::raw::{self, Response};
+use crate::support::share::Share;
 use crate::support::site::Site;
-use crate::support::{Server, output, patterned, tool};
+use crate::support::{Launch, Server, linerate, output, patterned, tool, wait_for};
 
 #[test]
 fn what_is_no_clear_request_is_refused_and_the_connection_closed() {
@@ -549,4 +552,213 @@ fn write_over(path: &Path, content: &[u8]) {
 
 fn append(path: &Path, content: &[u8]) {
     std::fs::File::options().append(true).open(path).unwrap().write_all(content).unwrap();
+}
+
+/// A file system that does not answer whoever writes, until this is dropped.
+struct Frozen<'a>(&'a Path);
+
+impl<'a> Frozen<'a> {
+    fn new(at: &'a Path) -> Self {
+        output(tool("fsfreeze", "util-linux").arg("-f").arg(at));
+        Self(at)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let _ = tool("fsfreeze", "util-linux").arg("-u").arg(self.0).status();
+    }
+}
+
+/// What the admin address says of the index.
+fn told_of_index(server: &Server) -> Option<String> {
+    let health = raw::get(server.admin, "/health");
+    let health = String::from_utf8(health.body).unwrap();
+    health.lines().find(|line| line.starts_with("index: ")).map(str::to_owned)
+}
+
+#[test]
+fn a_state_directory_that_is_full_or_does_not_answer_is_told_of_while_files_are_served() {
+    for freezes in [false, true] {
+        let disk = if freezes { Disk::new("ext4", 64, &[]) } else { Disk::in_memory(16) };
+        let disk = match disk {
+            Ok(disk) => disk,
+            Err(error) => return testkit::skip(format_args!("nothing can be mounted ({error})")),
+        };
+        // Where the file system keeps attributes, which that of temporary files may not.
+        let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let home = home.path().canonicalize().unwrap();
+        std::fs::create_dir(home.join("tree")).unwrap();
+        std::fs::write(home.join("tree/page"), "page").unwrap();
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(home.join("tree"), everybody).unwrap();
+        let state = disk.path().join("state");
+        let text = format!(
+            "[server]\nlanes = 1\nstate_dir = '{}'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+             [admin]\nlisten = '127.0.0.1:0'\n[[volume]]\nname = 'tree'\npath = 'tree'\nwritable = 'anyone'\n",
+            state.display()
+        );
+        std::fs::write(home.join("linerate.toml"), text).unwrap();
+        let server = Launch::config(&home.join("linerate.toml")).start();
+        let mut puts = 0..;
+        let mut put = || {
+            let head = format!("PUT /f{} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", puts.next().unwrap());
+            let request = format!("{head}Content-Length: 1\r\n\r\nx");
+            Response::parse(&raw::talk(server.http[0], request.as_bytes())).status
+        };
+        assert_eq!(put(), 201);
+        assert_eq!(told_of_index(&server), None);
+        let filler = disk.path().join("filler");
+        let at = disk.path();
+        let frozen = freezes.then(|| Frozen::new(&at));
+        if !freezes {
+            let mut filler = std::fs::File::create(&filler).unwrap();
+            while filler.write_all(&[1; 4096]).is_ok() {}
+        }
+        let told = wait_for("the index to be told of", || {
+            // What is new has to be written there, and waits; nobody has to wait for that.
+            for _ in 0..50 {
+                assert_eq!(put(), 201);
+            }
+            told_of_index(&server)
+        });
+        assert!(told.contains(&*state.to_string_lossy()) && told.contains(" since 2"), "{told}");
+        assert_eq!(told.contains("has not answered"), freezes, "{told}");
+        assert_eq!(raw::get(server.http[0], "/page").body, b"page");
+        assert_eq!(raw::get(server.http[0], "/f0").body, b"x");
+        drop(frozen);
+        if !freezes {
+            std::fs::remove_file(&filler).unwrap();
+        }
+        wait_for("the index to be well", || told_of_index(&server).is_none().then_some(()));
+        server.says("it can be written again");
+        assert_eq!(put(), 201);
+        let said = server.stderr();
+        for once in ["[index-not-written]", "it can be written again"] {
+            assert_eq!(said.matches(once).count(), 1, "{said}");
+        }
+    }
+}
+
+#[test]
+fn files_of_the_server_are_served_to_nobody_by_any_protocol_under_any_name() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = &home.path().canonicalize().unwrap();
+    for directory in ["open", "logs"] {
+        std::fs::create_dir(home.join(directory)).unwrap();
+    }
+    std::fs::write(home.join("open/page"), "page").unwrap();
+    std::fs::write(home.join("logs/audit.log"), "yet to be").unwrap();
+    // Nothing but whose they are keeps the server's files from anybody.
+    output(linerate(["acl", "set", "--clear", ".", "system:anyuser=all"]).current_dir(home));
+    // Clients' own files lie elsewhere.
+    let outside = tempfile::tempdir().unwrap();
+    let tables = "[afs]\nlisten = '127.0.0.1:7000'\n[log]\naccess = 'logs/access.log'\n";
+    let share = Share::new(home, home, tables, "hidden = true\n");
+    let server = &share.server;
+    let at = |path: &str| home.join(path);
+    std::fs::hard_link(at("accounts.toml"), at("open/hard")).unwrap();
+    std::fs::hard_link(at("state/index.redb"), at("open/index")).unwrap();
+    let links = [
+        ("../accounts.toml", "open/soft"),
+        ("../state", "open/state"),
+        ("soft", "open/chain"),
+        (&at("linerate.toml").display().to_string(), "open/absolute"),
+    ];
+    for (to, link) in links {
+        std::os::unix::fs::symlink(to, at(link)).unwrap();
+    }
+    let by_http = |path: &str| {
+        let got = raw::get(server.http[0], &format!("/{path}"));
+        (got.status == 200).then_some(got.body)
+    };
+    let by_smb = |path: &str| {
+        let got = outside.path().join("got");
+        let _ = std::fs::remove_file(&got);
+        share.asks(&format!("get \"{path}\" \"{}\"", got.display()));
+        std::fs::read(got).ok()
+    };
+    let by_afs = |path: &str| {
+        let got = outside.path().join("got");
+        let mut get = linerate(["get", "--overwrite", &format!("afs://127.0.0.1/tree/{path}"), "-o"]);
+        get.arg(&got).current_dir(outside.path()).stdin(Stdio::null());
+        let _ = std::fs::remove_file(&got);
+        get.output().unwrap();
+        std::fs::read(got).ok()
+    };
+    // One that is no server's file is everybody's, and the audit log is none yet.
+    for path in ["open/page", "logs/audit.log"] {
+        for (way, got) in [by_http(path), by_smb(path), by_afs(path)].into_iter().enumerate() {
+            assert!(got.is_some(), "{path}, way {way}");
+        }
+    }
+    let config = std::fs::read_to_string(at("linerate.toml")).unwrap();
+    let config = config.replace("access = ", "audit = 'logs/audit.log'\naccess = ");
+    std::fs::write(at("linerate.toml"), config).unwrap();
+    server.reload("reloaded");
+    std::fs::rename(at("logs/access.log"), at("logs/access.log.1")).unwrap();
+    server.signal(Signal::USR1);
+    wait_for("another log", || at("logs/access.log").exists().then_some(()));
+    let attacked = [
+        "accounts.toml",
+        "accounts.toml.lock",
+        "linerate.toml",
+        "state/index.redb",
+        "state/room-ahead",
+        "open/hard",
+        "open/index",
+        "open/soft",
+        "open/chain",
+        "open/absolute",
+        "open/state/index.redb",
+        "logs/access.log",
+        "logs/access.log.1",
+        "logs/audit.log",
+    ];
+    let kept = ["accounts.toml", "linerate.toml"].map(|path| std::fs::read(at(path)).unwrap());
+    for path in attacked {
+        for (way, got) in
+            [by_http(path), by_smb(path), by_smb(&path.to_uppercase()), by_afs(path)].into_iter().enumerate()
+        {
+            let shown = got.map(|bytes| String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned());
+            assert_eq!(shown, None, "{path}, way {way}");
+        }
+    }
+    assert_eq!(by_http("open/page").as_deref(), Some(&b"page"[..]));
+    for path in attacked.iter().filter(|path| !links.iter().any(|(_, link)| path.starts_with(link))) {
+        for method in ["PUT", "DELETE"] {
+            let head = format!("{method} /{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n");
+            let request = format!("{head}Content-Length: 1\r\n\r\nx");
+            let status = Response::parse(&raw::talk(server.http[0], request.as_bytes())).status;
+            assert!(status >= 400, "{method} {path}: {status}");
+        }
+        std::fs::write(outside.path().join("new"), "x").unwrap();
+        let new = outside.path().join("new");
+        let new = new.display();
+        for command in [
+            format!("put \"{new}\" \"{path}\""),
+            format!("del \"{path}\""),
+            format!("rename \"{path}\" moved"),
+        ] {
+            share.asks(&command);
+        }
+        let mut put = linerate([
+            "put",
+            "--overwrite",
+            "--patience",
+            "1",
+            &new.to_string(),
+            &format!("afs://127.0.0.1/tree/{path}"),
+        ]);
+        put.stdin(Stdio::null()).output().unwrap();
+        assert!(at(path).exists(), "{path} is gone");
+        assert_ne!(std::fs::read(at(path)).unwrap(), b"x", "{path} is another");
+        assert!(!at("moved").exists(), "{path} was moved");
+    }
+    assert_eq!(kept, ["accounts.toml", "linerate.toml"].map(|path| std::fs::read(at(path)).unwrap()));
+    let listed = share.asks("ls; ls logs\\*; ls open\\*");
+    for name in ["accounts.toml", "linerate.toml", "access.log", "audit.log", "hard", "index"] {
+        assert!(!listed.contains(name), "{name} is listed: {listed}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use lane::buffer::BufClass;
@@ -154,6 +155,91 @@ async fn over_quota(address: SocketAddr) {
     assert_eq!(make(&tree, "none", 8 << 20).await, Status::DISK_FULL);
     assert_eq!(status(Open::create(&tree, "none", &How::read()).await), Status::OBJECT_NAME_NOT_FOUND);
     open.close(0).await.unwrap();
+}
+
+#[test]
+fn whoever_changes_a_programs_content_by_smb_or_http_takes_its_set_id_bits_with_it_whatever_the_way() {
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = &home.path().canonicalize().unwrap();
+    let tree = home.join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::set_permissions(&tree, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(tree.join("other"), patterned(MIB)).unwrap();
+    fs::write(home.join("new"), "new").unwrap();
+    let share = Share::new(home, &tree, "", "");
+    let program = tree.join("program");
+    let made_anew = || {
+        fs::write(&program, patterned(MIB)).unwrap();
+        // The kernel cleared them as it was written.
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o6777)).unwrap();
+        assert_eq!(fs::metadata(&program).unwrap().mode() & 0o6000, 0o6000);
+    };
+    let bits = || fs::metadata(&program).unwrap().mode() & 0o6000;
+    for way in SMB_WAYS {
+        made_anew();
+        let changed = run_here(RuntimeOptions::default(), change(share.address, way)).unwrap();
+        // Of extents most file systems share none, and nothing is changed then.
+        assert!(changed == Status::SUCCESS || way == "extents", "{way}: {changed:?}");
+        assert!(bits() == 0 || changed != Status::SUCCESS, "{way}: {:o}", bits());
+    }
+    made_anew();
+    share.does("put new program");
+    assert_eq!(bits(), 0, "put");
+    made_anew();
+    share.put_by_http("new", "/program");
+    assert_eq!(bits(), 0, "PUT");
+    // Who only looks changes nothing.
+    made_anew();
+    share.does("get program back");
+    assert_eq!(bits(), 0o6000);
+}
+
+/// Ways to change what is in a file.
+const SMB_WAYS: [&str; 9] =
+    ["write", "append", "cut", "lengthen", "allocation", "zero", "copy", "extents", "overwrite"];
+
+async fn change(address: SocketAddr, way: &str) -> Status {
+    let tree = Share::tree(address).await;
+    if way == "overwrite" {
+        for disposition in [Disposition::Overwrite, Disposition::Supersede] {
+            let how = How { disposition, ..How::overwrite() };
+            let Ok(open) = Open::create(&tree, "program", &how).await else { return Status::ACCESS_DENIED };
+            open.close(0).await.unwrap();
+        }
+        return Status::SUCCESS;
+    }
+    let (open, other) = (opened(&tree, "program").await, opened(&tree, "other").await);
+    let done = match way {
+        "write" => write(&open, 0, b"changed").await,
+        "append" => write(&open, MIB as u64, b"more").await,
+        "cut" => set(&open, class::END_OF_FILE, 10).await,
+        "lengthen" => set(&open, class::END_OF_FILE, 2 * MIB as u64).await,
+        "allocation" => set(&open, class::ALLOCATION, 4096).await,
+        "zero" => {
+            let range = [0, 4096u64].map(u64::to_le_bytes).concat();
+            status(open.control(code::SET_ZERO_DATA, &range, 0).await)
+        }
+        "copy" => {
+            let key = other.control(code::SRV_REQUEST_RESUME_KEY, &[], 32).await.unwrap();
+            // The key, one chunk: from where, to where, how much (MS-SMB2 2.2.31.1).
+            let mut chunks = key[..24].to_vec();
+            chunks.extend([1u32, 0].map(u32::to_le_bytes).concat());
+            chunks.extend([8u64, 0].map(u64::to_le_bytes).concat());
+            chunks.extend([4096u32, 0].map(u32::to_le_bytes).concat());
+            status(open.control(code::SRV_COPYCHUNK_WRITE, &chunks, 12).await)
+        }
+        "extents" => {
+            let id = other.id();
+            let extents =
+                [id.persistent.get(), id.volatile.get(), 0, 0, MIB as u64].map(u64::to_le_bytes).concat();
+            status(open.control(code::DUPLICATE_EXTENTS_TO_FILE, &extents, 0).await)
+        }
+        other => panic!("{other}"),
+    };
+    for open in [open, other] {
+        open.close(0).await.unwrap();
+    }
+    done
 }
 
 /// Has a file cloned by a client, and says whether the server tells that it can, what came of it, and whether they are the same.

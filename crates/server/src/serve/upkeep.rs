@@ -203,7 +203,8 @@ impl Serving {
             }
             match (self.index_trouble.is_some(), &trouble) {
                 (false, Some(trouble)) => {
-                    //@ cause: The index in the state directory cannot be written: its disk is full, fails, or is mounted read-only.
+                    //@ cause: The index in the state directory cannot be written: its disk is full, fails, does not answer, or is mounted
+                    //@ read-only.
                     //@ remedy: Make room on the disk of the state directory, or mend it. Nothing is lost unless the server is killed before.
                     tracing::error!(
                         "index: {trouble}; look at the disk of the state directory [index-not-written]"

@@ -1,11 +1,8 @@
 //! What the control thread does about volumes whose directory is gone or is another one by now: it tells, and has the
 //! lanes open it anew once there is something to open.
 
-use std::time::SystemTime;
-
-use service::civil::Civil;
-
 use super::Serving;
+use crate::health::utc;
 use crate::logs;
 use crate::roots::{Sight, Sighting};
 
@@ -104,13 +101,6 @@ pub(super) fn not_reopened(problem: &str) -> String {
     format!(
         "another directory is at its path, which cannot be served: {problem}; what was served before still is [volume-not-reopened]"
     )
-}
-
-/// A time, by the second.
-fn utc(time: SystemTime) -> String {
-    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let Civil { year, month, day, hour, minute, second, .. } = Civil::from_unix(seconds.cast_signed());
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 fn subject(volume: &str) -> String {
