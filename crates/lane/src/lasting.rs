@@ -1,5 +1,6 @@
 //! Tasks that go on to their end whatever becomes of who waits for them.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -9,6 +10,18 @@ use crate::Task;
 #[must_use = "it is the one who waits"]
 pub struct Lasting<T> {
     task: Option<Task<T>>,
+}
+
+/// Runs `work` to its end, also where this is dropped before. What waits for nothing at its first turn takes no task of its own.
+///
+/// # Panics
+/// Off lanes.
+pub async fn to_the_end<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
+    let mut work = Box::pin(work);
+    match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        Poll::Ready(done) => done,
+        Poll::Pending => Lasting::from(crate::spawn(work)).await,
+    }
 }
 
 impl<T> From<Task<T>> for Lasting<T> {

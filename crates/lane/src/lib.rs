@@ -39,5 +39,5 @@ mod timers;
 pub use backend::holding;
 pub use context::{Lane, LaneId, SiloId, current, on_lane};
 pub use executor::{Task, give_way, spawn, spawn_for, yield_now};
-pub use lasting::Lasting;
+pub use lasting::{Lasting, to_the_end};
 pub use supervise::{Ended, essential, vital};

@@ -113,6 +113,14 @@ fn id_of(path: &Path) -> std::io::Result<FileId> {
     Ok(FileId { dev: found.dev(), ino: found.ino() })
 }
 
+//@ limit: files of the state directory known by themselves
+//@ section: Users and access lists
+//@ unit: descriptor
+//@ all: process: {}
+//@ empty: further ones are known by their names alone
+//@ counter: none
+//@ attack: none, the server makes a handful
+//@ reach: server
 /// Files of the state directory that are known by themselves. The server has a handful there, each of which takes a descriptor.
 const FILES_MAX: usize = 64;
 

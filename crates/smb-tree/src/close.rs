@@ -52,25 +52,31 @@ impl Share {
             if !self.opens().remove(open) {
                 return Err(Status::FILE_CLOSED);
             }
-            let watching = open.state().watching.close();
-            watching.into_iter().for_each(Waker::wake);
-            let may_go = open.grants().is_deleting() || open.has_options(options::DELETE_ON_CLOSE);
-            let ended = self.end(asker, open).await;
-            if may_go && ended.is_some() && open.is_directory() {
-                // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
-                open.grants().object().announce_end();
-            }
-            if ended == Some(Ended::StreamGoes)
-                && let Ok(hand) = self.hand(asker, open).await
-            {
-                let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
-                // As with names: who closes is not told why it stayed.
-                let _ = self.change_stream(&asker.by(open), &hand, object, &stream, Change::Remove).await;
-            }
-            self.side().let_go(open);
-            self.counters().closed(open);
+            // Nobody else closes it from here on, whatever becomes of who asked.
+            lane::to_the_end(self.clone().finish(asker.clone(), Arc::clone(open))).await;
             Ok(response)
         })
+    }
+
+    async fn finish(self, asker: Asker, open: Arc<Open>) {
+        let (asker, open) = (&asker, &open);
+        let watching = open.state().watching.close();
+        watching.into_iter().for_each(Waker::wake);
+        let may_go = open.grants().is_deleting() || open.has_options(options::DELETE_ON_CLOSE);
+        let ended = self.end(asker, open).await;
+        if may_go && ended.is_some() && open.is_directory() {
+            // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
+            open.grants().object().announce_end();
+        }
+        if ended == Some(Ended::StreamGoes)
+            && let Ok(hand) = self.hand(asker, open).await
+        {
+            let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
+            // As with names: who closes is not told why it stayed.
+            let _ = self.change_stream(&asker.by(open), &hand, object, &stream, Change::Remove).await;
+        }
+        self.side().let_go(open);
+        self.counters().closed(open);
     }
 
     /// Gives back what the open holds, and says what goes with it; `None` where what was to go has stayed.

@@ -220,7 +220,7 @@ const IMAGE_PAGES_MAX: usize = 32_768;
 //@ limit: files kept open for clients that write
 //@ section: AFS file server
 //@ unit: file
-//@ all: lane: {}
+//@ all: lane: {}, each for a minute behind its last store
 //@ empty: the least used go; others feel that a file is opened at the next store
 //@ counter: none
 //@ attack: afs-announced-stores

@@ -239,6 +239,13 @@ const SHORT_MAX: usize = 64 << 10;
 //@ attack: smb-pools
 /// How long a frame that was begun may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+//@ limit: wait of a long frame for memory
+//@ section: SMB
+//@ unit: time
+//@ connection: {}
+//@ empty: the connection ends; others feel nothing
+//@ counter: smb_ended_unserved
+//@ attack: smb-padded
 /// How long one may wait for memory: clients give up by then.
 const MEMORY_WITHIN: Duration = Duration::from_secs(120);
 /// And what comes at least of a long one, beyond that.

@@ -614,6 +614,13 @@ const KEPT_ANEW: Duration = Duration::from_secs(1);
 //@ attack: http-edges
 /// Directories that are relied on because something was changed in them lately.
 const CHANGED_MAX: usize = 256;
+//@ limit: ways through links that are remembered
+//@ section: Files and listings
+//@ unit: directory
+//@ all: lane: {}
+//@ empty: the least used go; others wait for a way that is followed again
+//@ counter: vfs_link_routes
+//@ attack: http-link-chains
 /// Directories reached through symbolic links whose real paths are remembered.
 const ROUTES_MAX: usize = 1024;
 /// Sizes the table of listings.

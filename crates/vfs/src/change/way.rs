@@ -2,15 +2,12 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use index::Version;
-use lane::Lasting;
 
 use super::edited::Edited;
 use super::find::Found;
@@ -377,12 +374,7 @@ pub(super) async fn to_the_end<T: 'static>(held: Held, work: impl Future<Output 
         doubt.over();
         done
     };
-    let mut work = Box::pin(lane::holding(under, work));
-    // What waits for nobody needs no task of its own.
-    match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-        Poll::Ready(done) => done,
-        Poll::Pending => Lasting::from(lane::spawn(work)).await,
-    }
+    lane::to_the_end(lane::holding(under, work)).await
 }
 
 /// Whether the kernel has refused a change of names for what it found, before it did anything.

@@ -138,6 +138,13 @@ fn checksum(bytes: &[u8]) -> u32 {
 }
 
 const SLOT: usize = 16;
+//@ limit: files with room beyond their ends
+//@ section: Writable volumes
+//@ unit: file
+//@ all: process: {}, recorded in the state directory by {UNDER_WAY_MAX} writes at once within {PATIENCE}
+//@ empty: a store takes no room ahead; others feel nothing
+//@ counter: vfs_room_unrecorded, vfs_room_given_back
+//@ attack: afs-announced-stores
 /// Files with room beyond their ends at once; a store beyond that takes none.
 const SLOTS: usize = 4096;
 /// Slots being written at once.
