@@ -680,9 +680,10 @@ impl Client {
     /// Takes all frames that have come.
     fn take_all(&mut self) {
         for slot in 0..self.connections.len() {
-            loop {
-                let Some(there) = &self.connections[slot] else { break };
-                let Some(frame) = there.frames.borrow_mut().pop_front() else { break };
+            let next = |client: &Self| {
+                client.connections[slot].as_ref().and_then(|there| there.frames.borrow_mut().pop_front())
+            };
+            while let Some(frame) = next(self) {
                 self.take(slot, frame);
             }
         }

@@ -17,6 +17,9 @@ use crate::hostile::server::SMB;
 
 pub(crate) struct Pools;
 
+/// Takes some of one pool; the number of the round makes names.
+type Part = fn(&mut Held, &mut Taken, u64) -> anyhow::Result<()>;
+
 impl Scenario for Pools {
     fn name(&self) -> &'static str {
         "smb-pools"
@@ -33,8 +36,7 @@ impl Scenario for Pools {
     fn attack(&self, field: &Field<'_>) -> anyhow::Result<Findings> {
         let mut held = Held::default();
         let mut taken = Taken::default();
-        let parts: [fn(&mut Held, &mut Taken, u64) -> anyhow::Result<()>; 7] =
-            [sessions, pipes, channels, durable, leases, frames, watches];
+        let parts: [Part; 7] = [sessions, pipes, channels, durable, leases, frames, watches];
         let mut round = 0;
         while !field.is_over() {
             for part in parts.iter().take_while(|_| !field.is_over()) {
