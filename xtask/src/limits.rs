@@ -94,7 +94,10 @@ pub(crate) fn limits(root: &Path) -> anyhow::Result<Vec<Limit>> {
         }
         let text = std::fs::read_to_string(&file)?;
         // Tests are last in a file.
-        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let (text, tests) = text.split_once("#[cfg(test)]\nmod tests").unwrap_or((&text, ""));
+        if name.starts_with("crates/") && tests.contains("//@ limit: ") {
+            faults.push(format!("{name}: a limit among the tests, which nobody reads"));
+        }
         exported.read(text);
         for told in told(&name, text) {
             match told {
@@ -368,7 +371,7 @@ mod tests {
             (GOOD.replace("//@ unit: pipe\n", ""), "its unit"),
             (GOOD.replace("//@ empty: refused\n", ""), "when it is empty"),
             (GOOD.replace("//@ section: SMB\n", ""), "its section"),
-            (GOOD.replace("//@ counter:", "//@ or"), "its counter"),
+            (GOOD.replace("//@ counter: smb_refused{reason=\"a\"}, smb_open\n", ""), "its counter"),
             (GOOD.replace("//@ attack:", "//@ or"), "its attack"),
             (GOOD.replace("all: process:", "all: some:"), "of the process or of a lane"),
             (GOOD.replace("//@ unit", "//@ empty: all\n//@ unit"), "said twice"),
@@ -383,7 +386,7 @@ mod tests {
         for (text, why) in [
             (GOOD.replace("smb-hoards", "smb-nothing"), "no scenario smb-nothing"),
             (GOOD.replace("reason=\"a\"", "reason=\"b\""), "no counter smb_refused"),
-            (GOOD.replace("smb_open", "open"), "no counter open"),
+            (GOOD.replace("smb_open", "nfs_open"), "no counter nfs_open"),
             (GOOD.replace("section: SMB", "section: NFS"), "no section NFS"),
         ] {
             let faults = check(&only(&text).unwrap(), &exported()).join(", ");

@@ -60,6 +60,13 @@ impl Volumes {
         });
         // Stock servers tell it as a system call would.
         found.map(|(volume, kind)| Known { kind, ..volume }).ok_or_else(|| {
+            //@ limit: volumes that are not there, changes that are not allowed
+            //@ section: AFS cell
+            //@ unit: call
+            //@ connection: its own
+            //@ empty: refused; others feel nothing
+            //@ counter: afs_volumes_not_found, afs_changes_refused
+            //@ attack: afs-pools
             self.counters.volumes_not_found.increment();
             Failure::Refused(ENODEV)
         })
@@ -425,13 +432,6 @@ mod tests {
             blocks_free: 3,
             files: 0,
             files_free: 0,
-            //@ limit: volumes that are not there, changes that are not allowed
-            //@ section: AFS cell
-            //@ unit: call
-            //@ connection: its own
-            //@ empty: refused; others feel nothing
-            //@ counter: afs_volumes_not_found, afs_changes_refused
-            //@ attack: afs-pools
             name_max: 255,
             compresses: false,
         };

@@ -157,9 +157,11 @@ fn room_that_a_killed_server_had_taken_ahead_of_a_store_is_given_back_by_the_nex
             break;
         }
         left.iter().for_each(|(path, ..)| fs::remove_file(path).unwrap());
+        wait_for_port();
         server = Launch::config(&configured(home)).start();
     }
     assert!(left.iter().any(|(_, _, beyond)| *beyond > 512 << 10), "{left:?}");
+    wait_for_port();
     let server = Launch::config(&configured(home)).start();
     testkit::wait_for("the room to be given back", PATIENCE, || {
         beyond().iter().all(|(_, _, beyond)| *beyond < 64 << 10).then_some(())
@@ -169,6 +171,12 @@ fn room_that_a_killed_server_had_taken_ahead_of_a_store_is_given_back_by_the_nex
         all.into_iter().map(|(path, size, _)| (path, size)).collect()
     };
     assert_eq!(sizes(left), sizes(beyond()), "nothing but room was cut off");
+}
+
+/// The kernel lets go of the sockets of a process with rings a moment after it is gone.
+fn wait_for_port() {
+    let port = || std::net::UdpSocket::bind("127.0.0.1:7000").ok();
+    drop(testkit::wait_for("the port of the server that was killed", PATIENCE, port));
 }
 
 /// The file that has `home`'s directory `tree` served over AFS.
