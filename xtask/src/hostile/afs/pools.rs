@@ -40,8 +40,9 @@ impl Scenario for Pools {
         for n in 0..FILES {
             std::fs::write(shared.join(format!("file-{n:03}")), b"shared")?;
         }
+        // What clients leave behind that are gone without a word is in hand for as long as one may be silent: a stop cuts it.
         let config = format!(
-            "[afs]\nlisten = '{SERVER}:{PORT}'\n[[volume]]\nname = '{SHARED}'\npath = '{}'\nmount = '/{SHARED}'\nwritable = 'anyone'",
+            "[server]\ndrain_seconds = 5\n[afs]\nlisten = '{SERVER}:{PORT}'\n[[volume]]\nname = '{SHARED}'\npath = '{}'\nmount = '/{SHARED}'\nwritable = 'anyone'",
             shared.display()
         );
         Ok(Wishes { config, ..Wishes::default() })
