@@ -14,13 +14,17 @@ pub struct Lasting<T> {
 
 /// Runs `work` to its end, also where this is dropped before. What waits for nothing at its first turn takes no task of its own.
 ///
+/// What is returned is a few words long, however much `work` holds: whoever waits may be copied with all that it waits for.
+///
 /// # Panics
 /// Off lanes.
-pub async fn to_the_end<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
+pub fn to_the_end<T: 'static>(work: impl Future<Output = T> + 'static) -> impl Future<Output = T> {
     let mut work = Box::pin(work);
-    match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-        Poll::Ready(done) => done,
-        Poll::Pending => Lasting::from(crate::spawn(work)).await,
+    async move {
+        match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+            Poll::Ready(done) => done,
+            Poll::Pending => Lasting::from(crate::spawn(work)).await,
+        }
     }
 }
 

@@ -58,6 +58,7 @@ impl Share {
         })
     }
 
+    /// What is left of a CLOSE once the open is out of the table.
     async fn finish(self, asker: Asker, open: Arc<Open>) {
         let (asker, open) = (&asker, &open);
         let watching = open.state().watching.close();
@@ -68,15 +69,19 @@ impl Share {
             // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
             open.grants().object().announce_end();
         }
-        if ended == Some(Ended::StreamGoes)
-            && let Ok(hand) = self.hand(asker, open).await
-        {
-            let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
-            // As with names: who closes is not told why it stayed.
-            let _ = self.change_stream(&asker.by(open), &hand, object, &stream, Change::Remove).await;
+        if ended == Some(Ended::StreamGoes) {
+            // Seldom, and longer than all else that a CLOSE holds.
+            Box::pin(self.remove_stream(asker, open)).await;
         }
         self.side().let_go(open);
         self.counters().closed(open);
+    }
+
+    async fn remove_stream(&self, asker: &Asker, open: &Arc<Open>) {
+        let Ok(hand) = self.hand(asker, open).await else { return };
+        let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
+        // As with names: who closes is not told why it stayed.
+        let _ = self.change_stream(&asker.by(open), &hand, object, &stream, Change::Remove).await;
     }
 
     /// Gives back what the open holds, and says what goes with it; `None` where what was to go has stayed.
