@@ -5,11 +5,13 @@
 //! - [`case`]: one case, and what must hold;
 //! - [`smb`], [`afs`]: the servers and their clients;
 //! - [`corpus`]: cases that each show what no other does;
-//! - [`log`]: what servers say meanwhile.
+//! - [`log`]: what servers say meanwhile;
+//! - `rest`: that a server is as it was when all have gone.
 
 pub mod afs;
 pub mod case;
 pub mod corpus;
 pub mod decisions;
 pub mod log;
+mod rest;
 pub mod smb;

@@ -24,6 +24,7 @@ use super::requests::{self, Known, Made};
 use super::server::{ADDRESS, Server, config};
 use crate::case::Notes;
 use crate::decisions::Decisions;
+use crate::rest::Subject as _;
 
 struct Client {
     driver: Driver,

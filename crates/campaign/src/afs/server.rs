@@ -27,7 +27,8 @@ use vfs::{
 };
 use xdr::afs::AfsUuid;
 
-use crate::case::Notes;
+use crate::case::Held;
+use crate::rest::{Subject, hold_of_lane};
 
 pub(super) const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 7000);
 
@@ -160,14 +161,10 @@ impl Server {
     pub(super) fn roots(&self) -> &[Fid] {
         &self.roots
     }
+}
 
-    /// The host that it runs on.
-    pub(super) fn host(&self) -> &Host {
-        &self.host
-    }
-
-    /// What it holds for anybody.
-    pub(super) fn held(&self) -> BTreeMap<String, u64> {
+impl Subject for Server {
+    fn held(&self) -> Held {
         let mut held = BTreeMap::new();
         for block in &self.counters {
             block.visit(&mut |reading| {
@@ -180,34 +177,20 @@ impl Server {
         let endpoint = self.driver.endpoint();
         let pool = endpoint.pool();
         held.insert("packets".to_owned(), (pool.allocated() - pool.free_count()) as u64);
-        held.insert("objects".to_owned(), self.objects.in_use() as u64);
-        held.insert("descriptors".to_owned(), self.host.descriptors() as u64);
-        self.host.counters(0).visit(&mut |reading| {
-            if ["tasks", "sockets", "files", "buffers_small_in_use", "buffers_large_in_use"]
-                .contains(&reading.name)
-            {
-                held.insert(format!("lane's {}", reading.name), reading.value);
-            }
-        });
+        hold_of_lane(&self.host, &self.objects, &mut held);
         held
     }
 
-    /// Writes down what the index was told, as its committer does.
-    pub(super) fn flush_index(&self) {
-        if let Some(index) = self.objects.kept_in() {
-            let _ = index.flush();
-        }
+    fn objects(&self) -> &Objects {
+        &self.objects
     }
 
-    /// As of SMB.
-    pub(super) fn note_counters(&self, notes: &Notes) {
-        for block in &self.counters {
-            block.visit(&mut |reading| {
-                if reading.value > 0 && reading.kind == CounterKind::Count {
-                    notes.sign(("counter", reading.name, reading.label, reading.value.ilog2().min(4) / 2));
-                }
-            });
-        }
+    fn host(&self) -> &Host {
+        &self.host
+    }
+
+    fn counters(&self) -> impl Iterator<Item = &dyn CounterBlock> {
+        self.counters.iter().map(|block| &**block)
     }
 }
 

@@ -33,6 +33,7 @@ use super::requests::{self, COMMANDS, Known};
 use super::server::{ADDRESS, PASSWORD, Server};
 use crate::case::Notes;
 use crate::decisions::Decisions;
+use crate::rest::Subject as _;
 
 /// How a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,8 +20,9 @@ use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
 use service::{Door, Ground, LaneSocket, LaneStart, Role, Service as _};
 use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 
-use crate::case::Notes;
+use crate::case::Held;
 use crate::decisions::Decisions;
+use crate::rest::{Subject, hold_of_lane};
 
 /// What all users sign in with.
 pub(super) const PASSWORD: &str = "open sesame";
@@ -31,17 +32,14 @@ pub(super) const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 445);
 #[derive(Debug)]
 pub(super) struct How {
     pub(super) seed: u8,
-    /// Its disk takes its time, in pieces,
-    pub(super) is_slow: bool,
-    /// and fails now and then.
-    pub(super) fails: bool,
+    pub(super) disk: u8,
     options: u8,
 }
 
 impl How {
     pub(super) fn decide(decisions: &mut Decisions<'_>) -> Self {
         let (seed, disk, options) = (decisions.byte(), decisions.byte(), decisions.byte());
-        Self { seed, is_slow: disk & 3 == 3, fails: disk & 0x1c == 0x1c, options }
+        Self { seed, disk, options }
     }
 
     fn text(&self) -> String {
@@ -174,8 +172,14 @@ impl Server {
         Self { objects, counters: counters.take(), host: host.clone(), clients: clients.clone() }
     }
 
-    /// What it holds for anybody: the same before anybody came and when all have gone.
-    pub(super) fn held(&self) -> BTreeMap<String, u64> {
+    /// That of its clients.
+    pub(super) fn clients(&self) -> &Host {
+        &self.clients
+    }
+}
+
+impl Subject for Server {
+    fn held(&self) -> Held {
         let mut held = BTreeMap::new();
         let mut pairs = BTreeMap::<&'static str, i64>::new();
         for (area, block) in &self.counters {
@@ -198,46 +202,20 @@ impl Server {
             });
         }
         held.extend(pairs.into_iter().map(|(name, value)| (name.to_owned(), value as u64)));
-        held.insert("objects".to_owned(), self.objects.in_use() as u64);
-        held.insert("descriptors".to_owned(), self.host.descriptors() as u64);
-        let lane = self.host.counters(0);
-        lane.visit(&mut |reading| {
-            if ["tasks", "sockets", "files", "buffers_small_in_use", "buffers_large_in_use"]
-                .contains(&reading.name)
-            {
-                held.insert(format!("lane's {}", reading.name), reading.value);
-            }
-        });
+        hold_of_lane(&self.host, &self.objects, &mut held);
         held
     }
 
-    /// Writes down what the index was told, as its committer does.
-    pub(super) fn flush_index(&self) {
-        if let Some(index) = self.objects.kept_in() {
-            let _ = index.flush();
-        }
+    fn objects(&self) -> &Objects {
+        &self.objects
     }
 
-    /// Each counter that has counted is a sign, and that it has counted much another.
-    pub(super) fn note_counters(&self, notes: &Notes) {
-        for (_, block) in &self.counters {
-            block.visit(&mut |reading| {
-                if reading.value > 0 && reading.kind == CounterKind::Count {
-                    let much = reading.value.ilog2().min(4) / 2;
-                    notes.sign(("counter", reading.name, reading.label, much));
-                }
-            });
-        }
-    }
-
-    /// The host that it runs on.
-    pub(super) fn host(&self) -> &Host {
+    fn host(&self) -> &Host {
         &self.host
     }
 
-    /// That of its clients.
-    pub(super) fn clients(&self) -> &Host {
-        &self.clients
+    fn counters(&self) -> impl Iterator<Item = &dyn CounterBlock> {
+        self.counters.iter().map(|(_, block)| &**block)
     }
 }
 
