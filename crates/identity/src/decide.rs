@@ -63,7 +63,7 @@ pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &Volu
         Nearest::List(acl) => masked(listed(acl, who)),
         Nearest::Unreadable => Rights::NONE,
         Nearest::None if volume.privileged => {
-            let by_mode = by_mode(who, object, is_owner || object.owner.is_everybody());
+            let by_mode = by_mode(who, object, object.owner.is_by_mode(who));
             if object.everybody_reads() { by_mode | masked(volume.given(who)) } else { by_mode }
         }
         Nearest::None => Rights::READER | masked(volume.given(who)),
@@ -136,9 +136,10 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether anonymous made it, whom nothing tells from others.
-    pub fn is_everybody(self) -> bool {
-        self.recorded == Some(Id::ANONYMOUS)
+    /// Whether it is that user as mode bits count, which is on privileged servers. What anonymous made is everybody's there, as nothing tells
+    /// anonymous from others.
+    pub fn is_by_mode(self, who: &Principal) -> bool {
+        self.recorded == Some(Id::ANONYMOUS) || self.is(who, true)
     }
 
     /// Whether it is that user. What anonymous made is no single user's.

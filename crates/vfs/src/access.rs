@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use identity::{Id, Kind, Nearest, Owner, Principal, Rights, VolumePolicy, decide, decide_described};
+use identity::{Id, Kind, Nearest, Principal, Rights, VolumePolicy, decide, decide_described};
 use lane::fs::{FileKind, Stat};
 use smallvec::SmallVec;
 use smb_sid::Sids;
@@ -130,8 +130,7 @@ fn judged(attributes: &Attributes) -> identity::Object {
         FileKind::Symlink => Kind::Symlink,
         FileKind::File | FileKind::Other => Kind::File,
     };
-    let owner = Owner { uid: Some(attributes.uid), recorded: attributes.maker };
-    identity::Object { kind, mode: attributes.bits, gid: attributes.gid, owner }
+    identity::Object { kind, mode: attributes.bits, gid: attributes.gid, owner: attributes.owner() }
 }
 
 /// Whether the mode bits of two directories let the same through, and show them the same: whose they are counts where their classes differ.

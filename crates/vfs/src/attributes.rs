@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use identity::Id;
+use identity::{Id, Owner};
 use lane::fs::{FileKind, Stat, Timestamp};
 
 use crate::object::Object;
@@ -105,6 +105,11 @@ impl Attributes {
         let Some(object) = object else { return Self::from(*stat) };
         let bits = object.left().map_or(stat.mode, |left| left.narrowed(stat.mode));
         Self { maker: object.maker(stat.uid), bits, ..Self::from(*stat) }
+    }
+
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner { uid: Some(self.uid), recorded: self.maker }
     }
 
     /// Whether it is a directory.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
-use identity::{Id, Nearest, Principal, Rights};
+use identity::{Nearest, Rights};
 use index::Number;
 use lane::fs::{AttributeChange, File, FileKind, OpenHow, OpenKind};
 
@@ -170,7 +170,7 @@ impl Directory {
         let here = self.here().await?;
         let own = self.object().and_then(|object| object.own());
         let is_owners = do_bits_count(self.volume(), own.as_ref(), &here.nearest())
-            && owns(&caller.principal, &self.attributes()?);
+            && self.attributes()?.owner().is_by_mode(&caller.principal);
         here.require(caller, if is_owners { Rights::NONE } else { Rights::ADMINISTER })?;
         let permits = here.permit().await?;
         here.still()?;
@@ -219,15 +219,7 @@ fn require_to_set_mode(
     let shared = root.shared().ok_or(Error::ReadOnly)?;
     let options = shared.objects().options();
     let is_all_servers = of.maker.is_none() && of.uid == options.user && !options.gives_files;
-    if owns(who, of) || is_all_servers { Ok(()) } else { Err(Error::Denied(Rights::ADMINISTER)) }
-}
-
-/// Whether it is this user's as mode bits count: what anonymous made is everybody's.
-fn owns(who: &Principal, of: &Attributes) -> bool {
-    match of.maker {
-        Some(maker) => maker == Id::ANONYMOUS || maker == who.id(),
-        None => who.uid() == Some(of.uid),
-    }
+    if of.owner().is_by_mode(who) || is_all_servers { Ok(()) } else { Err(Error::Denied(Rights::ADMINISTER)) }
 }
 
 /// Whether a file is to be executed, which nobody can while it is open for writing: not by this lane, which goes on when it is found anew.
