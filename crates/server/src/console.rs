@@ -92,7 +92,7 @@ impl Asked {
     }
 }
 
-/// The user whose directory it is, if it is his alone.
+/// The owner of a directory to which nobody else may write.
 fn owner_of(state: &std::path::Path) -> Result<u32, String> {
     let told = |why: &str| format!("{}: {why}", state.display());
     let meta = std::fs::metadata(state).map_err(|error| told(&error.to_string()))?;
@@ -151,7 +151,9 @@ fn converse(server: Asked, method: &str, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = StdStream::connect_addr(&name(server.admin)?)?;
     check_server(&stream, server.believed)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    write!(stream, "{method} /{path} HTTP/1.1\r\nHost: console\r\nConnection: close\r\n\r\n")?;
+    // In one piece: a server may answer and close as soon as it has read a part.
+    let request = format!("{method} /{path} HTTP/1.1\r\nHost: console\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
     Ok(answer)

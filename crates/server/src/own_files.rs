@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use identity::AccountsStore;
 use rustix::fs::{Mode, OFlags};
 use service::volumes::VolumeSection;
 use vfs::{FileId, Withheld};
@@ -22,12 +23,7 @@ impl OwnFiles {
         let accounts = config.identity.accounts.clone().or_else(default_accounts);
         let logs = config.log.access.iter().chain(&config.log.audit).filter(|path| **path != Path::new("-"));
         // Commands that change the accounts lock a file beside them: a client that took or removed it would keep them waiting or apart.
-        let lock = accounts.iter().map(|path| {
-            let mut name = path.clone().into_os_string();
-            name.push(".lock");
-            PathBuf::from(name)
-        });
-        let lock: Vec<_> = lock.collect();
+        let lock = accounts.as_ref().map(|path| AccountsStore::new(path).lock_file());
         let mut all: Vec<_> = config.server.state_dir().into_iter().chain(accounts).chain(lock).collect();
         all.extend(config.file.iter().chain(logs).cloned());
         let wanted = config.wishes.iter().filter_map(|wish| wish.settings.as_ref());

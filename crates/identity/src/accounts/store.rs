@@ -132,9 +132,15 @@ impl AccountsStore {
         }
     }
 
+    /// Where the file lies that is locked while the accounts are changed. Nothing is made.
+    pub fn lock_file(&self) -> PathBuf {
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        beside(&path, LOCK_ENDING)
+    }
+
     /// Held while the file is changed; it stays beside it, because the file itself is replaced.
     fn lock(&self, path: &Path) -> Result<File, AccountsError> {
-        let path = beside(path, ".lock");
+        let path = beside(path, LOCK_ENDING);
         let tell = |cause| io_error("cannot lock", &path, cause);
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(tell)?;
@@ -223,6 +229,8 @@ fn own_uid() -> io::Result<u32> {
 //@ attack: none, an administrator makes them
 //@ reach: server
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// Of the name of the lock beside the file.
+const LOCK_ENDING: &str = ".lock";
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
 #[cfg(test)]

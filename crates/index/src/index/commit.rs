@@ -18,27 +18,27 @@ impl Shared {
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let wanted = self.state().told;
         let _turn = self.committing.lock().expect("nobody panics while holding it");
-        let (batch, told, number) = {
+        let (batch, told, number, began) = {
             let mut state = self.state();
             if state.committed >= wanted && state.failing.is_none() {
                 return Ok(());
             }
             let batch = Arc::new(std::mem::take(&mut state.pending));
             state.underway = Some(Arc::clone(&batch));
-            state.underway_since = Some(SystemTime::now());
-            (batch, state.told, state.commits + 1)
+            let began = SystemTime::now();
+            state.underway_since = Some(began);
+            (batch, state.told, state.commits + 1, began)
         };
         self.journal.iter().for_each(|journal| journal.begin_commit(number));
         let result = self.with_database(|database| write(database, &batch, self.options.boot, number));
         let mut state = self.state();
         state.underway = None;
-        let began = state.underway_since.take();
+        state.underway_since = None;
         match result {
             Ok(()) => {
                 state.committed = told;
                 state.commits = number;
                 state.failing = None;
-                state.failing_since = None;
                 if let Some(journal) = &self.journal {
                     journal.committed(number, batch.slots());
                 }
@@ -47,8 +47,8 @@ impl Shared {
                 Ok(())
             }
             Err(error) => {
-                state.failing = Some(error.to_string());
-                state.failing_since = state.failing_since.or(began);
+                let since = state.failing.take().map_or(began, |(_, since)| since);
+                state.failing = Some((error.to_string(), since));
                 let batch =
                     Arc::into_inner(batch).expect("who reads it does so under the lock, and keeps none");
                 let overtaken = state.pending.put_back(batch);

@@ -106,9 +106,9 @@ pub(crate) struct State {
     /// Counts what is told and what is committed.
     told: u64,
     committed: u64,
-    failing: Option<String>,
-    /// Since when it has been failing, or a commit been under way.
-    failing_since: Option<SystemTime>,
+    /// Why commits fail, and since when.
+    failing: Option<(String, SystemTime)>,
+    /// Since when a commit has been under way.
     underway_since: Option<SystemTime>,
     pub(crate) ends: bool,
 }
@@ -236,10 +236,10 @@ impl Index {
     pub fn health(&self) -> Health {
         let state = self.shared.state();
         let hangs = |since: &SystemTime| since.elapsed().is_ok_and(|elapsed| elapsed >= HANGS_AFTER);
-        match (&state.failing, state.failing_since, state.underway_since.filter(hangs)) {
-            (_, _, Some(since)) => Health::Hangs(since),
-            (Some(why), Some(since), None) => Health::Failing(why.clone(), since),
-            _ => Health::Well,
+        match (&state.failing, state.underway_since.filter(hangs)) {
+            (_, Some(since)) => Health::Hangs(since),
+            (Some((why, since)), None) => Health::Failing(why.clone(), *since),
+            (None, None) => Health::Well,
         }
     }
 

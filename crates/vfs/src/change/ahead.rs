@@ -199,18 +199,12 @@ impl Drop for Ahead {
             Slot::Recorded(slot) => Some(slot),
             _ => None,
         };
-        let Some(taken) = self.taken.take() else {
-            if let Some(slot) = slot {
-                lane::spawn(slot.clear()).detach();
-            }
+        let is_content =
+            |taken: &Taken| self.writer.file().attributes().is_ok_and(|now| now.size >= taken.to);
+        let Some(taken) = self.taken.take().filter(|taken| !is_content(taken)) else {
+            slot.into_iter().for_each(|slot| lane::spawn(slot.clear()).detach());
             return;
         };
-        if self.writer.file().attributes().is_ok_and(|now| now.size >= taken.to) {
-            if let Some(slot) = slot {
-                lane::spawn(slot.clear()).detach();
-            }
-            return;
-        }
         let (writer, caller) = (self.writer.clone(), self.caller.clone());
         lane::spawn(async move {
             let given_back = writer.give_back_room(&caller).await;
