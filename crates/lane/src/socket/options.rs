@@ -32,6 +32,27 @@ pub fn set_unsent_max(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
 
+//@ limit: connections of hosts that are gone
+//@ section: SMB
+//@ unit: time
+//@ connection: {KEEP_ALIVE_IDLE} without a packet, then {KEEP_ALIVE_PROBES} questions {KEEP_ALIVE_INTERVAL} apart; some 15 minutes where something was sent meanwhile
+//@ empty: closed, with its sessions and opens where no other connection has them; others feel nothing
+//@ counter: smb_connections
+//@ attack: smb-silent-10000
+/// Time without a packet after which a stream of a listener asks whether its peer is there.
+pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(60);
+/// Time between two such questions.
+pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// How many may stay without an answer: the stream fails with `ETIMEDOUT` then.
+pub const KEEP_ALIVE_PROBES: u32 = 6;
+
+/// Has a stream ask whether its peer is still there while nothing else is sent (SO_KEEPALIVE). Streams that a listener accepts do as
+/// it does.
+pub(crate) fn keep_alive(socket: &socket2::Socket) -> io::Result<()> {
+    let how = socket2::TcpKeepalive::new().with_time(KEEP_ALIVE_IDLE);
+    socket.set_tcp_keepalive(&how.with_interval(KEEP_ALIVE_INTERVAL).with_retries(KEEP_ALIVE_PROBES))
+}
+
 /// Marks every packet the socket sends from now on, retransmitted ones too (SO_MARK); 0 takes the mark away.
 ///
 /// # Errors

@@ -143,6 +143,7 @@ pub(super) fn listen(addr: SocketAddr, options: &ListenOptions) -> io::Result<Ow
     }
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(options.reuse_port)?;
+    crate::socket::options::keep_alive(&socket)?;
     socket.bind(&addr.into())?;
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     Ok(socket.into())

@@ -24,6 +24,7 @@ pub use program::Slot;
 pub use steering::{LANES_MAX, SteeredSilo, Steering, SteeringError};
 
 use super::cbpf::{AssembleError, Program};
+use super::options::keep_alive;
 
 /// What the group's sockets speak; it decides how packets choose a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,6 +351,7 @@ impl Group {
             if kind == Type::STREAM {
                 // Connections of a former run in TIME_WAIT must not keep the port. For UDP it would mean sharing.
                 socket.set_reuse_address(true)?;
+                keep_alive(&socket)?;
             }
             if domain == Domain::IPV6 {
                 socket.set_only_v6(true)?;

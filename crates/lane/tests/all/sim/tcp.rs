@@ -1,9 +1,10 @@
+use std::cell::Cell;
 use std::io::{ErrorKind, IoSlice};
 use std::net::Shutdown;
 use std::rc::Rc;
 use std::time::Duration;
 
-use lane::backend::sim::{Config, LinkConfig, ReceiveConfig, World, seeds};
+use lane::backend::sim::{Config, Host, LinkConfig, ReceiveConfig, World, seeds};
 use lane::backend::{ListenOptions, SocketOption};
 use lane::net::{TcpListener, TcpStream};
 use lane::{spawn, time};
@@ -32,6 +33,44 @@ fn bytes_arrive_in_order_and_the_end_is_seen_whatever_the_network_does() {
         world.run_for(Duration::from_secs(600));
         assert_eq!(world.net().connections(), 0, "a connection that both ended holds no state");
     });
+}
+
+#[test]
+fn an_accepted_stream_ends_where_the_peers_host_is_gone_and_stays_where_it_is_silent() {
+    /// How the stream ends within half an hour, or `None`.
+    fn end(trouble: impl FnOnce(&World, &Host, &Host)) -> Option<ErrorKind> {
+        let world = World::new(1, Config::clean());
+        let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
+        let told = Rc::new(Cell::new(None));
+        let tell = Rc::clone(&told);
+        server.spawn(async move {
+            let stream = listen(80).accept().await.unwrap();
+            tell.set(Some(stream.recv().await.unwrap_err().kind()));
+        });
+        client.spawn(async {
+            let _stream = connect("10.0.0.1:80").await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        world.run_for(Duration::from_secs(10));
+        trouble(&world, &server, &client);
+        world.run_for(Duration::from_secs(1800));
+        told.get()
+    }
+    assert_eq!(end(|_, _, _| ()), None, "silent, but there");
+    assert_eq!(end(|_, _, client| client.lose_power()), Some(ErrorKind::TimedOut));
+    assert_eq!(end(|world, server, client| world.net().partition(server, client)), Some(ErrorKind::TimedOut));
+    let comes_back = |world: &World, _: &Host, client: &Host| {
+        client.lose_power();
+        world.run_for(Duration::from_secs(20));
+        client.restart();
+    };
+    assert_eq!(end(comes_back), Some(ErrorKind::ConnectionReset));
+    let cut_for_a_while = |world: &World, server: &Host, client: &Host| {
+        world.net().partition(server, client);
+        world.run_for(Duration::from_secs(100));
+        world.net().heal(server, client);
+    };
+    assert_eq!(end(cut_for_a_while), None);
 }
 
 #[test]

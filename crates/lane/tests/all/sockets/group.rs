@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket
 use std::time::{Duration, Instant};
 
 use lane::socket::cbpf::Assembler;
+use lane::socket::options::{KEEP_ALIVE_IDLE, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_PROBES};
 use lane::socket::reuseport::{
     Group, GroupConfig, GroupError, LaneConnectionIds, SteeredSilo, Steering, Transport, owner_lane,
     silo_lane,
@@ -352,7 +353,17 @@ fn group_of_one_lane_works_for_both_transports() {
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.send_to(&rx_packet(EPOCH, 4, CLIENT_INITIATED), rx.address()).unwrap();
     eventually(|| lane.recv(&mut [0; 100]).is_ok());
-    open(TCP, Ipv4Addr::LOCALHOST, 0, Steering::single_silo(1).unwrap()).unwrap();
+    let mut tcp = open(TCP, Ipv4Addr::LOCALHOST, 0, Steering::single_silo(1).unwrap()).unwrap();
+    tcp.listen().unwrap();
+    let lane: TcpListener = tcp.descriptor(0).unwrap().into();
+    lane.set_nonblocking(false).unwrap();
+    let _client = TcpStream::connect(tcp.address()).unwrap();
+    let (stream, _) = lane.accept().unwrap();
+    let stream = SockRef::from(&stream);
+    assert!(stream.keepalive().unwrap(), "a peer whose host is gone is not kept for ever");
+    let asks = [stream.tcp_keepalive_time().unwrap(), stream.tcp_keepalive_interval().unwrap()];
+    assert_eq!(asks, [KEEP_ALIVE_IDLE, KEEP_ALIVE_INTERVAL]);
+    assert_eq!(stream.tcp_keepalive_retries().unwrap(), KEEP_ALIVE_PROBES);
 }
 
 #[test]

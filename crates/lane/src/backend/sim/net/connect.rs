@@ -13,6 +13,7 @@ use super::{ConnId, HostId, Listener, NetEvent, Network, Socket, SocketId, Strea
 use crate::backend::ListenOptions;
 use crate::backend::sim::engine::Engine;
 use crate::backend::sim::ops::OpKey;
+use crate::socket::options::KEEP_ALIVE_IDLE;
 
 impl Network {
     pub(in crate::backend::sim) fn listen(
@@ -167,6 +168,7 @@ impl Network {
         c.ends[Side::Server as usize].detached = false;
         c.consent(engine.now() + delay);
         engine.after(delay, NetEvent::SynAck { conn, attempt: 0 }.into());
+        engine.after(KEEP_ALIVE_IDLE, NetEvent::KeepAlive { conn, unanswered: 0 }.into());
     }
 
     /// The server's consent reaches the client.

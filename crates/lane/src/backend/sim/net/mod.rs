@@ -93,6 +93,8 @@ pub(super) enum NetEvent {
     SynAck { conn: ConnId, attempt: u32 },
     /// The end of a connection, or of an attempt, as `side` learns it.
     Reset { conn: ConnId, side: Side, errno: i32 },
+    /// The server's host asks whether the client's is there; `unanswered` counts the questions before.
+    KeepAlive { conn: ConnId, unanswered: u32 },
     /// The first segment that `side` sent has arrived.
     Deliver { conn: ConnId, side: Side },
     /// What `side` sent is acknowledged up to a position, and it may send up to another.
@@ -141,6 +143,9 @@ impl Network {
             NetEvent::Syn { conn, attempt } => self.syn(conn, attempt, engine),
             NetEvent::SynAck { conn, attempt } => self.syn_ack(conn, attempt, engine),
             NetEvent::Reset { conn, side, errno } => self.reset(conn, side, errno, engine),
+            NetEvent::KeepAlive { conn, unanswered } => self.with_conn(conn, engine, |c, around| {
+                c.keep_alive(unanswered, around);
+            }),
             NetEvent::Deliver { conn, side } => {
                 self.with_conn(conn, engine, |c, around| c.deliver(side, around));
                 self.fill(conn, side.other(), engine);

@@ -13,6 +13,7 @@ use super::{ConnId, HostId, NetEvent, RecordLayer, SocketId};
 use crate::backend::sim::config::TcpConfig;
 use crate::backend::sim::engine::{Engine, Event};
 use crate::backend::sim::ops::OpKey;
+use crate::socket::options::{KEEP_ALIVE_IDLE, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_PROBES};
 
 /// One connection, seen from above: both ends and both directions.
 pub(in crate::backend::sim) struct Conn {
@@ -441,6 +442,31 @@ impl Conn {
         }
         flow.backoff = (flow.backoff * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
         Some(flow.backoff)
+    }
+
+    /// The server's end asks whether the client's host is there and knows the connection, unless something that it sent waits for an
+    /// answer anyhow: that is sent again until it times out.
+    pub(super) fn keep_alive(&mut self, unanswered: u32, around: &mut Around<'_>) {
+        let server = &self.ends[Side::Server as usize];
+        if server.broken || server.detached {
+            return;
+        }
+        let (here, there) = self.hosts(Side::Server);
+        let flow = &self.flows[Side::Server as usize];
+        let waits = flow.acked < flow.sent || !flow.wire.is_empty();
+        let is_cut = around.links.is_cut(here, there) || around.links.is_cut(there, here);
+        let (after, unanswered) = match is_cut && !waits {
+            true if unanswered == KEEP_ALIVE_PROBES => {
+                return self.break_end(Side::Server, libc::ETIMEDOUT, around);
+            }
+            true => (KEEP_ALIVE_INTERVAL, unanswered + 1),
+            // It answers with a reset.
+            false if self.ends[Side::Client as usize].broken && !is_cut => {
+                return self.break_end(Side::Server, libc::ECONNRESET, around);
+            }
+            false => (KEEP_ALIVE_IDLE, 0),
+        };
+        around.engine.after(after, Event::Net(NetEvent::KeepAlive { conn: around.id, unanswered }));
     }
 
     /// Sender and receiver of what `side` sends.
