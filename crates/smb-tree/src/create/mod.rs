@@ -137,6 +137,7 @@ impl Share {
         let hand = self.side().keep_hand(&open, hand, None);
         self.counters().made(&open);
         self.counters().durable_granted.add(open.is_durable().into());
+        let unheard = Unheard { share: self, asker, open: Some(&open) };
         let standing = open.grants().opened();
         let answering = Answering {
             wishes: &ask.wishes,
@@ -151,13 +152,10 @@ impl Share {
                 if let Some(entry) = &open.replay {
                     entry.done(&open);
                 }
+                unheard.is_told();
                 Ok(Created { open, fixed, contexts })
             }
-            Err(status) => {
-                // The client never hears of it.
-                let _ = self.close(asker, &open, 0).await;
-                Err(status)
-            }
+            Err(status) => Err(status),
         }
     }
 
@@ -248,6 +246,34 @@ impl Share {
             _ => &counters.refused_other,
         };
         counter.increment();
+    }
+}
+
+/// An open in the table of which no client has heard yet: it is closed where this is dropped, as nobody else would.
+///
+/// A CREATE ends early where its response cannot be made, its client cancels it or its session ends. The session's own opens may have been
+/// closed before this one came into the table.
+struct Unheard<'a> {
+    share: &'a Share,
+    asker: &'a Asker,
+    open: Option<&'a Arc<Open>>,
+}
+
+impl Unheard<'_> {
+    fn is_told(mut self) {
+        self.open = None;
+    }
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        let Some(open) = self.open else { return };
+        let (share, asker, open) = (self.share.clone(), self.asker.clone(), Arc::clone(open));
+        lane::spawn(async move {
+            // Who closed it before was the end of its session.
+            let _ = share.close(&asker, &open, 0).await;
+        })
+        .detach();
     }
 }
 

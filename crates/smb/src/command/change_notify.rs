@@ -19,5 +19,10 @@ pub(super) async fn change_notify(call: &Call<'_>, request: &ChangeNotifyRequest
     let answer = share.change_notify(&asker, &open, request).await;
     drop(entered);
     let answer = answer?;
+    //= MS-SMB2 2.2.2
+    //# What fails is answered by an error response: STATUS_DELETE_PENDING, for a directory that goes.
+    if answer.status.is_error() {
+        return Err(answer.status);
+    }
     Ok(Reply::output(answer.status, answer.output))
 }

@@ -1,5 +1,7 @@
 //! CREATE (MS-SMB2 3.3.5.9): of a file by its share, of a named pipe here.
 
+use std::rc::Rc;
+
 use smb_wire::Status;
 use smb_wire::create::{CreateRequest, CreateResponse};
 
@@ -17,13 +19,24 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
                 Err(refused) => return Ok(Reply::error(refused.status, refused.data)),
             };
             // Who ended the session or the tree meanwhile may not have seen what was opened since.
-            if channel.session.state() != State::Valid {
-                call.connection.lane.of_trees().leave_session(asker, vec![created.open]).await;
-                return Err(Status::USER_SESSION_DELETED);
-            }
-            if !tree.connect.is_open() {
-                call.connection.lane.of_trees().close_all(asker, vec![created.open]).await;
-                return Err(Status::NETWORK_NAME_DELETED);
+            let is_over = channel.session.state() != State::Valid;
+            if is_over || !tree.connect.is_open() {
+                let (lane, asker) = (Rc::clone(&call.connection.lane), asker.clone());
+                // It is closed though this request is cut.
+                lane::to_the_end(async move {
+                    let (trees, opens) = (lane.of_trees(), vec![created.open]);
+                    if is_over {
+                        trees.leave_session(&asker, opens).await;
+                    } else {
+                        trees.close_all(&asker, opens).await;
+                    }
+                })
+                .await;
+                return Err(if is_over {
+                    Status::USER_SESSION_DELETED
+                } else {
+                    Status::NETWORK_NAME_DELETED
+                });
             }
             (created.open.id(), created.fixed, created.contexts)
         }

@@ -1,12 +1,10 @@
 //! How sessions and trees end, wherever their channels are.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use lane::Task;
+use lane::Lasting;
 use lane::mesh::Member;
 use smb_tree::Asker;
 use vfs::Caller;
@@ -16,28 +14,6 @@ use super::notification;
 use super::post::Word;
 use crate::connection::Connection;
 use crate::session::{ChannelEntry, Kind, LaneTree, Loss, Session, State};
-
-/// What goes on to its end though nobody waits for it any more.
-struct GoesOn(Option<Task<()>>);
-
-impl Future for GoesOn {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(task) = &mut self.0 else { return Poll::Ready(()) };
-        let polled = Pin::new(task).poll(cx);
-        if polled.is_ready() {
-            self.0 = None;
-        }
-        polled
-    }
-}
-
-impl Drop for GoesOn {
-    fn drop(&mut self) {
-        self.0.take().into_iter().for_each(Task::detach);
-    }
-}
 
 impl LaneSmb {
     /// Closes what is open in a tree that was disconnected.
@@ -49,7 +25,7 @@ impl LaneSmb {
                 me.of_trees().close_all(asker, me.opens().of_tree(session, tree.connect.id)).await;
             }
         };
-        GoesOn(Some(lane::spawn(closing))).await;
+        Lasting::from(lane::spawn(closing)).await;
     }
 
     /// Ends a session on an administrator's word, with all that is open, durable or not; `false` where there is none.
@@ -96,7 +72,7 @@ impl LaneSmb {
             }
             me.tell_ended(session.id, &ended.channels);
         };
-        GoesOn(Some(lane::spawn(closing))).await;
+        Lasting::from(lane::spawn(closing)).await;
     }
 
     /// Has each lane forget what its connections have of a session.
