@@ -130,14 +130,19 @@ impl Volume {
                 grants.lock_advisory(now, b"", advisory, ticket, events)
             });
             locked.await?;
-            let Advisory { owner, lock, until } = advisory;
-            let shown = self.lock_for_others(object, owner, &[lock]).await;
-            match &shown {
-                Ok(()) => until.into_iter().for_each(|until| self.end_in_time(object, until)),
-                // Its time may be over already.
-                Err(_) => drop(self.unlock_advisory(object, owner, lock.range)),
-            }
-            shown
+            let (volume, object) = (self.clone(), Arc::clone(object));
+            // What other programs see of it ends in time though this is dropped.
+            lane::to_the_end(async move {
+                let Advisory { owner, lock, until } = advisory;
+                let shown = volume.lock_for_others(&object, owner, &[lock]).await;
+                match &shown {
+                    Ok(()) => until.into_iter().for_each(|until| volume.end_in_time(&object, until)),
+                    // Its time may be over already.
+                    Err(_) => drop(volume.unlock_advisory(&object, owner, lock.range)),
+                }
+                shown
+            })
+            .await
         })
     }
 

@@ -1,8 +1,10 @@
 //! What clients lock other programs of the server's machine find locked, and the other way round.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::ops::Range as Bytes;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use grants::{Access, Advisory, Client, Range, RangeLock, Refused, Share};
@@ -208,6 +210,39 @@ fn one_task_waits_for_the_end_of_a_files_locks_however_often_they_are_taken() {
         it.close(&volume, &nobody()).await.unwrap();
         moment().await;
         assert!(tasks() <= with_none, "{} tasks, {with_none} before", tasks());
+    });
+}
+
+#[test]
+fn a_lock_whose_asker_has_gone_is_seen_by_others_no_longer_than_its_time() {
+    alone(|process, volume| async move {
+        let it = open(&volume).await;
+        let object = std::sync::Arc::clone(it.object());
+        it.close(&volume, &nobody()).await.unwrap();
+        time::sleep(Duration::from_secs(302)).await;
+        let tasks = lane::current().counters().tasks.get();
+        let mut answered = 0;
+        for polls in 0..8 {
+            let until = Some(time::now() + Duration::from_secs(300));
+            let advisory = Advisory { owner: polls, lock: lock(50, 10, true), until };
+            let (mut locking, mut left) = (volume.lock_advisory(&object, advisory), polls);
+            answered += u32::from(
+                poll_fn(|cx| {
+                    if left == 0 {
+                        return Poll::Ready(false);
+                    }
+                    left -= 1;
+                    locking.as_mut().poll(cx).map(|locked| locked.is_ok())
+                })
+                .await,
+            );
+            drop(locking);
+            time::sleep(Duration::from_secs(302)).await;
+            assert!(foreign(&process.host.fs(), 50..51, true).is_some(), "given up after {polls} turns");
+            moment().await;
+            assert_eq!(lane::current().counters().tasks.get(), tasks, "given up after {polls} turns");
+        }
+        assert!((1..7).contains(&answered), "some were given up and some were not: {answered}");
     });
 }
 
