@@ -14,7 +14,7 @@ use crate::intake::{Intake, Run};
 use crate::moderation::{Moderation, Seen};
 use crate::state::{Shared, State};
 use crate::time_of_day;
-use rx::{Arrival, Transmit};
+use rx::{Arrival, Endpoint, Transmit};
 use rxdebug::LaneDesk;
 
 /// Runs the driver until it is closed.
@@ -188,7 +188,12 @@ impl Pass {
         }
         state.endpoint.handle_checks(now);
         if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            let held =
+                |endpoint: &Endpoint| (endpoint.connection_count(), endpoint.stats().calls_under_way());
+            let before = held(&state.endpoint);
             state.endpoint.handle_timeout(now);
+            // Where calls die in a row, each pass has some that nothing is sent for.
+            self.progress |= held(&state.endpoint) != before;
         }
         state.close_due(now);
     }

@@ -463,6 +463,11 @@ impl Connection {
         allowed
     }
 
+    /// Whether it has neither calls nor anything to say besides.
+    pub(crate) fn is_silent(&self) -> bool {
+        !self.has_calls() && self.control.is_empty()
+    }
+
     pub(crate) fn has_calls(&self) -> bool {
         self.channels.iter().any(|channel| channel.call.is_some())
     }

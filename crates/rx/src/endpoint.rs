@@ -545,6 +545,11 @@ impl Endpoint {
                 continue;
             }
             connection.on_timer(now, &mut self.shared);
+            // Its last call has just died, and nobody is to hear of it: a turn of its own would only end it.
+            if connection.is_silent() && connection.reap_at(&self.shared).is_some_and(|at| at <= now) {
+                self.remove(now, index, ConnectionEnd::Idle);
+                continue;
+            }
             self.shared.mark_ready(&mut connection.core);
         }
         if now >= self.next_sweep {

@@ -143,3 +143,22 @@ fn a_newcomer_beside_a_flood_and_a_busy_client_is_served_by_its_repeated_request
     }
     assert!(pair.trace.iter().any(|wire| wire.to == honest), "asked {asked} times");
 }
+
+#[test]
+fn a_timer_that_ran_is_not_due_again_whatever_came_of_strangers() {
+    let mut pair = checked();
+    (1..=40).for_each(|number| pair.inject(stranger(number), &newcomer(number)));
+    pair.settle();
+    let mut held = pair.server.connection_count();
+    assert!(held > 0);
+    while held > 0 {
+        let at = pair.server.poll_timeout().expect("a stranger is not kept for ever");
+        pair.server.handle_timeout(at);
+        while let Some(transmit) = pair.server.poll_transmit(at) {
+            pair.server.transmit_done(transmit);
+        }
+        assert!(pair.server.poll_timeout().is_none_or(|next| next > at), "{held} strangers were there");
+        held = pair.server.connection_count();
+    }
+    assert_eq!(pair.server.pool().free_count(), pair.server.pool().allocated());
+}
