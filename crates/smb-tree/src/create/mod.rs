@@ -152,7 +152,7 @@ impl Share {
                 if let Some(entry) = &open.replay {
                     entry.done(&open);
                 }
-                unheard.is_told();
+                unheard.has_been_told();
                 Ok(Created { open, fixed, contexts })
             }
             Err(status) => Err(status),
@@ -260,7 +260,7 @@ struct Unheard<'a> {
 }
 
 impl Unheard<'_> {
-    fn is_told(mut self) {
+    fn has_been_told(mut self) {
         self.open = None;
     }
 }
