@@ -204,7 +204,7 @@ impl Connection {
             }
         }
         let total = charges.iter().fold(0u16, |sum, charge| sum.saturating_add(*charge));
-        let first = self.ids(total).await?;
+        let first = self.ids_or_more_credits(way, total).await?;
         // From here on nothing waits: ids that were taken are used.
         let mut frame = vec![0; PREFIX_LEN + if way.seal { TRANSFORM_LEN } else { 0 }];
         let start = frame.len();
@@ -316,6 +316,23 @@ impl Connection {
         self.finish(&way, frame, start, Vec::new(), None).map(|_| ())
     }
 
+    /// Takes message ids as [`ids`](Self::ids) does. Where the server has given fewer credits than the request needs and no answer under way
+    /// brings more, it is asked for some.
+    async fn ids_or_more_credits(&self, way: &Way, charge: u16) -> Result<u64, Error> {
+        let mut in_vain = 0;
+        loop {
+            let taken = self.ids(charge).await;
+            if !matches!(taken, Err(Error::TooLarge)) || charge == 1 || in_vain == CREDIT_ASKS_MAX {
+                return taken;
+            }
+            let before = self.credits();
+            let ask = Ask::new(Command::Echo, |body| body.push(&Empty::blank()));
+            let [answer] = Box::pin(self.send(way, [ask], Vec::new())).await?;
+            answer.await?;
+            in_vain = if self.credits() > before { 0 } else { in_vain + 1 };
+        }
+    }
+
     /// Takes `charge` message ids that follow one another, waiting in line for them.
     async fn ids(&self, charge: u16) -> Result<u64, Error> {
         let taken = |taken: Result<Option<u64>, OutOfCredits>| taken.map_err(|OutOfCredits| Error::TooLarge);
@@ -341,6 +358,9 @@ impl Connection {
         .await
     }
 }
+
+/// How often a server that gives no more credits than were paid is asked for more before a request is too large for it.
+const CREDIT_ASKS_MAX: u32 = 32;
 
 /// A place in the line for credits, given up when it is dropped.
 struct InLine<'s> {
