@@ -152,10 +152,15 @@ impl Share {
                 if let Some(entry) = &open.replay {
                     entry.done(&open);
                 }
-                unheard.has_been_told();
+                unheard.disarm();
                 Ok(Created { open, fixed, contexts })
             }
-            Err(status) => Err(status),
+            Err(status) => {
+                // Before the client hears of it: the next CREATE may be of the same file.
+                let _ = self.close(asker, &open, 0).await;
+                unheard.disarm();
+                Err(status)
+            }
         }
     }
 
@@ -251,7 +256,7 @@ impl Share {
 
 /// An open in the table of which no client has heard yet: it is closed where this is dropped, as nobody else would.
 ///
-/// A CREATE ends early where its response cannot be made, its client cancels it or its session ends. The session's own opens may have been
+/// A CREATE ends early where its client cancels it or its session ends. The session's own opens may have been
 /// closed before this one came into the table.
 struct Unheard<'a> {
     share: &'a Share,
@@ -260,7 +265,8 @@ struct Unheard<'a> {
 }
 
 impl Unheard<'_> {
-    fn has_been_told(mut self) {
+    /// The client is told, or it is closed.
+    fn disarm(mut self) {
         self.open = None;
     }
 }
