@@ -284,8 +284,7 @@ impl Channel {
     /// # Errors
     /// The request's.
     pub async fn echo(&self) -> Result<(), Error> {
-        let ask = Ask::new(Command::Echo, |body| body.push(&Empty::blank()));
-        self.ask(ask).await?.body().map(|_| ())
+        self.ask(Ask::echo()).await?.body().map(|_| ())
     }
 
     /// A request of the session that belongs to no tree.

@@ -9,6 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use lane::buffer::Buf;
 use smb_proto::window;
+use smb_wire::body::plain::Empty;
+use smb_wire::fixed::Fixed as _;
 use smb_wire::header::flags;
 use smb_wire::message::Body;
 use smb_wire::{Command, Header, Message, Response, Status};
@@ -31,6 +33,11 @@ impl<'a> Ask<'a> {
     /// A request whose body `write` appends.
     pub fn new(command: Command, write: impl FnOnce(&mut Body<'_>) + 'a) -> Self {
         Self { command, flags: 0, sent: 0, expected: 0, write: Box::new(write) }
+    }
+
+    /// An ECHO, which asks for nothing but an answer.
+    pub(crate) fn echo() -> Self {
+        Self::new(Command::Echo, |body| body.push(&Empty::blank()))
     }
 
     /// It carries so many bytes, and its answer up to so many: what its credits pay for (MS-SMB2 3.1.5.2).

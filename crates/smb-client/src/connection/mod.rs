@@ -319,28 +319,29 @@ impl Connection {
     /// Takes message ids as [`ids`](Self::ids) does. Where the server has given fewer credits than the request needs and no answer under way
     /// brings more, it is asked for some.
     async fn ids_or_more_credits(&self, way: &Way, charge: u16) -> Result<u64, Error> {
+        // One credit is what an ECHO needs itself.
+        let asks_max = if charge == 1 { 0 } else { CREDIT_ASKS_MAX };
         let mut in_vain = 0;
         loop {
-            let taken = self.ids(charge).await;
-            if !matches!(taken, Err(Error::TooLarge)) || charge == 1 || in_vain == CREDIT_ASKS_MAX {
-                return taken;
+            match self.ids(charge).await? {
+                Ok(first) => return Ok(first),
+                Err(OutOfCredits) if in_vain == asks_max => return Err(Error::TooLarge),
+                Err(OutOfCredits) => {}
             }
             let before = self.credits();
-            let ask = Ask::new(Command::Echo, |body| body.push(&Empty::blank()));
-            let [answer] = Box::pin(self.send(way, [ask], Vec::new())).await?;
+            let [answer] = Box::pin(self.send(way, [Ask::echo()], Vec::new())).await?;
             answer.await?;
             in_vain = if self.credits() > before { 0 } else { in_vain + 1 };
         }
     }
 
     /// Takes `charge` message ids that follow one another, waiting in line for them.
-    async fn ids(&self, charge: u16) -> Result<u64, Error> {
-        let taken = |taken: Result<Option<u64>, OutOfCredits>| taken.map_err(|OutOfCredits| Error::TooLarge);
+    async fn ids(&self, charge: u16) -> Result<Result<u64, OutOfCredits>, Error> {
         if let Some(error) = self.ended() {
             return Err(error);
         }
-        if let Some(id) = taken(self.shared().credits.borrow_mut().take(charge))? {
-            return Ok(id);
+        if let Some(taken) = self.shared().credits.borrow_mut().take(charge).transpose() {
+            return Ok(taken);
         }
         self.shared().counters.credit_waits.increment();
         let line = InLine { shared: self.shared(), ticket: self.shared().credits.borrow_mut().queue() };
@@ -349,10 +350,9 @@ impl Connection {
                 return Poll::Ready(Err(error));
             }
             let mut credits = self.shared().credits.borrow_mut();
-            match taken(credits.take_in_turn(line.ticket, charge, cx.waker())) {
-                Ok(Some(id)) => Poll::Ready(Ok(id)),
-                Ok(None) => Poll::Pending,
-                Err(error) => Poll::Ready(Err(error)),
+            match credits.take_in_turn(line.ticket, charge, cx.waker()).transpose() {
+                Some(taken) => Poll::Ready(Ok(taken)),
+                None => Poll::Pending,
             }
         })
         .await
