@@ -1,7 +1,9 @@
 //! CREATE (MS-SMB2 3.3.5.9): of a file by its share, of a named pipe here.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
+use smb_tree::{Asker, Open};
 use smb_wire::Status;
 use smb_wire::create::{CreateRequest, CreateResponse};
 
@@ -18,25 +20,14 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
                 Ok(created) => created,
                 Err(refused) => return Ok(Reply::error(refused.status, refused.data)),
             };
-            // Who ended the session or the tree meanwhile may not have seen what was opened since.
-            let is_over = channel.session.state() != State::Valid;
-            if is_over || !tree.connect.is_open() {
-                let (lane, asker) = (Rc::clone(&call.connection.lane), asker.clone());
-                // It is closed though this request is cut.
-                lane::to_the_end(async move {
-                    let (trees, opens) = (lane.of_trees(), vec![created.open]);
-                    if is_over {
-                        trees.leave_session(&asker, opens).await;
-                    } else {
-                        trees.close_all(&asker, opens).await;
-                    }
-                })
-                .await;
-                return Err(if is_over {
-                    Status::USER_SESSION_DELETED
-                } else {
-                    Status::NETWORK_NAME_DELETED
-                });
+            // What ended the session or the tree meanwhile may not have seen what was opened since.
+            if channel.session.state() != State::Valid {
+                Box::pin(close_unseen(call, asker, created.open, true)).await;
+                return Err(Status::USER_SESSION_DELETED);
+            }
+            if !tree.connect.is_open() {
+                Box::pin(close_unseen(call, asker, created.open, false)).await;
+                return Err(Status::NETWORK_NAME_DELETED);
             }
             (created.open.id(), created.fixed, created.contexts)
         }
@@ -48,4 +39,18 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
     };
     call.now_with(|step| step.file_id = Some(id));
     Ok(Reply::of(move |body| CreateResponse::write(body, fixed, &contexts)))
+}
+
+/// Closes an open whose session, or tree alone, has ended before it; also where this is cut.
+async fn close_unseen(call: &Call<'_>, asker: &Asker, open: Arc<Open>, session_is_over: bool) {
+    let (lane, asker) = (Rc::clone(&call.connection.lane), asker.clone());
+    lane::to_the_end(async move {
+        let (trees, opens) = (lane.of_trees(), vec![open]);
+        if session_is_over {
+            trees.leave_session(&asker, opens).await;
+        } else {
+            trees.close_all(&asker, opens).await;
+        }
+    })
+    .await;
 }
