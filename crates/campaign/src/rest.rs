@@ -14,13 +14,13 @@ use crate::log;
 
 /// What a case has a server of.
 pub(crate) trait Subject {
-    /// What it holds for anybody.
+    /// The levels that are the same whenever no client is there, by name.
     fn held(&self) -> Held;
-    /// What its lanes share of the volumes.
+    /// The objects that its lanes share.
     fn objects(&self) -> &Objects;
     /// The host that it runs on.
     fn host(&self) -> &Host;
-    /// What its services and volumes count.
+    /// The counters of its services and volumes.
     fn counters(&self) -> impl Iterator<Item = &dyn CounterBlock>;
 }
 

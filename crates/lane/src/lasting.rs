@@ -14,7 +14,7 @@ pub struct Lasting<T> {
 
 /// Runs `work` to its end, also where this is dropped before. What waits for nothing at its first turn takes no task of its own.
 ///
-/// What is returned is a few words long, however much `work` holds: whoever waits may be copied with all that it waits for.
+/// The future is a few words long, however much `work` holds: futures are copied with all that they wait for.
 ///
 /// # Panics
 /// Off lanes.

@@ -463,7 +463,7 @@ impl Connection {
         allowed
     }
 
-    /// Whether it has neither calls nor anything to say besides.
+    /// Whether the connection has no calls, and no packets of its own to send.
     pub(crate) fn is_silent(&self) -> bool {
         !self.has_calls() && self.control.is_empty()
     }

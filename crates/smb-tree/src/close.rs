@@ -58,7 +58,7 @@ impl Share {
         })
     }
 
-    /// What is left of a CLOSE once the open is out of the table.
+    /// Ends an open that is out of the table: its watches, locks and grants, and the name that was to go with it.
     async fn finish(self, asker: Asker, open: Arc<Open>) {
         let (asker, open) = (&asker, &open);
         let watching = open.state().watching.close();

@@ -107,7 +107,7 @@ impl Attributes {
         Self { maker: object.maker(stat.uid), bits, ..Self::from(*stat) }
     }
 
-    /// Whose it is.
+    /// Its owner: the user of its record, or that of its mode bits.
     pub(crate) fn owner(&self) -> Owner {
         Owner { uid: Some(self.uid), recorded: self.maker }
     }
