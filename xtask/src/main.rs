@@ -17,6 +17,8 @@ mod limits;
 mod messages;
 mod packages;
 mod process;
+#[cfg(test)]
+mod profiles;
 mod server;
 mod skipped;
 mod smbtorture;
