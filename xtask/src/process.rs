@@ -51,6 +51,12 @@ pub(crate) fn dist_binary() -> anyhow::Result<PathBuf> {
     Ok(target().join("dist/linerate"))
 }
 
+/// Builds `linerate` as who builds from source does, and says where it is.
+pub(crate) fn release_binary() -> anyhow::Result<PathBuf> {
+    run("cargo", &["build", "--release", "--package", "linerate"])?;
+    Ok(target().join("release/linerate"))
+}
+
 /// Builds the programs as tests do, and says where `linerate` is. Programs and tests of the whole workspace choose the features, so
 /// that what the tests have compiled is not compiled again.
 pub(crate) fn tested_binary() -> anyhow::Result<PathBuf> {

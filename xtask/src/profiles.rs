@@ -11,7 +11,9 @@ fn programs_of_profiles_that_strip_are_stripped() {
     for (name, profile) in manifest["profile"].as_table().unwrap() {
         let Some(strip) = profile.get("strip") else { continue };
         for program in ["linerate", "linerate-bench"] {
-            let Some(own) = profile.get("package").and_then(|packages| packages.get(program)) else { continue };
+            let Some(own) = profile.get("package").and_then(|packages| packages.get(program)) else {
+                continue;
+            };
             assert_eq!(own.get("strip"), Some(strip), "profile.{name}.package.{program}");
             of_programs += 1;
         }

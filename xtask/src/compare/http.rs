@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// Only loads whose name contains this
     #[arg(long)]
     load: Option<String>,
+    /// Measure the `release` build beside the `dist` build in place of nginx
+    #[arg(long)]
+    release: bool,
 }
 
 /// A body, a transport, and what the ratios must reach.
@@ -50,8 +53,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         write_random(&tree.join(load.file), load.body)?;
     }
     let (cert, key) = server::make_certificate(work.path())?;
-    let linerate = server::linerate(work.path(), &tree, &cert, &key, Uploads::Refused)?;
-    let peer = server::nginx(work.path(), &tree, &cert, &key, Uploads::Refused)?;
+    let (linerate, peer) = if args.release {
+        let of_dist = work.path().join("dist");
+        std::fs::create_dir(&of_dist)?;
+        let start =
+            |program: &Path, work| server::linerate_of(program, work, &tree, &cert, &key, Uploads::Refused);
+        let dist = Subject { name: "linerate of dist", ..start(&process::dist_binary()?, &of_dist)? };
+        (start(&process::release_binary()?, work.path())?, dist)
+    } else {
+        let peer = server::nginx(work.path(), &tree, &cert, &key, Uploads::Refused)?;
+        (server::linerate(work.path(), &tree, &cert, &key, Uploads::Refused)?, peer)
+    };
     for load in LOADS.iter().filter(|load| args.load.as_ref().is_none_or(|part| load.bar.load.contains(part)))
     {
         for subject in [&linerate, &peer] {
@@ -73,7 +85,8 @@ fn compare(load: &Load, args: &Args, linerate: &Subject, peer: &Subject) -> anyh
     // Warm-up: page cache, connection tables, the frequency governor.
     measure(linerate, 1)?;
     measure(peer, 1)?;
-    turns::compare(load.bar, args.pairs, linerate, peer, peer.name, |subject| measure(subject, args.seconds))
+    let bar = if args.release { load.bar.of_release() } else { load.bar };
+    turns::compare(bar, args.pairs, linerate, peer, peer.name, |subject| measure(subject, args.seconds))
 }
 
 /// Both must serve the same bytes, else there is nothing to compare.

@@ -12,6 +12,13 @@ pub(super) struct Bar {
     pub(super) cpu_most: Option<f64>,
 }
 
+impl Bar {
+    /// What the `release` build must reach where the `dist` build is the peer.
+    pub(super) fn of_release(self) -> Self {
+        Self { throughput_least: Some(0.95), cpu_most: Some(1.05), ..self }
+    }
+}
+
 /// One load's JSON line.
 #[derive(serde::Serialize)]
 pub(super) struct Line {

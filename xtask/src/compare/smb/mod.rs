@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Which smbd is the peer
     #[arg(long, value_enum, default_value = "4.17")]
     smbd: Release,
+    /// Measure the `release` build beside the `dist` build in place of smbd
+    #[arg(long, conflicts_with_all = ["multichannel", "binary"])]
+    release: bool,
     /// Compare all bytes: it costs the clients' time, and shows that both are right
     #[arg(long)]
     verify: bool,
@@ -56,22 +59,24 @@ impl Args {
     fn seconds(&self) -> u32 {
         self.seconds.unwrap_or(4)
     }
+
+    fn wants(&self, load: &str) -> bool {
+        self.load.as_ref().is_none_or(|part| load.contains(part))
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.pairs > 0, "give at least one pair");
     packages::install(packages::STOCK_SMB)?;
+    if args.release {
+        return release_beside_dist(args);
+    }
     let binary = match &args.binary {
         Some(binary) => binary.clone(),
         None => process::dist_binary()?,
     };
-    // Files in memory: disks are not what is compared.
-    let work = tempfile::Builder::new().prefix("linerate-compare").tempdir_in("/dev/shm")?;
-    let tree = work.path().join("tree");
-    std::fs::create_dir_all(tree.join(row::WRITTEN))?;
-    make_file(&tree.join(row::FILE), row::FILE_BYTES)?;
-    std::fs::write(tree.join(row::SMALL), [7; 100])?;
-    let wants = |name: &str| args.load.as_ref().is_none_or(|part| name.contains(part));
+    let (work, tree) = make_tree()?;
+    let wants = |name: &str| args.wants(name);
     let rows = row::all().filter(|row| row.is_multichannel() == args.multichannel && wants(row.bar.load));
     let place = if args.multichannel { Place::Wires(Wires::new()?) } else { Place::Loopback };
     let address = place.address(OURS)?;
@@ -95,6 +100,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     if wants(idle::LOAD) && !args.multichannel {
         let line = idle::measure(&bench, &ours, &smbd, args.idle_sessions)?;
+        println!("{}", serde_json::to_string(&line)?);
+    }
+    Ok(())
+}
+
+/// What building from source costs: the `release` build with the `dist` build as its peer. Either has a tree of its own, as one
+/// server writes to a tree.
+fn release_beside_dist(args: &Args) -> anyhow::Result<()> {
+    let (dist, release) = (process::dist_binary()?, process::release_binary()?);
+    let place = Place::Loopback;
+    let (of_release, of_dist) = (make_tree()?, make_tree()?);
+    let start = |binary, (work, tree): &(tempfile::TempDir, std::path::PathBuf)| {
+        Linerate::start(binary, work.path(), tree, place.address(OURS)?, None)
+    };
+    let (ours, peer) = (start(&release, &of_release)?, start(&dist, &of_dist)?);
+    let bench = Bench { binary: &dist, place: &place };
+    for row in row::all().filter(|row| !row.is_multichannel() && args.wants(row.bar.load)) {
+        let one = |side: &Side, seconds| run::run(&row, side, &bench, seconds, args.verify);
+        one(&ours.side(), 1)?;
+        one(&peer.side(), 1)?;
+        let seconds = args.seconds();
+        let bar = row.bar.of_release();
+        let line = turns::compare(bar, args.pairs, &ours.side(), &peer.side(), "linerate of dist", |side| {
+            one(side, seconds)
+        })?;
         println!("{}", serde_json::to_string(&line)?);
     }
     Ok(())
@@ -186,6 +216,16 @@ fn beside(
     }
     let (_, peer) = peer.context("smbd has shares")?;
     turns::compare(row.bar, args.pairs, &ours.side(), &peer, peer.name, |side| one(side, args.seconds()))
+}
+
+/// What is served, and the directory that it lies in. Files in memory: disks are not what is compared.
+fn make_tree() -> anyhow::Result<(tempfile::TempDir, std::path::PathBuf)> {
+    let work = tempfile::Builder::new().prefix("linerate-compare").tempdir_in("/dev/shm")?;
+    let tree = work.path().join("tree");
+    std::fs::create_dir_all(tree.join(row::WRITTEN))?;
+    make_file(&tree.join(row::FILE), row::FILE_BYTES)?;
+    std::fs::write(tree.join(row::SMALL), [7; 100])?;
+    Ok((work, tree))
 }
 
 /// Bytes that say where they are.
