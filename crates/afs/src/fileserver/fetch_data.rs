@@ -13,7 +13,7 @@ use vfs::{Attributes, Confirmed, OpenFile, Resolved};
 
 use super::asked::{ATTEMPTS_MAX, Asked};
 use super::look::{Look, Size, Told};
-use super::{Call, Refused, Serving, descriptor};
+use super::{Call, Refused, Serving, charged};
 use crate::host::Promise;
 
 /// How a reply tells how many bytes follow.
@@ -60,8 +60,7 @@ impl Serving {
         let asked = self.asked(call, fid).await?;
         let fetch = self.begin_fetch(&asked, fid).await?;
         let len = len.min(fetch.size.saturating_sub(offset));
-        let _descriptor = descriptor(call, len)?;
-        self.send(call, &fetch.content, (offset, len), length).await?;
+        charged(call.remote(), len, self.send(call, &fetch.content, (offset, len), length)).await?;
         Ok(self.end_fetch(&asked, &fetch))
     }
 

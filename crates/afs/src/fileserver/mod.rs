@@ -4,8 +4,12 @@
 //! A reply that carries a promise to a client that would lose a break of it is told as on its way until the client has it.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::SystemTime;
 
 use afs_wire::rxafs::{self, Tally};
@@ -62,7 +66,7 @@ mod totals;
 mod volume_status;
 mod writers;
 
-/// Bytes of a file that are on their way within a moment.
+/// Bytes of a file that are mostly on their way within a moment.
 const SENT_AT_ONCE: u64 = 64 << 10;
 
 /// RXAFS.
@@ -71,15 +75,35 @@ pub const SERVICE: u16 = 1;
 /// A client's call.
 type Call = ServerCall<Contact>;
 
-/// What the process has open for a client while so many bytes are on their way: few are there at once, and not held.
+/// Charges the caller for what is open for it until the share is dropped.
 ///
 /// # Errors
 /// VBUSY where the client has its share of the process's descriptors, or there are no more.
-fn descriptor(call: &Call, len: u64) -> Result<Option<Share>, Refused> {
+fn descriptor(remote: Option<SocketAddr>) -> Result<Option<Share>, Refused> {
     // A connection that is gone has no address, and nobody to hold anything for.
-    let Some(remote) = call.remote().filter(|_| len > SENT_AT_ONCE) else { return Ok(None) };
+    let Some(remote) = remote else { return Ok(None) };
     let taken = lane::descriptors::budget().take(remote.ip(), 1);
     taken.map(Some).map_err(|_| vfs::Error::TooManyOpen.into())
+}
+
+/// Sends `len` bytes of what is open, by `send`. The caller is charged a [`descriptor`]: before many bytes; before few
+/// only once they wait for something, as most are on their way at once.
+///
+/// # Errors
+/// Those of `send`, and of [`descriptor`].
+async fn charged(
+    remote: Option<SocketAddr>,
+    len: u64,
+    send: impl Future<Output = Result<(), Refused>>,
+) -> Result<(), Refused> {
+    let mut send = pin!(send);
+    if len <= SENT_AT_ONCE
+        && let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx))).await
+    {
+        return done;
+    }
+    let _descriptor = descriptor(remote)?;
+    send.await
 }
 
 /// The file server of one lane. Clones are handles to the same one.
@@ -226,3 +250,44 @@ const IMAGE_PAGES_MAX: usize = 32_768;
 //@ attack: afs-announced-stores
 /// Files that a lane keeps open for those who write to them.
 const WRITERS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_bytes_are_charged_once_they_wait_and_many_before() {
+        let remote = Some(SocketAddr::from(([192, 0, 2, 1], 7001)));
+        let budget = lane::descriptors::budget();
+        let held = || budget.counters().held.get();
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        for (len, before) in [(SENT_AT_ONCE, 0), (SENT_AT_ONCE + 1, 1)] {
+            // What is sent at its first turn.
+            let mut at_once = pin!(charged(remote, len, async {
+                assert_eq!(held(), before, "{len}");
+                Ok(())
+            }));
+            assert!(at_once.as_mut().poll(&mut cx).is_ready());
+            // What waits.
+            let turns = Cell::new(0);
+            let waits = poll_fn(|_| {
+                turns.set(turns.get() + 1);
+                if turns.get() < 3 { Poll::Pending } else { Poll::Ready(Ok(())) }
+            });
+            {
+                let mut waiting = pin!(charged(remote, len, waits));
+                while waiting.as_mut().poll(&mut cx).is_pending() {
+                    assert_eq!(held(), 1, "{len}");
+                }
+            }
+            assert_eq!(held(), 0, "{len}");
+        }
+        // Who may have no more is told so, few bytes or many.
+        budget.set_limit(0);
+        for len in [1, SENT_AT_ONCE + 1] {
+            let mut refused = pin!(charged(remote, len, std::future::pending()));
+            let Poll::Ready(outcome) = refused.as_mut().poll(&mut cx) else { panic!("it waits for ever") };
+            assert!(outcome.is_err());
+        }
+    }
+}

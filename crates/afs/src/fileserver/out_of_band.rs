@@ -14,7 +14,7 @@ use super::asked::Reply;
 use super::fetch_data::Content;
 use super::look::Told;
 use super::store_data::Extent;
-use super::{Call, Refused, Serving};
+use super::{Call, Refused, Serving, descriptor};
 use crate::code;
 use crate::oob::{Asker, LaneOob, Transfer, Way};
 
@@ -34,6 +34,7 @@ impl Serving {
         let fetch = self.begin_fetch(&asked, request.fid).await?;
         let Content::File(file) = &fetch.content else { return Err(OOB_UNSUITABLE.into()) };
         let len = request.length.min(fetch.size.saturating_sub(request.offset));
+        let _descriptor = descriptor(call.remote())?;
         let transfer = begin(&oob, call, &request.wish, Way::Fetch, (request.offset, len))?;
         let grant = encoded(&transfer);
         // Over idle connections bytes leave before the grant does: they have no round trip to wait for.

@@ -48,7 +48,7 @@ impl Serving {
         if end.max(extent.file_len) > i64::MAX as u64 {
             return Err(EFBIG.into());
         }
-        let _descriptor = descriptor(call, extent.len)?;
+        let _descriptor = descriptor(call.remote())?;
         let writer = self.writer(&asked, fid).await?;
         let store = writer.store(&asked.caller);
         let size = writer.file().attributes()?.size;

@@ -66,3 +66,35 @@ fn what_had_come_of_a_store_is_there_as_one_version_and_nothing_of_it_is_held() 
     assert_eq!(site.server.fs().read("/srv/f").unwrap(), b"by another");
     site.end();
 }
+
+#[test]
+fn a_small_store_that_does_not_come_is_charged_while_it_is_waited_for() {
+    let held = || lane::descriptors::budget().counters().held.get();
+    let mut site = Site::new(12, 1 << 15);
+    site.start();
+    let root = site.life().root();
+    let writer = site.client(7001);
+    let begun = Rc::new(Cell::new(false));
+    let told = Rc::clone(&begun);
+    site.clients.spawn(async move {
+        let client = &writer[0];
+        let fid = client.create(root, "f").await.unwrap().fid;
+        let change = StoreStatus::default();
+        let request = rxafs::StoreData64 { fid, change, offset: 0, length: 10, file_length: 10 };
+        let mut call = client.connection.call().await.unwrap();
+        xdr::rpc::start(&mut call, &request).await.unwrap();
+        call.flush().await.unwrap();
+        told.set(true);
+        std::future::pending::<()>().await;
+    });
+    let idle = held();
+    while !begun.get() {
+        site.world.run_for(Duration::from_millis(10));
+    }
+    site.world.run_for(Duration::from_millis(500));
+    assert_eq!(held(), idle + 1);
+    site.clients.kill();
+    site.world.run_for(Duration::from_secs(40));
+    assert_eq!(held(), idle);
+    site.end();
+}
