@@ -143,7 +143,7 @@ impl Seeds {
 }
 
 /// What one test may spend on its seeds; the first tenth of them is run however long it takes.
-const SECONDS_OF_SEEDS_MAX: u64 = 12;
+const SECONDS_OF_SEEDS_MAX: u64 = 8;
 
 /// Prints the tests that took longest in the last run, as nextest reports it.
 pub(crate) fn print_slowest(shown: usize) {

@@ -131,7 +131,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// machine may have other work.
 pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     let server = Some(process::tested_binary()?);
-    run(&Args { seconds: 4, tell_late: true, server, ..Args::default() })
+    run(&Args { seconds: 3, tell_late: true, server, ..Args::default() })
 }
 
 /// What all scenarios have in common.
