@@ -1,16 +1,46 @@
 //! Conditional requests (RFC 9110 13), evaluated in the order of section 13.2.2.
 
+use std::time::SystemTime;
+
+use vfs::{Attributes, Standing};
+
 use crate::date;
+use crate::encoding::Coding;
 use crate::etag::ETag;
 use crate::request::{Fields, Method};
 
 /// What a conditional request is judged by: one version of one representation.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators {
-    /// Entity tag; strong unless the version is not settled yet.
+    /// Entity tag. Strong unless the version is not settled yet.
     pub etag: ETag,
-    /// Last-Modified, seconds since 1970.
-    pub modified_s: i64,
+    /// Last-Modified, seconds since 1970. `None` where no date says when the content changed, which meets no condition.
+    pub modified_s: Option<i64>,
+}
+
+impl Validators {
+    /// Those of what a file is at `now`, where its name has this standing, in a coding: the table of docs/http.md.
+    pub fn of(attributes: &Attributes, coding: Option<Coding>, standing: Standing, now: SystemTime) -> Self {
+        let version = attributes.version();
+        match standing {
+            Standing::Settled => {
+                Self { etag: ETag::strong(&version, coding), modified_s: attributes.modified_s(now) }
+            }
+            _ => Self { etag: ETag::unsettled(&version, coding), modified_s: None },
+        }
+    }
+
+    /// Those of a version for who wants to change it.
+    ///
+    /// Its tag is strong even if it is so young that a later version might have its name: before that time is over only
+    /// the answer to its upload tells this tag, and uploads are stamped each with a time of its own.
+    pub fn of_upload(attributes: &Attributes, now: SystemTime) -> Self {
+        Self { etag: ETag::strong(&attributes.version(), None), modified_s: attributes.modified_s(now) }
+    }
+
+    fn is_modified_since(&self, since_s: i64) -> Option<bool> {
+        self.modified_s.map(|modified_s| modified_s > since_s)
+    }
 }
 
 /// Result of the preconditions.
@@ -39,7 +69,7 @@ pub fn evaluate(method: Method, fields: &Fields<'_>, current: &Validators) -> Ve
             return Verdict::Failed;
         }
     } else if let Some(since_s) = fields.if_unmodified_since.and_then(date::parse)
-        && current.modified_s > since_s
+        && current.is_modified_since(since_s) == Some(true)
     {
         return Verdict::Failed;
     }
@@ -50,7 +80,7 @@ pub fn evaluate(method: Method, fields: &Fields<'_>, current: &Validators) -> Ve
         }
     } else if let Some(since_s) = fields.if_modified_since.and_then(date::parse)
         && reads
-        && current.modified_s <= since_s
+        && current.is_modified_since(since_s) == Some(false)
     {
         return Verdict::NotModified;
     }
@@ -66,7 +96,7 @@ pub fn allows_change(fields: &Fields<'_>, current: Option<&Validators>) -> bool 
             return false;
         }
     } else if let (Some(since_s), Some(current)) = (fields.if_unmodified_since.and_then(date::parse), current)
-        && current.modified_s > since_s
+        && current.is_modified_since(since_s) == Some(true)
     {
         return false;
     }
@@ -82,7 +112,9 @@ pub fn range_applies(if_range: Option<&[u8]>, current: &Validators, now_s: i64) 
     match if_range {
         None => true,
         Some(tag) if tag.starts_with(b"\"") || tag.starts_with(b"W/") => current.etag.matches_strongly(tag),
-        Some(text) => date::parse(text) == Some(current.modified_s) && current.modified_s < now_s,
+        Some(text) => current
+            .modified_s
+            .is_some_and(|modified_s| date::parse(text) == Some(modified_s) && modified_s < now_s),
     }
 }
 
@@ -128,6 +160,7 @@ fn skip_commas(mut text: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::etag::tests::version;
 
     const MODIFIED_S: i64 = 784_111_777;
     const EQUAL: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
@@ -135,7 +168,7 @@ mod tests {
     const AFTER: &[u8] = b"Sun, 06 Nov 1994 08:49:38 GMT";
 
     fn current() -> Validators {
-        Validators { etag: ETag::strong(3, 4, None), modified_s: MODIFIED_S }
+        Validators { etag: ETag::strong(&version(3, 4), None), modified_s: Some(MODIFIED_S) }
     }
 
     fn get(fields: Fields<'_>) -> Verdict {
@@ -244,7 +277,7 @@ mod tests {
             allows_change(&fields, Some(&current))
         };
         assert!(!unless(BEFORE) && unless(EQUAL) && unless(b"junk"));
-        let unsettled = Validators { etag: ETag::unsettled(3, 4, None), modified_s: MODIFIED_S };
+        let unsettled = Validators { etag: ETag::unsettled(&version(3, 4), None), modified_s: None };
         let fields = Fields { if_match: Some(unsettled.etag.as_bytes().into()), ..Fields::default() };
         assert!(!allows_change(&fields, Some(&unsettled)), "what may still change is no version");
     }
@@ -260,5 +293,19 @@ mod tests {
         assert!(!range_applies(Some(AFTER), &current, now_s));
         assert!(!range_applies(Some(b"junk"), &current, now_s));
         assert!(!range_applies(Some(EQUAL), &current, MODIFIED_S), "changed within this very second");
+    }
+
+    #[test]
+    fn what_has_no_date_meets_no_condition_by_date() {
+        let undated = Validators { modified_s: None, ..current() };
+        for date in [&b"Thu, 01 Jan 1970 00:00:00 GMT"[..], BEFORE, AFTER, b"Fri, 31 Dec 9999 23:59:59 GMT"] {
+            let since = Fields { if_modified_since: Some(date), ..Fields::default() };
+            let unless = Fields { if_unmodified_since: Some(date), ..Fields::default() };
+            assert_eq!(evaluate(Method::Get, &since, &undated), Verdict::Proceed);
+            // RFC 9110 13.1.4: ignored where there is no date.
+            assert_eq!(evaluate(Method::Get, &unless, &undated), Verdict::Proceed);
+            assert!(allows_change(&unless, Some(&undated)));
+            assert!(!range_applies(Some(date), &undated, i64::MAX));
+        }
     }
 }

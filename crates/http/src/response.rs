@@ -99,7 +99,9 @@ impl Answer {
             each("Content-Encoding", coding.as_bytes());
         }
         if let Some(validators) = &self.validators {
-            each("Last-Modified", &date::imf_fixdate(validators.modified_s));
+            if let Some(modified_s) = validators.modified_s {
+                each("Last-Modified", &date::imf_fixdate(modified_s));
+            }
             each("ETag", validators.etag.as_bytes());
         }
         if self.accept_ranges {
@@ -300,6 +302,7 @@ pub const CHALLENGE: &str = "Basic realm=\"linerate\", charset=\"UTF-8\"";
 mod tests {
     use super::*;
     use crate::etag::ETag;
+    use crate::etag::tests::version;
 
     fn head(answer: &Answer, persistence: Persistence) -> String {
         let mut buffer = [0; HEAD_BYTES_MAX];
@@ -310,7 +313,8 @@ mod tests {
 
     #[test]
     fn file_head_says_all_a_cache_needs() {
-        let validators = Validators { etag: ETag::strong(3, 4, None), modified_s: 784_111_777 };
+        let validators =
+            Validators { etag: ETag::strong(&version(3, 4), None), modified_s: Some(784_111_777) };
         let answer = Answer {
             status: StatusCode::PARTIAL_CONTENT,
             content_type: Some("text/css; charset=utf-8"),

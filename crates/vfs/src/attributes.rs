@@ -39,6 +39,29 @@ pub struct Attributes {
     pub bits: u32,
 }
 
+/// What names one version of a file: equal for equal versions, also after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VersionName {
+    /// Bytes of content.
+    pub size: u64,
+    /// Last change of the content. With the size it is the whole name where it says something: then mirrors that keep time stamps
+    /// give the same names.
+    pub mtime: Timestamp,
+    /// Last change of content or attributes, which nobody can set; where `mtime` says nothing.
+    pub ctime: Option<Timestamp>,
+}
+
+/// How sure a [`VersionName`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Whatever is written from now on has another name.
+    Settled,
+    /// The clock that stamped it moves on within this time, a few milliseconds.
+    SettlesIn(Duration),
+    /// Other content may get this name for seconds yet: it goes by whole ones.
+    Open,
+}
+
 /// Identity of a file on this machine while it exists. Inode numbers come back after a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
@@ -78,18 +101,46 @@ impl Attributes {
         now.duration_since(changed).is_ok_and(|age| age >= tick)
     }
 
-    /// Whether size and time stamp alone name this version: it is [settled](Self::is_settled), and the stamp
-    /// is not one that packaging gives to every file alike (OSTree 0, Nix 1 second after 1970).
-    pub fn are_a_version(&self, now: SystemTime) -> bool {
-        self.mtime.secs > NORMALISED_STAMP_S_MAX && self.is_settled(now)
+    /// What names this version among all contents that a name has had: the one answer to what its time stamps are good for. It
+    /// goes by the attributes alone, so one version has one name however long it lasts.
+    pub fn version(&self) -> VersionName {
+        VersionName {
+            size: self.size,
+            mtime: self.mtime,
+            ctime: (!self.mtime_names_a_version()).then_some(self.ctime),
+        }
     }
 
-    /// Whether size and time stamp name this version as well as somebody meant them to: the stamp lies before 1970 or in the future, so
-    /// that it was set on purpose, and long enough ago that who wrote the content would have left another.
-    pub fn are_a_stamped_version(&self, now: SystemTime) -> bool {
-        let is_set = self.mtime.secs < 0 || self.mtime.to_system_time() > now;
-        let set_at = self.ctime.to_system_time();
-        is_set && now.duration_since(set_at).is_ok_and(|age| age >= COARSE_TICK_MAX)
+    /// How sure it is at `now` that no other content has the name that [`Attributes::version`] gives.
+    pub fn standing(&self, now: SystemTime) -> Standing {
+        let (mtime, ctime) = (self.mtime, self.ctime);
+        if self.mtime_names_a_version() && self.is_settled(now) {
+            return Standing::Settled;
+        }
+        let (named_by, changed) =
+            if self.mtime_names_a_version() { (mtime, mtime.max(ctime)) } else { (ctime, ctime) };
+        let tick = if named_by.nanos == 0 { COARSE_TICK_MAX } else { CLOCK_TICK_MAX };
+        let age = now.duration_since(changed.to_system_time()).ok();
+        if age.is_some_and(|age| age >= tick) {
+            return Standing::Settled;
+        }
+        match age.and_then(|age| tick.checked_sub(age)) {
+            Some(left) if tick == CLOCK_TICK_MAX => Standing::SettlesIn(left),
+            _ => Standing::Open,
+        }
+    }
+
+    /// The time of change as a date that may be told: none for a stamp that says nothing, and none in the future (RFC 9110 8.8.2.1).
+    pub fn modified_s(&self, now: SystemTime) -> Option<i64> {
+        (self.mtime_names_a_version() && self.mtime.to_system_time() <= now).then_some(self.mtime.secs)
+    }
+
+    /// Whether the time of change says when the content changed. It does not where packaging gives one stamp to every file
+    /// (OSTree 0, Nix 1 second after 1970), and where somebody set it to before 1970, or to a time that was still to come then.
+    fn mtime_names_a_version(&self) -> bool {
+        // Who stamps by the time of day is ahead of the kernel's clock by up to a tick.
+        let was_past = || self.mtime.to_system_time() <= self.ctime.to_system_time() + CLOCK_TICK_MAX;
+        self.mtime.secs > NORMALISED_STAMP_S_MAX && (self.mtime <= self.ctime || was_past())
     }
 
     /// Whether anything but the time of the last reading is different.
@@ -217,13 +268,55 @@ mod tests {
     }
 
     #[test]
-    fn stamps_that_packaging_gives_to_every_file_name_no_version() {
+    fn stamps_that_say_nothing_leave_the_name_to_the_time_that_nobody_sets() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-        for (secs, is_version) in [(-1, false), (0, false), (1, false), (2, true), (1_700_000_000, true)] {
-            let attributes = Attributes::from(Stat { mtime: Timestamp { secs, nanos: 0 }, ..STAT });
-            assert!(attributes.is_settled(now));
-            assert_eq!(attributes.are_a_version(now), is_version, "{secs}");
+        let changed = Timestamp { secs: 1_700_000_000, nanos: 5 };
+        for (secs, says) in [
+            (-1, false),
+            (0, false),
+            (1, false),
+            (2, true),
+            (1_700_000_000, true),
+            (1_700_000_001, false),
+            (1_900_000_000, false),
+        ] {
+            let attributes = |changed| {
+                Attributes::from(Stat { mtime: Timestamp { secs, nanos: 0 }, ctime: changed, ..STAT })
+            };
+            let version = attributes(changed).version();
+            assert_eq!(version.ctime, (!says).then_some(changed), "{secs}");
+            assert_eq!(attributes(changed).modified_s(now), says.then_some(secs));
+            assert_eq!(attributes(changed).standing(now), Standing::Settled);
+            let later = attributes(Timestamp { secs: 1_700_000_100, ..changed }).version();
+            assert_eq!(later == version, says && secs <= changed.secs, "{secs}");
         }
+    }
+
+    #[test]
+    fn names_settle_with_the_clock_that_gave_them() {
+        let at = |ns: u64| Timestamp {
+            secs: 1_000_000 + (ns / 1_000_000_000) as i64,
+            nanos: (ns % 1_000_000_000) as u32,
+        };
+        let standing = |mtime, ctime, now: Timestamp| {
+            Attributes::from(Stat { mtime, ctime, ..STAT }).standing(now.to_system_time())
+        };
+        let ms = 1_000_000;
+        let (fine, whole) = (at(5 * ms), at(0));
+        assert_eq!(standing(fine, fine, at(12 * ms)), Standing::SettlesIn(Duration::from_millis(13)));
+        assert_eq!(standing(fine, fine, at(25 * ms)), Standing::Settled);
+        assert_eq!(standing(fine, fine, whole), Standing::Open, "the clock was set back");
+        assert_eq!(standing(whole, whole, at(1000 * ms)), Standing::Open, "a coarse clock");
+        assert_eq!(standing(whole, whole, at(2020 * ms)), Standing::Settled);
+        let set = Timestamp { secs: 7, nanos: 5 };
+        assert_eq!(standing(set, fine, at(12 * ms)), Standing::SettlesIn(Duration::from_millis(13)));
+        assert_eq!(standing(set, fine, at(25 * ms)), Standing::Settled);
+        let whole_set = Timestamp { secs: 7, nanos: 0 };
+        assert_eq!(standing(whole_set, fine, at(1000 * ms)), Standing::Open);
+        let says_nothing = Timestamp { secs: 0, nanos: 0 };
+        assert_eq!(standing(says_nothing, fine, at(12 * ms)), Standing::SettlesIn(Duration::from_millis(13)));
+        assert_eq!(standing(says_nothing, fine, at(25 * ms)), Standing::Settled);
+        assert_eq!(standing(says_nothing, whole, at(25 * ms)), Standing::Open);
     }
 
     const STAT: Stat = Stat {

@@ -31,7 +31,7 @@
 //!   switched as soon.
 //! - **Everything is bounded and counted**: open files, absent names, listings and watches, per lane.
 
-pub use attributes::{Attributes, ChangeToken, FileId};
+pub use attributes::{Attributes, ChangeToken, FileId, Standing, VersionName};
 pub use by_number::{Found, Placed};
 pub use cache::{Breaker, Cache, CacheOptions, Telling};
 pub use caller::Caller;

@@ -13,6 +13,8 @@ use http::limits::Limits;
 use http::range::{Selection, select};
 use http::request::parse;
 use http::response::{Answer, HEAD_BYTES_MAX, Persistence, Writer};
+use lane::fs::Timestamp;
+use vfs::VersionName;
 use whole::Served;
 
 #[library_benchmark]
@@ -75,8 +77,8 @@ fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
         content_type: Some("text/html; charset=utf-8"),
         content_length: Some(FILE_SIZE),
         validators: Some(Validators {
-            etag: ETag::strong(FILE_SIZE, 1_789_000_000_123_456_789, None),
-            modified_s: 1_789_000_000,
+            etag: ETag::strong(&VersionName { size: FILE_SIZE, mtime: MODIFIED, ctime: None }, None),
+            modified_s: Some(MODIFIED.secs),
         }),
         accept_ranges: true,
         vary: Some("Accept-Encoding"),
@@ -96,6 +98,7 @@ library_benchmark_group!(
         put_64_small_files
     ]
 );
+const MODIFIED: Timestamp = Timestamp { secs: 1_789_000_000, nanos: 123_456_789 };
 const WRK: &[u8] = b"GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 const BROWSER: &[u8] = b"GET /photos/2026/summer.html?size=large HTTP/1.1\r\n\
     Host: files.example.org\r\n\

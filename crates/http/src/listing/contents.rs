@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use service::civil::{Civil, UNIX_S_MAX};
+
 use super::{Order, Orders};
 
 /// One name that is shown.
@@ -15,6 +17,13 @@ pub struct Row<'a> {
     pub size: u64,
     /// Last change, seconds since 1970; a directory that exists only as the way to a mount has none.
     pub modified_s: Option<i64>,
+}
+
+impl Row<'_> {
+    /// The time that is shown: one that four digits and no sign can tell.
+    pub(super) fn modified(&self) -> Option<Civil> {
+        self.modified_s.filter(|at| (0..=UNIX_S_MAX).contains(at)).map(Civil::from_unix)
+    }
 }
 
 /// A name that no directory's listing holds: what is mounted there.

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use service::civil::Civil;
 use service::log::text::put_json_string;
 
 use super::Order;
@@ -32,7 +31,7 @@ pub(super) fn row(row: Row<'_>, is_first: bool, text: &mut String) {
     } else {
         let _ = write!(text, "\"file\",\"size\":{}", row.size);
     }
-    if let Some(at) = row.modified_s.map(Civil::from_unix) {
+    if let Some(at) = row.modified() {
         let _ = write!(
             text,
             ",\"modified\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z\"",

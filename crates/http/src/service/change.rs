@@ -17,7 +17,6 @@ use super::request_body::RequestBody;
 use super::site::{Mount, Site};
 use super::who::{told, who};
 use crate::conditional::{self, Validators};
-use crate::etag::ETag;
 use crate::path::{self, RelativePath};
 use crate::refusal::Refusal;
 use crate::request::{Fields, Head, Method};
@@ -126,11 +125,6 @@ pub(super) fn expect<'e>(fields: &Fields<'_>, allows: &'e dyn Fn(Option<&Attribu
 }
 
 /// What a version is known by to who wants to change it.
-///
-/// Its tag is strong even if it is so young that a later one might have its time of change: before that time is over only
-/// the answer to its upload tells this tag, and uploads are stamped each with a time of its own.
 pub(super) fn validators(attributes: &Attributes) -> Validators {
-    let token = attributes.change_token();
-    let etag = ETag::strong(token.size, token.mtime_ns(), None);
-    Validators { etag, modified_s: token.mtime.secs }
+    Validators::of_upload(attributes, lane::time::wall_clock())
 }

@@ -2,18 +2,17 @@
 
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httptypes::StatusCode;
 use lane::budget::Share;
-use vfs::{Attributes, Caller, OpenFile, RelPath, Resolved};
+use vfs::{Attributes, Caller, OpenFile, RelPath, Resolved, Standing};
 
 use super::listener::Service;
 use super::reply::{Body, Reply, Version};
 use super::site::{Mount, Site};
 use crate::conditional::{self, Validators, Verdict};
 use crate::encoding::{Accepted, Coding};
-use crate::etag::ETag;
 use crate::mime;
 use crate::multipart::Multipart;
 use crate::page;
@@ -44,14 +43,20 @@ pub(super) async fn get_file(
     // Files of types that do not shrink have no siblings.
     let (found_mount, ip) = (found.mount, found.ip);
     let has_variants = found.mount.precompressed && mime::is_compressible(content_type);
-    let (chosen, negotiated) = match has_variants {
+    let (mut chosen, negotiated) = match has_variants {
         true => Box::pin(choose_variant(head, found)).await,
         false => (Chosen { file: found.file, attributes: found.attributes, coding: None }, false),
     };
     let sandboxes = found_mount.sandboxes && mime::is_active(content_type);
-    let now = lane::time::wall_clock();
+    let mut now = lane::time::wall_clock();
+    let mut standing = chosen.attributes.standing(now);
+    if let Standing::SettlesIn(left) = standing {
+        chosen.attributes = Box::pin(settled(&chosen.file, left)).await?;
+        now = lane::time::wall_clock();
+        standing = chosen.attributes.standing(now);
+    }
     let now_s = unix_s(now);
-    let validators = validators(&chosen, now);
+    let validators = Validators::of(&chosen.attributes, chosen.coding, standing, now);
     let size = chosen.attributes.size;
     let mut answer = Box::new(Answer {
         status: StatusCode::OK,
@@ -82,9 +87,11 @@ pub(super) async fn get_file(
     if head.method == Method::Get && size > READ_AT_ONCE {
         version.descriptor = Some(Rc::new(descriptor(ip)?));
     }
-    // Range has a meaning for GET alone (RFC 9110 14.2).
+    // Range has a meaning for GET alone (RFC 9110 14.2). A part of what nothing names could be joined with anything.
     let asked = head.fields.range.filter(|_| {
-        head.method == Method::Get && conditional::range_applies(head.fields.if_range, &validators, now_s)
+        head.method == Method::Get
+            && standing != Standing::Open
+            && conditional::range_applies(head.fields.if_range, &validators, now_s)
     });
     let selection =
         asked.map_or(Selection::Whole, |field| range::select(field, size, site.limits.ranges_max));
@@ -113,17 +120,20 @@ fn descriptor(ip: IpAddr) -> Result<Share, Refusal> {
     lane::descriptors::budget().take(ip, 1).map_err(|_| Refusal::Overloaded)
 }
 
-/// ETag and Last-Modified of a version. A time stamp in the future is not passed on (RFC 9110 8.8.2.1).
-fn validators(chosen: &Chosen, now: SystemTime) -> Validators {
-    let token = chosen.attributes.change_token();
-    let etag = match chosen.attributes.are_a_version(now) {
-        true => ETag::strong(token.size, token.mtime_ns(), chosen.coding),
-        false if chosen.attributes.are_a_stamped_version(now) => {
-            ETag::weak(token.size, token.mtime_ns(), chosen.coding)
+/// What the file is once the clock that stamped it has moved on, so that its tag need not change then. A file that is written all
+/// the time is not waited for.
+async fn settled(file: &OpenFile, left: Duration) -> Result<Attributes, Refusal> {
+    // The lane's clock is that of the turn's begin, so that the first wait may be too short.
+    let mut left = left;
+    for _ in 0..WAITS_MAX {
+        lane::time::sleep(left).await;
+        let attributes = file.attributes()?;
+        match attributes.standing(lane::time::wall_clock()) {
+            Standing::SettlesIn(more) => left = more,
+            _ => return Ok(attributes),
         }
-        false => ETag::unsettled(token.size, token.mtime_ns(), chosen.coding),
-    };
-    Validators { etag, modified_s: token.mtime.secs.min(unix_s(now)) }
+    }
+    Ok(file.attributes()?)
 }
 
 fn whole(mut answer: Box<Answer>, version: Version, size: u64) -> Reply {
@@ -209,5 +219,7 @@ fn unix_s(now: SystemTime) -> i64 {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
+/// Waits for one file to settle, each of a few milliseconds.
+const WAITS_MAX: usize = 3;
 /// Bytes of a body that are read into memory as soon as there is some.
 const READ_AT_ONCE: u64 = 64 << 10;

@@ -97,11 +97,9 @@ fn many_ranges_come_as_parts_of_the_announced_length() {
             let media_type = response.field("Content-Type").unwrap();
             let boundary = media_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
             let mut expected = Vec::new();
-            for (index, (first, last)) in [(90_000, 99_999), (5, 9), (20_000, 60_000)].into_iter().enumerate()
-            {
-                let line_end = if index == 0 { "" } else { "\r\n" };
+            for (first, last) in [(90_000, 99_999), (5, 9), (20_000, 60_000)] {
                 let head = format!(
-                    "{line_end}--{boundary}\r\nContent-Type: application/octet-stream\r\n\
+                    "\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\n\
                      Content-Range: bytes {first}-{last}/100000\r\n\r\n"
                 );
                 expected.extend_from_slice(head.as_bytes());
@@ -156,15 +154,26 @@ fn content_written_under_an_old_time_stamp_is_not_taken_for_the_one_before() {
         pair.run(async move {
             let mut client = Client::connect(ADDRESS).await.unwrap();
             write(*b"two");
-            let young = client.get("/f", "").await.unwrap();
+            client.send(request("GET", "/f", "")).await.unwrap();
+            if stamp.nanos != 0 {
+                // The answer waits until the clock has moved on, and the next is written before.
+                lane::time::sleep(Duration::from_millis(2)).await;
+                write(*b"six");
+            }
+            let young = client.response().await.unwrap();
             let tag = young.field("ETag").unwrap().to_owned();
-            assert!(
-                tag.starts_with("W/") && young.body == b"two",
-                "the next may be written under the same stamp"
-            );
-            write(*b"six");
+            if stamp.nanos == 0 {
+                assert!(
+                    tag.starts_with("W/") && young.body == b"two",
+                    "the next may be written under the same stamp"
+                );
+                write(*b"six");
+            }
             let next = client.get("/f", &format!("If-None-Match: {tag}\r\n")).await.unwrap();
-            assert_eq!((next.status, &next.body[..]), (200, &b"six"[..]));
+            match &young.body[..] {
+                b"six" => assert_eq!(next.status, 304),
+                _ => assert_eq!((next.status, &next.body[..]), (200, &b"six"[..])),
+            }
             lane::time::sleep(Duration::from_secs(3)).await;
             assert_eq!(client.get("/f", "").await.unwrap().body, b"six", "it is kept for a moment");
             write(*b"ten");

@@ -20,6 +20,7 @@ mod shutdown;
 mod slow;
 mod tls_client;
 mod uploads;
+mod validators;
 
 /// Seeds that each rule is tried with.
 const SEEDS: u64 = 200;
