@@ -39,18 +39,18 @@ pub fn select(field: &[u8], size: u64, ranges_max: usize) -> Selection {
     let Some(set) = byte_range_set(field) else { return Selection::Whole };
     let mut parts = SmallVec::<[ByteRange; 4]>::new();
     let mut specs = 0;
-    let mut suffix_of_empty = false;
+    let mut wants_all_of_nothing = false;
     for text in set.split(|byte| *byte == b',').map(trim_ows).filter(|text| !text.is_empty()) {
         let Some(spec) = Spec::parse(text) else { return Selection::Whole };
         specs += 1;
         if specs > ranges_max {
             return Selection::Whole;
         }
-        // A suffix of an empty file is satisfiable (14.1.2), but no Content-Range can say so.
-        suffix_of_empty |= size == 0 && matches!(spec, Spec::Suffix(1..));
+        // All that an empty file has was asked for, but no Content-Range can say so. Proxies that ask for parts begin with 0-.
+        wants_all_of_nothing |= size == 0 && matches!(spec, Spec::Suffix(_) | Spec::From { first: 0, .. });
         parts.extend(spec.within(size));
     }
-    if specs == 0 || suffix_of_empty {
+    if specs == 0 || wants_all_of_nothing {
         return Selection::Whole;
     }
     if parts.is_empty() {
@@ -169,11 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn empty_file_has_no_bytes_to_name() {
-        assert_eq!(selection("bytes=0-", 0), Selection::Unsatisfiable);
-        assert_eq!(selection("bytes=0-0", 0), Selection::Unsatisfiable);
-        assert_eq!(selection("bytes=-5", 0), Selection::Whole);
-        assert_eq!(selection("bytes=-0", 0), Selection::Unsatisfiable);
+    fn empty_file_is_sent_whole_where_its_first_or_last_bytes_are_asked_for() {
+        for field in ["0-", "0-0", "0-1048575", "-5", "-0", "0-0,5-9", "7-,-1"] {
+            assert_eq!(selection(&format!("bytes={field}"), 0), Selection::Whole, "{field}");
+        }
+        for field in ["1-", "5-9", "1-,7-8"] {
+            assert_eq!(selection(&format!("bytes={field}"), 0), Selection::Unsatisfiable, "{field}");
+        }
     }
 
     #[test]
