@@ -13,7 +13,8 @@ pub struct Limits {
     pub headers_max: usize,
     /// Request body that is read and thrown away to keep the connection usable. Longer: 413 and close.
     pub body_discard_bytes_max: u64,
-    /// Range specs of one request. More: the Range field is ignored (RFC 9110 14.2) and the file sent whole.
+    /// Range specs of one request. More: the Range field is ignored (RFC 9110 14.2) and the file sent whole. rsync-like clients
+    /// (zsync) ask for 127 and more at once.
     pub ranges_max: usize,
     /// Entries of one directory listing. A larger directory is not listed, or its listing is cut where it shows late; its files are
     /// still served.
@@ -69,7 +70,7 @@ impl Default for Limits {
             head_bytes_max: HEAD_BYTES_CAP,
             headers_max: 100,
             body_discard_bytes_max: 64 * 1024,
-            ranges_max: 32,
+            ranges_max: 256,
             listing_entries_max: 100_000_000,
             listing_sorted_max: 10_000,
             keep_alive_requests_max: 0,

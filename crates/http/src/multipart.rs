@@ -55,7 +55,8 @@ impl Multipart {
     /// Writes what precedes the bytes of part `index`, which must exist.
     pub fn put_part_head(&self, index: usize, out: &mut Writer<'_>) {
         let range = self.ranges[index];
-        out.put(if index == 0 { b"--" } else { b"\r\n--" });
+        // Before the first one too, as nginx does (RFC 2046 5.1.1 allows a preamble): zsync 0.6 passes over a line there.
+        out.put(b"\r\n--");
         out.put(&self.boundary);
         out.put(b"\r\nContent-Type: ");
         out.put(self.content_type.as_bytes());
@@ -100,7 +101,7 @@ mod tests {
         let body = String::from_utf8(out.written().to_vec()).unwrap();
         assert_eq!(
             body,
-            "--linerate0123456789abcdef\r\nContent-Type: text/plain; charset=utf-8\r\n\
+            "\r\n--linerate0123456789abcdef\r\nContent-Type: text/plain; charset=utf-8\r\n\
              Content-Range: bytes 0-1/10\r\n\r\n01\r\n\
              --linerate0123456789abcdef\r\nContent-Type: text/plain; charset=utf-8\r\n\
              Content-Range: bytes 8-9/10\r\n\r\n89\r\n\
