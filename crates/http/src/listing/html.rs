@@ -1,6 +1,6 @@
 //! A listing for people: one page without outside requests, usable by keyboard, phone and screen reader.
 //!
-//! Sorting is done by the server through plain links, so the page works without its script; the script
+//! Sorting is done by the server through plain forms, so the page works without its script; the script
 //! adds the filter box alone.
 //!
 //! Rows come in groups, of which the browser lays out those in sight (`content-visibility`): a page of 10,000
@@ -11,7 +11,6 @@ use std::fmt::Write;
 use std::sync::LazyLock;
 
 use aws_lc_rs::digest;
-use service::civil::Civil;
 
 use super::contents::Row;
 use super::rendering::Totals;
@@ -44,10 +43,12 @@ pub(super) fn row(entry: Row<'_>, index: usize, page: &mut String) {
     }
     let href = path::encode_segment(entry.name);
     let (icon, slash) = if entry.directory { ("folder", "/") } else { (icon(entry.name), "") };
-    // `./` keeps a name with a colon from reading as a scheme.
+    // `./` keeps a name with a colon from reading as a scheme (RFC 3986 4.2).
+    let dot = if entry.name.contains(&b':') { "./" } else { "" };
+    // Programs look for `<a href="` and a name that is the link.
     let _ = write!(
         page,
-        "<tr class=\"entry\" role=\"row\"><td class=\"name\" role=\"cell\"><a class=\"{icon}\" href=\"./{href}{slash}\">"
+        "<tr class=\"entry\" role=\"row\"><td class=\"name\" role=\"cell\"><a href=\"{dot}{href}{slash}\" class=\"{icon}\">"
     );
     escape(entry.name, page);
     let _ = write!(page, "{slash}</a></td><td class=\"size\" role=\"cell\"");
@@ -58,7 +59,7 @@ pub(super) fn row(entry: Row<'_>, index: usize, page: &mut String) {
         size(entry.size, page);
     }
     page.push_str("</td><td class=\"date\" role=\"cell\">");
-    match entry.modified_s.map(Civil::from_unix) {
+    match entry.modified() {
         None => page.push('–'),
         Some(at) => {
             let _ = write!(
@@ -85,7 +86,7 @@ pub(super) fn end_of_part(totals: Totals, next: Option<u64>, page: &mut String) 
     summary(totals, page);
     page.push_str("<p>This directory is too large to be sorted: its entries are shown in the order of the file system.</p>\n");
     if let Some(position) = next {
-        let _ = writeln!(page, "<p><a rel=\"next\" href=\"?after={position}\">More entries</a></p>");
+        let _ = writeln!(page, "<p><a href=\"?after={position}\" rel=\"next\">More entries</a></p>");
     }
     foot(page);
 }
@@ -104,7 +105,7 @@ pub fn policy() -> &'static str {
         let hash = base64(hash.as_ref());
         format!(
             "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{hash}'; \
-             base-uri 'none'; form-action 'none'"
+             base-uri 'none'; form-action 'self'"
         )
     });
     &POLICY
@@ -143,14 +144,15 @@ fn table_head(path: &[u8], order: Option<Order>, page: &mut String) {
     }
 }
 
-/// A head cell links to the order that clicking it should give, and says the present one to readers.
+/// A head cell asks for the order that clicking it should give, and says the present one to readers. It is a form and no link, as
+/// programs that mirror follow links.
 fn column_head(order: Option<Order>, key: Key, label: &str, class: &str, page: &mut String) {
     let Some(order) = order else {
         let _ = write!(page, "<th scope=\"col\" role=\"columnheader\" class=\"{class}\">{label}</th>");
         return;
     };
     let active = order.key == key;
-    let next = if active && !order.descending { "&amp;order=desc" } else { "" };
+    let next = if active && !order.descending { DESCENDING } else { "" };
     let sorted = match (active, order.descending) {
         (false, _) => "",
         (true, false) => " aria-sort=\"ascending\"",
@@ -159,7 +161,7 @@ fn column_head(order: Option<Order>, key: Key, label: &str, class: &str, page: &
     let key = key.name();
     let _ = write!(
         page,
-        "<th scope=\"col\" role=\"columnheader\" class=\"{class}\"{sorted}><a href=\"?sort={key}{next}\">{label}</a></th>"
+        "<th scope=\"col\" role=\"columnheader\" class=\"{class}\"{sorted}><form>{next}<button name=\"sort\" value=\"{key}\">{label}</button></form></th>"
     );
 }
 
@@ -257,9 +259,10 @@ const STYLE: &str = include_str!("listing.css");
 const SCRIPT: &str = include_str!("listing.js");
 const ICONS: &str = include_str!("icons.css");
 const HOME: &str = "<svg aria-hidden=\"true\" viewBox=\"0 0 24 24\"><path d=\"M3 11l9-8 9 8M5 10v10h5v-6h4v6h5V10\"/></svg>root";
+const DESCENDING: &str = "<input type=\"hidden\" name=\"order\" value=\"desc\">";
 const FILTER_BOX: &str = "<input id=\"filter\" type=\"search\" hidden aria-label=\"Filter by name\" \
     placeholder=\"Filter (press /)\" autocomplete=\"off\" spellcheck=\"false\">\n";
-const PARENT_ROW: &str = "<tr role=\"row\"><td class=\"name\" role=\"cell\"><a class=\"up\" href=\"../\">Parent directory</a>\
+const PARENT_ROW: &str = "<tr role=\"row\"><td class=\"name\" role=\"cell\"><a href=\"../\" class=\"up\">Parent directory</a>\
     </td><td class=\"size\" role=\"cell\"></td><td class=\"date\" role=\"cell\"></td></tr>\n";
 /// Rows that are laid out together: about what a screen shows twice. `listing.css` holds their height.
 const GROUP_ROWS: usize = 64;
