@@ -1,4 +1,6 @@
-//! Media types by file name, with a charset for text.
+//! Media types by file name, with a charset for text, and the codings that names imply.
+
+use crate::encoding::Coding;
 
 /// Media type of a file by its name, ready for Content-Type.
 pub fn of_name(name: &[u8]) -> &'static str {
@@ -14,6 +16,14 @@ pub fn of_name(name: &[u8]) -> &'static str {
         return OVERRIDES[found].1;
     }
     mime_guess::from_ext(extension).first_raw().map_or(OCTETS, with_charset)
+}
+
+/// The coding that a file's content has where its name says so and its type is that of what is coded: `a.svgz` is an SVG
+/// image in gzip. Archives and compressed files that are types of their own (`.gz`, `.tgz`, `.zst`) have none.
+pub fn implied_coding(name: &[u8]) -> Option<Coding> {
+    let (_, [b'z' | b'Z']) = name.split_last_chunk()? else { return None };
+    let extension = extension(name)?;
+    IMPLY_GZIP.iter().any(|known| extension.eq_ignore_ascii_case(known.as_bytes())).then_some(Coding::Gzip)
 }
 
 /// Whether files of this type are worth compressing, and so may have precompressed siblings: text in its many
@@ -69,11 +79,12 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const EXTENSION_LEN_MAX: usize = 16;
 
 /// Types that `mime_guess` lacks, has wrong, or names in a way browsers do not show. Sorted.
-const OVERRIDES: [(&str, &str); 25] = [
+const OVERRIDES: [(&str, &str); 31] = [
     ("avif", "image/avif"),
     ("br", "application/x-brotli"),
     ("cfg", TEXT),
     ("conf", TEXT),
+    ("emz", "image/emf"),
     ("go", TEXT),
     ("ini", TEXT),
     ("jxl", "image/jxl"),
@@ -87,11 +98,16 @@ const OVERRIDES: [(&str, &str); 25] = [
     ("rs", TEXT),
     ("sh", TEXT),
     ("svg", "image/svg+xml"),
+    ("svgz", "image/svg+xml"),
     ("toml", "application/toml"),
     ("ts", "video/mp2t"),
     ("wasm", "application/wasm"),
     ("webmanifest", "application/manifest+json"),
     ("webp", "image/webp"),
+    ("wmz", "image/wmf"),
+    ("wrz", "model/vrml"),
+    ("x3dvz", "model/x3d-vrml"),
+    ("x3dz", "model/x3d+xml"),
     ("yaml", TEXT),
     ("yml", TEXT),
     ("zst", "application/zstd"),
@@ -127,6 +143,9 @@ const COMPRESSIBLE: [&str; 26] = [
     "image/x-icon",
 ];
 
+/// Extensions of files that are gzip inside, and have the type of what they hold.
+const IMPLY_GZIP: [&str; 6] = ["svgz", "emz", "wmz", "wrz", "x3dz", "x3dvz"];
+
 const PLAIN_TEXT_NAMES: [&str; 9] =
     ["README", "LICENSE", "COPYING", "CHANGELOG", "AUTHORS", "NEWS", "INSTALL", "Makefile", "SHA256SUMS"];
 
@@ -137,6 +156,29 @@ mod tests {
     #[test]
     fn overrides_are_sorted_for_the_search() {
         assert!(OVERRIDES.is_sorted() && COMPRESSIBLE.is_sorted());
+    }
+
+    #[test]
+    fn names_that_mean_gzip_have_the_type_of_what_is_in_it() {
+        for (name, media_type) in [
+            ("a.svgz", "image/svg+xml"),
+            ("a/B.SVGZ", "image/svg+xml"),
+            ("a.emz", "image/emf"),
+            ("a.wmz", "image/wmf"),
+            ("a.wrz", "model/vrml"),
+            ("a.x3dz", "model/x3d+xml"),
+            ("a.x3dvz", "model/x3d-vrml"),
+        ] {
+            assert_eq!(implied_coding(name.as_bytes()), Some(Coding::Gzip), "{name}");
+            assert_eq!(of_name(name.as_bytes()), media_type);
+        }
+        for name in [
+            "a.svg", "a.tgz", "a.gz", "a.svg.gz", "a.z", "svgz", ".svgz", "a.svgz/b", "a.xz", "a.taz", "z",
+            "",
+        ] {
+            assert_eq!(implied_coding(name.as_bytes()), None, "{name}");
+        }
+        assert!(IMPLY_GZIP.iter().all(|extension| extension.ends_with('z')));
     }
 
     #[test]

@@ -42,7 +42,9 @@ pub(super) async fn get_file(
     let content_type = mime::of_name(found.path.as_bytes());
     // Files of types that do not shrink have no siblings.
     let (found_mount, ip) = (found.mount, found.ip);
-    let has_variants = found.mount.precompressed && mime::is_compressible(content_type);
+    let implied_coding = mime::implied_coding(found.path.as_bytes());
+    let has_variants =
+        found.mount.precompressed && implied_coding.is_none() && mime::is_compressible(content_type);
     let (mut chosen, negotiated) = match has_variants {
         true => Box::pin(choose_variant(head, found)).await,
         false => (Chosen { file: found.file, attributes: found.attributes, coding: None }, false),
@@ -60,7 +62,7 @@ pub(super) async fn get_file(
     let size = chosen.attributes.size;
     let mut answer = Box::new(Answer {
         status: StatusCode::OK,
-        content_encoding: chosen.coding.map(Coding::name),
+        content_encoding: chosen.coding.or(implied_coding).map(Coding::name),
         validators: Some(validators),
         accept_ranges: true,
         vary: negotiated.then_some("Accept-Encoding"),
