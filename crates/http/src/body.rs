@@ -15,6 +15,8 @@ pub struct BodyReader {
     content_left: u64,
     /// Bytes of chunk sizes, extensions and trailers that may still come.
     framing_left: u64,
+    /// Those of them that nobody reads: extensions and trailers.
+    ignored_left: u64,
 }
 
 /// What [`BodyReader::feed`] made of its input.
@@ -38,7 +40,8 @@ impl BodyReader {
             BodyLength::Exact(length) => State::Exact(length),
             BodyLength::Chunked => State::Size { value: 0, digits: 0 },
         };
-        Ok(Self { state, content_left: content_max, framing_left: framing_max })
+        let ignored_left = IGNORED_BYTES_MAX;
+        Ok(Self { state, content_left: content_max, framing_left: framing_max, ignored_left })
     }
 
     /// Whether nothing is left to come.
@@ -99,6 +102,9 @@ impl BodyReader {
                 return Ok(Content { consumed: content.end, content, done: self.is_done() });
             }
             self.framing_left = self.framing_left.checked_sub(1).ok_or(Refusal::BodyTooLarge)?;
+            if self.state.is_ignored() {
+                self.ignored_left = self.ignored_left.checked_sub(1).ok_or(Refusal::HeadTooLarge)?;
+            }
             self.state = self.state.framing_byte(byte)?;
             if matches!(self.state, State::Data(size) if size > self.content_left) {
                 return Err(Refusal::BodyTooLarge);
@@ -176,6 +182,18 @@ impl Extension {
 }
 
 impl State {
+    /// Whether the next byte is of an extension or of a trailer.
+    fn is_ignored(self) -> bool {
+        matches!(
+            self,
+            Self::Extension { .. }
+                | Self::TrailerStart
+                | Self::TrailerName
+                | Self::TrailerValue
+                | Self::TrailerLf
+        )
+    }
+
     /// The state after one byte of framing. Extensions and trailers are skipped, not understood, but must
     /// be well-formed: a byte out of place is where two parsers come apart.
     fn framing_byte(self, byte: u8) -> Result<Self, Refusal> {
@@ -221,6 +239,15 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
+//@ limit: chunk extensions and trailers of a request body
+//@ section: HTTP
+//@ unit: byte
+//@ connection: {:b} of one body
+//@ empty: 431, and the connection ends; others feel nothing
+//@ counter: http_refused{reason="head_too_large"}
+//@ attack: http-edges
+/// Nothing of it is used (RFC 9112 7.1.1 asks for a bound).
+const IGNORED_BYTES_MAX: u64 = 16 * 1024;
 /// Enough for any size a `u64` holds.
 const SIZE_DIGITS_MAX: u8 = 16;
 
@@ -378,5 +405,33 @@ mod tests {
         // Content of one byte a chunk is more framing than content.
         assert_eq!(refused(&b"1\r\nx\r\n".repeat(20)), Refusal::BodyTooLarge);
         assert_eq!(BodyReader::new(BodyLength::Exact(1025), 1024, 0).unwrap_err(), Refusal::BodyTooLarge);
+    }
+
+    #[test]
+    fn extensions_and_trailers_have_a_bound_of_their_own_however_long_the_body_is() {
+        let read = |wire: &[u8]| {
+            let mut body = BodyReader::new(BodyLength::Chunked, 1 << 30, 1 << 30)?;
+            let mut taken = 0;
+            while taken < wire.len() && !body.is_done() {
+                taken += body.feed(&wire[taken..])?.consumed;
+            }
+            Ok(body.is_done())
+        };
+        let line = |len: usize| vec![b'x'; len];
+        let extended = |len, chunks| [&b"1;"[..], &line(len), b"\r\nx\r\n"].concat().repeat(chunks);
+        let end = b"0\r\n\r\n";
+        assert_eq!(read(&[&extended(15 << 10, 1)[..], end].concat()), Ok(true));
+        assert_eq!(read(&extended(17 << 10, 1)), Err(Refusal::HeadTooLarge));
+        assert_eq!(read(&extended(1000, 17)), Err(Refusal::HeadTooLarge), "of all chunks together");
+        let trailer = |len| [&b"0\r\na: "[..], &line(len), b"\r\n\r\n"].concat();
+        assert_eq!(read(&trailer(15 << 10)), Ok(true));
+        assert_eq!(read(&trailer(17 << 10)), Err(Refusal::HeadTooLarge));
+        assert_eq!(read(&[&b"0\r\n"[..], &b"a: b\r\n".repeat(3000)].concat()), Err(Refusal::HeadTooLarge));
+        assert_eq!(
+            read(&[&extended(9 << 10, 1)[..], &trailer(9 << 10)].concat()),
+            Err(Refusal::HeadTooLarge)
+        );
+        // Chunks themselves are not meant.
+        assert_eq!(read(&[&b"1\r\nx\r\n".repeat(20_000)[..], end].concat()), Ok(true));
     }
 }
