@@ -27,6 +27,10 @@ pub(crate) const TESTS: &[&str] = &[
     "python3-venv",
     "samba",
     "samba-vfs-modules",
+    "nginx-light",
+    "zsync",
+    "wget",
+    "lftp",
 ];
 
 /// For `cargo xtask compare`: the peers and the load generators.

@@ -43,7 +43,7 @@ fn curl_gets_the_same_bytes_over_every_protocol() {
 }
 
 /// Serves a directory from a lane on a thread of its own, which ends with the process.
-fn start(directory: &Path) -> (String, String) {
+pub(crate) fn start(directory: &Path) -> (String, String) {
     let state = directory.join(".state");
     std::fs::create_dir(&state).unwrap();
     let tls = TlsConfig::new(state).load(Arc::new(TicketKeys::new().unwrap())).unwrap().config;
@@ -79,7 +79,7 @@ fn start(directory: &Path) -> (String, String) {
     addresses
 }
 
-fn curl(protocol: &str, arguments: &[&str], url: &str) -> Vec<u8> {
+pub(crate) fn curl(protocol: &str, arguments: &[&str], url: &str) -> Vec<u8> {
     let output = Command::new("curl")
         .args(["-sk", "--max-time", "30", protocol])
         .args(arguments)

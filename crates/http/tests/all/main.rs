@@ -2,4 +2,5 @@
 
 mod fuzz;
 mod interop;
+mod programs;
 mod sim;
