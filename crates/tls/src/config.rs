@@ -24,8 +24,8 @@ const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
 /// What the configuration file says about TLS.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
-    /// Certificates; the first serves clients that name no known server. With none, a self-signed one
-    /// is made and kept in `state_dir`.
+    /// Certificates; the first serves clients that name no known server. Several of one name are for clients that
+    /// verify different signatures, as ECDSA and RSA. With none, a self-signed one is made and kept in `state_dir`.
     pub certificates: Vec<CertificateFiles>,
     /// Where the self-signed certificate is kept.
     pub state_dir: PathBuf,
@@ -222,6 +222,16 @@ pub enum ConfigError {
         /// The key file.
         key: PathBuf,
     },
+    /// No client gets a certificate.
+    #[error(
+        "the certificate {} would be used for nobody: certificates before it have all its names and keys of its kind; \
+         take it out, or configure other names for it",
+        certificate.display()
+    )]
+    Unused {
+        /// The certificate file.
+        certificate: PathBuf,
+    },
     /// The self-signed certificate cannot be made.
     #[error("cannot make a self-signed certificate: {0}")]
     Generate(String),
@@ -315,21 +325,24 @@ fn load_certificates(
     now: SystemTime,
     warnings: &mut Vec<Warning>,
 ) -> Result<SniResolver, ConfigError> {
-    let mut resolver: Option<SniResolver> = None;
-    for files in certificates {
+    let mut resolver = SniResolver::new();
+    for (index, files) in certificates.iter().enumerate() {
         let key = Arc::new(files.load(provider)?);
         files.check(&key, now, warnings)?;
         let names = files.names_of(&key)?;
-        let is_first = resolver.is_none();
-        let resolver = resolver.get_or_insert_with(|| SniResolver::new(Arc::clone(&key)));
-        if names.is_empty() && !is_first {
+        let mut is_used = resolver.add_default(&key);
+        if names.is_empty() && index > 0 {
             warnings.push(Warning::NoNames { path: files.certificate.clone() });
+            is_used = true;
         }
         for name in &names {
-            resolver.add(name, &key);
+            is_used |= resolver.add(name, &key);
+        }
+        if !is_used {
+            return Err(ConfigError::Unused { certificate: files.certificate.clone() });
         }
     }
-    resolver.ok_or_else(|| ConfigError::Generate("no certificate is configured".to_owned()))
+    Ok(resolver)
 }
 
 impl CertificateFiles {

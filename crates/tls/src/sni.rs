@@ -1,9 +1,10 @@
-//! Which certificate a client gets: by server name, with wildcards, else the first one.
+//! Which certificate a client gets: by server name, with wildcards, and by the signatures that it can verify.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -20,42 +21,78 @@ pub(crate) fn take_seen_name() -> Option<Box<str>> {
     SEEN_NAME.take()
 }
 
-/// Certificates by server name (RFC 6066 section 3).
-#[derive(Debug)]
+/// Certificates by server name (RFC 6066 section 3). Those of one name differ in kind, as an ECDSA and an RSA one do.
+#[derive(Debug, Default)]
 pub struct SniResolver {
-    by_name: HashMap<Box<str>, Arc<CertifiedKey>>,
-    default: Arc<CertifiedKey>,
+    by_name: HashMap<Box<str>, Vec<Arc<CertifiedKey>>>,
+    /// For clients that send no name, or one that no certificate has.
+    default: Vec<Arc<CertifiedKey>>,
 }
 
 impl SniResolver {
-    /// A resolver that gives `default` to clients that send no name, or one that no certificate has.
-    pub fn new(default: Arc<CertifiedKey>) -> Self {
-        Self { by_name: HashMap::new(), default }
+    /// A resolver without certificates.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Serves `key` for `name`, which may begin with `*.`; a name that is taken already stays as it is.
-    pub fn add(&mut self, name: &str, key: &Arc<CertifiedKey>) {
-        let name = name.to_ascii_lowercase().into_boxed_str();
-        self.by_name.entry(name).or_insert_with(|| Arc::clone(key));
+    /// Serves `key` for `name`, which may begin with `*.`, to clients that can use none of those added before. False: there is
+    /// no such client.
+    pub fn add(&mut self, name: &str, key: &Arc<CertifiedKey>) -> bool {
+        add(self.by_name.entry(name.to_ascii_lowercase().into_boxed_str()).or_default(), key)
     }
 
-    /// The certificate for `name`: exact, then the wildcard one label up, then the default.
-    pub fn find(&self, name: Option<&str>) -> &Arc<CertifiedKey> {
-        name.and_then(|name| {
+    /// The same for clients that name no server with a certificate.
+    pub fn add_default(&mut self, key: &Arc<CertifiedKey>) -> bool {
+        add(&mut self.default, key)
+    }
+
+    /// The certificate for `name` and a client that verifies these signatures: exact, then the wildcard one label up, then the
+    /// default. Of one name's certificates it is the first that the client can use; a client that can use none gets the first, and
+    /// ends the handshake itself. `None`: there is no certificate.
+    pub fn find(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<&Arc<CertifiedKey>> {
+        let named = name.and_then(|name| {
             self.by_name.get(name).or_else(|| {
                 let (_, parent) = name.split_once('.')?;
                 self.by_name.get(format!("*.{parent}").as_str())
             })
-        })
-        .unwrap_or(&self.default)
+        });
+        let keys = named.unwrap_or(&self.default);
+        keys.iter().find(|key| key.key.choose_scheme(schemes).is_some()).or(keys.first())
     }
+}
+
+/// Appends a key if it makes a signature that none before it does.
+fn add(keys: &mut Vec<Arc<CertifiedKey>>, key: &Arc<CertifiedKey>) -> bool {
+    let makes = |key: &CertifiedKey, scheme| key.key.choose_scheme(&[scheme]).is_some();
+    let is_new = SCHEMES
+        .into_iter()
+        .any(|scheme| makes(key, scheme) && !keys.iter().any(|before| makes(before, scheme)));
+    if is_new {
+        keys.push(Arc::clone(key));
+    }
+    is_new
 }
 
 impl ResolvesServerCert for SniResolver {
     fn resolve(&self, client_hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = client_hello.server_name().map(str::to_ascii_lowercase);
-        let key = Arc::clone(self.find(name.as_deref()));
+        // Of TLS 1.2, rustls leaves those out that the client's cipher suites cannot use.
+        let key = self.find(name.as_deref(), client_hello.signature_schemes()).cloned();
         SEEN_NAME.set(name.map(String::into_boxed_str));
-        Some(key)
+        key
     }
 }
+
+/// Every signature that a server's key makes.
+const SCHEMES: [SignatureScheme; 10] = [
+    SignatureScheme::RSA_PKCS1_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA512,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED25519,
+];

@@ -4,10 +4,21 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustls::SignatureScheme;
+
 use super::*;
 
 fn make(dir: &Path, stem: &str, names: &[&str], not_after_year: i32) -> CertificateFiles {
-    let key = rcgen::KeyPair::generate().unwrap();
+    make_with(&rcgen::KeyPair::generate().unwrap(), dir, stem, names, not_after_year)
+}
+
+fn make_with(
+    key: &rcgen::KeyPair,
+    dir: &Path,
+    stem: &str,
+    names: &[&str],
+    not_after_year: i32,
+) -> CertificateFiles {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let mut params = rcgen::CertificateParams::new(names).unwrap();
     params.not_after = rcgen::date_time_ymd(not_after_year, 1, 1);
@@ -16,7 +27,7 @@ fn make(dir: &Path, stem: &str, names: &[&str], not_after_year: i32) -> Certific
         key: dir.join(format!("{stem}.key")),
         names: Vec::new(),
     };
-    fs::write(&files.certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(&files.certificate, params.self_signed(key).unwrap().pem()).unwrap();
     fs::write(&files.key, key.serialize_pem()).unwrap();
     fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600)).unwrap();
     files
@@ -60,10 +71,77 @@ fn clients_get_the_certificate_of_the_name_they_ask_for() {
     }
 }
 
+/// A client that verifies the signatures of these alone.
+fn client_that_verifies(schemes: &[SignatureScheme], versions: Versions) -> ClientConfig {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    let all = provider.signature_verification_algorithms;
+    let known: Vec<_> = all.mapping.iter().filter(|(scheme, _)| schemes.contains(scheme)).copied().collect();
+    provider.signature_verification_algorithms.mapping = known.leak();
+    client::client_config_with(provider, &ClientTrust::AnyCertificate, versions, &[Alpn::Http11]).unwrap()
+}
+
+const RSA: [SignatureScheme; 2] = [SignatureScheme::RSA_PSS_SHA256, SignatureScheme::RSA_PKCS1_SHA256];
+const P256: [SignatureScheme; 1] = [SignatureScheme::ECDSA_NISTP256_SHA256];
+const P384: [SignatureScheme; 1] = [SignatureScheme::ECDSA_NISTP384_SHA384];
+const ED25519: [SignatureScheme; 1] = [SignatureScheme::ED25519];
+
+#[test]
+fn certificates_of_one_name_go_to_the_clients_that_can_use_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let kinds = [
+        ("p256", &rcgen::PKCS_ECDSA_P256_SHA256, &P256[..]),
+        ("p384", &rcgen::PKCS_ECDSA_P384_SHA384, &P384),
+        ("ed25519", &rcgen::PKCS_ED25519, &ED25519),
+        ("rsa", &rcgen::PKCS_RSA_SHA256, &RSA),
+    ];
+    let files = kinds.map(|(stem, algorithm, _)| {
+        let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
+        make_with(&key, dir.path(), stem, &["a.example", "*.lab.example"], 2090)
+    });
+    for first in 0..kinds.len() {
+        let mut order = files.to_vec();
+        order.rotate_left(first);
+        let tls = load(order).unwrap();
+        assert_eq!(tls.warnings, []);
+        for (files, (stem, _, schemes)) in files.iter().zip(kinds) {
+            let expected = der_of(&fs::read_to_string(&files.certificate).unwrap());
+            for name in ["a.example", "x.lab.example", "unknown.example", "127.0.0.1"] {
+                for versions in [Versions::Tls13Only, Versions::Tls12Only] {
+                    let client = client_that_verifies(schemes, versions);
+                    assert_eq!(served_to(client, &tls, name), expected, "{stem} {name} {versions:?}");
+                }
+            }
+        }
+        let expected = der_of(&fs::read_to_string(&files[first].certificate).unwrap());
+        assert_eq!(served_certificate(&tls, "a.example"), expected, "who can use all gets the first");
+    }
+    // By TLS 1.2 the cipher suite has its say too.
+    let tls = load(files.to_vec()).unwrap();
+    let client = client_with_suite(Versions::Tls12Only, CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256);
+    let expected = der_of(&fs::read_to_string(&files[3].certificate).unwrap());
+    assert_eq!(served_to(client, &tls, "a.example"), expected);
+}
+
+#[test]
+fn certificate_that_no_client_would_get_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let both = make(dir.path(), "both", &["a.example", "b.example"], 2090);
+    let one = make(dir.path(), "one", &["B.example"], 2090);
+    let other = make(dir.path(), "other", &["b.example", "c.example"], 2090);
+    let error = error_of(vec![both.clone(), one.clone()]);
+    assert!(error.contains("one.crt would be used for nobody"), "{error}");
+    assert!(error_of(vec![both.clone(), both.clone()]).contains("both.crt would be used for nobody"));
+    assert!(load(vec![both.clone(), other]).is_ok(), "it has a name of its own");
+    assert!(load(vec![one, both]).is_ok());
+}
+
 fn served_certificate(tls: &ServerTls, name: &str) -> Vec<u8> {
+    served_to(any_client(Versions::Tls12And13), tls, name)
+}
+
+fn served_to(client: ClientConfig, tls: &ServerTls, name: &str) -> Vec<u8> {
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    let config = Arc::new(any_client(Versions::Tls12And13));
-    let mut client = ClientConnection::new(config, name).unwrap();
+    let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
     let mut server = TlsSession::server(Arc::clone(&tls.config)).unwrap();
     let mut hello = Vec::new();
     client.write_tls(&mut hello).unwrap();
