@@ -105,6 +105,7 @@ fn refusals() -> u64 {
         format!("GET /small HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(110)),
         format!("PUT /drop/long HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 1u64 << 40),
         "POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n".to_owned(),
+        "PUT /drop/extended HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;".to_owned(),
     ];
     let body = vec![b'x'; 256 << 10];
     let answers = requests.iter().map(|request| {
