@@ -1,5 +1,6 @@
 //! What is said of files and names, whatever a lane runs on.
 
+use std::ffi::CStr;
 use std::time::{Duration, SystemTime};
 
 use super::Watch;
@@ -93,6 +94,31 @@ pub struct DirPart {
     pub entries: Vec<DirEntry>,
     /// The position behind it, which the file system alone understands; `None` at the end, where there are no entries.
     pub next: Option<u64>,
+}
+
+/// The names of a part of a directory, without what they name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamesPart {
+    /// Each with a zero byte behind it.
+    bytes: Vec<u8>,
+    /// The position behind it, which the file system alone understands; `None` at the end, where there are no names.
+    pub next: Option<u64>,
+}
+
+impl NamesPart {
+    /// Room for names and their zero bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), next: None }
+    }
+
+    pub(crate) fn push(&mut self, name: &CStr) {
+        self.bytes.extend_from_slice(name.to_bytes_with_nul());
+    }
+
+    /// The names: without `.` and `..`, in the file system's order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.split_inclusive(|byte| *byte == 0).map(|name| &name[..name.len() - 1])
+    }
 }
 
 /// What a name of a directory is.

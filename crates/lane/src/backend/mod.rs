@@ -28,8 +28,8 @@ use self::pipe::Pipe;
 pub use self::descriptor::Descriptor;
 pub use self::file::{
     Allocate, AttributeChange, DirEntry, DirPart, EntryChange, FileHandle, FileKind, HeldLock, LockKind,
-    NameStat, OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp,
-    WatchEvent, XattrHow,
+    NameStat, NamesPart, OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat,
+    Timestamp, WatchEvent, XattrHow,
 };
 
 #[cfg(feature = "sim")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{File, SyncOf};
 use crate::backend::operation as op;
 use crate::backend::uring::files::{self, Found};
-use crate::backend::{DirEntry, DirPart, Fd, NameStat, OpFuture, OpenHow, OpenKind, Stat, Watch};
+use crate::backend::{DirEntry, DirPart, Fd, NameStat, NamesPart, OpFuture, OpenHow, OpenKind, Stat, Watch};
 use crate::context;
 
 /// An open directory; names resolve beneath it.
@@ -133,6 +133,14 @@ impl Dir {
     /// `EINVAL` for a position that no directory has; `EAGAIN` when the silo's helpers are overloaded.
     pub async fn entries_part(&self, position: u64, bytes: usize) -> io::Result<DirPart> {
         OpFuture::submit(op::ListPart { dir: self.fd(), position, bytes }).await
+    }
+
+    /// As [`Dir::entries_part`], the names alone: nothing is asked of what they name.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn names_part(&self, position: u64, bytes: usize) -> io::Result<NamesPart> {
+        OpFuture::submit(op::ListNames { dir: self.fd(), position, bytes }).await
     }
 
     /// As [`Dir::entries`], each with its handle, of a link the link's own: all by one helper.

@@ -8,8 +8,8 @@ use crate::context;
 
 pub use crate::backend::{
     Allocate, AttributeChange, DirEntry, DirPart, EntryChange, FileHandle, FileKind, HeldLock, LockKind,
-    NameStat, OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp,
-    WatchEvent, XattrHow,
+    NameStat, NamesPart, OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat,
+    Timestamp, WatchEvent, XattrHow,
 };
 
 pub use self::dir::{Dir, DirLock};

@@ -227,6 +227,15 @@ fn parts_of_a_directory_are_bounded_and_hold_each_name_once() {
             position = next;
             middle = middle.or((found.len() > 500).then_some((position, found.len())));
         }
+        let (mut alone, mut position) = (Vec::new(), 0);
+        loop {
+            let part = root.names_part(position, 2048).await.unwrap();
+            alone.extend(part.iter().map(|name| String::from_utf8(name.to_vec()).unwrap()));
+            let Some(next) = part.next else { break };
+            assert!(part.iter().count() <= 2048 / 24);
+            position = next;
+        }
+        assert_eq!(alone, found, "the names alone come in the same order");
         let (middle, before) = middle.unwrap();
         let mut rest = 0;
         let mut position = Some(middle);

@@ -1,5 +1,6 @@
 //! Reads the next part of a directory (lseek(2), one getdents64(2), and for each entry fstatat(2)).
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -48,27 +49,39 @@ impl Operation for ListPart {
 }
 
 fn list_part(dir: BorrowedFd<'_>, position: u64, bytes: usize) -> io::Result<DirPart> {
+    let mut entries = Vec::new();
+    let next = each_name(dir, position, bytes, |name| entries.push(entry_of(dir, name, false)))?;
+    Ok(DirPart { entries, next })
+}
+
+/// Tells each name of `dir` from `position` on that fits a buffer of `bytes`, but `.` and `..`; returns the position behind them.
+pub(super) fn each_name(
+    dir: BorrowedFd<'_>,
+    position: u64,
+    bytes: usize,
+    mut tell: impl FnMut(&CStr),
+) -> io::Result<Option<u64>> {
     // Some file systems look for a position name by name: not where it is already there.
     if sys::tell(dir)? != position {
         sys::seek(dir, SeekFrom::Start(position))?;
     }
     let mut buffer = vec![MaybeUninit::uninit(); bytes.clamp(BYTES_LEAST, BYTES_MOST)];
     let mut raw = RawDir::new(dir, &mut buffer);
-    let (mut entries, mut next) = (Vec::new(), None);
+    let mut next = None;
     while let Some(entry) = raw.next() {
         let entry = entry?;
         next = Some(entry.next_entry_cookie());
         let name = entry.file_name();
         if !is_itself_or_above(name) {
-            entries.push(entry_of(dir, name, false));
+            tell(name);
         }
         if raw.is_buffer_empty() {
             break;
         }
     }
-    Ok(DirPart { entries, next })
+    Ok(next)
 }
 
 /// Any name fits.
 const BYTES_LEAST: usize = 512;
-const BYTES_MOST: usize = 64 * 1024;
+pub(super) const BYTES_MOST: usize = 64 * 1024;

@@ -36,6 +36,7 @@ mod get_xattr;
 mod handle_of;
 mod link;
 mod list;
+mod list_names;
 mod list_part;
 mod list_xattrs;
 mod lock;
@@ -94,6 +95,7 @@ operations! {
     handle_of::HandleOf,
     link::Link,
     list::List,
+    list_names::ListNames,
     list_part::ListPart,
     list_xattrs::ListXattrs,
     lock::FindLock,

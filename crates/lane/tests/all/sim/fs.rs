@@ -72,6 +72,19 @@ fn names_never_lead_out_of_the_directory() {
             position = next;
         }
         assert_eq!(listed, 8);
+        let (mut named, mut position) = (0, 0);
+        while let Some(next) = root
+            .names_part(position, 2048)
+            .await
+            .map(|part| {
+                named += part.iter().count();
+                part.next
+            })
+            .unwrap()
+        {
+            position = next;
+        }
+        assert_eq!(named, 8);
     });
 }
 

@@ -1,5 +1,6 @@
 //! What a server does to files: open, read, look up, list.
 
+use std::ffi::CString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use rand::seq::SliceRandom;
 
 use super::resolve::{Rules, canonical, resolve};
 use super::{Disk, Inode, READ, WRITE, errno};
-use crate::backend::file::{DirEntry, DirPart, FileKind, OpenHow, OpenKind, Stat};
+use crate::backend::file::{DirEntry, DirPart, FileKind, NamesPart, OpenHow, OpenKind, Stat};
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
@@ -227,6 +228,22 @@ impl Disk {
             handle: None,
         };
         Ok(DirPart { entries: left.into_iter().map(entry).collect(), next: Some(last + 1) })
+    }
+
+    /// As [`Disk::entries_part`], the names alone.
+    pub(crate) fn names_part(
+        &self,
+        dir: &Inode,
+        position: u64,
+        engine: &mut Engine,
+    ) -> io::Result<NamesPart> {
+        let part = self.entries_part(dir, position, engine)?;
+        let mut names = NamesPart::with_capacity(0);
+        names.next = part.next;
+        for entry in part.entries {
+            names.push(&CString::new(entry.name).expect("a name has no zero"));
+        }
+        Ok(names)
     }
 
     /// `EROFS` where nothing can be written.
