@@ -12,7 +12,7 @@ lane::counter_block! {
         count rechecks: "Cached names opened anew because their time to live was over.",
         count listings: "Directories read.",
         count names_read: "Directories read with the numbers of what is in them, for images of them.",
-        count listings_refused: "Directories not read because readers of listings that changed hold too much.",
+        count listings_refused: "Directories not read because readers of listings that changed, or of large directories, hold too much.",
         count listing_hits: "Listings answered from the cache.",
         count images_used: "Names sought in another case among those that a lane keeps of a directory.",
         gauge open_cached: "Files and directories kept open.",

@@ -373,7 +373,7 @@ impl Directory {
     }
 
     /// What a link leads to. It takes `steps` of those of its listing, where the way is looked at name by name.
-    async fn far_end(&self, link: RelPath<'_>, steps: &mut usize) -> Option<Attributes> {
+    pub(crate) async fn far_end(&self, link: RelPath<'_>, steps: &mut usize) -> Option<Attributes> {
         if !self.volume.options().follow_symlinks {
             return None;
         }
@@ -426,7 +426,7 @@ pub(crate) const LISTED: OpenHow = OpenHow { kind: OpenKind::Directory, symlinks
 /// A directory may move while it is looked up.
 const LOOKUP_TRIES_MAX: u32 = 4;
 /// Names looked at on the ways of the links of one listing: of each of them so many on average, and so many in all at least.
-const STEPS_PER_LINK: usize = 24;
+pub(crate) const STEPS_PER_LINK: usize = 24;
 pub(crate) const STEPS_MIN: usize = 4096;
 /// Links looked through before other tasks of the lane get a turn.
-const LINKS_PER_TURN: usize = 32;
+pub(crate) const LINKS_PER_TURN: usize = 32;

@@ -51,6 +51,7 @@ pub use object::{
     ACCEPTED_TRUSTED, ACCEPTED_USER, Closed, Edit, Event, Happened, Identity, Kinds, MARK_ATTRIBUTES, Object,
     Objects, ObjectsOptions, SharedVolume, Told, Watch, WatchHow,
 };
+pub use page::{NamePage, PageEntry, PageLimits};
 pub use parts::DirectoryParts;
 pub use promise::{
     Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,
@@ -85,6 +86,7 @@ mod maker;
 mod name;
 mod names;
 mod object;
+mod page;
 mod parts;
 mod posix_acl;
 mod promise;

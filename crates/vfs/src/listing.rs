@@ -43,11 +43,12 @@ pub(crate) struct CachedListing {
     _alive: Alive,
 }
 
-/// Entries in memory: of the cached listings, and of those that changed while somebody still reads them.
+/// What is in memory for as long as this is: entries of listings, cached or changed since while somebody still reads them, or bytes of
+/// pages.
 #[derive(Debug)]
 pub(crate) struct Alive {
     count: Rc<Cell<usize>>,
-    entries: usize,
+    held: usize,
 }
 
 /// Who reads a directory now, so that a crowd asks the file system once.
@@ -153,16 +154,23 @@ impl std::fmt::Debug for CachedListing {
 }
 
 impl Alive {
-    /// Counts `entries` among those alive.
-    pub(crate) fn new(count: &Rc<Cell<usize>>, entries: usize) -> Self {
-        count.update(|alive| alive + entries);
-        Self { count: Rc::clone(count), entries }
+    /// Counts `held` more.
+    pub(crate) fn new(count: &Rc<Cell<usize>>, held: usize) -> Self {
+        count.update(|alive| alive + held);
+        Self { count: Rc::clone(count), held }
+    }
+
+    /// Gives back all but `held`.
+    pub(crate) fn lower_to(&mut self, held: usize) {
+        let given_back = self.held.saturating_sub(held);
+        self.count.update(|alive| alive - given_back);
+        self.held -= given_back;
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        self.count.update(|alive| alive - self.entries);
+        self.count.update(|alive| alive - self.held);
     }
 }
 

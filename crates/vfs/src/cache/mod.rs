@@ -101,6 +101,7 @@ struct Inner {
     joined: OnceCell<Rc<Joined>>,
     counters: Arc<VfsCounters>,
     entries_alive: Rc<Cell<usize>>,
+    page_bytes_alive: Rc<Cell<usize>>,
     next_opening: Cell<u32>,
     /// What notification told of and has to be looked at.
     doubts: RefCell<behind::Doubts>,
@@ -145,6 +146,7 @@ impl Cache {
                 joined: OnceCell::new(),
                 counters,
                 entries_alive: Rc::default(),
+                page_bytes_alive: Rc::default(),
                 next_opening: Cell::new(0),
                 doubts: RefCell::default(),
                 resting: RefCell::default(),
@@ -408,6 +410,24 @@ impl Cache {
         Ok(Alive::new(&inner.entries_alive, entries))
     }
 
+    /// Counts the bytes of a page of names for as long as anybody holds it.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] while pages hold too much.
+    pub(crate) fn count_page(&self, bytes: usize) -> Result<Alive, Error> {
+        let inner = &*self.inner;
+        if inner.page_bytes_alive.get().saturating_add(bytes) > PAGE_BYTES_ALIVE_MAX {
+            inner.counters.listings_refused.increment();
+            return Err(Error::Overloaded);
+        }
+        Ok(Alive::new(&inner.page_bytes_alive, bytes))
+    }
+
+    /// Bytes of the pages of names that the lane holds.
+    pub fn page_bytes(&self) -> usize {
+        self.inner.page_bytes_alive.get()
+    }
+
     /// The real path of the directory `key`, and what that rests on, if it may still be believed.
     pub(crate) fn find_route(&self, key: KeyRef<'_>) -> Option<Route> {
         let routes = self.inner.routes.borrow();
@@ -603,6 +623,16 @@ impl Weighter<Key, Rc<CachedListing>> for EntryWeight {
 
 /// Entries in memory, cached or still read by somebody, in terms of those that may be cached.
 const ALIVE_TIMES: usize = 2;
+//@ limit: names of large directories that are being listed
+//@ section: Files and listings
+//@ unit: byte, five beside each name
+//@ connection: a page of 32 MiB at a time; what does not fit is read when its turn comes
+//@ all: lane: {:b}
+//@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+//@ counter: vfs_listings_refused
+//@ attack: smb-patterns
+/// Bytes of pages of names, read or being read.
+const PAGE_BYTES_ALIVE_MAX: usize = 128 << 20;
 /// How long a directory that is changed is kept before it is found to be used still.
 const KEPT_ANEW: Duration = Duration::from_secs(1);
 //@ limit: directories relied on because something was changed there

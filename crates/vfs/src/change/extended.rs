@@ -256,7 +256,7 @@ async fn put(file: &File, name: &CString, value: Option<Vec<u8>>) -> Result<(), 
 }
 
 /// As the file system keeps it.
-fn stored(name: &[u8]) -> Result<CString, Error> {
+pub(crate) fn stored(name: &[u8]) -> Result<CString, Error> {
     match name {
         [] => return Err(Error::Name(NameError::Empty)),
         _ if name.len() > NAME_BYTES_MAX - NAMESPACE.len() => return Err(Error::NameTooLong),

@@ -5,6 +5,7 @@
 pub(crate) use self::behind::{Doubted, Looked};
 pub use self::create::{Created, How};
 pub use self::extended::EntryExtended;
+pub(crate) use self::extended::stored as stored_attribute;
 pub(crate) use self::find::c_name;
 pub use self::rename::Over;
 pub use self::stage::{Expect, Published, Staged};

@@ -13,7 +13,10 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use vfs::{Cache, CacheOptions, Error, OpenFile, RelPath, Resolved, Volume, VolumeOptions, VolumeSpec};
+use vfs::{
+    Cache, CacheOptions, Caller, Error, OpenFile, PageLimits, RelPath, Resolved, Volume, VolumeOptions,
+    VolumeSpec,
+};
 
 #[test]
 fn an_answer_is_never_older_than_the_time_to_live() {
@@ -397,6 +400,58 @@ fn readers_of_listings_that_changed_hold_a_bounded_number_of_entries() {
         assert_eq!(volume.counters().listings_refused.get(), 1);
         held.clear();
         assert!(directory.entries(1000).await.is_ok());
+    });
+}
+
+#[test]
+fn pages_hold_each_name_that_stays_once_in_order_while_others_come_and_go() {
+    seeds(30, |seed| {
+        let mut config = Config::clean();
+        config.fs.delay = Duration::from_micros(10)..Duration::from_millis(5);
+        in_world(seed, config, |world| async move {
+            for n in 0..200 {
+                world.fs.write(&format!("/srv/dir/stays {n:03}"), "x").unwrap();
+            }
+            let volume = world.volume(patient(), VolumeOptions::default());
+            let directory = lookup(&volume, "dir").await.unwrap().into_directory().unwrap().0;
+            let fs = world.fs.clone();
+            let changing = lane::spawn(async move {
+                let mut rng = SmallRng::seed_from_u64(seed);
+                for _ in 0..300 {
+                    let path = format!("/srv/dir/goes {:02}", rng.random_range(0..40));
+                    if fs.remove(&path).is_err() {
+                        fs.write(&path, "y").unwrap();
+                    }
+                    time::sleep(Duration::from_micros(rng.random_range(0..2000))).await;
+                }
+            });
+            let caller = Caller::anonymous();
+            let limits = PageLimits { names_max: 1000, bytes_max: 1500 };
+            let mut found: Vec<Vec<u8>> = Vec::new();
+            loop {
+                let after = found.last().cloned();
+                let page = directory.page_behind(&caller, after.as_deref(), limits).await.unwrap();
+                assert!(page.memory() <= 1500 && page.covers(after.as_deref()));
+                assert_eq!(volume.cache().page_bytes(), page.memory());
+                assert_eq!(page.covers(None), after.is_none(), "what is before is on other pages");
+                let names: Vec<_> = (0..page.len()).map(|at| page.name(at)).collect();
+                let looked = directory.look_at(&page, &names, false, (b"kept", 16)).await.unwrap();
+                for (name, looked) in names.iter().zip(looked) {
+                    assert!(looked.is_some() || name.starts_with(b"goes"));
+                    assert!(looked.is_none_or(|looked| looked.entry.name[..] == **name));
+                }
+                found.extend(names.iter().map(|name| name.to_vec()));
+                if page.is_last() {
+                    break;
+                }
+            }
+            changing.await;
+            assert_eq!(volume.cache().page_bytes(), 0);
+            assert!(found.is_sorted_by(|a, b| a < b), "each once, in order");
+            assert_eq!(found.iter().filter(|name| name.starts_with(b"stays")).count(), 200);
+            let few = directory.page_behind(&caller, None, PageLimits { names_max: 199, ..limits }).await;
+            assert!(matches!(few, Err(Error::TooLarge { max: 199 })));
+        });
     });
 }
 

@@ -1,0 +1,369 @@
+//! Names of a large directory, a page at a time in the order of their bytes: a page holds the first names behind another one that fit
+//! its memory, and nothing of what they name. Each page is a reading of its own, so that a directory of any size is listed in bounded
+//! memory, and a name that stays is on one page alone whatever comes and goes beside it.
+
+use std::cell::Cell;
+
+use futures_util::future::LocalBoxFuture;
+use lane::fs::{FileKind, NameStat};
+use lane::offload::offload;
+
+use crate::caller::Caller;
+use crate::change::{EntryExtended, c_name, stored_attribute};
+use crate::directory::{Directory, LINKS_PER_TURN, STEPS_MIN, STEPS_PER_LINK};
+use crate::error::Error;
+use crate::listing::{Alive, Entry};
+use crate::name::Name;
+
+/// Some names of a directory, sorted by their bytes: all that there are behind the page before it, up to its last.
+#[derive(Debug)]
+pub struct NamePage {
+    names: Packed,
+    /// Names up to this one are on pages before.
+    after: Option<Box<[u8]>>,
+    is_last: bool,
+    /// Names that may still be looked at on the ways of links.
+    steps: Cell<usize>,
+    _alive: Alive,
+}
+
+/// How much of a directory is read at once.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimits {
+    /// Names that the directory may have.
+    pub names_max: usize,
+    /// Bytes of memory that a page takes: a name takes five beside its own.
+    pub bytes_max: usize,
+}
+
+/// What a name on a page is to clients.
+#[derive(Clone, Debug)]
+pub struct PageEntry {
+    /// As a listing has it.
+    pub entry: Entry,
+    /// The same with the attribute that was asked for; `None` of a symbolic link.
+    pub extended: Option<EntryExtended>,
+}
+
+/// Names in one piece of memory.
+#[derive(Debug, Default)]
+struct Packed {
+    /// Each name behind its length.
+    bytes: Vec<u8>,
+    /// Where the names begin.
+    starts: Vec<u32>,
+}
+
+/// A page that is being read.
+struct Reading {
+    names: Packed,
+    after: Option<Box<[u8]>>,
+    /// Names behind this one did not fit.
+    ceiling: Option<Box<[u8]>>,
+    bytes_max: usize,
+}
+
+impl Directory {
+    /// The names behind `after`, or from the first on, as many as a page holds. Names that no look-up would give are among them until
+    /// [`Directory::look_at`]. Takes [`Rights::LOOKUP`](identity::Rights::LOOKUP).
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for a directory of more names; [`Error::Overloaded`] while pages on this lane hold too much memory; as
+    /// [`Directory::entries_as`].
+    pub fn page_behind<'a>(
+        &'a self,
+        caller: &'a Caller,
+        after: Option<&'a [u8]>,
+        limits: PageLimits,
+    ) -> LocalBoxFuture<'a, Result<NamePage, Error>> {
+        Box::pin(async move {
+            self.may_list(caller).await?;
+            let read = self.read_page(after, limits).await;
+            self.volume().told_of_listing(self.path(), read)
+        })
+    }
+
+    async fn read_page(&self, after: Option<&[u8]>, limits: PageLimits) -> Result<NamePage, Error> {
+        let PageLimits { names_max, bytes_max } = limits;
+        let mut alive = self.volume().cache().count_page(bytes_max)?;
+        self.volume().counters().listings.increment();
+        let dir = self.opened_to_list().await?;
+        let mut reading = Reading::new(after, bytes_max);
+        let (mut found, mut position) = (0, 0);
+        loop {
+            let part = dir.names_part(position, PART_BYTES).await?;
+            for name in part.iter() {
+                found += 1;
+                if found > names_max {
+                    return Err(Error::TooLarge { max: names_max });
+                }
+                while reading.wants(name) && !reading.has_room(name) {
+                    reading = on_helper(move || reading.halved()).await?;
+                }
+                if reading.wants(name) {
+                    reading.names.push(name);
+                }
+            }
+            let Some(next) = part.next else { break };
+            position = next;
+        }
+        let Reading { names, after, ceiling, .. } = reading;
+        let names = on_helper(move || names.sorted()).await?;
+        alive.lower_to(names.memory());
+        Ok(NamePage { names, after, is_last: ceiling.is_none(), steps: Cell::new(STEPS_MIN), _alive: alive })
+    }
+
+    /// What `names` of a page are, with the attribute `attribute` of each, of at most `max` bytes: all by one look. `None` for what has
+    /// gone or nobody is served. Symbolic links are themselves where `as_links`, else what they lead to.
+    ///
+    /// # Errors
+    /// [`Error::Reserved`], [`Error::Name`]; [`Error::Overloaded`].
+    pub fn look_at<'a>(
+        &'a self,
+        page: &'a NamePage,
+        names: &'a [&'a [u8]],
+        as_links: bool,
+        (attribute, max): (&'a [u8], usize),
+    ) -> LocalBoxFuture<'a, Result<Vec<Option<PageEntry>>, Error>> {
+        Box::pin(async move {
+            let parsed: Vec<_> = names.iter().map(|name| Name::parse(name)).collect::<Result<_, _>>()?;
+            let c_names = parsed.iter().map(|name| c_name(*name)).collect();
+            let found = self.dir().stat_names(c_names, &stored_attribute(attribute)?, max).await?;
+            let is_link = |found: &&NameStat| found.stat.kind == FileKind::Symlink;
+            let mut steps = found.iter().flatten().filter(is_link).count().saturating_mul(STEPS_PER_LINK);
+            steps = steps.saturating_add(page.steps.get());
+            let (mut looked, mut links) = (Vec::with_capacity(names.len()), 0);
+            for (name, found) in parsed.into_iter().zip(found) {
+                let Some(found) = found else {
+                    looked.push(None);
+                    continue;
+                };
+                links += usize::from(is_link(&&found));
+                if is_link(&&found) && links % LINKS_PER_TURN == 0 {
+                    lane::give_way().await;
+                }
+                looked.push(self.looked(name, found, as_links, &mut steps).await);
+            }
+            page.steps.set(steps);
+            Ok(looked)
+        })
+    }
+
+    async fn looked(
+        &self,
+        name: Name<'_>,
+        found: NameStat,
+        as_links: bool,
+        steps: &mut usize,
+    ) -> Option<PageEntry> {
+        let NameStat { stat, particulars, xattr } = found;
+        let path = self.path().join(name).ok()?;
+        if self.volume().hides(path.as_path()) || self.withholds(name.as_bytes(), &stat) {
+            return None;
+        }
+        let symlink = stat.kind == FileKind::Symlink;
+        let attributes = match stat.kind {
+            FileKind::File | FileKind::Directory => stat.into(),
+            FileKind::Symlink if as_links => stat.into(),
+            FileKind::Symlink => self.far_end(path.as_path(), steps).await?,
+            FileKind::Other => return None,
+        };
+        let extended = (!symlink).then_some(EntryExtended { attributes, particulars, value: xattr });
+        Some(PageEntry { entry: Entry { name: name.as_bytes().into(), attributes, symlink }, extended })
+    }
+}
+
+impl NamePage {
+    /// How many names it holds.
+    pub fn len(&self) -> usize {
+        self.names.starts.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of its names.
+    ///
+    /// # Panics
+    /// For one that it does not hold.
+    pub fn name(&self, at: usize) -> &[u8] {
+        self.names.name(self.names.starts[at])
+    }
+
+    /// Where the names behind `name` begin on it.
+    pub fn first_behind(&self, name: Option<&[u8]>) -> usize {
+        let Some(name) = name else { return 0 };
+        self.names.starts.partition_point(|start| self.names.name(*start) <= name)
+    }
+
+    /// Whether the names behind `name` begin on it.
+    pub fn covers(&self, name: Option<&[u8]>) -> bool {
+        let begins_before = self.after.as_deref().is_none_or(|after| name.is_some_and(|name| name >= after));
+        begins_before && (self.is_last || self.first_behind(name) < self.len())
+    }
+
+    /// Whether no page comes behind it.
+    pub fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// Bytes that its names take.
+    pub fn memory(&self) -> usize {
+        self.names.memory()
+    }
+}
+
+impl Reading {
+    fn new(after: Option<&[u8]>, bytes_max: usize) -> Self {
+        // Where a name begins is told by 32 bits, and beside one name there is room for another.
+        let bytes_max = bytes_max.clamp(4 * (Name::BYTES_MAX + NAME_EXTRA), 1 << 30);
+        // Room that is not written to takes no memory, and nothing is copied as the names become more.
+        let names = Packed {
+            bytes: Vec::with_capacity(bytes_max),
+            starts: Vec::with_capacity(bytes_max / size_of::<u32>()),
+        };
+        Self { names, after: after.map(Into::into), ceiling: None, bytes_max }
+    }
+
+    /// Whether a name belongs on this page, as far as is known.
+    fn wants(&self, name: &[u8]) -> bool {
+        name.len() <= Name::BYTES_MAX
+            && self.after.as_deref().is_none_or(|after| name > after)
+            && self.ceiling.as_deref().is_none_or(|ceiling| name <= ceiling)
+    }
+
+    fn has_room(&self, name: &[u8]) -> bool {
+        self.names.memory() + name.len() + NAME_EXTRA <= self.bytes_max
+    }
+
+    /// It with the lower half of its names: the others are for pages behind.
+    fn halved(mut self) -> Self {
+        self.ceiling = self.names.keep_lower_half().or(self.ceiling);
+        self
+    }
+}
+
+impl Packed {
+    fn push(&mut self, name: &[u8]) {
+        self.starts.push(u32::try_from(self.bytes.len()).expect("a page is bounded far below 4 GiB"));
+        self.bytes.push(u8::try_from(name.len()).expect("a name has at most 255 bytes"));
+        self.bytes.extend_from_slice(name);
+    }
+
+    fn name(&self, start: u32) -> &[u8] {
+        name_at(&self.bytes, start)
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes.len() + self.starts.len() * size_of::<u32>()
+    }
+
+    /// Leaves out the names behind the one in the middle, which is returned.
+    fn keep_lower_half(&mut self) -> Option<Box<[u8]>> {
+        let middle = self.starts.len().checked_sub(1)? / 2;
+        let bytes = &self.bytes;
+        self.starts.select_nth_unstable_by(middle, |a, b| name_at(bytes, *a).cmp(name_at(bytes, *b)));
+        self.starts.truncate(middle + 1);
+        let last = self.name(self.starts[middle]).into();
+        // From the first on in memory, each moves down.
+        self.starts.sort_unstable();
+        let mut end = 0;
+        for start in &mut self.starts {
+            let from = *start as usize;
+            let until = from + 1 + usize::from(self.bytes[from]);
+            self.bytes.copy_within(from..until, end);
+            *start = end as u32;
+            end += until - from;
+        }
+        self.bytes.truncate(end);
+        Some(last)
+    }
+
+    /// It in the order of the names, each once: one that went and came while they were read may have shown twice.
+    fn sorted(mut self) -> Self {
+        let bytes = &self.bytes;
+        self.starts.sort_unstable_by(|a, b| name_at(bytes, *a).cmp(name_at(bytes, *b)));
+        self.starts.dedup_by(|a, b| name_at(bytes, *a) == name_at(bytes, *b));
+        self.bytes.shrink_to_fit();
+        self.starts.shrink_to_fit();
+        self
+    }
+}
+
+fn name_at(bytes: &[u8], start: u32) -> &[u8] {
+    let start = start as usize;
+    &bytes[start + 1..][..usize::from(bytes[start])]
+}
+
+/// Sorting a page takes longer than a lane may be held up.
+async fn on_helper<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    offload(None, work).await.map_err(|_| Error::Overloaded)
+}
+
+/// What a name takes beside its bytes.
+const NAME_EXTRA: usize = 1 + size_of::<u32>();
+/// Names that one helper reads before others have their turn: some 1,600.
+const PART_BYTES: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page_of(names: &[String], after: Option<&[u8]>, bytes_max: usize) -> (Vec<String>, bool) {
+        let mut reading = Reading::new(after, bytes_max);
+        for name in names {
+            while reading.wants(name.as_bytes()) && !reading.has_room(name.as_bytes()) {
+                reading = reading.halved();
+            }
+            if reading.wants(name.as_bytes()) {
+                reading.names.push(name.as_bytes());
+            }
+            assert!(reading.names.memory() <= reading.bytes_max);
+        }
+        let is_last = reading.ceiling.is_none();
+        let names = reading.names.sorted();
+        let name = |start: &u32| String::from_utf8(names.name(*start).to_vec()).unwrap();
+        (names.starts.iter().map(name).collect(), is_last)
+    }
+
+    #[test]
+    fn pages_one_behind_the_other_hold_each_name_once_in_order_whatever_order_they_are_read_in() {
+        let sorted: Vec<_> = (0..5000).map(|n| format!("{}{n:05}", "x".repeat(n % 200))).collect();
+        let mut expected = sorted.clone();
+        expected.sort();
+        let mut rising = expected.clone();
+        // One that went and came again meanwhile.
+        rising.push(expected[17].clone());
+        let falling: Vec<_> = expected.iter().rev().cloned().collect();
+        for names in [sorted, rising, falling] {
+            for bytes_max in [0, 10_000, 100_000, 10_000_000] {
+                let (mut found, mut pages) = (Vec::<String>::new(), 0);
+                loop {
+                    let after = found.last().map(|name| name.as_bytes().to_vec());
+                    let (page, is_last) = page_of(&names, after.as_deref(), bytes_max);
+                    assert!(!page.is_empty());
+                    found.extend(page);
+                    pages += 1;
+                    if is_last {
+                        break;
+                    }
+                }
+                assert_eq!(found, expected, "{bytes_max}");
+                assert_eq!(pages == 1, bytes_max == 10_000_000, "{pages} pages of {bytes_max}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_million_names_of_twenty_bytes_take_twenty_five_each() {
+        let mut names = Packed::default();
+        for n in 0..1_000_000 {
+            names.push(format!("name of file {n:07}").as_bytes());
+        }
+        let names = names.sorted();
+        assert_eq!(names.memory(), 25_000_000);
+        assert!(names.bytes.capacity() + 4 * names.starts.capacity() < 26_000_000);
+    }
+}
