@@ -77,6 +77,16 @@ pub(crate) struct Seen {
     apple: Option<apple::Kept>,
 }
 
+impl Seen {
+    /// What a look at a name found in its file.
+    pub(crate) fn of(looked: &EntryExtended) -> Self {
+        let EntryExtended { attributes: now, particulars: Particulars { born, is_compressed }, value } =
+            looked;
+        let dos = value.as_deref().map(Dos::parse).unwrap_or_default();
+        Self { changed: now.ctime, dos, born: *born, is_compressed: *is_compressed, apple: None }
+    }
+}
+
 impl Known {
     pub(crate) fn new() -> Self {
         Self { young: RefCell::default(), old: RefCell::default() }
@@ -170,12 +180,9 @@ impl Share {
         self.side().known().find(now).is_some()
     }
 
-    /// What a look at a name found in its file.
+    /// What a look at a name found in its file, remembered.
     pub(crate) fn saw(&self, looked: &EntryExtended) -> Seen {
-        let EntryExtended { attributes: now, particulars: Particulars { born, is_compressed }, value } =
-            looked;
-        let dos = value.as_deref().map(Dos::parse).unwrap_or_default();
-        let seen = Seen { changed: now.ctime, dos, born: *born, is_compressed: *is_compressed, apple: None };
+        let (now, seen) = (&looked.attributes, Seen::of(looked));
         if is_settled(now.ctime) {
             self.side().known().keep(now.id, seen);
         }

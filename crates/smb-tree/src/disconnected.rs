@@ -241,6 +241,10 @@ impl crate::tree::Side {
             return Vec::new();
         }
         counters.durable_disconnected.increment();
+        // Nobody goes on with a listing until its client is back, and then the names are read again.
+        if let Some(hand) = self.hand(open) {
+            hand.forget_names();
+        }
         let mut close = Vec::from_iter(self.rest(open, durability.timeout));
         // Who was told meanwhile is not heard any more.
         if !open.keeps_handle() && opens.disconnected().claim(open) {

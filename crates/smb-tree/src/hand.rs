@@ -6,8 +6,9 @@ use std::rc::Rc;
 use identity::Rights;
 use lane::fs::XattrHow;
 use smb_wire::Status;
-use vfs::{Attributes, Caller, Directory, Error, Listing, OpenFile, Resolved, SymbolicLink, Volume, Writer};
+use vfs::{Attributes, Caller, Directory, Error, OpenFile, Resolved, SymbolicLink, Volume, Writer};
 
+use crate::names_at_hand::Kept;
 use crate::status;
 
 /// A file or directory that is open on this lane.
@@ -15,7 +16,7 @@ pub(crate) struct Hand {
     pub(crate) what: What,
     writer: RefCell<Option<Writer>>,
     /// The names of a directory, while they are told reply after reply.
-    listing: RefCell<Option<Listing>>,
+    names: RefCell<Option<Kept>>,
 }
 
 pub(crate) enum What {
@@ -34,11 +35,11 @@ impl Hand {
             Resolved::File(file, _) => What::File(file),
             Resolved::Directory(directory, _) => What::Directory(directory),
         };
-        Self { what, writer: RefCell::new(writer), listing: RefCell::default() }
+        Self { what, writer: RefCell::new(writer), names: RefCell::default() }
     }
 
     pub(crate) fn of_link(link: SymbolicLink) -> Self {
-        Self { what: What::Link(link), writer: RefCell::default(), listing: RefCell::default() }
+        Self { what: What::Link(link), writer: RefCell::default(), names: RefCell::default() }
     }
 
     pub(crate) fn attributes(&self) -> Result<Attributes, Status> {
@@ -92,17 +93,24 @@ impl Hand {
         Ok(self.writer.borrow_mut().get_or_insert(writer).clone())
     }
 
-    pub(crate) fn listing(&self) -> Option<Listing> {
-        self.listing.borrow().clone()
+    /// The names that are at hand.
+    pub(crate) fn names(&self) -> Option<Kept> {
+        self.names.borrow().clone()
     }
 
-    pub(crate) fn keep_listing(&self, listing: &Listing) {
-        self.listing.replace(Some(listing.clone()));
+    pub(crate) fn keep_names(&self, kept: Kept) {
+        let before = self.names.replace(Some(kept));
+        drop(before);
     }
 
-    pub(crate) fn forget_listing(&self) {
-        let forgotten = self.listing.take();
+    pub(crate) fn forget_names(&self) {
+        let forgotten = self.names.take();
         drop(forgotten);
+    }
+
+    /// Bytes of the page of names that is at hand.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.names.borrow().as_ref().map_or(0, |kept| kept.names.page_bytes())
     }
 
     /// The value of an extended attribute, at most `max` bytes.

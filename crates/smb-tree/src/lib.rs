@@ -51,6 +51,7 @@ mod late;
 mod lock;
 mod lock_sequences;
 mod names;
+mod names_at_hand;
 mod notify;
 mod open;
 mod opens;

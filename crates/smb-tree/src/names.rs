@@ -217,7 +217,7 @@ async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Re
         let mut found = directory.lookup_folded(caller, parsed, Rights::NONE, options.names_max).await;
         if options.short_names
             && matches!(found, Err(Error::NotFound))
-            && let Some(long) = short::find(&directory, caller, &name.path[at], options.names_max).await?
+            && let Some(long) = short::find(share, &directory, caller, &name.path[at]).await?
             && let Ok(long) = Name::parse(&long)
         {
             if is_last {

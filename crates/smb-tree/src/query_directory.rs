@@ -2,6 +2,7 @@
 //! which name came last, so that any lane goes on, and a name that comes or goes meanwhile moves no other.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
@@ -11,13 +12,14 @@ use smb_wire::body::query_directory::{QueryDirectoryRequest, flags};
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::access::rights::READ_DATA;
 use smb_wire::info::directory::{self, Class, Matcher};
-use vfs::{Attributes, Directory, Entry, EntryExtended, Error, FileKind, Listing, Name};
+use vfs::{Attributes, Directory, Entry, EntryExtended, Error, FileKind, Listing, Name, NamePage, PageEntry};
 
 use crate::apple::Listed;
 use crate::asker::Asker;
 use crate::attributes::{Info, Seen};
 use crate::hand::Hand;
 use crate::names::{self, Spot};
+use crate::names_at_hand::Names;
 use crate::open::Open;
 use crate::share::Share;
 use crate::status;
@@ -31,6 +33,8 @@ pub(crate) struct Enumeration {
     /// As the client gave it, where it names one file.
     single: Option<Arc<str>>,
     next: Next,
+    /// How often it was begun anew: what a lane has read for an earlier scan is of before.
+    scan: u64,
     /// A name was given.
     has_given: bool,
 }
@@ -43,6 +47,23 @@ enum Next {
     /// The first name behind this one.
     After(Option<Box<[u8]>>),
     Nothing,
+}
+
+/// Who lists what.
+struct Place<'a> {
+    asker: &'a Asker,
+    open: &'a Arc<Open>,
+    directory: &'a Directory,
+}
+
+/// How far a reply was filled.
+enum Filled {
+    /// The next entry finds no room in it.
+    NoRoom,
+    /// It is to hold no more.
+    Enough,
+    /// There are no more names at hand.
+    All,
 }
 
 /// A reply being filled.
@@ -88,7 +109,7 @@ impl Share {
             let mut state = begin_or_go_on(open, request, bits)?;
             let hand = self.hand(asker, open).await?;
             if state.next == Next::This {
-                hand.forget_listing();
+                hand.forget_names();
             }
             let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
             if len_max < class.fixed_len() {
@@ -122,14 +143,17 @@ impl Share {
         &self,
         asker: &Asker,
         open: &Arc<Open>,
-        hand: &Hand,
+        hand: &Rc<Hand>,
         state: &mut Enumeration,
         reply: &mut Reply<'_>,
     ) -> Result<bool, Status> {
         let directory = hand.directory().ok_or(Status::INVALID_PARAMETER)?;
         if let Some(single) = state.single.clone().filter(|_| state.next == Next::This) {
-            state.next = Next::Nothing;
-            return self.fill_single(asker, open, directory, &single, reply).await;
+            let has_no_room = self.fill_single(asker, open, directory, &single, reply).await?;
+            if !has_no_room {
+                state.next = Next::Nothing;
+            }
+            return Ok(has_no_room);
         }
         for (dots, then) in [(".", Next::Upper), ("..", Next::After(None))] {
             let is_next = matches!((dots, &state.next), (".", Next::This) | ("..", Next::Upper));
@@ -147,9 +171,36 @@ impl Share {
                 return Ok(false);
             }
         }
-        let Next::After(after) = state.next.clone() else { return Ok(false) };
-        let listing = self.listing(asker, hand, directory).await?;
-        let mut entries = behind(&listing, after.as_deref(), reply.class).peekable();
+        let place = Place { asker, open, directory };
+        while let Next::After(after) = state.next.clone() {
+            let after = after.as_deref();
+            let names = self.names_behind(asker, hand, directory, (state.scan, after)).await?;
+            let filled = match &names {
+                Names::Whole(listing) => self.fill_of_listing(&place, listing, after, state, reply).await,
+                Names::Page(page) => self.fill_of_page(&place, page, after, state, reply).await?,
+            };
+            match filled {
+                Filled::NoRoom => return Ok(true),
+                Filled::Enough => return Ok(false),
+                // There may be more behind its last name, where the scan is now.
+                Filled::All if matches!(&names, Names::Page(page) if !page.is_last()) => {}
+                Filled::All => state.next = Next::Nothing,
+            }
+        }
+        hand.forget_names();
+        Ok(false)
+    }
+
+    /// Goes on with the names of a listing.
+    async fn fill_of_listing(
+        &self,
+        place: &Place<'_>,
+        listing: &Listing,
+        after: Option<&[u8]>,
+        state: &mut Enumeration,
+        reply: &mut Reply<'_>,
+    ) -> Filled {
+        let mut entries = behind(listing, after, reply.class).peekable();
         while entries.peek().is_some() {
             let (mut batch, wanted) = (Vec::new(), reply.names_wanted());
             let mut last = None;
@@ -161,31 +212,93 @@ impl Share {
                     lane::give_way().await;
                 }
                 let name = names::to_wire(&entry.name);
-                if reply.fits(&state.pattern, &name) && self.is_listed(asker, open, entry).await {
+                if reply.fits(&state.pattern, &name) && self.is_listed(place.asker, place.open, entry).await {
                     batch.push((entry, name));
                 }
                 last = Some(entry);
             }
-            let looked = self.look_over(directory, &batch).await;
+            let looked = self.look_over(place.directory, &batch).await;
             for ((entry, name), looked) in batch.iter().zip(looked) {
-                let info = match looked {
-                    Some((now, seen)) => self.info_of(&now, &seen, Some(&entry.name)),
-                    None => self.entry_info(asker, directory, &entry.name, &entry.attributes).await,
-                };
-                let more = self.apple_entry(asker, open, reply.class, &entry.name).await;
-                if !reply.push(name, &info, more) {
-                    return Ok(true);
-                }
-                state.next = Next::After(Some(entry.name.clone()));
-                if reply.is_over() {
-                    return Ok(false);
+                if let Some(ended) = self.tell_entry(place, (entry, name), looked, state, reply).await {
+                    return ended;
                 }
             }
-            state.next = last.map_or(Next::Nothing, |last| Next::After(Some(last.name.clone())));
+            if let Some(last) = last {
+                state.next = Next::After(Some(last.name.clone()));
+            }
         }
-        state.next = Next::Nothing;
-        hand.forget_listing();
-        Ok(false)
+        Filled::All
+    }
+
+    /// Goes on with the names of a page, of which nothing is known but that there are such names: those that fit are looked at.
+    async fn fill_of_page(
+        &self,
+        place: &Place<'_>,
+        page: &NamePage,
+        after: Option<&[u8]>,
+        state: &mut Enumeration,
+        reply: &mut Reply<'_>,
+    ) -> Result<Filled, Status> {
+        let as_links = reply.class == Class::Posix;
+        let mut at = page.first_behind(after);
+        while at < page.len() {
+            let (mut batch, mut names) = (Vec::new(), Vec::new());
+            let wanted = reply.names_wanted();
+            while batch.len() < wanted && at < page.len() {
+                if reply.is_to_give_way() {
+                    lane::give_way().await;
+                }
+                let stored = page.name(at);
+                let name = names::to_wire(stored);
+                if reply.fits(&state.pattern, &name) {
+                    batch.push(stored);
+                    names.push(name);
+                }
+                at += 1;
+            }
+            let attribute = (dos::NAME, dos::VALUE_MAX);
+            let looked = match batch.is_empty() {
+                true => Vec::new(),
+                false => {
+                    place.directory.look_at(page, &batch, as_links, attribute).await.map_err(status::of)?
+                }
+            };
+            for (name, looked) in names.iter().zip(looked) {
+                let Some(PageEntry { entry, extended }) = looked else { continue };
+                if !self.is_listed(place.asker, place.open, &entry).await {
+                    continue;
+                }
+                // More than is remembered: it would push out what others use.
+                let looked = extended.map(|extended| (extended.attributes, Seen::of(&extended)));
+                if let Some(ended) = self.tell_entry(place, (&entry, name), looked, state, reply).await {
+                    return Ok(ended);
+                }
+            }
+            state.next = Next::After(Some(page.name(at - 1).into()));
+        }
+        Ok(Filled::All)
+    }
+
+    /// Puts an entry into a reply, behind which the scan stands then; says where it ends with that.
+    async fn tell_entry(
+        &self,
+        place: &Place<'_>,
+        (entry, name): (&Entry, &str),
+        looked: Option<(Attributes, Seen)>,
+        state: &mut Enumeration,
+        reply: &mut Reply<'_>,
+    ) -> Option<Filled> {
+        let Place { asker, open, directory } = *place;
+        let info = match looked {
+            Some((now, seen)) => self.info_of(&now, &seen, Some(&entry.name)),
+            None => self.entry_info(asker, directory, &entry.name, &entry.attributes).await,
+        };
+        let more = self.apple_entry(asker, open, reply.class, &entry.name).await;
+        if !reply.push(name, &info, more) {
+            return Some(Filled::NoRoom);
+        }
+        state.next = Next::After(Some(entry.name.clone()));
+        reply.is_over().then_some(Filled::Enough)
     }
 
     /// What those names of a batch are that this lane remembers nothing of, by one look at all of them.
@@ -226,7 +339,7 @@ impl Share {
         let mut found = directory.lookup_folded(&asker.caller, name, Rights::NONE, names_max).await;
         if reply.short_names
             && matches!(found, Err(Error::NotFound))
-            && let Some(long) = short::find(directory, &asker.caller, single, names_max).await?
+            && let Some(long) = short::find(self, directory, &asker.caller, single).await?
             && let Ok(long) = Name::parse(&long)
         {
             found = directory.lookup_folded(&asker.caller, long, Rights::NONE, names_max).await;
@@ -253,22 +366,6 @@ impl Share {
         let above = open.grants().path(self.volume())?;
         let path = Name::parse(name).and_then(|name| above.as_path().join(name)).ok()?;
         Some(self.apple_listed(asker, &Spot { above: Some(above), path, found: None }).await)
-    }
-
-    /// The names as this lane has read them for the open.
-    async fn listing(&self, asker: &Asker, hand: &Hand, directory: &Directory) -> Result<Listing, Status> {
-        if let Some(listing) = hand.listing() {
-            return Ok(listing);
-        }
-        let listing = directory.entries_as(&asker.caller, self.options().names_max).await;
-        let listing = listing.map_err(|error| {
-            if matches!(error, Error::TooLarge { .. } | Error::Overloaded) {
-                self.counters().listings_refused.increment();
-            }
-            status::of(error)
-        })?;
-        hand.keep_listing(&listing);
-        Ok(listing)
     }
 
     /// What a name of a directory is of: looked up where this lane does not remember it.
@@ -426,8 +523,11 @@ fn begin_or_go_on(open: &Open, request: &QueryDirectoryRequest<'_>, bits: u8) ->
             let mut pattern = folded(&pattern);
             // A run of stars fits what one star fits.
             pattern.dedup_by(|next, before| (*next, *before) == ('*', '*'));
-            let pattern = pattern.into();
-            Ok(Enumeration { pattern, single, next: Next::This, has_given: false })
+            let (pattern, scan) = (pattern.into(), known.map_or(0, |known| known.scan + 1));
+            let begun = Enumeration { pattern, single, next: Next::This, scan, has_given: false };
+            // It is begun anew even where the buffer is too short for any name.
+            open.state().enumeration = Some(begun.clone());
+            Ok(begun)
         }
     }
 }

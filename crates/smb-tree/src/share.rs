@@ -43,6 +43,10 @@ pub struct ShareOptions {
     pub write_time_delay: Duration,
     /// Names of a directory that are read to find one in another case, or to list it.
     pub names_max: usize,
+    /// Names of the largest directory whose listing is made whole and remembered; a larger one is listed page by page.
+    pub whole_names_max: usize,
+    /// Bytes of the names of a large directory that an open has at hand.
+    pub page_bytes_max: usize,
     /// Who is who in security descriptors,
     pub accounts: Arc<Accounts>,
     /// and by which identifiers.
@@ -62,12 +66,14 @@ impl Default for ShareOptions {
             //@ limit: names of a directory that are read to list it
             //@ section: SMB
             //@ unit: name
-            //@ connection: {} of one directory (`ShareOptions::names_max`), while they are told
-            //@ all: lane: the entries of listings (`listing_entries_max`)
+            //@ connection: {} of one directory (`ShareOptions::names_max`); of more than 10,000 the names alone, page by page
+            //@ all: lane: the entries of listings (`listing_entries_max`), and the bytes of pages
             //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
             //@ counter: smb_listings_refused, vfs_listings
             //@ attack: smb-patterns
             names_max: 1_000_000,
+            whole_names_max: 10_000,
+            page_bytes_max: 32 << 20,
             accounts: Accounts::none(),
             sids: Sids::new("linerate"),
         }

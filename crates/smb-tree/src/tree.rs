@@ -18,6 +18,7 @@ use crate::attributes::Known;
 use crate::breaks::{Breaks, LeaseBroken, Told, level};
 use crate::counters::TreeCounters;
 use crate::hand::Hand;
+use crate::names_at_hand::Pages;
 use crate::open::Open;
 use crate::opens::Opens;
 use crate::root::Root;
@@ -37,6 +38,7 @@ pub(crate) struct Side {
     /// Hands that there may be before those of closed opens are looked for.
     hands_mark: Cell<usize>,
     known: Known,
+    pages: Pages,
     counters: Arc<TreeCounters>,
     /// The cache knows it, from the first share on, as long as the tree lives.
     breaker: Rc<dyn Breaker>,
@@ -88,6 +90,7 @@ impl Tree {
                 hands: RefCell::default(),
                 hands_mark: Cell::new(HANDS_MARK_MIN),
                 known: Known::new(),
+                pages: Pages::default(),
                 counters,
                 breaker: Rc::new(breaking),
                 is_known: Cell::new(false),
@@ -244,6 +247,10 @@ impl Side {
         self.counters.hands_swept.add(closed.len() as u64);
         self.hands_mark.set((2 * hands.len()).max(HANDS_MARK_MIN));
         closed
+    }
+
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.pages
     }
 
     pub(crate) fn known(&self) -> &Known {

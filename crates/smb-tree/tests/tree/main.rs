@@ -29,6 +29,7 @@ mod full;
 mod information;
 mod ioctls;
 mod kept;
+mod large;
 mod leases;
 mod links;
 mod locks;

@@ -1,0 +1,140 @@
+//! The names of a directory as a lane has them at hand for an open: a small directory's whole listing, which the lane remembers, or a
+//! page of a large one's names. A page can be read again at any time, so those used least make room.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use smb_wire::Status;
+use vfs::{Caller, Directory, Error, Listing, NamePage, PageLimits};
+
+use crate::asker::Asker;
+use crate::hand::Hand;
+use crate::share::Share;
+use crate::status;
+
+/// Names of a directory, from some name on.
+#[derive(Clone)]
+pub(crate) enum Names {
+    Whole(Listing),
+    Page(Rc<NamePage>),
+}
+
+/// What an open's hand keeps of them.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    /// Which of the open's scans they were read for.
+    pub(crate) scan: u64,
+    pub(crate) names: Names,
+}
+
+/// The opens of a lane that have a page at hand, the one that was read last behind.
+#[derive(Default)]
+pub(crate) struct Pages {
+    hands: RefCell<VecDeque<Weak<Hand>>>,
+}
+
+impl Names {
+    fn covers(&self, after: Option<&[u8]>) -> bool {
+        match self {
+            Self::Whole(_) => true,
+            Self::Page(page) => page.covers(after),
+        }
+    }
+
+    /// Bytes of a page.
+    pub(crate) fn page_bytes(&self) -> usize {
+        match self {
+            Self::Whole(_) => 0,
+            Self::Page(page) => page.memory(),
+        }
+    }
+}
+
+impl Pages {
+    /// Forgets the pages read longest ago, until there is room for one more of so many bytes.
+    fn make_room(&self, bytes: usize) {
+        let mut hands = self.hands.borrow_mut();
+        let mut held: Vec<_> = hands.drain(..).filter_map(|hand| hand.upgrade()).collect();
+        held.retain(|hand| hand.page_bytes() > 0);
+        let mut free = PAGE_BYTES_MAX.saturating_sub(held.iter().map(|hand| hand.page_bytes()).sum());
+        for hand in held {
+            if free < bytes {
+                free += hand.page_bytes();
+                hand.forget_names();
+            } else {
+                hands.push_back(Rc::downgrade(&hand));
+            }
+        }
+    }
+
+    fn note(&self, hand: &Rc<Hand>) {
+        self.hands.borrow_mut().push_back(Rc::downgrade(hand));
+    }
+}
+
+impl Share {
+    /// The names behind `after` of the directory that an open is of, as the lane has read them for this scan.
+    pub(crate) async fn names_behind(
+        &self,
+        asker: &Asker,
+        hand: &Rc<Hand>,
+        directory: &Directory,
+        (scan, after): (u64, Option<&[u8]>),
+    ) -> Result<Names, Status> {
+        let kept = hand.names().filter(|kept| kept.scan == scan);
+        let is_large = matches!(&kept, Some(Kept { names: Names::Page(_), .. }));
+        if let Some(Kept { names, .. }) = kept.filter(|kept| kept.names.covers(after)) {
+            return Ok(names);
+        }
+        // Before the next ones are read: the memory holds one page.
+        hand.forget_names();
+        let names = self.read_names(&asker.caller, directory, after, is_large).await.map_err(|error| {
+            if matches!(error, Error::TooLarge { .. } | Error::Overloaded) {
+                self.counters().listings_refused.increment();
+            }
+            status::of(error)
+        })?;
+        hand.keep_names(Kept { scan, names: names.clone() });
+        if names.page_bytes() > 0 {
+            self.side().pages().note(hand);
+        }
+        Ok(names)
+    }
+
+    /// The names behind `after` as they are now; a whole listing only where the directory was not found to be large before.
+    ///
+    /// # Errors
+    /// As [`Directory::entries_as`] and [`Directory::page_behind`].
+    pub(crate) async fn read_names(
+        &self,
+        caller: &Caller,
+        directory: &Directory,
+        after: Option<&[u8]>,
+        is_large: bool,
+    ) -> Result<Names, Error> {
+        let options = self.options();
+        let (names_max, whole_max) = (options.names_max, options.whole_names_max);
+        if !is_large {
+            match directory.entries_as(caller, whole_max.min(names_max)).await {
+                Err(Error::TooLarge { .. }) if whole_max < names_max => {}
+                listing => return Ok(Names::Whole(listing?)),
+            }
+        }
+        let limits = PageLimits { names_max, bytes_max: options.page_bytes_max };
+        self.side().pages().make_room(limits.bytes_max);
+        let page = directory.page_behind(caller, after, limits).await?;
+        Ok(Names::Page(Rc::new(page)))
+    }
+}
+
+//@ limit: names of large directories that opens have at hand
+//@ section: SMB
+//@ unit: byte, five beside each name
+//@ connection: a page of 32 MiB of each open (`ShareOptions::page_bytes_max`)
+//@ all: lane: {:b}
+//@ empty: the one read longest ago is forgotten; its client waits for another reading
+//@ counter: vfs_listings
+//@ attack: smb-patterns
+/// Bytes of pages beside the one that is being read, and with it.
+const PAGE_BYTES_MAX: usize = 64 << 20;
