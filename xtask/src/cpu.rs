@@ -1,4 +1,4 @@
-//! Processor time of a process and its descendants, from procfs.
+//! Processor time and memory of a process and its descendants, from procfs.
 
 use std::collections::HashMap;
 
@@ -34,9 +34,24 @@ pub(crate) fn tree(root: u32) -> anyhow::Result<Vec<u32>> {
 
 /// Resident bytes of one process.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
+    of_status(pid, "VmRSS:")
+}
+
+/// Resident bytes of one process at their most, since it began or [`forget_peak`].
+pub(crate) fn peak_bytes(pid: u32) -> anyhow::Result<u64> {
+    of_status(pid, "VmHWM:")
+}
+
+/// From now on [`peak_bytes`] tells of what comes (proc(5), `clear_refs`).
+pub(crate) fn forget_peak(pid: u32) -> anyhow::Result<()> {
+    Ok(std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
+}
+
+fn of_status(pid: u32, field: &str) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in status")?;
-    let kib: u64 = line.split_whitespace().next().context("an empty VmRSS")?.parse()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let line = line.with_context(|| format!("no {field} in status"))?;
+    let kib: u64 = line.split_whitespace().next().context("it has a number")?.parse()?;
     Ok(kib * 1024)
 }
 

@@ -1,5 +1,6 @@
 //! SMB against Debian's smbd over the same tree: reads and writes unsigned, signed and encrypted, small reads, opens, idle
-//! sessions, channels that cost and that die. `linerate bench smb` is the client of both; smbclient stands beside.
+//! sessions, channels that cost and that die, listings of large directories. `linerate bench smb` is the client of both; smbclient stands
+//! beside.
 
 use std::cell::Cell;
 use std::process::Command;
@@ -12,6 +13,7 @@ use crate::{packages, process};
 
 mod idle;
 mod killed;
+mod listing;
 mod place;
 mod row;
 mod run;
@@ -53,6 +55,12 @@ pub(crate) struct Args {
     /// Sessions of the row of idle ones
     #[arg(long, default_value_t = 10_000)]
     idle_sessions: u32,
+    /// Names of the directories that are listed
+    #[arg(long, value_delimiter = ',', default_value = "1000,100000,1000000")]
+    names: Vec<u32>,
+    /// Where directories to be listed are made: on a disk, so that they can be cold (as root); else the directory for temporary files
+    #[arg(long)]
+    listing_dir: Option<std::path::PathBuf>,
 }
 
 impl Args {
@@ -101,6 +109,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if wants(idle::LOAD) && !args.multichannel {
         let line = idle::measure(&bench, &ours, &smbd, args.idle_sessions)?;
         println!("{}", serde_json::to_string(&line)?);
+    }
+    if wants(listing::LOAD) && !args.multichannel {
+        drop((ours, smbd));
+        listing::run(&binary, work.path(), args)?;
     }
     Ok(())
 }
