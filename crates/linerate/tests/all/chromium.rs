@@ -74,15 +74,15 @@ fn a_phone_shows_dates_and_sorts_by_them() {
     browser.open(&server.url("/"));
     assert_eq!(browser.script("return innerWidth"), 390);
     assert_eq!(browser.script("return document.documentElement.scrollWidth"), 390, "nothing sticks out");
-    let shown = "return [...document.querySelectorAll('tr.entry .date, tr.entry .size, th a')].filter(part => { \
+    let shown = "return [...document.querySelectorAll('tr.entry .date, tr.entry .size, th button')].filter(part => { \
         const at = part.getBoundingClientRect(); \
         return part.checkVisibility() && at.width > 0 && at.left >= 0 && at.right <= innerWidth && part.innerText; \
     }).length";
     assert_eq!(browser.script(shown), 4 + 4 + 3, "dates, sizes and ways to sort are on the screen");
-    browser.click("th.date a");
+    browser.click("th.date button");
     assert!(browser.url().ends_with("?sort=modified"));
     assert_eq!(rows(&browser), ["old.txt", "middle of three.txt", "new.txt", &long]);
-    browser.click("th.date a");
+    browser.click("th.date button");
     assert_eq!(rows(&browser)[0], long);
     assert_eq!(browser.console_errors(), Vec::<String>::new());
 }
