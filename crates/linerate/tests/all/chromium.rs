@@ -153,9 +153,7 @@ fn main_thread_seconds(browser: &Browser) -> f64 {
 /// Clicks what asks for another order. Unlike a link's, a form's page may come after the click is answered.
 fn sort(browser: &Browser, button: &str, query: &str) {
     browser.click(button);
-    crate::support::wait_for("the listing in another order", || {
-        browser.url().ends_with(query).then_some(())
-    });
+    crate::support::wait_for("the listing in another order", || browser.url().ends_with(query).then_some(()));
 }
 
 fn rows(browser: &Browser) -> Vec<String> {
