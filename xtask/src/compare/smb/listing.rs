@@ -124,7 +124,7 @@ impl Bench<'_> {
             linerate: medians(&ours),
             peer: medians(&theirs),
             peer_name: peer.name,
-            bare_s: rounded(median(bare.into_iter())),
+            bare_s: rounded(median(bare)),
             pairs,
             ratio_seconds: rounded(ratio),
             wanted_ratio_seconds: RATIO_MOST,
