@@ -21,6 +21,8 @@ pub enum Asks {
     Read,
     /// Changes the content: writes, truncates, punches.
     Write,
+    /// Has changed it behind the server's back, whatever share modes say: another program of the machine.
+    Behind,
     /// Locks a range of bytes.
     Lock,
     /// Gives the object another name.
@@ -55,7 +57,7 @@ pub const fn answer(asks: Asks, held: Held) -> Answer {
 }
 
 #[rustfmt::skip]
-const CACHING: [[Answer; 7]; 13] = {
+const CACHING: [[Answer; 7]; 14] = {
     use Answer::Keeps as ____;
     const NONE: Answer = Answer::Told(Caching::NONE);
     const W_NO: Answer = Answer::Awaited(Caching::NONE);
@@ -71,6 +73,7 @@ const CACHING: [[Answer; 7]; 13] = {
         [   ____,  ____,  W__R,  ____, W__R, ____, W_RW ], // Share
         [   ____,  W__R,  W__R,  ____, ____, W__R, W_RH ], // Read
         [   NONE,  W_NO,  W_NO,  NONE, NONE, W_NO, W_NO ], // Write
+        [   NONE,  W_NO,  W_NO,  NONE, NONE, W_NO, W_NO ], // Behind
         [   NONE,  W_NO,  W_NO,  NONE, NONE, W_NO, W_NO ], // Lock
         [   ____,  ____,  W_NO,  ____, W__R, ____, W_RW ], // Rename
         [   ____,  ____,  W__R,  ____, W__R, ____, W_RW ], // Delete

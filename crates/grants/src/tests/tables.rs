@@ -3,7 +3,7 @@
 use crate::conflict::{Answer, Asks, Wants, answer, needs, overlaps_well, shares, spares};
 use crate::{Access, Caching, Held, Kind, Share};
 
-const ASKS: [Asks; 13] = [
+const ASKS: [Asks; 14] = [
     Asks::Look,
     Asks::LookAtRights,
     Asks::Open,
@@ -11,6 +11,7 @@ const ASKS: [Asks; 13] = [
     Asks::Share,
     Asks::Read,
     Asks::Write,
+    Asks::Behind,
     Asks::Lock,
     Asks::Rename,
     Asks::Delete,
@@ -33,7 +34,7 @@ fn rule(asks: Asks) -> Rule {
     match asks {
         Asks::Look => rule(Caching::NONE, Caching::NONE, None),
         Asks::Open | Asks::Read | Asks::LookAtRights => rule(Caching::W, Caching::W, Some(Caching::R)),
-        Asks::Overwrite | Asks::Write | Asks::Lock => rule(Caching::RWH, Caching::W, None),
+        Asks::Overwrite | Asks::Write | Asks::Behind | Asks::Lock => rule(Caching::RWH, Caching::W, None),
         Asks::Share | Asks::Delete | Asks::Security => rule(Caching::H, Caching::H, Some(Caching::R)),
         Asks::Rename => rule(Caching::H, Caching::H, Some(Caching::NONE)),
         Asks::Remove => rule(Caching::RWH, Caching::from_bits(7).without(Caching::R), None),
@@ -85,7 +86,7 @@ fn every_cell_of_the_table_is_what_its_row_and_column_mean() {
             cells += 1;
         }
     }
-    assert_eq!(cells, 91);
+    assert_eq!(cells, 98);
 }
 
 #[test]

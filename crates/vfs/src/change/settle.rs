@@ -154,8 +154,10 @@ fn change(what: &What, caller: &Caller) -> Option<Change> {
     let asks = match what {
         What::Names(_) => return Some(Change { asks: Asks::Names, by: parent(caller) }),
         What::Attributes => return None,
-        What::Content | What::Unknown if content == Content::Overwritten => Asks::Overwrite,
-        What::Content | What::Unknown => Asks::Write,
+        What::Content if content == Content::Overwritten => Asks::Overwrite,
+        What::Content => Asks::Write,
+        // It is done: nobody can refuse it.
+        What::Unknown => Asks::Behind,
         What::Place | What::Subtree => Asks::Rename,
         What::Gone => Asks::Remove,
         What::Rights => Asks::Security,
