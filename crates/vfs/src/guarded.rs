@@ -334,7 +334,7 @@ fn note_place(node: &Node, vantage: &Vantage, path: RelPath<'_>, ttl: Duration) 
     let Node::File(file) = node else { return };
     let place = file.object().zip(vantage.object()).zip(path.file_name());
     if let Some(((object, above), name)) = place.filter(|_| vantage.keeps(ttl)) {
-        object.set_place(Place { directory: Arc::clone(above), name: name.as_bytes().into() });
+        object.found_at(Place { directory: Arc::clone(above), name: name.as_bytes().into() });
     }
 }
 

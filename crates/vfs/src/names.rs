@@ -190,7 +190,7 @@ impl SharedVolume {
     fn numbers_of(&self, directory: &Arc<Object>, found: &[Found]) -> Result<Vec<Number>, index::Error> {
         let parent = directory.number().vnode;
         let in_use: Vec<_> =
-            found.iter().map(|(_, identity, _)| self.in_use_in(directory, identity)).collect();
+            found.iter().map(|(name, identity, _)| self.in_use_in(directory, name, identity)).collect();
         let others = found.iter().zip(&in_use).filter(|(_, number)| number.is_none());
         let words: Vec<_> = others
             .map(|((name, identity, kind), _)| {
@@ -215,7 +215,7 @@ impl SharedVolume {
     }
 
     /// A file that is in use, as the directory lists it.
-    fn in_use_in(&self, directory: &Arc<Object>, identity: &Identity) -> Option<ListedAs> {
+    fn in_use_in(&self, directory: &Arc<Object>, name: &[u8], identity: &Identity) -> Option<ListedAs> {
         let object = self.objects().in_use_in(self, identity)?;
         // Somebody else's first use of it is just under way; where that asks the disk, so do we.
         for _ in 0..YIELDS_MAX {
@@ -224,7 +224,7 @@ impl SharedVolume {
             }
             std::thread::yield_now();
         }
-        let is_elsewhere = || object.place().is_some_and(|place| !Arc::ptr_eq(&place.directory, directory));
+        let is_elsewhere = || !object.is_last_found_at(directory, name);
         object.is_loaded().then(|| ListedAs { number: object.number(), is_elsewhere: is_elsewhere() })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use lane::Task;
 use lane::fs::EntryChange;
@@ -11,7 +12,8 @@ use super::Joined;
 use super::key::{Key, KeyRef};
 use super::watches::WatchedDir;
 use crate::change::{Doubted, Looked};
-use crate::promise::Sought;
+use crate::name::Name;
+use crate::promise::{Displaced, Sought};
 use crate::volume::{Volume, WeakVolume};
 
 /// Names to look at, and who does.
@@ -144,9 +146,13 @@ async fn seek(inner: Weak<Inner>) {
         while let Some(next) = from {
             let (displaced, rest) = joined.promises.displaced(&sought, next, SOUGHT_AT_ONCE);
             for displaced in displaced {
-                let Some((at, path)) = sought.name_of(&displaced) else { continue };
-                if let Some(volume) = volumes[at].upgrade() {
-                    volume.look_for(&displaced, path).await;
+                match sought.name_of(&displaced) {
+                    Some((at, path)) => {
+                        if let Some(volume) = volumes[at].upgrade() {
+                            volume.look_for(&displaced, path).await;
+                        }
+                    }
+                    None => look_at_other_name(&volumes, &displaced).await,
                 }
             }
             lane::yield_now().await;
@@ -154,6 +160,19 @@ async fn seek(inner: Weak<Inner>) {
         }
         drop((joined, volumes, sought));
         lane::time::sleep(SEEK_PAUSE).await;
+    }
+}
+
+/// Looks at a file by the name that it was last found by, as it may have lost another.
+async fn look_at_other_name(volumes: &[WeakVolume], displaced: &Displaced) {
+    let is_its = |volume: &Volume| {
+        volume.shared().is_some_and(|shared| Arc::ptr_eq(shared, displaced.object.volume()))
+    };
+    let Some(volume) = volumes.iter().filter_map(WeakVolume::upgrade).find(is_its) else { return };
+    let Some(above) = volume.path_of(&displaced.at.directory) else { return };
+    let path = Name::parse(&displaced.at.name).ok().and_then(|name| above.as_path().join(name).ok());
+    if let Some(path) = path {
+        volume.look_for(displaced, path.as_path()).await;
     }
 }
 
@@ -212,4 +231,4 @@ const DOUBTS_MAX: usize = 256;
 /// Promises looked through in one turn of the lane.
 const SOUGHT_AT_ONCE: u32 = 1024;
 /// Between two times that all promises are looked through.
-const SEEK_PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
+const SEEK_PAUSE: std::time::Duration = std::time::Duration::from_millis(700);

@@ -4,17 +4,20 @@
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::io;
+use std::sync::Arc;
 
 use lane::fs::{CreateHow, Dir, File, RenameHow};
 
 use super::way::{Held, to_the_end};
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::object::BesideContent;
+use crate::object::{BesideContent, Object};
 
 /// The name that a file has meanwhile, if it has one. Dropped, it is taken away.
 pub(super) struct Aside {
     directory: Directory,
+    /// Of a file that has no other name: with this one it goes.
+    object: Option<Arc<Object>>,
     name: RefCell<Option<CString>>,
 }
 
@@ -38,7 +41,13 @@ impl Aside {
 
     /// For a file that has a name elsewhere and is to have one in `directory`.
     pub(super) fn beside(directory: &Directory) -> Self {
-        Self { directory: directory.clone(), name: RefCell::default() }
+        Self { directory: directory.clone(), object: None, name: RefCell::default() }
+    }
+
+    /// The object is the file's, which has no name that a client could see.
+    pub(super) fn of(mut self, object: Option<&Arc<Object>>) -> Self {
+        self.object = object.cloned();
+        self
     }
 
     /// Gives the file `name` in place of what has it, or with `is_new` where nothing has.
@@ -87,7 +96,7 @@ impl Aside {
                 let beside = beside_the_names(&directory);
                 let file = directory.dir().create(&name, how).await?;
                 drop(beside);
-                Ok::<_, io::Error>((file, Self { directory, name: RefCell::new(Some(name)) }))
+                Ok::<_, io::Error>((file, Self { directory, object: None, name: RefCell::new(Some(name)) }))
             });
             match made.await {
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
@@ -117,10 +126,15 @@ impl Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         let Some(name) = self.name.take() else { return };
-        let directory = self.directory.clone();
+        let (directory, object) = (self.directory.clone(), self.object.take());
         lane::spawn(async move {
             let _beside = beside_the_names(&directory);
-            if let Err(error) = directory.dir().unlink(&name).await {
+            let removed = directory.dir().unlink(&name).await;
+            // It was closed with this name: nothing else has the index forget it.
+            if let (Ok(()), Some(object), Some(above)) = (&removed, &object, directory.object()) {
+                object.note_lost(above, name.as_bytes(), true);
+            }
+            if let Err(error) = removed {
                 let place = directory.path();
                 let name = name.to_string_lossy();
                 //@ cause: A file under a name of the server's own, which an upload or a replacement has had meanwhile, could not be

@@ -82,6 +82,8 @@ impl Directory {
                 (Moving::begin(&here, &at_one)?, &there, &other),
                 (Moving::begin(&there, &at_other)?, &here, &one),
             ];
+            let has_others =
+                [at_one.moves_aside(&here, &one).await, at_other.moves_aside(&there, &other).await];
             let exchanged = here_dir.dir().rename(&one, there_dir.dir(), &other, RenameHow::Exchange).await;
             for ((moving, to, name), known) in moving.into_iter().zip(known) {
                 let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
@@ -92,6 +94,15 @@ impl Directory {
             way.removed(there.object()?, other.as_bytes());
             has_moved(&way, &at_one, (&here, &one), (&there, &other))?;
             has_moved(&way, &at_other, (&there, &other), (&here, &one))?;
+            if !Arc::ptr_eq(here.object()?, there.object()?) {
+                for ((found, at, name), _) in [(&at_one, &here, &one), (&at_other, &there, &other)]
+                    .into_iter()
+                    .zip(has_others)
+                    .filter(|(_, has_others)| *has_others)
+                {
+                    at.note_other_name(&found.object, Name::parse(name.as_bytes()).map_err(Error::from)?)?;
+                }
+            }
             way.end(here.volume());
             Ok(())
         })

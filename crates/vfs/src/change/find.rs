@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use index::Number;
-use lane::fs::{FileKind, Stat};
+use lane::fs::{FileKind, OpenHow, OpenKind, Stat};
 
 use super::here::Here;
 use crate::attributes::Attributes;
@@ -25,6 +25,8 @@ pub(super) struct Found {
     pub(super) open: Option<Rc<OpenFile>>,
     /// Its names, where it had to be looked at.
     names: Option<u32>,
+    /// As it was just before it loses one of several.
+    before: Option<Stat>,
 }
 
 impl Found {
@@ -46,7 +48,7 @@ impl Found {
         if self.is_directory() { What::Subtree } else { What::Place }
     }
 
-    /// It has lost the name `name` in `directory`. An open file tells whether that was the last: after a kill nobody closes it.
+    /// It has lost the name `name` in `directory`, perhaps its last: after a kill nobody closes it.
     pub(super) fn lost(&self, directory: &Arc<Object>, name: &[u8]) {
         let is_last = self.is_directory() || !self.has_others();
         self.object.note_lost(directory, name, is_last);
@@ -54,11 +56,7 @@ impl Found {
 
     /// Whether it has names left, after it has lost one.
     pub(super) fn has_others(&self) -> bool {
-        match (self.names, &self.open) {
-            (Some(names), _) => names > 1,
-            (None, Some(file)) => file.attributes().is_ok_and(|now| now.nlink > 0),
-            (None, None) => true,
-        }
+        self.names.is_none_or(|names| names > 1)
     }
 
     /// Looks just before it is moved from `name`: its content stays as it is, and its change time does not. Whether it has other names.
@@ -71,17 +69,43 @@ impl Found {
             None => here.directory().dir().stat_at(name).await,
         };
         before.iter().for_each(|before| self.object.changes_aside(before));
-        before.is_ok_and(|before| before.nlink > 1)
+        let has_others = before.is_ok_and(|before| before.nlink > 1);
+        if has_others && let Ok(directory) = here.object() {
+            self.object.note_other_than(directory, name.as_bytes());
+        }
+        has_others
     }
 
-    /// Looks just before it loses `name` how many names it has, if the index would forget it with its last one: since it was found
-    /// clients had to be told, and somebody beside the server may have given it another.
+    /// Looks just before it loses `name` how many names it has: since it was found clients had to be told, and somebody beside the server
+    /// may have given it another.
     pub(super) async fn count_names(&mut self, here: &Here, name: &CString) -> Result<(), Error> {
-        if self.names.is_some() && self.object.is_known() && self.kind != FileKind::Directory {
-            let stat = here.directory().dir().stat_at(name).await.map_err(Error::of_change)?;
-            self.names = Some(stat.nlink);
+        if self.is_directory() {
+            return Ok(());
+        }
+        let stat = match (&self.open, self.names) {
+            (Some(file), _) => file.lane_file().stat()?,
+            // With its last name the index would forget it.
+            (None, Some(names)) if names > 1 || self.object.is_known() => {
+                here.directory().dir().stat_at(name).await.map_err(Error::of_change)?
+            }
+            (None, _) => return Ok(()),
+        };
+        (self.names, self.before) = (Some(stat.nlink), Some(stat));
+        if stat.nlink > 1 && self.kind == FileKind::File && self.open.is_none() {
+            // Closed after the change, it tells how the file looks without the name.
+            let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+            if let (Ok(file), Ok(parsed)) = (here.directory().dir().open(name, how).await, name_of(name)) {
+                self.open = here.directory().opened_file(parsed, file, &stat).await.ok().map(Rc::new);
+            }
         }
         Ok(())
+    }
+
+    /// It is about to lose a name, the next that is done. Where it [has](Self::count_names) others, its content stays as it is, and its change
+    /// time does not.
+    pub(super) fn loses_aside(&self) {
+        let before = self.before.iter().filter(|before| before.nlink > 1);
+        before.for_each(|before| self.object.changes_aside(before));
     }
 }
 
@@ -95,7 +119,13 @@ impl Here {
                 return Err(Error::Hidden);
             }
             let object = Arc::clone(object);
-            return Ok(Some(Found { object, kind: node.kind(), open: node.into_file(), names: None }));
+            return Ok(Some(Found {
+                object,
+                kind: node.kind(),
+                open: node.into_file(),
+                names: None,
+                before: None,
+            }));
         }
         self.find_new(&c_name(name)).await
     }
@@ -133,8 +163,12 @@ impl Here {
         let at = At { directory: self.object()?, name: name.as_bytes() };
         let by = By::Name(self.directory().dir(), name);
         let object = shared.object_of(self.volume().root().dir(), by, stat, Some(at)).await?;
-        Ok(Found { object, kind: stat.kind, open: None, names: Some(stat.nlink) })
+        Ok(Found { object, kind: stat.kind, open: None, names: Some(stat.nlink), before: None })
     }
+}
+
+fn name_of(name: &CString) -> Result<Name<'_>, Error> {
+    Ok(Name::parse(name.as_bytes())?)
 }
 
 /// For the kernel.

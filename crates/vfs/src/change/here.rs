@@ -14,7 +14,7 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
-use crate::object::{Object, Permits, path_beneath};
+use crate::object::{Object, Permits, Place, path_beneath};
 use crate::promise::{Mark, What};
 use crate::volume::Volume;
 
@@ -250,7 +250,9 @@ impl Here {
     /// this lane first, for as long as it [looks](Here::look_at) at it.
     pub(super) fn note_seen(&self, name: Name<'_>, object: Option<&Arc<Object>>, look: Option<&Vantage>) {
         if look.is_some_and(|look| look.keeps(self.volume().cache().options().ttl)) {
-            self.directory.note_place(object, name);
+            if let (Some(object), Some(directory)) = (object, self.directory.object()) {
+                object.found_at(Place { directory: Arc::clone(directory), name: name.as_bytes().into() });
+            }
         }
     }
 

@@ -170,6 +170,7 @@ impl Directory {
             here.still()?;
             there.still()?;
             way.rise();
+            replaced.iter().for_each(Found::loses_aside);
             // Its content stays as it is, and its change time does not.
             file.stat().iter().for_each(|before| found.object.changes_aside(before));
             let aside = Aside::beside(there.directory());
@@ -179,16 +180,12 @@ impl Directory {
                 there.volume().note_removed(there.object()?, known_replaced);
                 way.removed(there.object()?, to.as_bytes());
             }
-            if let Some(several) = several {
+            if several.is_some() {
                 there.volume().note_moved(here.object()?, there.object()?, Some(known));
-                let [from, to] = [&from, &to].map(|name| Name::parse(name.as_bytes()));
-                note_names(
-                    several,
-                    &found,
-                    (&here, from.map_err(Error::from)?),
-                    (&there, to.map_err(Error::from)?),
-                )?;
             }
+            let from = Name::parse(from.as_bytes()).map_err(Error::from)?;
+            let to = Name::parse(to.as_bytes()).map_err(Error::from)?;
+            note_names(several, &found, (&here, from), (&there, to))?;
             way.added(there.object()?, to.as_bytes(), found.object.number());
             way.end(there.volume());
             Ok(())
@@ -252,18 +249,18 @@ fn is_name_of_it(replaced: &Found, found: &Found, over: Over) -> Result<bool, Er
 }
 
 /// Where the file is found by its number from here on: by the name that it has got last, which is likely to be there the longest, and which
-/// is told on the disk. Where rights differ it stays where it was.
+/// is told on the disk. Where rights differ, and within its directory, it stays where it was.
 fn note_names(
-    several: Several,
+    several: Option<Several>,
     found: &Found,
     (here, from): (&Here, Name<'_>),
     (there, to): (&Here, Name<'_>),
 ) -> Result<(), Error> {
     match several {
-        Several::Alike => {
+        Some(Several::Alike) => {
             there.directory().note_place(Some(&found.object), to);
             here.note_other_name(&found.object, from)
         }
-        Several::Administered => there.note_other_name(&found.object, to),
+        Some(Several::Administered) | None => there.note_other_name(&found.object, to),
     }
 }

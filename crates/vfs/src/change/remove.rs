@@ -2,6 +2,7 @@
 
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
+use index::Number;
 use lane::fs::FileKind;
 
 use super::find::c_name;
@@ -34,9 +35,25 @@ impl Directory {
         name: Name<'a>,
         expect: Expect<'a>,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
-        Box::pin(
-            async move { self.attempts(async || self.try_remove(caller, name, false, expect).await).await },
-        )
+        Box::pin(async move {
+            self.attempts(async || self.try_remove(caller, (None, name), false, expect).await).await
+        })
+    }
+
+    /// As [`Directory::remove`], or [`Directory::remove_directory`] of what `is_directory`, of what has this number, if the name still leads to
+    /// it.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] where it does not; as there.
+    pub(crate) async fn remove_which(
+        &self,
+        caller: &Caller,
+        which: Number,
+        name: Name<'_>,
+        is_directory: bool,
+    ) -> Result<(), Error> {
+        let which = (Some(which), name);
+        self.attempts(async || self.try_remove(caller, which, is_directory, Expect::Anything).await).await
     }
 
     /// Takes the name of an empty directory away. Takes [`Rights::DELETE`].
@@ -49,20 +66,21 @@ impl Directory {
         name: Name<'a>,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            self.attempts(async || self.try_remove(caller, name, true, Expect::Anything).await).await
+            self.attempts(async || self.try_remove(caller, (None, name), true, Expect::Anything).await).await
         })
     }
 
     async fn try_remove(
         &self,
         caller: &Caller,
-        name: Name<'_>,
+        (which, name): (Option<Number>, Name<'_>),
         is_directory: bool,
         expect: Expect<'_>,
     ) -> Result<(), Unmade> {
         let here = self.here_for(caller, name, Rights::DELETE).await?;
         let (permits, found) = here.permits_of(name).await?;
         let mut found = found.ok_or(Error::NotFound)?;
+        found.require(which)?;
         match (found.kind, is_directory) {
             (FileKind::Directory, false) => return Err(Error::IsADirectory.into()),
             (FileKind::Directory, true) | (_, false) => {}
@@ -79,6 +97,7 @@ impl Directory {
             found.count_names(&here, &name).await?;
             here.still()?;
             way.rise();
+            found.loses_aside();
             let dir = here.directory().dir();
             let removed = match (is_directory, &found.open) {
                 (true, _) => dir.rmdir(&name).await,

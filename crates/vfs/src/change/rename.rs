@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
+use index::Number;
 use lane::fs::{FileKind, RenameHow};
 
 use super::find::{Found, c_name};
@@ -50,28 +51,51 @@ impl Directory {
         to: Name<'a>,
         over: Over,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
-        Box::pin(async move {
-            if !self.volume().is_same(to_directory.volume()) {
-                return self.volume().counted(Err(Error::CrossDevice));
-            }
-            let in_the_way = InTheWay::default();
-            self.attempts(async || self.try_rename(caller, from, to_directory, to, over, &in_the_way).await)
-                .await
-        })
+        Box::pin(self.rename_of(caller, (None, from), (to_directory, to), over))
+    }
+
+    /// As [`Directory::rename`], of what has this number, if `from` still leads to it.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] where it does not; as [`Directory::rename`].
+    pub fn rename_if<'a>(
+        &'a self,
+        caller: &'a Caller,
+        which: Number,
+        from: Name<'a>,
+        to_directory: &'a Self,
+        to: Name<'a>,
+        over: Over,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.rename_of(caller, (Some(which), from), (to_directory, to), over))
+    }
+
+    async fn rename_of(
+        &self,
+        caller: &Caller,
+        from: (Option<Number>, Name<'_>),
+        to: (&Self, Name<'_>),
+        over: Over,
+    ) -> Result<(), Error> {
+        if !self.volume().is_same(to.0.volume()) {
+            return self.volume().counted(Err(Error::CrossDevice));
+        }
+        let in_the_way = InTheWay::default();
+        self.attempts(async || self.try_rename(caller, from, to, over, &in_the_way).await).await
     }
 
     async fn try_rename(
         &self,
         caller: &Caller,
-        from: Name<'_>,
-        to_directory: &Self,
-        to: Name<'_>,
+        (which, from): (Option<Number>, Name<'_>),
+        (to_directory, to): (&Self, Name<'_>),
         over: Over,
         in_the_way: &InTheWay,
     ) -> Result<(), Unmade> {
         let here = self.here_for(caller, from, Rights::DELETE).await?;
         let there = to_directory.here_for(caller, to, Rights::INSERT).await?;
         let (permits, concerned) = permits_to_rename(&here, from, &there, to).await?;
+        concerned.moved.require(which)?;
         let is_due = concerned.is_due(&here, &there, over)?;
         let Concerned { moved, mut replaced } = concerned;
         if !is_due {
@@ -114,6 +138,7 @@ impl Directory {
             let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
             let account = Moving::begin(&here, &moved)?;
             let has_others = moved.moves_aside(&here, &from).await;
+            replaced.iter().for_each(Found::loses_aside);
             let renamed = here_dir.rename(&from, there_dir, &to, how).await;
             let to_name = Name::parse(to.as_bytes()).map_err(Error::from)?;
             let gone = replaced.as_ref().map(|replaced| (replaced, known_replaced));

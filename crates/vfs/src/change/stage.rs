@@ -9,7 +9,7 @@ use lane::fs::{AttributeChange, FileKind, SetTime, SyncOf, Timestamp};
 
 use super::aside::Aside;
 use super::descriptor::give;
-use super::find::c_name;
+use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
 use super::owner::note_maker;
 use super::way::to_the_end;
@@ -79,6 +79,7 @@ impl Directory {
         // As long as it is not published it is called so in messages.
         let name = self.volume().cache().name_aside();
         let file = Rc::new(self.made_file(Name::parse(name.as_bytes())?, file, &stat).await?);
+        let aside = aside.of(file.object());
         Ok(Staged { directory: self.clone(), file, aside: Rc::new(aside), growing })
     }
 }
@@ -171,6 +172,9 @@ impl Staged {
         if found.is_some() {
             here.require(caller, Rights::DELETE)?;
         }
+        if found.as_ref().is_some_and(Found::is_directory) {
+            return Err(Error::IsADirectory.into());
+        }
         if !expect.allows(&here, name, found.is_some()).await? {
             return Err(Error::Unexpected.into());
         }
@@ -207,6 +211,7 @@ impl Staged {
             note_maker(file.object(), owner.give(here.volume(), file.lane_file()).await?);
             give(&gift, file.object(), file.lane_file()).await?;
             way.rise();
+            found.iter().for_each(Found::loses_aside);
             // Only what makes files behind the server's back can have come in between.
             let given = aside.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
             way.done(given)?;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use index::Version;
+use index::{Kind, Version};
 
 use super::edited::Edited;
 use super::find::Found;
@@ -241,6 +241,11 @@ impl Way {
             for (broken, before) in names.zip(self.before.get()) {
                 before.into_iter().for_each(|before| broken.object.fall_back(before));
             }
+            let is_aside = |broken: &&Broken| matches!(broken.what, What::Place | What::Gone);
+            let files = self.under.broken.iter().filter(is_aside).map(|broken| &broken.object);
+            files
+                .filter(|object| object.number().kind() == Kind::File)
+                .for_each(|object| object.was_not_changed_aside());
         }
         done.map_err(Error::of_change)
     }

@@ -141,18 +141,23 @@ impl Volume {
         let name = Name::parse(name)?;
         let found = self.lookup_as(caller, path.as_path(), identity::Rights::NONE).await?;
         let (above, _) = found.into_directory()?;
+        let which = open.object.number();
+        let removed = async |is_directory| match above.remove_which(caller, which, name, is_directory).await {
+            // The name leads to another file by now.
+            Err(Error::Unexpected) => Ok(()),
+            removed => removed,
+        };
         if open.is_link {
             return match above.symbolic_link(caller, name).await {
-                Ok(link) if Arc::ptr_eq(&link.object, &open.object) => above.remove(caller, name).await,
+                Ok(link) if Arc::ptr_eq(&link.object, &open.object) => removed(false).await,
                 Ok(_) | Err(Error::NotServable) => Ok(()),
                 Err(error) => Err(error),
             };
         }
         match above.lookup_as(caller, name, identity::Rights::NONE).await? {
-            // The name leads to another file by now.
             it if it.object().is_none_or(|object| !Arc::ptr_eq(object, &open.object)) => Ok(()),
-            Resolved::Directory(..) => above.remove_directory(caller, name).await,
-            Resolved::File(..) => above.remove(caller, name).await,
+            Resolved::Directory(..) => removed(true).await,
+            Resolved::File(..) => removed(false).await,
         }
     }
 

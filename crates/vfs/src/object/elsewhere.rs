@@ -1,5 +1,5 @@
-//! Files that have a name in a directory though they are recorded in another, as a listing has shown or a change of ours has made it: who looks
-//! for them by number finds them there as well.
+//! Names of files beside the one that each is recorded by, as a look or a listing has shown them or a change of ours has made them: who looks
+//! for a file by number finds it by these as well, and it is recorded by one of them when it loses the other.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Identity, Recorded};
 
-/// Where files of one volume were seen, of each directory the last name. Names go, and a listing may have been overtaken by a rename, so these
+/// Where files of one volume were seen. Names go, and a listing may have been overtaken by a rename, so these
 /// are hints, asked for after what is recorded; a file that is found is recorded there. The least used go first.
 pub(super) struct Elsewhere(Mutex<Cache<Identity, Places>>);
 
@@ -23,7 +23,7 @@ impl Elsewhere {
     pub(super) fn note(&self, file: &Identity, seen: Recorded) {
         let mut files = self.lock();
         let mut places = files.get(file).cloned().unwrap_or_default();
-        places.retain(|place| place.directory != seen.directory);
+        places.retain(|place| *place != seen);
         if places.len() == PLACES_MAX {
             places.remove(0);
         }
@@ -41,11 +41,11 @@ impl Elsewhere {
     }
 }
 
-//@ limit: files that a directory lists though they are recorded in another
+//@ limit: files that have names beside the one that they are recorded by
 //@ section: Writable volumes
 //@ unit: file of about 200 bytes
 //@ connection: what its directories list
-//@ all: process: {} of a volume, {PLACES_MAX} directories of a file
+//@ all: process: {} of a volume, {PLACES_MAX} names of a file
 //@ empty: the least used goes; a file that was moved is found once its directory is listed again
 //@ counter: vfs_reopened{by="search"}
 //@ attack: none, only other programs of the machine move files so

@@ -20,6 +20,12 @@ pub(crate) struct Recorded {
     pub(crate) name: Box<[u8]>,
 }
 
+impl Recorded {
+    pub(super) fn of(place: &Place) -> Self {
+        Self { directory: place.directory.identity().clone(), name: place.name.clone() }
+    }
+}
+
 type Shard = HashMap<u32, Weak<Object>>;
 
 impl Numbered {

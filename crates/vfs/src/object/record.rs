@@ -11,7 +11,7 @@ use index::{Changing, Kind, Number, ObjectRecord, PlaceRef, Seen, Slot, Timestam
 use lane::fs::Stat;
 
 use super::identify::{At, seen_of};
-use super::{Object, Place, Side};
+use super::{Object, Place, Recorded, Side};
 use crate::attributes::Attributes;
 use crate::names::{VERSIONS_OF_A_READING, is_unchanged_since_read};
 
@@ -174,6 +174,15 @@ impl Object {
         self.volume.index.fell_back(side.draft.slot, before);
     }
 
+    /// The change beside its content that was [noted](Self::changes_aside) was none: it looks as it did.
+    pub(crate) fn was_not_changed_aside(&self) {
+        let mut side = self.lock_side();
+        if side.draft.changing > 0 {
+            side.draft.changing -= 1;
+            self.volume.index.fell_back(side.draft.slot, self.version());
+        }
+    }
+
     /// The change of its content that raised the version last goes on, and nobody could look in between.
     pub(crate) fn rise_on(&self) {
         let version = self.version();
@@ -272,6 +281,25 @@ impl Object {
         }
     }
 
+    /// A look has found it at this place. Another name by which it was found before it may have still.
+    pub(crate) fn found_at(&self, place: Place) {
+        self.note_other_than(&place.directory, &place.name);
+        self.set_place(place);
+    }
+
+    /// It may have other names than this: the one by which it was last found is kept in mind, if it is another.
+    pub(crate) fn note_other_than(&self, directory: &Arc<Self>, name: &[u8]) {
+        let other = {
+            let side = self.lock_side();
+            if side.draft.flags & UNPLACED != 0 {
+                return;
+            }
+            let is_other = |place: &&Place| !Arc::ptr_eq(&place.directory, directory) || *place.name != *name;
+            side.untaken_place().filter(is_other).map(Recorded::of)
+        };
+        other.into_iter().for_each(|other| self.volume.note_elsewhere(&self.identity, other));
+    }
+
     /// Where it is from now on.
     pub(crate) fn set_place(&self, place: Place) {
         let before = {
@@ -293,6 +321,13 @@ impl Object {
     /// Whether that is where it was last found, and this server has not taken that name away since.
     pub(crate) fn is_placed_at(&self, place: &Place) -> bool {
         self.lock_side().untaken_place() == Some(place)
+    }
+
+    /// Whether it was last found by this name, or nobody knows by which.
+    pub(crate) fn is_last_found_at(&self, directory: &Arc<Self>, name: &[u8]) -> bool {
+        let side = self.lock_side();
+        let is_it = |place: &Place| Arc::ptr_eq(&place.directory, directory) && *place.name == *name;
+        side.place.as_ref().is_none_or(is_it)
     }
 
     /// Where in this directory it was last found, if it was there, and this server has not taken the name away since.
@@ -484,9 +519,11 @@ impl Draft {
         self.flags |= if seen.is_settled(now) { SETTLED } else { 0 };
     }
 
-    /// The name by which it was last found leads nowhere, or to another.
+    /// A name was taken away. If it was the one that the file was last found by, that leads nowhere, or to another.
     pub(super) fn take_away(&mut self) {
-        self.flags |= TAKEN;
+        if self.flags & (UNPLACED | GONE) != 0 {
+            self.flags |= TAKEN;
+        }
     }
 
     fn change(&mut self, at: SystemTime) {

@@ -45,6 +45,8 @@ struct Held {
     seen_count: u32,
     volume: u16,
     is_seen: bool,
+    /// It had several names at the last look.
+    is_linked: bool,
 }
 
 /// That the lane relies on an object itself, for as long as something on it wants that.
@@ -208,6 +210,7 @@ impl Promises {
         let mut books = self.books.borrow_mut();
         let Some(held) = books.find(object) else { return object.is_foreign(version, now) == Some(true) };
         let (held, seen) = (&mut books.held[held], fingerprint(now));
+        held.is_linked = now.nlink > 1;
         if held.is_seen && held.seen_count == version.count {
             if held.seen == seen {
                 return false;
@@ -273,13 +276,13 @@ impl Promises {
         }
     }
 
-    /// Objects that clients rely on and that were last found at a place where something else is now, or nothing, among `count` of them from
-    /// number `from` on; and the number to go on from, `None` when all have been looked at.
+    /// Objects that clients rely on and that were last found at a place where something else is now, or nothing, or that may have had one of
+    /// their other names there, among `count` of them from number `from` on; and the number to go on from, `None` when all have been looked at.
     pub(crate) fn displaced(&self, sought: &Sought, from: u32, count: u32) -> (Vec<Displaced>, Option<u32>) {
         let books = self.books.borrow();
         let end = books.held.end().min(from.saturating_add(count));
         let all = (from..end).filter_map(|number| books.held.get(number)).filter(|held| held.first != NONE);
-        let displaced = all.filter_map(|held| sought.displaced(&held.object)).collect();
+        let displaced = all.filter_map(|held| sought.displaced(&held.object, held.is_linked)).collect();
         (displaced, (end < books.held.end()).then_some(end))
     }
 
@@ -364,6 +367,7 @@ impl Books {
             seen_count: 0,
             volume: 0,
             is_seen: false,
+            is_linked: false,
         };
         let number = self.held.insert(held);
         let held = &self.held;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::change::Looked;
 use crate::name::RelPath;
-use crate::object::{Object, Place};
+use crate::object::{Identity, Object, Place, Recorded};
 
 /// Names that were looked at, by their directories, and what has them now.
 pub(crate) struct Sought {
     by_directory: HashMap<*const Object, Vec<Place>>,
+    directories: HashSet<Identity>,
     now: HashSet<*const Object>,
     /// Keeps what has the names now, and so its place in memory, from being another's.
     looked: Vec<Looked>,
@@ -27,22 +28,30 @@ impl Sought {
         for Looked { at, .. } in &looked {
             by_directory.entry(Arc::as_ptr(&at.directory)).or_default().push(at.clone());
         }
+        let directories = looked.iter().map(|looked| looked.at.directory.identity().clone()).collect();
         let now = looked.iter().filter_map(|looked| looked.now.as_ref()).map(Arc::as_ptr).collect();
-        Self { by_directory, now, looked }
+        Self { by_directory, directories, now, looked }
     }
 
-    /// Which of the names this was, and by which path it was looked at.
+    /// Which of the names this was, and by which path it was looked at; `None` for what has a name elsewhere.
     pub(crate) fn name_of(&self, displaced: &Displaced) -> Option<(usize, RelPath<'_>)> {
         let known = self.looked.iter().position(|looked| looked.at == displaced.at)?;
         Some((known, self.looked[known].path.as_path()))
     }
 
-    /// Whether this was at one of the names and was not there any more, unless it has come since.
-    pub(super) fn displaced(&self, object: &Arc<Object>) -> Option<Displaced> {
+    /// Whether this was at one of the names and was not there any more, unless it has come since; or is to be found elsewhere still, where it
+    /// `is_linked` and one of the names may have been another of it.
+    pub(super) fn displaced(&self, object: &Arc<Object>, is_linked: bool) -> Option<Displaced> {
         if self.now.contains(&Arc::as_ptr(object)) {
             return None;
         }
-        let at = object.placed_among(&self.by_directory)?;
-        Some(Displaced { object: Arc::clone(object), at })
+        if let Some(at) = object.placed_among(&self.by_directory) {
+            return Some(Displaced { object: Arc::clone(object), at });
+        }
+        let at = object.place().filter(|_| is_linked)?;
+        let is_known = |seen: Recorded| self.directories.contains(&seen.directory);
+        let is_near = self.by_directory.contains_key(&Arc::as_ptr(&at.directory));
+        let is_here = is_near || object.volume().seen_elsewhere(object.identity()).any(is_known);
+        is_here.then(|| Displaced { object: Arc::clone(object), at })
     }
 }

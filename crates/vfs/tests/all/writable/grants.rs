@@ -14,7 +14,7 @@ use vfs::{Breaker, Broken, ByLease, Error, Expect, How, Open, OpenError, OpenHow
 use super::{name, nobody, on_lanes, path, root};
 
 const NEW: How = How { exclusive: true, mode: 0o644 };
-const EVERYTHING: OpenHow<'_> = OpenHow {
+pub(super) const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
     looks: grants::Looks::Not,
     access: Access::from_bits(7),

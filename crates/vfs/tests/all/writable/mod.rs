@@ -17,6 +17,7 @@ mod coherence;
 mod descriptors;
 mod gate;
 mod grants;
+mod hard_links;
 mod history;
 mod keeper;
 mod kept;

@@ -1,0 +1,369 @@
+//! Files with several names: what a file is does not hang on one of them, so nothing that happens to a name hides a change of the content,
+//! loses the file's number or leaves a client without word.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use grants::{Access, Share};
+use identity::{Rights, Writable};
+use index::{Index, Memory, Options};
+use lane::backend::sim::{Config, Fs, World};
+use lane::time;
+use vfs::{
+    CheckOptions, Directory, Error, Expect, Holder, How, Number, Objects, ObjectsOptions, OpenHow, Over,
+    Volume,
+};
+
+use super::access::operator;
+use super::changes::{buf, read, write};
+use super::grants::EVERYTHING;
+use super::told::{Said, Service, promised};
+use super::{Process, directory, name, nobody, on_lanes, path, root, watched};
+
+const NEW: How = How { exclusive: true, mode: 0o644 };
+/// Long enough for notification and for the search for files that are no longer where they were.
+const SOON: Duration = Duration::from_secs(1);
+const A_WHILE: Duration = Duration::from_millis(100);
+
+/// What becomes of the first of two names.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Removed,
+    RemovedElsewhere,
+    PutOver,
+    RenamedOver,
+    LinkedOver,
+    Exchanged,
+    Moved,
+}
+
+const LOSSES: [Loss; 7] = [
+    Loss::Removed,
+    Loss::RemovedElsewhere,
+    Loss::PutOver,
+    Loss::RenamedOver,
+    Loss::LinkedOver,
+    Loss::Exchanged,
+    Loss::Moved,
+];
+
+async fn make(above: &Directory, at: &str, text: &str) -> Number {
+    let made = above.create(&nobody(), name(at), NEW).await.unwrap();
+    write(&made.writer, 0, text).await.unwrap();
+    made.writer.file().object().unwrap().number()
+}
+
+async fn put(above: &Directory, at: &str, text: &str) -> Result<Number, Error> {
+    let staged = above.stage(&nobody(), 0o644).await?;
+    staged.write_at(0, buf(text).await).await.0?;
+    let published = staged.publish(&nobody(), name(at), Expect::Anything).await?;
+    Ok(published.file.object().unwrap().number())
+}
+
+impl Loss {
+    /// Of the file that has the names `first` and `second` in the root.
+    async fn happens(self, volume: &Volume) {
+        let top = root(volume).await;
+        match self {
+            Self::Removed => top.remove(&nobody(), name("first")).await.unwrap(),
+            Self::RemovedElsewhere => {
+                // Nothing of it is at hand when it goes.
+                volume.cache().clear();
+                root(volume).await.remove(&nobody(), name("first")).await.unwrap();
+            }
+            Self::PutOver => drop(put(&top, "first", "another").await.unwrap()),
+            Self::RenamedOver => {
+                make(&top, "other", "other").await;
+                top.rename(&nobody(), name("other"), &top, name("first"), Over::Anything).await.unwrap();
+            }
+            Self::LinkedOver => {
+                let other = make(&top, "other", "other").await;
+                let to = (name("other"), name("first"));
+                top.link_to(&nobody(), other, to.0, &top, to.1, Over::Anything).await.unwrap();
+            }
+            Self::Exchanged => {
+                make(&top, "other", "other").await;
+                top.exchange(&nobody(), name("first"), &top, name("other")).await.unwrap();
+            }
+            Self::Moved => {
+                let there = top.make_directory(&nobody(), name("there"), 0o755).await.unwrap();
+                top.rename(&nobody(), name("first"), &there, name("first"), Over::Nothing).await.unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_becomes_of_one_name_a_write_by_another_is_the_next_version_and_told() {
+    for loss in LOSSES {
+        for (relies, is_in_use) in [(false, false), (false, true), (true, false), (true, true)] {
+            watched(Writable::anyone(), move |volume, fs| async move {
+                let service = Service::on(&volume, &Rc::default());
+                let client = volume.cache().client(Holder(1)).unwrap();
+                let top = root(&volume).await;
+                let file = make(&top, "first", "text").await;
+                top.link(&nobody(), name("first"), name("second")).await.unwrap();
+                let in_use = volume.lookup(path("second")).await.unwrap();
+                let in_use = Some(in_use).filter(|_| is_in_use);
+                time::sleep(A_WHILE).await;
+                loss.happens(&volume).await;
+                time::sleep(A_WHILE).await;
+                let before = match (relies, &in_use) {
+                    (true, _) => promised(&volume, &client, "second").await.confirm().unwrap().version,
+                    // Nobody looks before it is written.
+                    (false, Some(file)) => file.object().unwrap().version(),
+                    (false, None) => volume.lookup(path("second")).await.unwrap().object().unwrap().version(),
+                };
+                service.told.take();
+                time::sleep(A_WHILE).await;
+                fs.write("/srv/second", "by another program").unwrap();
+                time::sleep(SOON).await;
+                if relies {
+                    assert_eq!(service.told.borrow().len(), 1, "{loss:?}: who relies on it hears");
+                }
+                let look = promised(&volume, &client, "second").await;
+                assert_eq!(look.resolved().object().unwrap().number(), file, "{loss:?}");
+                let now = look.confirm().unwrap();
+                assert!(now.version > before, "{loss:?}, {relies}, {is_in_use}: {:?}", now.version);
+                assert_eq!(now.attributes.size, 18);
+            });
+        }
+    }
+}
+
+#[test]
+fn whatever_becomes_of_one_name_what_nobody_writes_keeps_its_version() {
+    for loss in LOSSES {
+        watched(Writable::anyone(), move |volume, _| async move {
+            let top = root(&volume).await;
+            make(&top, "first", "text").await;
+            top.link(&nobody(), name("first"), name("second")).await.unwrap();
+            let client = volume.cache().client(Holder(1)).unwrap();
+            let before = promised(&volume, &client, "second").await.confirm().unwrap().version;
+            time::sleep(A_WHILE).await;
+            loss.happens(&volume).await;
+            time::sleep(SOON).await;
+            volume.cache().clear();
+            let now = promised(&volume, &client, "second").await.confirm().unwrap().version;
+            assert_eq!(now, before, "{loss:?}");
+        });
+    }
+}
+
+/// Where the third name goes, and by which name the file was looked at last before the first goes.
+#[test]
+fn a_number_leads_to_its_file_for_as_long_as_that_has_a_name() {
+    for (opens, handles) in [(true, true), (false, true), (false, false)] {
+        for to in ["g", ""] {
+            for looked_at in [None, Some("d/a"), Some("e/b")] {
+                let mut config = Config::clean();
+                (config.fs.open_by_handle, config.fs.handles) = (opens, handles);
+                on_lanes(1, config, 1, move |_, _, volume| async move {
+                    let what = format!("to {to:?}, looked at {looked_at:?}, handles {handles}, {opens}");
+                    let top = root(&volume).await;
+                    for at in ["d", "e", "g"] {
+                        top.make_directory(&nobody(), name(at), 0o755).await.unwrap();
+                    }
+                    let [d, e] = [directory(&volume, "d").await, directory(&volume, "e").await];
+                    let there = directory(&volume, to).await;
+                    let file = put(&d, "a", "text").await.unwrap();
+                    d.link_to(&nobody(), file, name("a"), &e, name("b"), Over::Nothing).await.unwrap();
+                    if looked_at == Some("e/b") {
+                        volume.cache().clear();
+                        volume.lookup(path("e/b")).await.unwrap();
+                    }
+                    e.rename(&nobody(), name("b"), &there, name("b"), Over::Nothing).await.unwrap();
+                    if looked_at == Some("d/a") {
+                        volume.cache().clear();
+                        volume.lookup(path("d/a")).await.unwrap();
+                    }
+                    d.remove(&nobody(), name("a")).await.unwrap();
+                    let found = volume.find(&nobody(), file, Rights::READ).await;
+                    let found = found.unwrap_or_else(|error| panic!("{what}: {error}"));
+                    assert_eq!(read(&found.into_file().unwrap().0).await, "text", "{what}");
+                    there.remove(&nobody(), name("b")).await.unwrap();
+                    let gone = volume.find(&nobody(), file, Rights::READ).await;
+                    assert!(matches!(gone, Err(Error::Stale)), "{what}: {gone:?}");
+                });
+            }
+        }
+    }
+}
+
+/// What another program does to `/srv/a`, a name of the file that a client relies on.
+type Act = fn(&Fs);
+
+#[test]
+fn who_relies_on_a_file_hears_within_a_second_of_what_another_program_does_to_any_name_of_it() {
+    let acts: [(&str, Act); 4] = [
+        ("removed", |fs| fs.remove("/srv/a").unwrap()),
+        ("replaced", |fs| fs.replace("/srv/a", "new").unwrap()),
+        ("moved", |fs| fs.rename("/srv/a", "/srv/elsewhere").unwrap()),
+        ("linked", |fs| fs.hard_link("/srv/a", "/srv/more").unwrap()),
+    ];
+    for (what, act) in acts {
+        // The names that it has, and by which it was found last; what is busy with something else before.
+        for (names, found) in [(&["a"][..], "a"), (&["a", "b"], "a"), (&["a", "b"], "b")] {
+            for waits in [A_WHILE, Duration::from_secs(5)] {
+                watched(Writable::anyone(), move |volume, fs| async move {
+                    let service = Service::on(&volume, &Rc::default());
+                    let client = volume.cache().client(Holder(1)).unwrap();
+                    let top = root(&volume).await;
+                    make(&top, "a", "text").await;
+                    if let [_, other] = names {
+                        top.link(&nobody(), name("a"), name(other)).await.unwrap();
+                    }
+                    volume.cache().clear();
+                    let look = promised(&volume, &client, found).await;
+                    time::sleep(waits).await;
+                    // Somebody is about in the directory.
+                    fs.write("/srv/beside", "").unwrap();
+                    fs.remove("/srv/beside").unwrap();
+                    time::sleep(A_WHILE).await;
+                    service.told.take();
+                    assert!(look.confirm().is_some());
+                    act(&fs);
+                    time::sleep(SOON).await;
+                    let file = look.resolved().object().unwrap().identity().clone();
+                    let heard = service.told.take();
+                    assert_eq!(heard, [(1, Said::Object(file))], "{what}, {names:?}, {found}, {waits:?}");
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn what_another_program_has_changed_is_told_and_read_whatever_an_open_shares() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        let top = root(&volume).await;
+        put(&top, "page", "text").await.unwrap();
+        let reading = OpenHow { access: Access::READ, share: Share::from_bits(1), ..EVERYTHING };
+        let (open, _) = volume.open_shared(&nobody(), path("page"), &reading, &mut |_| {}).await.unwrap();
+        let mut version = promised(&volume, &client, "page").await.confirm().unwrap().version;
+        for act in [
+            (|fs| fs.write("/srv/page", "more text").unwrap()) as Act,
+            |fs| fs.set_mode("/srv/page", 0o600).unwrap(),
+            |fs| fs.hard_link("/srv/page", "/srv/more").unwrap(),
+        ] {
+            time::sleep(A_WHILE).await;
+            act(&fs);
+            time::sleep(SOON).await;
+            assert_eq!(service.told.take().len(), 1, "who relies on it hears");
+            let now = promised(&volume, &client, "page").await.confirm().unwrap().version;
+            assert!(now > version);
+            version = now;
+        }
+        open.close(&volume, &nobody()).await.unwrap();
+    });
+}
+
+/// Whichever of two names goes after a restart that was in order.
+#[test]
+fn a_name_that_goes_after_a_restart_changes_no_version() {
+    for gone in ["first", "second"] {
+        for is_at_hand in [false, true] {
+            let world = World::new(1, Config::clean());
+            let mut process = Process::new(&world, 1);
+            process.writable = Writable::anyone();
+            let storage = Memory::default();
+            let live = || {
+                let index = Arc::new(Index::open(storage.clone(), Options::default()).unwrap());
+                let objects = Objects::new(ObjectsOptions::default(), Arc::clone(&index));
+                (Process { objects, ..process.clone() }, index)
+            };
+            let (first, index) = live();
+            world.block_on(&process.host, async move {
+                let volume = first.volume();
+                let top = root(&volume).await;
+                make(&top, "first", "text").await;
+                top.link(&nobody(), name("first"), name("second")).await.unwrap();
+                time::sleep(A_WHILE).await;
+                volume.cache().clear();
+            });
+            index.close().unwrap();
+            process.host.fs().sync_all().unwrap();
+            process.host.restart();
+            let (after, _index) = live();
+            world.block_on(&process.host, async move {
+                let volume = after.volume();
+                let other = if gone == "first" { "second" } else { "first" };
+                let version = async |at| volume.lookup(path(at)).await.unwrap().object().unwrap().version();
+                let before = version(other).await;
+                if is_at_hand {
+                    volume.lookup(path(gone)).await.unwrap();
+                } else {
+                    volume.cache().clear();
+                }
+                time::sleep(A_WHILE).await;
+                root(&volume).await.remove(&nobody(), name(gone)).await.unwrap();
+                assert_eq!(version(other).await, before, "{gone}, {is_at_hand}: at once");
+                volume.cache().clear();
+                assert_eq!(version(other).await, before, "{gone}, {is_at_hand}: when it is used anew");
+            });
+            world.end();
+        }
+    }
+}
+
+#[test]
+fn what_is_renamed_as_one_file_is_not_another_that_has_its_name_by_now() {
+    on_lanes(1, Config::clean(), 1, |_, process, volume| async move {
+        let top = root(&volume).await;
+        let file = make(&top, "page", "first").await;
+        let (from, to) = (name("page"), name("moved"));
+        let another = put(&top, "page", "second").await.unwrap();
+        let refused = top.rename_if(&nobody(), file, from, &top, to, Over::Anything).await;
+        assert!(matches!(refused, Err(Error::Unexpected)), "{refused:?}");
+        let fs = process.host.fs();
+        assert_eq!(
+            (fs.read("/srv/page").unwrap(), fs.read("/srv/moved").is_ok()),
+            (b"second".to_vec(), false)
+        );
+        top.rename_if(&nobody(), another, from, &top, to, Over::Anything).await.unwrap();
+        assert_eq!(fs.read("/srv/moved").unwrap(), b"second");
+    });
+}
+
+#[test]
+fn an_upload_that_a_directory_refuses_leaves_neither_a_file_nor_a_record() {
+    for has_unnamed in [true, false] {
+        let world = World::new(1, Config::clean());
+        let mut process = Process::new(&world, 1);
+        process.writable = Writable::anyone();
+        let storage = Memory::default();
+        let index = Arc::new(Index::open(storage.clone(), Options::default()).unwrap());
+        let objects = Objects::new(ObjectsOptions::default(), Arc::clone(&index));
+        process.objects = objects;
+        let fs = process.host.fs();
+        fs.configure(|config| config.unnamed = has_unnamed);
+        let serving = process.clone();
+        world.block_on(&process.host, async move {
+            let volume = serving.volume();
+            let top = root(&volume).await;
+            top.make_directory(&operator(), name("d"), 0o755).await.unwrap();
+            for _ in 0..3 {
+                let refused = put(&top, "d", "text").await;
+                assert!(matches!(refused, Err(Error::IsADirectory)), "{refused:?}");
+            }
+            volume.cache().clear();
+            drop((top, volume));
+            time::sleep(SOON).await;
+        });
+        drop(process.objects);
+        index.close().unwrap();
+        drop(index);
+        let left: Vec<_> = fs.tree().into_keys().filter(|at| at.contains(".linerate-")).collect();
+        assert!(left.is_empty(), "{left:?}");
+        let index = Arc::new(Index::open(storage, Options::default()).unwrap());
+        let (id, _) = index.volumes()[0].clone();
+        let report = world.block_on(&process.host, async move {
+            let options = CheckOptions { repair: false, trusted_attributes: false };
+            vfs::check(&index, id, options, Arc::default()).await.unwrap()
+        });
+        assert!(report.is_clean(), "{has_unnamed}: {report:?}");
+    }
+}
