@@ -143,7 +143,8 @@ impl Share {
         let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let name = path.as_path().file_name().ok_or(Status::FILE_DELETED)?;
         let above = self.directory_at(caller, path.as_path().parent()).await?;
-        above.set_attributes_of(caller, name, change).await.map_err(status::of)
+        let which = open.grants().object().number();
+        above.set_attributes_if(caller, which, name, change).await.map_err(status::of)
     }
 
     /// Keeps attributes and time of creation with a file.

@@ -54,10 +54,26 @@ impl Share {
         if name.stream.is_some() {
             return Err(Status::NOT_SUPPORTED);
         }
+        for _ in 0..ATTEMPTS_MAX {
+            if self.try_rename(asker, open, &name, replaces).await? {
+                return Ok(());
+            }
+        }
+        Err(Status::OBJECT_NAME_COLLISION)
+    }
+
+    /// Whether it is renamed: else the name is taken by now by what is to be replaced, which is looked for anew.
+    async fn try_rename(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        name: &WireName,
+        replaces: bool,
+    ) -> Result<bool, Status> {
         let caller = asker.by(open);
         let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
-        let target = self.target(open, &caller, &name).await?;
+        let target = self.target(open, &caller, name).await?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
         let (name, over) = match &target.replaced {
             // It has that name already: who keeps it for later is asked for it all the same, as with Windows. Or another name of its own is
@@ -77,14 +93,20 @@ impl Share {
         let to = Name::parse(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
         let hand = self.hand(asker, open).await?;
         let before = hand.attributes()?;
-        here.rename(&caller, from_name, &target.directory, to, over).await.map_err(status::of)?;
+        // The name may have come to lead to another file, which the open has nothing to do with.
+        let which = open.grants().object().number();
+        match here.rename_if(&caller, which, from_name, &target.directory, to, over).await {
+            // Somebody else has made what is to be replaced since it was looked for.
+            Err(Error::Exists) if replaces && target.replaced.is_none() => return Ok(false),
+            renamed => renamed.map_err(status::of)?,
+        }
         if let Ok(now) = hand.attributes() {
             let mut state = open.state();
             let first = state.renamed.filter(|renamed| renamed.holds(&before));
             let before = first.map_or(before.ctime, |renamed| renamed.before);
             state.renamed = Some(Renamed { before, left: now.ctime, written: now.mtime });
         }
-        Ok(())
+        Ok(true)
     }
 
     /// One more name for a file, in any directory of the share where nobody gets or loses rights by it.
@@ -211,3 +233,6 @@ impl Share {
 fn is_it(found: &Resolved, open: &Open) -> bool {
     found.object().is_some_and(|object| Arc::ptr_eq(object, open.grants().object()))
 }
+
+/// Looks for what has the new name while others give it to something, or take it away.
+const ATTEMPTS_MAX: u32 = 16;

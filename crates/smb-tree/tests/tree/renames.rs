@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use identity::Rights;
 use lane::time;
 use smb_tree::{Asker, Open};
 use smb_wire::create::access::rights;
@@ -9,6 +10,7 @@ use smb_wire::create::lease::state;
 use smb_wire::create::{Disposition, options};
 use smb_wire::info::file::class;
 use smb_wire::{Guid, Status};
+use vfs::{Expect, Name, Over, RelPath};
 
 use super::information::{renamed, set};
 use super::leases::{lease, until};
@@ -154,5 +156,87 @@ fn who_has_the_new_directory_open_to_delete_it_for_later_is_asked_for_it_first()
         assert_eq!(renaming.await, Ok(()));
         side.share.close(&who, &one, 0).await.unwrap();
         assert_eq!(side.content(&who, "there\\one").await, Ok(b"1".to_vec()));
+    });
+}
+
+/// What becomes of the name of a file that is open.
+#[derive(Clone, Copy, Debug)]
+enum Taken {
+    ByUpload,
+    ByRename,
+    ByAnotherMadeAnew,
+}
+
+#[test]
+fn an_open_whose_name_leads_to_another_file_renames_links_and_deletes_none() {
+    for taken in [Taken::ByUpload, Taken::ByRename, Taken::ByAnotherMadeAnew] {
+        alone(move |side| async move {
+            let who = asker(1);
+            side.make(&who, "one", b"first").await;
+            side.make(&who, "other", b"other").await;
+            let open = side.open(&who, "one", &Wish::new(Disposition::Open)).await;
+            let top = side.volume.lookup_as(&who.caller, RelPath::ROOT, Rights::NONE).await.unwrap();
+            let top = top.into_directory().unwrap().0;
+            let name = |text: &'static str| Name::parse(text.as_bytes()).unwrap();
+            match taken {
+                Taken::ByUpload => {
+                    let staged = top.stage(&who.caller, 0o644).await.unwrap();
+                    drop(staged.publish(&who.caller, name("one"), Expect::Anything).await.unwrap());
+                }
+                Taken::ByRename => {
+                    let over = Over::Anything;
+                    top.rename(&who.caller, name("other"), &top, name("one"), over).await.unwrap();
+                }
+                Taken::ByAnotherMadeAnew => {
+                    top.remove(&who.caller, name("one")).await.unwrap();
+                    side.make(&who, "one", b"anew").await;
+                }
+            }
+            let now = side.content(&who, "one").await.unwrap();
+            for class in [class::RENAME, class::LINK] {
+                let moved = set(&side, &who, &open, class, &renamed("moved", true)).await;
+                let is_refused =
+                    [Err(Status::OBJECT_NAME_NOT_FOUND), Err(Status::FILE_DELETED)].contains(&moved);
+                assert!(is_refused, "{taken:?}: {moved:?}");
+            }
+            set(&side, &who, &open, class::DISPOSITION, &[1]).await.unwrap();
+            side.share.close(&who, &open, 0).await.unwrap();
+            assert_eq!(side.content(&who, "one").await, Ok(now), "{taken:?}: the new file is where it was");
+            let none = side.content(&who, "moved").await;
+            assert_eq!(none, Err(Status::OBJECT_NAME_NOT_FOUND), "{taken:?}");
+        });
+    }
+}
+
+#[test]
+fn of_several_who_rename_onto_one_name_in_place_of_what_has_it_none_is_told_that_it_is_taken() {
+    alone(|side| async move {
+        let all: Vec<_> = (1..4)
+            .map(|number| {
+                let side = side.clone();
+                lane::spawn(async move {
+                    let (who, temporary) = (asker(number), format!("temporary-{number}"));
+                    for _ in 0..50 {
+                        side.make(&who, &temporary, b"text").await;
+                        let open = side.open(&who, &temporary, &Wish::new(Disposition::Open)).await;
+                        let came = set(&side, &who, &open, class::RENAME, &renamed("target", true)).await;
+                        // What another has open still, as it was renamed, is not replaced.
+                        assert_ne!(came, Err(Status::OBJECT_NAME_COLLISION));
+                        if came.is_err() {
+                            set(&side, &who, &open, class::DISPOSITION, &[1]).await.unwrap();
+                        }
+                        side.share.close(&who, &open, 0).await.unwrap();
+                        // Now and then there is nothing to replace.
+                        if let Ok(target) = side.create(&who, "target", &Wish::new(Disposition::Open)).await {
+                            set(&side, &who, &target.open, class::DISPOSITION, &[1]).await.unwrap();
+                            side.share.close(&who, &target.open, 0).await.unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for one in all {
+            one.await;
+        }
     });
 }
