@@ -162,14 +162,14 @@ fn who_has_the_new_directory_open_to_delete_it_for_later_is_asked_for_it_first()
 /// What becomes of the name of a file that is open.
 #[derive(Clone, Copy, Debug)]
 enum Taken {
-    ByUpload,
-    ByRename,
-    ByAnotherMadeAnew,
+    Upload,
+    Rename,
+    AnotherMade,
 }
 
 #[test]
 fn an_open_whose_name_leads_to_another_file_renames_links_and_deletes_none() {
-    for taken in [Taken::ByUpload, Taken::ByRename, Taken::ByAnotherMadeAnew] {
+    for taken in [Taken::Upload, Taken::Rename, Taken::AnotherMade] {
         alone(move |side| async move {
             let who = asker(1);
             side.make(&who, "one", b"first").await;
@@ -179,15 +179,15 @@ fn an_open_whose_name_leads_to_another_file_renames_links_and_deletes_none() {
             let top = top.into_directory().unwrap().0;
             let name = |text: &'static str| Name::parse(text.as_bytes()).unwrap();
             match taken {
-                Taken::ByUpload => {
+                Taken::Upload => {
                     let staged = top.stage(&who.caller, 0o644).await.unwrap();
                     drop(staged.publish(&who.caller, name("one"), Expect::Anything).await.unwrap());
                 }
-                Taken::ByRename => {
+                Taken::Rename => {
                     let over = Over::Anything;
                     top.rename(&who.caller, name("other"), &top, name("one"), over).await.unwrap();
                 }
-                Taken::ByAnotherMadeAnew => {
+                Taken::AnotherMade => {
                     top.remove(&who.caller, name("one")).await.unwrap();
                     side.make(&who, "one", b"anew").await;
                 }

@@ -249,10 +249,9 @@ impl Here {
     /// Notes where something was found without its permit, if the name has not changed since: what is renamed from here on is told to
     /// this lane first, for as long as it [looks](Here::look_at) at it.
     pub(super) fn note_seen(&self, name: Name<'_>, object: Option<&Arc<Object>>, look: Option<&Vantage>) {
-        if look.is_some_and(|look| look.keeps(self.volume().cache().options().ttl)) {
-            if let (Some(object), Some(directory)) = (object, self.directory.object()) {
-                object.found_at(Place { directory: Arc::clone(directory), name: name.as_bytes().into() });
-            }
+        let is_there = look.is_some_and(|look| look.keeps(self.volume().cache().options().ttl));
+        if let (true, Some(object), Some(directory)) = (is_there, object, self.directory.object()) {
+            object.found_at(Place { directory: Arc::clone(directory), name: name.as_bytes().into() });
         }
     }
 
