@@ -1,0 +1,52 @@
+//! How much of what is free each may hold.
+
+/// How many times what is free of a pool a network or a user may hold: dynamic thresholds (Choudhury and Hahne 1998).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// An IPv4 address, an IPv6 /64, or a user.
+    pub address: usize,
+    /// An IPv6 /56.
+    pub of_56: usize,
+    /// An IPv6 /48.
+    pub of_48: usize,
+    /// What an address or a user may hold as long as any are free, and wider networks in proportion.
+    pub min: usize,
+}
+
+impl Shares {
+    /// Three times what is free: one takes three quarters at most, two take three sevenths each.
+    pub const THRICE: Self = Self { address: ADDRESS_TIMES, of_56: OF_56_TIMES, of_48: OF_48_TIMES, min: 0 };
+    /// As much as is free: one takes half at most, two take a third each.
+    pub const ONCE: Self = Self { address: 1, of_56: 2, of_48: 3, min: 0 };
+
+    /// The same, with so many for each as long as any are free.
+    pub const fn with_min(self, min: usize) -> Self {
+        Self { min, ..self }
+    }
+
+    /// What `held` by who has `times` what is free weighs: as an address that holds as many.
+    pub const fn weight(&self, held: usize, times: usize) -> usize {
+        held * self.address / times
+    }
+
+    /// What may be held by who has `times` what is free.
+    pub fn may_hold(&self, times: usize, free: usize) -> usize {
+        free.saturating_mul(times).max(self.min * times / self.address)
+    }
+}
+
+//@ limit: descriptors that clients have the process hold
+//@ section: Logs, control and descriptors
+//@ unit: descriptor: connection 1, SMB open 2 and more, body or AFS call of more than 64 KiB 1
+//@ address: {} times what is free, and a user of SMB from all addresses together; of IPv6 that for a /64, {OF_56_TIMES} for a /56,
+//@ {OF_48_TIMES} for a /48
+//@ all: process: what the hard limit of open files leaves beside the server's own and files that it can open again
+//@ empty: SMB: STATUS_TOO_MANY_OPENED_FILES; HTTP: 503; AFS: VBUSY; a quarter at least is for others
+//@ counter: descriptors_held, descriptors_refused
+//@ attack: http-places-taken
+/// So many times what is free, so that others always find some.
+const ADDRESS_TIMES: usize = 3;
+/// What an IPv6 /56 may hold.
+const OF_56_TIMES: usize = 4;
+/// What an IPv6 /48 may hold.
+const OF_48_TIMES: usize = 6;
