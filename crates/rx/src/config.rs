@@ -140,9 +140,9 @@ impl Default for EndpointConfig {
             //@ section: Rx
             //@ unit: connection
             //@ connection: 4 calls
-            //@ address: as many as are free, at least 16
+            //@ address: as many as are free, at least 16; an IPv6 /56 twice, a /48 three times as many
             //@ all: lane: `connections_max` ({})
-            //@ empty: a host with its share replaces its own idle ones; a full table takes idle ones from whoever has most
+            //@ empty: a host or network with its share replaces its own idle ones; a full table takes idle ones from whoever has most
             //@ counter: rx_connections_displaced, rx_refused{reason="connections_full"}, rx_connections
             //@ attack: rx-connections
             connections_max: 64 * 1024,

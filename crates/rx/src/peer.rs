@@ -338,7 +338,7 @@ impl Peer {
 }
 
 /// The peers of an endpoint, by address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Peers {
     slab: slab::Slab<Peer>,
     by_address: HashMap<SocketAddr, usize>,
@@ -346,6 +346,11 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
+    /// None yet, which may have `connections_max` connections together.
+    pub(crate) fn new(connections_max: usize) -> Self {
+        Self { slab: slab::Slab::new(), by_address: HashMap::new(), sources: Sources::new(connections_max) }
+    }
+
     /// The peer at `address`, made if new.
     pub(crate) fn find_or_add(
         &mut self,

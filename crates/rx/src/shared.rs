@@ -64,13 +64,14 @@ impl Shared {
             None => PacketPool::new(config.packets, payload_max),
             Some(kept) => PacketPool::keeping(config.packets, payload_max, kept),
         };
+        let peers = Peers::new(config.connections_max);
         Self {
             reserved_from_writers: config.packets / 4,
             reserved_from_readers: config.packets / 16,
             scratch: vec![0; packet_size],
             pool,
             config,
-            peers: Peers::default(),
+            peers,
             stats: EndpointStats::default(),
             rng,
             events: VecDeque::new(),

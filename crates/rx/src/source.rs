@@ -1,13 +1,16 @@
-//! Who counts as one in shares: the host or network that an address belongs to.
+//! Who counts as one in shares: the host or network that an address belongs to, and how many connections it has.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
+
+use budget::{Books, Network, Shares};
 
 use crate::packet::Account;
 
-/// The hosts that peers belong to, and how many connections each has.
-#[derive(Debug, Default)]
+/// The hosts that peers belong to, and how many connections each has, and each network.
+#[derive(Debug)]
 pub(crate) struct Sources {
+    connections: Books,
     slab: slab::Slab<Source>,
     by_ip: HashMap<IpAddr, u32>,
 }
@@ -16,18 +19,20 @@ pub(crate) struct Sources {
 struct Source {
     ip: IpAddr,
     peers: u32,
-    connections: u32,
 }
 
 impl Sources {
+    /// None yet, which may have `connections_max` connections together.
+    pub(crate) fn new(connections_max: usize) -> Self {
+        let connections = Books::new(connections_max, Shares::ONCE.with_min(CONNECTIONS_MIN));
+        Self { connections, slab: slab::Slab::new(), by_ip: HashMap::new() }
+    }
+
     /// A peer has come; returns the account of its host.
     pub(crate) fn enter(&mut self, ip: IpAddr) -> Account {
         let ip = source_of(ip);
         let slab = &mut self.slab;
-        let key = *self
-            .by_ip
-            .entry(ip)
-            .or_insert_with(|| slab.insert(Source { ip, peers: 0, connections: 0 }) as u32);
+        let key = *self.by_ip.entry(ip).or_insert_with(|| slab.insert(Source { ip, peers: 0 }) as u32);
         slab[key as usize].peers += 1;
         Account(Account::FIRST_SOURCE + key)
     }
@@ -48,27 +53,16 @@ impl Sources {
     }
 
     pub(crate) fn add_connection(&mut self, account: Account) {
-        self.slab[index(account)].connections += 1;
+        self.connections.charge(self.slab[index(account)].ip.into(), 1);
     }
 
     pub(crate) fn remove_connection(&mut self, account: Account) {
-        self.slab[index(account)].connections -= 1;
+        self.connections.give_back(self.slab[index(account)].ip.into(), 1);
     }
 
-    /// Connections of a host.
-    pub(crate) fn connections_of(&self, ip: IpAddr) -> usize {
-        self.by_ip.get(&source_of(ip)).map_or(0, |&key| self.slab[key as usize].connections as usize)
-    }
-
-    /// The account of a host that has peers.
-    pub(crate) fn account_of(&self, ip: IpAddr) -> Option<Account> {
-        self.by_ip.get(&source_of(ip)).map(|&key| Account(Account::FIRST_SOURCE + key))
-    }
-
-    /// Who has most connections, and how many. Looks at every host: for rare use.
-    pub(crate) fn largest(&self) -> Option<(Account, usize)> {
-        let (key, source) = self.slab.iter().max_by_key(|(_, source)| source.connections)?;
-        Some((Account(Account::FIRST_SOURCE + key as u32), source.connections as usize))
+    /// Who has how many connections.
+    pub(crate) fn connections(&self) -> &Books {
+        &self.connections
     }
 }
 
@@ -85,14 +79,11 @@ pub fn may_take_more(held: usize, free: usize, minimum: usize) -> bool {
 
 /// The address without its port; of IPv6 the first 64 bits, since whoever has one address there has them all.
 pub fn source_of(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => IpAddr::V4(ip),
-        IpAddr::V6(ip) => {
-            let bits = u128::from(ip) & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from(bits))
-        }
-    }
+    Network::of_client(ip).base
 }
+
+/// Connections that a host may have as long as any are free.
+const CONNECTIONS_MIN: usize = 16;
 
 /// A range of addresses: those that share the first `prefix` bits of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,42 +5,46 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use budget::Claimant;
+
 use super::Endpoint;
 use crate::event::{ConnectionEnd, Side};
 use crate::packet::Account;
-use crate::source::may_take_more;
 
 impl Endpoint {
-    /// Makes room for a connection of a proved client. A host that has as many as are free replaces its own; where none
-    /// are free, the host that has most gives up idle ones; that may be the newcomer's own.
+    /// Makes room for a connection of a proved client. A host or network that has its share, as many as are free or a few times
+    /// that, replaces its own; where none are free, the one that has most for its share gives up idle ones; that may be the newcomer's
+    /// own.
     pub(super) fn make_room_by_share(&mut self, now: Instant, ip: IpAddr) -> bool {
-        if self.has_its_share(ip) {
-            let Some(own) = self.shared.peers.sources.account_of(ip) else { return false };
+        let books = self.shared.peers.sources.connections();
+        debug_assert_eq!(books.held(), self.connections.len());
+        if let Some(own) = books.over_share(ip.into(), 1) {
             return self.displace(now, own);
         }
-        if self.connections.len() < self.shared.config.connections_max {
+        if books.free() > 0 {
             return true;
         }
-        let has = self.shared.peers.sources.connections_of(ip);
-        match self.shared.peers.sources.largest() {
-            Some((largest, count)) if count > has => self.displace(now, largest),
-            _ => self.shared.peers.sources.account_of(ip).is_some_and(|own| self.displace(now, own)),
+        let (own, has) = books.heaviest_of(ip.into());
+        match books.heaviest() {
+            Some((heaviest, weight)) if weight > has => self.displace(now, heaviest),
+            _ => self.displace(now, own),
         }
     }
 
-    /// Whether a host has as many connections as it may now.
+    /// Whether a host, or a network that it lies in, has as many connections as it may now.
     pub(super) fn has_its_share(&self, ip: IpAddr) -> bool {
-        let free = self.shared.config.connections_max.saturating_sub(self.connections.len());
-        !may_take_more(self.shared.peers.sources.connections_of(ip), free, CONNECTIONS_MIN)
+        self.shared.peers.sources.connections().over_share(ip.into(), 1).is_some()
     }
 
-    /// Removes the connections of a host that have been idle longest: a batch of them, since each walk looks at all.
+    /// Removes the connections of a host or network that have been idle longest: a batch of them, since each walk looks at all.
     /// False if all of them have calls.
-    fn displace(&mut self, now: Instant, account: Account) -> bool {
+    fn displace(&mut self, now: Instant, of: Claimant) -> bool {
+        let Claimant::Network(network) = of else { return false };
         let peers = &self.shared.peers;
         let idle = self.connections.iter().filter(|(_, connection)| {
             let core = &connection.core;
-            core.side == Side::Server && peers[core.peer].account == account && !connection.has_calls()
+            let is_idle = core.side == Side::Server && !connection.has_calls();
+            is_idle && network.contains(peers[core.peer].address().ip())
         });
         let mut oldest: Vec<_> =
             idle.map(|(index, connection)| (connection.core.active_at, index as u32)).collect();
@@ -103,9 +107,7 @@ impl Endpoint {
     }
 }
 
-/// Connections that a host may have as long as any are free.
-const CONNECTIONS_MIN: usize = 16;
-/// Idle connections removed by one look at all of them; at most a quarter of the host's.
+/// Idle connections removed by one look at all of them; at most a quarter of the host's or network's.
 const DISPLACED_AT_ONCE: usize = 64;
 /// Buffers run short when fewer than one in this many are free.
 const SHORT: usize = 8;

@@ -107,7 +107,11 @@ struct Stock {
 impl Stock {
     /// A client that has proved its address on a connection of its own.
     fn arrive(pair: &mut Pair, host: u8, port: u16) -> Self {
-        let address = SocketAddr::from(([10, 9, 0, host], port));
+        Self::arrive_at(pair, SocketAddr::from(([10, 9, 0, host], port)), host)
+    }
+
+    fn arrive_at(pair: &mut Pair, address: SocketAddr, host: u8) -> Self {
+        let port = address.port();
         let (epoch, cid) = (0x8100_0000 | u32::from(host) << 16 | u32::from(port), u32::from(host) << 8);
         let mut stock = Self { address, epoch, cid, serial: 0 };
         stock.send(pair, 1, 1, false);
@@ -283,6 +287,45 @@ fn call_that_takes_its_reply_slowly_lives_as_long_as_it_takes_it() {
         slow.ack(&mut pair, 1, 1 + turn, &[], 16);
     }
     assert!(pair.server.call(pair.now, call).is_some(), "{:?}", pair.server_events.last());
+}
+
+/// Clients of an IPv6 /48, each from a /64 of its own, and others from elsewhere.
+#[test]
+fn a_network_of_many_addresses_has_its_share_of_the_connections_and_replaces_its_own() {
+    let config = EndpointConfig { connections_max: 400, check_reach: true, ..small_config() };
+    // By /56 and by /48.
+    for (step, share) in [(1, 267), (256, 300)] {
+        let mut pair = Pair::with(small_config(), config.clone());
+        pair.keep_trace = true;
+        let arrived = |pair: &mut Pair, address: SocketAddr, host| {
+            let mut stock = Stock::arrive_at(pair, address, host);
+            stock.send(pair, 1, 1, false);
+            stock.send(pair, 1, 2, true);
+            pair.settle();
+            let first = sent_to(pair, stock.address) as u32 + 1;
+            stock.ack(pair, 1, first, &[], 16);
+            pair.settle();
+            pair.trace.clear();
+        };
+        let of_crowd = |n: u128| {
+            let bits = 0x2001_0db8 << 96 | (n % 256 * step) << 64 | 1;
+            SocketAddr::new(std::net::Ipv6Addr::from_bits(bits).into(), 1 + n as u16)
+        };
+        for n in 0..600 {
+            arrived(&mut pair, of_crowd(n), 1);
+            assert!(pair.server.connection_count() <= share + 1, "{}", pair.server.connection_count());
+        }
+        assert!(pair.server.connection_count() + 70 >= share, "{}", pair.server.connection_count());
+        assert!(pair.server.stats().connections_displaced >= 250);
+        for host in 2..=30 {
+            for port in 0..30 {
+                arrived(&mut pair, SocketAddr::from(([10, 9, 0, host], 1 + port)), host);
+            }
+        }
+        let left = pair.server.connections().filter(|view| view.remote().is_ipv6()).count();
+        assert!(left <= 120, "who had most has given way: {left}");
+        assert_eq!(pair.server.stats().connections_refused, 0);
+    }
 }
 
 #[test]
