@@ -1,39 +1,26 @@
 //! Who has how many calls in the hands of services.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
-use lane::budget::give_back;
-use rx::{may_take_more, source_of};
+use budget::{Books, Shares};
 
-/// The calls that services have in hand, by the host they came from. A host may have as many as are free.
+/// The calls that services have in hand, by the host they came from. A host may have as many as are free; an IPv6 /56 twice, a /48
+/// three times as many.
 #[derive(Debug)]
-pub(super) struct HandlerShares {
-    max: usize,
-    running: usize,
-    of_source: HashMap<IpAddr, usize>,
-}
+pub(super) struct HandlerShares(Books);
 
 impl HandlerShares {
     pub(super) fn new(max: usize) -> Self {
-        Self { max, running: 0, of_source: HashMap::new() }
+        Self(Books::new(max, Shares::ONCE.with_min(HANDLERS_MIN)))
     }
 
-    /// Takes a place for a call from `ip`; false if its host has its share, or all are taken.
+    /// Takes a place for a call from `ip`; false if its host or network has its share, or all are taken.
     pub(super) fn take(&mut self, ip: IpAddr) -> bool {
-        let free = self.max.saturating_sub(self.running);
-        let held = self.of_source.get(&source_of(ip)).copied().unwrap_or(0);
-        if free == 0 || !may_take_more(held, free, HANDLERS_MIN) {
-            return false;
-        }
-        self.running += 1;
-        *self.of_source.entry(source_of(ip)).or_default() += 1;
-        true
+        self.0.take(ip.into(), 1).is_ok()
     }
 
     pub(super) fn give_back(&mut self, ip: IpAddr) {
-        self.running -= 1;
-        give_back(&mut self.of_source, source_of(ip), 1);
+        self.0.give_back(ip.into(), 1);
     }
 }
 
@@ -42,6 +29,8 @@ const HANDLERS_MIN: usize = 16;
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn ip(last: u8) -> IpAddr {
@@ -56,7 +45,20 @@ mod tests {
         assert!(shares.take(ip(3)));
         (0..500).for_each(|_| shares.give_back(ip(1)));
         assert!(shares.take(ip(2)), "what one gives back the others may have");
-        assert_eq!(shares.of_source.len(), 2);
+    }
+
+    #[test]
+    fn networks_leave_places_from_however_many_addresses() {
+        let v6 = |high: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1));
+        // By /56 and by /48.
+        for (step, share) in [(1, 667), (256, 750)] {
+            let mut shares = HandlerShares::new(1000);
+            let taken: Vec<_> = (0..5000).map(|n| v6(n % 256 * step)).filter(|ip| shares.take(*ip)).collect();
+            assert_eq!(taken.len(), share);
+            assert!((0..40).all(|_| shares.take(ip(1))));
+            taken.into_iter().for_each(|ip| shares.give_back(ip));
+            assert_eq!(shares.0.held(), 40);
+        }
     }
 
     #[test]
