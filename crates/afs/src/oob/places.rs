@@ -1,52 +1,41 @@
 //! How many transfers there are, and whose: a share for each address.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::net::IpAddr;
 
-use service::address::address_of;
+use budget::{Books, Shares};
 
-/// Transfers of a lane, by address (IPv6: by /64).
-#[derive(Debug, Default)]
+/// Transfers of a lane. An address may have as many as are free; an IPv6 /56 twice, a /48 three times as many.
+#[derive(Debug)]
 pub(super) struct Places {
-    held: RefCell<HashMap<IpAddr, usize>>,
-    all: Cell<usize>,
+    books: RefCell<Books>,
     /// Streams that stores receive by.
     receiving: Cell<usize>,
 }
 
+impl Default for Places {
+    fn default() -> Self {
+        // How many there may be is told with each.
+        Self { books: RefCell::new(Books::new(0, Shares::ONCE)), receiving: Cell::new(0) }
+    }
+}
+
 impl Places {
-    /// A place among `max`; an address that has as many as are free gets no more.
+    /// A place among `max`, if the address and its networks may have one more.
     pub(super) fn take(&self, ip: IpAddr, max: usize) -> bool {
-        let address = address_of(ip);
-        let mut held = self.held.borrow_mut();
-        let own = held.get(&address).copied().unwrap_or(0);
-        let free = max.saturating_sub(self.all.get());
-        // Also at its first it needs one that is free.
-        if own >= free {
-            return false;
-        }
-        held.insert(address, own + 1);
-        self.all.set(self.all.get() + 1);
-        true
+        let mut books = self.books.borrow_mut();
+        books.set_limit(max);
+        books.take(ip.into(), 1).is_ok()
     }
 
     /// Gives one back.
     pub(super) fn leave(&self, ip: IpAddr) {
-        let address = address_of(ip);
-        let mut held = self.held.borrow_mut();
-        if let Some(own) = held.get_mut(&address) {
-            *own -= 1;
-            if *own == 0 {
-                held.remove(&address);
-            }
-            self.all.set(self.all.get() - 1);
-        }
+        self.books.borrow_mut().give_back(ip.into(), 1);
     }
 
     /// Transfers.
     pub(super) fn len(&self) -> usize {
-        self.all.get()
+        self.books.borrow().held()
     }
 
     /// Up to `wanted` streams to receive by, of at most `max`: one at least, or none where there are none.
@@ -66,17 +55,36 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
 
     #[test]
     fn one_address_leaves_half_of_the_places_to_others() {
         let places = Places::default();
-        let address = |last| IpAddr::from([10, 0, 0, last]);
         let taken = |last| (0..20).take_while(|_| places.take(address(last), 16)).count();
         assert_eq!((taken(1), taken(2), taken(3)), (8, 4, 2));
         assert_eq!(places.len(), 14);
         (0..8).for_each(|_| places.leave(address(1)));
         assert_eq!((places.len(), taken(4)), (6, 5));
+    }
+
+    #[test]
+    fn networks_leave_places_to_others_from_however_many_addresses() {
+        let v6 = |high: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1));
+        for (step, share) in [(1, 40), (256, 45)] {
+            let places = Places::default();
+            let taken: Vec<_> =
+                (0..200).map(|n| v6(n % 100 * step)).filter(|ip| places.take(*ip, 60)).collect();
+            assert_eq!(taken.len(), share);
+            assert!(places.take(address(1), 60));
+            taken.into_iter().for_each(|ip| places.leave(ip));
+            assert_eq!(places.len(), 1);
+        }
     }
 
     #[test]
