@@ -1,9 +1,9 @@
 //! The memory of a lane that replies hold while they wait for their clients, and who gives way when it is short.
 //!
-//! An account belongs to a connection, and counts for its address too (an IPv4 address, an IPv6 /64). What is free
-//! bounds what anybody may have: an address three times what is left to all others, a connection a thirty-second part
-//! of that rest. So one address takes three quarters at most, two take three sevenths each, and a newcomer always finds
-//! some. Who may not have more waits without memory, and meanwhile that connection of its address is ended that has
+//! An account belongs to a connection, and counts for its address too (an IPv4 address, an IPv6 /64), and for the /56 and /48 that it
+//! lies in. What is free bounds what anybody may have: an address three times what is left to all others, a /56 four times, a /48 six
+//! times ([`Shares::THRICE`]), a connection a thirty-second part of that rest. So one address takes three quarters at most, two take
+//! three sevenths each, and a newcomer always finds some. Who may not have more waits without memory, and meanwhile that connection of its address is ended that has
 //! stalled longest; where many addresses together leave too little, that of the address that holds most.
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use lane::budget::ADDRESS_TIMES;
+use budget::{Claimant, Consumer, Network, Shares};
 use lane::time::{now, timeout_at};
 use slab::Slab;
 
@@ -29,6 +29,8 @@ pub struct ReplyMemory {
     limit: usize,
     used: Cell<usize>,
     addresses: RefCell<HashMap<IpAddr, Rc<Address>>>,
+    /// The IPv6 /56 and /48 that they lie in.
+    wider: RefCell<HashMap<Network, Rc<Holdings>>>,
     /// Addresses of which some connection waits, in the order of their turns.
     turns: RefCell<VecDeque<Rc<Address>>>,
 }
@@ -36,12 +38,24 @@ pub struct ReplyMemory {
 /// What one address holds.
 struct Address {
     name: IpAddr,
-    held: Cell<usize>,
+    own: Holdings,
+    /// Those of its /56 and its /48, where it is one of IPv6.
+    wider: Vec<Rc<Holdings>>,
     last_round: Cell<u64>,
     accounts: RefCell<Slab<Weak<Account>>>,
     /// Who waits, in the order of coming.
     waiting: RefCell<BTreeMap<u64, Waker>>,
     next_place: Cell<u64>,
+}
+
+/// What the addresses of one network hold, or an address by itself.
+struct Holdings {
+    network: Network,
+    /// How many times what is free they may hold.
+    times: usize,
+    held: Cell<usize>,
+    /// Addresses that there are.
+    addresses: Cell<usize>,
     /// Nobody was found who may be told to end; until then nobody will be.
     sheds_again: Cell<Option<Instant>>,
 }
@@ -83,14 +97,17 @@ pub struct GaveWay;
 enum Short {
     /// Itself: what it has must leave first.
     Connection,
+    /// The address, or the network of its [`Address::wider`] that has this place.
     Address,
+    Network(usize),
     Lane,
 }
 
 impl ReplyMemory {
     /// Books over `limit` bytes.
     pub fn new(limit: usize) -> Rc<Self> {
-        Rc::new(Self { limit, used: Cell::new(0), addresses: RefCell::default(), turns: RefCell::default() })
+        let (addresses, wider, turns) = Default::default();
+        Rc::new(Self { limit, used: Cell::new(0), addresses, wider, turns })
     }
 
     /// Opens the account of a connection from `peer`; what it holds and waits for shows in the `counters` of its
@@ -99,7 +116,7 @@ impl ReplyMemory {
         let name = address_of(peer);
         let address = {
             let mut addresses = self.addresses.borrow_mut();
-            let address = addresses.entry(name).or_insert_with(|| Rc::new(Address::new(name)));
+            let address = addresses.entry(name).or_insert_with(|| Rc::new(self.address(name)));
             Rc::clone(address)
         };
         let account = Rc::new(Account {
@@ -117,16 +134,62 @@ impl ReplyMemory {
         account
     }
 
+    /// A new address, and its place in its networks.
+    fn address(&self, name: IpAddr) -> Address {
+        let mut claimants =
+            Consumer::from(name).claimants(SHARES).filter_map(|(claimant, times)| match claimant {
+                Claimant::Network(network) => Some((network, times)),
+                Claimant::User(_) => None,
+            });
+        let (network, times) = claimants.next().expect("every address is a network by itself");
+        let wider = claimants.map(|(network, times)| {
+            let mut known = self.wider.borrow_mut();
+            let holdings = known.entry(network).or_insert_with(|| Rc::new(Holdings::new(network, times)));
+            holdings.addresses.update(|addresses| addresses + 1);
+            Rc::clone(holdings)
+        });
+        Address {
+            name,
+            own: Holdings::new(network, times),
+            wider: wider.collect(),
+            last_round: Cell::new(0),
+            accounts: RefCell::default(),
+            waiting: RefCell::default(),
+            next_place: Cell::new(0),
+        }
+    }
+
+    /// Nobody of this address has an account any more.
+    fn forget(&self, address: &Address) {
+        self.addresses.borrow_mut().remove(&address.name);
+        for holdings in &address.wider {
+            holdings.addresses.update(|addresses| addresses - 1);
+            if holdings.addresses.get() == 0 {
+                self.wider.borrow_mut().remove(&holdings.network);
+            }
+        }
+    }
+
     fn free(&self) -> usize {
         self.limit.saturating_sub(self.used.get())
     }
 
-    /// Tells the connection to end that should give way first, of the address that holds most.
+    /// Tells the connection to end that should give way first, of the address or network that holds most in proportion to its share.
     fn shed(&self) {
         let addresses = self.addresses.borrow();
-        if let Some(most) = addresses.values().max_by_key(|address| address.held.get()) {
-            most.shed();
+        let address = addresses.values().max_by_key(|address| address.own.weight());
+        let wider = self.wider.borrow();
+        match (address, wider.values().max_by_key(|holdings| holdings.weight())) {
+            (Some(address), Some(wide)) if wide.weight() > address.own.weight() => self.shed_of(wide),
+            (Some(address), _) => address.shed(),
+            (None, _) => {}
         }
+    }
+
+    /// The same of the addresses of one network.
+    fn shed_of(&self, wide: &Holdings) {
+        let addresses = self.addresses.borrow();
+        wide.shed(addresses.values().filter(|address| wide.network.contains(address.name)));
     }
 
     /// Lets one of the address whose turn it is try again.
@@ -144,26 +207,42 @@ impl ReplyMemory {
 }
 
 impl Address {
-    fn new(name: IpAddr) -> Self {
-        Self {
-            name,
-            held: Cell::new(0),
-            last_round: Cell::new(0),
-            accounts: RefCell::default(),
-            waiting: RefCell::default(),
-            next_place: Cell::new(0),
-            sheds_again: Cell::new(None),
-        }
+    /// What is counted for it: its own holdings, and those of its networks.
+    fn holdings(&self) -> impl Iterator<Item = &Holdings> {
+        std::iter::once(&self.own).chain(self.wider.iter().map(|holdings| &**holdings))
     }
 
     /// Tells the connection to end that has stalled longest, if one has for long enough.
-    fn shed(&self) {
+    fn shed(self: &Rc<Self>) {
+        self.own.shed(std::iter::once(self));
+    }
+}
+
+impl Holdings {
+    fn new(network: Network, times: usize) -> Self {
+        let (held, addresses, sheds_again) = Default::default();
+        Self { network, times, held, addresses, sheds_again }
+    }
+
+    fn may_take(&self, bytes: usize, free: usize) -> bool {
+        self.held.get() + bytes <= SHARES.may_hold(self.times, free)
+    }
+
+    fn weight(&self) -> usize {
+        SHARES.weight(self.held.get(), self.times)
+    }
+
+    /// Tells the connection of these addresses, whose holdings they are, to end that has stalled longest, if one has for long enough.
+    fn shed<'a>(&self, addresses: impl Iterator<Item = &'a Rc<Address>>) {
         // A crowd that waits would look through itself each time one of it asks.
         if self.sheds_again.get().is_some_and(|again| now() < again) {
             return;
         }
-        let accounts = self.accounts.borrow();
-        let stalled = accounts.iter().filter_map(|(_, account)| account.upgrade()).filter_map(|account| {
+        let accounts = addresses.flat_map(|address| {
+            let accounts = address.accounts.borrow();
+            accounts.iter().filter_map(|(_, account)| account.upgrade()).collect::<Vec<_>>()
+        });
+        let stalled = accounts.filter_map(|account| {
             let since = account.stalled_since.get()?;
             let may_go = account.held.get() > 0 && !account.gives_way.get() && now() >= since + PATIENCE;
             may_go.then_some((since, account))
@@ -190,8 +269,11 @@ impl Account {
         if bytes > free {
             return Err(Short::Lane);
         }
-        if self.address.held.get() + bytes > ADDRESS_TIMES * free {
+        if !self.address.own.may_take(bytes, free) {
             return Err(Short::Address);
+        }
+        if let Some(at) = self.address.wider.iter().position(|wide| !wide.may_take(bytes, free)) {
+            return Err(Short::Network(at));
         }
         // A connection without any gets its first where its address may have it.
         let others = granted.saturating_sub(mine);
@@ -214,7 +296,7 @@ impl Account {
 
     fn count(&self, bytes: usize) {
         self.held.update(|held| held + bytes);
-        self.address.held.update(|held| held + bytes);
+        self.address.holdings().for_each(|of| of.held.update(|held| held + bytes));
         self.memory.used.update(|used| used + bytes);
         self.counters.reply_memory_bytes.add(bytes as u64);
     }
@@ -231,6 +313,7 @@ impl Account {
             Ok(charge) => return Poll::Ready(charge),
             Err(Short::Lane) => self.memory.shed(),
             Err(Short::Address) => self.address.shed(),
+            Err(Short::Network(at)) => self.memory.shed_of(&self.address.wider[at]),
             Err(Short::Connection) => {}
         }
         place.wait(cx);
@@ -358,7 +441,7 @@ impl Drop for Account {
         let mut accounts = self.address.accounts.borrow_mut();
         accounts.remove(self.place.get());
         if accounts.is_empty() {
-            self.memory.addresses.borrow_mut().remove(&self.address.name);
+            self.memory.forget(&self.address);
         }
     }
 }
@@ -370,7 +453,7 @@ impl Drop for Charge {
             account.granted.update(|granted| granted - *bytes);
         }
         account.held.update(|held| held - *bytes);
-        account.address.held.update(|held| held - *bytes);
+        account.address.holdings().for_each(|of| of.held.update(|held| held - *bytes));
         account.memory.used.update(|used| used - *bytes);
         account.counters.reply_memory_bytes.sub(*bytes as u64);
         account.memory.wake_next();
@@ -381,13 +464,15 @@ impl Drop for Charge {
 //@ section: HTTP
 //@ unit: byte, in buffers of 32 KiB
 //@ connection: 32 KiB, and beyond that a part of {} of what is free
-//@ address: three times what is free, so that a newcomer finds some; IPv6 by /64
+//@ address: three times what is free, so that a newcomer finds some; an IPv6 /56 four times, a /48 six times
 //@ all: lane: 30 MiB for all services together
-//@ empty: who may have no more waits, at most `stall_seconds`; of the address with most the connection that stalled longest ends
+//@ empty: who may have no more waits, at most `stall_seconds`; of the address or network with most the connection that stalled longest ends
 //@ counter: http_reply_memory_bytes, http_reply_memory_waits, http_aborted{cause="gave_way"}
 //@ attack: http-stalled-files
 /// A connection may hold what is free divided by this.
 const CONNECTION_DIVISOR: usize = 32;
+/// What is free bounds what an address, and a network, may hold.
+const SHARES: Shares = Shares::THRICE;
 /// How long a client may take nothing where memory is short.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks through an address's connections for one that may be told to end.
@@ -457,7 +542,49 @@ mod tests {
             assert!(newcomer.iter().sum::<usize>() >= LIMIT / 16 * 3 - 2 * PIECE, "{newcomer:?}");
             drop((held, more));
             assert_eq!(counters.reply_memory_bytes.get(), 0);
-            assert!(memory.books.addresses.borrow().is_empty());
+            assert!(memory.books.addresses.borrow().is_empty() && memory.books.wider.borrow().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_network_leaves_some_to_others_from_however_many_addresses() {
+        let network = |network: fn(u16) -> String| (0..64).map(network).collect::<Vec<_>>();
+        let of_56 = network(|n| format!("2001:db8:1:{n:x}::1"));
+        let of_48 = network(|n| format!("2001:db8:1:{:x}::1", n << 8));
+        for (peers, times) in [(of_56, 4), (of_48, 6)] {
+            in_a_lane(move |memory, counters| async move {
+                let peers: Vec<_> = peers.iter().map(String::as_str).collect();
+                let (got, held) = taken(&memory, &peers);
+                let (all, share) = (got.iter().sum::<usize>(), LIMIT * times / (times + 1));
+                assert!((share - PIECE..=share + PIECE).contains(&all), "{all} of {share}");
+                let (newcomer, more) = taken(&memory, &["2001:db8:2::1"; 64]);
+                assert!(newcomer.iter().sum::<usize>() >= LIMIT / (times + 1) / 2, "{newcomer:?}");
+                drop((held, more));
+                assert_eq!(counters.reply_memory_bytes.get(), 0);
+                assert!(memory.books.wider.borrow().is_empty());
+            });
+        }
+    }
+
+    #[test]
+    fn a_network_of_many_addresses_gives_way_before_an_address_that_holds_more_than_each_of_them() {
+        in_a_lane(|memory, _| async move {
+            let stall = |account: &Rc<Account>| {
+                let account = Rc::clone(account);
+                lane::spawn(async move { account.unless_short(std::future::pending::<()>()).await })
+            };
+            let honest = memory.account("192.0.2.1".parse().unwrap());
+            let many: Vec<_> =
+                (0..8).map(|n| memory.account(format!("2001:db8:1:{n:x}::1").parse().unwrap())).collect();
+            let mut held = vec![honest.charge(LIMIT / 4)];
+            held.extend(many.iter().map(|account| account.charge(LIMIT / 8)));
+            let of_honest = stall(&honest);
+            let of_many: Vec<_> = many.iter().map(stall).collect();
+            sleep(2 * PATIENCE).await;
+            held.push(honest.charge(1));
+            lane::yield_now().await;
+            assert_eq!(of_many.iter().filter(|task| task.is_finished()).count(), 1);
+            assert!(!of_honest.is_finished());
         });
     }
 
