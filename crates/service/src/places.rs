@@ -2,23 +2,24 @@
 //!
 //! Places are short when the lane has its maximum of connections, or the process no descriptors. While those that have never asked
 //! for anything hold more than half, it is one of theirs: of the address that has most of them the one that came first. Else the
-//! address (an IPv4 address, an IPv6 /64) that holds most gives one up, or one of those that hold as much:
+//! address (an IPv4 address, an IPv6 /64) that holds most gives one up, or one of those that hold as much. An IPv6 /56 or /48 holds most
+//! where it holds more than that in proportion to its share ([`budget::Shares`]): twice as many as an address for a /48. Of it goes
 //!
 //! 1. of their connections that do nothing for anybody (idle between requests, in a handshake, in front of a head that
 //!    does not come to its end) the one that has done so longest;
-//! 2. if all of them are being answered and such an address holds more than a quarter of all places, the one that is answered
-//!    longest;
+//! 2. if all of them are being answered and such an address holds more than a quarter of all places (a /48 half of them), the one that
+//!    is answered longest;
 //! 3. else the connection, of any address, that has done nothing longest.
 //!
 //! A newcomer never displaces an answer of an address that holds no more than his own; he is refused then.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, Shutdown};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use lane::budget::give_back;
+use budget::{Books, Consumer, Shares};
 use lane::net::TcpStream;
 use lane::time::now;
 use slab::Slab;
@@ -30,7 +31,7 @@ use crate::counters::ConnectionCounters;
 #[derive(Debug)]
 pub struct Place {
     stream: Weak<TcpStream>,
-    address: IpAddr,
+    consumer: Consumer,
     state: Cell<State>,
     /// When it came into this state.
     since: Cell<Instant>,
@@ -51,11 +52,11 @@ enum State {
 }
 
 /// All places of a lane.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Places {
     open: RefCell<Slab<Rc<Place>>>,
-    /// Places that each address holds, without those it has given up.
-    held: RefCell<HashMap<IpAddr, usize>>,
+    /// Who holds how many places, without those that were given up. How many there may be is told with each.
+    books: RefCell<Books>,
     /// Given up, but not left yet.
     leaving: Cell<usize>,
     /// Who gives way next, as the last look at all places has shown.
@@ -103,6 +104,14 @@ impl Place {
     }
 }
 
+impl Default for Places {
+    fn default() -> Self {
+        let books = RefCell::new(Books::new(usize::MAX, Shares::THRICE));
+        let (open, leaving, next, looked_at) = Default::default();
+        Self { open, books, leaving, next, looked_at }
+    }
+}
+
 impl Places {
     /// Places in use, but for those that are about to be free.
     pub(crate) fn held(&self) -> usize {
@@ -116,15 +125,19 @@ impl Places {
 
     /// A place for a new connection, and the key to [`Places::remove`] it by.
     pub(crate) fn insert(&self, stream: &Rc<TcpStream>) -> (usize, Rc<Place>) {
+        self.insert_of(Rc::downgrade(stream), stream.peer_addr().ip())
+    }
+
+    fn insert_of(&self, stream: Weak<TcpStream>, peer: IpAddr) -> (usize, Rc<Place>) {
         let place = Rc::new(Place {
-            stream: Rc::downgrade(stream),
-            address: address_of(stream.peer_addr().ip()),
+            stream,
+            consumer: address_of(peer).into(),
             state: Cell::new(State::Opening),
             since: Cell::new(now()),
             has_asked: Cell::new(false),
             gave_way: Cell::new(false),
         });
-        *self.held.borrow_mut().entry(place.address).or_default() += 1;
+        self.books.borrow_mut().charge(place.consumer, 1);
         (self.open.borrow_mut().insert(Rc::clone(&place)), place)
     }
 
@@ -134,7 +147,7 @@ impl Places {
         if place.gave_way.get() {
             self.leaving.update(|leaving| leaving - 1);
         } else {
-            self.give_up(place.address);
+            self.books.borrow_mut().give_back(place.consumer, 1);
         }
     }
 
@@ -150,7 +163,6 @@ impl Places {
     /// Makes somebody give way for `newcomer`, or for one who is not known yet. `false` when nobody has to. The place
     /// is free as soon as the connection's task has had its turn.
     pub(crate) fn make_room(&self, newcomer: Option<IpAddr>, counters: &ConnectionCounters) -> bool {
-        let newcomer = newcomer.map(address_of);
         let Some(place) = self.next_candidate().or_else(|| {
             self.look(newcomer);
             self.next_candidate()
@@ -165,16 +177,12 @@ impl Places {
         .increment();
         place.gave_way.set(true);
         self.leaving.update(|leaving| leaving + 1);
-        self.give_up(place.address);
+        self.books.borrow_mut().give_back(place.consumer, 1);
         if let Some(stream) = place.stream.upgrade() {
             // Its task finds the connection at its end, wherever it waits. One that is broken finds that too.
             let _ = stream.shutdown(Shutdown::Both);
         }
         true
-    }
-
-    fn give_up(&self, address: IpAddr) {
-        give_back(&mut self.held.borrow_mut(), address, 1);
     }
 
     /// The next who is still as the last look has seen him.
@@ -194,17 +202,17 @@ impl Places {
     /// several; but never so far that who holds most would have less than the second.
     fn look(&self, newcomer: Option<IpAddr>) {
         let of_silent = self.silent();
-        if of_silent.values().sum::<usize>() * 2 > self.held() {
+        if of_silent.held() * 2 > self.held() {
             let silent = |place: &Place| !place.has_asked.get();
             self.next.replace(self.longest_of_top(&of_silent, &silent));
             self.looked_at.set(Some(now()));
             return;
         }
-        let held = self.held.borrow();
-        let Some(most) = held.values().copied().max() else { return };
-        let mine = newcomer.and_then(|address| held.get(&address).copied()).unwrap_or(0);
-        let of_top = |place: &Place| held.get(&place.address) == Some(&most);
-        let mut next = self.longest_of_top(&held, &Place::does_nothing);
+        let books = self.books.borrow();
+        let Some((_, most)) = books.heaviest() else { return };
+        let mine = newcomer.map_or(0, |address| books.weight(address.into()));
+        let of_top = |place: &Place| books.weight(place.consumer) == most;
+        let mut next = self.longest_of_top(&books, &Place::does_nothing);
         let newcomer_holds_most = mine >= most;
         if next.is_empty() && !newcomer_holds_most {
             let greedy = most * 4 > self.held();
@@ -219,30 +227,27 @@ impl Places {
         self.looked_at.set(Some(now()));
     }
 
-    /// Of each address those that have never asked for anything.
-    fn silent(&self) -> HashMap<IpAddr, usize> {
-        let mut silent = HashMap::new();
+    /// Who holds how many that have never asked for anything.
+    fn silent(&self) -> Books {
+        let mut silent = Books::new(usize::MAX, Shares::THRICE);
         for (_, place) in self.open.borrow().iter() {
             if !place.gave_way.get() && !place.has_asked.get() {
-                *silent.entry(place.address).or_default() += 1;
+                silent.charge(place.consumer, 1);
             }
         }
         silent
     }
 
-    /// Of the address that has most of these, or those that have as many: who has been as he is longest. Who has come just now among
-    /// thousands that hold as little is not the one who goes.
-    fn longest_of_top(
-        &self,
-        of: &HashMap<IpAddr, usize>,
-        which: &dyn Fn(&Place) -> bool,
-    ) -> VecDeque<Candidate> {
-        let Some(most) = of.values().copied().max() else { return VecDeque::new() };
-        let tops = of.values().filter(|places| **places == most).count();
-        let second = of.values().copied().filter(|places| *places < most).max().unwrap_or(0);
+    /// Of the address or network that has most of these, or those that have as many: who has been as he is longest. Who has come just now
+    /// among thousands that hold as little is not the one who goes.
+    fn longest_of_top(&self, of: &Books, which: &dyn Fn(&Place) -> bool) -> VecDeque<Candidate> {
+        let Some((_, most)) = of.heaviest() else { return VecDeque::new() };
+        let tops = of.weights().filter(|(_, weight)| *weight == most).count();
+        let second =
+            of.weights().map(|(_, weight)| weight).filter(|weight| *weight < most).max().unwrap_or(0);
         // Where several hold as much each has one look ahead at most.
         let ahead = (if tops == 1 { (most - second) / 2 } else { tops / 2 }).clamp(1, AHEAD_MAX);
-        self.longest(ahead, tops > 1, &|place| of.get(&place.address) == Some(&most) && which(place))
+        self.longest(ahead, tops > 1, &|place| of.weight(place.consumer) == most && which(place))
     }
 
     fn longest(
@@ -261,7 +266,7 @@ impl Places {
             state: place.state.get(),
             since: place.since.get(),
         };
-        let chosen = found.into_iter().filter(|place| !one_of_each || seen.insert(place.address));
+        let chosen = found.into_iter().filter(|place| !one_of_each || seen.insert(place.consumer.address));
         chosen.take(ahead).map(candidate).collect()
     }
 }
@@ -270,3 +275,74 @@ impl Places {
 const AHEAD_MAX: usize = 64;
 /// Afterwards another may hold most.
 const LOOK_LASTS: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use lane::backend::sim::{Config, World};
+
+    use super::*;
+
+    fn v6(high: u128) -> IpAddr {
+        Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1).into()
+    }
+
+    /// Runs `story` where there is a clock.
+    fn in_a_lane(story: impl FnOnce(Places, ConnectionCounters) + 'static) {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async move { story(Places::default(), ConnectionCounters::default()) });
+    }
+
+    /// A connection of this peer that is being answered, or waits for its next request.
+    fn place(places: &Places, peer: IpAddr, is_busy: bool) -> (usize, Rc<Place>) {
+        let (key, place) = places.insert_of(Weak::new(), peer);
+        place.busy(now());
+        if !is_busy {
+            place.idle(now());
+        }
+        (key, place)
+    }
+
+    #[test]
+    fn a_network_of_many_addresses_gives_way_to_others_and_to_its_own() {
+        // By /64 and /56, each of which holds one or some.
+        for step in [1, 256] {
+            in_a_lane(move |places, counters| {
+                let others: Vec<_> =
+                    (0..40).map(|n| place(&places, [192, 0, 2, n % 20].into(), false)).collect();
+                let crowd: Vec<_> = (0..100).map(|n| place(&places, v6(n * step), false)).collect();
+                for _ in 0..60 {
+                    assert!(places.make_room(Some([198, 51, 100, 7].into()), &counters));
+                }
+                let gave_way =
+                    |of: &[(usize, Rc<Place>)]| of.iter().filter(|(_, place)| place.gave_way()).count();
+                assert_eq!((gave_way(&others), gave_way(&crowd)), (0, 60), "by {step}");
+                others.into_iter().chain(crowd).for_each(|(key, _)| places.remove(key));
+                assert!(places.books.borrow().is_empty() && places.leaving.get() == 0);
+            });
+        }
+    }
+
+    #[test]
+    fn a_newcomer_of_the_network_that_holds_most_ends_no_answer() {
+        in_a_lane(|places, counters| {
+            let _crowd: Vec<_> = (0..100).map(|n| place(&places, v6(n * 256), true)).collect();
+            let other = place(&places, [192, 0, 2, 1].into(), true);
+            assert!(!places.make_room(Some(v6(200 * 256)), &counters));
+            assert!(places.make_room(Some([198, 51, 100, 7].into()), &counters));
+            assert_eq!((counters.gave_way_busy.get(), other.1.gave_way()), (1, false));
+        });
+    }
+
+    #[test]
+    fn among_those_who_have_never_asked_the_network_with_most_gives_way() {
+        in_a_lane(|places, counters| {
+            let two: Vec<_> = (0..2).map(|_| places.insert_of(Weak::new(), [192, 0, 2, 1].into())).collect();
+            let _crowd: Vec<_> = (0..50).map(|n| places.insert_of(Weak::new(), v6(n))).collect();
+            assert!((0..20).all(|_| places.make_room(None, &counters)));
+            assert_eq!(two.iter().filter(|(_, place)| place.gave_way()).count(), 0);
+        });
+    }
+}
