@@ -4,7 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use budget::{Consumer, UserNumber};
 use grants::Client;
+use identity::Principal;
 use smb_wire::{Dialect, Guid};
 use vfs::Caller;
 
@@ -32,7 +34,17 @@ pub struct Asker {
     pub apple: Arc<Apple>,
 }
 
+/// To whose shares of what is bounded a client counts: its address's, and its user's where it has signed in as one.
+pub fn consumer_of(address: IpAddr, principal: &Principal) -> Consumer {
+    Consumer { address, user: principal.is_user().then(|| UserNumber(principal.id().0)) }
+}
+
 impl Asker {
+    /// To whose shares of what is bounded it counts.
+    pub(crate) fn consumer(&self) -> Consumer {
+        consumer_of(self.address, &self.caller.principal)
+    }
+
     /// In whose share of what is bounded it counts: the address's, for a client makes up as many GUIDs as it likes.
     pub(crate) fn grants_client(&self) -> Client {
         let mut hasher = DefaultHasher::new();

@@ -17,7 +17,7 @@
 //! A volume is opened [with objects](vfs::VolumeSpec::with_objects) to be a share, also one that nobody may change.
 
 pub use apple::Apple;
-pub use asker::Asker;
+pub use asker::{Asker, consumer_of};
 pub use breaks::{Breaks, LeaseBroken};
 pub use counters::TreeCounters;
 pub use create::{CreateError, Created};

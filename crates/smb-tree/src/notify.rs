@@ -154,7 +154,7 @@ impl Share {
                     //# What the first request of an open asks for counts for all of them.
                     let beneath = request.flags.get() & FLAG_WATCH_TREE != 0;
                     let how = WatchHow { beneath, kinds: kinds(wanted) };
-                    watching.watch = directory.watch(how, asker.grants_client());
+                    watching.watch = directory.watch(how, asker.consumer());
                 }
                 if is_full || (watching.watch.is_none() && !watching.is_closed) {
                     self.counters().notify_refused.increment();

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Particulars, Stat};
@@ -77,11 +78,11 @@ impl Directory {
     }
 
     /// Is told what happens here from now on, whichever lane and whichever service does it; `None` on a volume without objects, and
-    /// where of the 65,536 that may watch `client` has three times what is free. Of what others do behind the server's back it is told as far as the server hears of it, and not in
+    /// where of the 65,536 that may watch the client, its network or its user has its share. Of what others do behind the server's back it is told as far as the server hears of it, and not in
     /// detail.
-    pub fn watch(&self, how: WatchHow, client: grants::Client) -> Option<Watch> {
+    pub fn watch(&self, how: WatchHow, consumer: Consumer) -> Option<Watch> {
         let object = self.object()?;
-        object.volume().watch(object, how, client)
+        object.volume().watch(object, how, consumer)
     }
 
     /// Makes its names safe.

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use grants::{Client, may_have_more};
+use budget::{Books, Consumer, Shares};
 use index::{Kind, Number};
-use lane::budget::give_back;
 
 use super::{Object, Place, SharedVolume};
 use crate::name::{Name, RelPath, RelPathBuf};
@@ -107,7 +106,7 @@ pub struct Watch(Arc<Watched>);
 struct Watched {
     directory: Arc<Object>,
     how: WatchHow,
-    client: Client,
+    consumer: Consumer,
     queue: Mutex<Queue>,
 }
 
@@ -119,12 +118,12 @@ struct Queue {
     waiting: Option<Waker>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct All {
     /// By the directory's object, which each of them keeps alive.
     by_directory: HashMap<usize, Vec<Arc<Watched>>>,
-    /// How many each client has.
-    clients: HashMap<Client, usize>,
+    /// Who has how many.
+    books: Books,
 }
 
 /// Who watches in one volume.
@@ -195,19 +194,9 @@ impl Watched {
     }
 }
 
-impl All {
-    /// Counts one more of a client, if it may have one of those that are free.
-    fn one_more(&mut self, client: Client, free: usize) -> bool {
-        let own = self.clients.get(&client).copied().unwrap_or(0);
-        let may = may_have_more(own, free);
-        if may {
-            self.clients.insert(client, own + 1);
-        }
-        may
-    }
-
-    fn one_less(&mut self, client: Client) {
-        give_back(&mut self.clients, client, 1);
+impl Default for All {
+    fn default() -> Self {
+        Self { by_directory: HashMap::new(), books: Books::new(WATCHES_MAX, Shares::THRICE) }
     }
 }
 
@@ -228,7 +217,7 @@ impl Watches {
             if beside.is_empty() {
                 all.by_directory.remove(&key(&watched.directory));
             }
-            all.one_less(watched.client);
+            all.books.give_back(watched.consumer, 1);
             self.count.fetch_sub(1, Ordering::Release);
         }
         self.kept.fetch_sub(watched.lock().events.len(), Ordering::Relaxed);
@@ -297,15 +286,13 @@ impl Watches {
 }
 
 impl SharedVolume {
-    /// Watches a directory from now on; `None` where the client has three times what is left to all others.
-    pub(crate) fn watch(&self, directory: &Arc<Object>, how: WatchHow, client: Client) -> Option<Watch> {
+    /// Watches a directory from now on; `None` where the client, or one of those that it shares an address, a network or
+    /// a user with, has its share.
+    pub(crate) fn watch(&self, directory: &Arc<Object>, how: WatchHow, consumer: Consumer) -> Option<Watch> {
         let watches = self.watches();
         let mut all = watches.lock();
-        let free = WATCHES_MAX.saturating_sub(watches.count.load(Ordering::Relaxed));
-        if !all.one_more(client, free) {
-            return None;
-        }
-        let watched = Watched { directory: Arc::clone(directory), how, client, queue: Mutex::default() };
+        all.books.take(consumer, 1).ok()?;
+        let watched = Watched { directory: Arc::clone(directory), how, consumer, queue: Mutex::default() };
         let watched = Arc::new(watched);
         all.by_directory.entry(key(directory)).or_default().push(Arc::clone(&watched));
         watches.count.fetch_add(1, Ordering::AcqRel);
@@ -339,7 +326,7 @@ fn path_of(names: &[Box<[u8]>]) -> Option<RelPathBuf> {
 //@ section: SMB
 //@ unit: watch
 //@ connection: one by each open
-//@ address: three times what is free
+//@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
 //@ all: process: {} of a volume
 //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
 //@ counter: smb_notify_refused, smb_waiting
@@ -364,26 +351,6 @@ const DEPTH_MAX: usize = 2048;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_client_that_watches_all_it_can_leaves_some_to_others_and_gives_back_what_it_ends() {
-        let (mut all, mut count) = (All::default(), 0);
-        let mut take = |all: &mut All, client| {
-            let before = count;
-            while all.one_more(Client(client), WATCHES_MAX - count) {
-                count += 1;
-            }
-            count - before
-        };
-        assert_eq!(take(&mut all, 1), WATCHES_MAX / 4 * 3);
-        assert_eq!(take(&mut all, 2), WATCHES_MAX / 16 * 3);
-        assert!(take(&mut all, 3) > 1000);
-        let held: Vec<_> = all.clients.iter().map(|(client, own)| (*client, *own)).collect();
-        for (client, own) in held {
-            (0..own).for_each(|_| all.one_less(client));
-        }
-        assert!(all.clients.is_empty());
-    }
 
     #[test]
     fn kinds_meet_where_they_have_one_in_common() {

@@ -42,6 +42,7 @@ mod sweep;
 mod symbolic_links;
 mod told;
 mod usage;
+mod watches;
 
 /// One process on one host: a volume at `/srv`, open on several lanes.
 #[derive(Clone)]

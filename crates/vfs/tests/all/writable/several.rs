@@ -2,11 +2,11 @@
 //! whichever name goes.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use grants::Client;
 use identity::{Accounts, Acl, Rights, Side, Writable};
 use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, World};
@@ -215,7 +215,8 @@ fn a_file_with_names_in_two_directories_is_one_and_who_relies_on_it_or_the_new_o
         }
         let mut history = b.names(10).await.unwrap().history;
         let how = WatchHow { beneath: false, kinds: Kinds::FILES };
-        let [of_a, of_b] = [&a, &b].map(|directory| directory.watch(how, Client(1)).unwrap());
+        let [of_a, of_b] =
+            [&a, &b].map(|directory| directory.watch(how, IpAddr::from([192, 0, 2, 1]).into()).unwrap());
         let versions = || [&a, &b].map(|directory| directory.object().unwrap().version());
         let (before, content) = (versions(), file.version());
         link(&volume, &nobody(), ("a/page", "b/other"), Over::Nothing).await.unwrap();
