@@ -8,6 +8,7 @@ use lane::time::{now, wall_clock};
 use smb_auth::{Acceptor, Refused, SignedIn as Proved, Who};
 use smb_proto::keys::{self, Agreed, SessionKey};
 use smb_proto::sealing::Nonces;
+use smb_tree::consumer_of;
 use smb_wire::body::session_setup::{
     FLAG_BINDING, SessionSetupRequest, SessionSetupResponse, SessionSetupResponseFixed, session_flags,
 };
@@ -266,8 +267,8 @@ async fn end(
         Some(_) => Some(Nonces::new(number).map_err(|_| Status::INSUFFICIENT_RESOURCES)?),
         None => None,
     };
-    let (peer, max) = (connection.peer, options.sessions_max);
-    let added = connection.lane.kept.sessions.add(peer, max, session);
+    let consumer = consumer_of(connection.peer, &who);
+    let added = connection.lane.kept.sessions.add(consumer, options.sessions_max, session);
     added.inspect_err(|_| counters.sessions_refused.increment())?;
     session.begin(signed_in);
     counters.sessions_begun.increment();

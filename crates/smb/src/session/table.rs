@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lane::budget::{ADDRESS_TIMES, give_back};
-use service::address::address_of;
+use budget::{Books, Consumer, Shares};
 use smb_wire::Status;
 
 use super::Session;
@@ -16,9 +14,7 @@ use super::Session;
 #[derive(Debug)]
 pub(crate) struct Sessions {
     shards: [Mutex<HashMap<u64, Entry>>; SHARDS],
-    /// Sessions of each address, for their shares.
-    held: Mutex<HashMap<IpAddr, usize>>,
-    len: AtomicUsize,
+    books: Mutex<Books>,
     next: AtomicU32,
     key: RandomState,
 }
@@ -26,7 +22,7 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 struct Entry {
     session: Arc<Session>,
-    address: IpAddr,
+    consumer: Consumer,
 }
 
 impl Sessions {
@@ -41,27 +37,17 @@ impl Sessions {
         }
     }
 
-    /// Adds the session of a client at `address`, if the address may have one more among at most `max`: it may hold three times
-    /// what is free, so that others always find room.
+    /// Adds the session of a client, if its address and user may have one more among at most `max`: each may hold three times what
+    /// is free, so that others always find room.
     ///
     /// # Errors
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub(crate) fn add(&self, address: IpAddr, max: usize, session: &Arc<Session>) -> Result<(), Status> {
-        let address = address_of(address);
-        {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            let free = max.saturating_sub(self.len.load(Ordering::Relaxed));
-            let mine = held.entry(address).or_default();
-            if free == 0 || *mine >= ADDRESS_TIMES * free {
-                if *mine == 0 {
-                    held.remove(&address);
-                }
-                return Err(Status::INSUFFICIENT_RESOURCES);
-            }
-            *mine += 1;
-            self.len.fetch_add(1, Ordering::Relaxed);
-        }
-        self.shard(session.id).insert(session.id, Entry { session: Arc::clone(session), address });
+    pub(crate) fn add(&self, consumer: Consumer, max: usize, session: &Arc<Session>) -> Result<(), Status> {
+        let mut books = self.books();
+        books.set_limit(max);
+        books.take(consumer, 1).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        drop(books);
+        self.shard(session.id).insert(session.id, Entry { session: Arc::clone(session), consumer });
         Ok(())
     }
 
@@ -81,17 +67,15 @@ impl Sessions {
 
     /// Takes a session out; `None` if somebody else has.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<Session>> {
-        let Entry { session, address } = self.shard(id).remove(&id)?;
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        give_back(&mut held, address, 1);
-        self.len.fetch_sub(1, Ordering::Relaxed);
+        let Entry { session, consumer } = self.shard(id).remove(&id)?;
+        self.books().give_back(consumer, 1);
         Some(session)
     }
 
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        self.books().held()
     }
 
     /// Another number for each, in no order that anybody knows: four rounds of a Feistel network. 32 bits, as some clients
@@ -103,6 +87,10 @@ impl Sessions {
         left << 16 | right
     }
 
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Entry>> {
         self.shards[id as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,8 +100,8 @@ impl Default for Sessions {
     fn default() -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
-            held: Mutex::default(),
-            len: AtomicUsize::new(0),
+            // How many there may be is told with each.
+            books: Mutex::new(Books::new(0, Shares::THRICE)),
             next: AtomicU32::new(0),
             key: RandomState::new(),
         }

@@ -1,3 +1,6 @@
+use std::net::{IpAddr, Ipv6Addr};
+
+use budget::{Consumer, UserNumber};
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::Dialect;
 
@@ -15,7 +18,7 @@ fn an_address_leaves_a_quarter_of_the_sessions_to_others() {
     let sessions = Sessions::default();
     let add_to = |sessions: &Sessions, address: &str, max| {
         let session = Arc::new(session(sessions.next_id()));
-        sessions.add(address.parse().unwrap(), max, &session).map(|()| session)
+        sessions.add(address.parse::<IpAddr>().unwrap().into(), max, &session).map(|()| session)
     };
     let add = |address: &str| add_to(&sessions, address, 100);
     let mine: Vec<_> = (0..100).map_while(|_| add("192.0.2.1").ok()).collect();
@@ -31,6 +34,29 @@ fn an_address_leaves_a_quarter_of_the_sessions_to_others() {
     let add = |address: &str| add_to(&fresh, address, 4);
     assert!((1..=3).all(|host| add(&format!("2001:db8::{host}")).is_ok()));
     assert!(add("2001:db8::9").is_err() && add("2001:db8:1::9").is_ok());
+}
+
+#[test]
+fn networks_and_users_leave_sessions_to_others_from_however_many_addresses() {
+    let v6 = |high: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1));
+    let user = Some(UserNumber(7));
+    let crowds: [(Vec<Consumer>, usize); 3] = [
+        ((0..100).map(|high| v6(high).into()).collect(), 80),
+        ((0..100).map(|high| v6(high << 8).into()).collect(), 86),
+        ((0..100).map(|last| Consumer { address: [192, 0, 2, last].into(), user }).collect(), 75),
+    ];
+    for (crowd, share) in crowds {
+        let sessions = Sessions::default();
+        let add = |consumer| {
+            let session = Arc::new(session(sessions.next_id()));
+            sessions.add(consumer, 100, &session).map(|()| session.id)
+        };
+        let ids: Vec<_> = crowd.into_iter().filter_map(|consumer| add(consumer).ok()).collect();
+        assert_eq!(ids.len(), share);
+        assert!(add(Consumer { address: [198, 51, 100, 7].into(), user: Some(UserNumber(8)) }).is_ok());
+        assert!(ids.into_iter().all(|id| sessions.remove(id).is_some()));
+        assert_eq!(sessions.len(), 1);
+    }
 }
 
 #[test]
@@ -64,7 +90,7 @@ fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
     let [one, other] = [(); 2].map(|()| Channel::new(Arc::clone(&session), None, None));
     let rooms = TreeRooms::default();
     let add = || {
-        let room = rooms.take(1, "192.0.2.1".parse().unwrap()).unwrap();
+        let room = rooms.take(1, IpAddr::from([192, 0, 2, 1]).into()).unwrap();
         session.add_tree(|id| TreeConnect::new(id, "files", None, room)).unwrap()
     };
     let tree = add();
