@@ -1,5 +1,6 @@
 //! TREE_CONNECT (MS-SMB2 3.3.5.7).
 
+use smb_tree::consumer_of;
 use smb_wire::body::tree_connect::{TreeConnectRequest, TreeConnectResponse, share_flags, share_type};
 use smb_wire::create::access::rights;
 use smb_wire::fixed::Fixed;
@@ -40,7 +41,9 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
         let root = lane.root_of(connection, channel, section).await.map_err(refused)?;
         (section.name.clone(), root)
     };
-    let room = lane.kept.trees.take(connection.number, connection.peer).map_err(refused)?;
+    let who = session.principal().ok_or_else(|| refused(Status::USER_SESSION_DELETED))?;
+    let room =
+        lane.kept.trees.take(connection.number, consumer_of(connection.peer, &who)).map_err(refused)?;
     let connect = session.add_tree(|id| TreeConnect::new(id, &share, root, room)).map_err(refused)?;
     let tree = match lane.tree(connection, channel, connect.id) {
         Ok(tree) => tree,

@@ -1,21 +1,18 @@
-//! How many tree connects there may be: of a connection, of an address, of the process.
+//! How many tree connects there may be: of a connection, of an address or a user, of the process.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lane::budget::{ADDRESS_TIMES, give_back};
-use service::address::address_of;
+use budget::{Books, Consumer, Shares, give_back};
 use smb_wire::Status;
 
 /// How many tree connects the process has, and of whom.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct TreeRooms(Arc<Mutex<Held>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Held {
-    all: usize,
-    addresses: HashMap<IpAddr, usize>,
+    books: Books,
     connections: HashMap<u64, usize>,
 }
 
@@ -23,35 +20,31 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct TreeRoom {
     rooms: TreeRooms,
-    address: IpAddr,
+    consumer: Consumer,
     connection: u64,
 }
 
 impl TreeRooms {
-    /// Takes room for one tree connect of a connection: an address may have three times what is free, so that others always find some.
+    /// Takes room for one tree connect of a connection: its client's address and user may have three times what is free, so that others
+    /// always find some.
     ///
     /// # Errors
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub(crate) fn take(&self, connection: u64, peer: IpAddr) -> Result<TreeRoom, Status> {
-        let address = address_of(peer);
+    pub(crate) fn take(&self, connection: u64, consumer: Consumer) -> Result<TreeRoom, Status> {
         let mut held = self.lock();
-        let free = ALL_MAX.saturating_sub(held.all);
-        let of_address = held.addresses.get(&address).copied().unwrap_or_default();
         let of_connection = held.connections.get(&connection).copied().unwrap_or_default();
-        if free == 0 || of_address >= ADDRESS_TIMES * free || of_connection >= PER_CONNECTION_MAX {
+        if of_connection >= PER_CONNECTION_MAX || held.books.take(consumer, 1).is_err() {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        held.all += 1;
-        held.addresses.insert(address, of_address + 1);
         held.connections.insert(connection, of_connection + 1);
         drop(held);
-        Ok(TreeRoom { rooms: self.clone(), address, connection })
+        Ok(TreeRoom { rooms: self.clone(), consumer, connection })
     }
 
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.lock().all
+        self.lock().books.held()
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -59,11 +52,17 @@ impl TreeRooms {
     }
 }
 
+impl Default for TreeRooms {
+    fn default() -> Self {
+        let books = Books::new(ALL_MAX, Shares::THRICE);
+        Self(Arc::new(Mutex::new(Held { books, connections: HashMap::new() })))
+    }
+}
+
 impl Drop for TreeRoom {
     fn drop(&mut self) {
         let mut held = self.rooms.lock();
-        held.all -= 1;
-        give_back(&mut held.addresses, self.address, 1);
+        held.books.give_back(self.consumer, 1);
         give_back(&mut held.connections, self.connection, 1);
     }
 }
@@ -74,7 +73,7 @@ const PER_CONNECTION_MAX: usize = 4096;
 //@ section: SMB
 //@ unit: tree
 //@ connection: {PER_CONNECTION_MAX}, and as many of a session
-//@ address: three times what is free
+//@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
 //@ all: process: {}
 //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
 //@ counter: smb_trees_refused
@@ -84,22 +83,48 @@ const ALL_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv6Addr};
+
+    use budget::UserNumber;
+
     use super::*;
 
+    fn v6(high: u128, low: u128) -> IpAddr {
+        Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | low).into()
+    }
+
     #[test]
-    fn a_connection_has_its_bound_and_an_address_leaves_room_to_others() {
+    fn a_connection_has_its_bound() {
         let rooms = TreeRooms::default();
-        let (mine, other): (IpAddr, IpAddr) = ("2001:db8::1".parse().unwrap(), "192.0.2.1".parse().unwrap());
-        let mut taken: Vec<_> = (0..5000).map_while(|_| rooms.take(1, mine).ok()).collect();
+        let mine = v6(0, 1).into();
+        let taken: Vec<_> = (0..5000).map_while(|_| rooms.take(1, mine).ok()).collect();
         assert_eq!(taken.len(), PER_CONNECTION_MAX);
-        for connection in 2..100 {
-            let peer = format!("2001:db8::{connection}").parse().unwrap();
-            taken.extend((0..5000).map_while(|_| rooms.take(connection, peer).ok()));
-        }
-        assert_eq!(taken.len(), ALL_MAX * 3 / 4, "an IPv6 network is one address");
-        assert!(rooms.take(200, other).is_ok());
+        assert!(rooms.take(2, mine).is_ok());
         drop(taken);
         let held = rooms.lock();
-        assert!(held.all == 0 && held.addresses.is_empty() && held.connections.is_empty());
+        assert!(held.books.is_empty() && held.connections.is_empty());
+    }
+
+    #[test]
+    fn an_address_a_network_and_a_user_leave_room_to_others() {
+        let user = Some(UserNumber(7));
+        let crowds: [(Vec<Consumer>, usize); 4] = [
+            ((1..100).map(|low| v6(0, low).into()).collect(), 3),
+            ((0..100).map(|high| v6(high, 1).into()).collect(), 4),
+            ((0..100).map(|high| v6(high << 8, 1).into()).collect(), 6),
+            ((0..100).map(|last| Consumer { address: [192, 0, 2, last].into(), user }).collect(), 3),
+        ];
+        for (crowd, times) in crowds {
+            let rooms = TreeRooms::default();
+            let mut taken = Vec::new();
+            for (connection, consumer) in crowd.iter().enumerate() {
+                let take = || rooms.take(connection as u64, *consumer).ok();
+                taken.extend((0..5000).map_while(|_| take()));
+            }
+            let share = ALL_MAX * times / (times + 1);
+            assert!((share - 1..=share + 1).contains(&taken.len()), "{} of {share}", taken.len());
+            let other = Consumer { address: [198, 51, 100, 7].into(), user: Some(UserNumber(8)) };
+            assert!(rooms.take(200, other).is_ok());
+        }
     }
 }
