@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use budget::give_back;
 use grants::Limits;
 use identity::Id;
-use lane::budget::give_back;
 use lane::time::now;
 use smb_wire::Guid;
 use vfs::RelPath;

@@ -1,14 +1,14 @@
-//! Which opens there are, process-wide: by FileId, by session; how many a session, an address and all may have; who is told of
+//! Which opens there are, process-wide: by FileId, by session; how many a session, an address, a user and all may have; who is told of
 //! breaks.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use budget::{Books, Consumer, Shares, Short, give_back};
 use grants::Holder;
-use lane::budget::{ADDRESS_TIMES, Budget, Share, give_back};
+use lane::budget::{Budget, Share};
 use smb_proto::numbers::NumberMap;
 use smb_wire::{FileId, Status};
 use vfs::RelPath;
@@ -26,17 +26,15 @@ use crate::tunnel::Tunnel;
 /// How many opens there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpensLimits {
-    /// Of the whole process.
+    /// Of the whole process. One client address, or one user, may have three times what is free of them.
     pub all_max: usize,
     /// Of one session.
     pub per_session_max: usize,
-    /// Of one client address.
-    pub per_address_max: usize,
     /// Durable opens without a session, of the whole process.
     pub disconnected_max: usize,
     /// Of one client address among them.
     pub disconnected_per_address_max: usize,
-    /// Locked ranges of the whole process. One client address may have three times what is free of them.
+    /// Locked ranges of the whole process. One client address, or one user, may have three times what is free of them.
     pub ranges_max: usize,
     /// Locked ranges of one session.
     pub ranges_per_session_max: usize,
@@ -49,14 +47,13 @@ impl Default for OpensLimits {
             //@ section: SMB
             //@ unit: open
             //@ connection: {per_session_max} of a session
-            //@ address: {per_address_max}
+            //@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
             //@ all: process: {}
-            //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+            //@ empty: STATUS_INSUFFICIENT_RESOURCES; STATUS_TOO_MANY_OPENED_FILES for who has its share; others feel nothing
             //@ counter: smb_opens_made, smb_opens_refused_limit
             //@ attack: smb-hoards
             all_max: 1 << 20,
             per_session_max: 65_536,
-            per_address_max: 262_144,
             //@ limit: durable opens whose session has ended
             //@ section: SMB
             //@ unit: open, for five minutes
@@ -71,7 +68,7 @@ impl Default for OpensLimits {
             //@ section: SMB
             //@ unit: range
             //@ connection: {ranges_per_session_max} of a session
-            //@ address: three times what is free
+            //@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
             //@ all: process: {}
             //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
             //@ counter: smb_ranges_refused, vfs_grants_refused
@@ -107,17 +104,15 @@ pub struct Opens {
     instances: Arc<Instances>,
     tunnel: Tunnel,
     keys_of_two: Arc<KeysOfTwo>,
-    count: AtomicUsize,
     next: AtomicU64,
 }
 
 /// By FileId.Volatile.
 type Shard = NumberMap<u64, Arc<Open>>;
 
-#[derive(Default)]
 struct Owners {
     sessions: HashMap<u64, HashSet<u64>>,
-    addresses: HashMap<IpAddr, usize>,
+    books: Books,
 }
 
 /// Room for one open. Dropped, it is given back.
@@ -125,7 +120,7 @@ pub(crate) struct Room {
     opens: Arc<Opens>,
     /// 0 while it has none.
     session: AtomicU64,
-    address: IpAddr,
+    consumer: Consumer,
     volatile: u64,
     /// Ranges that the open has locked or is about to lock.
     ranges: AtomicUsize,
@@ -136,11 +131,9 @@ pub(crate) struct Room {
 }
 
 /// Locked ranges: how many there are, and of whom.
-#[derive(Default)]
 struct Ranges {
-    all: usize,
     sessions: HashMap<u64, usize>,
-    addresses: HashMap<IpAddr, usize>,
+    books: Books,
 }
 
 /// How a holder is told.
@@ -166,20 +159,22 @@ impl Opens {
     fn with_descriptors(limits: OpensLimits, descriptors: Arc<Budget>) -> Arc<Self> {
         let mut start = [0; 8];
         getrandom::fill(&mut start).expect("the kernel has random bytes");
+        let books = |limit| Books::new(limit, Shares::THRICE);
+        let owners = Owners { sessions: HashMap::new(), books: books(limits.all_max) };
+        let ranges = Ranges { sessions: HashMap::new(), books: books(limits.ranges_max) };
         Arc::new(Self {
             limits,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            owners: Mutex::default(),
+            owners: Mutex::new(owners),
             told: Mutex::default(),
             late: Late::default(),
-            ranges: Mutex::default(),
+            ranges: Mutex::new(ranges),
             descriptors,
             disconnected: Disconnected::default(),
             replays: Arc::default(),
             instances: Arc::default(),
             tunnel: Tunnel::default(),
             keys_of_two: Arc::default(),
-            count: AtomicUsize::new(0),
             // Numbers of an earlier run are not this run's.
             next: AtomicU64::new(u64::from_le_bytes(start) >> 16),
         })
@@ -234,9 +229,9 @@ impl Opens {
 
     /// How many there are.
     pub fn usage(&self) -> OpensUsage {
-        let sessions = self.owners().sessions.len();
-        let (opens, disconnected) = (self.count.load(Ordering::Relaxed), self.disconnected.len());
-        OpensUsage { opens, sessions, disconnected }
+        let owners = self.owners();
+        let (opens, sessions) = (owners.books.held(), owners.sessions.len());
+        OpensUsage { opens, sessions, disconnected: self.disconnected.len() }
     }
 
     /// What was configured.
@@ -266,61 +261,52 @@ impl Opens {
         &self.tunnel
     }
 
-    /// Room for one more of this session and address.
+    /// Room for one more of this session and client.
     ///
     /// # Errors
-    /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_TOO_MANY_OPENED_FILES` where it is the session's or the address's fault.
-    pub(crate) fn room(self: &Arc<Self>, session: u64, address: IpAddr) -> Result<Room, Status> {
+    /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_TOO_MANY_OPENED_FILES` where it is the session's, the address's or the user's fault.
+    pub(crate) fn room(self: &Arc<Self>, session: u64, consumer: Consumer) -> Result<Room, Status> {
         let mut owners = self.owners();
-        if self.count.load(Ordering::Relaxed) >= self.limits.all_max {
-            return Err(Status::INSUFFICIENT_RESOURCES);
-        }
         let of_session = owners.sessions.get(&session).map_or(0, HashSet::len);
-        let of_address = owners.addresses.get(&address).copied().unwrap_or(0);
-        if of_session >= self.limits.per_session_max || of_address >= self.limits.per_address_max {
+        if of_session >= self.limits.per_session_max {
             return Err(Status::TOO_MANY_OPENED_FILES);
         }
-        let descriptors = self.descriptors_of(address)?;
+        let descriptors = owners.take(self, consumer)?;
         let volatile = self.next.fetch_add(1, Ordering::Relaxed);
         owners.sessions.entry(session).or_default().insert(volatile);
-        *owners.addresses.entry(address).or_default() += 1;
-        self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(self.new_room(session, address, volatile, descriptors))
+        Ok(self.new_room(session, consumer, volatile, descriptors))
     }
 
     /// Room for an open of an earlier process by the number that it had there, without a session; `None` where there is none, or one of
     /// this process has the number. Those to come have greater ones.
-    pub(crate) fn room_again(self: &Arc<Self>, volatile: u64, address: IpAddr) -> Option<Room> {
+    pub(crate) fn room_again(self: &Arc<Self>, volatile: u64, consumer: Consumer) -> Option<Room> {
         if self.find_any(volatile).is_some() {
             return None;
         }
-        let mut owners = self.owners();
-        let of_address = owners.addresses.get(&address).copied().unwrap_or(0);
-        if self.count.load(Ordering::Relaxed) >= self.limits.all_max
-            || of_address >= self.limits.per_address_max
-        {
-            return None;
-        }
-        let descriptors = self.descriptors_of(address).ok()?;
+        let descriptors = self.owners().take(self, consumer).ok()?;
         self.next.fetch_max(volatile + 1, Ordering::Relaxed);
-        *owners.addresses.entry(address).or_default() += 1;
-        self.count.fetch_add(1, Ordering::Relaxed);
-        Some(self.new_room(0, address, volatile, descriptors))
+        Some(self.new_room(0, consumer, volatile, descriptors))
     }
 
-    /// The descriptors that one lane may hold for an open of a client at this address.
+    /// The descriptors that one lane may hold for an open of a client.
     ///
     /// # Errors
-    /// `STATUS_TOO_MANY_OPENED_FILES` where the address has its share of them, or there are no more.
-    pub(crate) fn descriptors_of(&self, address: IpAddr) -> Result<Share, Status> {
-        let taken = self.descriptors.take(address, DESCRIPTORS_PER_OPEN);
+    /// `STATUS_TOO_MANY_OPENED_FILES` where its address or user has its share of them, or there are no more.
+    pub(crate) fn descriptors_of(&self, consumer: Consumer) -> Result<Share, Status> {
+        let taken = self.descriptors.take(consumer, DESCRIPTORS_PER_OPEN);
         taken.map_err(|_| Status::TOO_MANY_OPENED_FILES)
     }
 
-    fn new_room(self: &Arc<Self>, session: u64, address: IpAddr, volatile: u64, _descriptors: Share) -> Room {
+    fn new_room(
+        self: &Arc<Self>,
+        session: u64,
+        consumer: Consumer,
+        volatile: u64,
+        _descriptors: Share,
+    ) -> Room {
         let (ranges, ranges_of) = (AtomicUsize::new(0), OnceLock::new());
         let session = AtomicU64::new(session);
-        Room { opens: Arc::clone(self), session, address, volatile, ranges, ranges_of, _descriptors }
+        Room { opens: Arc::clone(self), session, consumer, volatile, ranges, ranges_of, _descriptors }
     }
 
     /// The open has no session from now on; `false` where it had none.
@@ -433,18 +419,15 @@ impl Room {
     /// Takes room for `count` more locked ranges.
     ///
     /// # Errors
-    /// `STATUS_INSUFFICIENT_RESOURCES` where the session, the address or the process has as many as it may.
+    /// `STATUS_INSUFFICIENT_RESOURCES` where the session, the address, the user or the process has as many as it may.
     pub(crate) fn take_ranges(&self, count: usize) -> Result<(), Status> {
-        let (limits, mut held) = (&self.opens.limits, lock(&self.opens.ranges));
+        let mut held = lock(&self.opens.ranges);
         let session = *self.ranges_of.get_or_init(|| self.session());
-        let of = |held: Option<&usize>| held.copied().unwrap_or_default() + count;
-        let free = limits.ranges_max.saturating_sub(held.all);
-        if count > free
-            || of(held.addresses.get(&self.address)) > ADDRESS_TIMES * free
-            || of(held.sessions.get(&session)) > limits.ranges_per_session_max
-        {
+        let of_session = held.sessions.get(&session).copied().unwrap_or_default();
+        if of_session + count > self.opens.limits.ranges_per_session_max {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
+        held.books.take(self.consumer, count).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         self.add_ranges(&mut held, session, count);
         Ok(())
     }
@@ -453,14 +436,13 @@ impl Room {
     pub(crate) fn has_ranges(&self, count: usize) {
         let mut held = lock(&self.opens.ranges);
         let session = *self.ranges_of.get_or_init(|| self.session());
+        held.books.charge(self.consumer, count);
         self.add_ranges(&mut held, session, count);
     }
 
     fn add_ranges(&self, held: &mut Ranges, session: u64, count: usize) {
         if count > 0 {
-            held.all += count;
             *held.sessions.entry(session).or_default() += count;
-            *held.addresses.entry(self.address).or_default() += count;
             self.ranges.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -471,13 +453,28 @@ impl Room {
         let count = count.min(self.ranges.load(Ordering::Relaxed));
         let Some(session) = self.ranges_of.get().filter(|_| count > 0) else { return };
         self.ranges.fetch_sub(count, Ordering::Relaxed);
-        held.all -= count;
         give_back(&mut held.sessions, *session, count);
-        give_back(&mut held.addresses, self.address, count);
+        held.books.give_back(self.consumer, count);
     }
 }
 
 impl Owners {
+    /// Counts one more open to a client, and gives the descriptors for it.
+    ///
+    /// # Errors
+    /// As [`Opens::room`].
+    fn take(&mut self, opens: &Opens, consumer: Consumer) -> Result<Share, Status> {
+        if self.books.free() == 0 {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        let descriptors = opens.descriptors_of(consumer)?;
+        self.books.take(consumer, 1).map_err(|short| match short {
+            Short::All => Status::INSUFFICIENT_RESOURCES,
+            Short::Share(_) => Status::TOO_MANY_OPENED_FILES,
+        })?;
+        Ok(descriptors)
+    }
+
     fn leave(&mut self, session: u64, volatile: u64) {
         if let Entry::Occupied(mut session) = self.sessions.entry(session) {
             session.get_mut().remove(&volatile);
@@ -493,8 +490,7 @@ impl Drop for Room {
         self.give_ranges(usize::MAX);
         let mut owners = self.opens.owners();
         owners.leave(self.session(), self.volatile);
-        give_back(&mut owners.addresses, self.address, 1);
-        self.opens.count.fetch_sub(1, Ordering::Relaxed);
+        owners.books.give_back(self.consumer, 1);
     }
 }
 
@@ -545,13 +541,63 @@ const DESCRIPTORS_PER_OPEN: usize = 2;
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv6Addr};
+
+    use budget::UserNumber;
+
     use super::*;
+
+    /// One open, or one range, of a client; the session is another one for each.
+    fn at(address: impl Into<IpAddr>, user: Option<i32>) -> Consumer {
+        Consumer { address: address.into(), user: user.map(UserNumber) }
+    }
+
+    /// Clients that are one by their /64, /56, /48 or user, and how many times what is free they may have together.
+    fn crowds() -> [(Vec<Consumer>, usize); 4] {
+        let v6 = |high: u128, low: u128| Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | low);
+        [
+            ((0..64).map(|low| at(v6(0, low), None)).collect(), 3),
+            ((0..64).map(|high| at(v6(high, 1), Some(high as i32))).collect(), 4),
+            ((0..64).map(|high| at(v6(high << 8, 1), None)).collect(), 6),
+            ((0..64).map(|last| at([192, 0, 2, last], Some(7))).collect(), 3),
+        ]
+    }
+
+    #[test]
+    fn opens_are_left_to_others_by_who_has_many_addresses() {
+        for (crowd, times) in crowds() {
+            let limits = OpensLimits { all_max: 700, ..OpensLimits::default() };
+            let opens = Opens::with_descriptors(limits, Budget::new(1 << 20));
+            let rooms: Vec<_> = (0..2000).filter_map(|n| opens.room(n as u64, crowd[n % 64]).ok()).collect();
+            let refused = opens.room(1, crowd[0]).err();
+            assert_eq!(refused, Some(Status::TOO_MANY_OPENED_FILES));
+            assert_eq!(rooms.len(), 700 * times / (times + 1), "of {times} times what is free");
+            assert!(opens.room(1, at([198, 51, 100, 7], Some(8))).is_ok());
+            drop(rooms);
+            assert!(opens.owners().books.is_empty());
+        }
+    }
+
+    #[test]
+    fn locked_ranges_are_left_to_others_by_who_has_many_addresses() {
+        for (crowd, times) in crowds() {
+            let limits = OpensLimits { ranges_max: 700, ..OpensLimits::default() };
+            let opens = Opens::with_descriptors(limits, Budget::new(1 << 20));
+            let room = |n: usize, consumer| opens.room(n as u64, consumer).unwrap();
+            let rooms: Vec<_> = crowd.iter().enumerate().map(|(n, consumer)| room(n, *consumer)).collect();
+            let taken = (0..2000).filter(|n| rooms[n % 64].take_ranges(1).is_ok()).count();
+            assert_eq!(taken, 700 * times / (times + 1), "of {times} times what is free");
+            assert!(room(99, at([198, 51, 100, 7], Some(8))).take_ranges(16).is_ok());
+            drop(rooms);
+            assert!(lock(&opens.ranges).books.is_empty());
+        }
+    }
 
     #[test]
     fn an_address_has_its_share_of_the_descriptors_and_others_have_theirs() {
         let budget = Budget::new(1000);
         let opens = Opens::with_descriptors(OpensLimits::default(), Arc::clone(&budget));
-        let [one, other] = [IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])];
+        let [one, other] = [at([10, 0, 0, 1], None), at([10, 0, 0, 2], None)];
         let mut rooms = Vec::new();
         let refused = loop {
             match opens.room(1 + rooms.len() as u64 % 8, one) {
@@ -571,7 +617,7 @@ mod tests {
     fn a_durable_file_id_leads_back_to_the_open() {
         let opens = Opens::new(OpensLimits::default());
         for _ in 0..100 {
-            let room = opens.room(1, IpAddr::from([10, 0, 0, 1])).unwrap();
+            let room = opens.room(1, at([10, 0, 0, 1], None)).unwrap();
             let persistent = room.id().persistent.get();
             assert_eq!((persistent ^ SPREAD).wrapping_mul(SPREAD_INVERSE), room.id().volatile.get());
         }
@@ -581,7 +627,7 @@ mod tests {
     fn locked_ranges_are_bounded_by_session_address_and_process() {
         let limits = OpensLimits { ranges_max: 100, ranges_per_session_max: 40, ..OpensLimits::default() };
         let opens = Opens::new(limits);
-        let room = |session, last| opens.room(session, IpAddr::from([10, 0, 0, last])).unwrap();
+        let room = |session, last| opens.room(session, at([10, 0, 0, last], None)).unwrap();
         let (one, beside, second) = (room(1, 1), room(1, 1), room(2, 1));
         assert!(one.take_ranges(30).is_ok() && beside.take_ranges(10).is_ok());
         assert_eq!(beside.take_ranges(1), Err(Status::INSUFFICIENT_RESOURCES), "of the session");
@@ -594,6 +640,6 @@ mod tests {
         assert!(other.take_ranges(6).is_ok());
         drop((one, beside, second, other));
         let held = lock(&opens.ranges);
-        assert!(held.all == 0 && held.sessions.is_empty() && held.addresses.is_empty());
+        assert!(held.books.is_empty() && held.sessions.is_empty());
     }
 }

@@ -212,7 +212,7 @@ impl Share {
         if is_link {
             return self.link_hand(asker, open).await;
         }
-        let descriptors = self.opens().descriptors_of(asker.address)?;
+        let descriptors = self.opens().descriptors_of(asker.consumer())?;
         let identity = open.grants().object().identity();
         let found = self.volume().reopen(&asker.caller, identity, REOPENED).await;
         self.counters().hands_reopened.increment();

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use budget::give_back;
 use grants::LeaseKey;
-use lane::budget::give_back;
 use vfs::RelPath;
 
 use super::ask::{Ask, lease_key};

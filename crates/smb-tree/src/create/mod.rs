@@ -127,7 +127,7 @@ impl Share {
         if let Some(instance) = ask.wishes.instance {
             self.take_over(asker, &ask, instance).await?;
         }
-        let room = self.opens().room(asker.session, asker.address);
+        let room = self.opens().room(asker.session, asker.consumer());
         let room = room.inspect_err(|_| self.counters().opens_refused_limit.increment())?;
         ask.of_two = self.look_for_alike(asker, &ask).await;
         let granted = self.granted(asker, &ask, &room).await?;

@@ -137,7 +137,7 @@ impl Tree {
             posix: record.posix,
             apple: Arc::default(),
         };
-        let room = self.opens().room_again(record.volatile, record.address).ok_or(Lost::Conflict)?;
+        let room = self.opens().room_again(record.volatile, asker.consumer()).ok_or(Lost::Conflict)?;
         let stream = record.stream.as_deref().map(streams::folded).unwrap_or_default();
         let kept = KeptOpen {
             words: &record.words,
