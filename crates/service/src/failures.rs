@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use lane::budget::{Network, networks_of};
+use budget::Network;
 
 /// How often something may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,19 +105,19 @@ impl<K: Copy + Eq + Hash> Failures<K> {
 impl Failures<Network> {
     /// One has failed at this address: for it and the networks that it lies in. `limit` is that of the address.
     pub fn note_at(&mut self, peer: IpAddr, limit: Limit, now: Instant) {
-        for (network, _) in networks_of(peer) {
+        for network in Network::all_of(peer) {
             self.note(network, limit.of(network), now);
         }
     }
 
     /// Whether it may be tried again at this address.
     pub fn may_try_at(&self, peer: IpAddr, now: Instant) -> bool {
-        networks_of(peer).all(|(network, _)| self.may_try(&network, now))
+        Network::all_of(peer).all(|network| self.may_try(&network, now))
     }
 
     /// Whether any still count of this address, or a network that it lies in.
     pub fn any_at(&self, peer: IpAddr, now: Instant) -> bool {
-        networks_of(peer).any(|(network, _)| self.any(&network, now))
+        Network::all_of(peer).any(|network| self.any(&network, now))
     }
 }
 

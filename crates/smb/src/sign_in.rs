@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use budget::Network;
 use identity::Accounts;
-use lane::budget::{Network, networks_of};
 use service::failures::{Failures as Known, Limit};
 use zeroize::Zeroizing;
 
@@ -70,7 +70,7 @@ impl Failures {
     /// Whether `address` may try.
     pub(crate) fn may_try(&self, address: IpAddr, now: Instant) -> bool {
         let failed = self.lock();
-        networks_of(address).all(|(network, _)| failed.may_try(&(network, None), now))
+        Network::all_of(address).all(|network| failed.may_try(&(network, None), now))
     }
 
     /// Whether it may try with this name.
@@ -81,7 +81,7 @@ impl Failures {
     /// One has failed; without a name, it did not come as far as that.
     pub(crate) fn failed(&self, address: IpAddr, user: Option<&str>, now: Instant) {
         let mut failed = self.lock();
-        for (network, _) in networks_of(address) {
+        for network in Network::all_of(address) {
             failed.note((network, None), OF_ADDRESS.of(network), now);
         }
         if let Some(user) = user {

@@ -16,9 +16,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use budget::Network;
 use identity::{Accounts, Principal, Verified};
 use lane::Lasting;
-use lane::budget::Network;
 use lane::offload::offload;
 use lane::time::{now, sleep_until};
 use service::address::{address_of, client_of};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use lane::budget::give_back;
+use budget::give_back;
 use lane::time::now;
 use service::address::address_of;
 use slab::Slab;

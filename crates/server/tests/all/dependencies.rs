@@ -55,10 +55,11 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     let uses = uses(&own());
     let uses = |name: &str| uses[name].iter().map(String::as_str).collect::<Vec<_>>();
     assert_eq!(uses("server"), ["identity", "index", "lane", "service", "vfs"]);
-    assert_eq!(uses("service"), ["identity", "lane", "vfs"]);
-    assert_eq!(uses("vfs"), ["grants", "identity", "index", "lane", "smb-sid", "smb-wire"]);
+    assert_eq!(uses("service"), ["budget", "identity", "lane", "vfs"]);
+    assert_eq!(uses("vfs"), ["budget", "grants", "identity", "index", "lane", "smb-sid", "smb-wire"]);
     assert_eq!(uses("index"), [""; 0]);
-    assert_eq!(uses("lane"), [""; 0]);
+    assert_eq!(uses("budget"), [""; 0]);
+    assert_eq!(uses("lane"), ["budget"]);
     assert_eq!(uses("identity"), [""; 0]);
     assert_eq!(uses("grants"), [""; 0]);
     assert_eq!(uses("smb-wire"), [""; 0]);
@@ -68,7 +69,10 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("smb-rpc"), ["identity", "smb-sid", "smb-wire"]);
     assert_eq!(uses("transfer"), ["lane"]);
     assert_eq!(uses("smb-client"), ["lane", "smb-auth", "smb-proto", "smb-wire", "transfer"]);
-    assert_eq!(uses("smb-tree"), ["grants", "identity", "lane", "smb-proto", "smb-sid", "smb-wire", "vfs"]);
+    assert_eq!(
+        uses("smb-tree"),
+        ["budget", "grants", "identity", "lane", "smb-proto", "smb-sid", "smb-wire", "vfs"]
+    );
     assert!(!uses("http").iter().any(|other| other.starts_with("rx")), "{:?}", uses("http"));
     assert_eq!(uses("oob"), [""; 0]);
     assert_eq!(uses("oob-lane"), ["lane", "oob"]);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lane::budget::give_back;
+use budget::give_back;
 use service::address::address_of;
 
 use crate::connection::SigningIn;
