@@ -37,6 +37,16 @@ impl Consumer {
     }
 }
 
+impl Consumer {
+    /// Whether it counts for this network or user.
+    pub fn is_of(&self, claimant: Claimant) -> bool {
+        match claimant {
+            Claimant::Network(network) => network.contains(self.address),
+            Claimant::User(user) => self.user == Some(user),
+        }
+    }
+}
+
 impl From<IpAddr> for Consumer {
     fn from(address: IpAddr) -> Self {
         Self { address, user: None }

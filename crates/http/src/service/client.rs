@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use budget::{Consumer, UserNumber};
 use identity::Principal;
 
 /// Who asks. One for each request.
@@ -18,6 +19,12 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// To whose shares of what is bounded it counts.
+    pub(super) fn consumer(&self) -> Consumer {
+        let user = self.who.get().filter(|who| who.is_user()).map(|who| UserNumber(who.id().0));
+        Consumer { address: self.ip, user }
+    }
+
     pub(super) fn new(ip: IpAddr, is_tls: bool) -> Self {
         Self { ip, is_private: is_tls || ip.is_loopback(), uploads: None, who: OnceCell::new() }
     }

@@ -2,18 +2,15 @@
 //! places. An upload holds a staged file, its buffers and a connection until it ends.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use budget::give_back;
+use budget::{Books, Claimant, Consumer, Network, Shares};
 use lane::time::now;
-use service::address::address_of;
 use slab::Slab;
 
 use super::client::Client;
@@ -24,14 +21,14 @@ use crate::refusal::Refusal;
 /// Those of one lane.
 pub(super) struct Uploads {
     open: RefCell<Slab<Rc<Upload>>>,
-    /// How many each address has.
-    held: RefCell<HashMap<IpAddr, usize>>,
+    /// Who has how many: of each upload it is told how many there may be.
+    books: RefCell<Books>,
     counters: Arc<HttpCounters>,
 }
 
 /// One upload.
 struct Upload {
-    address: IpAddr,
+    consumer: Consumer,
     began: Instant,
     bytes: Cell<u64>,
     gives_way: Cell<bool>,
@@ -48,33 +45,34 @@ pub(super) struct UploadPlace {
 
 impl Uploads {
     pub(super) fn new(counters: Arc<HttpCounters>) -> Rc<Self> {
-        Rc::new(Self { open: RefCell::default(), held: RefCell::default(), counters })
+        let books = RefCell::new(Books::new(usize::MAX, Shares::THRICE));
+        Rc::new(Self { open: RefCell::default(), books, counters })
     }
 
-    /// A place for one more upload of this client. When there is none the address that holds most gives one up, if the
-    /// client's holds fewer by two or more: that of its uploads which was slowest so far.
+    /// A place for one more upload of this client. When there is none the address, network or user that holds most for its share
+    /// gives one up, if the client's hold fewer by two or more: that of its uploads which was slowest so far.
     ///
     /// # Errors
     /// [`Refusal::UploadsTooMany`].
     pub(super) fn begin(self: &Rc<Self>, client: &Client, limits: &Limits) -> Result<UploadPlace, Refusal> {
-        let address = address_of(client.ip);
-        let of_address = self.held.borrow().get(&address).copied().unwrap_or(0);
+        let consumer = client.consumer();
+        let of_address = self.books.borrow().held_by(Claimant::Network(Network::of_client(client.ip)));
         let of_connection = client.uploads.as_ref().map_or(0, |uploads| uploads.get());
         if of_address >= limits.uploads_per_address || of_connection >= limits.uploads_per_connection {
             return Err(Refusal::UploadsTooMany);
         }
         if self.open.borrow().len() >= limits.uploads_max {
-            self.make_way(of_address)?;
+            self.make_way(consumer)?;
         }
         let upload = Rc::new(Upload {
-            address,
+            consumer,
             began: now(),
             bytes: Cell::new(0),
             gives_way: Cell::new(false),
             waker: RefCell::default(),
         });
         let place = self.open.borrow_mut().insert(Rc::clone(&upload));
-        *self.held.borrow_mut().entry(address).or_default() += 1;
+        self.books.borrow_mut().charge(consumer, 1);
         if let Some(uploads) = &client.uploads {
             uploads.update(|uploads| uploads + 1);
         }
@@ -82,13 +80,14 @@ impl Uploads {
         Ok(UploadPlace { uploads: Rc::clone(self), upload, place, of_connection: client.uploads.clone() })
     }
 
-    fn make_way(&self, of_address: usize) -> Result<(), Refusal> {
-        let held = self.held.borrow();
-        let most = held.iter().max_by_key(|(_, held)| **held).filter(|(_, held)| **held > of_address + 1);
-        let (most, _) = most.ok_or(Refusal::UploadsTooMany)?;
+    fn make_way(&self, newcomer: Consumer) -> Result<(), Refusal> {
+        let books = self.books.borrow();
+        let mine = books.weight(newcomer);
+        let heaviest = books.heaviest().filter(|(_, weight)| *weight > mine + 1);
+        let (heaviest, _) = heaviest.ok_or(Refusal::UploadsTooMany)?;
         let open = self.open.borrow();
         let theirs = open.iter().map(|(_, upload)| upload);
-        let theirs = theirs.filter(|upload| upload.address == *most && !upload.gives_way.get());
+        let theirs = theirs.filter(|upload| upload.consumer.is_of(heaviest) && !upload.gives_way.get());
         let slowest = theirs.min_by_key(|upload| upload.rate()).ok_or(Refusal::UploadsTooMany)?;
         slowest.gives_way.set(true);
         slowest.waker.take().into_iter().for_each(Waker::wake);
@@ -138,7 +137,7 @@ impl Drop for UploadPlace {
     fn drop(&mut self) {
         self.uploads.counters.uploads_open.sub(1);
         self.uploads.open.borrow_mut().remove(self.place);
-        give_back(&mut self.uploads.held.borrow_mut(), self.upload.address, 1);
+        self.uploads.books.borrow_mut().give_back(self.upload.consumer, 1);
         if let Some(uploads) = &self.of_connection {
             uploads.update(|uploads| uploads - 1);
         }
@@ -149,6 +148,7 @@ impl Drop for UploadPlace {
 mod tests {
     use std::time::Duration;
 
+    use identity::Accounts;
     use lane::backend::sim::{Config, World};
 
     use super::*;
@@ -179,8 +179,40 @@ mod tests {
             assert_eq!(waits, Err(Refusal::UploadsTooMany));
             assert_eq!(mine.unless_gives_way(std::future::ready(3)).await, Ok(3));
             theirs.clear();
-            assert_eq!((uploads.open.borrow().len(), uploads.held.borrow().len()), (2, 2));
+            assert_eq!((uploads.open.borrow().len(), uploads.books.borrow().held()), (2, 2));
         });
+    }
+
+    #[test]
+    fn a_network_or_user_that_holds_most_gives_way_from_however_many_addresses() {
+        let users = Accounts::parse("version = 1\n[user.alice]\nid = 7\n").unwrap();
+        let as_alice = |ip: String| {
+            let client = client(&ip);
+            assert!(client.who.set(users.user("alice").unwrap()).is_ok());
+            client
+        };
+        let crowds: [Vec<Client>; 3] = [
+            (0..40).map(|n| client(&format!("2001:db8:1:{n:x}::1"))).collect(),
+            (0..40).map(|n| client(&format!("2001:db8:1:{:x}::1", n << 8))).collect(),
+            (0..40).map(|n| as_alice(format!("192.0.2.{n}"))).collect(),
+        ];
+        for crowd in crowds {
+            let world = World::new(1, Config::default());
+            let host = world.host("10.0.0.1");
+            world.block_on(&host, async move {
+                let uploads = Uploads::new(Arc::default());
+                let limits = Limits { uploads_max: 41, ..Limits::default() };
+                let begin = |who: &Client| uploads.begin(who, &limits);
+                let mine = begin(&client("198.51.100.7")).unwrap();
+                let theirs: Vec<_> = crowd.iter().map(|client| begin(client).unwrap()).collect();
+                assert!(begin(&crowd[0]).is_err(), "none of the crowd gives way to its own");
+                let _second = begin(&client("198.51.100.8")).unwrap();
+                let gave_way = theirs.iter().filter(|place| place.upload.gives_way.get()).count();
+                assert_eq!((gave_way, mine.upload.gives_way.get()), (1, false));
+                drop((theirs, mine, _second));
+                assert!(uploads.books.borrow().is_empty());
+            });
+        }
     }
 
     #[test]

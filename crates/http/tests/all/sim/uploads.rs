@@ -480,7 +480,7 @@ fn what_somebody_has_open_and_does_not_share_is_locked() {
             share: Share::from_bits(1),
             need: identity::Rights::READ,
             overwrites: false,
-            client: grants::Client(1),
+            consumer: std::net::IpAddr::from([192, 0, 2, 1]).into(),
             wanted: None,
         };
         let (path, nobody) = (RelPath::parse(b"f").unwrap(), Caller::anonymous());
