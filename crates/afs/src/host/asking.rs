@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use rx::source_of;
+use budget::{Books, Claimant, Network, Shares};
 use rx_lane::AbortCode;
 
 use super::Host;
@@ -20,7 +20,19 @@ type Key = (SocketAddr, u32);
 /// Who is being asked on this lane.
 #[derive(Default)]
 pub(super) struct Asking {
-    all: Rc<RefCell<HashMap<Key, Rc<Question>>>>,
+    all: Rc<RefCell<All>>,
+}
+
+struct All {
+    questions: HashMap<Key, Rc<Question>>,
+    /// Of whom. How many there may be is told with each.
+    books: Books,
+}
+
+impl Default for All {
+    fn default() -> Self {
+        Self { questions: HashMap::new(), books: Books::new(0, Shares::THRICE) }
+    }
 }
 
 /// One client that is being asked.
@@ -32,7 +44,7 @@ pub(super) struct Question {
 
 /// Who asks has it, and answers by it; dropped, it says that those who wait are to try again.
 pub(super) struct Asker {
-    all: Rc<RefCell<HashMap<Key, Rc<Question>>>>,
+    all: Rc<RefCell<All>>,
     key: Key,
     question: Rc<Question>,
 }
@@ -51,16 +63,17 @@ impl Asking {
     /// Whose turn it is.
     pub(super) fn turn(&self, key: Key, max: usize, per_source_max: usize) -> Turn {
         let mut all = self.all.borrow_mut();
-        if let Some(question) = all.get(&key) {
+        if let Some(question) = all.questions.get(&key) {
             return Turn::Wait(Rc::clone(question));
         }
-        let source = source_of(key.0.ip());
-        let of_source = all.keys().filter(|(address, _)| source_of(address.ip()) == source).count();
-        if all.len() >= max || of_source >= per_source_max {
+        let address = key.0.ip();
+        let of_source = all.books.held_by(Claimant::Network(Network::of_client(address)));
+        all.books.set_limit(max);
+        if of_source >= per_source_max || all.books.take(address.into(), 1).is_err() {
             return Turn::Full;
         }
         let question = Rc::new(Question::default());
-        all.insert(key, Rc::clone(&question));
+        all.questions.insert(key, Rc::clone(&question));
         let asker = Asker { all: Rc::clone(&self.all), key, question: Rc::clone(&question) };
         Turn::Ask(asker, question)
     }
@@ -74,7 +87,10 @@ impl Asker {
 
 impl Drop for Asker {
     fn drop(&mut self) {
-        self.all.borrow_mut().remove(&self.key);
+        let mut all = self.all.borrow_mut();
+        all.questions.remove(&self.key);
+        all.books.give_back(self.key.0.ip().into(), 1);
+        drop(all);
         self.question.answer.borrow_mut().get_or_insert(Err(BUSY));
         self.question.waiting.take().into_iter().for_each(Waker::wake);
     }
@@ -91,5 +107,35 @@ impl Question {
             }
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv6Addr};
+
+    use super::*;
+
+    #[test]
+    fn clients_of_one_network_leave_questions_to_others() {
+        let v6 = |high: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1));
+        // By /56 and by /48, and by one address.
+        for (step, share) in [(1, 80), (256, 86), (0, 16)] {
+            let asking = Asking::default();
+            let turn = |address: IpAddr, n: u16| match asking.turn(
+                (SocketAddr::new(address, 7001), u32::from(n)),
+                100,
+                16,
+            ) {
+                Turn::Ask(asker, _) => Some(asker),
+                Turn::Wait(_) | Turn::Full => None,
+            };
+            let askers: Vec<_> = (0..200).filter_map(|n| turn(v6(u128::from(n % 100) * step), n)).collect();
+            assert_eq!(askers.len(), share);
+            assert!(turn(IpAddr::from([192, 0, 2, 1]), 0).is_some());
+            drop(askers);
+            let all = asking.all.borrow();
+            assert!(all.books.is_empty() && all.questions.is_empty());
+        }
     }
 }

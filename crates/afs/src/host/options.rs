@@ -44,8 +44,8 @@ impl Default for HostOptions {
             //@ connection: one
             //@ address: {per_address_max} (IPv6: of a /64), of which {silent_per_address_max} silent
             //@ all: process: {}
-            //@ empty: the one of that address that asked longest ago leaves, and of the whole table 64 of the addresses with
-            //@ most; VBUSY
+            //@ empty: the one of that address that asked longest ago leaves, and of the whole table 64 of the addresses or networks with
+            //@ most for their share; VBUSY
             //@ counter: afs_hosts_met, afs_hosts_left, afs_hosts_refused
             //@ attack: afs-pools
             hosts_max: 65_536,
@@ -56,7 +56,7 @@ impl Default for HostOptions {
             //@ section: AFS hosts
             //@ unit: client
             //@ connection: one question, all its calls wait for it
-            //@ address: {asking_per_address_max}
+            //@ address: {asking_per_address_max}; an IPv6 /56 four times what is free, a /48 six times
             //@ all: lane: {}
             //@ empty: VBUSY; others feel nothing
             //@ counter: afs_clients_asked, afs_hosts_refused{why="asking"}

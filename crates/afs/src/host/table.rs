@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
+use budget::{Books, Shares};
 use rx::source_of;
 use xdr::afs::AfsUuid;
 
@@ -42,6 +43,8 @@ pub(crate) struct Table<T> {
     by_address: HashMap<SocketAddr, u64>,
     by_uuid: HashMap<AfsUuid, u64>,
     by_source: HashMap<IpAddr, Vec<u64>>,
+    /// Of which addresses and networks there are how many.
+    books: Books,
 }
 
 #[derive(Debug)]
@@ -129,7 +132,8 @@ impl<T: Resident> Table<T> {
     pub(crate) fn new(limits: TableLimits) -> Self {
         let (hosts, by_address, by_uuid, by_source) =
             (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Self { limits, hosts, by_address, by_uuid, by_source }
+        let books = Books::new(limits.hosts_max, Shares::THRICE);
+        Self { limits, hosts, by_address, by_uuid, by_source, books }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -185,9 +189,9 @@ impl<T: Resident> Table<T> {
         if self.by_source.get(&source).is_some_and(|hosts| hosts.len() >= self.limits.per_source_max) {
             self.thin(&[source], 1, left);
         } else if self.hosts.len() >= self.limits.hosts_max {
-            let most = self.by_source.values().map(Vec::len).max().unwrap_or(0);
-            let of = self.by_source.iter().filter(|(_, hosts)| hosts.len() > most / 2);
-            let sources: Vec<_> = of.map(|(&source, _)| source).collect();
+            let (books, most) = (&self.books, self.books.heaviest().map_or(0, |(_, weight)| weight));
+            let of = self.by_source.keys().copied();
+            let sources: Vec<_> = of.filter(|source| books.weight((*source).into()) > most / 2).collect();
             self.thin(&sources, GIVE_WAY_AT_ONCE.min(self.limits.hosts_max / 8 + 1), left);
         }
         let Told { uuid, interfaces } = meeting.told.clone();
@@ -195,7 +199,7 @@ impl<T: Resident> Table<T> {
             self.by_uuid.entry(uuid).or_insert(host);
         }
         self.by_address.insert(place.address, host);
-        self.by_source.entry(source).or_default().push(host);
+        self.join_source(host, source);
         self.hosts.insert(host, Entry { what, uuid, places: vec![place], interfaces, source });
     }
 
@@ -332,12 +336,18 @@ impl<T: Resident> Table<T> {
         let before = std::mem::replace(&mut entry.source, source);
         if before != source {
             self.leave_source(host, before);
-            self.by_source.entry(source).or_default().push(host);
+            self.join_source(host, source);
         }
+    }
+
+    fn join_source(&mut self, host: u64, source: IpAddr) {
+        self.by_source.entry(source).or_default().push(host);
+        self.books.charge(source.into(), 1);
     }
 
     fn leave_source(&mut self, host: u64, source: IpAddr) {
         let Some(hosts) = self.by_source.get_mut(&source) else { return };
+        self.books.give_back(source.into(), 1);
         hosts.retain(|other| *other != host);
         if hosts.is_empty() {
             self.by_source.remove(&source);
@@ -358,6 +368,7 @@ impl<T: Resident> Table<T> {
         assert!(self.by_uuid.iter().all(|(uuid, host)| self.hosts[host].uuid == Some(*uuid)));
         let of_sources: usize = self.by_source.values().map(Vec::len).sum();
         assert_eq!(of_sources, self.hosts.len());
+        assert_eq!(self.books.held(), self.hosts.len());
         assert!(self.hosts.len() <= self.limits.hosts_max);
     }
 }

@@ -301,6 +301,34 @@ fn when_places_are_short_who_has_most_gives_way_and_of_his_the_oldest() {
 }
 
 #[test]
+fn when_places_are_short_a_network_of_many_addresses_gives_way_before_an_address_with_some() {
+    let mut scene = Scene::new(1);
+    scene.clients.truncate(0);
+    let mut join = |address: IpAddr, n: u16| {
+        scene.clock += 1;
+        scene.numbers += 1;
+        let place = Place { address: SocketAddr::new(address, 7000 + n), epoch: 1, local: None };
+        let told = Told { uuid: None, interfaces: Vec::new() };
+        let (seen, silent_since) = (Cell::new(scene.clock).into(), Rc::default());
+        let known = Known { number: scene.numbers, seen, silent_since };
+        let mut left = Vec::new();
+        scene.table.insert(known.number, known, &Meeting::new(place, told), &mut left);
+        scene.table.check();
+        left.into_iter().flat_map(|left| left.places).map(|place| place.address.ip()).collect::<Vec<_>>()
+    };
+    for n in 0..4 {
+        assert!(join(ip(1), n).is_empty());
+    }
+    // Each of its addresses has one.
+    let of_48 = |n: u16| format!("2001:db8:1:{:x}::1", n << 8).parse::<IpAddr>().unwrap();
+    for n in 0..20 {
+        assert!(join(of_48(n), n).is_empty());
+    }
+    let left = join(ip(2), 1);
+    assert!(!left.is_empty() && left.iter().all(IpAddr::is_ipv6), "{left:?}");
+}
+
+#[test]
 fn an_address_of_which_many_do_not_answer_gets_no_more_hosts_until_they_have_been_silent_for_a_while() {
     let mut scene = Scene::new(1);
     for n in 0..4 {
