@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use budget::{Books, Shares};
 use futures_util::future::LocalBoxFuture;
 use grants::{Caching, Holder};
 use smb_wire::create::options;
@@ -31,13 +32,14 @@ pub(crate) struct Disconnected {
     len: AtomicUsize,
 }
 
-#[derive(Default)]
 struct Tables {
     /// By FileId.Volatile.
     resting: HashMap<u64, Rest>,
     holders: HashMap<Holder, Vec<Arc<Open>>>,
     /// Of an address, in the order in which they came.
     addresses: HashMap<IpAddr, BTreeMap<u64, Arc<Open>>>,
+    /// Of which addresses, networks and users there are how many.
+    books: Books,
     ends: BTreeMap<(Instant, u64), Arc<Open>>,
     next: u64,
     /// Who waits for one more, by number.
@@ -149,6 +151,15 @@ impl Disconnected {
     }
 }
 
+impl Default for Tables {
+    fn default() -> Self {
+        let (resting, holders, addresses, ends, next, waiting) = Default::default();
+        // How many there may be is told with each.
+        let books = Books::new(usize::MAX, Shares::THRICE);
+        Self { resting, holders, addresses, books, ends, next, waiting }
+    }
+}
+
 impl Tables {
     fn number(&mut self) -> u64 {
         self.next += 1;
@@ -160,6 +171,7 @@ impl Tables {
         self.resting.insert(open.id().volatile.get(), Rest { number, until });
         self.holders.entry(open.grants().holder()).or_default().push(Arc::clone(open));
         self.addresses.entry(open.address()).or_default().insert(number, Arc::clone(open));
+        self.books.charge(open.room.consumer(), 1);
         self.ends.insert((until, number), Arc::clone(open));
     }
 
@@ -168,6 +180,7 @@ impl Tables {
             return false;
         };
         self.ends.remove(&(until, number));
+        self.books.give_back(open.room.consumer(), 1);
         let holder = open.grants().holder();
         let of_holder = self.holders.get_mut(&holder).expect("each is in every table");
         of_holder.retain(|other| other.id() != open.id());
@@ -182,12 +195,20 @@ impl Tables {
         true
     }
 
-    /// The oldest of the address that has as many as it may, or of the one that has most.
+    /// The oldest of the address that has as many as it may, or, where there are no more, of the address, network or user that has most
+    /// for its share.
     fn in_the_way(&self, address: IpAddr, max: usize, per_address_max: usize) -> Option<Arc<Open>> {
         let own = self.addresses.get(&address).filter(|own| own.len() >= per_address_max);
-        let is_full = self.resting.len() >= max;
-        let most = || self.addresses.values().max_by_key(|of| of.len()).filter(|_| is_full);
-        own.or_else(most)?.values().next().cloned()
+        if let Some(own) = own {
+            return own.values().next().cloned();
+        }
+        if self.resting.len() < max {
+            return None;
+        }
+        let (heaviest, _) = self.books.heaviest()?;
+        let resting = self.addresses.values().flatten();
+        let theirs = resting.filter(|(_, open)| open.room.consumer().is_of(heaviest));
+        theirs.min_by_key(|(number, _)| **number).map(|(_, open)| Arc::clone(open))
     }
 }
 

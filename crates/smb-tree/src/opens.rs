@@ -59,7 +59,8 @@ impl Default for OpensLimits {
             //@ unit: open, for five minutes
             //@ address: {disconnected_per_address_max}
             //@ all: process: {}; each also counts as an open
-            //@ empty: the oldest of the address, or of the address that has most, is closed; others feel nothing
+            //@ empty: the oldest of the address, or of the address, network or user that has most for its share, is closed; others feel
+            //@ nothing
             //@ counter: smb_durable_disconnected, smb_durable_closed
             //@ attack: smb-pools
             disconnected_max: 65_536,
@@ -414,6 +415,11 @@ impl Room {
     /// Whose session the open in it is of; 0 while it is nobody's.
     pub(crate) fn session(&self) -> u64 {
         self.session.load(Ordering::Acquire)
+    }
+
+    /// To whose shares the open in it is counted.
+    pub(crate) fn consumer(&self) -> Consumer {
+        self.consumer
     }
 
     /// Takes room for `count` more locked ranges.

@@ -316,6 +316,26 @@ fn an_instance_that_comes_from_another_client_takes_over_unless_it_is_older() {
 }
 
 #[test]
+fn a_network_of_many_addresses_gives_way_before_an_address_that_has_more_than_each_of_them() {
+    let limits = OpensLimits { disconnected_max: 10, ..Default::default() };
+    limited(limits, async |side: Side| {
+        let lose = async |asker: Asker, n: u8| {
+            side.durable_file(&asker, &format!("f{n}"), Guid::new([n; 16]), 0).await;
+            side.lose(&asker).await;
+        };
+        lose(asker(1), 1).await;
+        lose(asker(1), 2).await;
+        for n in 10..20 {
+            let address = format!("2001:db8:1:{n}00::").parse().unwrap();
+            lose(Asker { address, ..asker(n.into()) }, n).await;
+        }
+        let opens = side.tree.opens().all();
+        assert_eq!(opens.iter().filter(|open| open.client() == asker(1).client).count(), 2);
+        assert_eq!(side.disconnected(), 10);
+    });
+}
+
+#[test]
 fn the_oldest_of_who_has_most_gives_way_when_there_are_too_many() {
     let limits = OpensLimits { disconnected_max: 3, disconnected_per_address_max: 2, ..Default::default() };
     limited(limits, async |side: Side| {
