@@ -8,13 +8,14 @@
 //! Which cell of which table decides is in [`conflict`], and nowhere else.
 //!
 //! ```
-//! use grants::{Access, Asked, Caching, Client, Event, Holder, Home, Kind, Limits, Looks, Object, OpenId, Request, Share, Want};
+//! use grants::{Access, Asked, Caching, Event, Holder, Home, Kind, Limits, Looks, Object, OpenId, Request, Share, Want};
+//! use std::net::IpAddr;
 //! use std::time::Instant;
 //!
 //! let (mut object, mut events, now) = (Object::<&str>::new(&Limits::DEFAULT), Vec::new(), Instant::now());
 //! let open = |id, caching| Request {
 //!     open: OpenId(id),
-//!     client: Client(id),
+//!     consumer: IpAddr::from([192, 0, 2, id as u8]).into(),
 //!     access: Access::READ | Access::WRITE,
 //!     share: Share::ALL,
 //!     looks: Looks::Not,
@@ -40,7 +41,6 @@ mod holding;
 mod leases;
 mod limits;
 mod object;
-mod part;
 mod range;
 mod share;
 mod stream;
@@ -52,7 +52,6 @@ pub use self::holding::BadAcknowledgement;
 pub use self::leases::{LeaseKey, Leases, Named, NotHere};
 pub use self::limits::Limits;
 pub use self::object::{Advisory, Change, Closed, Lock, Object, Opened, Request, Want};
-pub use self::part::may_have_more;
 pub use self::range::{Owner, Range, RangeLock};
 pub use self::share::{Access, Looks, Share};
 pub use self::waiting::Ticket;
@@ -77,10 +76,6 @@ pub enum By {
 /// One open of one stream, process-wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenId(pub u64);
-
-/// Whose share of what is bounded something counts in: a client by what it cannot choose, as its address is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Client(pub u64);
 
 /// Where a holder is told: the lane of its connection. It means nothing here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use budget::Consumer;
+
 use crate::caching::Caching;
 use crate::conflict::shares;
 use crate::event::Event;
@@ -10,7 +12,7 @@ use crate::holding::{Holding, Question};
 use crate::object::Want;
 use crate::range::Ranges;
 use crate::share::{Access, Looks, Share};
-use crate::{Client, Holder, OpenId};
+use crate::{Holder, OpenId};
 
 /// A file's own data, a named stream, or a directory.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub(crate) struct Stream<L> {
 #[derive(Debug)]
 pub(crate) struct Open<L> {
     pub(crate) id: OpenId,
-    pub(crate) client: Client,
+    pub(crate) consumer: Consumer,
     /// By whose lease or oplock he is spared.
     pub(crate) holder: Option<Holder>,
     pub(crate) access: Access,

@@ -1,11 +1,9 @@
 //! On whose behalf a command is done.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use budget::{Consumer, UserNumber};
-use grants::Client;
 use identity::Principal;
 use smb_wire::{Dialect, Guid};
 use vfs::Caller;
@@ -40,44 +38,13 @@ pub fn consumer_of(address: IpAddr, principal: &Principal) -> Consumer {
 }
 
 impl Asker {
-    /// To whose shares of what is bounded it counts.
+    /// To whose shares of what is bounded it counts: what a client cannot choose, for it makes up as many GUIDs as it likes.
     pub(crate) fn consumer(&self) -> Consumer {
         consumer_of(self.address, &self.caller.principal)
-    }
-
-    /// In whose share of what is bounded it counts: the address's, for a client makes up as many GUIDs as it likes.
-    pub(crate) fn grants_client(&self) -> Client {
-        let mut hasher = DefaultHasher::new();
-        self.address.hash(&mut hasher);
-        Client(hasher.finish())
     }
 
     /// The caller as who has this open: what is his is spared.
     pub(crate) fn by(&self, open: &Open) -> Caller {
         open.grants().caller(&self.caller)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use identity::Accounts;
-
-    use super::*;
-
-    #[test]
-    fn a_client_has_one_share_whatever_it_calls_itself() {
-        let asker = |guid: u8, last: u8| Asker {
-            caller: Caller::new(Accounts::none().anonymous()),
-            session: 1,
-            tree: 1,
-            client: Guid::new([guid; 16]),
-            address: IpAddr::from([192, 0, 2, last]),
-            dialect: Dialect::Smb311,
-            posix: false,
-            apple: Arc::default(),
-        };
-        let share = asker(1, 1).grants_client();
-        assert!((0..=255).all(|guid| asker(guid, 1).grants_client() == share));
-        assert_ne!(asker(1, 2).grants_client(), share);
     }
 }

@@ -2,6 +2,7 @@
 //! minutes. Nobody's reads and writes are bound by them. A lock is the host's: AFS names nobody else.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -172,7 +173,8 @@ impl Serving {
         // Also of a copy: what is read there may be locked.
         let asked = self.asked(call, fid).await?;
         let object = self.lockable(&asked, fid, exclusive).await?;
-        self.take_lock(&asked, object, exclusive).await
+        let address = call.remote().ok_or(rx::abort::CALL_DEAD)?.ip();
+        self.take_lock(&asked, address, object, exclusive).await
     }
 
     /// Has a lock last for its whole time again.
@@ -216,14 +218,20 @@ impl Serving {
         Err(EACCES.into())
     }
 
-    async fn take_lock(&self, asked: &Asked, object: Arc<Object>, exclusive: bool) -> Result<(), Refused> {
+    async fn take_lock(
+        &self,
+        asked: &Asked,
+        address: IpAddr,
+        object: Arc<Object>,
+        exclusive: bool,
+    ) -> Result<(), Refused> {
         let holder = asked.host.holder();
         let (volume, until) = (&asked.volume.volume, lane::time::now() + LOCK_LASTS);
         // One that it has is taken anew: for another time, or another way.
         let _ = volume.unlock_advisory(&object, holder.0, WHOLE);
         let lock = RangeLock { range: WHOLE, exclusive };
         let advisory = Advisory { owner: holder.0, lock, until: Some(until) };
-        match volume.lock_advisory(&object, advisory).await {
+        match volume.lock_advisory(&object, address.into(), advisory).await {
             Ok(()) => {}
             Err(OpenError::Failed(error)) => return Err(error.into()),
             Err(OpenError::Refused(_) | OpenError::NotHere(_)) => return Err(EWOULDBLOCK.into()),

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use budget::{Consumer, Shares};
+
 use super::Object;
 use crate::caching::{Caching, Kind};
 use crate::conflict::Asks;
@@ -11,15 +13,15 @@ use crate::holding::{Holding, Question};
 use crate::share::{Access, Looks, Share};
 use crate::stream::Open;
 use crate::waiting::Ticket;
-use crate::{By, Client, Holder, Home, OpenId, may_have_more};
+use crate::{By, Holder, Home, OpenId};
 
 /// An open that somebody wants (MS-SMB2 2.2.13), rights having been looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<L> {
     /// Its number.
     pub open: OpenId,
-    /// Whose it is.
-    pub client: Client,
+    /// Whose it is: by what it cannot choose, as its address is.
+    pub consumer: Consumer,
     /// What it is for.
     pub access: Access,
     /// What others may do beside it.
@@ -69,9 +71,9 @@ pub struct Opened {
 impl<L> Request<L> {
     /// What is open once it is granted.
     pub(super) fn into_open(self) -> Open<L> {
-        let Self { open: id, client, access, share, looks, link, parent, want, .. } = self;
+        let Self { open: id, consumer, access, share, looks, link, parent, want, .. } = self;
         let holder = want.map(|want| want.holder);
-        Open { id, client, holder, access, share, looks, deletes_on_close: false, link, parent }
+        Open { id, consumer, holder, access, share, looks, deletes_on_close: false, link, parent }
     }
 }
 
@@ -197,12 +199,22 @@ impl<L: Clone + Eq> Object<L> {
     }
 
     pub(super) fn is_full(&self, request: &Request<L>) -> Option<Refused> {
-        let (mut opens, mut own) = (0, 0);
-        for stream in &self.streams {
-            opens += stream.opens.len();
-            own += stream.opens.iter().filter(|open| open.client == request.client).count();
+        let all = self.streams.iter().map(|stream| stream.opens.len()).sum();
+        let free = self.limits.opens.saturating_sub(all);
+        // Nobody has more than all have.
+        if all < free {
+            return None;
         }
-        let may = may_have_more(own, self.limits.opens.saturating_sub(opens));
-        (!may).then_some(Refused::TooMany)
+        let held_by = |claimant| {
+            let opens = self.streams.iter().flat_map(|stream| &stream.opens);
+            opens.filter(|open| open.consumer.is_of(claimant)).count()
+        };
+        let mut claimants = request.consumer.claimants(SHARES);
+        let is_over =
+            free == 0 || claimants.any(|(claimant, times)| held_by(claimant) >= SHARES.may_hold(times, free));
+        is_over.then_some(Refused::TooMany)
     }
 }
+
+/// Of the opens of one object.
+const SHARES: Shares = Shares::THRICE;

@@ -11,8 +11,8 @@ use rand::{Rng, SeedableRng};
 use super::model::{Came, Letters, Lock as ModelLock, Model, Open, Told, letters};
 use crate::conflict::{Asks, Wants};
 use crate::{
-    Access, Advisory, Asked, By, Caching, Change, Client, Closed, Event, Holder, Home, Kind, Limits, Lock,
-    Looks, Object, OpenId, Owner, Range, RangeLock, Refused, Request, Share, Ticket, Want,
+    Access, Advisory, Asked, By, Caching, Change, Closed, Event, Holder, Home, Kind, Limits, Lock, Looks,
+    Object, OpenId, Owner, Range, RangeLock, Refused, Request, Share, Ticket, Want,
 };
 
 const SEEDS: u64 = 2000;
@@ -217,7 +217,7 @@ impl History {
         });
         let request = Request {
             open: OpenId(open.id),
-            client: Client(open.id % 3),
+            consumer: super::client(open.id % 3),
             access: Access::from_bits(bits(&open.does)),
             share: Share::from_bits(bits(&open.lets)),
             looks: if open.does.is_empty() { Looks::AtAttributes } else { Looks::Not },

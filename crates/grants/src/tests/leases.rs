@@ -1,7 +1,10 @@
 //! Leases and oplocks, one rule each.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
+
+use budget::{Consumer, UserNumber};
 
 use super::{Bench, request, with_lease, with_oplock};
 use crate::conflict::Asks;
@@ -369,7 +372,7 @@ fn beyond_the_limits_opens_and_waits_are_refused() {
     let small = Limits { opens: 4, waiting: 1, streams: 2, ..Limits::DEFAULT };
     let mut bench = Bench::new();
     bench.object = crate::Object::new(Box::leak(Box::new(small)));
-    let of_client = |open, client| Request { client: crate::Client(client), ..request(open) };
+    let of_client = |open, client| Request { consumer: super::client(client), ..request(open) };
     bench.granted(of_client(1, 1));
     bench.granted(of_client(2, 1));
     bench.granted(of_client(3, 1));
@@ -384,6 +387,29 @@ fn beyond_the_limits_opens_and_waits_are_refused() {
         |name: &[u8], open| bench.object.open(bench.now, name, request(open), None, &mut bench.events);
     assert!(matches!(stream(b"one", 2), Asked::Granted(_)));
     assert_eq!(stream(b"two", 3), Asked::Refused(Refused::TooMany));
+}
+
+#[test]
+fn opens_of_one_file_are_left_to_others_by_who_has_many_addresses() {
+    let small = Limits { opens: 70, ..Limits::DEFAULT };
+    let v6 = |high: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1));
+    let user = Some(UserNumber(7));
+    let crowds: [(Vec<Consumer>, usize); 4] = [
+        (vec![v6(0).into(); 100], 53),
+        ((0..100).map(|high| v6(high).into()).collect(), 56),
+        ((0..100).map(|high| v6(high << 8).into()).collect(), 60),
+        ((0..100).map(|high| Consumer { address: v6(high << 16), user }).collect(), 53),
+    ];
+    for (crowd, share) in crowds {
+        let mut bench = Bench::new();
+        bench.object = crate::Object::new(Box::leak(Box::new(small)));
+        let mut open = |number: usize, consumer| bench.open(Request { consumer, ..request(number as u64) });
+        let opens = crowd.into_iter().enumerate();
+        let granted = opens.filter(|(n, consumer)| matches!(open(*n, *consumer), Asked::Granted(_))).count();
+        assert_eq!(granted, share);
+        let other = Consumer { address: IpAddr::from([198, 51, 100, 7]), user: Some(UserNumber(8)) };
+        assert!(matches!(open(200, other), Asked::Granted(_)));
+    }
 }
 
 #[test]

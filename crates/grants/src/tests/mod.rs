@@ -9,11 +9,14 @@ mod model;
 mod restores;
 mod tables;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use budget::Consumer;
+
 use crate::{
-    Access, Asked, Caching, Client, Event, Holder, Home, Kind, Limits, Looks, Object, OpenId, Opened,
-    Request, Share, Ticket, Want,
+    Access, Asked, Caching, Event, Holder, Home, Kind, Limits, Looks, Object, OpenId, Opened, Request, Share,
+    Ticket, Want,
 };
 
 /// An object, its clock, and what was told since somebody last looked.
@@ -62,11 +65,16 @@ impl Bench {
     }
 }
 
+/// A client at an address of its own.
+fn client(number: u64) -> Consumer {
+    IpAddr::from(Ipv4Addr::from_bits(number as u32)).into()
+}
+
 /// An open that shares everything and may do everything.
 fn request(open: u64) -> Request<&'static str> {
     Request {
         open: OpenId(open),
-        client: Client(open),
+        consumer: client(open),
         access: Access::READ | Access::WRITE | Access::DELETE,
         share: Share::ALL,
         looks: Looks::Not,

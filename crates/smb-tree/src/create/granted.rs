@@ -167,7 +167,7 @@ pub(super) fn beside(asker: &Asker, share_access: u32, mask: u32) -> OpenHow<'st
         need: identity::Rights::NONE,
         looks: access::looks(mask),
         overwrites: false,
-        client: asker.grants_client(),
+        consumer: asker.consumer(),
         wanted: None,
     }
 }

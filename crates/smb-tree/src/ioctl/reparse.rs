@@ -88,7 +88,7 @@ impl Share {
             need: Rights::NONE,
             looks: access::looks(open.access),
             overwrites: false,
-            client: asker.grants_client(),
+            consumer: asker.consumer(),
             wanted: None,
         };
         let opened = self.volume().open_link(&asker.caller, path, &how, &mut |_| {}).await;

@@ -148,7 +148,7 @@ impl Tree {
                 need: access::needed(record.access, false),
                 looks: access::looks(record.access),
                 overwrites: false,
-                client: asker.grants_client(),
+                consumer: asker.consumer(),
                 wanted: Some(wanted(&asker, record)),
             },
             locks: &record.locks,

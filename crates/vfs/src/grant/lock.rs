@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
 use grants::{Advisory, Event, Lock, Range, RangeLock, Refused};
 
@@ -42,7 +43,7 @@ impl Open {
             locked.inspect_err(|_| volume.counters().grants_refused.increment())?;
             let mut granted = Granted { open: self, volume, locks, stays: false };
             loop {
-                match volume.lock_for_others(&self.object, self.client.0, locks).await {
+                match volume.lock_for_others(&self.object, self.consumer, locks).await {
                     Ok(()) => {
                         granted.stays = true;
                         return Ok(());
@@ -123,6 +124,7 @@ impl Volume {
     pub fn lock_advisory<'a>(
         &'a self,
         object: &'a Arc<Object>,
+        consumer: Consumer,
         advisory: Advisory,
     ) -> LocalBoxFuture<'a, Result<(), OpenError>> {
         Box::pin(async move {
@@ -134,7 +136,7 @@ impl Volume {
             // What other programs see of it ends in time though this is dropped.
             lane::to_the_end(async move {
                 let Advisory { owner, lock, until } = advisory;
-                let shown = volume.lock_for_others(&object, owner, &[lock]).await;
+                let shown = volume.lock_for_others(&object, consumer, &[lock]).await;
                 match &shown {
                     Ok(()) => until.into_iter().for_each(|until| volume.end_in_time(&object, until)),
                     // Its time may be over already.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
 use grants::conflict::Wants;
 use grants::{
-    Access, BadAcknowledgement, By, Caching, Client, Holder, Home, Kind, LeaseKey, Looks, Named, OpenId,
-    Opened, Range, Refused, Request, Share, Want,
+    Access, BadAcknowledgement, By, Caching, Holder, Home, Kind, LeaseKey, Looks, Named, OpenId, Opened,
+    Range, Refused, Request, Share, Want,
 };
 use identity::Rights;
 
@@ -32,7 +33,7 @@ pub struct Open {
     pub(super) parent: Option<[u8; 16]>,
     access: Access,
     /// In whose share it counts.
-    pub(super) client: Client,
+    pub(super) consumer: Consumer,
     /// It has changed the content: leases of the directory go when it is closed.
     pub(super) is_modified: AtomicBool,
     pub(super) is_closed: AtomicBool,
@@ -57,7 +58,7 @@ pub struct OpenHow<'a> {
     /// What the caller is going to put an end to the content.
     pub overwrites: bool,
     /// In whose share of what is bounded it counts.
-    pub client: Client,
+    pub consumer: Consumer,
     /// What its client wants to cache.
     pub wanted: Option<Wanted>,
 }
@@ -176,7 +177,7 @@ impl Volume {
         }
         let request = Request {
             open: id,
-            client: how.client,
+            consumer: how.consumer,
             access: how.access,
             share: how.share,
             looks: how.looks,
@@ -235,7 +236,7 @@ pub(super) struct Asking {
 impl Asking {
     /// It is there.
     pub(super) fn granted(self, object: &Arc<Object>, opened: Opened) -> Open {
-        let Request { open: id, link, parent, access, client, .. } = self.request;
+        let Request { open: id, link, parent, access, consumer, .. } = self.request;
         Open {
             object: Arc::clone(object),
             id,
@@ -244,7 +245,7 @@ impl Asking {
             lease: self.lease,
             parent,
             access,
-            client,
+            consumer,
             is_modified: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             is_link: false,

@@ -57,7 +57,7 @@ impl Volume {
             let standing = object.grants().ask(|grants, _| grants.standing(holder)).value;
             // Dropped from here on, it gives back all that it has.
             let open = asking.granted(&object, standing);
-            self.lock_for_others(&object, how.client.0, locks).await?;
+            self.lock_for_others(&object, how.consumer, locks).await?;
             Ok(open)
         })
     }

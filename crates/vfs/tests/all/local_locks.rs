@@ -1,10 +1,11 @@
 //! Locks of clients and of another process of this machine, on its kernel: each finds those of the other.
 
 use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use grants::{Access, Client, Range, RangeLock, Refused, Share};
+use grants::{Access, Range, RangeLock, Refused, Share};
 use identity::{Rights, Writable};
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -24,7 +25,7 @@ fn another_process_and_clients_find_each_others_locks() {
         let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
         let caller = Caller::anonymous();
         let access = Access::READ | Access::WRITE;
-        let (share, client) = (Share::ALL, Client(1));
+        let (share, consumer) = (Share::ALL, IpAddr::from([192, 0, 2, 1]).into());
         let need = Rights::WRITE;
         let how = OpenHow {
             stream: b"",
@@ -33,7 +34,7 @@ fn another_process_and_clients_find_each_others_locks() {
             need,
             looks: grants::Looks::Not,
             overwrites: false,
-            client,
+            consumer,
             wanted: None,
         };
         let at = RelPath::parse(b"page").unwrap();

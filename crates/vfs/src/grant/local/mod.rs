@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
 use grants::{RangeLock, Refused};
 use lane::Lasting;
@@ -220,7 +221,7 @@ impl Turn {
 }
 
 impl Volume {
-    /// Has other programs on this machine see what `owner` was granted just now. What has begun goes on when this is dropped.
+    /// Has other programs on this machine see what a client was granted just now. What has begun goes on when this is dropped.
     ///
     /// # Errors
     /// [`Refused::Locked`] where one of them has a lock in the way, [`Refused::TooMany`]; those of the file system. What is on the books
@@ -228,7 +229,7 @@ impl Volume {
     pub(super) async fn lock_for_others(
         &self,
         object: &Arc<Object>,
-        owner: u64,
+        consumer: Consumer,
         locks: &[RangeLock],
     ) -> Result<(), OpenError> {
         let mine = spans(locks.iter().copied());
@@ -238,7 +239,7 @@ impl Volume {
         let (volume, object) = (self.clone(), Arc::clone(object));
         let locking = lane::spawn(async move {
             for _ in 0..ATTEMPTS_MAX {
-                let Some(local) = volume.local(&object, owner, &mine).await? else { return Ok(()) };
+                let Some(local) = volume.local(&object, consumer, &mine).await? else { return Ok(()) };
                 let turn = local.turn().await;
                 turn.release(&object).await;
                 let acquired = turn.acquire(&volume, &object, &mine).await;
@@ -301,13 +302,13 @@ impl Volume {
     async fn local(
         &self,
         object: &Arc<Object>,
-        owner: u64,
+        consumer: Consumer,
         mine: &[Span],
     ) -> Result<Option<Arc<Local>>, OpenError> {
         if let Some(local) = object.grants().local() {
             return Ok(Some(local));
         }
-        let place = object.volume().objects().local_places().take(owner)?;
+        let place = object.volume().objects().local_places().take(consumer)?;
         let write = mine.iter().any(|span| span.exclusive);
         let Some((file, is_writable)) = self.open_to_lock(object, write).await? else { return Ok(None) };
         let keeper = file.into_keeper().map_err(Error::from)?;

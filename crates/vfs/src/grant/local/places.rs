@@ -1,68 +1,60 @@
 //! How many files are open for their locks alone: each takes a descriptor.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use budget::{Books, Consumer, Shares};
 use grants::Refused;
 
 /// Those of a process.
 #[derive(Clone)]
-pub(crate) struct LocalPlaces {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    max: usize,
-    /// By who locked the file first.
-    taken: Mutex<HashMap<u64, usize>>,
-}
+pub(crate) struct LocalPlaces(Arc<Mutex<Books>>);
 
 /// A place, until this is dropped.
 pub(super) struct LocalPlace {
     places: LocalPlaces,
-    owner: u64,
+    /// Who locked the file first.
+    consumer: Consumer,
 }
 
 impl LocalPlaces {
     pub(crate) fn new(max: usize) -> Self {
-        Self { inner: Arc::new(Inner { max, taken: Mutex::default() }) }
+        Self(Arc::new(Mutex::new(Books::new(max, Shares::ONCE))))
     }
 
-    /// A place for a file that `owner` locks. He has no more than he leaves, so that who comes next always finds some.
+    /// A place for a file that a client locks. Its address and user have no more than they leave, so that who comes next always finds some.
     ///
     /// # Errors
     /// [`Refused::TooMany`].
-    pub(super) fn take(&self, owner: u64) -> Result<LocalPlace, Refused> {
-        let mut taken = self.inner.taken.lock().expect("nobody panics while holding it");
-        let all: usize = taken.values().sum();
-        let own = taken.get(&owner).copied().unwrap_or(0);
-        if own + 1 > self.inner.max.saturating_sub(all) {
-            return Err(Refused::TooMany);
-        }
-        *taken.entry(owner).or_default() += 1;
-        Ok(LocalPlace { places: self.clone(), owner })
+    pub(super) fn take(&self, consumer: Consumer) -> Result<LocalPlace, Refused> {
+        self.books().take(consumer, 1).map_err(|_| Refused::TooMany)?;
+        Ok(LocalPlace { places: self.clone(), consumer })
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for LocalPlace {
     fn drop(&mut self) {
-        let mut taken = self.places.inner.taken.lock().expect("nobody panics while holding it");
-        let own = taken.get_mut(&self.owner).expect("he has this one");
-        *own -= 1;
-        if *own == 0 {
-            taken.remove(&self.owner);
-        }
+        self.places.books().give_back(self.consumer, 1);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv6Addr};
+
     use super::*;
+
+    fn take_all(places: &LocalPlaces, crowd: &[IpAddr]) -> Vec<LocalPlace> {
+        crowd.iter().filter_map(|address| places.take((*address).into()).ok()).collect()
+    }
 
     #[test]
     fn who_locks_many_files_leaves_as_many_to_others() {
         let places = LocalPlaces::new(8);
-        let take = |owner| std::iter::from_fn(|| places.take(owner).ok()).collect::<Vec<_>>();
+        let take = |last| take_all(&places, &[IpAddr::from([192, 0, 2, last]); 8]);
         let first = take(1);
         assert_eq!(first.len(), 4);
         let second = take(2);
@@ -71,6 +63,17 @@ mod tests {
         drop(first);
         assert_eq!(take(3).len(), 3);
         drop(second);
-        assert!(places.inner.taken.lock().unwrap().is_empty());
+        assert!(places.books().is_empty());
+    }
+
+    #[test]
+    fn who_has_many_addresses_leaves_some_to_others() {
+        for (step, share) in [(1, 40), (256, 45)] {
+            let places = LocalPlaces::new(60);
+            let v6 = |n: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | (n * step) << 64 | 1));
+            let held = take_all(&places, &(0..100).map(v6).collect::<Vec<_>>());
+            assert_eq!(held.len(), share);
+            assert!(places.take(IpAddr::from([192, 0, 2, 1]).into()).is_ok());
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grants::{Access, Client, Looks, Share};
+use grants::{Access, Looks, Share};
 use identity::{Accounts, Acl, Nearest, Rights, Side, Writable};
 use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, World, seeds};
@@ -21,7 +21,7 @@ use vfs::{
 
 use super::rest::come_and_go;
 use super::told::until;
-use super::{Process, directory, name, nobody, on_lanes, path, root};
+use super::{CLIENT, Process, directory, name, nobody, on_lanes, path, root};
 
 const LIST: &str = "user.linerate.acl";
 const NEW: How = How { exclusive: true, mode: 0o644 };
@@ -81,7 +81,7 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
             share: Share::ALL,
             need: Rights::NONE,
             overwrites: false,
-            client: Client(1),
+            consumer: CLIENT,
             wanted: None,
         };
         // Who makes a file has it go with the open that has made it.

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use grants::conflict::Wants;
-use grants::{Access, Advisory, Caching, Client, Holder, LeaseKey, Range, RangeLock, Refused, Share};
+use grants::{Access, Advisory, Caching, Holder, LeaseKey, Range, RangeLock, Refused, Share};
 use identity::Rights;
 use lane::backend::sim::Config;
 use lane::time;
 use vfs::{Breaker, Broken, ByLease, Error, Expect, How, Open, OpenError, OpenHow, Telling, Volume, Wanted};
 
-use super::{name, nobody, on_lanes, path, root};
+use super::{CLIENT, name, nobody, on_lanes, path, root};
 
 const NEW: How = How { exclusive: true, mode: 0o644 };
 pub(super) const EVERYTHING: OpenHow<'_> = OpenHow {
@@ -21,7 +21,7 @@ pub(super) const EVERYTHING: OpenHow<'_> = OpenHow {
     share: Share::ALL,
     need: Rights::LOOKUP,
     overwrites: false,
-    client: Client(1),
+    consumer: CLIENT,
     wanted: None,
 };
 
@@ -280,7 +280,7 @@ fn locks_of_others_meet_locks_alone() {
         let it = open(&volume, "page", &EVERYTHING).await.unwrap();
         let until = Some(time::now() + Duration::from_secs(300));
         let lock = RangeLock { range: Range::WHOLE, exclusive: true };
-        volume.lock_advisory(it.object(), Advisory { owner: 7, lock, until }).await.unwrap();
+        volume.lock_advisory(it.object(), CLIENT, Advisory { owner: 7, lock, until }).await.unwrap();
         assert!(it.check(Range { offset: 0, len: 5 }, Wants::Writing).is_ok());
         let refused = it.lock(&volume, &[lock], false).await;
         assert!(matches!(refused, Err(OpenError::Refused(Refused::Locked))));

@@ -3,10 +3,11 @@
 //! their time, and nobody reads what was.
 
 use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use grants::{Access, BadAcknowledgement, Caching, Client as Number, Holder, LeaseKey, Refused, Share};
+use grants::{Access, BadAcknowledgement, Caching, Holder, LeaseKey, Refused, Share};
 use identity::Rights;
 use lane::backend::sim::{Config, Host, World, seeds};
 use lane::buffer::BufClass;
@@ -157,7 +158,7 @@ impl Client {
             share: self.share.get(),
             need: Rights::READ | Rights::WRITE,
             overwrites: false,
-            client: Number(self.number),
+            consumer: IpAddr::from(Ipv4Addr::from_bits(self.number as u32)).into(),
             wanted: Some(if is_oplock { Wanted::Oplock(caching) } else { lease }),
         };
         let mut known = |holder| self.holder.set(Some(holder));

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::ops::Range as Bytes;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use grants::{Access, Advisory, Client, Range, RangeLock, Refused, Share};
+use grants::{Access, Advisory, Range, RangeLock, Refused, Share};
 use identity::Rights;
 use lane::backend::sim::{Config, ForeignLock, Fs, World, seeds};
 use lane::fs::LockKind;
@@ -16,7 +17,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{How, Open, OpenError, OpenHow, Volume, VolumeOptions, VolumeSpec};
 
-use super::{Process, name, nobody, path, root};
+use super::{CLIENT, Process, name, nobody, path, root};
 
 const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
@@ -25,7 +26,7 @@ const EVERYTHING: OpenHow<'_> = OpenHow {
     share: Share::ALL,
     need: Rights::WRITE,
     overwrites: false,
-    client: Client(1),
+    consumer: CLIENT,
     wanted: None,
 };
 const PAGE: &str = "/srv/page";
@@ -113,7 +114,7 @@ fn what_other_programs_have_locked_clients_do_not_get_or_wait_for() {
         assert_eq!(volume.counters().grants_refused_local.get(), 1);
         let until = Some(time::now() + Duration::from_secs(300));
         let whole = Advisory { owner: 7, lock: lock(0, u64::MAX, false), until };
-        assert!(is_locked(&volume.lock_advisory(it.object(), whole).await));
+        assert!(is_locked(&volume.lock_advisory(it.object(), CLIENT, whole).await));
         let begun = time::now();
         let ends = lane::spawn(async move {
             time::sleep(Duration::from_secs(3)).await;
@@ -150,7 +151,7 @@ fn a_lock_outlasts_the_lane_that_took_it_and_ends_with_its_time() {
         let object = std::sync::Arc::clone(it.object());
         let until = time::now() + Duration::from_secs(300);
         let advisory = Advisory { owner: 7, lock: lock(50, 10, false), until: Some(until) };
-        volume.lock_advisory(&object, advisory).await.unwrap();
+        volume.lock_advisory(&object, CLIENT, advisory).await.unwrap();
         volume.extend_advisory(&object, 7, until + Duration::from_secs(50)).unwrap();
         holding.set(Some(it));
     };
@@ -183,12 +184,12 @@ fn one_task_waits_for_the_end_of_a_files_locks_however_often_they_are_taken() {
         let tasks = || lane::current().counters().tasks.get();
         let until = || Some(time::now() + Duration::from_secs(300));
         let advisory = |owner| Advisory { owner, lock: lock(50, 10, false), until: until() };
-        volume.lock_advisory(it.object(), advisory(7)).await.unwrap();
+        volume.lock_advisory(it.object(), CLIENT, advisory(7)).await.unwrap();
         moment().await;
         let with_one = tasks();
         for owner in [7, 8].repeat(100) {
             let _ = volume.unlock_advisory(it.object(), owner, advisory(owner).lock.range);
-            volume.lock_advisory(it.object(), advisory(owner)).await.unwrap();
+            volume.lock_advisory(it.object(), CLIENT, advisory(owner)).await.unwrap();
             volume.extend_advisory(it.object(), owner, until().unwrap()).unwrap();
             time::sleep(Duration::from_millis(100)).await;
         }
@@ -201,7 +202,7 @@ fn one_task_waits_for_the_end_of_a_files_locks_however_often_they_are_taken() {
         moment().await;
         let with_none = tasks();
         for _ in 0..100 {
-            volume.lock_advisory(it.object(), advisory(7)).await.unwrap();
+            volume.lock_advisory(it.object(), CLIENT, advisory(7)).await.unwrap();
             volume.unlock_advisory(it.object(), 7, advisory(7).lock.range).unwrap();
             volume.unlocked_for_others(it.object()).await;
         }
@@ -225,7 +226,7 @@ fn a_lock_whose_asker_has_gone_is_seen_by_others_no_longer_than_its_time() {
         for polls in 0..8 {
             let until = Some(time::now() + Duration::from_secs(300));
             let advisory = Advisory { owner: polls, lock: lock(50, 10, true), until };
-            let (mut locking, mut left) = (volume.lock_advisory(&object, advisory), polls);
+            let (mut locking, mut left) = (volume.lock_advisory(&object, CLIENT, advisory), polls);
             answered += u32::from(
                 poll_fn(|cx| {
                     if left == 0 {
@@ -271,10 +272,10 @@ fn who_locks_many_files_for_other_programs_leaves_as_many_to_others() {
         let volume = process.volume();
         let mut opens = Vec::new();
         for n in 0..4 {
-            let (name_of, client) = (format!("page{n}"), Client(1 + n / 3));
+            let (name_of, consumer) = (format!("page{n}"), IpAddr::from([192, 0, 2, n / 3]).into());
             let how = How { exclusive: true, mode: 0o644 };
             root(&volume).await.create(&nobody(), name(&name_of), how).await.unwrap();
-            let how = OpenHow { client, ..EVERYTHING };
+            let how = OpenHow { consumer, ..EVERYTHING };
             let it = volume.open_shared(&nobody(), path(&name_of), &how, &mut |_| {}).await.unwrap().0;
             let came = it.lock(&volume, &[lock(0, 1, true)], false).await;
             match n {

@@ -1,6 +1,9 @@
 //! Writable volumes in a simulated world, on several lanes: changes in any mix equal some order of one after the other,
 //! and each shows to the next look on every lane.
 
+use std::net::{IpAddr, Ipv4Addr};
+
+use budget::Consumer;
 use identity::Writable;
 use lane::backend::sim::{Config, Fs, Host, Remains, World};
 use vfs::{
@@ -141,6 +144,9 @@ fn watched<F: Future<Output = ()> + 'static>(
         test(volume, process.host.fs()).await;
     });
 }
+
+/// Whose opens and locks those are that nobody shares with.
+const CLIENT: Consumer = Consumer { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), user: None };
 
 fn name(text: &str) -> Name<'_> {
     Name::parse(text.as_bytes()).unwrap()
