@@ -37,7 +37,7 @@ impl Shares {
 
 //@ limit: descriptors that clients have the process hold
 //@ section: Logs, control and descriptors
-//@ unit: descriptor: connection 1, SMB open 2 and more, body or AFS call of more than 64 KiB 1
+//@ unit: descriptor: connection 1, SMB open 2 and more, HTTP body or AFS reply of more than 64 KiB, or one that waits, and AFS store 1
 //@ address: {} times what is free, and a user of SMB from all addresses together; of IPv6 that for a /64, {OF_56_TIMES} for a /56,
 //@ {OF_48_TIMES} for a /48
 //@ all: process: what the hard limit of open files leaves beside the server's own and files that it can open again

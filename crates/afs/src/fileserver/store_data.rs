@@ -65,6 +65,7 @@ impl Serving {
         if writer.file().attributes()?.size < extent.file_len {
             store.truncate(extent.file_len).await?;
         }
+        self.keep_writer(&asked, &writer);
         let outcome = self.finish_store(&asked, fid, change, &writer).await;
         drop(shield);
         outcome

@@ -106,9 +106,17 @@ impl Serving {
             return Ok(kept.writer);
         }
         let object = found.object().ok_or(vfs::Error::ReadOnly)?;
-        let writer = volume.reopen_writer(&asked.caller, object.identity()).await?;
-        writers.keep(holder, object, &writer, false);
-        Ok(writer)
+        Ok(volume.reopen_writer(&asked.caller, object.identity()).await?)
+    }
+
+    /// Keeps a file open that the client has stored to, for its next store.
+    pub(super) fn keep_writer(&self, asked: &Asked, writer: &Writer) {
+        let (writers, holder) = (&self.server.inner.writers, asked.host.holder());
+        if let Some(object) = writer.file().object()
+            && writers.find(holder, object.volume().id(), object.number()).is_none()
+        {
+            writers.keep(holder, object, writer, false);
+        }
     }
 
     /// Closes a file that somebody may want to execute on the server when the client has stored it: not while it is open for writing

@@ -332,6 +332,8 @@ fn a_network_of_many_addresses_gives_way_before_an_address_that_has_more_than_ea
         let opens = side.tree.opens().all();
         assert_eq!(opens.iter().filter(|open| open.client() == asker(1).client).count(), 2);
         assert_eq!(side.disconnected(), 10);
+        sleep(Duration::from_secs(62)).await;
+        assert_eq!(side.disconnected(), 0);
     });
 }
 

@@ -25,6 +25,7 @@ use xdr::rpc::{Call, Failure, Received};
 
 /// The server of a test, on the lane that the test runs on.
 pub(crate) struct Bed {
+    pub(crate) host: Host,
     pub(crate) fs: Fs,
     pub(crate) server: FileServer,
     pub(crate) volume: Volume,
@@ -106,7 +107,7 @@ impl Bed {
         driver.serve(afs::fileserver::SERVICE, server.clone());
         let address = ([10, 0, 0, 1], 7000).into();
         let (seed, port) = (RefCell::new(seed), 7001.into());
-        Self { fs: host.fs(), server, volume, audited, address, seed, port }
+        Self { host: host.clone(), fs: host.fs(), server, volume, audited, address, seed, port }
     }
 
     /// What the audit log has of calls since it was last looked at, as OpenAFS writes it, from the event on.

@@ -4,8 +4,9 @@ use afs_wire::code::{EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY,
 use afs_wire::{SET_MOD_TIME, SET_MODE, SET_OWNER, StoreStatus, rxafs};
 use lane::backend::sim::Config;
 use lane::fs::LockKind;
+use vfs::Quota;
 
-use super::bed::{code, run, with};
+use super::bed::{code, run, with, within};
 
 #[test]
 fn names_come_move_and_go() {
@@ -287,5 +288,29 @@ fn a_files_own_descriptor_counts_for_its_maker_too_and_who_has_a_callback_hears_
         assert_eq!(code(client.store(fid, 0, b"X", 4).await), EACCES);
         assert_eq!(code(client.fetch(fid, 0, 9).await), EACCES);
         assert_eq!(client.status(fid).await.unwrap().caller_access & 0x7f, 8, "who may list sees attributes");
+    });
+}
+
+#[test]
+fn a_store_that_is_refused_keeps_no_file_open() {
+    within(Quota { bytes: Some(100_000), ..Quota::default() }, async |bed| {
+        let client = bed.client();
+        bed.fs.write("/srv/local", "as it was").unwrap();
+        let (pages, _) = client.fetch(bed.root(), 0, 1 << 20).await.unwrap();
+        let found = afs_wire::directory::Directory::parse(&pages).unwrap().lookup(b"local").unwrap();
+        let local = afs_wire::Fid { vnode: found.vnode, uniquifier: found.uniquifier, ..bed.root() };
+        client.fetch(local, 0, 9).await.unwrap();
+        let idle = bed.host.descriptors();
+        let too_much = client.store(local, 0, &[7; 64], 200_000_000).await;
+        assert_ne!(code(too_much), 0);
+        assert!(code(client.store(local, 1 << 40, &[7; 64], 64).await) != 0);
+        lane::time::sleep(std::time::Duration::from_millis(100)).await;
+        let refused = bed.host.descriptors();
+        assert!(refused <= idle, "{refused} and {idle}");
+        // What is stored to is kept for the next store, and no longer than a minute.
+        assert_eq!(code(client.store(local, 0, b"another", 7).await), 0);
+        assert!(bed.host.descriptors() > refused);
+        lane::time::sleep(std::time::Duration::from_secs(120)).await;
+        assert!(bed.host.descriptors() <= refused);
     });
 }
