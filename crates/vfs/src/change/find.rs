@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use index::Number;
-use lane::fs::{FileKind, OpenHow, OpenKind, Stat};
+use lane::fs::{File, FileKind, OpenHow, OpenKind, Stat};
 
 use super::here::Here;
 use crate::attributes::Attributes;
@@ -27,6 +27,20 @@ pub(super) struct Found {
     names: Option<u32>,
     /// As it was just before it loses one of several.
     before: Option<Stat>,
+    /// Opened then, where this lane has it not: it tells how it looks without the name.
+    beside: Option<Beside>,
+}
+
+/// A file opened to see how it looks once it has lost a name: dropped, it is looked at.
+struct Beside {
+    object: Arc<Object>,
+    file: File,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.object.note_closing(|| self.file.stat());
+    }
 }
 
 impl Found {
@@ -92,11 +106,9 @@ impl Found {
         };
         (self.names, self.before) = (Some(stat.nlink), Some(stat));
         if stat.nlink > 1 && self.kind == FileKind::File && self.open.is_none() {
-            // Closed after the change, it tells how the file looks without the name.
             let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
-            if let (Ok(file), Ok(parsed)) = (here.directory().dir().open(name, how).await, name_of(name)) {
-                self.open = here.directory().opened_file(parsed, file, &stat).await.ok().map(Rc::new);
-            }
+            let file = here.directory().dir().open(name, how).await.ok();
+            self.beside = file.map(|file| Beside { object: Arc::clone(&self.object), file });
         }
         Ok(())
     }
@@ -125,6 +137,7 @@ impl Here {
                 open: node.into_file(),
                 names: None,
                 before: None,
+                beside: None,
             }));
         }
         self.find_new(&c_name(name)).await
@@ -163,12 +176,8 @@ impl Here {
         let at = At { directory: self.object()?, name: name.as_bytes() };
         let by = By::Name(self.directory().dir(), name);
         let object = shared.object_of(self.volume().root().dir(), by, stat, Some(at)).await?;
-        Ok(Found { object, kind: stat.kind, open: None, names: Some(stat.nlink), before: None })
+        Ok(Found { object, kind: stat.kind, open: None, names: Some(stat.nlink), before: None, beside: None })
     }
-}
-
-fn name_of(name: &CString) -> Result<Name<'_>, Error> {
-    Ok(Name::parse(name.as_bytes())?)
 }
 
 /// For the kernel.
