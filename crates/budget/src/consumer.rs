@@ -35,9 +35,7 @@ impl Consumer {
         let networks = Network::all_of(self.address).map(Claimant::Network).zip(times);
         networks.chain(self.user.map(|user| (Claimant::User(user), shares.address)))
     }
-}
 
-impl Consumer {
     /// Whether it counts for this network or user.
     pub fn is_of(&self, claimant: Claimant) -> bool {
         match claimant {
