@@ -508,8 +508,9 @@ fn write(file: &File, attribute: Attribute, acl: &Acl) -> anyhow::Result<()> {
 }
 
 fn remove(file: &File, attribute: Attribute) -> anyhow::Result<()> {
-    take_away(file, attribute.name()).map_err(explain)?;
+    // A witness whose list is gone would close the directory: where this is interrupted there is a list without one.
     take_away(file, ATTRIBUTE_WITNESS).map_err(explain)?;
+    take_away(file, attribute.name()).map_err(explain)?;
     remove_descriptor(file, attribute)?;
     file.sync_all().context("sync")
 }

@@ -84,6 +84,9 @@ impl Keeping {
 
     /// Gives a directory this list, or with `None` none; what lies elsewhere goes.
     ///
+    /// Whenever the process ends, the directory has the list from before or this one: the witness comes after the list that it is
+    /// one of, and goes before it.
+    ///
     /// # Errors
     /// Those of the file system: the list may be the one from before.
     pub(crate) async fn set_list(self, dir: &File, list: Option<Vec<u8>>) -> io::Result<()> {
@@ -96,7 +99,7 @@ impl Keeping {
         if let Some(list) = list {
             self.give_list(dir, list).await?;
         }
-        for name in [ATTRIBUTE_UNPRIVILEGED, ATTRIBUTE_PRIVILEGED, ATTRIBUTE_WITNESS] {
+        for name in [ATTRIBUTE_WITNESS, ATTRIBUTE_UNPRIVILEGED, ATTRIBUTE_PRIVILEGED] {
             if !kept.contains(&name) && names.iter().any(|has| **has == *name) {
                 remove(dir, name).await?;
             }

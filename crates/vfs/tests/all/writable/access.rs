@@ -334,19 +334,29 @@ fn rights_that_others_change_count_within_a_second_at_every_depth_however_that_i
 /// A process that sees `trusted.` attributes, or one that does not, which serves `/srv` of a host.
 fn served(world: &World, index: &Arc<Index>, sees_trusted: bool, test: impl AsyncFnOnce(Volume) + 'static) {
     let host = &world.host("10.0.0.1");
-    let options = ObjectsOptions { lanes_max: 1, trusted_attributes: sees_trusted, ..Default::default() };
-    let objects = Objects::new(options, Arc::clone(index));
+    let objects = sharing(index, sees_trusted);
     host.fs().configure(|config| config.privileged = sees_trusted);
     let kept = objects.clone();
     world.block_on(host, async move {
-        let cache = Cache::sharing(CacheOptions::default(), &objects);
-        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
-        let volume = Volume::open(&cache, &spec.with_objects().writable_by(Writable::anyone())).unwrap();
+        let (cache, volume) = opened(&objects);
         test(volume).await;
         cache.clear();
     });
     host.fs().configure(|config| config.privileged = true);
     assert_eq!(kept.in_use(), 0);
+}
+
+fn sharing(index: &Arc<Index>, sees_trusted: bool) -> Objects {
+    let options = ObjectsOptions { lanes_max: 1, trusted_attributes: sees_trusted, ..Default::default() };
+    Objects::new(options, Arc::clone(index))
+}
+
+/// The volume, writable by anybody, in a cache of its own.
+fn opened(objects: &Objects) -> (Cache, Volume) {
+    let cache = Cache::sharing(CacheOptions::default(), objects);
+    let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+    let volume = Volume::open(&cache, &spec.with_objects().writable_by(Writable::anyone())).unwrap();
+    (cache, volume)
 }
 
 fn index() -> Arc<Index> {
@@ -494,6 +504,59 @@ fn a_volume_whose_lists_cannot_be_seen_or_were_lost_is_served_to_administrators_
     served(&world, &index, true, async move |volume| closed(volume, "has lost the volume's attribute").await);
     fs.set_xattr("/srv", "trusted.linerate.accepted", b"1").unwrap();
     served(&world, &index, true, open);
+}
+
+#[test]
+fn a_list_whose_change_is_interrupted_is_the_one_from_before_or_the_new_one() {
+    let one = list(&[("alice", Rights::READER)]);
+    let other = list(&[("system:anyuser", Rights::READER)]);
+    let lists = [None, Some(one), Some(other)];
+    for (before, after) in lists.iter().flat_map(|before| lists.iter().map(move |after| (before, after))) {
+        let mut seen = Vec::new();
+        for steps in 0.. {
+            let world = World::new(1, Config::clean());
+            let host = world.host("10.0.0.1");
+            let (fs, index) = (host.fs(), index());
+            fs.configure(|config| config.privileged = true);
+            fs.write("/srv/open/page", "").unwrap();
+            let set = before.clone();
+            served(&world, &index, true, async move |volume| set_list(&volume, set.as_ref()).await);
+            let is_done = Rc::new(Cell::new(false));
+            let (done, set, objects) = (Rc::clone(&is_done), after.clone(), sharing(&index, true));
+            host.spawn(async move {
+                let (_cache, volume) = opened(&objects);
+                fs.kill_after(steps);
+                set_list(&volume, set.as_ref()).await;
+                done.set(true);
+                std::future::pending::<()>().await;
+            });
+            world.run_for(Duration::from_secs(1));
+            host.kill();
+            host.restart();
+            let found = Rc::new(Cell::new(None));
+            let told = Rc::clone(&found);
+            served(&world, &self::index(), true, async move |volume| {
+                let directory = directory_as(&volume, &operator(), "open").await;
+                told.set(Some(directory.access_list(&operator()).await.unwrap()));
+            });
+            seen.push(found.take().unwrap());
+            if is_done.get() {
+                break;
+            }
+        }
+        let [before, after] = [before, after]
+            .map(|list| list.clone().map_or(Nearest::None, |list| Nearest::List(Arc::new(list))));
+        assert_eq!(seen.last(), Some(&after));
+        assert!(
+            seen.iter().all(|list| [&before, &after].contains(&list)),
+            "{before:?} to {after:?}: {seen:?}"
+        );
+    }
+}
+
+async fn set_list(volume: &Volume, list: Option<&Acl>) {
+    let directory = directory_as(volume, &operator(), "open").await;
+    directory.set_access_list(&operator(), list).await.unwrap();
 }
 
 async fn root_as(volume: &Volume) -> Directory {
