@@ -208,7 +208,7 @@ impl<'d> Torture<'d> {
         if end == End::PowerCut {
             command.stderr(Stdio::null());
         }
-        let mut child = Killed(command.spawn()?);
+        let mut child = Killed(command.spawn().context("starting the process that is killed")?);
         let mut lines = BufReader::new(child.0.stdout.take().context("it is a pipe")?);
         let moment = self.rng.random_range(1..=LINES_MAX);
         let mut line = String::new();
