@@ -114,10 +114,7 @@ impl Get {
         let text = fetch::small(&found.server, found.fid, TEXT_MAX).await?;
         let target = local::name_of(&text)?;
         if self.overwrite {
-            match here.unlink(name).await {
-                Err(error) if error.kind() != ErrorKind::NotFound => return local::of(name, Err(error)),
-                _ => {}
-            }
+            local::of(name, transfer::make_way(here, name).await)?;
         }
         match here.symlink(name, &target).await {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Error::Taken(local::shown(name))),

@@ -1,8 +1,7 @@
 //! `linerate get afs://HOST/VOLUME/PATH` and `linerate get smb://HOST/SHARE/PATH`.
 
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::CString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -14,6 +13,10 @@ use crate::remote::Remote;
 use crate::smb::{self, There};
 use crate::transferred::{Transferred, same_sum, tell};
 
+use self::target::Target;
+
+mod target;
+
 /// Flags of `linerate get`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -21,6 +24,9 @@ pub(crate) struct Args {
     #[arg(value_name = "ADDRESS")]
     address: Remote,
     /// Where to, a directory or a new name; without it the same name, here
+    ///
+    /// A symbolic link is followed. A device, pipe or socket is written to once the file is whole, which takes its length in $TMPDIR
+    /// meanwhile; a disk with --overwrite alone.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// A directory with all beneath it; mount points and reparse points are left alone
@@ -51,13 +57,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Remote::Afs(address) => address.name(),
         Remote::Smb(address) => address.path.last().unwrap_or(&address.share).as_bytes(),
     };
-    let (dir, name) = place(args.output.as_deref(), name)?;
-    let target = dir.join(OsStr::from_bytes(name.as_bytes()));
+    let target = Target::of(args.output.as_deref(), name, args.overwrite)?;
+    if target.is_stream() && (args.recursive || args.resume) {
+        bail!(
+            "{} takes the bytes of one whole file: leave --recursive and --resume out",
+            target.shown.display()
+        );
+    }
+    let (dir, name, path) = (target.dir.clone(), target.name.clone(), target.path());
     let done = match &args.address {
-        Remote::Afs(address) => of_cell(args, address, dir, name, target.clone())?,
-        Remote::Smb(address) => of_share(args, address, dir, name, target.clone())?,
+        Remote::Afs(address) => of_cell(args, address, dir, name, path)?,
+        Remote::Smb(address) => of_share(args, address, dir, name, path)?,
     };
-    tell(&done, "path", &target.display(), args.json);
+    let shown = target.shown.clone();
+    target.finish()?;
+    tell(&done, "path", &shown.display(), args.json);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -116,17 +130,4 @@ fn of_share(
             }
         }
     })
-}
-
-/// The local directory and the name in it.
-fn place(output: Option<&Path>, name: &[u8]) -> anyhow::Result<(PathBuf, CString)> {
-    let output = output.unwrap_or(Path::new("."));
-    let (dir, name) = if output.is_dir() {
-        (output, OsStr::from_bytes(name))
-    } else {
-        let name = output.file_name().with_context(|| format!("{} is no name", output.display()))?;
-        let dir = output.parent().filter(|dir| !dir.as_os_str().is_empty());
-        (dir.unwrap_or(Path::new(".")), name)
-    };
-    Ok((dir.to_owned(), CString::new(name.as_bytes())?))
 }

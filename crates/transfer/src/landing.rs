@@ -4,7 +4,9 @@
 use std::ffi::CString;
 use std::io::{self, ErrorKind};
 
-use lane::fs::{AttributeChange, CreateHow, Dir, File, OpenHow, OpenKind, RenameHow, SetTime, Timestamp};
+use lane::fs::{
+    AttributeChange, CreateHow, Dir, File, FileKind, OpenHow, OpenKind, RenameHow, SetTime, Stat, Timestamp,
+};
 
 /// The names of a file that is not whole.
 #[derive(Debug)]
@@ -59,7 +61,8 @@ impl Landing {
         dir.rename(&self.under_way, dir, &self.part, RenameHow::Replace).await
     }
 
-    /// It is whole: it gets its attributes and its name, over what has that where `replace` says so.
+    /// It is whole: it gets its attributes and its name. With `replace` over a file that has that, whose mode and owner stay; what is no
+    /// regular file is not replaced.
     ///
     /// # Errors
     /// The file system's; `AlreadyExists`.
@@ -71,13 +74,30 @@ impl Landing {
         (mode, modified): (u32, Timestamp),
         replace: bool,
     ) -> io::Result<()> {
+        let replaced = if replace { there(dir, name).await? } else { None };
+        if replaced.is_some_and(|replaced| replaced.kind != FileKind::File) {
+            return Err(io::Error::new(ErrorKind::AlreadyExists, "it is no regular file, and stays"));
+        }
         let change = AttributeChange {
             uid: None,
             gid: None,
-            mode: Some(mode),
+            mode: Some(replaced.map_or(mode, |replaced| replaced.mode & 0o777)),
             atime: SetTime::Keep,
             mtime: SetTime::At(modified),
         };
+        let made = file.stat()?;
+        if let Some(Stat { uid, gid, .. }) = replaced.filter(|old| (old.uid, old.gid) != (made.uid, made.gid))
+        {
+            // Others than root give nothing away: then it is theirs, as a file that an editor saves.
+            let owner = AttributeChange {
+                uid: Some(uid),
+                gid: Some(gid),
+                mode: None,
+                atime: SetTime::Keep,
+                mtime: SetTime::Keep,
+            };
+            let _ = file.set_attributes(owner).await;
+        }
         file.set_attributes(change).await?;
         let how = if replace { RenameHow::Replace } else { RenameHow::NoReplace };
         dir.rename(&self.under_way, dir, name, how).await
@@ -89,9 +109,26 @@ impl Landing {
 /// # Errors
 /// The file system's.
 pub async fn is_taken(dir: &Dir, name: &CString) -> io::Result<bool> {
+    Ok(there(dir, name).await?.is_some())
+}
+
+/// Removes a file or link that has the name, so that a link may have it; anything else stays.
+///
+/// # Errors
+/// The file system's; `AlreadyExists` for what stays.
+pub async fn make_way(dir: &Dir, name: &CString) -> io::Result<()> {
+    match there(dir, name).await? {
+        None => Ok(()),
+        Some(Stat { kind: FileKind::File | FileKind::Symlink, .. }) => dir.unlink(name).await,
+        Some(_) => Err(io::Error::new(ErrorKind::AlreadyExists, "it is neither file nor link, and stays")),
+    }
+}
+
+/// What has the name, links not followed.
+async fn there(dir: &Dir, name: &CString) -> io::Result<Option<Stat>> {
     match dir.stat_at(name).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -120,6 +157,8 @@ const NAME_KEPT: usize = 150;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use lane::runtime::{RuntimeOptions, run_here};
 
     use super::*;
@@ -154,6 +193,25 @@ mod tests {
             let taken = landing.finish(&dir, &name, &file, (0o640, modified), false).await.unwrap_err();
             assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
             landing.finish(&dir, &name, &file, (0o640, modified), true).await.unwrap();
+            // Over a file its mode stays, and over what is none nothing goes.
+            let mode_of =
+                |name: &str| std::fs::symlink_metadata(path.join(name)).unwrap().permissions().mode();
+            std::fs::set_permissions(path.join("file"), PermissionsExt::from_mode(0o600)).unwrap();
+            let (file, _) = landing.begin(&dir, false, 6).await.unwrap();
+            landing.finish(&dir, &name, &file, (0o644, modified), true).await.unwrap();
+            assert_eq!(mode_of("file") & 0o7777, 0o600);
+            std::os::unix::fs::symlink("nowhere", path.join("link")).unwrap();
+            let _socket = std::os::unix::net::UnixListener::bind(path.join("socket")).unwrap();
+            for taken in ["link", "socket"] {
+                let before = mode_of(taken);
+                let name = CString::new(taken).unwrap();
+                let (file, _) = landing.begin(&dir, false, 6).await.unwrap();
+                let stays = landing.finish(&dir, &name, &file, (0o640, modified), true).await.unwrap_err();
+                assert_eq!((stays.kind(), mode_of(taken)), (ErrorKind::AlreadyExists, before), "{taken}");
+                landing.keep(&dir, &file, 0).await.unwrap();
+                let way = make_way(&dir, &name).await;
+                assert_eq!(way.is_ok(), taken == "link", "{taken}: {way:?}");
+            }
             let below = made(&dir, &CString::new("below").unwrap(), 0o755).await.unwrap();
             made(&dir, &CString::new("below/deeper").unwrap(), 0o755).await.unwrap();
             made(&dir, &CString::new("below/deeper").unwrap(), 0o755).await.unwrap();

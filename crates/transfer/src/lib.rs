@@ -8,5 +8,5 @@ mod landing;
 mod progress;
 
 pub use at_once::files_at_once;
-pub use landing::{Landing, is_taken, made};
+pub use landing::{Landing, is_taken, made, make_way};
 pub use progress::{Progress, Tree};

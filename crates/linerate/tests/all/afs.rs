@@ -16,6 +16,7 @@ use serde_json::Value;
 use testkit::netns::Namespace;
 use testkit::stock_cell::StockCell;
 
+use crate::manners::get_replaces_nothing_but_files;
 use crate::support::{Launch, linerate, output, patterned, raw};
 
 fn failure(command: &mut Command) -> (i32, String) {
@@ -354,6 +355,8 @@ fn files_and_trees_are_put_listed_and_got(host: &str) {
     let (code, said) = failure(&mut linerate(["ls", &format!("afs://{host}/none")]));
     assert!(code == 1 && said.contains("VL_NOENT (363524)"), "{said}");
 
+    let here = tempfile::tempdir().unwrap();
+    get_replaces_nothing_but_files(|| linerate(["get", &there("/file")]), here.path(), &body);
     interrupted_transfers_leave_nothing_half_done(&at("large"), &there(""));
 
     for (mode, target) in
