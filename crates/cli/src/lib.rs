@@ -1,12 +1,16 @@
 //! What the command lines of `linerate` and `linerate-bench` share: figures, tables, progress bars, passwords, manual pages,
 //! and how a program ends.
 
-use std::io::Write;
+// Output goes by `cli::output` alone, which neither panics where its reader is gone nor loses what it cannot write.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Command;
+use clap::{Command, Parser};
 
 pub mod bar;
 pub mod cell;
@@ -16,9 +20,10 @@ mod size;
 
 pub use size::size;
 
-/// Turns the outcome of a command into its exit status; `complain` gets an error with its causes.
+/// Turns the outcome of a command into its exit status; `complain` gets an error with its causes. Output that was lost, as on a full
+/// disk, is a failure.
 pub fn ended(done: anyhow::Result<ExitCode>, complain: impl FnOnce(&str)) -> ExitCode {
-    match done {
+    let code = match done {
         Ok(code) => code,
         // Somebody closed the pipe: `linerate stat | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -26,7 +31,37 @@ pub fn ended(done: anyhow::Result<ExitCode>, complain: impl FnOnce(&str)) -> Exi
             complain(&told(&error));
             ExitCode::FAILURE
         }
-    }
+    };
+    if output::finish() { code } else { ExitCode::FAILURE }
+}
+
+/// The command line, taken apart. Where it is none, or asks for help or the version, it ends the program as it should.
+///
+/// # Errors
+/// The exit status then.
+pub fn parsed<T: Parser>(line: impl IntoIterator<Item = OsString>) -> Result<T, ExitCode> {
+    T::try_parse_from(line).map_err(|told| {
+        let is_wrong = told.use_stderr();
+        let styled = told.render();
+        let is_styled =
+            !is_wrong && std::io::stdout().is_terminal() || is_wrong && std::io::stderr().is_terminal();
+        let text = match is_styled && !is_plain() {
+            true => styled.ansi().to_string(),
+            false => styled.to_string(),
+        };
+        match is_wrong {
+            true => output::write_complaint(format_args!("{}", text.trim_end_matches('\n'))),
+            false => output::write_bytes(text.as_bytes()),
+        }
+        let code = u8::try_from(told.exit_code()).unwrap_or(2);
+        if output::finish() { code.into() } else { ExitCode::FAILURE }
+    })
+}
+
+/// Whether the user wants no colours (<https://no-color.org>), or has a terminal that knows none.
+pub fn is_plain() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    is_set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// Prints a completion script of `program`.
@@ -34,7 +69,7 @@ pub fn completions(mut program: Command, shell: clap_complete::Shell) -> anyhow:
     let name = program.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut program, name, &mut script);
-    std::io::stdout().write_all(&script)?;
+    output::write_bytes(&script);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -52,7 +87,9 @@ pub fn man(program: Command, names: &[String], dir: Option<&Path>) -> anyhow::Re
         let sub = command.find_subcommand(name);
         command = sub.with_context(|| format!("there is no command {}", names.join(" ")))?.clone();
     }
-    clap_mangen::Man::new(command).render(&mut std::io::stdout())?;
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    output::write_bytes(&page);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -16,15 +17,50 @@ macro_rules! say {
 
 pub use say;
 
-/// What [`say!`] does. Other failures, such as a full disk, are told on standard error.
+/// Writes a line to standard error, which may be closed or full: nothing can be told then.
+#[macro_export]
+macro_rules! complain {
+    ($($text:tt)*) => {
+        $crate::output::write_complaint(format_args!($($text)*))
+    };
+}
+
+pub use complain;
+
+/// What [`say!`] does. Other failures, such as a full disk, are told on standard error, once, and [`finish`] tells of them.
 pub fn write_line(text: Arguments<'_>) {
-    match writeln!(io::stdout(), "{text}") {
+    keep(writeln!(io::stdout(), "{text}"));
+}
+
+/// Writes these bytes to standard output, as [`say!`] writes a line.
+pub fn write_bytes(bytes: &[u8]) {
+    keep(io::stdout().write_all(bytes));
+}
+
+/// What [`complain!`] does.
+pub fn write_complaint(text: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Writes out what is left. Whether all that was said has come to where it was to go, or to a reader that wants no more.
+pub fn finish() -> bool {
+    keep(io::stdout().flush());
+    !LOST.load(Ordering::Relaxed)
+}
+
+fn keep(written: io::Result<()>) {
+    match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("linerate: cannot write to standard output: {error}");
+            if !LOST.swap(true, Ordering::Relaxed) {
+                complain!("linerate: cannot write to standard output: {error}");
+            }
         }
         _ => {}
     }
 }
+
+/// Something that was said is lost.
+static LOST: AtomicBool = AtomicBool::new(false);
 
 /// A table without lines, whose listed columns are right-aligned.
 pub fn table<const N: usize>(headers: [&str; N], right: &[usize]) -> Table {

@@ -37,12 +37,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let command = match cli::parsed::<Cli>(std::env::args_os()) {
+        Ok(Cli { command }) => command,
+        Err(code) => return code,
+    };
+    let done = match command {
         Command::Load(load) => commands::run(&load),
         Command::Completions { shell } => cli::completions(Cli::command(), shell),
         Command::Man { command, dir } => cli::man(Cli::command(), &command, dir.as_deref()),
     };
-    cli::ended(done, |text| eprintln!("linerate-bench: {text}"))
+    cli::ended(done, |text| cli::output::complain!("linerate-bench: {text}"))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use server::lists::{self, Marked, RightsIn};
 
 use crate::accounts::Where;
-use crate::output::{say, table};
+use crate::output::{complain, say, table};
 
 mod accept;
 mod convert;
@@ -241,14 +241,14 @@ fn list(args: &List) -> anyhow::Result<ExitCode> {
             Ok(Some(acl)) => drop(found.insert(dir.clone(), acl)),
             Ok(None) => {}
             Err(error) => {
-                eprintln!("linerate: {error:#}");
+                complain!("linerate: {error:#}");
                 code = ExitCode::FAILURE;
             }
         }
         match below(&dir, device) {
             Ok(more) => waiting.extend(more),
             Err(error) => {
-                eprintln!("linerate: cannot look into {}: {error}", dir.display());
+                complain!("linerate: cannot look into {}: {error}", dir.display());
                 code = ExitCode::FAILURE;
             }
         }
@@ -309,7 +309,7 @@ fn marked_above(dir: &Path) -> anyhow::Result<Option<Marked>> {
 fn tell_server(server: SocketAddr, state: Option<&Path>) {
     let told = server::console::Asked::new(server, state).and_then(server::console::rights_changed);
     if let Err(error) = told {
-        eprintln!(
+        complain!(
             "linerate: no server was told: {error} A server that runs sees the change by itself within about a second; \
              --server names its admin address"
         );
@@ -319,12 +319,12 @@ fn tell_server(server: SocketAddr, state: Option<&Path>) {
 /// Where the list was put, and why there.
 fn remark_place(attribute: Attribute, marked: Option<&Marked>) {
     match marked {
-        Some(volume) => eprintln!(
+        Some(volume) => complain!(
             "linerate: the list is in {}, where the volume at {} keeps its lists",
             attribute.shown(),
             volume.root.display()
         ),
-        None if attribute == Attribute::Trusted => eprintln!(
+        None if attribute == Attribute::Trusted => complain!(
             "linerate: the list is in {}, as no volume's mark says otherwise: a server without CAP_SYS_ADMIN cannot read it, and closes \
              the directory to all but administrators; for such a server set it with --attribute user",
             attribute.shown()
@@ -388,7 +388,7 @@ impl Attribute {
 fn remark_other(dir: &Path, attribute: Attribute) {
     let other = attribute.other();
     if has(dir, other.name()) {
-        eprintln!(
+        complain!(
             "linerate: another list lies in {} (--attribute {} shows it): a server that sees both closes the directory to all but \
              administrators; `linerate acl convert {}` moves what lies where the volume keeps none",
             other.shown(),

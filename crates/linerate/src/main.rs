@@ -1,5 +1,8 @@
 //! The command line: serve a directory, look at a server, measure one.
 
+// Output goes by `cli::output` alone, which neither panics where its reader is gone nor loses what it cannot write.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -82,7 +85,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(acl::with_denials(std::env::args_os()));
+    let cli: Cli = match cli::parsed(acl::with_denials(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let done = match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Doctor(args) => doctor::run(&args),

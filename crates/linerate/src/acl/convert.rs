@@ -1,7 +1,7 @@
 //! `linerate acl convert`: lists and descriptors are moved to where their volume keeps them.
 
 use std::ffi::{CStr, OsStr};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use serde_json::json;
 use server::lists::{self, RightsIn};
 
 use super::{Attribute, take_away};
-use crate::output::say;
+use crate::output::{complain, say};
 
 /// Arguments of `linerate acl convert`.
 #[derive(Debug, clap::Args)]
@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut walk = Walk { device, to, is_dry: args.dry_run, moved: Moved::default(), told };
     walk.directory(root.into(), &dir);
     if walk.told.is_some() {
-        eprint!("\r\x1b[K");
+        progress(format_args!(""));
     }
     let moved = walk.moved;
     tell(args, &dir, to, &moved)?;
@@ -135,19 +135,19 @@ fn tell(args: &Args, dir: &Path, to: RightsIn, moved: &Moved) -> anyhow::Result<
         moved.names
     );
     for path in &moved.conflicts {
-        eprintln!(
+        complain!(
             "linerate: {} has two that differ, and stays closed to all but administrators: set one anew, as by `linerate acl set`",
             path.display()
         );
     }
     for path in &moved.lost {
-        eprintln!(
+        complain!(
             "linerate: {} had an access list that is gone, and stays closed to all but administrators: `linerate acl set` gives it one",
             path.display()
         );
     }
     for (path, why) in &moved.failed {
-        eprintln!("linerate: {} cannot be converted: {why}", path.display());
+        complain!("linerate: {} cannot be converted: {why}", path.display());
     }
     Ok(())
 }
@@ -217,7 +217,9 @@ impl Walk {
         if self.told.is_some_and(|told| told.elapsed() > PERIOD) {
             self.told = Some(Instant::now());
             let Moved { names, lists, descriptors, .. } = &self.moved;
-            eprint!("\r\x1b[K{names} names looked at, {lists} lists and {descriptors} descriptors moved");
+            progress(format_args!(
+                "{names} names looked at, {lists} lists and {descriptors} descriptors moved"
+            ));
         }
         if is_directory && let Err(error) = self.list(file, path) {
             self.fail(path, error);
@@ -306,6 +308,11 @@ fn value(file: BorrowedFd<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno> {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// In place of what the line of the terminal says.
+fn progress(text: std::fmt::Arguments<'_>) {
+    let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
 }
 
 const VALUE_BYTES_USUAL: usize = 2_048;

@@ -1,0 +1,197 @@
+//! What every command owes to what is around it: files of others, pipes, full disks, terminals.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::share::{PASSWORD, Share, USER};
+use crate::support::{linerate, output, patterned, tool};
+
+/// Has `get` fetch a file with this content over all that may have the name already. What is no file stays what it is.
+pub(crate) fn get_replaces_nothing_but_files(get: impl Fn() -> Command, home: &Path, body: &[u8]) {
+    let at = |name: &str| home.join(name);
+    let kind_of = |name: &str| std::fs::symlink_metadata(at(name)).unwrap();
+    // A device: written to.
+    tool("mknod", "coreutils").arg(at("null")).args(["c", "1", "3"]).status().unwrap();
+    let device = if at("null").exists() { at("null") } else { "/dev/null".into() };
+    let device = device.to_str().unwrap();
+    output(get().args(["--overwrite", "-o", device]));
+    output(get().args(["-o", device]));
+    let found = std::fs::symlink_metadata(device).unwrap();
+    assert!(found.file_type().is_char_device(), "{device} is another thing now");
+    // A pipe: whoever reads gets it.
+    output(tool("mkfifo", "coreutils").arg(at("pipe")));
+    let reader = std::thread::spawn({
+        let pipe = at("pipe");
+        move || std::fs::read(pipe).unwrap()
+    });
+    output(get().args(["--overwrite", "--verify", "-o"]).arg(at("pipe")));
+    assert!(reader.join().unwrap() == body && kind_of("pipe").file_type().is_fifo());
+    // Standard output too.
+    let mut piped = get();
+    let piped = piped.args(["-o", "/dev/stdout"]).stdout(Stdio::piped()).stdin(Stdio::null());
+    let Output { status, stdout, .. } = piped.output().unwrap();
+    assert!(status.success() && stdout.starts_with(body));
+    // Links: what they lead to is the file, there or not yet.
+    std::fs::create_dir(at("elsewhere")).unwrap();
+    std::fs::write(at("elsewhere/target"), "old").unwrap();
+    std::os::unix::fs::symlink("elsewhere/target", at("link")).unwrap();
+    std::os::unix::fs::symlink("elsewhere/new", at("dangling")).unwrap();
+    std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+    let taken = get().arg("-o").arg(at("link")).output().unwrap();
+    assert!(!taken.status.success() && String::from_utf8_lossy(&taken.stderr).contains("--overwrite"));
+    for (link, target) in [("link", "elsewhere/target"), ("dangling", "elsewhere/new")] {
+        output(get().args(["--overwrite", "-o"]).arg(at(link)));
+        assert!(std::fs::read(at(target)).unwrap() == body && kind_of(link).is_symlink(), "{link}");
+    }
+    assert!(!get().args(["--overwrite", "-o"]).arg(at("loop")).output().unwrap().status.success());
+    assert!(kind_of("loop").is_symlink());
+    // A file keeps its mode, and its owner where that can be.
+    for mode in [0o600, 0o640, 0o666] {
+        std::fs::write(at("secret"), "old").unwrap();
+        std::fs::set_permissions(at("secret"), PermissionsExt::from_mode(mode)).unwrap();
+        let is_root = std::os::unix::fs::chown(at("secret"), Some(12), Some(34)).is_ok();
+        output(get().args(["--overwrite", "-o"]).arg(at("secret")));
+        let found = kind_of("secret");
+        assert!(found.mode() & 0o7777 == mode && std::fs::read(at("secret")).unwrap() == body, "{mode:o}");
+        assert!(!is_root || (found.uid(), found.gid()) == (12, 34));
+    }
+    // A directory of a tree is no place for a tree's file, and the other way round nothing goes either.
+    std::fs::create_dir(at("directory")).unwrap();
+    output(get().args(["--overwrite", "-o"]).arg(at("directory")));
+    assert!(kind_of("directory").is_dir());
+    // Nothing is left beside them.
+    let mut names: Vec<_> = std::fs::read_dir(home)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.retain(|name| name.contains("linerate-"));
+    assert!(names.is_empty(), "{names:?}");
+}
+
+#[test]
+fn get_over_smb_replaces_nothing_but_files() {
+    let (home, tree) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let body = patterned(300_001);
+    std::fs::write(tree.path().join("file"), &body).unwrap();
+    let share = Share::new(home.path(), tree.path(), "", "");
+    let there = format!("smb://{USER}@{}/tree/file", share.address);
+    let get = || {
+        let mut get = linerate(["get", &there]);
+        get.env("LINERATE_PASSWORD", PASSWORD);
+        get
+    };
+    let here = tempfile::tempdir().unwrap();
+    get_replaces_nothing_but_files(get, here.path(), &body);
+}
+
+/// Commands that say something on standard output, with nothing around them.
+const SAY: [&[&str]; 16] = [
+    &["--help"],
+    &["--version"],
+    &["help", "serve"],
+    &["serve", "--help"],
+    &["completions", "bash"],
+    &["completions", "zsh"],
+    &["man"],
+    &["man", "volume", "check"],
+    &["volume", "list"],
+    &["volume", "list", "--json"],
+    &["volume", "check"],
+    &["user", "list", "--accounts", "accounts.toml"],
+    &["group", "list", "--accounts", "accounts.toml"],
+    &["acl", "get", "."],
+    &["acl", "list", "."],
+    &["doctor", "--json"],
+];
+
+#[test]
+fn lost_output_is_a_failure_and_a_reader_that_has_left_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("accounts.toml"), "version = 1\n[user.alice]\nid = 1001\n").unwrap();
+    std::fs::set_permissions(dir.path().join("accounts.toml"), PermissionsExt::from_mode(0o600)).unwrap();
+    let command = |line: &[&str]| {
+        let mut command = linerate(line);
+        command.current_dir(dir.path()).env("LINERATE_STATE", "state").stdin(Stdio::null());
+        command
+    };
+    for line in SAY {
+        let whole = command(line).output().unwrap();
+        assert!(!whole.stdout.is_empty(), "{line:?} says nothing");
+        let full = command(line).stdout(File::create("/dev/full").unwrap()).output().unwrap();
+        let told = String::from_utf8_lossy(&full.stderr);
+        assert_eq!(full.status.code(), Some(1), "{line:?}: {told}");
+        assert_eq!(told.matches("cannot write to standard output").count(), 1, "{line:?}: {told}");
+        assert!(!told.contains("panicked"), "{line:?}: {told}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let left = command(line).stdout(writer).output().unwrap();
+        assert_eq!(left.stderr, whole.stderr, "{line:?}: {}", String::from_utf8_lossy(&left.stderr));
+        assert!([whole.status.code(), Some(0)].contains(&left.status.code()), "{line:?}: {}", left.status);
+    }
+    // What is wrong is told to nobody then, and the code stays.
+    for line in [&["serve"][..], &["volume", "status", "none"], &["get", "smb://nobody"], &["frobnicate"]] {
+        let whole = command(line).output().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        for to in [Stdio::from(writer), File::create("/dev/full").unwrap().into()] {
+            let unheard = command(line).stderr(to).output().unwrap();
+            assert_eq!(unheard.status.code(), whole.status.code(), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_terminal_shows_what_is_typed_again_however_the_prompt_ends() {
+    let home = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/support/prompt.py");
+    // By the line, by Ctrl-C, and by signals of others. A script goes on after all but SIGINT.
+    for (how, goes_on) in
+        [("line", true), ("key", false), ("SIGINT", true), ("SIGTERM", true), ("SIGHUP", true)]
+    {
+        let mut asked = tool("python3", "python3");
+        asked.arg(&script).arg(how).arg(assert_cmd::cargo::cargo_bin!("linerate"));
+        asked.args([
+            "user",
+            "add",
+            &format!("u-{}", how.to_lowercase()),
+            "--nt",
+            "--accounts",
+            "accounts.toml",
+        ]);
+        let told: Value = serde_json::from_slice(&output(asked.current_dir(home.path()))).unwrap();
+        assert_eq!((&told["hidden"], &told["shown"]), (&true.into(), &true.into()), "{how}: {told}");
+        assert!(!told["said"].as_str().unwrap().contains("Secret007"), "{how}: {told}");
+        // To bash itself the terminal gives Ctrl-C too, a signal to the command alone nobody.
+        if how != "SIGINT" {
+            assert_eq!(told["after"], goes_on, "{how}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_password_on_standard_input_is_its_first_line_and_not_waited_for_longer() {
+    let home = tempfile::tempdir().unwrap();
+    for (name, typed) in [("a", "Secret007\n"), ("b", "Secret007\r\nand more"), ("c", "Secret007")] {
+        let mut add =
+            linerate(["user", "add", name, "--nt", "--password-stdin", "--accounts", "accounts.toml"]);
+        let mut child =
+            add.current_dir(home.path()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(typed.as_bytes()).unwrap();
+        let input = if typed.contains('\n') { Some(input) } else { None };
+        let began = Instant::now();
+        let status = crate::support::wait_for("the command to end", || child.try_wait().unwrap());
+        assert!(status.success() && began.elapsed() < Duration::from_secs(20), "{name}");
+        drop(input);
+    }
+    let mut text = String::new();
+    File::open(home.path().join("accounts.toml")).unwrap().read_to_string(&mut text).unwrap();
+    let hashes: Vec<_> = text.lines().filter(|line| line.starts_with("nt")).collect();
+    assert!(hashes.len() == 3 && hashes.iter().all(|hash| *hash == hashes[0]), "{text}");
+}
