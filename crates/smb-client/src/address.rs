@@ -57,8 +57,18 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let error = |what| AddressError { text: text.to_owned(), what };
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| error("it does not begin with smb://"))?;
-        let (authority, path) = rest.split_once('/').ok_or_else(|| error("it names no share"))?;
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, server) = authority.rsplit_once('@').unwrap_or(("", authority));
+        if let Some((user, _)) = user.split_once(':') {
+            // What it says is repeated nowhere.
+            let text = format!("{SCHEME}{user}:...@{server}/{path}");
+            let what = "everybody on this machine can read a password in a command line: leave it out, and it is asked for, or taken \
+                        from LINERATE_PASSWORD or, with --password-stdin, from standard input";
+            return Err(AddressError { text, what });
+        }
+        if authority.len() == rest.len() {
+            return Err(error("it names no share"));
+        }
         let (host, port) = authority::split(server, PORT).ok_or_else(|| error("its port is no number"))?;
         if host.is_empty() {
             return Err(error("it names no host"));
@@ -112,6 +122,14 @@ mod tests {
         );
         assert_eq!((address.unc().as_str(), address.name().as_str()), ("\\\\files.example\\home", "a b\\c"));
         assert_eq!(address.to_string(), "smb://alice@files.example:4455/home/a b/c");
+        for secret in [
+            "smb://alice:Secret@007@files/home",
+            "smb://alice:Secret@007@files",
+            "smb://:Secret@007@[::1]:445/s",
+        ] {
+            let told = secret.parse::<Address>().unwrap_err().to_string();
+            assert!(!told.contains("Secret") && told.contains("--password-stdin"), "{told}");
+        }
         let six: Address = "smb://[::1]/s".parse().unwrap();
         assert_eq!((six.host.as_str(), six.port, six.path.len(), six.user.as_str()), ("::1", 445, 0, ""));
         assert_eq!(six.to_string(), "smb://[::1]/s");
