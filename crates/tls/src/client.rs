@@ -62,7 +62,7 @@ fn read_roots(path: &PathBuf) -> Result<RootCertStore, ConfigError> {
     let pem = std::fs::read(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+        let certificate = certificate.map_err(|error| unusable(crate::pem::told(error)))?;
         roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
     }
     if roots.is_empty() {

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -14,9 +14,10 @@ use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 
 use crate::handshake::Alpn;
+use crate::self_signed;
 use crate::sni::SniResolver;
 use crate::tickets::TicketKeys;
-use crate::{self_signed, validity};
+use crate::validity::{self, Standing};
 
 /// A certificate that ends sooner than this brings a warning.
 const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
@@ -123,6 +124,24 @@ pub enum Warning {
     Expired {
         /// The certificate file.
         path: PathBuf,
+    },
+    /// A certificate begins later.
+    //@ level: WARN
+    //@ cause: The certificate's first day is to come, or this machine's clock is behind.
+    //@ remedy: Look at the clock (`date`). If it is right, put a certificate that is valid now at the same path and reload the server
+    //@ (SIGHUP).
+    #[error(
+        "certificate {}: it is valid from {from} until {until}, not yet by this machine's clock, and clients refuse it; set the clock, or \
+         renew it and reload [certificate-not-yet-valid]",
+        path.display()
+    )]
+    NotYetValid {
+        /// The certificate file.
+        path: PathBuf,
+        /// Its first day.
+        from: String,
+        /// Its last.
+        until: String,
     },
     /// A certificate ends soon.
     //@ level: WARN
@@ -351,12 +370,12 @@ impl CertificateFiles {
         let pem = read(&self.certificate)?;
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem)
             .collect::<Result<_, _>>()
-            .map_err(|error| self.bad_certificate(error.to_string()))?;
+            .map_err(|error| self.bad_certificate(crate::pem::told(error)))?;
         if chain.is_empty() {
             return Err(self.bad_certificate("no CERTIFICATE section".to_owned()));
         }
         let pem = zeroize::Zeroizing::new(read(&self.key)?);
-        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| bad_key(error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| bad_key(crate::pem::told(error)))?;
         let key = provider.key_provider.load_private_key(key).map_err(|error| bad_key(error.to_string()))?;
         let certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
@@ -381,13 +400,18 @@ impl CertificateFiles {
             warnings.push(Warning::KeyMode { path: self.key.clone(), mode });
         }
         let path = self.certificate.clone();
-        let end = key.cert.first().and_then(validity::not_after);
-        match end.map(|end| (UNIX_EPOCH + Duration::from_secs(end)).duration_since(now)) {
-            Some(Err(_)) => warnings.push(Warning::Expired { path }),
-            Some(Ok(left)) if left < WARN_BEFORE => {
+        let Some(validity) = key.cert.first().and_then(validity::of) else { return Ok(()) };
+        match validity.at(now) {
+            Standing::NotYet => warnings.push(Warning::NotYetValid {
+                path,
+                from: validity::day(validity.not_before),
+                until: validity::day(validity.not_after),
+            }),
+            Standing::Over => warnings.push(Warning::Expired { path }),
+            Standing::Valid(left) if left < WARN_BEFORE => {
                 warnings.push(Warning::ExpiresSoon { path, days: left.as_secs() / 86_400 });
             }
-            _ => {}
+            Standing::Valid(_) => {}
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ mod keys;
 mod ktls;
 mod layout;
 mod open;
+mod pem;
 mod seal;
 mod self_signed;
 mod session;

@@ -1,17 +1,19 @@
-//! The certificate of a server that has none: made on the first run, kept, and renewed before it ends.
+//! The certificate of a server that has none: made on the first run, kept, and made anew before it ends, or where it begins later, as
+//! one that was made while the clock was ahead.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::config::{CertificateFiles, ConfigError};
-use crate::validity;
+use crate::pem;
+use crate::validity::{self, Standing};
 
 /// Longer than this, Apple's clients refuse a certificate even when the user trusts it.
 const VALIDITY: Duration = Duration::from_secs(825 * 86_400);
@@ -22,7 +24,7 @@ const RENEW_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 /// Clients whose clock runs behind should accept a fresh certificate too.
 const CLOCK_SLACK: Duration = Duration::from_secs(86_400);
 
-/// The self-signed certificate and key in `state_dir`, made there when they are missing or about to end.
+/// The self-signed certificate and key in `state_dir`, made there when they are missing, about to end or not valid yet.
 ///
 /// The key file has mode 0600 and never exists with another.
 ///
@@ -40,7 +42,7 @@ pub(crate) fn load_or_create(
         names: Vec::new(),
     };
     let is_kept = exists(&files.certificate)? && exists(&files.key)?;
-    if is_kept && !ends_soon(&files.certificate, now)? {
+    if is_kept && is_good(&files.certificate, now)? {
         return Ok((files, false));
     }
     create(state_dir, &files, now)?;
@@ -65,12 +67,11 @@ fn exists(path: &Path) -> Result<bool, ConfigError> {
     path.try_exists().map_err(|source| ConfigError::StateDir { path: path.to_owned(), source })
 }
 
-fn ends_soon(certificate: &Path, now: SystemTime) -> Result<bool, ConfigError> {
+fn is_good(certificate: &Path, now: SystemTime) -> Result<bool, ConfigError> {
     let unreadable = |reason: String| ConfigError::Certificate { path: certificate.to_owned(), reason };
-    let der = CertificateDer::from_pem_file(certificate).map_err(|error| unreadable(error.to_string()))?;
-    let not_after =
-        validity::not_after(&der).ok_or_else(|| unreadable("its validity cannot be read".to_owned()))?;
-    Ok(UNIX_EPOCH + Duration::from_secs(not_after) < now + RENEW_BEFORE)
+    let der = CertificateDer::from_pem_file(certificate).map_err(|error| unreadable(pem::told(error)))?;
+    let validity = validity::of(&der).ok_or_else(|| unreadable("its validity cannot be read".to_owned()))?;
+    Ok(matches!(validity.at(now), Standing::Valid(left) if left >= RENEW_BEFORE))
 }
 
 fn create(state_dir: &Path, files: &CertificateFiles, now: SystemTime) -> Result<(), ConfigError> {
@@ -143,6 +144,24 @@ mod tests {
         let near_end = now + VALIDITY - RENEW_BEFORE - CLOCK_SLACK;
         assert!(!load_or_create(dir.path(), near_end - Duration::from_secs(60)).unwrap().1);
         assert!(load_or_create(dir.path(), near_end + Duration::from_secs(60)).unwrap().1);
+    }
+
+    #[test]
+    fn certificate_of_a_clock_that_was_ahead_is_replaced_and_one_of_a_clock_that_was_behind_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let year = Duration::from_secs(365 * 86_400);
+        load_or_create(dir.path(), now + year).unwrap();
+        assert!(
+            load_or_create(dir.path(), now).unwrap().1,
+            "its clients would be told that it is not valid yet"
+        );
+        assert!(!load_or_create(dir.path(), now).unwrap().1);
+        load_or_create(dir.path(), now - 3 * year).unwrap();
+        assert!(load_or_create(dir.path(), now).unwrap().1);
+        assert!(!load_or_create(dir.path(), now + year).unwrap().1);
+        // A clock that is behind by less than the slack finds it good.
+        assert!(!load_or_create(dir.path(), now - CLOCK_SLACK / 2).unwrap().1);
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! Until when a certificate is valid: the one field that neither rustls nor webpki tells.
+//! From when until when a certificate is valid: the one field that neither rustls nor webpki tells.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::CertificateDer;
 
@@ -7,10 +9,39 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const VERSION_TAG: u8 = 0xa0;
 
-/// The end of a certificate's validity, in seconds since 1970 (RFC 5280 section 4.1.2.5).
+/// When a certificate is valid, in seconds since 1970, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Validity {
+    pub(crate) not_before: u64,
+    pub(crate) not_after: u64,
+}
+
+/// How a time lies to a certificate's validity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It begins later.
+    NotYet,
+    /// It goes on for so long.
+    Valid(Duration),
+    /// It is over.
+    Over,
+}
+
+impl Validity {
+    pub(crate) fn at(self, now: SystemTime) -> Standing {
+        let time = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        match time(self.not_after).duration_since(now) {
+            _ if now < time(self.not_before) => Standing::NotYet,
+            Ok(left) => Standing::Valid(left),
+            Err(_) => Standing::Over,
+        }
+    }
+}
+
+/// The validity of a certificate (RFC 5280 section 4.1.2.5).
 ///
 /// `None` when the certificate does not have the shape that RFC 5280 gives it.
-pub(crate) fn not_after(certificate: &CertificateDer<'_>) -> Option<u64> {
+pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Validity> {
     let mut outer = Der(certificate.as_ref());
     let mut certificate = Der(outer.expect(SEQUENCE)?);
     let mut tbs = Der(certificate.expect(SEQUENCE)?);
@@ -21,9 +52,22 @@ pub(crate) fn not_after(certificate: &CertificateDer<'_>) -> Option<u64> {
         tbs.next()?;
     }
     let mut validity = Der(tbs.expect(SEQUENCE)?);
-    let _not_before = validity.next()?;
-    let (tag, time) = validity.next()?;
-    parse_time(tag, time)
+    let mut time = || validity.next().and_then(|(tag, time)| parse_time(tag, time));
+    Some(Validity { not_before: time()?, not_after: time()? })
+}
+
+/// The day of a time, as `2026-11-21`.
+pub(crate) fn day(seconds: u64) -> String {
+    // Counted from the first of March of the year 0, by 400 years.
+    let days = seconds / 86_400 + DAYS_TO_1970;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// A reader of DER elements (X.690 section 8.1).
@@ -91,13 +135,35 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
         if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
     let days_before_month = (153 * month_from_march + 2) / 5;
-    const DAYS_TO_1970: u64 = 719_468;
     (365 * year + leap_days + days_before_month + day - 1).checked_sub(DAYS_TO_1970)
 }
+
+/// From the first of March of the year 0 to the first of January 1970.
+const DAYS_TO_1970: u64 = 719_468;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_day_is_read_as_it_is_written() {
+        for days in (0..2_932_896).step_by(13) {
+            let day = day(days * 86_400 + 86_399);
+            let digits: String = day.chars().filter(char::is_ascii_digit).collect();
+            let time = format!("{digits}235959Z");
+            assert_eq!(parse_time(GENERALIZED_TIME, time.as_bytes()), Some(days * 86_400 + 86_399), "{day}");
+        }
+        assert_eq!((day(0).as_str(), day(1_709_164_800).as_str()), ("1970-01-01", "2024-02-29"));
+    }
+
+    #[test]
+    fn a_time_lies_before_within_or_behind() {
+        let at = |seconds| {
+            Validity { not_before: 10, not_after: 20 }.at(UNIX_EPOCH + Duration::from_secs(seconds))
+        };
+        assert_eq!([9, 21].map(at), [Standing::NotYet, Standing::Over]);
+        assert_eq!([10, 20].map(at), [10, 0].map(|left| Standing::Valid(Duration::from_secs(left))));
+    }
 
     #[test]
     fn times_of_both_forms_are_read() {
@@ -120,9 +186,12 @@ mod tests {
     fn validity_of_a_generated_certificate_is_found() {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
-        params.not_after = rcgen::date_time_ymd(2031, 7, 9);
+        (params.not_before, params.not_after) =
+            (rcgen::date_time_ymd(2025, 1, 2), rcgen::date_time_ymd(2031, 7, 9));
         let certificate = params.self_signed(&key).unwrap();
-        assert_eq!(not_after(certificate.der()), parse_time(UTC_TIME, b"310709000000Z"));
+        let validity = of(certificate.der()).unwrap();
+        assert_eq!(Some(validity.not_after), parse_time(UTC_TIME, b"310709000000Z"));
+        assert_eq!(Some(validity.not_before), parse_time(UTC_TIME, b"250102000000Z"));
     }
 
     #[test]
@@ -131,7 +200,7 @@ mod tests {
         let params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
         let certificate = params.self_signed(&key).unwrap();
         for len in 0..certificate.der().len() {
-            assert_eq!(not_after(&certificate.der()[..len].into()), None, "length {len}");
+            assert_eq!(of(&certificate.der()[..len].into()), None, "length {len}");
         }
     }
 }

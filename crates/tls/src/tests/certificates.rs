@@ -212,6 +212,21 @@ fn wrong_files_are_named_with_what_to_do() {
 }
 
 #[test]
+fn a_certificate_of_days_to_come_brings_a_warning_with_both_dates() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let files = make_with(&key, dir.path(), "later", &["a.example"], 2090);
+    let mut params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2089, 2, 3);
+    params.not_after = rcgen::date_time_ymd(2090, 1, 1);
+    fs::write(&files.certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+    let warnings = load(vec![files]).unwrap().warnings;
+    let [told] = &warnings[..] else { panic!("{warnings:?}") };
+    let told = told.to_string();
+    assert!(told.contains("from 2089-02-03 until 2090-01-01, not yet"), "{told}");
+}
+
+#[test]
 fn expired_soon_expiring_and_world_readable_files_bring_warnings() {
     let dir = tempfile::tempdir().unwrap();
     let expired = make(dir.path(), "expired", &["a.example"], 2020);
