@@ -15,6 +15,7 @@ mod interop;
 mod lab;
 mod limits;
 mod messages;
+mod one_tree;
 mod packages;
 mod process;
 #[cfg(test)]
@@ -56,6 +57,8 @@ enum Task {
     Limits(limits::Args),
     /// List every WARN and ERROR of the server's log with its cause and what to do
     Messages(messages::Args),
+    /// Change one tree by SMB, AFS, HTTP and local programs at random, and hold what all of them see against a model
+    OneTree(one_tree::Args),
     /// Run Samba's tests of SMB against the server, and hold them against what smbd passes
     Smbtorture(smbtorture::Args),
     /// Report which sections of the specifications the code says it obeys
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Lab(args) => lab::run(&args),
         Task::Limits(args) => limits::run(&args),
         Task::Messages(args) => messages::run(&args),
+        Task::OneTree(args) => one_tree::run(&args),
         Task::Smbtorture(args) => smbtorture::run(&args),
         Task::Spec(args) => spec::run(&args),
         Task::Torture(args) => torture::run(&args),

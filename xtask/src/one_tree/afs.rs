@@ -1,0 +1,172 @@
+//! A client of AFS that caches: what it was promised it believes until it is told otherwise.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use afs_client::{Cell, CellOptions, Client, ClientOptions};
+use afs_wire::directory::Directory;
+use afs_wire::{CALL_BACK_DROPPED, CallBack, Fid, Status, StoreStatus, rxafs};
+use anyhow::Context;
+use rx_lane::{Anonymous, CallError, Connection};
+use xdr::afs::AfsUuid;
+use xdr::rpc::{Call, Failure, Received};
+
+use super::model::Object;
+use super::site::{Site, VOLUME};
+
+pub(super) type Outcome<T> = Result<T, Failure<CallError>>;
+
+/// What the client believes of an object: its state was this one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) object: Object,
+    /// [`Node::changes`](super::model::Node) as it was.
+    pub(super) changes: u64,
+    until: Instant,
+}
+
+pub(super) struct CacheManager {
+    client: Client,
+    connections: Vec<Connection>,
+    turn: usize,
+    pub(super) root: Fid,
+    kept: HashMap<Fid, Kept>,
+    resets: u64,
+}
+
+impl CacheManager {
+    pub(super) async fn new(site: &Site, number: u8) -> anyhow::Result<Self> {
+        let mut options = ClientOptions::new(AfsUuid([number + 1; 16]));
+        options.oob.threshold = None;
+        let client = Client::bind((Ipv4Addr::LOCALHOST, 0).into(), options)?;
+        let cell = CellOptions { file_server: site.afs, locations: site.locations, name: None };
+        let volume = Cell::new(&client, cell)?.locate(VOLUME).await?.id;
+        let root = Fid { volume, vnode: 1, uniquifier: 1 };
+        let mut manager =
+            Self { client, connections: Vec::new(), turn: 0, root, kept: HashMap::new(), resets: 0 };
+        manager.connects(site.afs)?;
+        Ok(manager)
+    }
+
+    /// New connections, some of which are on each lane of the server.
+    pub(super) fn connects(&mut self, server: SocketAddr) -> anyhow::Result<()> {
+        let connect = |_| self.client.driver().connect(server, FILE_SERVICE, &Anonymous);
+        self.connections =
+            (0..CONNECTIONS).map(connect).collect::<Result<_, _>>().context("AFS connections")?;
+        Ok(())
+    }
+
+    async fn start(&mut self) -> Outcome<rx_lane::Call> {
+        self.turn += 1;
+        let connection = self.connections[self.turn % CONNECTIONS].clone();
+        connection.call().await.map_err(Failure::Stream)
+    }
+
+    pub(super) async fn call<P: Call>(&mut self, request: &P) -> Outcome<Received<P>> {
+        let mut call = self.start().await?;
+        xdr::rpc::call(&mut call, request).await
+    }
+
+    pub(super) async fn fetch(&mut self, fid: Fid) -> Outcome<(Vec<u8>, rxafs::FetchData64Reply)> {
+        let mut call = self.start().await?;
+        let request = rxafs::FetchData64 { fid, offset: 0, length: 1 << 24 };
+        xdr::rpc::start(&mut call, &request).await?;
+        call.finish().await.map_err(Failure::Stream)?;
+        let mut head = [0; 8];
+        call.read_exact(&mut head).await.map_err(Failure::Stream)?;
+        let mut bytes = vec![0; u64::from_be_bytes(head) as usize];
+        call.read_exact(&mut bytes).await.map_err(Failure::Stream)?;
+        Ok((bytes, xdr::rpc::end::<rxafs::FetchData64, _>(&mut call).await?.get()))
+    }
+
+    pub(super) async fn store(
+        &mut self,
+        fid: Fid,
+        offset: u64,
+        bytes: &[u8],
+        file_length: u64,
+    ) -> Outcome<Status> {
+        let mut call = self.start().await?;
+        let (change, length) = (StoreStatus::default(), bytes.len() as u64);
+        let request = rxafs::StoreData64 { fid, change, offset, length, file_length };
+        xdr::rpc::start(&mut call, &request).await?;
+        call.write(bytes).await.map_err(Failure::Stream)?;
+        call.finish().await.map_err(Failure::Stream)?;
+        Ok(xdr::rpc::end::<rxafs::StoreData64, _>(&mut call).await?.get().status)
+    }
+
+    /// The names of a directory.
+    pub(super) async fn list(
+        &mut self,
+        fid: Fid,
+    ) -> anyhow::Result<(BTreeMap<String, Fid>, rxafs::FetchData64Reply)> {
+        let (bytes, reply) = self.fetch(fid).await.map_err(failed).context("AFS FetchData of a directory")?;
+        let directory = Directory::parse(&bytes).context("a directory's pages")?;
+        let volume = self.root.volume;
+        let entry = |(name, target): (&[u8], afs_wire::directory::Target)| {
+            let fid = Fid { volume, vnode: target.vnode, uniquifier: target.uniquifier };
+            (String::from_utf8_lossy(name).into_owned(), fid)
+        };
+        let mut names: BTreeMap<_, _> = directory.entries().map(entry).collect();
+        names.retain(|name, _| name != "." && name != "..");
+        Ok((names, reply))
+    }
+
+    /// Believes what a reply told, if that was promised.
+    pub(super) fn keeps(&mut self, fid: Fid, object: Object, changes: u64, promised: &CallBack) {
+        // What was broken before belongs to what was believed before.
+        self.hears();
+        if promised.r#type != CALL_BACK_DROPPED && promised.expires > 0 {
+            let until = Instant::now() + Duration::from_secs(promised.expires.into());
+            self.kept.insert(fid, Kept { object, changes, until });
+        } else {
+            self.kept.remove(&fid);
+        }
+    }
+
+    /// Its own change was answered with this status: what it believes is that one.
+    pub(super) fn has_changed(&mut self, object: Object, changes: u64) {
+        for kept in self.kept.values_mut().filter(|kept| kept.object == object) {
+            kept.changes = changes;
+        }
+    }
+
+    pub(super) fn forgets(&mut self, object: Object) {
+        self.kept.retain(|_, kept| kept.object != object);
+    }
+
+    pub(super) fn forgets_all(&mut self) {
+        self.kept.clear();
+    }
+
+    /// What it believes now.
+    pub(super) fn believes(&mut self) -> Vec<Kept> {
+        self.hears();
+        self.kept.values().copied().collect()
+    }
+
+    fn hears(&mut self) {
+        let manager = self.client.manager();
+        let resets = manager.heard().resets;
+        if resets != self.resets {
+            self.resets = resets;
+            self.kept.clear();
+        }
+        for fid in manager.take_broken() {
+            match fid.vnode {
+                0 => self.kept.clear(),
+                _ => drop(self.kept.remove(&fid)),
+            }
+        }
+        let now = Instant::now();
+        self.kept.retain(|_, kept| kept.until > now);
+    }
+}
+
+pub(super) fn failed(failure: Failure<CallError>) -> anyhow::Error {
+    anyhow::anyhow!("{failure:?}")
+}
+
+const FILE_SERVICE: u16 = 1;
+const CONNECTIONS: usize = 4;
