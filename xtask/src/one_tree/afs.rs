@@ -12,7 +12,7 @@ use rx_lane::{Anonymous, CallError, Connection};
 use xdr::afs::AfsUuid;
 use xdr::rpc::{Call, Failure, Received};
 
-use super::model::Object;
+use super::model::{Model, Object};
 use super::site::{Site, VOLUME};
 
 pub(super) type Outcome<T> = Result<T, Failure<CallError>>;
@@ -23,6 +23,8 @@ pub(super) struct Kept {
     pub(super) object: Object,
     /// [`Node::changes`](super::model::Node) as it was.
     pub(super) changes: u64,
+    /// [`Node::contents`], the same.
+    pub(super) contents: u64,
     until: Instant,
 }
 
@@ -114,21 +116,23 @@ impl CacheManager {
     }
 
     /// Believes what a reply told, if that was promised.
-    pub(super) fn keeps(&mut self, fid: Fid, object: Object, changes: u64, promised: &CallBack) {
+    pub(super) fn keeps(&mut self, fid: Fid, object: Object, model: &Model, promised: &CallBack) {
         // What was broken before belongs to what was believed before.
         self.hears();
         if promised.r#type != CALL_BACK_DROPPED && promised.expires > 0 {
             let until = Instant::now() + Duration::from_secs(promised.expires.into());
-            self.kept.insert(fid, Kept { object, changes, until });
+            let node = &model.objects[object];
+            self.kept.insert(fid, Kept { object, changes: node.changes, contents: node.contents, until });
         } else {
             self.kept.remove(&fid);
         }
     }
 
     /// Its own change was answered with this status: what it believes is that one.
-    pub(super) fn has_changed(&mut self, object: Object, changes: u64) {
+    pub(super) fn has_changed(&mut self, object: Object, model: &Model) {
+        let node = &model.objects[object];
         for kept in self.kept.values_mut().filter(|kept| kept.object == object) {
-            kept.changes = changes;
+            (kept.changes, kept.contents) = (node.changes, node.contents);
         }
     }
 

@@ -26,7 +26,7 @@ mod site;
 mod smb;
 
 use operation::{Mode, Step};
-use run::Run;
+use run::{Allowed, Run};
 use site::Site;
 
 /// Flags of `cargo xtask one-tree`.
@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Only these steps of the run, as a reduced one is told
     #[arg(long, value_delimiter = ',', value_name = "INDEX")]
     only: Vec<usize>,
+    /// Defects that are known, to look past them for others
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "DEFECT")]
+    allow: Vec<Allowed>,
     /// Go on after a failure, with the next seed
     #[arg(long)]
     keep_going: bool,
@@ -59,6 +62,13 @@ pub(crate) struct Args {
     /// The summary as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What each run begins with.
+struct Ground<'a> {
+    program: &'a Path,
+    place: &'a Path,
+    allowed: &'a [Allowed],
 }
 
 /// What came of all runs.
@@ -93,6 +103,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let place = args.place.clone().unwrap_or_else(|| process::target().join("one-tree"));
     std::fs::create_dir_all(&place)?;
     let place = place.canonicalize()?;
+    let ground = Ground { program: &program, place: &place, allowed: &args.allow };
     let began = Instant::now();
     let mut summary =
         Summary { mode: args.mode, seed: args.seed, seeds: 0, steps: 0, failures: 0, seconds: 0.0 };
@@ -102,12 +113,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         if !args.only.is_empty() {
             steps.retain(|step| args.only.contains(&step.index));
         }
-        let outcome = live(&program, &place, &steps, CLOSED_WITHIN)?;
+        let outcome = live(&ground, &steps, CLOSED_WITHIN)?;
         summary.seeds += 1;
         summary.steps += outcome.done;
         if let Some(failure) = outcome.failure {
             summary.failures += 1;
-            explain(args, seed, &steps, failure, |steps| live(&program, &place, steps, CLOSED_SOON));
+            explain(args, seed, &steps, failure, |steps| live(&ground, steps, CLOSED_SOON));
             if !args.keep_going {
                 break;
             }
@@ -127,12 +138,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Does these steps on a fresh tree.
-fn live(program: &Path, place: &Path, steps: &[Step], closed_within: Duration) -> anyhow::Result<Outcome> {
-    let site = Site::new(program, place)?;
-    let steps = steps.to_vec();
+fn live(ground: &Ground<'_>, steps: &[Step], closed_within: Duration) -> anyhow::Result<Outcome> {
+    let site = Site::new(ground.program, ground.place)?;
+    let (steps, allowed) = (steps.to_vec(), ground.allowed.to_vec());
     // A thread of its own, as a lane is.
     let lived = std::thread::spawn(move || {
-        run_here(RuntimeOptions::default(), go_through(site, steps, closed_within))
+        run_here(RuntimeOptions::default(), go_through(site, allowed, steps, closed_within))
     });
     match lived.join() {
         Ok(lived) => lived?,
@@ -140,8 +151,13 @@ fn live(program: &Path, place: &Path, steps: &[Step], closed_within: Duration) -
     }
 }
 
-async fn go_through(site: Site, steps: Vec<Step>, closed_within: Duration) -> anyhow::Result<Outcome> {
-    let mut run = Run::new(site).await.context("the beginning of a run")?;
+async fn go_through(
+    site: Site,
+    allowed: Vec<Allowed>,
+    steps: Vec<Step>,
+    closed_within: Duration,
+) -> anyhow::Result<Outcome> {
+    let mut run = Run::new(site, allowed).await.context("the beginning of a run")?;
     let mut done = 0;
     for (at, step) in steps.iter().enumerate() {
         let stepped = lane::time::timeout(STEP_MAX, run.step(step)).await;
