@@ -140,6 +140,7 @@ impl Model {
             }
             Operation::SmbLink { client, slot, to } => match self.open(client, slot) {
                 None => Nothing,
+                Some(opened) if self.names.get(&to) == Some(&opened.object) => Nothing,
                 Some(_) if self.names.contains_key(&to) => Refused,
                 Some(opened) if self.names.get(&opened.path) != Some(&opened.object) => {
                     if self.names_of(opened.object).next().is_some() { Either } else { Refused }
@@ -166,6 +167,7 @@ impl Model {
             }
             Operation::SmbLinkName { from, to, .. } => match self.names.get(&from) {
                 None => Refused,
+                Some(object) if self.names.get(&to) == Some(object) => Nothing,
                 Some(_) if self.names.contains_key(&to) || self.is_directory(from) => Refused,
                 Some(_) => Done,
             },
