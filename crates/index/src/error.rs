@@ -17,17 +17,30 @@ pub enum Error {
         /// What this program writes.
         known: u32,
     },
+    /// A later Linerate wrote it, with a later redb.
+    #[error(
+        "the index is a file of redb's format {found}, this program reads {known}: use the Linerate that wrote it"
+    )]
+    FileFormat {
+        /// What the file says.
+        found: u8,
+        /// What this program reads and writes.
+        known: u8,
+    },
     /// The file cannot be understood.
     #[error("the index is damaged: {0}")]
     Damaged(String),
-    /// It was set aside and could not be.
-    #[error("cannot put the damaged index aside as {}: {error}", path.display())]
+    /// It was to be set aside and could not be.
+    #[error("cannot put the index aside as {}: {error}", path.display())]
     Aside {
         /// Where to.
         path: PathBuf,
         /// Why not.
         error: io::Error,
     },
+    /// It was to be replaced, and there is no need to.
+    #[error("the index can be opened: it is not replaced")]
+    Sound,
     /// Reading or writing failed. What was to be written is kept, and tried again.
     #[error("the index cannot be read or written: {0}")]
     Storage(String),
@@ -73,6 +86,7 @@ impl From<redb::DatabaseError> for Error {
                 Self::InUse
             }
             redb::DatabaseError::Storage(error) => error.into(),
+            redb::DatabaseError::UpgradeRequired(found) => Self::FileFormat { found, known: FILE_FORMAT },
             other => Self::Damaged(other.to_string()),
         }
     }
@@ -81,7 +95,10 @@ impl From<redb::DatabaseError> for Error {
 impl From<redb::StorageError> for Error {
     fn from(error: redb::StorageError) -> Self {
         match error {
-            redb::StorageError::Corrupted(what) => Self::Damaged(what),
+            redb::StorageError::Corrupted(what) => match later_file_format(&what) {
+                Some(found) => Self::FileFormat { found, known: FILE_FORMAT },
+                None => Self::Damaged(what),
+            },
             // How redb says that a file is none of its own.
             redb::StorageError::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
                 Self::Damaged(error.to_string())
@@ -117,3 +134,11 @@ impl From<redb::CommitError> for Error {
         }
     }
 }
+
+/// The format of the file where redb says that it is a later one, which it does in words alone.
+fn later_file_format(what: &str) -> Option<u8> {
+    what.strip_prefix(&format!("Expected file format version <= {FILE_FORMAT}, found "))?.parse().ok()
+}
+
+/// Redb's, which it writes and reads.
+const FILE_FORMAT: u8 = 3;

@@ -52,7 +52,13 @@ impl InMemory {
     /// is gone now, and that the machine's memory was not set back with the disk: the clock, which goes on, would have leapt over the
     /// one that counts from the boot.
     pub(crate) fn take_note(&self) -> Option<Note> {
-        let bytes = take(&self.note, NOTE_LEN + PATH_MAX)?;
+        let note = self.read_note();
+        remove(&self.note).then_some(note?)
+    }
+
+    /// What [`take_note`](Self::take_note) would say, which it still does afterwards.
+    pub(crate) fn read_note(&self) -> Option<Note> {
+        let bytes = read(&self.note, NOTE_LEN + PATH_MAX)?;
         let (note, rest) = bytes.split_first_chunk()?;
         let (booted_ms, _) = rest.split_first_chunk()?;
         is_of_this_boot(i64::from_le_bytes(*booted_ms)).then_some(*note)
@@ -72,7 +78,13 @@ impl InMemory {
 
     /// As [`take_note`](Self::take_note), of the journal of a server that is gone.
     pub(crate) fn take_journal(&self) -> Option<Left> {
-        let bytes = take(&self.journal, usize::MAX)?;
+        let left = self.read_journal();
+        remove(&self.journal).then_some(left?)
+    }
+
+    /// As [`read_note`](Self::read_note), of the journal.
+    pub(crate) fn read_journal(&self) -> Option<Left> {
+        let bytes = read(&self.journal, usize::MAX)?;
         let (words, _) = bytes.as_chunks();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let booted_ms = words.get(BOOTED_AT)?.cast_signed();
@@ -143,17 +155,18 @@ fn is_nobodys(path: &Path) -> bool {
     })
 }
 
-/// What lies there, which nobody shall find again.
-fn take(path: &Path, len_max: usize) -> Option<Vec<u8>> {
-    let file = open(path);
-    let bytes = file.and_then(|mut file| {
-        let is_free = flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
-        let is_short = file.metadata().is_ok_and(|found| found.len() <= len_max as u64);
-        let mut bytes = Vec::new();
-        (is_free && is_short && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
-    });
-    let is_gone = std::fs::remove_file(path).is_ok();
-    bytes.filter(|_| is_gone)
+/// What lies there.
+fn read(path: &Path, len_max: usize) -> Option<Vec<u8>> {
+    let mut file = open(path)?;
+    let is_free = flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
+    let is_short = file.metadata().is_ok_and(|found| found.len() <= len_max as u64);
+    let mut bytes = Vec::new();
+    (is_free && is_short && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
+}
+
+/// Nobody shall find it again: whether that is certain.
+fn remove(path: &Path) -> bool {
+    std::fs::remove_file(path).is_ok()
 }
 
 /// A new file, or none: what somebody else put there stays his.

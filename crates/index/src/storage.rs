@@ -21,7 +21,7 @@ pub trait Storage: Send + Sync + 'static {
     /// In use, damaged, or not to be read.
     fn open(&self, builder: &Builder) -> Result<Database, Error>;
 
-    /// Puts a damaged one aside, so that the next opening makes an empty one; says where it is.
+    /// Puts one aside that cannot be opened, so that the next opening makes an empty one; says where it is.
     ///
     /// # Errors
     /// When it can't.
@@ -67,7 +67,11 @@ impl FileStorage {
         !matches!(self.path.try_exists(), Ok(false))
     }
 
-    fn in_memory(&self) -> InMemory {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn in_memory(&self) -> InMemory {
         InMemory::of_index(self.path.parent().unwrap_or(Path::new(".")))
     }
 }
@@ -89,7 +93,7 @@ impl Storage for FileStorage {
     fn set_aside(&self) -> Result<PathBuf, Error> {
         let mut aside = self.path.clone();
         for n in 1.. {
-            aside.set_file_name(format!("{FILE_NAME}.damaged-{n}"));
+            aside.set_file_name(format!("{FILE_NAME}.replaced-{n}"));
             if !aside.exists() {
                 break;
             }

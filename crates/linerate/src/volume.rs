@@ -78,6 +78,12 @@ struct Check {
     /// Mend nothing: only say what is wrong
     #[arg(long)]
     dry_run: bool,
+    /// Put an index aside that cannot be opened, being damaged or of a later version, and begin a new one
+    ///
+    /// Numbers and versions begin anew above all that were given out, and clients fetch again what they have cached. The old index is
+    /// kept beside the new one. Refused where it can be opened.
+    #[arg(long, conflicts_with_all = ["name", "dry_run", "json"])]
+    replace_index: bool,
     /// JSON for scripts
     #[arg(long)]
     json: bool,
@@ -127,7 +133,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn create(args: &Create) -> anyhow::Result<()> {
     let state = args.place.state()?;
-    let volumes = tell_news(Volumes::open_or_make(&state)?);
+    let volumes = Volumes::open_or_make(&state)?;
     let made = volumes.create(&args.name, &args.path);
     volumes.close()?;
     let made = made?;
@@ -218,13 +224,12 @@ fn known(volumes: Vec<VolumeShown>, name: &str) -> anyhow::Result<VolumeShown> {
 
 fn remove(args: &Remove) -> anyhow::Result<ExitCode> {
     let state = args.place.state()?;
-    let Some(volumes) = Volumes::open(&state)?.map(tell_news) else {
+    let opened = if args.yes { Volumes::open(&state)? } else { Volumes::look(&state)? };
+    let Some(volumes) = opened else {
         bail!("there is no index in {}, and so no volume {}", state.display(), args.name);
     };
     if !args.yes {
-        let known = known(volumes.list(), &args.name);
-        volumes.close()?;
-        let VolumeShown { name, id, path, .. } = known?;
+        let VolumeShown { name, id, path, .. } = known(volumes.list(), &args.name)?;
         say!(
             "volume {name} (number {id}) would be forgotten, and the numbers and versions of its files; what lies in {} \
              stays. Give --yes to do it",
@@ -242,27 +247,14 @@ fn remove(args: &Remove) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A damaged index is told of by whoever finds it: the next finds a new one.
-fn tell_news(volumes: Volumes) -> Volumes {
-    if let Some(news) = volumes.news() {
-        server::logs::complain(&format!("linerate: {news}\n"));
-    }
-    volumes
-}
-
 impl Look {
     /// Who was asked, and what that says: the index, or while a server holds it that server.
     fn look(&self) -> anyhow::Result<(String, Vec<VolumeShown>)> {
         let state = self.place.state()?;
         let index = format!("the index in {}", state.display());
-        match Volumes::open(&state) {
+        match Volumes::look(&state) {
             Ok(None) => Ok((index, Vec::new())),
-            Ok(Some(volumes)) => {
-                let volumes = tell_news(volumes);
-                let all = volumes.list();
-                volumes.close()?;
-                Ok((index, all))
-            }
+            Ok(Some(volumes)) => Ok((index, volumes.list())),
             Err(VolumesError::InUse) => {
                 let asked = stat::fetch(self.server.server);
                 let asked = asked

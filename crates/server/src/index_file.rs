@@ -1,7 +1,8 @@
 //! The index of a server that writes: one file in the state directory, held for as long as the process lives, with a thread
 //! that commits.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -41,9 +42,9 @@ impl IndexFile {
     /// What is wrong, in words for the administrator.
     pub(crate) fn open(state: &Path) -> Result<Self, String> {
         let problem = |error: &dyn std::fmt::Display| format!("the index in {}: {error}", state.display());
-        std::fs::create_dir_all(state).map_err(|error| problem(&error))?;
+        make_state_dir(state).map_err(|error| problem(&error))?;
         let options = Options { boot: index::boot(), ..Options::default() };
-        let index = open(state, options).map_err(|error| problem(&error))?;
+        let index = open(state, options).map_err(|error| problem(&told(&error)))?;
         let committer = Committer::start(&index, COMMIT_PERIOD).map_err(|error| problem(&error))?;
         Ok(Self {
             index: Arc::new(index),
@@ -87,7 +88,7 @@ impl IndexFile {
                  [index-after-power-loss]"
                     .to_owned(),
             ),
-            _ => damage(&self.index),
+            _ => None,
         }
     }
 
@@ -171,6 +172,11 @@ impl std::fmt::Debug for IndexFile {
     }
 }
 
+/// Makes the state directory for this user alone, whatever the umask is.
+pub(crate) fn make_state_dir(state: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(state)
+}
+
 /// Opens it; waits for a command that has it for a moment, such as `linerate volume list`.
 fn open(state: &Path, options: Options) -> Result<Index, Error> {
     let until = Instant::now() + IN_USE_MAX;
@@ -199,18 +205,17 @@ fn map(file: File, words_max: usize, words: usize) -> std::io::Result<Box<dyn Wo
     Ok(Box::new(Journal(WordFile::map(file, words_max, words)?)))
 }
 
-/// What is to be told where the index had to be begun anew.
-pub(crate) fn damage(index: &Index) -> Option<String> {
-    match index.last_stop() {
-        //@ level: WARN
-        //@ cause: The index file in the state directory was damaged, as by a failing disk, and a new one was made.
-        //@ remedy: None is needed: clients fetch again what they have cached. Look at the disk, and delete the old file when you like.
-        Stop::Damaged(aside, why) => Some(format!(
-            "index: it was damaged ({why}) and a new one was made; no file is lost, but files have new numbers and clients fetch them \
-             again; the old index is kept as {} [index-damaged]",
-            aside.display()
-        )),
-        _ => None,
+/// The error, with what to do about an index that is left as it is since this program cannot read it.
+pub(crate) fn told(error: &Error) -> String {
+    match error {
+        Error::Format { .. } | Error::FileFormat { .. } => format!(
+            "{error}, or give its numbers and versions up by `linerate volume check --replace-index`, which keeps it beside a new one"
+        ),
+        Error::Damaged(_) => format!(
+            "{error}; look at the disk: `linerate volume check --replace-index` puts it aside and begins a new one, above all numbers \
+             that were given out"
+        ),
+        _ => error.to_string(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use index::{FileStorage, Index, Mark, Options, RightsIn, Tree, VolumeId, VolumeRecord};
+use index::{FileStorage, Index, Looking, Mark, Options, RightsIn, Stop, Tree, VolumeId, VolumeRecord};
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -93,7 +93,7 @@ pub enum VolumesError {
     #[error("a server holds the index: stop it first")]
     InUse,
     /// The index.
-    #[error(transparent)]
+    #[error("{}", index_file::told(.0))]
     Index(index::Error),
     /// The directory is a volume already.
     #[error("{} is volume {known} already: linerate volume status {known}", path.display())]
@@ -145,6 +145,30 @@ impl From<index::Error> for VolumesError {
 }
 
 impl Volumes {
+    /// Looks at the index in the state directory `state`; `None` where there is none. Whatever is done with it, nothing of it lasts.
+    ///
+    /// # Errors
+    /// [`VolumesError::InUse`] while a server holds it.
+    pub fn look(state: &Path) -> Result<Option<Self>, VolumesError> {
+        let file = FileStorage::in_directory(state);
+        if !file.exists() {
+            return Ok(None);
+        }
+        Ok(Some(Self { index: Arc::new(Index::open(Looking::at(file), options())?) }))
+    }
+
+    /// Puts the index in the state directory `state` aside, which cannot be opened, and begins a new one. `None` where there is none.
+    ///
+    /// # Errors
+    /// [`VolumesError::InUse`] while a server holds it; [`index::Error::Sound`] where it can be opened.
+    pub fn replace(state: &Path) -> Result<Option<Self>, VolumesError> {
+        let file = FileStorage::in_directory(state);
+        if !file.exists() {
+            return Ok(None);
+        }
+        Ok(Some(Self { index: Arc::new(Index::replace(file, options())?) }))
+    }
+
     /// Opens the index in the state directory `state`; `None` where there is none.
     ///
     /// # Errors
@@ -161,14 +185,16 @@ impl Volumes {
     /// # Errors
     /// [`VolumesError::InUse`] while a server holds it.
     pub fn open_or_make(state: &Path) -> Result<Self, VolumesError> {
-        std::fs::create_dir_all(state).map_err(|error| at(state, error))?;
-        let options = Options { boot: index::boot(), ..Options::default() };
-        Ok(Self { index: Arc::new(Index::open(FileStorage::in_directory(state), options)?) })
+        index_file::make_state_dir(state).map_err(|error| at(state, error))?;
+        Ok(Self { index: Arc::new(Index::open(FileStorage::in_directory(state), options())?) })
     }
 
-    /// What is to be told where the index had to be begun anew.
-    pub fn news(&self) -> Option<String> {
-        index_file::damage(&self.index)
+    /// Where the index is that was [replaced](Self::replace), and why it was.
+    pub fn replaced(&self) -> Option<(&Path, &str)> {
+        match self.index.last_stop() {
+            Stop::Replaced(aside, why) => Some((aside, why)),
+            _ => None,
+        }
     }
 
     /// All volumes, by number, each looked at where it lay.
@@ -338,6 +364,10 @@ impl UsageShown {
         let is_known = record.usage_is_settled || record.usage != Usage::default();
         is_known.then_some(Self { bytes, files, quota_bytes: None, quota_files: None, state })
     }
+}
+
+fn options() -> Options {
+    Options { boot: index::boot(), ..Options::default() }
 }
 
 /// Whether the tree at its path bears its mark.

@@ -52,8 +52,8 @@ pub enum Stop {
     Crash,
     /// The machine went down with it.
     PowerLoss,
-    /// The file could not be understood. It was put aside there, and the index begun anew.
-    Damaged(PathBuf, String),
+    /// The file could not be opened. It was put aside there as [`Index::replace`] was asked to, and the index begun anew.
+    Replaced(PathBuf, String),
 }
 
 /// Whether commits go through.
@@ -164,17 +164,35 @@ impl Index {
     /// Opens it, and notes that it is in use: whatever ends this process without [`Index::close`] is no clean stop.
     ///
     /// # Errors
-    /// [`Error::InUse`], [`Error::Format`], or what the storage says.
+    /// [`Error::InUse`], [`Error::Format`], [`Error::FileFormat`], [`Error::Damaged`], or what the storage says. The file stays then.
     pub fn open(storage: impl Storage, options: Options) -> Result<Self, Error> {
+        let known = open_known(&storage, &options.builder(), options.boot)?;
+        Self::begun(storage, options, known)
+    }
+
+    /// Puts an index aside that cannot be opened, being damaged or of a later format, and begins it anew.
+    ///
+    /// # Errors
+    /// [`Error::Sound`] for one that can be opened; as [`Index::open`].
+    pub fn replace(storage: impl Storage, options: Options) -> Result<Self, Error> {
         let builder = options.builder();
-        let (database, stop, found) = match open_known(&storage, &builder, options.boot) {
-            Err(Error::Damaged(why)) => {
-                let aside = storage.set_aside()?;
-                let (database, _, found) = open_known(&storage, &builder, options.boot)?;
-                (database, Stop::Damaged(aside, why), found)
+        let why = match open_known(&storage, &builder, options.boot) {
+            Ok(_) => return Err(Error::Sound),
+            Err(why @ (Error::Damaged(_) | Error::Format { .. } | Error::FileFormat { .. })) => {
+                why.to_string()
             }
-            opened => opened?,
+            Err(other) => return Err(other),
         };
+        let aside = storage.set_aside()?;
+        let (database, _, found) = open_known(&storage, &builder, options.boot)?;
+        Self::begun(storage, options, (database, Stop::Replaced(aside, why), found))
+    }
+
+    fn begun(
+        storage: impl Storage,
+        options: Options,
+        (database, stop, found): (Database, Stop, Found),
+    ) -> Result<Self, Error> {
         // Taken whatever is found: they are of one stop alone.
         let (left_note, left_journal) = (storage.take_note(), storage.take_journal());
         let noted = found.note.filter(|_| matches!(stop, Stop::Clean | Stop::Crash));

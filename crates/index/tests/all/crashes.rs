@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
     Changing, Error, FirstUse, Index, Kind, Loaded, Memory, Number, ObjectRecord, Options, Place, PlaceRef,
-    SETTLES_IN, Seen, Slot, Stop, Timestamp, Tree, Version, VolumeId,
+    SETTLES_IN, Seen, Slot, Timestamp, Tree, Version, VolumeId,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -92,11 +92,15 @@ impl History {
             let journal_max = if self.rng.random_bool(0.2) { 8 } else { 512 };
             let options =
                 Options { boot: [self.boot; 16], pending_max: 16, journal_max, ..Options::default() };
-            let index = Index::open(self.disk.clone(), options).unwrap_or_else(|error| self.fail(&error));
-            if let Stop::Damaged(..) = index.last_stop() {
-                *stops.entry("damaged").or_default() += 1;
-                self.forget_what_was_safe();
-            }
+            let index = match Index::open(self.disk.clone(), options) {
+                Err(Error::Damaged(_) | Error::FileFormat { .. }) => {
+                    *stops.entry("damaged").or_default() += 1;
+                    self.forget_what_was_safe();
+                    Index::replace(self.disk.clone(), options)
+                }
+                opened => opened,
+            };
+            let index = index.unwrap_or_else(|error| self.fail(&error));
             let was_killed = std::mem::take(&mut self.was_killed);
             if !(was_killed && index.counts_on()) {
                 for file in self.files.values_mut() {

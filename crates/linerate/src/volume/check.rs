@@ -1,5 +1,6 @@
 //! `linerate volume check`: whether index and trees agree.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use server::volumes::{CheckProgress, Problem, VolumeChecked, Volumes};
 
-use super::{Check, tell_news};
+use super::Check;
 use crate::output::{say, table};
 
 /// What became of one volume.
@@ -20,7 +21,11 @@ struct Outcome {
 
 pub(super) fn run(args: &Check) -> anyhow::Result<ExitCode> {
     let state = args.place.state()?;
-    let Some(volumes) = Volumes::open(&state)?.map(tell_news) else {
+    if args.replace_index {
+        return replace(&state);
+    }
+    let opened = if args.dry_run { Volumes::look(&state)? } else { Volumes::open(&state)? };
+    let Some(volumes) = opened else {
         match &args.name {
             Some(name) => bail!("there is no index in {}, and so no volume {name}", state.display()),
             None if args.json => say!("[]"),
@@ -40,6 +45,22 @@ pub(super) fn run(args: &Check) -> anyhow::Result<ExitCode> {
         false => show(&outcomes),
     }
     Ok(code(&outcomes))
+}
+
+/// Begins the index anew, and says where the old one is.
+fn replace(state: &Path) -> anyhow::Result<ExitCode> {
+    let Some(volumes) = Volumes::replace(state)? else {
+        bail!(
+            "there is no index in {}: a server makes one when it first serves a writable volume",
+            state.display()
+        );
+    };
+    if let Some((aside, why)) = volumes.replaced() {
+        say!("{why}; it is kept as {}, and a new index is begun", aside.display());
+        say!("start the server: its volumes keep their numbers by the marks on their directories");
+    }
+    volumes.close()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Checks one, with a bar where somebody looks on.

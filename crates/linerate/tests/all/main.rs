@@ -12,6 +12,7 @@ mod faults;
 mod homes;
 mod lifecycle;
 mod logs;
+mod looking;
 mod manners;
 mod moved_share;
 mod notified;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use index::{Index, Memory, Options, Stop};
+use index::{Index, Memory, Options};
 use smb_tree::{PutDown, TakenUp};
 use smb_wire::create::create_action;
 
@@ -53,7 +53,6 @@ impl Site {
         self.storage.set_back(&image);
         let options = Options { boot: [1; 16], ..Options::default() };
         let index = Arc::new(Index::open(self.storage.clone(), options).unwrap());
-        assert!(!matches!(index.last_stop(), Stop::Damaged(..)));
         let options = ObjectsOptions { lanes_max: self.lanes, ..Default::default() };
         let objects = Objects::new(options, Arc::clone(&index));
         let opens = Opens::new(OpensLimits::default());

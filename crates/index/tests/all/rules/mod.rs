@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
     Changing, Committer, Error, FileStorage, Finding, FirstUse, Health, HostRecord, HostState, Index, Kind,
-    Listed, Memory, Number, ObjectRecord, OpenedVolume, Options, Place, PlaceRef, Quota, Seen, Stop,
+    Listed, Looking, Memory, Number, ObjectRecord, OpenedVolume, Options, Place, PlaceRef, Quota, Seen, Stop,
     Timestamp, Tree, Usage, Version, VolumeId,
 };
 
@@ -492,28 +492,101 @@ fn the_file_is_private_and_belongs_to_one_process() {
 }
 
 #[test]
-fn a_file_that_is_no_index_is_put_aside_and_told() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("index.redb");
-    std::fs::write(&path, b"precious, though no index").unwrap();
-    let index = Index::open(FileStorage::in_directory(dir.path()), Options::default()).unwrap();
-    let Stop::Damaged(aside, why) = index.last_stop() else { panic!("{:?}", index.last_stop()) };
-    assert_eq!(std::fs::read(aside).unwrap(), b"precious, though no index");
-    assert!(!why.is_empty() && !index.last_stop().is_clean());
+fn a_file_that_cannot_be_opened_is_left_alone_until_it_is_replaced_by_name() {
+    let is_damaged: fn(&Error) -> bool = |error| matches!(error, Error::Damaged(_));
+    let is_later: fn(&Error) -> bool = |error| matches!(error, Error::Format { found: 3, known: 2 });
+    let is_of_later_redb: fn(&Error) -> bool =
+        |error| matches!(error, Error::FileFormat { found: 9, known: 3 });
+    for (file, is_right) in [
+        (b"precious, though no index".to_vec(), is_damaged),
+        (of_format(3), is_later),
+        (of_redb_format(9), is_of_later_redb),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index.redb");
+        std::fs::write(&path, &file).unwrap();
+        let at = || FileStorage::in_directory(dir.path());
+        let looked = Index::open(Looking::at(at()), Options::default()).unwrap_err();
+        assert!(is_right(&looked), "{looked}");
+        assert_eq!(std::fs::read(&path).unwrap(), file, "{looked}");
+        let opened = Index::open(at(), Options::default()).unwrap_err();
+        assert!(is_right(&opened), "{opened}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "{opened}");
+        assert!(Index::replace(Looking::at(at()), Options::default()).is_err());
+        assert!(is_right(&Index::open(at(), Options::default()).unwrap_err()), "as often as one tries");
+        let index = Index::replace(at(), Options::default()).unwrap();
+        let Stop::Replaced(aside, why) = index.last_stop() else { panic!("{:?}", index.last_stop()) };
+        assert_eq!((aside.clone(), why), (dir.path().join("index.redb.replaced-1"), &opened.to_string()));
+        assert!(!index.last_stop().is_clean() && index.volumes().is_empty());
+        index.put_back().unwrap();
+        drop(index);
+        assert!(matches!(Index::replace(at(), Options::default()), Err(Error::Sound)));
+    }
 }
 
-#[test]
-fn a_file_of_a_later_format_is_left_alone() {
+/// The bytes of an index whose format is this.
+fn of_format(format: u32) -> Vec<u8> {
     let memory = Memory::default();
     open(&memory).close().unwrap();
     let database = redb::Database::builder().create_with_backend(memory.clone()).unwrap();
     let write = database.begin_write().unwrap();
     let state: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("state");
-    write.open_table(state).unwrap().insert("format", &3_u32.to_le_bytes()[..]).unwrap();
+    write.open_table(state).unwrap().insert("format", &format.to_le_bytes()[..]).unwrap();
     write.commit().unwrap();
     drop(database);
-    let refused = Index::open(memory, Options::default());
-    assert!(matches!(refused, Err(Error::Format { found: 3, known: 2 })));
+    memory.image()
+}
+
+/// Those of one in a file of this format of redb's: the first byte of both its slots for commits.
+fn of_redb_format(format: u8) -> Vec<u8> {
+    let mut bytes = of_format(2);
+    for slot in [64, 192] {
+        assert_eq!(bytes[slot], 3, "redb has moved its version");
+        bytes[slot] = format;
+    }
+    bytes
+}
+
+#[test]
+fn who_looks_sees_what_was_told_and_leaves_the_file_and_the_stop_as_they_are() {
+    for is_killed in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = || FileStorage::in_directory(dir.path());
+        let options = Options { boot: index::boot(), ..Options::default() };
+        let index = Index::open(at(), options).unwrap();
+        let home = open_volume(&index, "home", None).unwrap();
+        index.flush().unwrap();
+        let held = Index::open(Looking::at(at()), options);
+        assert!(matches!(held, Err(Error::InUse)), "a server has it");
+        let killed = tempfile::tempdir().unwrap();
+        let dir = if is_killed {
+            // As a kill leaves it: nothing is closed.
+            std::fs::copy(dir.path().join("index.redb"), killed.path().join("index.redb")).unwrap();
+            killed.path()
+        } else {
+            index.close().unwrap();
+            dir.path()
+        };
+        drop(index);
+        let path = dir.join("index.redb");
+        let before = std::fs::read(&path).unwrap();
+        for _ in 0..2 {
+            let looks = || Index::open(Looking::at(FileStorage::in_directory(dir)), options).unwrap();
+            // Two at once, of which one says what is not to stay.
+            let (index, other) = (looks(), looks());
+            assert_eq!(index.last_stop(), if is_killed { &Stop::Crash } else { &Stop::Clean });
+            assert_eq!((index.counts_on(), other.counts_on()), (!is_killed, !is_killed));
+            assert_eq!(index.volume("home").unwrap().0, home.volume);
+            open_volume(&index, "work", None).unwrap();
+            index.put_back().unwrap();
+            assert_eq!(other.volumes().len(), 1);
+            assert!(matches!(Index::open(FileStorage::in_directory(dir), options), Err(Error::InUse)));
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        assert_eq!(std::fs::read_dir(dir).unwrap().count(), 1);
+        let index = Index::open(FileStorage::in_directory(dir), options).unwrap();
+        assert_eq!(index.counts_on(), !is_killed, "the note was left too");
+    }
 }
 
 fn seen_at(changed: SystemTime) -> Seen {
