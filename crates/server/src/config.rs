@@ -4,10 +4,11 @@
 //! What is here concerns the server, whatever it serves; each service reads its own tables and gives back its
 //! [`Settings`].
 
+mod changes;
 mod identity;
 mod server;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use service::log::Format;
 pub use service::volumes::VolumeSection;
 use service::{Bound, Service, Settings, Transport, Wanted};
 
+pub use self::changes::AT_START;
+pub(crate) use self::changes::Changes;
 pub use self::identity::{IdentitySection, default_accounts};
 pub use self::server::{NodesWithoutNic, ServerSection, default_state_dir};
 use crate::listeners::Change;
@@ -49,6 +52,8 @@ pub struct Config {
     pub total_bytes_per_second: Option<u64>,
     /// What each service is to do.
     pub(crate) wishes: Vec<Wish>,
+    /// Every key that the file gives a value, and that.
+    pub(crate) said: BTreeMap<String, String>,
 }
 
 /// A service, and what the configuration wants of it.
@@ -192,7 +197,8 @@ impl Config {
         }
         let total_bytes_per_second = limits.total_bytes_per_second;
         let file = document.file().map(Path::to_owned);
-        Ok(Self { server, file, volumes, log, admin, identity, total_bytes_per_second, wishes })
+        let said = document.said();
+        Ok(Self { server, file, volumes, log, admin, identity, total_bytes_per_second, wishes, said })
     }
 
     /// Checks what types alone cannot say.
@@ -207,6 +213,11 @@ impl Config {
             return Err(ConfigError::invalid("server.cpus", "excludes server.lanes: give one of them"));
         }
         self.server.check_marks()?;
+        if self.server.drain_seconds > DRAIN_SECONDS_MAX {
+            let problem =
+                format!("{} is more than a day: give at most {DRAIN_SECONDS_MAX}", self.server.drain_seconds);
+            return Err(ConfigError::invalid("server.drain_seconds", problem));
+        }
         self.admin.check_names()?;
         self.check_addresses()?;
         for (index, volume) in self.volumes.iter().enumerate() {
@@ -319,6 +330,8 @@ impl Default for AdminSection {
     }
 }
 
+/// A server that is to stop is to stop on the same day.
+const DRAIN_SECONDS_MAX: u64 = 86_400;
 /// Beyond these a rate is no rate, or sums overflow.
 const RATES: std::ops::RangeInclusive<u64> = 1..=u64::MAX / 4;
 /// What the server reads itself.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lane::layout::LaneSpec;
@@ -90,7 +91,7 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     let silo_counters = Arc::new(SiloCounters::default());
     boot.blocks.add("silo", id, silo, Arc::clone(&silo_counters) as _);
     boot.blocks.add("rate", id, silo, Arc::clone(&boot.share.usage) as _);
-    let ended = EndedGuard { news: boot.news.clone(), cut: 0 };
+    let ended = EndedGuard::new(boot.news.clone());
     let keeper = boot.threshold.keeper(spec.id);
 
     let services = match LaneServices::start(&mut boot) {
@@ -130,7 +131,7 @@ async fn obey(
     door: &Door,
     listening: &Rc<Listening>,
     silo_counters: &Arc<SiloCounters>,
-    mut ended: EndedGuard,
+    ended: EndedGuard,
 ) {
     let mut preparation = None;
     // Without a control thread there is nobody left to serve for.
@@ -165,7 +166,8 @@ async fn obey(
             Control::Drain(patience) => {
                 let following = follow_marks(boot.control, Rc::clone(services), Arc::clone(silo_counters));
                 lane::spawn(following).detach();
-                ended.cut = services.drain(time::now() + patience).await;
+                let cut = services.drain(time::now() + patience).await;
+                ended.cut.store(cut, Ordering::Relaxed);
                 // What another program changes while no server runs has a later time than what was changed here.
                 time::sleep(vfs::SETTLES_IN).await;
                 return boot.threshold.leave(services).await;
@@ -192,14 +194,39 @@ fn mark(services: &LaneServices, counters: &SiloCounters, mark: Mark) {
     services.mark(mark.value());
 }
 
-/// Tells of the lane's end however it comes, a panic included.
+/// Tells of the lane's end however it comes: as the main future ends or panics, or with the thread, where the ring fails and the future is
+/// dropped no more.
 struct EndedGuard {
-    news: Teller,
-    cut: usize,
+    cut: Arc<AtomicUsize>,
+}
+
+impl EndedGuard {
+    fn new(news: Teller) -> Self {
+        let cut = Arc::<AtomicUsize>::default();
+        LAST_WORD.set(Some(LastWord { news, cut: Arc::clone(&cut) }));
+        Self { cut }
+    }
 }
 
 impl Drop for EndedGuard {
     fn drop(&mut self) {
-        self.news.tell(News::Ended { cut: self.cut });
+        // Nothing is left to be told where the thread is ending.
+        let _ = LAST_WORD.try_with(|word| word.take());
     }
+}
+
+struct LastWord {
+    news: Teller,
+    cut: Arc<AtomicUsize>,
+}
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        self.news.tell(News::Ended { cut: self.cut.load(Ordering::Relaxed) });
+    }
+}
+
+thread_local! {
+    /// Said once, at the latest as the thread ends.
+    static LAST_WORD: RefCell<Option<LastWord>> = const { RefCell::new(None) };
 }

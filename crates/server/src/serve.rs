@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology, TopologyError};
+use service::config::is_narrowed_to_ipv4;
 use service::pacer::RateShare;
 use service::volumes::VolumeTable;
 use service::{Bound, Greeting};
@@ -89,6 +90,8 @@ struct Serving {
     /// The index's counters are shown.
     tells_of_index: bool,
     config: Config,
+    /// As it was at the start: what takes effect there alone stays so.
+    started: Config,
     addresses: Addresses,
     greetings: Vec<Greeting>,
     warnings: Vec<String>,
@@ -279,6 +282,14 @@ impl Serving {
         // What is made at a first start is there by now.
         OwnFiles::of(&config).withhold(objects.withheld());
         let mut warnings = offers.warnings().to_vec();
+        if is_narrowed_to_ipv4() {
+            //@ level: WARN
+            //@ cause: An address is `*:PORT`, and the kernel gives the server no sockets of IPv6.
+            //@ remedy: None is needed where IPv6 is off on purpose: give `0.0.0.0:PORT` to be told no more.
+            let told = "addresses: this machine has no IPv6, and `*` stands for IPv4 alone; give 0.0.0.0 for it where that is meant \
+                        [addresses-narrowed]";
+            warnings.push(told.to_owned());
+        }
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
         let placement =
             Arc::new(Placement::new(&topology, &layout, &taking, config.server.nodes_without_nic));
@@ -410,6 +421,7 @@ impl Serving {
             index_trouble: None,
             seals: Vec::new(),
             tells_of_index: false,
+            started: config.clone(),
             config,
             addresses,
             greetings,

@@ -4,9 +4,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::support::linerate;
 use crate::support::raw;
 use crate::support::site::{ANY_PORT, Site};
+use crate::support::{Launch, linerate};
 
 /// Whether the check is passed, and what it says.
 fn check(site: &Site, how: &str) -> (bool, String) {
@@ -109,4 +109,49 @@ fn one_word_listens_at_both_families_and_off_at_nothing() {
     });
     assert!(!said.contains("linerate stat") && !said.contains("https://"), "{said}");
     assert!(TcpStream::connect("127.0.0.1:8090").is_err() || !said.contains("8090"));
+}
+
+#[test]
+fn a_server_whose_rings_fail_ends_with_the_cause_and_is_not_deaf() {
+    let site = Site::new(&[("a.txt", b"hello\n")], "");
+    // io_uring_setup, io_uring_enter, io_uring_register: of each kind of filter that people have.
+    for calls in [&["425=1"][..], &["426=1"], &["425=38"], &["426=38"], &["425=1", "426=1", "427=1"]] {
+        let began = std::time::Instant::now();
+        let (status, told) = site.launch().without(calls).fail();
+        assert!(!status.success() && status.code().is_some(), "{calls:?}: {status}: {told}");
+        let is_told =
+            ["not permitted", "not implemented", "io_uring"].iter().any(|cause| told.contains(cause));
+        assert!(is_told, "{calls:?}: {told}");
+        assert!(began.elapsed().as_secs() < 10, "{calls:?}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn what_the_kernel_lacks_is_said_once_and_the_rest_is_served() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.txt"), "hello\n").unwrap();
+    for (what, calls, word) in [
+        ("IPv6", &["41:0=10=97"][..], Some("[addresses-narrowed]")),
+        ("UDP segmentation", &["54:2=103=92"], None),
+        ("fanotify", &["300=38"], None),
+        ("inotify", &["294=38"], None),
+        ("handles", &["303=95", "304=1"], None),
+        ("memory policies", &["237=1", "238=1"], None),
+        ("affinity that is read", &["204=38"], None),
+    ] {
+        let launch = Launch::dir(dir.path()).arg("--http").arg("*:0").without(calls);
+        let mut server = launch.start();
+        for address in server.http.iter().filter(|address| address.is_ipv4()) {
+            let address = SocketAddr::from(([127, 0, 0, 1], address.port()));
+            assert_eq!(raw::get(address, "/a.txt").body, b"hello\n", "{what}");
+        }
+        server.signal(rustix::process::Signal::TERM);
+        assert!(server.wait().success(), "{what}");
+        let told = server.stderr();
+        word.iter().for_each(|word| assert_eq!(told.matches(word).count(), 1, "{what}: {told}"));
+        let lines: Vec<_> =
+            told.lines().map(|line| line.split_once(' ').map_or(line, |(_, text)| text)).collect();
+        let once: std::collections::HashSet<_> = lines.iter().collect();
+        assert_eq!(once.len(), lines.len(), "{what}: something is said twice: {told}");
+    }
 }

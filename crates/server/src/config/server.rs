@@ -64,17 +64,6 @@ impl ServerSection {
         }
         Ok(())
     }
-
-    /// Whether a change to `now` takes effect only at the next start.
-    pub(crate) fn differs_for_restart(&self, now: &Self) -> bool {
-        let at_once = |section: &Self| Self {
-            drained_nodes: Vec::new(),
-            nodes_without_nic: NodesWithoutNic::default(),
-            egress_marks: BTreeMap::new(),
-            ..section.clone()
-        };
-        at_once(self) != at_once(now)
-    }
 }
 
 impl Default for ServerSection {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::volumes::not_reopened;
 use super::{ServerError, Serving};
-use crate::config::Config;
+use crate::config::{Changes, Config};
 use crate::egress;
 use crate::listeners::Change;
 use crate::logs;
@@ -78,6 +78,7 @@ impl Serving {
     }
 
     fn order(&mut self, mut config: Config, reopened: Option<String>) -> Result<(), String> {
+        config.keep_of_start(&self.started);
         let own = OwnFiles::of(&config);
         own.guard(&mut config.volumes);
         let (roots, volumes) = self.roots_of(&config, reopened.as_deref());
@@ -196,11 +197,14 @@ impl Serving {
         };
         self.roots.set(roots);
         self.volumes = volumes;
-        if config.server.differs_for_restart(&self.config.server) || config.admin != self.config.admin {
-            //@ cause: A reload has read another `[server]` or `[admin]` table than the server started with.
-            //@ remedy: Restart the server when it suits. All other tables are in use already.
+        let changes = Changes::between(&self.started, &self.config, &config);
+        if reopened.is_none() && !changes.at_start.is_empty() {
+            //@ cause: A reload has read other values of keys than the server was started with, which count from the next start on.
+            //@ remedy: Restart the server when it suits. All else is in use already.
             tracing::warn!(
-                "configuration: [server] and [admin] have changed; restart the server for them, all else is in use [reload-restart]"
+                "configuration: {} changed, which counts from the next start on; all else is in use; restart the server when it suits \
+                 [reload-restart]",
+                changes.at_start.join(", ")
             );
         }
         self.listeners.commit(change);
@@ -216,7 +220,10 @@ impl Serving {
         self.note_reload(false);
         self.subject.health.clear(SUBJECT);
         self.look_at_objects();
-        tracing::info!("reloaded");
+        match changes.taken.is_empty() {
+            true => tracing::info!("reloaded"),
+            false => tracing::info!("reloaded: {} changed", changes.taken.join(", ")),
+        }
     }
 
     fn give_up(&mut self, problem: &str) {

@@ -2,8 +2,8 @@
 //! either family, `off` for none.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
@@ -22,11 +22,30 @@ pub fn parse_listen(text: &str) -> Result<Vec<SocketAddr>, String> {
     let any = text.strip_prefix("*:").and_then(|port| port.parse().ok());
     let port = any.ok_or("give ADDRESS:PORT such as 0.0.0.0:8080 or [::]:8080, *:PORT for both, or off")?;
     let mut addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))];
-    if Path::new("/proc/net/if_inet6").exists() {
+    if has_ipv6() {
         addresses.push((Ipv6Addr::UNSPECIFIED, port).into());
+    } else {
+        NARROWED.store(true, Ordering::Relaxed);
     }
     Ok(addresses)
 }
+
+/// Whether the kernel gives this process sockets of IPv6.
+fn has_ipv6() -> bool {
+    match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
+        Err(error) => error.raw_os_error() != Some(EAFNOSUPPORT),
+        Ok(_) => true,
+    }
+}
+
+/// Whether a `*:PORT` was read as IPv4 alone, as this machine has no IPv6.
+pub fn is_narrowed_to_ipv4() -> bool {
+    NARROWED.load(Ordering::Relaxed)
+}
+
+static NARROWED: AtomicBool = AtomicBool::new(false);
+/// Linux's, for a family of addresses that it has not.
+const EAFNOSUPPORT: i32 = 97;
 
 /// Reads one word or a list of them (`deserialize_with`).
 ///
@@ -103,7 +122,7 @@ mod tests {
         let many: Vec<String> = section.many.iter().map(ToString::to_string).collect();
         assert_eq!(many.first().unwrap(), "0.0.0.0:80");
         assert_eq!(many.last().unwrap(), "127.0.0.1:8080");
-        assert_eq!(many.contains(&"[::]:80".to_owned()), std::path::Path::new("/proc/net/if_inet6").exists());
+        assert_eq!(many.contains(&"[::]:80".to_owned()), !super::is_narrowed_to_ipv4());
         assert!(parse("many = \"off\"").unwrap().many.is_empty());
         assert_eq!(parse("many = [\"0.0.0.0:80\", \"[::]:80\"]").unwrap().many.len(), 2);
     }

@@ -7,12 +7,13 @@ mod listen;
 mod size;
 mod unknown;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-pub use self::listen::{address, addresses, parse_listen};
+pub use self::listen::{address, addresses, is_narrowed_to_ipv4, parse_listen};
 pub use self::size::Size;
 
 /// What an owner calls its own.
@@ -77,9 +78,11 @@ impl Document {
     /// # Errors
     /// [`ConfigError::Read`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), text, directory: None })
+        let problem = |source| ConfigError::Read { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path).map_err(problem)?;
+        // What is kept of it, as in the index, is read from anywhere.
+        let path = std::path::absolute(path).map_err(problem)?;
+        Ok(Self { path, text, directory: None })
     }
 
     /// A text as if it had been read from `path`.
@@ -136,6 +139,16 @@ impl Document {
         unknown::refuse(&self.text, owners).map_err(|source| self.refused(source))
     }
 
+    /// Every key that has a value in it, dotted, with that as TOML has it. Tables of a list are told apart by their `name`s, else by
+    /// their places: `volume[pub].path`.
+    pub fn said(&self) -> BTreeMap<String, String> {
+        let mut said = BTreeMap::new();
+        if let Ok(table) = self.text.parse::<toml::Table>() {
+            table.iter().for_each(|(key, value)| flatten(key.clone(), value, &mut said));
+        }
+        said
+    }
+
     /// A path that was written in it: relative ones are meant from its directory.
     pub fn resolve(&self, path: &mut PathBuf) {
         if let Some(base) = self.path.parent() {
@@ -145,5 +158,59 @@ impl Document {
 
     fn refused(&self, source: toml::de::Error) -> ConfigError {
         ConfigError::Parse { path: self.path.clone(), source: Box::new(source) }
+    }
+}
+
+fn flatten(key: String, value: &toml::Value, out: &mut BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            table.iter().for_each(|(below, value)| flatten(format!("{key}.{below}"), value, out));
+        }
+        toml::Value::Array(tables) if !tables.is_empty() && tables.iter().all(toml::Value::is_table) => {
+            for (at, table) in tables.iter().enumerate() {
+                let name = table.get("name").and_then(toml::Value::as_str);
+                let place = name.map_or_else(|| at.to_string(), str::to_owned);
+                flatten(format!("{key}[{place}]"), table, out);
+            }
+        }
+        value => drop(out.insert(key, value.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_absolute_wherever_the_file_was_named_from() {
+        let document = Document::of_text(Path::new("/etc/linerate.toml"), "");
+        let resolved = |document: &Document, path: &str| {
+            let mut path = PathBuf::from(path);
+            document.resolve(&mut path);
+            path
+        };
+        assert_eq!(resolved(&document, "tree"), Path::new("/etc/tree"));
+        // As `-c Cargo.toml` names it: there is one where tests run.
+        let here = Document::read(Path::new("Cargo.toml")).unwrap();
+        assert_eq!(resolved(&here, "tree"), std::env::current_dir().unwrap().join("tree"));
+        assert!(here.file().unwrap().is_absolute());
+    }
+
+    #[test]
+    fn what_is_said_is_found_by_dotted_keys() {
+        let text = "[http]\nlisten = ['a', 'b']\n[server]\negress_marks = { eth0 = 1 }\n[[volume]]\nname = 'pub'\npath = 'x'\n\
+                    [[https.certificate]]\ncert = 'c'\n";
+        let said: Vec<_> = Document::of_text(Path::new("/x"), text).said().into_iter().collect();
+        let said: Vec<_> = said.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(
+            said,
+            [
+                ("http.listen", "[\"a\", \"b\"]"),
+                ("https.certificate[0].cert", "\"c\""),
+                ("server.egress_marks.eth0", "1"),
+                ("volume[pub].name", "\"pub\""),
+                ("volume[pub].path", "\"x\""),
+            ]
+        );
     }
 }

@@ -41,6 +41,7 @@ pub(crate) struct Launch {
     state: Option<PathBuf>,
     open_files: Option<u64>,
     lacks: Option<&'static str>,
+    without: Vec<&'static str>,
     environment: Vec<(String, String)>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
@@ -84,6 +85,12 @@ impl Launch {
     /// Starts it without a capability, such as `sys_admin`, whoever runs the tests.
     pub(crate) fn lacking(mut self, capability: &'static str) -> Self {
         self.lacks = Some(capability);
+        self
+    }
+
+    /// Starts it where system calls fail, each given as `support/without.py` takes it.
+    pub(crate) fn without(mut self, calls: &[&'static str]) -> Self {
+        self.without.extend(calls);
         self
     }
 
@@ -152,6 +159,12 @@ impl Launch {
         };
         let program = assert_cmd::cargo::cargo_bin!("linerate");
         let mut command = match self.open_files {
+            None if !self.without.is_empty() => {
+                let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/support/without.py");
+                let mut command = tool("python3", "python3");
+                command.arg(script).args(&self.without).arg("--").arg(program);
+                command
+            }
             None if self.lacks.is_some() => {
                 let mut command = tool("setpriv", "util-linux");
                 command
