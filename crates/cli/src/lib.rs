@@ -28,7 +28,7 @@ pub fn ended(done: anyhow::Result<ExitCode>, complain: impl FnOnce(&str)) -> Exi
         // Somebody closed the pipe: `linerate stat | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&told(&error));
+            complain(&output::harmless(&told(&error)));
             ExitCode::FAILURE
         }
     };
@@ -50,7 +50,7 @@ pub fn parsed<T: Parser>(line: impl IntoIterator<Item = OsString>) -> Result<T, 
             false => styled.to_string(),
         };
         match is_wrong {
-            true => output::write_complaint(format_args!("{}", text.trim_end_matches('\n'))),
+            true => output::write_error_bytes(text.as_bytes()),
             false => output::write_bytes(text.as_bytes()),
         }
         let code = u8::try_from(told.exit_code()).unwrap_or(2);

@@ -1,6 +1,6 @@
 //! Figures for people: units that fit, tables that line up.
 
-use std::fmt::Arguments;
+use std::fmt::{self, Arguments, Write as _};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,7 +29,7 @@ pub use complain;
 
 /// What [`say!`] does. Other failures, such as a full disk, are told on standard error, once, and [`finish`] tells of them.
 pub fn write_line(text: Arguments<'_>) {
-    keep(writeln!(io::stdout(), "{text}"));
+    keep(writeln!(io::stdout(), "{}", Harmless(text)));
 }
 
 /// Writes these bytes to standard output, as [`say!`] writes a line.
@@ -39,7 +39,42 @@ pub fn write_bytes(bytes: &[u8]) {
 
 /// What [`complain!`] does.
 pub fn write_complaint(text: Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", Harmless(text));
+}
+
+/// Writes these bytes to standard error, styles and all.
+pub fn write_error_bytes(bytes: &[u8]) {
+    let _ = io::stderr().write_all(bytes);
+}
+
+/// The text as [`complain!`] writes it.
+pub fn harmless(text: &str) -> String {
+    Harmless(format_args!("{text}")).to_string()
+}
+
+/// Text in which nothing acts on a terminal but the ends of lines: names of others are in it. It is escaped as JSON has it, so that JSON
+/// stays what it is.
+struct Harmless<'a>(Arguments<'a>);
+
+impl fmt::Display for Harmless<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Escaping(f), "{}", self.0)
+    }
+}
+
+struct Escaping<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl fmt::Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let acts = |char| is_deceptive(char) && !matches!(char, '\n' | '\t');
+        let mut rest = text;
+        while let Some((at, char)) = rest.char_indices().find(|(_, char)| acts(*char)) {
+            self.0.write_str(&rest[..at])?;
+            write!(self.0, "\\u{:04x}", char as u32)?;
+            rest = &rest[at + char.len_utf8()..];
+        }
+        self.0.write_str(rest)
+    }
 }
 
 /// Writes out what is left. Whether all that was said has come to where it was to go, or to a reader that wants no more.
@@ -161,6 +196,16 @@ mod tests {
             assert!(!line.contains(is_deceptive), "{line}");
         }
         assert_eq!(json_line(&"\"\u{9b}\u{202e}\""), "\"\\u009b\\u202e\"");
+    }
+
+    #[test]
+    fn nothing_that_is_written_acts_on_a_terminal_and_json_stays_json() {
+        let name = "a\u{1b}[31m\u{9b}2J\r\u{202e}\u{7f}b\u{2066}";
+        let line = Harmless(format_args!("{}\t{name}\n", "x")).to_string();
+        assert_eq!(line, "x\ta\\u001b[31m\\u009b2J\\u000d\\u202e\\u007fb\\u2066\n");
+        // C1 and directions stand in JSON as they are.
+        let json = Harmless(format_args!("{{\"name\":\"\u{9b}\u{202e}\"}}")).to_string();
+        assert_eq!(json, "{\"name\":\"\\u009b\\u202e\"}");
     }
 
     #[test]

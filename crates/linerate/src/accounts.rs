@@ -25,6 +25,19 @@ impl Where {
     }
 }
 
+/// Refuses a name for a new user or group that means something else where a configuration says who may write.
+pub(crate) fn refuse_reserved(name: &str) -> anyhow::Result<()> {
+    if RESERVED.iter().any(|word| word.eq_ignore_ascii_case(name)) {
+        bail!(
+            "{name} cannot be the name of a user or group: in a volume's `writable` it means something else; give another name"
+        );
+    }
+    Ok(())
+}
+
+/// Words of `writable` (docs/configuration.md).
+const RESERVED: [&str; 3] = ["anyone", "listed", "nobody"];
+
 /// The accounts as they are; where there are none yet, what to do.
 pub(crate) fn read(store: &AccountsStore) -> anyhow::Result<Arc<Accounts>> {
     if !store.exists() {

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use server::lists::{self, Marked, RightsIn};
 
 use crate::accounts::Where;
-use crate::output::{complain, say, table};
+use crate::output::{complain, printable, say, table};
 
 mod accept;
 mod convert;
@@ -260,7 +261,7 @@ fn list(args: &List) -> anyhow::Result<ExitCode> {
         let mut table = table(["directory", "access list"], &[]);
         for (dir, acl) in &found {
             let shown = if acl.is_empty() { "nobody".to_owned() } else { acl.to_string() };
-            table.add_row([dir.display().to_string(), shown]);
+            table.add_row([printable(dir.as_os_str().as_bytes()), shown]);
         }
         say!("{table}");
     }

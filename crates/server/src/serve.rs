@@ -286,9 +286,11 @@ impl Serving {
             //@ level: WARN
             //@ cause: An address is `*:PORT`, and the kernel gives the server no sockets of IPv6.
             //@ remedy: None is needed where IPv6 is off on purpose: give `0.0.0.0:PORT` to be told no more.
-            let told = "addresses: this machine has no IPv6, and `*` stands for IPv4 alone; give 0.0.0.0 for it where that is meant \
-                        [addresses-narrowed]";
-            warnings.push(told.to_owned());
+            warnings.push(
+                "addresses: this machine has no IPv6, and *:PORT stands for IPv4 alone; give 0.0.0.0:PORT where that is meant \
+                 [addresses-narrowed]"
+                    .to_owned(),
+            );
         }
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
         let placement =

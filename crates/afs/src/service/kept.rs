@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -203,10 +204,10 @@ fn kept_uuid(state: &Path) -> io::Result<AfsUuid> {
         Err(error) => return Err(error),
     }
     let uuid = new_uuid()?;
-    fs::create_dir_all(state)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
     // Whole or not at all, and for good.
     let new = state.join(UUID_FILE_NEW);
-    let mut file = File::create(&new)?;
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(&uuid.0)?;
     file.sync_all()?;
     fs::rename(&new, &path)?;

@@ -184,7 +184,8 @@ fn a_password_on_standard_input_is_its_first_line_and_not_waited_for_longer() {
             add.current_dir(home.path()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         input.write_all(typed.as_bytes()).unwrap();
-        let input = if typed.contains('\n') { Some(input) } else { None };
+        // Where there is no line's end the input has one; else it goes on.
+        let input = typed.contains('\n').then_some(input);
         let began = Instant::now();
         let status = crate::support::wait_for("the command to end", || child.try_wait().unwrap());
         assert!(status.success() && began.elapsed() < Duration::from_secs(20), "{name}");
@@ -194,4 +195,63 @@ fn a_password_on_standard_input_is_its_first_line_and_not_waited_for_longer() {
     File::open(home.path().join("accounts.toml")).unwrap().read_to_string(&mut text).unwrap();
     let hashes: Vec<_> = text.lines().filter(|line| line.starts_with("nt")).collect();
     assert!(hashes.len() == 3 && hashes.iter().all(|hash| *hash == hashes[0]), "{text}");
+}
+
+#[test]
+fn what_a_command_keeps_is_its_users_alone_whatever_the_umask_is() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut made = tool("sh", "dash");
+    made.args(["-c", "umask 000; exec \"$0\" \"$@\""]).arg(assert_cmd::cargo::cargo_bin!("linerate"));
+    made.args(["volume", "create", "pub", "tree"])
+        .env("LINERATE_STATE", "deep/state")
+        .current_dir(dir.path());
+    output(&mut made);
+    let mode = |name: &str| dir.path().join(name).metadata().unwrap().mode() & 0o7777;
+    assert_eq!([mode("deep/state"), mode("deep/state/index.redb")], [0o700, 0o600]);
+}
+
+#[test]
+fn names_act_on_no_terminal() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let name = "a\u{1b}[31m\u{9b}2J\r\n\u{202e}b";
+    std::fs::create_dir(dir.path().join(name)).unwrap();
+    output(linerate(["acl", "set", name, "anyone=read"]).current_dir(dir.path()));
+    let shows: [&[&str]; 6] = [
+        &["acl", "list", "."],
+        &["acl", "list", ".", "--json"],
+        &["acl", "get", name],
+        &["acl", "get", "gone\u{1b}[31m"],
+        &["volume", "status", "gone\u{1b}[31m\u{9b}"],
+        &["get", "smb://localhost/\u{1b}[31m"],
+    ];
+    for line in shows {
+        let Output { stdout, stderr, .. } =
+            linerate(line).current_dir(dir.path()).env("LINERATE_STATE", ".").output().unwrap();
+        for said in [stdout, stderr] {
+            let said = String::from_utf8(said).unwrap();
+            let acts = |char: char| char.is_control() && !"\n\t".contains(char) || char == '\u{202e}';
+            assert!(!said.contains(acts), "{line:?}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn no_user_or_group_is_made_by_a_name_that_means_something_else() {
+    let home = tempfile::tempdir().unwrap();
+    output(
+        linerate(["user", "add", "alice", "--no-password", "--accounts", "a.toml"]).current_dir(home.path()),
+    );
+    let before = std::fs::read(home.path().join("a.toml")).unwrap();
+    for name in ["anyone", "listed", "nobody", "Nobody"] {
+        for line in [&["user", "add", name, "--no-password"][..], &["group", "add", name]] {
+            let refused =
+                linerate(line).args(["--accounts", "a.toml"]).current_dir(home.path()).output().unwrap();
+            let told = String::from_utf8_lossy(&refused.stderr);
+            assert!(
+                refused.status.code() == Some(1) && told.contains("means something else"),
+                "{line:?}: {told}"
+            );
+        }
+    }
+    assert_eq!(std::fs::read(home.path().join("a.toml")).unwrap(), before);
 }
