@@ -139,7 +139,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Does these steps on a fresh tree.
 fn live(ground: &Ground<'_>, steps: &[Step], closed_within: Duration) -> anyhow::Result<Outcome> {
-    let site = Site::new(ground.program, ground.place)?;
+    // Another program may have taken a port meanwhile.
+    let site =
+        Site::new(ground.program, ground.place).or_else(|_| Site::new(ground.program, ground.place))?;
     let (steps, allowed) = (steps.to_vec(), ground.allowed.to_vec());
     // A thread of its own, as a lane is.
     let lived = std::thread::spawn(move || {

@@ -547,7 +547,10 @@ impl Run {
         for manager in self.afs.iter_mut().chain([&mut self.observer]) {
             manager.connects(self.site.afs)?;
         }
-        Ok(())
+        // Calls are aborted with RX_RESTARTING until every lane serves; clients try again.
+        let root = self.observer.root;
+        self.in_time(Instant::now() + SIGNED_IN_WITHIN, async |run| run.observer.list(root).await.map(drop))
+            .await
     }
 
     /// Holds a version that AFS told against the last one.
