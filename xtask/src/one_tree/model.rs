@@ -36,6 +36,8 @@ pub(super) struct Opened {
     pub(super) path: Path,
     pub(super) writes: bool,
     pub(super) shares: bool,
+    /// A local program renamed it: the server may not know its name any more.
+    pub(super) is_lost: bool,
 }
 
 /// What must come of an operation.
@@ -134,7 +136,7 @@ impl Model {
                     _ if is_lost && self.names_of(opened.object).next().is_some() => Nothing,
                     _ if is_lost => Refused,
                     Some(_) => Either,
-                    None if self.opens_of(opened.object).count() > 1 => Either,
+                    None if opened.is_lost || self.opens_of(opened.object).count() > 1 => Either,
                     None => self.moves(opened.object, opened.path, to),
                 }
             }
@@ -142,6 +144,7 @@ impl Model {
                 None => Nothing,
                 Some(opened) if self.names.get(&to) == Some(&opened.object) => Nothing,
                 Some(_) if self.names.contains_key(&to) => Refused,
+                Some(opened) if opened.is_lost => Either,
                 Some(opened) if self.names.get(&opened.path) != Some(&opened.object) => {
                     if self.names_of(opened.object).next().is_some() { Either } else { Refused }
                 }
@@ -304,6 +307,13 @@ impl Model {
             if opened.object == object && opened.path == from {
                 opened.path = to;
             }
+        }
+    }
+
+    /// Opens of this name have it by a rename that the server did not make.
+    pub(super) fn loses(&mut self, path: Path) {
+        for opened in self.opens.iter_mut().flatten().flatten().filter(|opened| opened.path == path) {
+            opened.is_lost = true;
         }
     }
 
