@@ -554,7 +554,8 @@ impl Run {
         self.model.opens = Default::default();
         self.site.starts()?;
         for (number, smb) in self.smb.iter_mut().enumerate() {
-            *smb = signs_in_again(self.site.smb, number as u8).await?;
+            let signed_in = signs_in_again(self.site.smb, number as u8).await;
+            *smb = signed_in.with_context(|| format!("the server has said: {}", self.site.said()))?;
         }
         for manager in self.afs.iter_mut().chain([&mut self.observer]) {
             manager.connects(self.site.afs)?;
