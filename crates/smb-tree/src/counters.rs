@@ -40,6 +40,7 @@ lane::counter_block! {
         count refused_access as create_refused [reason = "access"]: "Creates refused.",
         count refused_name as create_refused [reason = "name"]: "Creates refused.",
         count refused_other as create_refused [reason = "other"]: "Creates refused.",
+        count creates_given_up: "Creates refused because what their name leads to came and went at each of sixteen attempts.",
         count listings_refused: "Enumerations refused because the directory has too many names or the open's session holds too many listings.",
         count caching_withheld: "Opens granted no write or handle caching, as their client did not answer a break in time.",
         count ranges_refused: "Locks refused because the session, the address or the process has as many ranges locked as it may.",

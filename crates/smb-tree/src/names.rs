@@ -16,8 +16,11 @@ use crate::{short, status};
 pub(crate) struct Spot {
     /// The directory above; `None` for the share's root.
     pub(crate) above: Option<RelPathBuf>,
-    /// It, by names as they are stored, but for a last one that nothing has.
+    /// It, by names as they are stored, but for a last one that nothing has: past all symbolic links, so that what is done to
+    /// what is opened is done where that is.
     pub(crate) path: RelPathBuf,
+    /// The path by which it was found, where a symbolic link is on that.
+    pub(crate) by_link: Option<RelPathBuf>,
     /// What is there.
     pub(crate) found: Option<Found>,
 }
@@ -192,16 +195,31 @@ pub(crate) async fn find(
 
 /// Where there is nothing, if it is a place at all.
 async fn nothing_at(share: &Share, caller: &vfs::Caller, path: RelPathBuf) -> Result<Spot, Status> {
-    let spot = spot(share, path, None);
-    let above = spot.above.as_ref().ok_or(Status::OBJECT_PATH_NOT_FOUND)?;
-    let above = share.volume().lookup_as(caller, above.as_path(), Rights::NONE).await.map_err(on_the_way)?;
-    share.holds_directory(&below(above)?)?;
-    Ok(spot)
+    let above = path.as_path().parent().filter(|_| path.as_path() != share.root_path());
+    let above = above.ok_or(Status::OBJECT_PATH_NOT_FOUND)?;
+    let above = share.volume().lookup_as(caller, above, Rights::NONE).await.map_err(on_the_way)?;
+    absent_in(share, &below(above)?, path)
 }
 
-fn there(share: &Share, path: RelPathBuf, found: Found) -> Result<Spot, Status> {
+/// What nothing has the name of, in this directory.
+fn absent_in(share: &Share, above: &Directory, path: RelPathBuf) -> Result<Spot, Status> {
+    share.holds_directory(above)?;
+    let (Some(named), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
+        return Err(Status::OBJECT_PATH_NOT_FOUND);
+    };
+    if above.path() == named {
+        return Ok(spot(share, path, None));
+    }
+    let real = above.path().join(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    Ok(Spot { by_link: Some(path), ..spot(share, real, None) })
+}
+
+fn there(share: &Share, path: RelPathBuf, mut found: Found) -> Result<Spot, Status> {
     share.holds_found(&found)?;
-    Ok(spot(share, path, Some(found)))
+    Ok(match found.real.take() {
+        None => spot(share, path, Some(found)),
+        Some(real) => Spot { by_link: Some(path), ..spot(share, real, Some(found)) },
+    })
 }
 
 async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Result<Spot, Status> {
@@ -233,9 +251,8 @@ async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Re
                 }
             }
             Err(Error::NotFound) if is_last => {
-                share.holds_directory(&directory)?;
                 push(&mut path, component)?;
-                return Ok(spot(share, path, None));
+                return absent_in(share, &directory, path);
             }
             Err(error) if !is_last => return Err(on_the_way(error)),
             Err(error) => return Err(status::of(error)),
@@ -266,7 +283,7 @@ fn on_the_way(error: Error) -> Status {
 fn spot(share: &Share, path: RelPathBuf, found: Option<Found>) -> Spot {
     let is_root = path.as_path() == share.root_path();
     let above = path.as_path().parent().filter(|_| !is_root).map(RelPathBuf::from);
-    Spot { above, path, found }
+    Spot { above, path, by_link: None, found }
 }
 
 fn push(path: &mut RelPathBuf, component: &[u8]) -> Result<(), Status> {

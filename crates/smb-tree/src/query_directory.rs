@@ -365,7 +365,7 @@ impl Share {
         }
         let above = open.grants().path(self.volume())?;
         let path = Name::parse(name).and_then(|name| above.as_path().join(name)).ok()?;
-        Some(self.apple_listed(asker, &Spot { above: Some(above), path, found: None }).await)
+        Some(self.apple_listed(asker, &Spot { above: Some(above), path, by_link: None, found: None }).await)
     }
 
     /// What a name of a directory is of: looked up where this lane does not remember it.

@@ -132,7 +132,7 @@ impl Share {
     /// # Errors
     /// `STATUS_ACCESS_DENIED`.
     pub(crate) fn holds_found(&self, found: &Found) -> Result<(), Status> {
-        if self.is_whole() { Ok(()) } else { self.holds(found.directory()) }
+        if self.is_whole() { Ok(()) } else { self.holds(found.directory()).map(drop) }
     }
 
     /// A directory in which something is to be changed lies there.
@@ -143,7 +143,7 @@ impl Share {
         if self.is_whole() {
             return Ok(());
         }
-        self.holds(directory.object().and_then(|object| self.volume().path_of(object)))
+        self.holds(directory.object().and_then(|object| self.volume().path_of(object))).map(drop)
     }
 
     /// A name leads to what was opened by it just now, and that lies there: a link on the way may have come to lead elsewhere.
@@ -165,9 +165,9 @@ impl Share {
         if is_it { self.holds_found(&found) } else { Err(Status::ACCESS_DENIED) }
     }
 
-    fn holds(&self, path: Option<RelPathBuf>) -> Result<(), Status> {
-        let is_inside = path.is_some_and(|path| self.root.inside(path.as_path()).is_some());
-        if is_inside { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+    /// A path that lies there.
+    pub(crate) fn holds(&self, path: Option<RelPathBuf>) -> Result<RelPathBuf, Status> {
+        path.filter(|path| self.root.inside(path.as_path()).is_some()).ok_or(Status::ACCESS_DENIED)
     }
 }
 

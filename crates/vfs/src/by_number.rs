@@ -15,6 +15,7 @@ use crate::cache::WatchedDir;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::guarded::Looked;
 use crate::name::{RelPath, RelPathBuf};
 use crate::object::{By, Identity, identity_of};
 use crate::promise::{Client, Promised};
@@ -24,6 +25,8 @@ use crate::volume::{Resolved, Volume};
 pub struct Found {
     /// What it is, with its attributes.
     pub resolved: Resolved,
+    /// Where it really is, past all links by which it was found; `None` where there was no link on the way.
+    pub real: Option<RelPathBuf>,
     volume: Volume,
     directory: Rc<WatchedDir>,
 }
@@ -116,8 +119,8 @@ impl Volume {
             if !self.has_objects() {
                 return self.counted(Err(Error::ReadOnly));
             }
-            let (resolved, directory) = self.look_as(caller, path, need).await?;
-            Ok(Found { resolved, volume: self.clone(), directory })
+            let Looked { resolved, directory, real } = self.look_as(caller, path, need).await?;
+            Ok(Found { resolved, real, volume: self.clone(), directory })
         })
     }
 
@@ -139,8 +142,8 @@ impl Volume {
                     None => Rc::new(self.find_at(caller, number, need).await?.0),
                 };
                 match self.look_as(caller, path.as_path(), need).await {
-                    Ok((resolved, directory)) if is_it(&resolved, number) => {
-                        return Ok(Found { resolved, volume: self.clone(), directory });
+                    Ok(Looked { resolved, directory, real }) if is_it(&resolved, number) => {
+                        return Ok(Found { resolved, real, volume: self.clone(), directory });
                     }
                     // It has moved since.
                     Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Denied(_)) => {}

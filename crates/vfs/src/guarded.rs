@@ -36,7 +36,7 @@ impl Volume {
         if !self.has_objects() {
             return self.lookup_plain(path).await;
         }
-        Ok(self.look_as(caller, path, need).await?.0)
+        Ok(self.look_as(caller, path, need).await?.resolved)
     }
 
     /// As [`Volume::lookup_as`], on a volume with objects, with the directory that the caller's rights rest on.
@@ -45,7 +45,7 @@ impl Volume {
         caller: &Caller,
         path: RelPath<'_>,
         need: Rights,
-    ) -> Result<(Resolved, Rc<WatchedDir>), Error> {
+    ) -> Result<Looked, Error> {
         self.look_within(caller, path, need, &Steps::of_lookup()).await
     }
 
@@ -56,8 +56,9 @@ impl Volume {
         path: RelPath<'_>,
         need: Rights,
         steps: &Steps,
-    ) -> Result<(Resolved, Rc<WatchedDir>), Error> {
+    ) -> Result<Looked, Error> {
         if let Some(answer) = self.try_seen(caller, path, need) {
+            let answer = answer.map(|(resolved, directory)| Looked { resolved, directory, real: None });
             return self.counted(answer);
         }
         // Apart, as those who read volumes that nobody writes to should not carry its memory.
@@ -71,21 +72,31 @@ impl Volume {
         path: RelPath<'a>,
         need: Rights,
         steps: &'a Steps,
-    ) -> LocalBoxFuture<'a, Result<(Resolved, Rc<WatchedDir>), Error>> {
+    ) -> LocalBoxFuture<'a, Result<Looked, Error>> {
         Box::pin(async move {
             let mut real: RelPathBuf = path.into();
+            let mut is_followed = false;
             for _ in 0..ATTEMPTS_MAX {
-                if let Some(answer) = self.try_seen(caller, real.as_path(), need) {
-                    return answer;
-                }
-                match self.open_guarded(caller, real.as_path(), need).await {
-                    Ok(Seen::Resolved(resolved, directory)) => return Ok((resolved, directory)),
-                    Ok(Seen::Moving(Some(object))) => self.wait_for(&object).await?,
-                    Ok(Seen::Moving(None)) => {}
-                    Err(Error::SymlinkRefused) if self.options().follow_symlinks => {
-                        real = self.real_path(Some(caller), real.as_path(), steps).await?.path;
+                let seen = match self.try_seen(caller, real.as_path(), need) {
+                    Some(answer) => {
+                        let (resolved, directory) = answer?;
+                        Seen::Resolved(resolved, directory)
                     }
-                    Err(error) => return Err(error),
+                    None => match self.open_guarded(caller, real.as_path(), need).await {
+                        Err(Error::SymlinkRefused) if self.options().follow_symlinks => {
+                            real = self.real_path(Some(caller), real.as_path(), steps).await?.path;
+                            is_followed = true;
+                            continue;
+                        }
+                        seen => seen?,
+                    },
+                };
+                match seen {
+                    Seen::Resolved(resolved, directory) => {
+                        return Ok(Looked { resolved, directory, real: is_followed.then_some(real) });
+                    }
+                    Seen::Moving(Some(object)) => self.wait_for(&object).await?,
+                    Seen::Moving(None) => {}
                 }
             }
             Err(Error::Busy)
@@ -320,6 +331,15 @@ fn own_of(resolved: &Resolved) -> Option<Own> {
         Resolved::File(file, _) => file.own(),
         Resolved::Directory(..) => None,
     }
+}
+
+/// What a look has found.
+pub(crate) struct Looked {
+    pub(crate) resolved: Resolved,
+    /// What the caller's rights rest on.
+    pub(crate) directory: Rc<WatchedDir>,
+    /// Where it really is; `None` where the path holds no link.
+    pub(crate) real: Option<RelPathBuf>,
 }
 
 /// What came of one look.

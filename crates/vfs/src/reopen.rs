@@ -17,7 +17,7 @@ use lane::offload::offload;
 use crate::caller::Caller;
 use crate::change::{Writer, c_name};
 use crate::error::Error;
-use crate::guarded::Steps;
+use crate::guarded::{Looked, Steps};
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{By, Identity, Recorded, identity_of};
 use crate::volume::{Resolved, Volume};
@@ -139,7 +139,7 @@ impl Reopening<'_> {
         need: Rights,
     ) -> Result<Option<Resolved>, Error> {
         match self.volume.lookup_guarded(caller, path.as_path(), need, &Steps::of_lookup()).await {
-            Ok((found, _)) => {
+            Ok(Looked { resolved: found, .. }) => {
                 let is_it = found.object().is_some_and(|object| object.identity() == file);
                 Ok(is_it.then_some(found))
             }

@@ -127,7 +127,7 @@ impl Volume {
         let Some(anonymous) = self.inner.anonymous.as_ref().filter(|_| self.has_objects()) else {
             return self.lookup(path).await;
         };
-        Ok(self.look_within(anonymous, path, Rights::READ, steps).await?.0)
+        Ok(self.look_within(anonymous, path, Rights::READ, steps).await?.resolved)
     }
 
     /// On a volume where everybody may read what the server can.

@@ -78,11 +78,34 @@ impl Share {
             };
             match granted {
                 Ok(granted) => return Ok(granted),
+                Err(Unopened::Again) if spot.found.is_none() && self.leads_nowhere(asker, &spot).await => {
+                    return Err(Status::OBJECT_NAME_NOT_FOUND);
+                }
                 Err(Unopened::Again) => {}
                 Err(Unopened::Refused(status)) => return Err(status),
             }
         }
-        Err(Status::INSUFFICIENT_RESOURCES)
+        Err(self.given_up(ask))
+    }
+
+    /// Whether the name is taken by a symbolic link to what is not there: nothing is made through it.
+    async fn leads_nowhere(&self, asker: &Asker, spot: &Spot) -> bool {
+        let (caller, path) = (&asker.caller, spot.path.as_path());
+        if !matches!(self.volume().find_link(caller, path).await, Ok(Some(_))) {
+            return false;
+        }
+        let led = self.volume().lookup_as(caller, path, identity::Rights::NONE).await;
+        matches!(led, Err(vfs::Error::NotFound | vfs::Error::NotADirectory | vfs::Error::Hidden))
+    }
+
+    /// Why a CREATE is refused whose name came and went at each attempt: as if it had met that once.
+    pub(super) fn given_up(&self, ask: &Ask<'_>) -> Status {
+        self.counters().creates_given_up.increment();
+        match (ask.opens(), ask.makes()) {
+            (false, _) => Status::OBJECT_NAME_COLLISION,
+            (true, false) => Status::OBJECT_NAME_NOT_FOUND,
+            (true, true) => Status::SHARING_VIOLATION,
+        }
     }
 
     /// Gives what is made by the short name of a file that was there just now the long one of that.

@@ -40,7 +40,7 @@ impl Share {
                 Err(Unopened::Refused(status)) => return Err(status),
             }
         }
-        Err(Status::INSUFFICIENT_RESOURCES)
+        Err(self.given_up(ask))
     }
 
     async fn open_link(
@@ -57,7 +57,8 @@ impl Share {
         if ask.overwrites() {
             return Err(Status::ACCESS_DENIED.into());
         }
-        let spot = Spot { above: path.as_path().parent().map(RelPathBuf::from), path, found: None };
+        let above = path.as_path().parent().map(RelPathBuf::from);
+        let spot = Spot { above, path, by_link: None, found: None };
         let who = &asker.caller.principal;
         let above = self.rights_above(asker, &spot).await?;
         let allowed = Allowed::new(who, found.rights(who), above, false);
@@ -76,7 +77,7 @@ impl Share {
         Ok(Granted { open, hand, stream, access, maximal_access, share_access, action, tellable })
     }
 
-    /// The link that a name ends with, in just this case, and its path.
+    /// The link that a name ends with, in just this case, and where it really is.
     async fn link_named(
         &self,
         asker: &Asker,
@@ -89,7 +90,12 @@ impl Share {
         let path = names::exact(self, name)?;
         // What hinders the look hinders the one that follows, which says so.
         let found = self.volume().find_link(&asker.caller, path.as_path()).await.ok().flatten();
-        Ok(found.map(|found| (path, found)))
+        let Some(found) = found else { return Ok(None) };
+        // A link further up may have led anywhere in the volume.
+        let above = self.holds(found.directory())?;
+        let name = path.as_path().file_name().ok_or(Status::OBJECT_NAME_INVALID)?;
+        let real = above.as_path().join(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+        Ok(Some((real, found)))
     }
 
     /// What an error tells of the link that stopped a CREATE.

@@ -7,7 +7,7 @@ use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::info::file::{Rename, class};
 use smb_wire::name::Name as WireName;
-use vfs::{Directory, Error, Name, Over, RelPath, RelPathBuf, Resolved};
+use vfs::{Directory, Error, Name, Over, RelPath, Resolved};
 
 use crate::asker::Asker;
 use crate::hand::{Hand, VALUE_MAX};
@@ -139,8 +139,11 @@ impl Share {
     async fn target(&self, open: &Open, caller: &vfs::Caller, name: &WireName) -> Result<Target, Status> {
         let last = name.path.last().ok_or(Status::OBJECT_NAME_COLLISION)?;
         let spot = names::find(self, caller, name, open.case).await?;
-        let directory = self.directory_at(caller, spot.above.as_ref().map(RelPathBuf::as_path)).await?;
-        let stored = spot.path.as_path().file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
+        // The name is what is taken, whatever it leads to: a link that has it is replaced itself, as by rename(2).
+        let path = spot.by_link.as_ref().unwrap_or(&spot.path).as_path();
+        let is_root = path == self.root_path();
+        let directory = self.directory_at(caller, path.parent().filter(|_| !is_root)).await?;
+        let stored = path.file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
         Ok(Target {
             directory,
             name: to_stored(last).ok_or(Status::OBJECT_NAME_INVALID)?,

@@ -25,6 +25,7 @@ mod creates;
 mod data;
 mod directories;
 mod durable;
+mod followed;
 mod full;
 mod information;
 mod ioctls;

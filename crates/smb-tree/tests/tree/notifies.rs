@@ -28,7 +28,7 @@ async fn watch(
     side.share.change_notify(who, open, &request).await
 }
 
-async fn told(side: &Side, who: &Asker, open: &Arc<Open>) -> Vec<(u32, String)> {
+pub(super) async fn told(side: &Side, who: &Asker, open: &Arc<Open>) -> Vec<(u32, String)> {
     let answer = watch(side, who, open, NAMES).await.unwrap();
     assert_eq!(answer.status, Status::SUCCESS);
     parse(&answer.output).map(|entry| entry.map(|(action, name)| (action, name.lossy())).unwrap()).collect()

@@ -13,7 +13,7 @@ use crate::cache::WatchedDir;
 use crate::caller::Caller;
 use crate::change::SymbolicLink;
 use crate::error::Error;
-use crate::name::RelPath;
+use crate::name::{RelPath, RelPathBuf};
 use crate::volume::Volume;
 
 /// A symbolic link, and who may do what with it.
@@ -29,6 +29,11 @@ impl FoundLink {
     pub fn rights(&self, who: &Principal) -> Rights {
         let Some(policy) = self.volume.root().policy() else { return Rights::NONE };
         self.directory.rights_of(who, policy, &self.link.attributes, None)
+    }
+
+    /// Where the directory is now that it lies in, past all links by which it was found.
+    pub fn directory(&self) -> Option<RelPathBuf> {
+        self.volume.path_of(self.directory.object()?)
     }
 }
 

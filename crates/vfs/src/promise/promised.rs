@@ -15,6 +15,7 @@ use crate::by_number::rights_there;
 use crate::cache::{Joined, Node, WatchedDir};
 use crate::caller::Caller;
 use crate::error::Error;
+use crate::guarded::Looked;
 use crate::name::RelPath;
 use crate::object::Object;
 use crate::volume::{Resolved, Volume};
@@ -67,7 +68,7 @@ impl Volume {
                     }
                     None => None,
                 };
-                let (resolved, directory) = self.look_as(caller, path, need).await?;
+                let Looked { resolved, directory, .. } = self.look_as(caller, path, need).await?;
                 let now = resolved.to_node();
                 if let Some(before) = promise
                     && before.is_of(&resolved)
