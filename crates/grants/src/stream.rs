@@ -42,6 +42,13 @@ pub(crate) struct Open<L> {
     pub(crate) parent: Option<[u8; 16]>,
 }
 
+impl<L> Open<L> {
+    /// Whether it reads or writes, or lets nobody delete.
+    pub(crate) fn uses(&self) -> bool {
+        self.access.overlaps(Access::READ | Access::WRITE) || !self.share.allows(Access::DELETE)
+    }
+}
+
 impl<L> Stream<L> {
     pub(crate) fn new(name: &[u8]) -> Self {
         Self {

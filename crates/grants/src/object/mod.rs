@@ -62,13 +62,28 @@ impl<L: Clone + Eq> Object<L> {
 
     /// Whether it is open by somebody who keeps no opens for later: asking him for them would not close it.
     pub fn is_open_to_stay(&self) -> bool {
+        self.stays_open(|_| true)
+    }
+
+    /// Whether it is open to be read or written, or by somebody who lets nobody delete it. Who has it open to rename or delete it, or to look
+    /// at it, has a file without a name where another comes in its place, as when it is deleted.
+    pub fn is_used(&self) -> bool {
+        self.streams.iter().any(|stream| stream.opens.iter().any(Open::uses))
+    }
+
+    /// As [`Object::is_open_to_stay`], of those who [use](Object::is_used) it.
+    pub fn is_used_to_stay(&self) -> bool {
+        self.stays_open(Open::uses)
+    }
+
+    fn stays_open(&self, counts: impl Fn(&Open<L>) -> bool) -> bool {
         self.streams.iter().any(|stream| {
             let may_close = |open: &Open<L>| {
                 let holder = open.holder.unwrap_or(Holder(open.id.0));
                 let holding = stream.holdings.iter().find(|holding| holding.holder == holder);
                 holding.is_some_and(|holding| holding.caching.contains(Caching::H))
             };
-            !stream.opens.iter().all(may_close)
+            stream.opens.iter().any(|open| counts(open) && !may_close(open))
         })
     }
 

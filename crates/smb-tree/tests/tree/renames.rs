@@ -209,7 +209,7 @@ fn an_open_whose_name_leads_to_another_file_renames_links_and_deletes_none() {
 }
 
 #[test]
-fn of_several_who_rename_onto_one_name_in_place_of_what_has_it_none_is_told_that_it_is_taken() {
+fn all_who_rename_onto_one_name_in_place_of_what_has_it_do() {
     alone(|side| async move {
         let all: Vec<_> = (1..4)
             .map(|number| {
@@ -218,16 +218,16 @@ fn of_several_who_rename_onto_one_name_in_place_of_what_has_it_none_is_told_that
                     let (who, temporary) = (asker(number), format!("temporary-{number}"));
                     for _ in 0..50 {
                         side.make(&who, &temporary, b"text").await;
-                        let open = side.open(&who, &temporary, &Wish::new(Disposition::Open)).await;
+                        let renaming = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };
+                        let open = side.open(&who, &temporary, &renaming).await;
+                        // What another has renamed just now, and still has open for that, is replaced.
                         let came = set(&side, &who, &open, class::RENAME, &renamed("target", true)).await;
-                        // What another has open still, as it was renamed, is not replaced.
-                        assert_ne!(came, Err(Status::OBJECT_NAME_COLLISION));
-                        if came.is_err() {
-                            set(&side, &who, &open, class::DISPOSITION, &[1]).await.unwrap();
-                        }
+                        assert_eq!(came, Ok(()));
+                        lane::give_way().await;
                         side.share.close(&who, &open, 0).await.unwrap();
                         // Now and then there is nothing to replace.
-                        if let Ok(target) = side.create(&who, "target", &Wish::new(Disposition::Open)).await {
+                        let deleting = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };
+                        if let Ok(target) = side.create(&who, "target", &deleting).await {
                             set(&side, &who, &target.open, class::DISPOSITION, &[1]).await.unwrap();
                             side.share.close(&who, &target.open, 0).await.unwrap();
                         }
@@ -237,6 +237,37 @@ fn of_several_who_rename_onto_one_name_in_place_of_what_has_it_none_is_told_that
             .collect();
         for one in all {
             one.await;
+        }
+    });
+}
+
+#[test]
+fn what_is_read_or_written_or_may_not_be_deleted_is_not_replaced() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        for (access, share, may) in [
+            (rights::DELETE, 7, true),
+            (rights::READ_ATTRIBUTES, 7, true),
+            (rights::DELETE, 3, false),
+            (rights::READ_DATA, 7, false),
+            (rights::APPEND_DATA, 7, false),
+            (rights::EXECUTE, 7, false),
+        ] {
+            side.make(&who, "one", b"1").await;
+            side.make(&who, "two", b"2").await;
+            let one = side
+                .open(&who, "one", &Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) })
+                .await;
+            let two = side.open(&other, "two", &Wish { access, share, ..Wish::new(Disposition::Open) }).await;
+            let came = set(&side, &who, &one, class::RENAME, &renamed("two", true)).await;
+            assert_eq!(came.is_ok(), may, "{access:x}, {share}: {came:?}");
+            if !may {
+                assert_eq!(came, Err(Status::ACCESS_DENIED), "{access:x}, {share}");
+            }
+            side.share.close(&other, &two, 0).await.unwrap();
+            set(&side, &who, &one, class::DISPOSITION, &[1]).await.unwrap();
+            side.share.close(&who, &one, 0).await.unwrap();
+            side.status(&who, "two", &Wish::new(Disposition::Open).with(options::DELETE_ON_CLOSE)).await;
         }
     });
 }

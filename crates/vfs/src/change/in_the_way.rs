@@ -1,4 +1,5 @@
 //! What is open in the way of a rename by SMB (MS-FSA 2.1.5.15.11): nothing beneath a directory that moves may be, nor what is replaced,
+//! but by who has it open to rename or delete it, or looks at it (as with Samba: else of several who rename onto one name some are refused);
 //! and nobody may have a directory open to delete it that names leave or come to. Clients that keep opens for later are asked to give them
 //! back first. Who renames without an open, as AFS and HTTP do, is not kept from it.
 
@@ -15,7 +16,7 @@ use super::here::Unmade;
 use super::settle::Asking;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::grant::{Grants, OpenCaller};
+use crate::grant::{Grants, OpenCaller, Slot};
 use crate::object::Object;
 use crate::volume::Volume;
 
@@ -68,7 +69,7 @@ impl Volume {
         if in_the_way.is_late(&moved.object, &open) {
             return Err(Error::AccessDenied.into());
         }
-        self.ask_to_close(by, &open)
+        self.ask_to_close(by, &open, BENEATH)
     }
 
     /// Asks whether what a rename replaces may go, under its permit.
@@ -77,7 +78,7 @@ impl Volume {
     /// As [`Volume::ask_beneath`].
     pub(super) fn ask_replaced(&self, caller: &Caller, replaced: Option<&Found>) -> Result<(), Unmade> {
         match (caller.open, replaced) {
-            (Some(by), Some(replaced)) => self.ask_to_close(by, slice::from_ref(&replaced.object)),
+            (Some(by), Some(replaced)) => self.ask_to_close(by, slice::from_ref(&replaced.object), REPLACED),
             _ => Ok(()),
         }
     }
@@ -100,9 +101,9 @@ impl Volume {
         self.ask_each(std::iter::once(here).chain(other).map(|directory| (directory, asks)))
     }
 
-    fn ask_to_close(&self, by: OpenCaller, open: &[Arc<Object>]) -> Result<(), Unmade> {
+    fn ask_to_close(&self, by: OpenCaller, open: &[Arc<Object>], counts: Counts) -> Result<(), Unmade> {
         // Where one stays open nobody need close any other.
-        if open.iter().any(|object| object.grants().is_open_to_stay()) {
+        if open.iter().any(|object| (counts.to_stay)(object.grants())) {
             return Err(Error::AccessDenied.into());
         }
         let change = Change { asks: Asks::Rename, by: Some(by.by()) };
@@ -113,7 +114,20 @@ impl Volume {
             }
             asked => asked?,
         }
-        let is_open = open.iter().any(|object| object.grants().is_open());
+        let is_open = open.iter().any(|object| (counts.at_all)(object.grants()));
         if is_open { Err(Error::AccessDenied.into()) } else { Ok(()) }
     }
 }
+
+/// Which opens are in the way.
+#[derive(Clone, Copy)]
+struct Counts {
+    at_all: fn(Slot<'_>) -> bool,
+    /// Those that nobody gives up who is asked for what he keeps for later.
+    to_stay: fn(Slot<'_>) -> bool,
+}
+
+/// Of what moves with a directory: all.
+const BENEATH: Counts = Counts { at_all: |slot| slot.is_open(), to_stay: |slot| slot.is_open_to_stay() };
+/// Of what is replaced: who has renamed it to its name just now, or looks at it, is in nobody's way.
+const REPLACED: Counts = Counts { at_all: |slot| slot.is_used(), to_stay: |slot| slot.is_used_to_stay() };

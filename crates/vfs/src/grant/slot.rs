@@ -80,6 +80,17 @@ impl<'a> Slot<'a> {
             && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_open_to_stay())
     }
 
+    /// Whether it is open to be read or written, or by somebody who lets nobody delete it.
+    pub(crate) fn is_used(self) -> bool {
+        self.is_in_use() && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_used())
+    }
+
+    /// The same by somebody who keeps no opens for later.
+    pub(crate) fn is_used_to_stay(self) -> bool {
+        self.is_in_use()
+            && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_used_to_stay())
+    }
+
     /// Whether any range is locked.
     pub(crate) fn is_ranged(self) -> bool {
         self.has(RANGED, Ordering::Acquire)
