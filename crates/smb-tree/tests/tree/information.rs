@@ -65,7 +65,7 @@ pub(super) async fn set(
     set_of(side, who, open, info_type::FILE, class, data).await
 }
 
-async fn set_of(
+pub(super) async fn set_of(
     side: &Side,
     who: &Asker,
     open: &Arc<Open>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Accounts, Writable};
-use lane::backend::sim::{Config, FsConfig, Host, Remains, World};
+use lane::backend::sim::{Config, Fs, FsConfig, Host, Remains, World};
 use smb_tree::{
     Asker, Breaks, CreateError, Created, LeaseBroken, Open, Opens, OpensLimits, Reading, Share, ShareOptions,
     Tree,
@@ -35,6 +35,7 @@ mod leases;
 mod links;
 mod locks;
 mod notifies;
+mod own_file;
 mod renames;
 mod restarts;
 mod roots;
@@ -244,6 +245,23 @@ fn in_world<F: Future<Output = ()> + 'static>(
     each: impl Fn(usize, Side) -> F,
 ) {
     let host = world.host("10.0.0.1");
+    in_world_beside(world, &host, limits, lanes, |n, side, _| each(n, side));
+}
+
+/// As [`alone`], beside other programs that use the file system.
+fn beside_programs<F: Future<Output = ()> + 'static>(test: impl Fn(Side, Fs) -> F) {
+    let world = World::new(1, Config::clean());
+    let host = world.host("10.0.0.1");
+    in_world_beside(world, &host, OpensLimits::default(), 1, |_, side, fs| test(side, fs));
+}
+
+fn in_world_beside<F: Future<Output = ()> + 'static>(
+    world: World,
+    host: &Host,
+    limits: OpensLimits,
+    lanes: usize,
+    each: impl Fn(usize, Side, Fs) -> F,
+) {
     host.fs().create_dir_all("/srv").unwrap();
     let objects = Objects::in_memory(ObjectsOptions { lanes_max: lanes, ..Default::default() });
     let opens = Opens::new(limits);
@@ -252,11 +270,10 @@ fn in_world<F: Future<Output = ()> + 'static>(
     for (n, &number) in numbers.iter().enumerate() {
         let (objects, opens) = (objects.clone(), Arc::clone(&opens));
         let opened = host.start_on(number, async move { side(&objects, opens) });
-        let side = world.block_on(&host, opened);
-        tasks.push(host.start_on(number, each(n, side)));
+        let side = world.block_on(host, opened);
+        tasks.push(host.start_on(number, each(n, side, host.fs())));
     }
-    let ended: Host = host.clone();
-    world.block_on(&ended, async move {
+    world.block_on(host, async move {
         for task in tasks {
             task.await;
         }
