@@ -1,5 +1,6 @@
 //! A directory of a volume: its attributes, its names, its listing.
 
+use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -229,12 +230,12 @@ impl Directory {
     /// # Errors
     /// [`Error::TooLarge`] when there are more; as [`Volume::lookup`] otherwise.
     pub async fn entries(&self, max: usize) -> Result<Listing, Error> {
-        if let Some(listing) = self.cached_listing() {
+        if let Some(listing) = self.cached_listing().await {
             return self.volume.counted(listing.within(max));
         }
         // Readings of a large directory are dear: who finds one under way waits for it, once.
         if self.node.readers.wait_for_one().await
-            && let Some(listing) = self.cached_listing()
+            && let Some(listing) = self.cached_listing().await
         {
             return self.volume.counted(listing.within(max));
         }
@@ -285,16 +286,43 @@ impl Directory {
     }
 
     /// The remembered listing, if no entry came or went (the directory's own time stamp tells, without any
-    /// notification) and no entry's attributes have changed that we know of.
-    fn cached_listing(&self) -> Option<Listing> {
+    /// notification) and no entry's attributes have changed that we know of. Files with other names are looked at: what is done to
+    /// them by those is told where those are.
+    async fn cached_listing(&self) -> Option<Listing> {
         let cache = self.volume.cache();
         let cached = cache.find_listing(self.volume.key(self.path()))?;
         let now = self.attributes().ok()?;
         if !cached.holds(now.change_token(), cache.options()) {
             return None;
         }
+        if cached.linked().len() > 0 && !self.looks_like(cached.linked()).await {
+            return None;
+        }
         self.volume.counters().listing_hits.increment();
         Some(Listing::new(cached))
+    }
+
+    /// Whether all of these look as they did.
+    async fn looks_like(&self, entries: impl ExactSizeIterator<Item = &Entry>) -> bool {
+        let is_so = |entry: &Entry, now: Option<Stat>| {
+            now.is_some_and(|now| !Attributes::from(now).is_changed_since(&entry.attributes))
+        };
+        if entries.len() <= LOOKED_AT_ALONE {
+            for entry in entries {
+                let Ok(name) = CString::new(&entry.name[..]) else { return false };
+                if !is_so(entry, self.dir().stat_at(&name).await.ok()) {
+                    return false;
+                }
+            }
+            return true;
+        }
+        let entries: Vec<_> = entries.collect();
+        let names = entries.iter().map(|entry| CString::new(&entry.name[..])).collect::<Result<_, _>>();
+        let Ok(names) = names else { return false };
+        let Ok(found) = self.dir().stat_names(names, &LOOKED_AT_BESIDE.to_owned(), 0).await else {
+            return false;
+        };
+        entries.iter().zip(found).all(|(entry, found)| is_so(entry, found.map(|found| found.stat)))
     }
 
     fn read_listing<'a>(&'a self, max: usize) -> LocalBoxFuture<'a, Result<Listing, Error>> {
@@ -303,6 +331,7 @@ impl Directory {
             let (cache, key) = (volume.cache(), volume.key(path));
             volume.counters().listings.increment();
             let vantage = volume.vantage_in(path).await;
+            let listed = self.object().map(Object::begin_listing);
             let before = self.attributes()?;
             let dir = self.opened_to_list().await?;
             let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
@@ -313,7 +342,8 @@ impl Directory {
             let mut steps = STEPS_MIN;
             let entries = self.served(raw, &mut steps).await;
             let alive = cache.count_alive(entries.0.len() + entries.1.len())?;
-            let listing = Rc::new(CachedListing::new(entries, found, before.change_token(), vantage, alive));
+            let listing =
+                Rc::new(CachedListing::new(entries, found, before.change_token(), (vantage, listed), alive));
             // Within the tick of the file system's clock a later change would leave the time stamp as it is.
             if before.is_settled(lane::time::wall_clock()) {
                 cache.keep_listing(key, Rc::clone(&listing));
@@ -422,6 +452,10 @@ async fn sorted(entries: Vec<Entry>) -> Box<[Entry]> {
     order.into_iter().filter_map(|at| entries[at as usize].take()).collect()
 }
 
+/// Files of several names that are looked at one by one, before a listing that has them is given again; more are by a helper.
+const LOOKED_AT_ALONE: usize = 8;
+/// An attribute that is looked at with them, as the helper looks at one.
+const LOOKED_AT_BESIDE: &std::ffi::CStr = c"user.DOSATTRIB";
 /// How a directory is opened to be listed.
 pub(crate) const LISTED: OpenHow = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
 /// A directory may move while it is looked up.

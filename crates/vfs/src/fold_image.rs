@@ -64,7 +64,7 @@ impl Directory {
         let cache = self.volume().cache();
         let image = cache.find_image(self.volume().key(self.path()))?;
         let now = self.attributes().ok()?.change_token();
-        let holds = image.age() < cache.options().listing_ttl && image.catch_up(object, now);
+        let holds = image.age() < cache.options().listing_ttl.max(NAMES_TTL) && image.catch_up(object, now);
         holds.then(|| {
             self.volume().counters().images_used.increment();
             image
@@ -188,3 +188,5 @@ const READINGS_MAX: u32 = 2;
 /// That a small directory may grow by before it is read again.
 const SLACK: usize = 64;
 const NAMES_PER_TURN: usize = 1024;
+/// How long names are believed at least, which changes are told of.
+const NAMES_TTL: Duration = Duration::from_secs(10);

@@ -7,10 +7,13 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use lane::fs::FileKind;
+
 use crate::attributes::{Attributes, ChangeToken};
 use crate::cache::{CacheOptions, Vantage};
 use crate::error::Error;
 use crate::fold::{FoldedNames, fold};
+use crate::object::ListedAt;
 
 /// The entries of a directory, sorted by the bytes of their names. Shared: cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -33,11 +36,15 @@ pub struct Entry {
 pub(crate) struct CachedListing {
     entries: Box<[Entry]>,
     links: Box<[Entry]>,
+    /// Files that have other names: what is done to them by those is told nowhere here.
+    linked: Box<[u32]>,
     /// How many there were before those not served were left out.
     found: usize,
     /// The directory's own, from before the entries were read.
     token: ChangeToken,
     vantage: Vantage,
+    /// Where this server changes something.
+    listed: Option<ListedAt>,
     derived: OnceCell<Rc<dyn Any>>,
     folded: OnceCell<FoldedNames>,
     _alive: Alive,
@@ -117,15 +124,21 @@ impl CachedListing {
         (entries, links): (Box<[Entry]>, Box<[Entry]>),
         found: usize,
         token: ChangeToken,
-        vantage: Vantage,
+        (vantage, listed): (Vantage, Option<ListedAt>),
         alive: Alive,
     ) -> Self {
+        let has_others = |entry: &Entry| {
+            !entry.symlink && entry.attributes.kind == FileKind::File && entry.attributes.nlink > 1
+        };
+        let linked = (0_u32..).zip(&entries).filter(|(_, entry)| has_others(entry)).map(|(at, _)| at);
         Self {
+            linked: linked.collect(),
             entries,
             links,
             found,
             token,
             vantage,
+            listed,
             derived: OnceCell::new(),
             folded: OnceCell::new(),
             _alive: alive,
@@ -135,7 +148,14 @@ impl CachedListing {
     /// Whether it is still to be believed of a directory whose token is `now`.
     pub(crate) fn holds(&self, now: ChangeToken, options: &CacheOptions) -> bool {
         let ttl = if self.vantage.is_watched() { options.listing_ttl } else { options.ttl };
-        self.token == now && self.vantage.holds_for_all(ttl)
+        self.token == now
+            && self.vantage.holds_for_all(ttl)
+            && self.listed.as_ref().is_none_or(ListedAt::holds)
+    }
+
+    /// The files among them that have other names, too.
+    pub(crate) fn linked(&self) -> impl ExactSizeIterator<Item = &Entry> {
+        self.linked.iter().map(|&at| &self.entries[at as usize])
     }
 
     pub(crate) fn age(&self) -> Duration {

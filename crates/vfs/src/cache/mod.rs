@@ -61,8 +61,9 @@ pub struct CacheOptions {
     pub watches_max: usize,
     /// How long a name is believed before it is opened anew, whatever change notification says.
     pub ttl: Duration,
-    /// How long the attributes in a listing of a watched directory are believed. Which names there are is
-    /// checked at every use.
+    /// How long the attributes in a listing of a watched directory are believed: nothing tells of what other programs do to a file by
+    /// a name in another directory that they have just given it. Which names there are is checked at every use, and so is how files
+    /// look that had several.
     pub listing_ttl: Duration,
     /// How long an unused answer is kept. A removed file gives its space back when the last descriptor
     /// closes, so this bounds how long the cache can hold it.
@@ -510,7 +511,7 @@ impl Default for CacheOptions {
             //@ attack: afs-pools
             watches_max: 8192,
             ttl: Duration::from_secs(1),
-            listing_ttl: Duration::from_secs(10),
+            listing_ttl: Duration::from_secs(1),
             idle_max: Duration::from_secs(30),
         }
     }

@@ -13,6 +13,8 @@ pub use self::gate::Closed;
 pub(crate) use self::gate::{Outside, Pass};
 pub(crate) use self::identify::{At, By, identity_of, kind_of};
 pub use self::identity::Identity;
+use self::listed::Listed;
+pub(crate) use self::listed::ListedAt;
 pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::mark::{Bearer, Borne};
 pub(crate) use self::numbered::Recorded;
@@ -40,6 +42,7 @@ mod identify;
 mod identity;
 mod lanes;
 mod line;
+mod listed;
 mod log;
 mod mark;
 mod numbered;
@@ -69,13 +72,21 @@ pub struct Object {
     pub(crate) own_changes: AtomicU16,
     /// Lanes that let their clients rely on it.
     promises: LaneBits,
-    /// Lanes that rely on it themselves; of a directory alone, once one does.
-    relied: OnceLock<Box<LaneBits>>,
+    /// Of a directory alone, once a lane uses it.
+    used: OnceLock<Box<Used>>,
     /// Who changes it, and who waits to.
     line: Line,
     /// Where it was last found, and what of it changes now.
     side: Mutex<Side>,
     volume: Arc<SharedVolume>,
+}
+
+/// How lanes use a directory.
+#[derive(Default)]
+struct Used {
+    /// Lanes that rely on it themselves.
+    relied: LaneBits,
+    listed: Listed,
 }
 
 #[derive(Default)]
@@ -129,12 +140,12 @@ impl Object {
 
     /// Lanes that rely on it themselves: where it goes, and where names change that they [remember](crate::promise::Marks), they are told.
     pub(crate) fn relied(&self) -> Option<&LaneBits> {
-        self.relied.get().map(|relied| &**relied)
+        self.used.get().map(|used| &used.relied)
     }
 
     /// A lane is going to rely on it. What the lane looks at afterwards, it may.
     pub(crate) fn rely(&self, lane: Member) {
-        self.relied.get_or_init(Box::default).set(lane);
+        self.used.get_or_init(Box::default).relied.set(lane);
     }
 
     /// It does no more.
@@ -174,6 +185,7 @@ impl Object {
         let before = {
             let mut side = self.lock_side();
             self.settle(&mut side.draft, at);
+            side.show_change();
             let changed = side.changing.take();
             if at.is_some() && matches!(changed.as_deref(), Some(What::Gone)) {
                 side.draft.take_away();

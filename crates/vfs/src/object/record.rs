@@ -281,10 +281,18 @@ impl Object {
         }
     }
 
+    /// Looked at under the permit of the change that is just over, it was left like this.
+    pub(crate) fn was_left(&self, stat: &Stat) {
+        let mut side = self.lock_side();
+        if side.draft.look == Look::Changed && side.draft.is_ours(stat) {
+            side.draft.look_as(&seen_of(stat), lane::time::wall_clock());
+        }
+    }
+
     /// A look has found it at this place. Another name by which it was found before it may have still.
     pub(crate) fn found_at(&self, place: Place) {
         self.note_other_than(&place.directory, &place.name);
-        self.set_place(place);
+        drop(self.put_place(place));
     }
 
     /// It may have other names than this: the one by which it was last found is kept in mind, if it is another.
@@ -300,11 +308,18 @@ impl Object {
         other.into_iter().for_each(|other| self.volume.note_elsewhere(&self.identity, other));
     }
 
-    /// Where it is from now on.
+    /// Where it is from now on, by a change of ours. What is changed of it afterwards is shown there: listings of where it was are of before.
     pub(crate) fn set_place(&self, place: Place) {
-        let before = {
+        let before = self.put_place(place);
+        before.iter().for_each(|before| before.directory.shows_change());
+    }
+
+    /// Gives where it was, if that is another place.
+    fn put_place(&self, place: Place) -> Option<Place> {
+        let (before, has_moved) = {
             let mut side = self.lock_side();
-            if side.place.as_ref().is_some_and(|before| *before != place) {
+            let has_moved = side.place.as_ref().is_some_and(|before| *before != place);
+            if has_moved {
                 side.draft.flags |= MOVED;
             }
             // What has no name any more was found by a look that began before.
@@ -312,10 +327,10 @@ impl Object {
                 side.draft.flags &= !(TAKEN | UNPLACED);
             }
             self.volume.index.placed(side.draft.slot, Some(place_ref(&place, true)));
-            side.place.replace(place)
+            (side.place.replace(place), has_moved)
         };
-        // Outside of the lock: it may be the last that holds the directories above.
-        drop(before);
+        // To be dropped outside of the lock: it may be the last that holds the directories above.
+        before.filter(|_| has_moved)
     }
 
     /// Whether that is where it was last found, and this server has not taken that name away since.
@@ -359,9 +374,10 @@ impl Object {
         if self.news.load(Ordering::Relaxed) == 0 || !lane::on_lane() {
             return;
         }
+        let began = lane::time::wall_clock();
         let Ok(stat) = look() else { return };
         let draft = &mut self.lock_side().draft;
-        let is_ours = draft.see(&stat, lane::time::wall_clock());
+        let is_ours = draft.see(&stat, began);
         if draft.changing == 0 {
             let seen = (is_ours && draft.look == Look::Seen).then(|| draft.seen().changed);
             self.volume.index.seen(draft.slot, seen);
@@ -465,7 +481,9 @@ pub(crate) struct BesideContent(Arc<Object>);
 impl Drop for BesideContent {
     fn drop(&mut self) {
         let at = lane::on_lane().then(lane::time::wall_clock);
-        self.0.settle(&mut self.0.lock_side().draft, at);
+        let mut side = self.0.lock_side();
+        self.0.settle(&mut side.draft, at);
+        side.show_change();
     }
 }
 
@@ -474,6 +492,11 @@ fn place_ref(place: &Place, is_its_name: bool) -> PlaceRef<'_> {
 }
 
 impl Side {
+    /// Listings of the directory that it is in show something else.
+    pub(super) fn show_change(&self) {
+        self.place.iter().for_each(|place| place.directory.shows_change());
+    }
+
     /// Where it was last found, unless this server has taken that name away since.
     fn untaken_place(&self) -> Option<&Place> {
         self.place.as_ref().filter(|_| self.draft.flags & TAKEN == 0)
@@ -539,10 +562,16 @@ impl Draft {
             self.flags &= !GONE;
         }
         let is_ours = self.is_ours(stat);
-        if is_ours {
+        // Another lane may have changed it since the look began.
+        if is_ours && !self.has_changed_since(now) {
             self.look_as(&seen_of(stat), now);
         }
         is_ours
+    }
+
+    /// Whether a change of ours was over later than that.
+    fn has_changed_since(&self, time: SystemTime) -> bool {
+        self.look == Look::Changed && self.time > nanoseconds(time)
     }
 
     /// Whether it looks so by what is known here.

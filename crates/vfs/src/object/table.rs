@@ -404,7 +404,7 @@ impl Objects {
             maker: AtomicI32::new(0),
             own_changes: AtomicU16::new(0),
             promises: LaneBits::default(),
-            relied: OnceLock::new(),
+            used: OnceLock::new(),
             line: Line::default(),
             side: Mutex::default(),
             volume: Arc::clone(volume),

@@ -27,6 +27,7 @@ mod kept;
 mod kinds;
 mod lanes;
 mod leases;
+mod listed;
 mod local_locks;
 mod made;
 mod marks;
@@ -44,6 +45,7 @@ mod store;
 mod sweep;
 mod symbolic_links;
 mod told;
+mod unchanged;
 mod usage;
 mod watches;
 
