@@ -156,6 +156,11 @@ impl Directory {
                 }
             };
             set.map_err(Error::of_write)?;
+            let left = match open {
+                Some(file) => file.stat(),
+                None => here.directory().dir().stat_at(&name).await,
+            };
+            way.leaves(&found.object, left);
             if makes_executable(change) {
                 here.let_go_of(&name);
             }

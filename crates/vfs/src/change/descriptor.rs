@@ -85,7 +85,10 @@ impl Directory {
                 let (descriptor, object) = (Arc::clone(descriptor), Arc::clone(which));
                 to_the_end(way.held(), async move {
                     here.still()?;
+                    // Its content stays as it is, and its change time does not.
+                    file.stat().iter().for_each(|before| object.changes_aside(before));
                     object.write_own(&file, Some(&descriptor)).await?;
+                    way.leaves(&object, file.stat());
                     tell_rights(way, &here, &object);
                     Ok(())
                 })

@@ -94,6 +94,8 @@ impl Directory {
             way.removed(there.object()?, other.as_bytes());
             has_moved(&way, &at_one, (&here, &one), (&there, &other))?;
             has_moved(&way, &at_other, (&there, &other), (&here, &one))?;
+            at_one.was_moved(&way, &there, &other).await;
+            at_other.was_moved(&way, &here, &one).await;
             if !Arc::ptr_eq(here.object()?, there.object()?) {
                 for ((found, at, name), _) in [(&at_one, &here, &one), (&at_other, &there, &other)]
                     .into_iter()

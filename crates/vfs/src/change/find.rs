@@ -9,6 +9,7 @@ use index::Number;
 use lane::fs::{File, FileKind, OpenHow, OpenKind, Stat};
 
 use super::here::Here;
+use super::way::Way;
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::file::OpenFile;
@@ -88,6 +89,13 @@ impl Found {
             self.object.note_other_than(directory, name.as_bytes());
         }
         has_others
+    }
+
+    /// Looks how it was left once it was moved to `name`, where this lane has it not open to look at it later.
+    pub(super) async fn was_moved(&self, way: &Way, there: &Here, name: &CString) {
+        if self.open.is_none() {
+            way.leaves(&self.object, there.directory().dir().stat_at(name).await);
+        }
     }
 
     /// Looks just before it loses `name` how many names it has: since it was found clients had to be told, and somebody beside the server

@@ -187,6 +187,7 @@ impl Directory {
             let to = Name::parse(to.as_bytes()).map_err(Error::from)?;
             note_names(several, &found, (&here, from), (&there, to))?;
             way.added(there.object()?, to.as_bytes(), found.object.number());
+            way.leaves(&found.object, file.stat());
             way.end(there.volume());
             Ok(())
         })

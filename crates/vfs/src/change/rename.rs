@@ -150,6 +150,7 @@ impl Directory {
                 way.removed(there.object()?, to.as_bytes());
             }
             has_moved(&way, &moved, (&here, &from), (&there, &to))?;
+            moved.was_moved(&way, &there, &to).await;
             if has_others && !Arc::ptr_eq(here.object()?, there.object()?) {
                 here.note_other_name(&moved.object, Name::parse(from.as_bytes()).map_err(Error::from)?)?;
             }

@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use index::{Kind, Version};
 
+use lane::fs::Stat;
+
 use super::edited::Edited;
 use super::find::Found;
 use super::here::{Here, Unmade};
@@ -46,6 +48,8 @@ struct Under {
     /// What the volume holds is counted there.
     account: Option<Rc<LaneAccount>>,
     broken: Vec<Broken>,
+    /// How it left what no lane has open.
+    left: RefCell<Vec<(Arc<Object>, Stat)>>,
     permits: RefCell<Option<Permits>>,
 }
 
@@ -191,7 +195,7 @@ impl Volume {
             Broken { object: Arc::clone(object), what, spared }
         });
         let (account, broken) = (self.account(), broken.collect());
-        let under = Under { account, broken, permits: RefCell::new(None) };
+        let under = Under { account, broken, left: RefCell::default(), permits: RefCell::new(None) };
         under.permits.replace(Some(permits));
         self.cache().break_everywhere(&under.broken).await;
         for broken in &under.broken {
@@ -266,6 +270,12 @@ impl Way {
         self.shown.iter().for_each(|shown| volume.show_change(&shown.directory, shown.by));
     }
 
+    /// Looked at after the change was made, under the permits, this is how it left the object: nobody else may look before it is let go of.
+    pub(super) fn leaves(&self, object: &Arc<Object>, looks: io::Result<Stat>) {
+        let looks = looks.ok().map(|looks| (Arc::clone(object), looks));
+        self.under.left.borrow_mut().extend(looks);
+    }
+
     /// It is only how many names a file has: no directory that it is in shows that to who holds a lease, as with Windows and Samba.
     pub(super) fn shows_nothing(&mut self) {
         self.shown.clear();
@@ -328,6 +338,9 @@ impl Under {
         let permits = self.permits.take()?;
         debug_assert!(self.broken.iter().all(|broken| permits.has(&broken.object)));
         self.broken.iter().for_each(|broken| broken.object.set_changed(made));
+        for (object, looks) in self.left.take() {
+            object.was_left(&looks);
+        }
         Some(permits)
     }
 }
