@@ -314,3 +314,51 @@ fn a_file_that_loses_one_of_two_names_is_found_by_its_number_after_a_restart_too
         world.end();
     }
 }
+
+/// What docs/access.md says of a file with several parents that is asked for by its number: the list of the one that is recorded decides, which
+/// is the first where rights differed as the second name was made, else the second; when that name goes, the other is recorded.
+#[test]
+fn by_its_number_a_file_has_the_rights_of_the_recorded_parent_and_of_the_other_when_that_name_goes() {
+    on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
+        let may = async |who: &str, which: Number| match volume.find(&caller(who), which, Rights::READ).await
+        {
+            Ok(_) => true,
+            Err(Error::Denied(_)) => false,
+            Err(other) => panic!("{who}: {other}"),
+        };
+        let [alices, mallorys] = [list(&[("alice", "rl")]), list(&[("mallory", "rl")])];
+        let top = root(&volume).await;
+        let both = list(&[("alice", "rl"), ("mallory", "rl")]);
+        for (n, alike) in [false, true].into_iter().enumerate() {
+            let [first, second] = [format!("first-{n}"), format!("second-{n}")];
+            let (one, other) = if alike { (&both, &both) } else { (&alices, &mallorys) };
+            let here = make(&top, &first, Some(one)).await;
+            let there = make(&top, &second, Some(other)).await;
+            here.create(&operator(), name("a"), NEW).await.unwrap();
+            let which = number(&volume, &format!("{first}/a")).await;
+            let names = (format!("{first}/a"), format!("{second}/b"));
+            link(&volume, &operator(), (&names.0, &names.1), Over::Nothing).await.unwrap();
+            if alike {
+                // The second is recorded: what is said there from now on counts.
+                there.set_access_list(&operator(), Some(&mallorys)).await.unwrap();
+                here.set_access_list(&operator(), Some(&alices)).await.unwrap();
+            }
+            let recorded = if alike { "mallory" } else { "alice" };
+            let unrecorded = if alike { "alice" } else { "mallory" };
+            volume.cache().clear();
+            assert!(may(recorded, which).await && !may(unrecorded, which).await, "alike: {alike}");
+            for (who, at) in [("alice", &names.0), ("mallory", &names.1)] {
+                assert!(
+                    rights(&volume, &caller(who), at).await.contains(Rights::READ),
+                    "{who} by the name {at}"
+                );
+            }
+            let (goes, its) = if alike { (&there, "b") } else { (&here, "a") };
+            goes.remove(&operator(), name(its)).await.unwrap();
+            assert!(
+                may(unrecorded, which).await && !may(recorded, which).await,
+                "alike: {alike}, when that has gone"
+            );
+        }
+    });
+}
