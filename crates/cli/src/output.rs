@@ -84,13 +84,11 @@ pub fn finish() -> bool {
 }
 
 fn keep(written: io::Result<()>) {
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            if !LOST.swap(true, Ordering::Relaxed) {
-                complain!("linerate: cannot write to standard output: {error}");
-            }
-        }
-        _ => {}
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+    {
+        complain!("linerate: cannot write to standard output: {error}");
     }
 }
 

@@ -158,8 +158,10 @@ fn line_of(from: BorrowedFd<'_>) -> io::Result<Secret> {
 const VARIABLE: &str = "LINERATE_PASSWORD";
 /// What stands for no key in a terminal's settings.
 const NO_CODE: u8 = 0;
+/// What makes it, as that is no constant.
+type Kind = fn() -> SignalKind;
 /// Signals that end a process, and their names for `kill`.
-const ENDING: [(fn() -> SignalKind, &str); 4] = [
+const ENDING: [(Kind, &str); 4] = [
     (SignalKind::interrupt, "INT"),
     (SignalKind::terminate, "TERM"),
     (SignalKind::hangup, "HUP"),

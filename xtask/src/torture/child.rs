@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use identity::{Accounts, Writable};
-use index::{Committer, FileStorage, Index, Options, Stop};
+use index::{Committer, FileStorage, Index, Options};
 use lane::buffer::Buf;
 use lane::fs::{SyncOf, XattrHow};
 use lane::layout::{LaneCount, Layout, Wishes};
@@ -69,11 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 pub(super) fn open_index(state: &Path, boot: u8) -> anyhow::Result<Index> {
     std::fs::create_dir_all(state)?;
     let options = Options { boot: [boot; 16], ..Options::default() };
-    let index = Index::open(FileStorage::in_directory(state), options)?;
-    if let Stop::Damaged(_, why) = index.last_stop() {
-        anyhow::bail!("the index is damaged: {why}");
-    }
-    Ok(index)
+    Ok(Index::open(FileStorage::in_directory(state), options)?)
 }
 
 async fn lane_main(objects: &Objects, args: &Args, workers: &[usize]) -> anyhow::Result<()> {

@@ -119,8 +119,8 @@ fn what_this_server_changes_shows_in_every_listing_at_once() {
             // Long enough for all listings to be remembered.
             world.run_for(A_WHILE);
             (0..2).for_each(|n| compare_on(n, format!("a while before {act:?}")));
-            for n in 0..2 {
-                let hits = || volumes[n].counters().listing_hits.get();
+            for (n, volume) in volumes.iter().enumerate() {
+                let hits = || volume.counters().listing_hits.get();
                 let before = hits();
                 compare_on(n, format!("the same before {act:?}"));
                 assert_eq!(hits() - before, 3, "all are remembered before {act:?} of {acts:?}");
