@@ -244,7 +244,7 @@ const IMAGE_PAGES_MAX: usize = 32_768;
 //@ limit: files kept open for clients that write
 //@ section: AFS file server
 //@ unit: file
-//@ all: lane: {}, each for a minute behind its last store
+//@ all: lane: {}, each for 10 s behind its last store, 2 s where its last name has gone
 //@ empty: the least used go; others feel that a file is opened at the next store
 //@ counter: none
 //@ attack: afs-announced-stores

@@ -1,5 +1,5 @@
 //! Files that clients of a lane write to, kept open between one store and the next, and not for long behind the last: a file that is
-//! removed gives its room back when nobody has it open.
+//! removed gives its room back when nobody has it open, and is closed here within two seconds.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -69,17 +69,28 @@ impl Writers {
     }
 }
 
-/// Closes what was not used for a while, until nothing is left.
+/// Closes what was not used for a while, or has lost its last name, until nothing is left.
 async fn sweep(shared: Weak<Shared>) {
     loop {
-        time::sleep(UNUSED_MAX / 2).await;
+        time::sleep(SWEEP_PERIOD).await;
         let Some(shared) = shared.upgrade() else { return };
         let mut kept = shared.kept.borrow_mut();
-        kept.retain(|_, kept| time::now().saturating_duration_since(kept.used.get()) < UNUSED_MAX);
+        let now = time::now();
+        kept.retain(|_, kept| {
+            let unused = now.saturating_duration_since(kept.used.get());
+            unused < SWEEP_PERIOD || (unused < UNUSED_MAX && kept.has_a_name())
+        });
         if kept.is_empty() {
             shared.is_swept.set(false);
             return;
         }
+    }
+}
+
+impl Kept {
+    /// Whether anybody can still find it: a file without a name gives its room back once it is closed.
+    fn has_a_name(&self) -> bool {
+        self.writer.file().attributes().is_ok_and(|attributes| attributes.nlink > 0)
     }
 }
 
@@ -138,6 +149,8 @@ impl Serving {
 }
 
 /// How long a file is kept open that nobody stores to.
-const UNUSED_MAX: Duration = Duration::from_secs(60);
+const UNUSED_MAX: Duration = Duration::from_secs(10);
+/// What is used more often than this is not looked at.
+const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 /// Bits of which one lets somebody execute a file.
 const EXECUTABLE: u32 = 0o111;

@@ -307,10 +307,45 @@ fn a_store_that_is_refused_keeps_no_file_open() {
         lane::time::sleep(std::time::Duration::from_millis(100)).await;
         let refused = bed.host.descriptors();
         assert!(refused <= idle, "{refused} and {idle}");
-        // What is stored to is kept for the next store, and no longer than a minute.
+        // What is stored to is kept for the next store, and no longer than ten seconds.
         assert_eq!(code(client.store(local, 0, b"another", 7).await), 0);
         assert!(bed.host.descriptors() > refused);
-        lane::time::sleep(std::time::Duration::from_secs(120)).await;
+        lane::time::sleep(std::time::Duration::from_secs(3)).await;
+        assert!(bed.host.descriptors() > refused);
+        lane::time::sleep(std::time::Duration::from_secs(9)).await;
         assert!(bed.host.descriptors() <= refused);
     });
+}
+
+#[test]
+fn what_was_stored_to_is_closed_two_seconds_after_its_last_name_went() {
+    type Change = fn(&lane::backend::sim::Fs);
+    let changes: [(&str, Change); 3] = [
+        ("removed", |fs| fs.remove("/srv/local").unwrap()),
+        ("replaced", |fs| {
+            fs.write("/srv/new", "other").unwrap();
+            fs.rename("/srv/new", "/srv/local").unwrap();
+        }),
+        ("one of two names removed", |fs| {
+            fs.hard_link("/srv/local", "/srv/other").unwrap();
+            fs.remove("/srv/local").unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        within(Quota::default(), async move |bed| {
+            let client = bed.client();
+            bed.fs.write("/srv/local", "as it was").unwrap();
+            let (pages, _) = client.fetch(bed.root(), 0, 1 << 20).await.unwrap();
+            let found = afs_wire::directory::Directory::parse(&pages).unwrap().lookup(b"local").unwrap();
+            let local = afs_wire::Fid { vnode: found.vnode, uniquifier: found.uniquifier, ..bed.root() };
+            client.fetch(local, 0, 9).await.unwrap();
+            lane::time::sleep(std::time::Duration::from_secs(20)).await;
+            assert_eq!(code(client.store(local, 0, b"another", 7).await), 0);
+            assert_eq!(bed.fs.unnamed().inodes, 0);
+            change(&bed.fs);
+            lane::time::sleep(std::time::Duration::from_millis(2_000)).await;
+            assert_eq!(bed.fs.unnamed().inodes, 0, "{what}");
+            assert_eq!(code(client.store(local, 0, b"again", 5).await) == 0, what.contains("two"), "{what}");
+        });
+    }
 }
