@@ -31,6 +31,12 @@ impl OwnFiles {
         Self(all)
     }
 
+    /// These and the others.
+    pub(crate) fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
     /// Has nobody served any of it, by whatever name. What is not there yet is known by its name.
     pub(crate) fn withhold(&self, withheld: &Withheld) {
         for path in &self.0 {

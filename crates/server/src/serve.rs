@@ -287,7 +287,7 @@ impl Serving {
             //@ cause: An address is `*:PORT`, and the kernel gives the server no sockets of IPv6.
             //@ remedy: None is needed where IPv6 is off on purpose: give `0.0.0.0:PORT` to be told no more.
             warnings.push(
-                "addresses: this machine has no IPv6, and *:PORT stands for IPv4 alone; give 0.0.0.0:PORT where that is meant \
+                "listeners: this machine has no IPv6, and *:PORT stands for IPv4 alone; give 0.0.0.0:PORT where that is meant \
                  [addresses-narrowed]"
                     .to_owned(),
             );

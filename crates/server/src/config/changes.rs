@@ -69,7 +69,8 @@ mod tests {
 
     fn config(text: &str) -> Config {
         let services: [Arc<dyn service::Service>; 1] = [Arc::new(http::Http::default())];
-        Config::read(&Document::of_text(Path::new("/linerate.toml"), text), &services).unwrap()
+        let text = format!("{text}\n[[volume]]\nname = 'root'\npath = '/'\n");
+        Config::read(&Document::of_text(Path::new("/linerate.toml"), &text), &services).unwrap()
     }
 
     #[test]

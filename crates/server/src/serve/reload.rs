@@ -78,8 +78,10 @@ impl Serving {
     }
 
     fn order(&mut self, mut config: Config, reopened: Option<String>) -> Result<(), String> {
+        // What counts from the next start on is the server's own from now on.
+        let named = OwnFiles::of(&config);
         config.keep_of_start(&self.started);
-        let own = OwnFiles::of(&config);
+        let own = OwnFiles::of(&config).and(named);
         own.guard(&mut config.volumes);
         let (roots, volumes) = self.roots_of(&config, reopened.as_deref());
         let volumes =

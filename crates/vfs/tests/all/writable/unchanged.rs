@@ -29,7 +29,7 @@ const LIVES: usize = 3;
 const STEPS: usize = 14;
 
 #[test]
-#[ignore = "seed 27 raises a version after a stop in order: to be found"]
+#[ignore = "seed 139 raises a version after a stop in order: to be found"]
 fn what_is_done_to_names_and_attributes_of_a_file_never_changes_its_version() {
     seeds(400, |seed| History::new(seed).run());
 }
