@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use identity::Writable;
 use index::{Index, Memory, Options};
@@ -29,7 +29,6 @@ const LIVES: usize = 3;
 const STEPS: usize = 14;
 
 #[test]
-#[ignore = "seed 139 raises a version after a stop in order: to be found"]
 fn what_is_done_to_names_and_attributes_of_a_file_never_changes_its_version() {
     seeds(400, |seed| History::new(seed).run());
 }
@@ -52,6 +51,16 @@ enum Step {
     Promise(Spot),
     Forget,
     Wait(u64),
+}
+
+/// Waits where a stamp might be of a whole second, which may be all that a file system has: it says nothing over a stop.
+async fn off_the_second() {
+    let now = time::wall_clock().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    match now.subsec_millis() {
+        0..8 => time::sleep(Duration::from_millis(8)).await,
+        950.. => time::sleep(Duration::from_millis(60)).await,
+        _ => {}
+    }
 }
 
 /// What has each name: which file, by the order in which they were made.
@@ -172,8 +181,6 @@ impl History {
         let host = world.host("10.0.0.1");
         host.fs().create_dir_all("/srv/d").unwrap();
         let lanes = [0, host.add_lane()];
-        // A stamp of a whole second might be all that a file system has, and says nothing over a stop.
-        world.run_for(Duration::from_millis(5));
         let storage = Memory::default();
         let is_watched = self.rng.random_bool(0.5);
         for life in 0..LIVES {
@@ -196,6 +203,7 @@ impl History {
             let on =
                 |lane: usize, step: Step| host.start_on(lanes[lane], step.happens(volumes[lane].clone()));
             if life == 0 {
+                world.block_on(&host, off_the_second());
                 for at in 0..3 {
                     let (volume, spot) = (volumes[0].clone(), (DIRECTORIES[at % 2], NAMES[at]));
                     let made = async move {
@@ -213,6 +221,7 @@ impl History {
                 let lane = self.rng.random_range(0..2);
                 let beside = self.rng.random_bool(0.3).then(|| self.spot());
                 self.done.push(step);
+                world.block_on(&host, off_the_second());
                 let (one, other) = (on(lane, step), beside.map(|spot| on(1 - lane, Step::Look(spot))));
                 let came = world.block_on(&host, async move {
                     if let Some(other) = other {
