@@ -45,7 +45,9 @@ impl Inner {
 
     /// An entry of a directory has changed, by whomever.
     pub(super) fn doubt(self: &Rc<Self>, watched: &WatchedDir, name: &[u8], what: EntryChange) {
-        if self.relies_in(watched) {
+        // Nobody relies on a name of the server's own, and what is found by one would be recorded by it.
+        let is_reserved = Name::parse(name).is_ok_and(Name::is_reserved);
+        if !is_reserved && self.relies_in(watched) {
             let in_it = (what != EntryChange::Modified).then(|| Box::from(name));
             let child = watched.key().child(name).filter(|_| self.is_given()).map(|key| (key, None));
             self.doubt_each(child.into_iter().chain([(watched.key().to_key(), in_it)]));

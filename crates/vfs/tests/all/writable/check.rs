@@ -9,13 +9,19 @@ use std::time::Duration;
 use identity::Writable;
 use index::{Index, Memory, Options, VolumeId};
 use lane::backend::sim::{Config, FoundKind, Fs, Host, World, seeds};
+use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use redb::{ReadableTable, TableDefinition};
-use vfs::{CheckOptions, CheckReport, Objects, ObjectsOptions, Quota, Trouble, Usage};
+use vfs::{
+    Cache, CacheOptions, CheckOptions, CheckReport, Expect, Holder, Objects, ObjectsOptions, Quota, Trouble, Usage,
+    Volume, VolumeOptions, VolumeSpec,
+};
 
-use super::Process;
+use super::changes::buf;
+use super::told::promised;
+use super::{Process, name, nobody, root};
 use super::usage::{change_at_random, count, plant, walk};
 
 #[test]
@@ -88,6 +94,46 @@ fn what_is_recorded_of_a_volumes_use_is_held_against_its_tree_where_it_would_be_
     assert!(earlier.is_clean(), "{earlier:?}");
 }
 
+/// Clients rely on what is in the directory, so that what notification tells of it is looked at.
+#[test]
+fn nothing_is_recorded_by_a_name_of_the_servers_own() {
+    seeds(100, |seed| {
+        let mut config = Config::clean();
+        config.fs.delay = Duration::ZERO..Duration::from_micros(300);
+        let bed = Bed::with(seed, config);
+        let index = bed.index();
+        let objects =
+            Objects::new(ObjectsOptions { lanes_max: 1, ..Default::default() }, Arc::clone(&index));
+        let mut dice = SmallRng::seed_from_u64(seed);
+        bed.world.block_on(&bed.host, async move {
+            let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+            let cache = Cache::sharing(CacheOptions::default(), &objects);
+            let spec = spec.with_objects().writable_by(Writable::anyone());
+            let volume = Volume::open(&cache, &spec).unwrap();
+            let client = cache.client(Holder(1)).unwrap();
+            let root = root(&volume).await;
+            for round in 0..6 {
+                let _promised = promised(&volume, &client, "").await;
+                let staged = root.stage(&nobody(), 0o644).await.unwrap();
+                staged.write_at(0, buf("text").await).await.0.unwrap();
+                // Some replace the one before.
+                let at = format!("page-{}", round / 2);
+                staged.publish(&nobody(), name(&at), Expect::Anything).await.unwrap();
+                drop(promised(&volume, &client, &at).await);
+                time::sleep(Duration::from_micros(dice.random_range(0..20_000))).await;
+            }
+            assert!(cache.counters().watches.get() > 0, "notification tells of nothing");
+            cache.clear();
+        });
+        bed.host.fs().sync_all().unwrap();
+        index.close().unwrap();
+        bed.host.kill();
+        bed.host.restart();
+        let [report] = bed.check([false]);
+        assert!(report.is_clean(), "{report:?}");
+    });
+}
+
 /// A host with a tree, and the index of its servers.
 struct Bed {
     world: World,
@@ -97,7 +143,11 @@ struct Bed {
 
 impl Bed {
     fn new(seed: u64) -> Self {
-        let world = World::new(seed, Config::clean());
+        Self::with(seed, Config::clean())
+    }
+
+    fn with(seed: u64, config: Config) -> Self {
+        let world = World::new(seed, config);
         let host = world.host("10.0.0.1");
         host.fs().create_dir_all("/srv").unwrap();
         plant(&host.fs(), &mut SmallRng::seed_from_u64(seed));
