@@ -23,7 +23,7 @@ pub(super) struct Kept {
     pub(super) object: Object,
     /// [`Node::changes`](super::model::Node) as it was.
     pub(super) changes: u64,
-    /// [`Node::contents`], the same.
+    /// [`Node::contents`](super::model::Node::contents), the same.
     pub(super) contents: u64,
     until: Instant,
 }

@@ -15,14 +15,14 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use redb::{ReadableTable, TableDefinition};
 use vfs::{
-    Cache, CacheOptions, CheckOptions, CheckReport, Expect, Holder, Objects, ObjectsOptions, Quota, Trouble, Usage,
-    Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, CheckOptions, CheckReport, Expect, Holder, Objects, ObjectsOptions, Quota, Trouble,
+    Usage, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::changes::buf;
 use super::told::promised;
-use super::{Process, name, nobody, root};
 use super::usage::{change_at_random, count, plant, walk};
+use super::{Process, name, nobody, root};
 
 #[test]
 fn what_a_check_has_mended_the_next_does_not_find_whatever_was_damaged() {
@@ -102,8 +102,7 @@ fn nothing_is_recorded_by_a_name_of_the_servers_own() {
         config.fs.delay = Duration::ZERO..Duration::from_micros(300);
         let bed = Bed::with(seed, config);
         let index = bed.index();
-        let objects =
-            Objects::new(ObjectsOptions { lanes_max: 1, ..Default::default() }, Arc::clone(&index));
+        let objects = Objects::new(ObjectsOptions { lanes_max: 1, ..Default::default() }, Arc::clone(&index));
         let mut dice = SmallRng::seed_from_u64(seed);
         bed.world.block_on(&bed.host, async move {
             let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
