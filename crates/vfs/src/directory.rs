@@ -332,7 +332,7 @@ impl Directory {
             volume.counters().listings.increment();
             let vantage = volume.vantage_in(path).await;
             let listed = self.object().map(Object::begin_listing);
-            let before = self.attributes()?;
+            let (before, began) = (self.attributes()?, lane::time::now());
             let dir = self.opened_to_list().await?;
             let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
                 Some(libc::EFBIG) => Error::TooLarge { max },
@@ -342,8 +342,8 @@ impl Directory {
             let mut steps = STEPS_MIN;
             let entries = self.served(raw, &mut steps).await;
             let alive = cache.count_alive(entries.0.len() + entries.1.len())?;
-            let listing =
-                Rc::new(CachedListing::new(entries, found, before.change_token(), (vantage, listed), alive));
+            let (took, token) = (lane::time::now() - began, before.change_token());
+            let listing = Rc::new(CachedListing::new(entries, found, token, (vantage, listed), took, alive));
             // Within the tick of the file system's clock a later change would leave the time stamp as it is.
             if before.is_settled(lane::time::wall_clock()) {
                 cache.keep_listing(key, Rc::clone(&listing));

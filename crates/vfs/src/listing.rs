@@ -45,6 +45,8 @@ pub(crate) struct CachedListing {
     vantage: Vantage,
     /// Where this server changes something.
     listed: Option<ListedAt>,
+    /// How long it took to read.
+    took: Duration,
     derived: OnceCell<Rc<dyn Any>>,
     folded: OnceCell<FoldedNames>,
     _alive: Alive,
@@ -125,6 +127,7 @@ impl CachedListing {
         found: usize,
         token: ChangeToken,
         (vantage, listed): (Vantage, Option<ListedAt>),
+        took: Duration,
         alive: Alive,
     ) -> Self {
         let has_others = |entry: &Entry| {
@@ -139,6 +142,7 @@ impl CachedListing {
             token,
             vantage,
             listed,
+            took,
             derived: OnceCell::new(),
             folded: OnceCell::new(),
             _alive: alive,
@@ -147,7 +151,7 @@ impl CachedListing {
 
     /// Whether it is still to be believed of a directory whose token is `now`.
     pub(crate) fn holds(&self, now: ChangeToken, options: &CacheOptions) -> bool {
-        let ttl = if self.vantage.is_watched() { options.listing_ttl } else { options.ttl };
+        let ttl = if self.vantage.is_watched() { ttl(options, self.took) } else { options.ttl };
         self.token == now
             && self.vantage.holds_for_all(ttl)
             && self.listed.as_ref().is_none_or(ListedAt::holds)
@@ -223,5 +227,31 @@ impl Drop for Reading<'_> {
         self.readers.finished.set(self.readers.finished.get() + 1);
         let waiting = self.readers.waiting.take();
         waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// How long the listing of a watched directory is believed that took so long to read.
+fn ttl(options: &CacheOptions, took: Duration) -> Duration {
+    options.listing_ttl.max(TTL_MAX.min(took.saturating_mul(RESTS)))
+}
+
+/// A watched directory is read anew for what is told by nothing once in so many times what it takes.
+const RESTS: u32 = 100;
+/// However long that is.
+const TTL_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_that_takes_long_to_read_is_believed_for_longer() {
+        let options = CacheOptions::default();
+        let believed = |took_ms| ttl(&options, Duration::from_millis(took_ms)).as_millis();
+        assert_eq!([0, 10, 11, 50, 100, 60_000].map(believed), [1_000, 1_000, 1_100, 5_000, 10_000, 10_000]);
+        let day = Duration::from_secs(86_400);
+        let patient = CacheOptions { listing_ttl: day, ..CacheOptions::default() };
+        assert_eq!(ttl(&patient, Duration::from_secs(60)), day);
+        assert_eq!(ttl(&options, Duration::MAX), TTL_MAX);
     }
 }

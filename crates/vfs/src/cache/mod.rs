@@ -63,7 +63,7 @@ pub struct CacheOptions {
     pub ttl: Duration,
     /// How long the attributes in a listing of a watched directory are believed: nothing tells of what other programs do to a file by
     /// a name in another directory that they have just given it. Which names there are is checked at every use, and so is how files
-    /// look that had several.
+    /// look that had several. One that takes long to read is believed for a hundred times as long, 10 s at most.
     pub listing_ttl: Duration,
     /// How long an unused answer is kept. A removed file gives its space back when the last descriptor
     /// closes, so this bounds how long the cache can hold it.
