@@ -34,7 +34,9 @@ pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2
         behind.within(|| fetch(to))?;
         let now = received()?;
         let (by_n0, by_n1) = (now[0] - packets[0], now[1] - packets[1]);
-        ensure!(by_n0.abs_diff(by_n1) > 2, "one connection brought {by_n0} packets by n0 and {by_n1} by n1");
+        // It may have no more than three, and one that is not its own, such as ARP's, may have come by the other.
+        let is_clear = by_n0.max(by_n1) >= 3 && by_n0.min(by_n1) <= 1;
+        ensure!(is_clear, "one connection brought {by_n0} packets by n0 and {by_n1} by n1");
         came[usize::from(by_n1 > by_n0)] += 1;
     }
     let after = server.scrape()?;
