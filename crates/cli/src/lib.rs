@@ -43,9 +43,11 @@ pub fn parsed<T: Parser>(line: impl IntoIterator<Item = OsString>) -> Result<T, 
     T::try_parse_from(line).map_err(|told| {
         let is_wrong = told.use_stderr();
         let styled = told.render();
-        let is_styled =
-            !is_wrong && std::io::stdout().is_terminal() || is_wrong && std::io::stderr().is_terminal();
-        let text = match is_styled && !is_plain() {
+        let is_terminal = match is_wrong {
+            true => std::io::stderr().is_terminal(),
+            false => std::io::stdout().is_terminal(),
+        };
+        let text = match is_terminal && !is_plain() {
             true => styled.ansi().to_string(),
             false => styled.to_string(),
         };

@@ -22,9 +22,9 @@ pub enum Error {
         "the index is a file of redb's format {found}, this program reads {known}: use the Linerate that wrote it"
     )]
     FileFormat {
-        /// What the file says.
+        /// Format number in the file's header.
         found: u8,
-        /// What this program reads and writes.
+        /// Format number that this program reads and writes.
         known: u8,
     },
     /// The file cannot be understood.

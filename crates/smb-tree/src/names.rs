@@ -280,7 +280,8 @@ fn on_the_way(error: Error) -> Status {
     }
 }
 
-fn spot(share: &Share, path: RelPathBuf, found: Option<Found>) -> Spot {
+/// A place by its real path.
+pub(crate) fn spot(share: &Share, path: RelPathBuf, found: Option<Found>) -> Spot {
     let is_root = path.as_path() == share.root_path();
     let above = path.as_path().parent().filter(|_| !is_root).map(RelPathBuf::from);
     Spot { above, path, by_link: None, found }

@@ -18,7 +18,7 @@ use crate::apple::Listed;
 use crate::asker::Asker;
 use crate::attributes::{Info, Seen};
 use crate::hand::Hand;
-use crate::names::{self, Spot};
+use crate::names;
 use crate::names_at_hand::Names;
 use crate::open::Open;
 use crate::share::Share;
@@ -365,7 +365,7 @@ impl Share {
         }
         let above = open.grants().path(self.volume())?;
         let path = Name::parse(name).and_then(|name| above.as_path().join(name)).ok()?;
-        Some(self.apple_listed(asker, &Spot { above: Some(above), path, by_link: None, found: None }).await)
+        Some(self.apple_listed(asker, &names::spot(self, path, None)).await)
     }
 
     /// What a name of a directory is of: looked up where this lane does not remember it.

@@ -138,9 +138,9 @@ pub enum Warning {
     NotYetValid {
         /// The certificate file.
         path: PathBuf,
-        /// Its first day.
+        /// The first day on which it is valid, as `2026-11-21`.
         from: String,
-        /// Its last.
+        /// The last such day, likewise.
         until: String,
     },
     /// A certificate ends soon.

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::CertificateDer;
+use time::OffsetDateTime;
 
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
@@ -19,11 +20,11 @@ pub(crate) struct Validity {
 /// How a time lies to a certificate's validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It begins later.
+    /// The validity begins later.
     NotYet,
-    /// It goes on for so long.
+    /// The validity goes on for so long.
     Valid(Duration),
-    /// It is over.
+    /// The validity has ended.
     Over,
 }
 
@@ -52,22 +53,15 @@ pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Validity> {
         tbs.next()?;
     }
     let mut validity = Der(tbs.expect(SEQUENCE)?);
-    let mut time = || validity.next().and_then(|(tag, time)| parse_time(tag, time));
-    Some(Validity { not_before: time()?, not_after: time()? })
+    let mut bound = || validity.next().and_then(|(tag, time)| parse_time(tag, time));
+    Some(Validity { not_before: bound()?, not_after: bound()? })
 }
 
-/// The day of a time, as `2026-11-21`.
+/// The day of a time, as `2026-11-21`; the seconds since 1970 of one that no certificate can name.
 pub(crate) fn day(seconds: u64) -> String {
-    // Counted from the first of March of the year 0, by 400 years.
-    let days = seconds / 86_400 + DAYS_TO_1970;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+    let time =
+        i64::try_from(seconds).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
+    time.map_or_else(|| seconds.to_string(), |time| time.date().to_string())
 }
 
 /// A reader of DER elements (X.690 section 8.1).
@@ -135,11 +129,9 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
         if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
     let days_before_month = (153 * month_from_march + 2) / 5;
+    const DAYS_TO_1970: u64 = 719_468;
     (365 * year + leap_days + days_before_month + day - 1).checked_sub(DAYS_TO_1970)
 }
-
-/// From the first of March of the year 0 to the first of January 1970.
-const DAYS_TO_1970: u64 = 719_468;
 
 #[cfg(test)]
 mod tests {

@@ -89,13 +89,7 @@ impl Landing {
         if let Some(Stat { uid, gid, .. }) = replaced.filter(|old| (old.uid, old.gid) != (made.uid, made.gid))
         {
             // Others than root give nothing away: then it is theirs, as a file that an editor saves.
-            let owner = AttributeChange {
-                uid: Some(uid),
-                gid: Some(gid),
-                mode: None,
-                atime: SetTime::Keep,
-                mtime: SetTime::Keep,
-            };
+            let owner = AttributeChange { uid: Some(uid), gid: Some(gid), ..AttributeChange::NONE };
             let _ = file.set_attributes(owner).await;
         }
         file.set_attributes(change).await?;

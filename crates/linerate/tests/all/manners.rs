@@ -24,7 +24,7 @@ pub(crate) fn get_replaces_nothing_but_files(get: impl Fn() -> Command, home: &P
     output(get().args(["-o", device]));
     let found = std::fs::symlink_metadata(device).unwrap();
     assert!(found.file_type().is_char_device(), "{device} is another thing now");
-    // A pipe: whoever reads gets it.
+    // A pipe: its reader gets it.
     output(tool("mkfifo", "coreutils").arg(at("pipe")));
     let reader = std::thread::spawn({
         let pipe = at("pipe");

@@ -16,7 +16,7 @@ use super::granted::{Granted, Unopened, beside, delete_on_close};
 use crate::access::Allowed;
 use crate::asker::Asker;
 use crate::hand::Hand;
-use crate::names::{self, Spot};
+use crate::names;
 use crate::share::Share;
 use crate::status;
 
@@ -57,8 +57,7 @@ impl Share {
         if ask.overwrites() {
             return Err(Status::ACCESS_DENIED.into());
         }
-        let above = path.as_path().parent().map(RelPathBuf::from);
-        let spot = Spot { above, path, by_link: None, found: None };
+        let spot = names::spot(self, path, None);
         let who = &asker.caller.principal;
         let above = self.rights_above(asker, &spot).await?;
         let allowed = Allowed::new(who, found.rights(who), above, false);

@@ -123,7 +123,7 @@ impl Volume {
 #[derive(Clone, Copy)]
 struct Counts {
     at_all: fn(Slot<'_>) -> bool,
-    /// Those that nobody gives up who is asked for what he keeps for later.
+    /// Opens that stay when their holder is asked to close what it keeps for later.
     to_stay: fn(Slot<'_>) -> bool,
 }
 

@@ -6,7 +6,7 @@ use lane::backend::sim::Config;
 use lane::fs::LockKind;
 use vfs::Quota;
 
-use super::bed::{code, run, with, within};
+use super::bed::{Bed, Client, code, run, with, within};
 
 #[test]
 fn names_come_move_and_go() {
@@ -291,15 +291,21 @@ fn a_files_own_descriptor_counts_for_its_maker_too_and_who_has_a_callback_hears_
     });
 }
 
+/// A file that a local program has made, as `local`, and a client has read.
+async fn local_file(bed: &Bed, client: &Client) -> afs_wire::Fid {
+    bed.fs.write("/srv/local", "as it was").unwrap();
+    let (pages, _) = client.fetch(bed.root(), 0, 1 << 20).await.unwrap();
+    let found = afs_wire::directory::Directory::parse(&pages).unwrap().lookup(b"local").unwrap();
+    let local = afs_wire::Fid { vnode: found.vnode, uniquifier: found.uniquifier, ..bed.root() };
+    client.fetch(local, 0, 9).await.unwrap();
+    local
+}
+
 #[test]
 fn a_store_that_is_refused_keeps_no_file_open() {
     within(Quota { bytes: Some(100_000), ..Quota::default() }, async |bed| {
         let client = bed.client();
-        bed.fs.write("/srv/local", "as it was").unwrap();
-        let (pages, _) = client.fetch(bed.root(), 0, 1 << 20).await.unwrap();
-        let found = afs_wire::directory::Directory::parse(&pages).unwrap().lookup(b"local").unwrap();
-        let local = afs_wire::Fid { vnode: found.vnode, uniquifier: found.uniquifier, ..bed.root() };
-        client.fetch(local, 0, 9).await.unwrap();
+        let local = local_file(&bed, &client).await;
         let idle = bed.host.descriptors();
         let too_much = client.store(local, 0, &[7; 64], 200_000_000).await;
         assert_ne!(code(too_much), 0);
@@ -334,11 +340,7 @@ fn what_was_stored_to_is_closed_two_seconds_after_its_last_name_went() {
     for (what, change) in changes {
         within(Quota::default(), async move |bed| {
             let client = bed.client();
-            bed.fs.write("/srv/local", "as it was").unwrap();
-            let (pages, _) = client.fetch(bed.root(), 0, 1 << 20).await.unwrap();
-            let found = afs_wire::directory::Directory::parse(&pages).unwrap().lookup(b"local").unwrap();
-            let local = afs_wire::Fid { vnode: found.vnode, uniquifier: found.uniquifier, ..bed.root() };
-            client.fetch(local, 0, 9).await.unwrap();
+            let local = local_file(&bed, &client).await;
             lane::time::sleep(std::time::Duration::from_secs(20)).await;
             assert_eq!(code(client.store(local, 0, b"another", 7).await), 0);
             assert_eq!(bed.fs.unnamed().inodes, 0);

@@ -1,4 +1,4 @@
-//! What a listing says of a file is what a look at the file says: whoever changes it, by whichever of its names, on whatever lane.
+//! Listings show of a file what a look at the file shows, after a change by any of its names, on any lane.
 
 use std::time::Duration;
 
