@@ -29,13 +29,14 @@ pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2
     let server = guest.serve(CONFIG)?;
     let before = server.scrape()?;
     let mut came = [0; 2];
+    let mut packets = received_at_rest()?;
     for _ in 0..CONNECTIONS {
-        let packets = received()?;
         behind.within(|| fetch(to))?;
-        let now = received()?;
+        let now = received_at_rest()?;
         let (by_n0, by_n1) = (now[0] - packets[0], now[1] - packets[1]);
-        // It may have no more than three, and one that is not its own, such as ARP's, may have come by the other.
-        let is_clear = by_n0.max(by_n1) >= 3 && by_n0.min(by_n1) <= 1;
+        packets = now;
+        // Those that are not its own, such as ARP's, may have come by the other.
+        let is_clear = by_n0.max(by_n1) > 2 * by_n0.min(by_n1);
         ensure!(is_clear, "one connection brought {by_n0} packets by n0 and {by_n1} by n1");
         came[usize::from(by_n1 > by_n0)] += 1;
     }
@@ -110,6 +111,20 @@ fn interrupts() -> anyhow::Result<String> {
     process::output("sh", &["-c", script])
 }
 
+/// What has come by each card, once no more comes: a client sends its last packets after it has had its answer.
+fn received_at_rest() -> anyhow::Result<[u64; 2]> {
+    let mut before = received()?;
+    for _ in 0..LONGEST_WAIT.div_duration_f32(REST) as usize {
+        std::thread::sleep(REST);
+        let now = received()?;
+        if now == before {
+            return Ok(now);
+        }
+        before = now;
+    }
+    bail!("packets come by n0 and n1 without end: {before:?}")
+}
+
 fn received() -> anyhow::Result<[u64; 2]> {
     let count = |card: &str| -> anyhow::Result<u64> {
         let path = format!("/sys/class/net/{card}/statistics/rx_packets");
@@ -118,5 +133,7 @@ fn received() -> anyhow::Result<[u64; 2]> {
     Ok([count(CARDS[0])?, count(CARDS[1])?])
 }
 
+const REST: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const ROUNDS: usize = 20;
 const CARDS: [&str; 2] = ["n0", "n1"];
