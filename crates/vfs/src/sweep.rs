@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use lane::fs::{DirEntry, FileKind, Timestamp};
+use lane::fs::{Dir, DirEntry, DirPart, FileKind, Timestamp};
 
 use crate::name::{Name, RelPathBuf};
 use crate::volume::{Volume, WeakVolume};
@@ -31,15 +31,16 @@ impl Volume {
         }
     }
 
-    /// Looks through one directory; those in it are to be looked through too.
-    async fn sweep_directory(&self, path: &RelPathBuf, left: &mut Vec<RelPathBuf>) -> Left {
-        let Ok(dir) = self.root().open_real_directory(path.as_path()).await else { return Left::Nothing };
-        let Ok(entries) = dir.entries(ENTRIES_MAX).await else {
-            self.counters().sweep_skipped.increment();
-            return Left::Nothing;
-        };
-        self.counters().sweep_directories.increment();
-        let Some((shared, joined)) = self.shared().zip(self.cache().joined()) else { return Left::Nothing };
+    /// Looks through one part of a directory; what directories are in it are to be looked through too. Where the next part begins,
+    /// and whether files were left that may be in use; `None` where it cannot be read.
+    async fn sweep_part(
+        &self,
+        (path, dir): (&RelPathBuf, &Dir),
+        position: u64,
+        left: &mut Vec<RelPathBuf>,
+    ) -> Option<(Option<u64>, Left)> {
+        let DirPart { entries, next } = dir.entries_part(position, PART_BYTES).await.ok()?;
+        let (shared, joined) = self.shared().zip(self.cache().joined())?;
         let mut young = Left::Nothing;
         for entry in &entries {
             match entry.stat.map(|stat| stat.kind) {
@@ -56,7 +57,7 @@ impl Volume {
                         continue;
                     }
                     // Closed, nothing is changed in it, by nobody.
-                    let Ok(_pass) = shared.pass(joined.member()) else { return Left::Young };
+                    let Ok(_pass) = shared.pass(joined.member()) else { return Some((next, Left::Young)) };
                     let name = std::ffi::CString::new(&*entry.name)
                         .expect("the file system's names hold no zero byte");
                     match dir.unlink(&name).await {
@@ -67,7 +68,7 @@ impl Volume {
                 _ => {}
             }
         }
-        young
+        Some((next, young))
     }
 }
 
@@ -82,15 +83,46 @@ enum Left {
 async fn sweep_all(volume: &WeakVolume) -> Left {
     let (mut left, mut young) = (vec![RelPathBuf::root()], Left::Nothing);
     while let Some(path) = left.pop() {
-        let began = lane::time::now();
+        let swept = sweep_directory(volume, &path, &mut left).await;
         let Some(volume) = volume.upgrade() else { return Left::Nothing };
-        if volume.sweep_directory(&path, &mut left).await == Left::Young {
-            young = Left::Young;
+        match swept {
+            Some(Left::Young) => young = Left::Young,
+            Some(Left::Nothing) => {}
+            None => volume.counters().sweep_skipped.increment(),
         }
-        drop(volume);
-        lane::time::sleep((lane::time::now() - began) * PAUSES).await;
     }
     young
+}
+
+/// Looks through one directory, part by part with rests between them; `None` where it cannot be read to its end, or the lane has
+/// the volume open no longer.
+async fn sweep_directory(volume: &WeakVolume, path: &RelPathBuf, left: &mut Vec<RelPathBuf>) -> Option<Left> {
+    let began = lane::time::now();
+    let opened = volume.upgrade()?.root().open_real_directory(path.as_path()).await;
+    let dir = match opened {
+        Ok(dir) => dir,
+        // It has gone, or another thing has its name.
+        Err(_) => return Some(Left::Nothing),
+    };
+    let mut took = lane::time::now() - began;
+    let (mut position, mut young) = (0, Left::Nothing);
+    loop {
+        let began = lane::time::now();
+        let open = volume.upgrade()?;
+        let (next, found) = open.sweep_part((path, &dir), position, left).await?;
+        if position == 0 {
+            open.counters().sweep_directories.increment();
+        }
+        drop(open);
+        if found == Left::Young {
+            young = Left::Young;
+        }
+        took += lane::time::now() - began;
+        lane::time::sleep(took * PAUSES).await;
+        took = Duration::ZERO;
+        let Some(next) = next else { return Some(young) };
+        position = next;
+    }
 }
 
 /// Whether it was not touched for long.
@@ -102,14 +134,14 @@ fn is_old(entry: &DirEntry) -> bool {
 
 /// How long a file of another process is left alone after it was last touched: longer than any upload pauses.
 const AGE_MIN: Duration = Duration::from_secs(3600);
-/// Rests in terms of the time that it took to look through a directory.
+/// Rests in terms of the time that it took to look through a part of a directory.
 const PAUSES: u32 = 4;
-/// Names of one directory; a larger one is passed by.
-const ENTRIES_MAX: usize = 262_144;
+/// A part of a directory: some 1,600 names.
+const PART_BYTES: usize = 64 * 1024;
 //@ limit: looking for what a crash left in a volume
 //@ section: Writable volumes
 //@ unit: directory that is still to be looked at
-//@ all: process: {}, {ENTRIES_MAX} names of each; a fifth of one helper's time
+//@ all: process: {}; a fifth of one helper's time
 //@ empty: what is beyond is passed by; others wait for turns in the helpers' queue
 //@ counter: vfs_swept, vfs_sweep_directories, vfs_sweep_skipped
 //@ attack: none, the server begins it at its start and an hour later

@@ -70,3 +70,27 @@ fn leftovers_of_others_go_when_they_are_old_and_nothing_else_does() {
         assert_eq!(volume.counters().sweep_directories.get(), 6);
     });
 }
+
+#[test]
+fn leftovers_go_from_a_directory_that_is_read_in_parts() {
+    let mut config = Config::clean();
+    config.fs.unnamed = false;
+    config.time_limit = Duration::from_secs(6 * 3600);
+    on_lanes(1, config, 1, |_, process, volume| async move {
+        let fs = process.host.fs();
+        fs.create_dir_all("/srv/many").unwrap();
+        for n in 0..200 {
+            fs.write(&format!("/srv/many/{n}"), "whole").unwrap();
+            fs.write(&format!("/srv/many/.linerate-1f-0-{n}"), "half").unwrap();
+            fs.create_dir_all(&format!("/srv/many/d{n}")).unwrap();
+            fs.write(&format!("/srv/many/d{n}/.linerate-1f-1-{n}"), "half").unwrap();
+        }
+        time::sleep(Duration::from_secs(3700)).await;
+        volume.sweep().await;
+        assert_eq!(volume.counters().swept.get(), 400);
+        assert_eq!(volume.counters().sweep_directories.get(), 202);
+        assert_eq!(volume.counters().sweep_skipped.get(), 0);
+        let left = fs.tree().into_keys().filter(|path| path.starts_with("/srv/many/")).count();
+        assert_eq!(left, 400, "files and directories");
+    });
+}
