@@ -150,6 +150,9 @@ pub enum WatchEvent {
     Itself(Watch),
     /// The directory itself was removed, moved or unmounted; the watch is gone.
     Gone(Watch),
+    /// Something was mounted beneath a watched directory, or is no more: a name may lead elsewhere, and no watch tells of it. Not
+    /// simulated.
+    Mounts,
     /// Events were lost: anything may have changed.
     Overflow,
 }

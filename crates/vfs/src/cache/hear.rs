@@ -59,6 +59,11 @@ impl Inner {
                     self.counters.invalidated_gone.increment();
                 }
             }
+            WatchEvent::Mounts => {
+                self.counters.notify_mounts.increment();
+                self.watches.forget_all();
+                self.doubt_all();
+            }
             WatchEvent::Overflow => {
                 self.counters.notify_overflows.increment();
                 self.watches.forget_all();

@@ -59,6 +59,16 @@ impl Uring {
             Kind::Op => self.end(key, |op| op.complete(entry.into(), self)),
             Kind::Unpark if !cqueue::more(entry.flags()) => self.arm_unpark(),
             Kind::Unpark => {}
+            Kind::Mounts => {
+                if let Some(watching) = &mut *self.watcher.borrow_mut() {
+                    watching.mounts_moved = true;
+                    self.woken.borrow_mut().extend(watching.waker.take());
+                }
+                // A kernel that cannot poll the list would say so again and again.
+                if entry.result() >= 0 {
+                    self.arm_mounts();
+                }
+            }
             Kind::Watch => {
                 if let Some(watching) = &mut *self.watcher.borrow_mut() {
                     watching.readable = true;

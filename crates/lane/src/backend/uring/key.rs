@@ -33,6 +33,8 @@ pub(super) enum Kind {
     Stream = 5,
     /// Multishot message receive of the UDP socket `index`.
     Datagrams = 6,
+    /// The list of mounts.
+    Mounts = 7,
 }
 
 impl Key {
@@ -50,6 +52,7 @@ impl Key {
             4 => Kind::Watch,
             5 => Kind::Stream,
             6 => Kind::Datagrams,
+            7 => Kind::Mounts,
             _ => Kind::Ignored,
         };
         let generation = (bits >> 32) as u32 & GENERATION_MASK;
@@ -65,9 +68,16 @@ mod tests {
 
     #[test]
     fn keys_survive_packing() {
-        for kind in
-            [Kind::Ignored, Kind::Accept, Kind::Op, Kind::Unpark, Kind::Watch, Kind::Stream, Kind::Datagrams]
-        {
+        for kind in [
+            Kind::Ignored,
+            Kind::Accept,
+            Kind::Op,
+            Kind::Unpark,
+            Kind::Watch,
+            Kind::Stream,
+            Kind::Datagrams,
+            Kind::Mounts,
+        ] {
             let key = Key { kind, generation: 0x00ab_cdef, index: 0x8765_4321 };
             assert_eq!(Key::unpack(key.pack()), key);
         }

@@ -17,6 +17,7 @@ use io_uring::types::{CancelBuilder, Fd as RingFd};
 use io_uring::{IoUring, opcode};
 
 use self::key::Key;
+use self::mounts::Mounts;
 use self::opcodes::Opcodes;
 use self::open_files::OpenFiles;
 use self::ops::Ops;
@@ -47,6 +48,7 @@ mod complete;
 mod enter;
 pub(crate) mod files;
 mod key;
+mod mounts;
 mod opcodes;
 mod open_files;
 mod ops;
@@ -103,6 +105,9 @@ pub(crate) struct Uring {
 struct Watching {
     watcher: Watcher,
     readable: bool,
+    /// `None` without `/proc`.
+    mounts: Option<Mounts>,
+    mounts_moved: bool,
     waker: Option<Waker>,
 }
 
@@ -504,11 +509,19 @@ impl Backend for Uring {
     fn watch(&self, dir: Fd) -> io::Result<Watch> {
         if self.watcher.borrow().is_none() {
             let watcher = Watcher::new()?;
-            *self.watcher.borrow_mut() = Some(Watching { watcher, readable: false, waker: None });
+            let mounts = Mounts::new().ok();
+            let watching = Watching { watcher, readable: false, mounts, mounts_moved: false, waker: None };
+            *self.watcher.borrow_mut() = Some(watching);
             self.arm_watch();
+            self.arm_mounts();
         }
-        let watcher = self.watcher.borrow();
-        watcher.as_ref().expect("made above").watcher.add(self.borrow_fd(dir))
+        let (mut watcher, dir) = (self.watcher.borrow_mut(), self.borrow_fd(dir));
+        let watching = watcher.as_mut().expect("made above");
+        let watch = watching.watcher.add(dir)?;
+        if let Some(mounts) = &mut watching.mounts {
+            mounts.note(dir);
+        }
+        Ok(watch)
     }
 
     fn unwatch(&self, watch: Watch) {
@@ -520,11 +533,17 @@ impl Backend for Uring {
     fn poll_watch_events(&self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<WatchEvent>>> {
         let mut watcher = self.watcher.borrow_mut();
         let Some(watching) = &mut *watcher else { return Poll::Pending };
+        let mut events = Vec::new();
         if std::mem::take(&mut watching.readable) {
-            let events = watching.watcher.read()?;
-            if !events.is_empty() {
-                return Poll::Ready(Ok(events));
-            }
+            events = watching.watcher.read()?;
+        }
+        if std::mem::take(&mut watching.mounts_moved)
+            && watching.mounts.as_mut().is_some_and(Mounts::have_changed)
+        {
+            events.push(WatchEvent::Mounts);
+        }
+        if !events.is_empty() {
+            return Poll::Ready(Ok(events));
         }
         watching.waker = Some(cx.waker().clone());
         Poll::Pending

@@ -186,6 +186,14 @@ impl Uring {
         self.push(&poll.multi(true).build(), Key { kind: Kind::Watch, generation: 0, index: 0 });
     }
 
+    /// Each poll tells of what came or went since the one before.
+    pub(super) fn arm_mounts(&self) {
+        let watcher = self.watcher.borrow();
+        let Some(mounts) = watcher.as_ref().and_then(|watching| watching.mounts.as_ref()) else { return };
+        let poll = opcode::PollAdd::new(RingFd(mounts.raw_fd()), libc::POLLPRI.cast_unsigned().into());
+        self.push(&poll.build(), Key { kind: Kind::Mounts, generation: 0, index: 0 });
+    }
+
     /// The ring of datagram buffers, made when the first UDP socket needs it.
     pub(super) fn datagram_ring(&self) -> io::Result<Rc<BufRing>> {
         let mut slot = self.datagrams.borrow_mut();

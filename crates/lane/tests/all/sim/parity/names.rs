@@ -106,6 +106,7 @@ fn changes_are_told_alike() {
                     }
                     WatchEvent::Itself(watch) => format!("{} itself", name_of(watch)),
                     WatchEvent::Gone(watch) => format!("{} gone", name_of(watch)),
+                    WatchEvent::Mounts => "mounts".to_owned(),
                     WatchEvent::Overflow => "overflow".to_owned(),
                 }));
             }

@@ -36,6 +36,7 @@ fn a_servers_changes_are_told_alike() {
                         format!("{} itself", known.map_or("third", |at| ["root", "sub"][at]))
                     }
                     WatchEvent::Gone(_) => "gone".to_owned(),
+                    WatchEvent::Mounts => "mounts".to_owned(),
                     WatchEvent::Overflow => "overflow".to_owned(),
                 }));
             }
