@@ -162,3 +162,16 @@ fn an_upload_over_quota_is_refused_and_leaves_the_old_file_and_limits_hold_over_
     assert_eq!(server.counted("linerate_vfs_counts_begun", ""), 1);
     assert_eq!(server.counted("linerate_volume_used_bytes", "volume=\"pub\""), all as u64);
 }
+
+#[test]
+fn a_volume_with_a_quota_is_not_counted_where_its_configuration_is_only_checked() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let place = Place(dir.path().canonicalize().unwrap());
+    std::fs::create_dir(place.tree("")).unwrap();
+    std::fs::write(place.tree("old"), "as it was").unwrap();
+    place.limit("quota = '100K'");
+    let checked = linerate(["serve", "--check", "--config"]).arg(place.config()).output().unwrap();
+    let said = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
+    assert!(checked.status.success() && said.contains("the configuration is good"), "{said}");
+    assert!(!said.contains("ERROR") && !said.contains("volume-not-counted"), "{said}");
+}

@@ -38,6 +38,10 @@ async fn keep_once(volume: &WeakVolume) -> Option<Duration> {
     if !volume.shared()?.ledger().is_wanted() {
         return None;
     }
+    // Nothing is added where nobody can write, as where a configuration is only tried.
+    if volume.shared()?.trouble().is_some() {
+        return Some(PERIOD);
+    }
     let name = volume.name();
     let told = |Space { used: Usage { bytes, files }, .. }: Space| {
         tracing::info!(volume = %name, files, bytes, "files are being counted");

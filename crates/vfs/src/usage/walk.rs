@@ -154,9 +154,10 @@ impl Walker<'_> {
                 Ok(false) if tries < TRIES_MAX => {}
                 Err(Error::Busy | Error::Overloaded | Error::TooManyOpen) if tries < TRIES_MAX => {}
                 entered => {
-                    let path = self.volume.path_of(directory).unwrap_or_default();
-                    let error = entered.err().unwrap_or(Error::Stale);
-                    return Err(CountFailed::Directory { path: path.to_string(), source: error });
+                    let path = self.volume.path_of(directory).filter(|path| !path.as_path().is_root());
+                    let path = path.map_or_else(|| ".".to_owned(), |path| path.to_string());
+                    let source = entered.err().unwrap_or(Error::Stale);
+                    return Err(CountFailed::Directory { path, source });
                 }
             }
             lane::time::sleep(PAUSE).await;
