@@ -11,7 +11,7 @@ use vfs::{Closed, Error, NameError};
 pub fn of(error: &Error) -> i32 {
     match error {
         Error::NotFound | Error::Hidden => ENOENT,
-        Error::AccessDenied | Error::Denied(_) => EACCES,
+        Error::AccessDenied | Error::Denied(_) | Error::InAnotherVolume => EACCES,
         Error::NotADirectory => ENOTDIR,
         Error::IsADirectory => EISDIR,
         Error::Stale => VNOVNODE,

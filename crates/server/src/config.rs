@@ -258,20 +258,21 @@ impl Config {
     }
 
     /// A file that is in two volumes would have two numbers and two versions, and clients of the one would not hear of changes by
-    /// those of the other.
+    /// those of the other. Where nobody writes and nothing is numbered it may be in several.
     fn check_overlaps(&self) -> Result<(), ConfigError> {
-        let is_writable = |volume: &&VolumeSection| volume.writable != Writable::Nobody;
-        let writable: Vec<_> = self.volumes.iter().filter(is_writable).collect();
-        if writable.len() < 2 {
+        let is_numbered = |volume: &&VolumeSection| volume.objects || volume.writable != Writable::Nobody;
+        let numbered: Vec<_> = self.volumes.iter().filter(is_numbered).collect();
+        if numbered.len() < 2 {
             return Ok(());
         }
         let places = Places::now();
-        for (at, volume) in writable.iter().enumerate() {
+        for (at, volume) in numbered.iter().enumerate() {
             let overlap = |other: &&&VolumeSection| places.overlap(&volume.path, &other.path);
-            let Some(other) = writable[..at].iter().find(overlap) else { continue };
+            let Some(other) = numbered[..at].iter().find(overlap) else { continue };
             let problem = format!(
-                "{} of volume {} and {} of volume {}, which can both be written to, lie one inside the other: give one of \
-                 them another directory, or no writable",
+                "{} of volume {} and {} of volume {} lie one inside the other, and a file that is served by AFS or SMB, or that can \
+                 be written to, is in one volume: give one of them another directory, or serve it by HTTP alone and have nobody \
+                 write to it",
                 volume.path.display(),
                 volume.name,
                 other.path.display(),

@@ -10,6 +10,7 @@ pub(crate) fn of(error: Error) -> Status {
         Error::NotFound | Error::Hidden | Error::Unexpected => Status::OBJECT_NAME_NOT_FOUND,
         Error::AccessDenied
         | Error::Denied(_)
+        | Error::InAnotherVolume
         | Error::Escapes
         | Error::SymlinkRefused
         | Error::NotServable

@@ -108,6 +108,9 @@ pub enum Error {
     /// A share mode or a lock that its holder keeps.
     #[error("somebody has the file locked")]
     Locked,
+    /// The file is in another volume too, by a hard link or a mount, and is in use there: a file is served in one volume.
+    #[error("the file is in another volume too, and is in use there")]
+    InAnotherVolume,
     /// Anything else the file system says.
     #[error("file system: {0}")]
     Io(#[source] io::Error),

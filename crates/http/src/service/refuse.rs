@@ -75,7 +75,7 @@ impl From<vfs::Error> for Refusal {
     fn from(error: vfs::Error) -> Self {
         use vfs::Error;
         match error {
-            Error::AccessDenied => Self::Forbidden,
+            Error::AccessDenied | Error::InAnotherVolume => Self::Forbidden,
             Error::Denied(_) => Self::Denied,
             Error::Name(NameError::Nul | NameError::Dots | NameError::Slash) => Self::Path,
             Error::TooManyOpen | Error::Overloaded | Error::Busy | Error::Closed(_) => Self::Overloaded,

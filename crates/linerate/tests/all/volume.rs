@@ -273,3 +273,118 @@ fn without_a_place_for_the_index_a_server_reads_only_and_says_so_everywhere() {
     assert_eq!(raw::get(server.http[0], "/a.txt").body, b"a");
     assert!(!tree.join("b.txt").exists());
 }
+
+#[test]
+fn a_file_of_two_volumes_is_served_in_one_and_the_other_says_so() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    for name in ["one", "two"] {
+        std::fs::create_dir(dir.join(name)).unwrap();
+        std::fs::write(dir.join(name).join("own"), name).unwrap();
+    }
+    std::fs::write(dir.join("one/both"), "of two").unwrap();
+    std::fs::hard_link(dir.join("one/both"), dir.join("two/both")).unwrap();
+    let volumes = |inner: &str| {
+        format!(
+            "{ANY_PORT}[[volume]]\nname = 'one'\npath = 'one'\nwritable = 'anyone'\n\
+             [[volume]]\nname = 'two'\npath = '{inner}'\nmount = '/two'\nwritable = 'anyone'\n"
+        )
+    };
+    let config = dir.join("linerate.toml");
+    std::fs::write(&config, volumes("two")).unwrap();
+    let server = Launch::config(&config).start();
+    assert_eq!(raw::get(server.http[0], "/both").body, b"of two");
+    for path in ["/two/both", "/two/both"] {
+        assert_eq!(raw::get(server.http[0], path).status, 403, "{path}");
+    }
+    assert_eq!(raw::get(server.http[0], "/two/own").body, b"two");
+    assert_eq!(upload(&server, "/two/new"), "201");
+    server.says("[volume-file-of-two]");
+    assert!(server.stderr().contains("volume two: a file of it is refused, as it is in volume one too"));
+    drop(server);
+
+    // One inside the other they are refused, also where nobody writes but clients that keep files are served.
+    for smb in [false, true] {
+        std::fs::create_dir_all(dir.join("one/in")).unwrap();
+        let mut text = volumes("one/in");
+        if smb {
+            text = text.replace("writable = 'anyone'", "") + "[smb]\nlisten = '127.0.0.1:0'\n";
+        }
+        std::fs::write(&config, text).unwrap();
+        let (status, said) = Launch::config(&config).arg("--check").fail();
+        assert!(!status.success() && said.contains("volume one lie one inside the other"), "{said}");
+    }
+}
+
+/// Something that is mounted, until this is dropped.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn new(at: &Path, args: &[&str]) -> Self {
+        output(Command::new("mount").args(args).arg(at));
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_is_mounted_over_a_directory_that_was_served_hides_it_within_a_second_and_has_its_own_rights() {
+    if !is_trusted() {
+        eprintln!("skipped: mounts need root");
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    for (writable, port) in [("nobody", 0), ("anyone", 1)] {
+        let tree = dir.join(format!("tree{port}"));
+        for (at, text) in [("open/in", "of old"), ("shut/in", "hidden"), ("m/1", "of old")] {
+            std::fs::create_dir_all(tree.join(at)).unwrap();
+            std::fs::write(tree.join(at).join("f"), text).unwrap();
+        }
+        let config = dir.join("linerate.toml");
+        let volume =
+            format!("[[volume]]\nname = 'v'\npath = '{}'\nwritable = '{writable}'\n", tree.display());
+        std::fs::write(&config, format!("{ANY_PORT}{volume}")).unwrap();
+        let server = Launch::config(&config).start();
+        let get = |path: &str| raw::get(server.http[0], path);
+        for path in ["/open/in/f", "/open/in/", "/m/1/f", "/m/1/", "/m/"] {
+            assert_eq!(get(path).status, 200, "{path}");
+        }
+        // A file system that is open to nobody, one whose directory is another, and one bound from a directory that is closed.
+        let made = |at: &Path| {
+            std::fs::create_dir_all(at).unwrap();
+            std::fs::write(at.join("f"), "secret").unwrap();
+            std::fs::write(at.join("g"), "secret").unwrap();
+        };
+        let closed = Mounted::new(&tree.join("m"), &["-t", "tmpfs", "-o", "mode=700", "none"]);
+        made(&tree.join("m/1"));
+        let other = Mounted::new(&tree.join("open/in"), &["-t", "tmpfs", "-o", "mode=755", "none"]);
+        std::fs::write(tree.join("open/in/f"), "of new").unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        for path in ["/m/1/f", "/m/1/g", "/m/1/", "/m/f"] {
+            let answer = get(path);
+            assert!(matches!(answer.status, 401 | 403 | 404), "{writable}: {path}: {}", answer.status);
+        }
+        assert_eq!(get("/open/in/f").body, b"of new", "{writable}");
+        // What comes to light again has the rights that it had.
+        drop(other);
+        std::fs::set_permissions(tree.join("shut"), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .unwrap();
+        let over = Mounted::new(&tree.join("shut"), &["-t", "tmpfs", "-o", "mode=755", "none"]);
+        std::fs::create_dir(tree.join("shut/in")).unwrap();
+        std::fs::write(tree.join("shut/in/f"), "for all").unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        assert_eq!(get("/shut/in/f").body, b"for all", "{writable}");
+        assert_eq!(get("/open/in/f").body, b"of old", "{writable}");
+        drop((over, closed));
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let answer = get("/shut/in/f");
+        assert!(matches!(answer.status, 401 | 403 | 404), "{writable}: {}", answer.status);
+        assert_eq!(get("/m/1/f").body, b"of old", "{writable}");
+    }
+}

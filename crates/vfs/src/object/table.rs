@@ -264,8 +264,8 @@ impl Objects {
             let mut shard = self.shard(&identity);
             if let Some(known) = shard.get(&key) {
                 if let Some(object) = known.upgrade() {
-                    // Permits and promises go by object, numbers and versions by volume: it cannot be both's.
-                    return if Arc::ptr_eq(&object.volume, volume) { Ok(object) } else { Err(Error::Busy) };
+                    drop(shard);
+                    return of_volume(object, volume);
                 }
                 // Its last user is just letting go of it, and telling the index: what is to be known of it comes after that.
                 drop(shard);
@@ -415,6 +415,29 @@ impl Objects {
         let at = self.shared.hasher.hash_one(identity) as usize % SHARDS;
         self.shared.shards[at].lock().expect("nobody panics while holding it")
     }
+}
+
+/// An object as one of a volume. Permits and promises go by object, numbers and versions by volume: it cannot be two volumes'.
+///
+/// # Errors
+/// [`Error::Busy`] while an earlier opening of the volume has it; [`Error::InAnotherVolume`] where another volume has it in use.
+fn of_volume(object: Arc<Object>, volume: &Arc<SharedVolume>) -> Result<Arc<Object>, Error> {
+    if Arc::ptr_eq(&object.volume, volume) {
+        return Ok(object);
+    }
+    if object.volume.id() == volume.id() {
+        return Err(Error::Busy);
+    }
+    let (name, other) = (volume.name(), object.volume.name());
+    //@ cause: A file has names in two volumes, by a hard link or a mount. It has one number and one version, so only the volume that has
+    //@ it in use serves it.
+    //@ remedy: Keep a copy in one of the volumes in place of the link (`cp --remove-destination`), or make one volume of both.
+    tracing::warn!(
+        volume = %name,
+        "volume {name}: a file of it is refused, as it is in volume {other} too, where it is in use: a file is served in one volume; \
+         find it by `find DIR -type f -links +1` [volume-file-of-two]"
+    );
+    Err(Error::InAnotherVolume)
 }
 
 impl Default for ObjectsOptions {
