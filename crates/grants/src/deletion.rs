@@ -28,6 +28,11 @@ impl<L: Eq> Deletions<L> {
         self.links.iter().any(|deletion| deletion.link == *link)
     }
 
+    /// Whether a name is being taken away.
+    pub(crate) fn has_due(&self) -> bool {
+        self.links.iter().any(|deletion| deletion.is_due)
+    }
+
     pub(crate) fn set(&mut self, link: L, parent: Option<[u8; 16]>) {
         match self.links.iter_mut().find(|deletion| deletion.link == link) {
             Some(deletion) => deletion.parent = parent,

@@ -17,7 +17,8 @@ use crate::{By, Holder, OpenId};
 pub enum Closed<L> {
     /// Nothing.
     Stays,
-    /// The name is to be taken away. Until [`Object::deleted`] nobody opens it by that.
+    /// The name is to be taken away. Until [`Object::deleted`] nobody opens it by that, and who writes or renames the file without an
+    /// open waits.
     DeleteName {
         /// Which.
         link: L,
@@ -134,7 +135,7 @@ impl<L: Clone + Eq> Object<L> {
             let asked =
                 self.streams[at].ask(&Question { now, asks: Asks::Delete, by, limits: self.limits }, events);
             if let Some(until) = asked {
-                return self.wait(at, ticket, by, Asks::Delete, until);
+                return self.wait_of(at, ticket, by, Asks::Delete, until);
             }
         }
         match (self.streams[at].name.is_empty(), deletes) {
@@ -165,8 +166,12 @@ impl<L: Clone + Eq> Object<L> {
     }
 
     /// The name is gone, or cannot be taken away: no deletion of it is under way any more.
-    pub fn deleted(&mut self, link: &L) {
+    pub fn deleted(&mut self, link: &L, events: &mut Vec<Event>) {
+        let was_due = self.deletions.has_due();
         self.deletions.clear(link);
+        if was_due && !self.deletions.has_due() {
+            self.waiting.wake(b"", events);
+        }
     }
 
     /// A name has become another: what is open by it, or to be deleted, is so by the new one.

@@ -100,7 +100,7 @@ impl<L: Clone + Eq> Object<L> {
         if let Some(until) =
             self.streams[at].ask(&Question { now, asks: Asks::Lock, by, limits: self.limits }, events)
         {
-            return self.wait(at, ticket, by, Asks::Lock, until);
+            return self.wait_of(at, ticket, by, Asks::Lock, until);
         }
         match self.streams[at].ranges.lock(owner, locks, until, self.limits) {
             Ok(()) => Asked::Granted(Lock::Held),

@@ -120,13 +120,18 @@ impl<L: Clone + Eq> Object<L> {
         events: &mut Vec<Event>,
     ) -> Asked<()> {
         self.handle_timeout(now, events);
-        let Some(at) = self.stream(stream) else { return Asked::Granted(()) };
-        let Change { asks, by } = change;
-        let is_opener = matches!(by, Some(By::Holder(by)) if self.streams[at].is_opened_by(by));
+        let (at, Change { asks, by }) = (self.stream(stream), change);
+        let is_opener =
+            matches!((at, by), (Some(at), Some(By::Holder(by))) if self.streams[at].is_opened_by(by));
+        // The share mode that kept others away has ended with the open: what they did now would be lost with the name.
+        if stream.is_empty() && !is_opener && is_lost_with_the_name(asks) && self.deletions.has_due() {
+            return self.wait(stream, ticket, by, asks, now + self.limits.acknowledge);
+        }
+        let Some(at) = at else { return Asked::Granted(()) };
         let shares = is_opener || self.streams[at].shares_with(needs(asks), Share::ALL);
         let asks = if shares { asks } else { Asks::Share };
         match self.streams[at].ask(&Question { now, asks, by, limits: self.limits }, events) {
-            Some(until) => self.wait(at, ticket, by, asks, until),
+            Some(until) => self.wait_of(at, ticket, by, asks, until),
             None if shares => Asked::Granted(()),
             None => Asked::Refused(Refused::Sharing),
         }
@@ -148,7 +153,7 @@ impl<L: Clone + Eq> Object<L> {
         }
         let question = Question { now, asks: Asks::Share, by, limits: self.limits };
         match self.streams[at].ask(&question, events) {
-            Some(until) => self.wait(at, ticket, by, Asks::Share, until),
+            Some(until) => self.wait_of(at, ticket, by, Asks::Share, until),
             None => Asked::Refused(Refused::Sharing),
         }
     }
@@ -171,9 +176,21 @@ impl<L: Clone + Eq> Object<L> {
         Ok(())
     }
 
-    fn wait<T>(
+    fn wait_of<T>(
         &mut self,
         at: usize,
+        ticket: Option<Ticket>,
+        by: Option<By>,
+        asks: Asks,
+        until: Instant,
+    ) -> Asked<T> {
+        let stream = self.streams[at].name.clone();
+        self.wait(&stream, ticket, by, asks, until)
+    }
+
+    fn wait<T>(
+        &mut self,
+        stream: &[u8],
         ticket: Option<Ticket>,
         by: Option<By>,
         asks: Asks,
@@ -184,7 +201,7 @@ impl<L: Clone + Eq> Object<L> {
             None if self.waiting.len() >= self.limits.waiting => return Asked::Refused(Refused::TooMany),
             None => self.next_ticket(),
         };
-        self.waiting.join(ticket, &self.streams[at].name, by, asks);
+        self.waiting.join(ticket, stream, by, asks);
         Asked::Wait(Wait { ticket, until })
     }
 
@@ -275,4 +292,9 @@ impl<L: Clone + Eq> Object<L> {
         self.next_ticket += 1;
         Ticket(self.next_ticket)
     }
+}
+
+/// Whether a change is lost where the file loses its name right afterwards.
+fn is_lost_with_the_name(asks: Asks) -> bool {
+    matches!(asks, Asks::Write | Asks::Overwrite | Asks::Rename)
 }

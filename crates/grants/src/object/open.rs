@@ -127,7 +127,7 @@ impl<L: Clone + Eq> Object<L> {
             (true, false, Looks::Not) => Asks::Open,
         };
         if let Some(until) = self.streams[at].ask(&Question { now, asks, by, limits: self.limits }, events) {
-            return self.wait(at, ticket, by, asks, until);
+            return self.wait_of(at, ticket, by, asks, until);
         }
         if !shares {
             return Asked::Refused(Refused::Sharing);

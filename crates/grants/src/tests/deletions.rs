@@ -1,7 +1,10 @@
 //! Deletion on close, by name.
 
 use super::{Bench, request, with_lease};
-use crate::{Access, Asked, Caching, Closed, Holder, OpenId, Refused, Request, Share};
+use crate::conflict::Asks;
+use crate::{
+    Access, Asked, By, Caching, Change, Closed, Event, Holder, OpenId, Refused, Request, Share, Ticket,
+};
 
 fn dispose(bench: &mut Bench, open: u64, deletes: bool) -> Asked<()> {
     bench.object.set_deletion(bench.now, OpenId(open), deletes, None, &mut bench.events)
@@ -20,7 +23,7 @@ fn the_last_close_takes_the_name_away_and_nobody_opens_it_meanwhile() {
     assert_eq!(bench.close(3), Closed::DeleteName { link: "page", parent: None });
     // Until it is done.
     assert_eq!(bench.open(request(5)), Asked::Refused(Refused::DeletePending));
-    bench.object.deleted(&"page");
+    bench.object.deleted(&"page", &mut bench.events);
     assert!(bench.object.is_empty());
     bench.granted(request(5));
 }
@@ -138,4 +141,34 @@ fn who_keeps_opens_is_asked_for_them_before_a_deletion() {
     assert_eq!(bench.breaks(), [(11, Caching::R, true)]);
     bench.object.acknowledge(bench.now, Holder(11), Caching::R, &mut bench.events).unwrap();
     assert_eq!(dispose(&mut bench, 2, true), Asked::Granted(()));
+}
+
+/// The share mode that kept others from it ends with the open, and the name a moment later.
+#[test]
+fn who_writes_or_renames_without_an_open_waits_while_the_name_goes() {
+    let mut bench = Bench::new();
+    let ask = |bench: &mut Bench, asks, by: Option<u64>, ticket: Option<Ticket>| {
+        let change = Change { asks, by: by.map(|by| By::Holder(Holder(by))) };
+        bench.object.change(bench.now, b"", change, ticket, &mut bench.events)
+    };
+    for asks in [Asks::Write, Asks::Overwrite, Asks::Rename] {
+        bench.granted(Request { share: Share::NONE, ..request(1) });
+        bench.object.delete_on_close(OpenId(1)).unwrap();
+        let before = ask(&mut bench, asks, None, None);
+        assert_eq!(before, if asks == Asks::Overwrite { Asked::Granted(()) } else { Asked::Refused(Refused::Sharing) });
+        assert_eq!(bench.close(1), Closed::DeleteName { link: "page", parent: None });
+        let Asked::Wait(wait) = ask(&mut bench, asks, None, None) else { panic!("{asks:?} goes on") };
+        // By another name that stays, and the deletion itself.
+        bench.granted(Request { link: "other", ..request(2) });
+        assert_eq!(ask(&mut bench, asks, Some(2), None), Asked::Granted(()));
+        assert_eq!(ask(&mut bench, Asks::Remove, Some(1), None), Asked::Granted(()));
+        assert_eq!(bench.close(2), Closed::Stays);
+        assert!(matches!(ask(&mut bench, asks, None, Some(wait.ticket)), Asked::Wait(_)), "woken for that");
+        bench.events.clear();
+        bench.object.deleted(&"page", &mut bench.events);
+        assert_eq!(bench.events, [Event::Wake(wait.ticket)]);
+        assert_eq!(ask(&mut bench, asks, None, Some(wait.ticket)), Asked::Granted(()));
+        bench.object.leave(wait.ticket);
+        assert!(bench.object.is_empty());
+    }
 }

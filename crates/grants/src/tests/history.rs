@@ -264,10 +264,18 @@ impl History {
         if let Closed::DeleteName { link, .. } = closed
             && self.rng.random_bool(0.7)
         {
-            self.object.deleted(&link);
-            self.model.deleted(link);
+            self.end_deletion(link);
         }
         "close"
+    }
+
+    fn end_deletion(&mut self, link: &'static str) {
+        self.object.deleted(&link, &mut self.events);
+        self.model.deleted(link);
+    }
+
+    fn end_deletions(&mut self) {
+        ["page", "other", "moved"].into_iter().for_each(|link| self.end_deletion(link));
     }
 
     fn answer(&mut self) -> &'static str {
@@ -288,6 +296,10 @@ impl History {
     }
 
     fn ask_again(&mut self) -> &'static str {
+        if let Some(&link) = self.model.due.first().filter(|_| self.rng.random_bool(0.3)) {
+            self.end_deletion(link);
+            return "deleted";
+        }
         let waiting: Vec<_> = self.asking.keys().copied().collect();
         let Some(&ticket) = waiting.choose(&mut self.rng) else { return "nothing" };
         if self.rng.random_bool(0.1) {
@@ -490,13 +502,15 @@ impl History {
         for waiter in self.object.waiting.sleeping() {
             let stream = self.object.streams.iter().find(|stream| stream.name == waiter.stream);
             let breaking = stream.is_some_and(|stream| stream.holdings.iter().any(|it| it.is_breaking()));
-            assert!(breaking, "{at}: nobody will wake {waiter:?}");
+            let going = waiter.stream.is_empty() && self.object.deletions.has_due();
+            assert!(breaking || going, "{at}: nobody will wake {waiter:?}");
         }
     }
 
     /// Time goes on, everybody answers nothing, and everything comes to an end.
     fn end(&mut self) {
         let at = &self.at.clone();
+        self.end_deletions();
         while !self.asking.is_empty() {
             self.model.sleep(40);
             self.object.handle_timeout(self.now(), &mut self.events);
@@ -510,9 +524,7 @@ impl History {
             self.close();
             self.compare(at);
         }
-        for link in ["page", "other", "moved"] {
-            self.object.deleted(&link);
-        }
+        self.end_deletions();
         self.model.sleep(400);
         self.object.handle_timeout(self.now(), &mut self.events);
         assert!(self.object.is_empty(), "{at}");

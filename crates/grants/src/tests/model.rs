@@ -393,6 +393,9 @@ impl Model {
             .opens
             .iter()
             .any(|open| open.stream == stream && (by == Some(open.holder) || by == Some(open.id)));
+        if stream.is_empty() && matches!(does, "write" | "rename") && !is_opener && !self.due.is_empty() {
+            return self.stand(ticket, stream, by, does);
+        }
         let bears = is_opener || self.bears(stream, &letters(needs), &letters("rwd"));
         let does = if bears { does } else { "share" };
         if self.ask(stream, does, by) {
@@ -421,7 +424,9 @@ impl Model {
 
     pub(super) fn deleted(&mut self, link: &'static str) {
         self.pending.remove(link);
-        self.due.remove(link);
+        if self.due.remove(link) && self.due.is_empty() {
+            self.wake("");
+        }
     }
 
     fn is_free(&self, wanted: &Lock) -> bool {

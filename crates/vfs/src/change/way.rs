@@ -313,10 +313,10 @@ impl Under {
     /// Names that are gone are to be deleted no more.
     fn end_deletions(&self) {
         for gone in self.broken.iter().filter(|broken| broken.what == What::Gone) {
-            gone.object.grants().ask_if_any(|grants, _| {
+            gone.object.grants().ask_if_any(|grants, events| {
                 for directory in &self.broken {
                     let What::Names(names) = &directory.what else { continue };
-                    names.iter().for_each(|name| grants.deleted(&Link::new(&directory.object, name)));
+                    names.iter().for_each(|name| grants.deleted(&Link::new(&directory.object, name), events));
                 }
             });
         }

@@ -56,8 +56,9 @@ impl Open {
                 Ok(Closed::DeleteStream) => Ok(Ended::StreamGoes),
                 Ok(Closed::DeleteName { link, parent }) => {
                     let open = caller.open.map(|open| OpenCaller { parent, ..open });
-                    let deleted = volume.delete(&Caller { open, ..caller }, self, &link).await;
-                    self.object.grants().ask_if_any(|grants, _| grants.deleted(&link));
+                    let going = Going { object: &self.object, link };
+                    let deleted = volume.delete(&Caller { open, ..caller }, self, &going.link).await;
+                    drop(going);
                     deleted.map(|()| Ended::Deleted)
                 }
             }
@@ -123,13 +124,25 @@ impl Open {
     pub(super) fn abandon(&mut self) {
         let outcome = self.object.grants().ask_if_any(|grants, events| {
             if let Ok(Closed::DeleteName { link, .. }) = grants.abandon(self.id, events) {
-                grants.deleted(&link);
+                grants.deleted(&link, events);
             }
         });
         // Off lanes the process ends, and all locks with it.
         if let Some(local) = outcome.and_then(|outcome| outcome.unlocked).filter(|_| lane::on_lane()) {
             lane::spawn(release(Arc::clone(&self.object), local)).detach();
         }
+    }
+}
+
+/// A name that is being taken away: dropped, it is gone, or stays.
+struct Going<'a> {
+    object: &'a Arc<Object>,
+    link: Arc<Link>,
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        self.object.grants().ask_if_any(|grants, events| grants.deleted(&self.link, events));
     }
 }
 

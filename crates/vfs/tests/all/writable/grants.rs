@@ -4,13 +4,17 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use grants::conflict::Wants;
 use grants::{Access, Advisory, Caching, Holder, LeaseKey, Range, RangeLock, Refused, Share};
 use identity::Rights;
-use lane::backend::sim::Config;
+use lane::backend::sim::{Config, seeds};
 use lane::time;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use vfs::{Breaker, Broken, ByLease, Error, Expect, How, Open, OpenError, OpenHow, Telling, Volume, Wanted};
 
+use super::changes::buf;
 use super::{CLIENT, name, nobody, on_lanes, path, root};
 
 const NEW: How = How { exclusive: true, mode: 0o644 };
@@ -115,6 +119,54 @@ fn a_name_goes_with_its_last_open_and_a_new_file_of_that_name_stays() {
         open_still.close(&volume, &nobody()).await.unwrap();
         assert!(volume.lookup(path("page")).await.is_ok(), "it is another file");
         drop(open(&volume, "page", &EVERYTHING).await.unwrap());
+    });
+}
+
+/// As AFS's clients store, who are answered with how the file looks afterwards. The share mode ends with the open, the name a moment later.
+#[test]
+fn nothing_is_done_for_good_to_a_file_that_goes_with_who_let_nobody_do_it() {
+    seeds(300, |seed| {
+        let mut config = Config::clean();
+        config.fs.delay = Duration::ZERO..Duration::from_micros(300);
+        on_lanes(seed, config, 1, move |_, _, volume| async move {
+            let mut dice = SmallRng::seed_from_u64(seed);
+            page(&volume).await;
+            let root = root(&volume).await;
+            let writer = root.open_writer(&nobody(), name("page")).await.unwrap();
+            let number = writer.file().object().unwrap().number();
+            let reading = OpenHow { share: Share::from_bits(1), ..EVERYTHING };
+            let kept = open(&volume, "page", &reading).await.unwrap();
+            kept.delete_on_close().unwrap();
+            let (closes_at, stores) = (dice.random_range(0..2_000), dice.random_bool(0.7));
+            let closed = async {
+                time::sleep(Duration::from_micros(closes_at)).await;
+                kept.close(&volume, &nobody()).await.unwrap();
+            };
+            let changed = async {
+                loop {
+                    let done = match stores {
+                        true => writer.write_at(&nobody(), 0, buf("text").await).await.0,
+                        false => {
+                            let over = vfs::Over::Nothing;
+                            root.rename(&nobody(), name("page"), &root, name("moved"), over).await
+                        }
+                    };
+                    match done {
+                        Err(Error::Locked) => time::sleep(Duration::from_micros(20)).await,
+                        Err(Error::NotFound) if !stores => return,
+                        done => {
+                            done.unwrap();
+                            let found = volume.find(&nobody(), number, Rights::LOOKUP).await;
+                            assert!(matches!(found, Err(Error::Stale)), "it is found: {:?}", found.is_ok());
+                            return;
+                        }
+                    }
+                }
+            };
+            join(closed, changed).await;
+            assert!(matches!(volume.lookup(path("page")).await, Err(Error::NotFound)));
+            assert!(matches!(volume.lookup(path("moved")).await, Err(Error::NotFound)));
+        });
     });
 }
 
