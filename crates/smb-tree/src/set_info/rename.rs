@@ -88,8 +88,11 @@ impl Share {
             None => (&target.name, Over::Nothing),
         };
         //= MS-FSA 2.1.5.15.11
-        //# In a directory that somebody has open to delete it nothing is renamed: STATUS_SHARING_VIOLATION. Nor where what is replaced,
-        //# or lies beneath what moves, is open: STATUS_ACCESS_DENIED. Who keeps opens for later is asked for them first.
+        //# In a directory that somebody has open to delete it nothing is renamed: STATUS_SHARING_VIOLATION. Nor where what lies beneath what
+        //# moves is open, or what is replaced is open to be read or written, or by somebody who does not share its deletion:
+        //# STATUS_ACCESS_DENIED. Who keeps opens for later is asked for them first.
+        // By the letter any open of what is replaced is in the way. One that renames or deletes, or looks at attributes, is not here: it has a file
+        // without a name then, and of several who rename onto one name none is refused.
         let to = Name::parse(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
         let hand = self.hand(asker, open).await?;
         let before = hand.attributes()?;
