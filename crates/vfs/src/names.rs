@@ -7,7 +7,7 @@ use index::{Kind, Listed, ListedAs, Number, PlaceRef, Version};
 use lane::fs::{DirEntry, FileKind};
 use lane::offload::offload;
 
-use crate::change::c_name;
+use crate::change::{Doubted, c_name};
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
@@ -99,12 +99,12 @@ impl Directory {
         for _ in 0..ATTEMPTS_MAX {
             // A change that is under way may have begun before there was a log.
             self.volume().rest(object).await?;
-            let (version, before) = (object.version(), self.attributes()?);
+            let (mark, before) = (object.look_mark(), self.attributes()?);
             // Who was told of this version has other names.
-            if object.is_foreign(version, &before) == Some(true) {
-                self.volume().changed_behind_of(object, || self.attributes()).await?;
+            if self.volume().looked_at(object, mark, &before, || self.attributes()).await? {
                 continue;
             }
+            let version = mark.version;
             let listed = self.listed(max).await?;
             // Else the numbers of what is just being made would be asked for before it has one.
             let is_still = || object.version() == version && !object.is_changing();
@@ -112,6 +112,12 @@ impl Directory {
                 continue;
             }
             let entries = self.numbered(listed).await?;
+            // Within the tick of the clock for stamps others may have changed what the log says.
+            let names = log.unlike(&entries);
+            let doubted = Doubted { names, is_any: false };
+            if self.volume().look_at_names(self, object, &log, &doubted).await? {
+                continue;
+            }
             if is_still() {
                 let history = History { object: Arc::clone(object), log, version };
                 return Ok(Names { entries, history });

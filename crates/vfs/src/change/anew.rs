@@ -52,8 +52,8 @@ impl Directory {
             }
             way.rise_by_reading();
             let history = History::new(object, log);
+            way.leaves_as_found(object, before);
             way.end(volume);
-            object.has_looked(history.version(), &before);
             return Ok(Names { entries, history });
         }
         Err(Error::Busy)

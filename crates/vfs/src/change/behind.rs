@@ -1,12 +1,12 @@
 //! Changes that somebody else makes behind the server's back: found when notification or a look tells, they get a version like any other
 //! change, and who relies on what was changed hears.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use index::{Number, Version};
+use index::{Kind, Number, Version};
 use lane::fs::{FileKind, Stat};
 
 use super::find::c_name;
@@ -18,43 +18,48 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPath, RelPathBuf};
-use crate::object::{At, By, Log, Object, Place};
+use crate::object::{At, By, Judgement, Log, LookMark, Object, Place};
 use crate::promise::{Displaced, What};
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
-    /// Somebody else has changed this, as a look has shown: it gets its next version, and everybody who relies on it hears, unless
-    /// another look has seen to that meanwhile. While a client keeps the permit for its writes, a change is taken for one of those.
+    /// What follows from a look that was begun with this mark is decided here and nowhere else, whoever has looked and by which protocol. Where
+    /// somebody else was there the object gets its next version, unless only what is beside its content is another, and everybody who
+    /// relies on it hears. Gives whether that is so: the look is to be made anew then.
     ///
     /// # Errors
     /// [`Error::Busy`]; those of the file system.
-    pub(crate) async fn changed_behind(&self, what: &Resolved) -> Result<(), Error> {
+    pub(crate) async fn looked(&self, what: &Resolved, mark: LookMark) -> Result<bool, Error> {
         let object = what.object().ok_or(Error::ReadOnly)?;
-        self.changed_behind_of(object, || what.attributes_now()).await
+        self.looked_at(object, mark, what.attributes(), || what.attributes_now()).await
     }
 
-    /// As [`Volume::changed_behind`], of what looks `now` as that says.
+    /// As [`Volume::looked`], of what looks `now` as that says.
     ///
     /// # Errors
     /// As there.
-    pub(crate) async fn changed_behind_of(
+    pub(crate) async fn looked_at(
         &self,
         object: &Arc<Object>,
+        mark: LookMark,
+        seen: &Attributes,
         now: impl Fn() -> Result<Attributes, Error>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let joined = self.cache().joined().ok_or(Error::ReadOnly)?;
-        let seen = Cell::new(None);
-        let is_so = async || {
-            let now = now()?;
-            seen.set(Some(now));
-            Ok(joined.promises.is_foreign(object, object.version(), &now))
-        };
-        let raised = self.raise_behind(object, is_so).await?;
-        // The clock of another machine's file system may be ahead of ours.
-        if let (Some(version), Some(seen)) = (raised, seen.get()) {
-            object.has_looked(version, &seen);
+        if !joined.promises.judge(object, mark, seen).is_foreign() {
+            return Ok(false);
         }
-        Ok(())
+        // Another look may have seen to it meanwhile. A client that keeps the permit for its writes has given it back.
+        let found = async || {
+            let (mark, now) = (object.look_mark(), now()?);
+            Ok(match joined.promises.judge(object, mark, &now) {
+                Judgement::Known | Judgement::Overtaken => None,
+                Judgement::Foreign => Some(Foreign::Changed(Some(now))),
+                Judgement::ForeignBeside => Some(Foreign::Beside(now)),
+            })
+        };
+        self.tell_behind(object, found).await?;
+        Ok(true)
     }
 
     /// Looks whether a file is still where it was last found, by this path. Where somebody else has taken it away or replaced it who relies on
@@ -63,7 +68,9 @@ impl Volume {
         let Some(Looked { now, .. }) = self.look_behind(path, &Doubted::default()).await else { return };
         if now.is_none_or(|now| !Arc::ptr_eq(&now, object)) {
             // It is found out at the next look of somebody otherwise.
-            let _ = self.raise_behind(object, async || Ok(object.is_placed_at(at))).await;
+            let is_directory = object.number().kind() == Kind::Directory;
+            let found = || if is_directory { Foreign::Changed(None) } else { Foreign::Place };
+            let _ = self.tell_behind(object, async || Ok(object.is_placed_at(at).then(found))).await;
         }
     }
 
@@ -72,7 +79,7 @@ impl Volume {
     /// is `watched`.
     ///
     /// # Errors
-    /// As [`Volume::changed_behind`].
+    /// As [`Volume::looked`].
     pub(crate) async fn changed_unseen(
         &self,
         directory: &Arc<Object>,
@@ -84,36 +91,48 @@ impl Volume {
             uncover();
             let is_covered = directory.log().is_some_and(|log| log.is_covered());
             watched.into_iter().for_each(WatchedDir::cover);
-            Ok(!is_covered)
+            Ok((!is_covered).then_some(Foreign::Changed(None)))
         };
-        let raised = self.raise_behind(directory, is_due).await;
+        let raised = self.tell_behind(directory, is_due).await;
         raised.inspect_err(|_| uncover()).map(drop)
     }
 
-    /// Gives an object its next version, everybody who relies on it having been told, if that is due under its permit; which it is then.
-    async fn raise_behind(
+    /// Tells everybody who relies on an object what somebody else has done to it, if that is found so under its permit. Gives the version that it
+    /// has then.
+    async fn tell_behind(
         &self,
         object: &Arc<Object>,
-        is_due: impl AsyncFn() -> Result<bool, Error>,
+        found: impl AsyncFn() -> Result<Option<Foreign>, Error>,
     ) -> Result<Option<Version>, Error> {
         let mut settling = Settling::default();
-        let way = loop {
+        let (way, foreign) = loop {
             let permits = self.permits_behind(object).await?;
-            if !is_due().await? {
-                return Ok(None);
-            }
-            match self.tell(&Caller::anonymous(), permits, vec![(object, What::Unknown)]).await {
-                Ok(way) => break way,
+            let Some(foreign) = found().await? else { return Ok(None) };
+            match self.tell(&Caller::anonymous(), permits, vec![(object, foreign.what())]).await {
+                Ok(way) => break (way, foreign),
                 Err(Unmade::Refused(error)) => return Err(error),
                 Err(Unmade::Held(asking)) => settling.wait(self, asking).await?,
                 Err(Unmade::Again(_)) => {}
             }
         };
-        way.rise();
-        let raised = object.version();
+        match foreign {
+            Foreign::Changed(_) | Foreign::Names(_) => way.rise(),
+            Foreign::Beside(_) => object.changed_beside(),
+            Foreign::Place => object.keeps_its_look(),
+        }
+        let version = object.version();
+        match foreign {
+            Foreign::Changed(Some(now)) | Foreign::Names(now) | Foreign::Beside(now) => {
+                way.leaves_as_found(object, now);
+            }
+            Foreign::Changed(None) | Foreign::Place => {}
+        }
+        if let (Foreign::Changed(_), Some(log)) = (&foreign, object.log()) {
+            log.note_unnamed(version);
+        }
         self.counters().changes_behind.increment();
         way.end(self);
-        Ok(Some(raised))
+        Ok(Some(version))
     }
 
     /// Looks whether somebody else has changed what has this name, if clients rely on it; of a directory, of whose names notification has
@@ -140,56 +159,50 @@ impl Volume {
         let Some(object) = what.object() else { return Ok(()) };
         let log = object.log().filter(|_| !doubted.is_none());
         if let (Resolved::Directory(directory, _), Some(log)) = (&what, log) {
-            return self.look_at_names(directory, object, &log, doubted).await;
+            self.look_at_names(directory, object, &log, doubted).await?;
+            return Ok(());
         }
         if !joined.promises.is_given(object) || object.is_busy() {
             return Ok(());
         }
-        // First: where nobody holds the permit who changes it asks this lane before he does, so that the look is not of a moment before.
-        let is_kept = object.is_changing();
-        let (version, now) = (object.version(), what.attributes_now()?);
-        let is_foreign = match is_kept {
-            // A client that keeps the permit writes on without asking. Of this look nothing is put down: how the file looked between two of its
-            // writes would be taken for how its version looks.
-            true => object.is_later_than_ours(version, &now),
-            false => joined.promises.is_foreign(object, version, &now),
-        };
-        if is_foreign {
-            self.changed_behind(&what).await?;
-        }
+        let (mark, now) = (object.look_mark(), what.attributes_now()?);
+        self.looked_at(object, mark, &now, || what.attributes_now()).await?;
         Ok(())
     }
 
     /// Looks whether these names in a directory lead to what its log says. A change of somebody else that falls between two of ours, or
-    /// within the tick of the clock for stamps in which one of ours or a reading falls, shows by nothing else.
-    async fn look_at_names(
+    /// within the tick of the clock for stamps in which one of ours or a reading falls, shows by nothing else. Gives whether there was one: the
+    /// directory has another version then.
+    pub(crate) async fn look_at_names(
         &self,
         directory: &Directory,
         object: &Arc<Object>,
         log: &Log,
         doubted: &Doubted,
-    ) -> Result<(), Error> {
-        let (seen, found) = (Cell::new(None), RefCell::default());
+    ) -> Result<bool, Error> {
+        if doubted.is_none() {
+            return Ok(false);
+        }
+        let found = RefCell::default();
         let is_due = async || {
             let now = directory.attributes()?;
             let names = directory.found(&doubted.names).await?;
             let is_told = |(name, number): &FoundName| log.latest_of(name) == Some(*number);
             // The change time alone says nothing: our own files aside are made beside the names too.
             let is_due = doubted.is_any || !names.iter().all(is_told);
-            seen.set(Some(now));
             found.replace(names);
-            Ok(is_due)
+            let foreign = if doubted.is_any { Foreign::Changed(Some(now)) } else { Foreign::Names(now) };
+            Ok(is_due.then_some(foreign))
         };
         // Without the permit: mostly it is a change of ours, and is put down.
-        if !is_due().await? {
-            return Ok(());
+        if is_due().await?.is_none() {
+            return Ok(false);
         }
-        let raised = self.raise_behind(object, is_due).await?;
-        if let (Some(version), Some(seen)) = (raised, seen.get()) {
-            object.has_looked(version, &seen);
+        let told = self.tell_behind(object, is_due).await?;
+        if let Some(version) = told {
             log.note_found(version, found.take());
         }
-        Ok(())
+        Ok(told.is_some())
     }
 }
 
@@ -225,6 +238,27 @@ impl Directory {
 
 /// A name, and what it leads to, if anything.
 type FoundName = (Box<[u8]>, Option<Number>);
+
+/// What somebody else has done to an object.
+enum Foreign {
+    /// Changed its content or names, or perhaps; as it looks now, where that is known.
+    Changed(Option<Attributes>),
+    /// Changed names in it, which are known, with which it looks so.
+    Names(Attributes),
+    /// Changed what is beside its content, with which it looks so.
+    Beside(Attributes),
+    /// Taken it, as a file, from where it was last found.
+    Place,
+}
+
+impl Foreign {
+    fn what(&self) -> What {
+        match self {
+            Self::Changed(_) | Self::Names(_) | Self::Place => What::Unknown,
+            Self::Beside(_) => What::Attributes,
+        }
+    }
+}
 
 /// Names in a directory that notification has told of, by whomever they were changed.
 #[derive(Debug, Default)]

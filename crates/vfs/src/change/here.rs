@@ -129,9 +129,8 @@ impl Here {
         if object.log().is_none() {
             return Ok(());
         }
-        if object.is_foreign(object.version(), &directory.attributes()?) == Some(true) {
-            self.volume().changed_behind_of(object, || directory.attributes()).await?;
-        }
+        let (mark, seen) = (object.look_mark(), directory.attributes()?);
+        self.volume().looked_at(object, mark, &seen, || directory.attributes()).await?;
         watched.vouch();
         Ok(())
     }

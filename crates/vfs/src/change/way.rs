@@ -16,6 +16,7 @@ use super::find::Found;
 use super::here::{Here, Unmade};
 use super::settle::{Shown, shown};
 use super::watched;
+use crate::attributes::Attributes;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::Link;
@@ -42,6 +43,13 @@ pub(super) struct Held {
     account: Option<Rc<LaneAccount>>,
 }
 
+/// How a change left an object, by whatever clock or by this one.
+struct Left {
+    object: Arc<Object>,
+    looks: Attributes,
+    by_any_clock: bool,
+}
+
 /// What a change is made under: its own until it has ended, and that of operations which the kernel has not answered yet, whatever
 /// became of the change and of its lane.
 struct Under {
@@ -49,7 +57,7 @@ struct Under {
     account: Option<Rc<LaneAccount>>,
     broken: Vec<Broken>,
     /// How it left what no lane has open.
-    left: RefCell<Vec<(Arc<Object>, Stat)>>,
+    left: RefCell<Vec<Left>>,
     permits: RefCell<Option<Permits>>,
 }
 
@@ -272,8 +280,18 @@ impl Way {
 
     /// Looked at after the change was made, under the permits, this is how it left the object: nobody else may look before it is let go of.
     pub(super) fn leaves(&self, object: &Arc<Object>, looks: io::Result<Stat>) {
-        let looks = looks.ok().map(|looks| (Arc::clone(object), looks));
-        self.under.left.borrow_mut().extend(looks);
+        if let Ok(looks) = looks {
+            self.leaves_so(object, looks.into(), false);
+        }
+    }
+
+    /// As [`Way::leaves`], of what somebody else has done, perhaps by a clock that is ahead of this one.
+    pub(super) fn leaves_as_found(&self, object: &Arc<Object>, looks: Attributes) {
+        self.leaves_so(object, looks, true);
+    }
+
+    fn leaves_so(&self, object: &Arc<Object>, looks: Attributes, by_any_clock: bool) {
+        self.under.left.borrow_mut().push(Left { object: Arc::clone(object), looks, by_any_clock });
     }
 
     /// It is only how many names a file has: no directory that it is in shows that to who holds a lease, as with Windows and Samba.
@@ -338,8 +356,10 @@ impl Under {
         let permits = self.permits.take()?;
         debug_assert!(self.broken.iter().all(|broken| permits.has(&broken.object)));
         self.broken.iter().for_each(|broken| broken.object.set_changed(made));
-        for (object, looks) in self.left.take() {
-            object.was_left(&looks);
+        for Left { object, looks, by_any_clock } in self.left.take() {
+            if made.is_some() {
+                object.was_left(&looks, by_any_clock);
+            }
         }
         Some(permits)
     }

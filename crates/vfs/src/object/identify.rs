@@ -103,7 +103,7 @@ impl SharedVolume {
             }
             match self.load(&object, stat, at).await? {
                 Ok(Loaded { object: record, is_new }) => {
-                    object.begin_as(&record, &seen_of(stat), at);
+                    object.begin_as(&record, stat, at);
                     if is_new {
                         object.is_fresh();
                         self.reserve_numbers(root);
@@ -228,7 +228,7 @@ pub(crate) fn kind_of(kind: FileKind) -> Kind {
 }
 
 /// What the index judges a file by.
-pub(super) fn seen_of(stat: &Stat) -> Seen {
+fn seen_of(stat: &Stat) -> Seen {
     seen(stat.ctime, stat.size)
 }
 

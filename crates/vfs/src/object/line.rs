@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub(crate) struct Line {
     pub(crate) marks: AtomicU8,
     /// Times that the turn is not to stay where nobody waits, as it stayed in vain.
     restless: AtomicU8,
+    /// Beginnings and ends of changes: by these a [look](super::look) is known to be of one state. Written under the object's small lock.
+    pub(super) steps: AtomicU32,
     state: Mutex<State>,
 }
 

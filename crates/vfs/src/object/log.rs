@@ -1,19 +1,22 @@
 //! What has come and gone in a directory lately, change by change: for who keeps an image of its names, on whatever lane, and edits that
 //! rather than making it anew. It is there only while somebody keeps one.
 
-use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use index::{Number, Version};
 
 use super::Object;
+use crate::names::Numbered;
 
 /// The latest changes of one directory's names.
 #[derive(Default)]
 pub(crate) struct Log {
     changes: Mutex<VecDeque<Change>>,
     found: Mutex<VecDeque<Found>>,
+    /// A version that others have brought by changing names of which it is not known which: what names led to before says nothing.
+    unnamed: AtomicU64,
     covered: Arc<()>,
 }
 
@@ -112,6 +115,11 @@ impl Log {
         found.drain(..over);
     }
 
+    /// Others have changed names, it is not known which, and the directory has got this version for it.
+    pub(crate) fn note_unnamed(&self, version: Version) {
+        self.unnamed.fetch_max(version.into(), Ordering::AcqRel);
+    }
+
     /// What a name has come to lead to by the latest change of it that is put down, or as it was last found: `None` of a name of which
     /// nothing is known.
     pub(crate) fn latest_of(&self, name: &[u8]) -> Option<Option<Number>> {
@@ -126,7 +134,36 @@ impl Log {
         let found = found.iter().rev().find(|found| *found.name == *name);
         let found = found.map(|found| (found.version, found.number));
         let latest = changed.into_iter().chain(found).max_by_key(|(version, _)| *version);
-        latest.map(|(_, number)| number)
+        let unnamed = Version::from(self.unnamed.load(Ordering::Acquire));
+        latest.filter(|(version, _)| *version >= unnamed).map(|(_, number)| number)
+    }
+
+    /// Names that these entries have otherwise than what is [known](Self::latest_of) of them.
+    pub(crate) fn unlike(&self, entries: &[Numbered]) -> Vec<Box<[u8]>> {
+        let mut known = HashMap::new();
+        for change in &*self.lock() {
+            for edit in &change.edits {
+                let (name, number) = match edit {
+                    Edit::Added { name, number } => (name, Some(*number)),
+                    Edit::Removed { name } => (name, None),
+                };
+                known.insert(name.clone(), (change.after, number));
+            }
+        }
+        for Found { version, name, number } in &*self.found.lock().expect("nobody panics while holding it") {
+            let latest = known.entry(name.clone()).or_insert((*version, *number));
+            if latest.0 <= *version {
+                *latest = (*version, *number);
+            }
+        }
+        let unnamed = Version::from(self.unnamed.load(Ordering::Acquire));
+        known.retain(|_, (version, _)| *version >= unnamed);
+        let is_unlike = |entry: &&Numbered| {
+            known.remove(&entry.name).is_some_and(|(_, number)| number != Some(entry.number))
+        };
+        let mut unlike: Vec<_> = entries.iter().filter(is_unlike).map(|entry| entry.name.clone()).collect();
+        unlike.extend(known.into_iter().filter(|(_, (_, number))| number.is_some()).map(|(name, _)| name));
+        unlike
     }
 
     /// The edits that lead from version `from` to the latest that is known, and which that is; `None` where they do not lead on from there.
@@ -157,11 +194,11 @@ impl Object {
     /// The log of this directory, which is kept for as long as somebody has it. Of changes that were under way when it is asked for it may
     /// say nothing.
     pub(crate) fn keep_log(&self) -> Arc<Log> {
-        let mut side = self.lock_side();
-        let known = side.log.as_ref().and_then(Weak::upgrade);
+        let mut kept = self.used.get_or_init(Box::default).log.lock().expect("nobody panics while holding it");
+        let known = kept.as_ref().and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
             let log = Arc::new(Log::default());
-            side.log = Some(Arc::downgrade(&log));
+            *kept = Some(Arc::downgrade(&log));
             self.line().marks.fetch_or(LOGGED, Ordering::SeqCst);
             log
         })
@@ -172,10 +209,10 @@ impl Object {
         if self.line().marks.load(Ordering::SeqCst) & LOGGED == 0 {
             return None;
         }
-        let mut side = self.lock_side();
-        let log = side.log.as_ref().and_then(Weak::upgrade);
+        let mut kept = self.used.get()?.log.lock().expect("nobody panics while holding it");
+        let log = kept.as_ref().and_then(Weak::upgrade);
         if log.is_none() {
-            side.log = None;
+            *kept = None;
             self.line().marks.fetch_and(!LOGGED, Ordering::SeqCst);
         }
         log
@@ -244,6 +281,13 @@ mod tests {
         assert_eq!((log.latest_of(b"b"), log.latest_of(b"c")), (Some(None), Some(Some(number(4)))));
         note(4, vec![Edit::Added { name: name("b"), number: number(6) }]);
         assert_eq!(log.latest_of(b"b"), Some(Some(number(6))));
+        let there = |name: Box<[u8]>, vnode| Numbered { name, number: number(vnode) };
+        assert_eq!(log.unlike(&[there(name("b"), 6), there(name("c"), 4), there(name("e"), 8)]), []);
+        assert_eq!(log.unlike(&[there(name("b"), 8), there(name("a"), 2)]), [name("b"), name("a"), name("c")]);
+        log.note_found(at(6), vec![(name("c"), None)]);
+        log.note_unnamed(at(6));
+        assert_eq!(log.latest_of(b"b"), None, "it may have been among those that others have changed");
+        assert_eq!(log.latest_of(b"c"), Some(None), "which was found then");
         log.note_found(at(9), (0..FOUND_MAX).map(|_| (name("d"), None)).collect());
         assert_eq!(log.latest_of(b"c"), None, "others have been changed since");
     }

@@ -2,7 +2,7 @@
 //! process-wide. docs/vfs.md shows who holds what.
 
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::SystemTime;
 
 use index::{Number, Version};
@@ -15,11 +15,11 @@ pub(crate) use self::identify::{At, By, identity_of, kind_of};
 pub use self::identity::Identity;
 use self::listed::Listed;
 pub(crate) use self::listed::ListedAt;
+pub(crate) use self::look::{BesideContent, Judgement, LookMark};
 pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::mark::{Bearer, Borne};
 pub(crate) use self::numbered::Recorded;
 pub(crate) use self::permits::Permits;
-pub(crate) use self::record::BesideContent;
 pub(crate) use self::room_record::RoomSlot;
 pub use self::table::{Objects, ObjectsOptions};
 pub(crate) use self::volume::enter;
@@ -44,6 +44,7 @@ mod lanes;
 mod line;
 mod listed;
 mod log;
+mod look;
 mod mark;
 mod numbered;
 mod permits;
@@ -87,6 +88,7 @@ struct Used {
     /// Lanes that rely on it themselves.
     relied: LaneBits,
     listed: Listed,
+    log: Mutex<Option<Weak<Log>>>,
 }
 
 #[derive(Default)]
@@ -95,10 +97,9 @@ pub(crate) struct Side {
     changing: Option<Box<What>>,
     /// What SMB's clients hold of it.
     pub(crate) grants: Option<Box<Held>>,
-    draft: record::Draft,
+    draft: look::Draft,
     /// Its descriptor, if it has one that can be read.
     pub(crate) own: Option<Arc<Descriptor>>,
-    log: Option<std::sync::Weak<Log>>,
 }
 
 impl Object {
@@ -175,7 +176,11 @@ impl Object {
 
     /// Notes what is about to change, under its permit and before the bits are read.
     pub(crate) fn set_changing(&self, what: What) {
-        let before = self.lock_side().changing.replace(Box::new(what));
+        let before = {
+            let mut side = self.lock_side();
+            self.take_step();
+            side.changing.replace(Box::new(what))
+        };
         drop(before);
         fence(Ordering::SeqCst);
     }

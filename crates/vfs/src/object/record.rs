@@ -7,39 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use index::{Changing, Kind, Number, ObjectRecord, PlaceRef, Seen, Slot, Timestamp, Version};
+use index::{Changing, Kind, Number, ObjectRecord, PlaceRef, Version};
 use lane::fs::Stat;
 
-use super::identify::{At, seen_of};
+use super::identify::At;
+use super::look::Draft;
 use super::{Object, Place, Recorded, Side};
 use crate::attributes::Attributes;
 use crate::names::{VERSIONS_OF_A_READING, is_unchanged_since_read};
-
-/// Of an object that has changed, or is new. Packed, as every object in use has one.
-#[derive(Debug, Default)]
-pub(super) struct Draft {
-    /// Nanoseconds since 1970. [`Look::Changed`]: when that was over. [`Look::Seen`]: the change time.
-    time: i64,
-    size: u64,
-    /// Its part of the index's journal.
-    slot: Slot,
-    /// Changes of it that are under way: writes may be several at once.
-    changing: u16,
-    look: Look,
-    flags: u8,
-}
-
-/// How a file looked when it had its version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Look {
-    /// That is not known.
-    #[default]
-    Unknown,
-    /// Its last change was over at a time: a later change time is not ours.
-    Changed,
-    /// As it was closed after that.
-    Seen,
-}
 
 impl Object {
     /// What its volume knows it by, for ever.
@@ -67,14 +42,14 @@ impl Object {
     }
 
     /// It is that of which the index has this record, looks like this, and was found there.
-    pub(super) fn begin_as(self: &Arc<Self>, record: &ObjectRecord, seen: &Seen, at: Option<At<'_>>) {
+    pub(super) fn begin_as(self: &Arc<Self>, record: &ObjectRecord, stat: &Stat, at: Option<At<'_>>) {
         let mut side = self.lock_side();
         side.draft.flags |= KNOWN;
         // Of those who looked at once the first counts: a change may have come in between.
         if self.is_loaded() {
             return;
         }
-        side.draft.look_as(seen, lane::time::wall_clock());
+        side.draft.look_as(&Attributes::from(*stat), lane::time::wall_clock());
         let is_there =
             |at: At<'_>| record.place.parent == at.directory.number().vnode && *record.place.name == *at.name;
         let is_there = at.is_some_and(is_there);
@@ -121,7 +96,7 @@ impl Object {
     }
 
     /// As [`touch`](Self::touch), of one that has its number.
-    fn touch_loaded(&self, side: &mut Side) {
+    pub(super) fn touch_loaded(&self, side: &mut Side) {
         self.touch(side, self.number(), self.version());
     }
 
@@ -169,124 +144,14 @@ impl Object {
     /// The change that raised the version last was none, and nobody was told of the version: it has the one before, and looks as it did.
     pub(crate) fn fall_back(&self, before: Version) {
         let mut side = self.lock_side();
-        side.draft.changing = side.draft.changing.saturating_sub(1);
         self.version.store(before.into(), Ordering::SeqCst);
-        self.volume.index.fell_back(side.draft.slot, before);
-    }
-
-    /// The change beside its content that was [noted](Self::changes_aside) was none: it looks as it did.
-    pub(crate) fn was_not_changed_aside(&self) {
-        let mut side = self.lock_side();
-        if side.draft.changing > 0 {
-            side.draft.changing -= 1;
-            self.volume.index.fell_back(side.draft.slot, self.version());
-        }
+        self.end_nothing(&mut side.draft, before);
     }
 
     /// The change of its content that raised the version last goes on, and nobody could look in between.
     pub(crate) fn rise_on(&self) {
         let version = self.version();
         self.begin_change(&mut self.lock_side().draft, version, lane::time::wall_clock());
-    }
-
-    /// `from`: what has an older change time afterwards was not changed.
-    fn begin_change(&self, draft: &mut Draft, version: Version, from: SystemTime) {
-        draft.changing += 1;
-        self.volume.index.changing(draft.slot, version, from);
-    }
-
-    /// A change of its attributes or its name is about to be made under its permit, `before` which it looks like this. What is known of
-    /// its content then is known of it afterwards too, when it has another change time.
-    pub(crate) fn changes_aside(&self, before: &Stat) {
-        let mut side = self.lock_side();
-        if !self.is_loaded() || side.draft.changing > 0 || self.volume.index.is_full() {
-            return;
-        }
-        if !side.draft.is_ours(before) {
-            side.draft.flags |= OVERTAKEN;
-            return;
-        }
-        self.touch_loaded(&mut side);
-        let version = self.version();
-        self.begin_change(&mut side.draft, version, lane::time::wall_clock());
-    }
-
-    /// As [`Object::changes_aside`], of what takes no permit, or one that writes share: that it has another change time is ours when what
-    /// this gives is dropped. `None` where somebody else had changed it before, which stays to be found.
-    pub(crate) fn begin_aside(self: &Arc<Self>, before: &Stat) -> Option<BesideContent> {
-        let mut side = self.lock_side();
-        if !self.is_loaded() || self.volume.index.is_full() {
-            return None;
-        }
-        if side.draft.changing == 0 && !side.draft.is_ours(before) {
-            return None;
-        }
-        self.touch_loaded(&mut side);
-        let version = self.version();
-        self.begin_change(&mut side.draft, version, lane::time::wall_clock());
-        Some(BesideContent(Arc::clone(self)))
-    }
-
-    /// The change under way is over, made `at` this time, or failed.
-    pub(super) fn settle(&self, draft: &mut Draft, at: Option<SystemTime>) {
-        // What was not noted as it began may have given it another change time.
-        if draft.changing == 0 && at.is_some() && draft.flags & OVERTAKEN == 0 {
-            draft.look = Look::Unknown;
-        }
-        draft.flags &= !OVERTAKEN;
-        if draft.settle(at)
-            && let Some(at) = at
-        {
-            self.volume.index.changed(draft.slot, at);
-        }
-    }
-
-    /// Whether somebody else has changed it behind the server's back: it has this version, and looks otherwise than our last change of it
-    /// left it, or whoever looked first after that saw it. What it looks like now is how it looks at this version, if not; so it is after
-    /// a change of which nobody knows how it left it. `None` while it is changed, and at another version.
-    pub(crate) fn is_foreign(&self, version: Version, now: &Attributes) -> Option<bool> {
-        let mut side = self.lock_side();
-        let draft = &mut side.draft;
-        if self.version() != version || draft.changing > 0 {
-            return None;
-        }
-        let seen = now.seen();
-        let is_ours = draft.has(&seen);
-        if is_ours && draft.look == Look::Changed {
-            draft.look_as(&seen, lane::time::wall_clock());
-        }
-        Some(!is_ours && draft.look != Look::Unknown)
-    }
-
-    /// Whether it has this version and looks as our last change of it left it, or whoever looked first after that saw it. `None` while it is
-    /// changed, and at another version.
-    pub(crate) fn is_as_left(&self, version: Version, now: &Attributes) -> Option<bool> {
-        let side = self.lock_side();
-        (self.version() == version && side.draft.changing == 0).then(|| side.draft.has(&now.seen()))
-    }
-
-    /// As [`Object::is_foreign`], of a look that may be older than the last change of ours; it leaves nothing behind.
-    pub(crate) fn is_later_than_ours(&self, version: Version, now: &Attributes) -> bool {
-        let side = self.lock_side();
-        let draft = &side.draft;
-        let is_settled = self.version() == version && draft.changing == 0 && draft.look == Look::Changed;
-        is_settled && !draft.has(&now.seen())
-    }
-
-    /// It looked so when it was given this version, whatever its change time says: that may be another clock's.
-    pub(crate) fn has_looked(&self, version: Version, as_seen: &Attributes) {
-        let mut side = self.lock_side();
-        if self.version() == version && side.draft.changing == 0 {
-            side.draft.look_as(&as_seen.seen(), lane::time::wall_clock());
-        }
-    }
-
-    /// Looked at under the permit of the change that is just over, it was left like this.
-    pub(crate) fn was_left(&self, stat: &Stat) {
-        let mut side = self.lock_side();
-        if side.draft.look == Look::Changed && side.draft.is_ours(stat) {
-            side.draft.look_as(&seen_of(stat), lane::time::wall_clock());
-        }
     }
 
     /// A look has found it at this place. Another name by which it was found before it may have still.
@@ -364,23 +229,11 @@ impl Object {
         self.lock_side().draft.flags & KNOWN != 0
     }
 
-    /// It may have lost its last name since it was opened: the index did not know it before, or it has lost one.
-    pub(super) fn is_fresh(&self) {
-        self.news.fetch_or(FRESH, Ordering::Relaxed);
-    }
-
-    /// Looks at an open file of it that is about to be closed, if the index may have to be told of it.
-    pub(crate) fn note_closing(&self, look: impl FnOnce() -> std::io::Result<Stat>) {
-        if self.news.load(Ordering::Relaxed) == 0 || !lane::on_lane() {
-            return;
-        }
-        let began = lane::time::wall_clock();
-        let Ok(stat) = look() else { return };
-        let draft = &mut self.lock_side().draft;
-        let is_ours = draft.see(&stat, began);
-        if draft.changing == 0 {
-            let seen = (is_ours && draft.look == Look::Seen).then(|| draft.seen().changed);
-            self.volume.index.seen(draft.slot, seen);
+    /// It may have lost its last name since it was opened, which its last closing is to see: the index did not know it before, or it has
+    /// lost one.
+    pub(crate) fn is_fresh(&self) {
+        if self.volume.is_numbered() {
+            self.news.fetch_or(FRESH, Ordering::Relaxed);
         }
     }
 
@@ -475,18 +328,6 @@ impl Object {
     }
 }
 
-/// A change of something beside an object's content, while it is made.
-pub(crate) struct BesideContent(Arc<Object>);
-
-impl Drop for BesideContent {
-    fn drop(&mut self) {
-        let at = lane::on_lane().then(lane::time::wall_clock);
-        let mut side = self.0.lock_side();
-        self.0.settle(&mut side.draft, at);
-        side.show_change();
-    }
-}
-
 fn place_ref(place: &Place, is_its_name: bool) -> PlaceRef<'_> {
     PlaceRef { parent: place.directory.number().vnode, name: if is_its_name { &place.name } else { &[] } }
 }
@@ -504,109 +345,12 @@ impl Side {
 }
 
 impl Draft {
-    /// One of the changes under way is over, made `at` this time, or failed: how the file looks says nothing then. Whether it is known
-    /// again how it looks.
-    fn settle(&mut self, at: Option<SystemTime>) -> bool {
-        if self.changing == 0 {
-            return false;
-        }
-        self.changing -= 1;
-        if at.is_none() {
-            self.flags |= FAILED;
-        }
-        if self.changing > 0 {
-            return false;
-        }
-        let has_failed = self.flags & FAILED != 0;
-        self.flags &= !FAILED;
-        match at {
-            Some(at) if !has_failed => {
-                self.change(at);
-                true
-            }
-            _ => {
-                self.look = Look::Unknown;
-                false
-            }
-        }
-    }
-
-    /// It has its version as it looks now.
-    fn look_as(&mut self, seen: &Seen, now: SystemTime) {
-        let Some(time) = nanoseconds_of(seen.changed) else {
-            self.look = Look::Unknown;
-            return;
-        };
-        (self.look, self.time, self.size) = (Look::Seen, time, seen.size);
-        self.flags &= !SETTLED;
-        self.flags |= if seen.is_settled(now) { SETTLED } else { 0 };
-    }
-
     /// A name was taken away. If it was the one that the file was last found by, that leads nowhere, or to another.
     pub(super) fn take_away(&mut self) {
         if self.flags & (UNPLACED | GONE) != 0 {
             self.flags |= TAKEN;
         }
     }
-
-    fn change(&mut self, at: SystemTime) {
-        (self.look, self.time) = (Look::Changed, nanoseconds(at));
-    }
-
-    /// It looks so now, and whether that is ours. A stamp later than the last change of ours is of one behind the server's back: which
-    /// version that is, the next look or use finds out, as long as it is known how it looked before.
-    fn see(&mut self, stat: &Stat, now: SystemTime) -> bool {
-        if stat.nlink == 0 {
-            self.flags |= GONE;
-        } else {
-            self.flags &= !GONE;
-        }
-        let is_ours = self.is_ours(stat);
-        // Another lane may have changed it since the look began.
-        if is_ours && !self.has_changed_since(now) {
-            self.look_as(&seen_of(stat), now);
-        }
-        is_ours
-    }
-
-    /// Whether a change of ours was over later than that.
-    fn has_changed_since(&self, time: SystemTime) -> bool {
-        self.look == Look::Changed && self.time > nanoseconds(time)
-    }
-
-    /// Whether it looks so by what is known here.
-    fn is_ours(&self, stat: &Stat) -> bool {
-        self.has(&seen_of(stat))
-    }
-
-    fn has(&self, seen: &Seen) -> bool {
-        match self.look {
-            _ if self.changing > 0 => false,
-            Look::Unknown => false,
-            Look::Changed => nanoseconds_of(seen.changed).is_some_and(|changed| changed <= self.time),
-            Look::Seen => self.seen() == *seen,
-        }
-    }
-
-    fn seen(&self) -> Seen {
-        match self.look {
-            Look::Seen => {
-                let (secs, nanos) = (self.time.div_euclid(NANOS), self.time.rem_euclid(NANOS));
-                Seen { changed: Timestamp { secs, nanos: nanos as u32 }, size: self.size }
-            }
-            Look::Unknown | Look::Changed => Seen::NOTHING,
-        }
-    }
-}
-
-/// Since 1970; `None` for a time that no clock shows.
-fn nanoseconds_of(time: Timestamp) -> Option<i64> {
-    time.secs.checked_mul(NANOS)?.checked_add(time.nanos.into())
-}
-
-/// Since 1970, no less than 0.
-fn nanoseconds(time: SystemTime) -> i64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
 }
 
 /// The index has to be told of it, and has room reserved for that.
@@ -614,7 +358,7 @@ const TOUCHED: u8 = 1;
 /// It may have no name any more, which its last closing is to see.
 const FRESH: u8 = 2;
 /// It has no name any more.
-const GONE: u8 = 1;
+pub(super) const GONE: u8 = 1;
 /// The index knows it.
 const KNOWN: u8 = 2;
 /// It is not where the index knows it to be, or nobody has looked.
@@ -624,13 +368,11 @@ const TAKEN: u8 = 8;
 /// Of its names it was the one that it was last found by: the index is told of the directory alone.
 const UNPLACED: u8 = 16;
 /// A change by somebody else after it was seen would show.
-const SETTLED: u8 = 32;
+pub(super) const SETTLED: u8 = 32;
 /// Of the changes under way one has failed.
-const FAILED: u8 = 64;
+pub(super) const FAILED: u8 = 64;
 /// The change under way is one beside its content, and somebody else had changed it before.
-const OVERTAKEN: u8 = 128;
-
-const NANOS: i64 = 1_000_000_000;
+pub(super) const OVERTAKEN: u8 = 128;
 
 /// No file's number: vnodes begin at 1.
 pub(super) const NONE: u64 = 0;

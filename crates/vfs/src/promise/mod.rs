@@ -45,7 +45,7 @@ mod store;
 mod teller;
 
 /// Spreads the bits of a number over all of a hash.
-fn spread(number: u64) -> u64 {
+pub(crate) fn spread(number: u64) -> u64 {
     let mixed = (number ^ number >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 29
 }

@@ -17,7 +17,7 @@ use crate::caller::Caller;
 use crate::error::Error;
 use crate::guarded::Looked;
 use crate::name::RelPath;
-use crate::object::Object;
+use crate::object::{LookMark, Object};
 use crate::volume::{Resolved, Volume};
 
 /// A look at a file or directory under a promise to a client. What is read now may be told to the client if
@@ -64,7 +64,7 @@ impl Volume {
                         let ticket =
                             self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
                         self.rest(object).await?;
-                        Some(Before { volume: self, object, ticket, version: object.version(), until })
+                        Some(Before { volume: self, object, ticket, mark: object.look_mark(), until })
                     }
                     None => None,
                 };
@@ -74,12 +74,9 @@ impl Volume {
                     && before.is_of(&resolved)
                 {
                     let promised = before.promised(resolved, directory);
-                    match promised.stands(joined) {
-                        true if promised.is_foreign(joined) => {
-                            self.changed_behind(&promised.resolved).await?
-                        }
-                        true => return Ok(promised),
-                        false => {}
+                    let is_it = promised.stands(joined);
+                    if is_it && !self.looked(&promised.resolved, promised.standing.mark).await? {
+                        return Ok(promised);
                     }
                 }
                 known = Some(now);
@@ -105,7 +102,7 @@ impl Volume {
         if object.is_changing() && !object.line().take_back() {
             return None;
         }
-        let before = Before { volume: self, object, ticket, version: object.version(), until };
+        let before = Before { volume: self, object, ticket, mark: object.look_mark(), until };
         let (resolved, directory) = match self.try_seen(caller, path, need)? {
             Ok(seen) => seen,
             Err(error) => return Some(self.counted(Err(error))),
@@ -114,7 +111,8 @@ impl Volume {
             return None;
         }
         let promised = before.promised(resolved, directory);
-        (promised.stands(joined) && !promised.is_foreign(joined)).then_some(Ok(promised))
+        let judged = || joined.promises.judge(promised.object(), promised.standing.mark, promised.attributes());
+        (promised.stands(joined) && !judged().is_foreign()).then_some(Ok(promised))
     }
 
     /// Waits until nobody changes an object, and has who keeps its permit for his next write ask for it anew.
@@ -131,12 +129,12 @@ impl Volume {
     }
 }
 
-/// A promise of an object, given before the look, and the version that it had then.
+/// A promise of an object, and the mark of a look at it, from before the look.
 struct Before<'a> {
     volume: &'a Volume,
     object: &'a Arc<Object>,
     ticket: Ticket,
-    version: Version,
+    mark: LookMark,
     until: Instant,
 }
 
@@ -147,8 +145,8 @@ impl Before<'_> {
     }
 
     fn promised(self, resolved: Resolved, directory: Rc<WatchedDir>) -> Promised {
-        let Self { volume, ticket, version, until, .. } = self;
-        let standing = Standing { volume: volume.clone(), version, ticket, directory, until };
+        let Self { volume, ticket, mark, until, .. } = self;
+        let standing = Standing { volume: volume.clone(), mark, ticket, directory, until };
         Promised { resolved, standing }
     }
 }
@@ -186,9 +184,8 @@ impl Promised {
         self.resolved.object().expect("what is promised has one")
     }
 
-    /// Whether somebody else has changed it behind the server's back.
-    fn is_foreign(&self, joined: &Joined) -> bool {
-        joined.promises.is_foreign(self.object(), self.standing.version, self.resolved.attributes())
+    fn attributes(&self) -> &Attributes {
+        self.resolved.attributes()
     }
 
     fn stands(&self, joined: &Joined) -> bool {

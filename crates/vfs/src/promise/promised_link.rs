@@ -49,16 +49,16 @@ impl Volume {
                         let ticket =
                             self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
                         self.rest(object).await?;
-                        Some((ticket, object.version()))
+                        Some((ticket, object.look_mark()))
                     }
                     None => None,
                 };
                 let (link, directory) = self.link_of(caller, number).await?;
-                let Some((ticket, version)) = promise else {
+                let Some((ticket, mark)) = promise else {
                     known = Some(link.object);
                     continue;
                 };
-                let standing = Standing { volume: self.clone(), version, ticket, directory, until };
+                let standing = Standing { volume: self.clone(), mark, ticket, directory, until };
                 if standing.holds(&link.object, joined) {
                     return Ok(PromisedLink { link, standing });
                 }

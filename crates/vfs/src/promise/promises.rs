@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
-use index::Version;
 use lane::mesh::Member;
 
 use super::given::{Given, Standing, State};
 use super::store::{NONE, Store};
 use super::{Arrivals, Broken, Client, Displaced, Ended, Notice, OnItsWay, Sought};
 use crate::attributes::Attributes;
-use crate::object::{Object, SharedVolume};
+use crate::object::{Judgement, LookMark, Object, SharedVolume};
 
 /// The promises of a lane.
 pub(crate) struct Promises {
@@ -204,27 +203,21 @@ impl Promises {
         self.books.borrow().given.arriving_to(client)
     }
 
-    /// Whether the object was changed by somebody else since it has this version: since the last look on this lane, which takes no lock;
-    /// at the first since then, as the [object](Object::is_foreign) has it. If not, this look is the last from now on.
-    pub(crate) fn is_foreign(&self, object: &Arc<Object>, version: Version, now: &Attributes) -> bool {
+    /// What follows from a look at an object that was begun with this mark: from one that shows what the last on this lane has shown nothing,
+    /// which takes no lock; else as the [object](Object::judge) has it.
+    pub(crate) fn judge(&self, object: &Arc<Object>, mark: LookMark, now: &Attributes) -> Judgement {
         let mut books = self.books.borrow_mut();
-        let Some(held) = books.find(object) else { return object.is_foreign(version, now) == Some(true) };
+        let Some(held) = books.find(object) else { return object.judge(mark, now) };
         let (held, seen) = (&mut books.held[held], fingerprint(now));
         held.is_linked = now.nlink > 1;
-        if held.is_seen && held.seen_count == version.count {
-            if held.seen == seen {
-                return false;
-            }
-            // What is changed beside its content gives it another change time, and no lane is told.
-            if object.is_as_left(version, now) == Some(false) {
-                return true;
-            }
+        if held.is_seen && (held.seen, held.seen_count) == (seen, mark.version.count) {
+            return Judgement::Known;
         }
-        let is_foreign = object.is_foreign(version, now);
-        if is_foreign == Some(false) {
-            (held.is_seen, held.seen, held.seen_count) = (true, seen, version.count);
+        let judged = object.judge(mark, now);
+        if judged == Judgement::Known {
+            (held.is_seen, held.seen, held.seen_count) = (true, seen, mark.version.count);
         }
-        is_foreign == Some(true)
+        judged
     }
 
     /// The object was changed by us once more at the version that it was last seen with: how it looked then says nothing now.

@@ -4,18 +4,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use index::Version;
-
 use super::{Confirmed, OnItsWay, Ticket};
 use crate::attributes::Attributes;
 use crate::cache::{Joined, WatchedDir};
-use crate::object::Object;
+use crate::object::{LookMark, Object};
 use crate::volume::Volume;
 
-/// The promise and the version that an object had before it was looked at, and the directory that rights rest on.
+/// The promise of an object and the mark from before it was looked at, and the directory that rights rest on.
 pub(super) struct Standing {
     pub(super) volume: Volume,
-    pub(super) version: Version,
+    pub(super) mark: LookMark,
     pub(super) ticket: Ticket,
     /// What the caller's rights rest on.
     pub(super) directory: Rc<WatchedDir>,
@@ -27,7 +25,7 @@ impl Standing {
     pub(super) fn holds(&self, object: &Object, joined: &Joined) -> bool {
         joined.promises.stands(self.ticket, lane::time::now())
             && !object.is_busy()
-            && object.version() == self.version
+            && object.version() == self.mark.version
             && self.directory.is_current()
     }
 
@@ -45,7 +43,7 @@ impl Standing {
         joined.promises.note_told(self.ticket);
         self.volume.cache().rely_on(&self.directory, self.until);
         self.directory.keep_log(object);
-        Some(Confirmed { version: self.version, attributes, until: self.until })
+        Some(Confirmed { version: self.mark.version, attributes, until: self.until })
     }
 
     /// As [`Promised::on_its_way`](crate::Promised::on_its_way).

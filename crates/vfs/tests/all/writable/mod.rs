@@ -136,7 +136,15 @@ fn watched<F: Future<Output = ()> + 'static>(
     writable: Writable,
     test: impl FnOnce(Volume, Fs) -> F + 'static,
 ) {
-    let world = World::new(1, Config::clean());
+    watched_in(World::new(1, Config::clean()), writable, test);
+}
+
+/// As [`watched`], in this world.
+fn watched_in<F: Future<Output = ()> + 'static>(
+    world: World,
+    writable: Writable,
+    test: impl FnOnce(Volume, Fs) -> F + 'static,
+) {
     let process = Process::new(&world, 1);
     let host = process.host.clone();
     world.block_on(&host, async move {

@@ -1,22 +1,25 @@
 //! What clients that cache are told, one change at a time: who hears, of what, and who does not.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Acl, Rights, Writable};
-use lane::backend::sim::Config;
+use lane::backend::sim::{Config, Fs, World, seeds};
 use lane::time;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use vfs::{
-    Breaker, Broken, CacheOptions, Client, Expect, Heard, Holder, How, Identity, Notice, Over, Promised,
+    Breaker, Broken, CacheOptions, Client, Expect, Heard, Holder, How, Identity, Notice, Numbered, Over, Promised,
     Teller, Telling, Volume, What,
 };
 
 use super::access::operator;
 use super::changes::{buf, read, write};
 use super::rest::come_and_go;
-use super::{directory, name, nobody, on_lanes, path, root, watched};
+use super::{directory, name, nobody, on_lanes, path, root, watched, watched_in};
 
 const NEW: How = How { exclusive: true, mode: 0o644 };
 
@@ -340,6 +343,91 @@ fn who_relies_on_a_file_alone_hears_that_somebody_else_has_replaced_it_or_taken_
         assert_eq!(service.told.take(), [(2, Said::Object(of["ours"].clone()))]);
         assert_eq!(volume.counters().changes_behind.get(), 3);
         assert_eq!(volume.counters().displaced_unsought.get(), 0);
+    });
+}
+
+#[test]
+fn what_somebody_else_changes_beside_a_files_content_is_told_and_leaves_its_version() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        // A stamp of a whole second may be all that a file system keeps.
+        time::sleep(Duration::from_millis(100)).await;
+        fs.write("/srv/page", "first").unwrap();
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        let look = promised(&volume, &client, "page").await;
+        let (before, page) =
+            (look.confirm().unwrap().version, look.resolved().object().unwrap().identity().clone());
+        let acts: [(&str, fn(&Fs)); 3] = [
+            ("a further name", |fs| fs.hard_link("/srv/page", "/srv/other").unwrap()),
+            ("a mode", |fs| fs.set_mode("/srv/page", 0o600).unwrap()),
+            ("an owner", |fs| fs.set_owner("/srv/page", 7, 8).unwrap()),
+        ];
+        for (what, act) in acts {
+            time::sleep(Duration::from_millis(50)).await;
+            act(&fs);
+            until(|| !service.told.borrow().is_empty()).await;
+            assert_eq!(service.told.take(), [(1, Said::Object(page.clone()))], "{what}");
+            let look = promised(&volume, &client, "page").await;
+            let (now, stat) = (look.confirm().unwrap(), fs.stat("/srv/page").unwrap());
+            assert_eq!(now.version, before, "{what}");
+            let told = now.attributes;
+            assert_eq!((told.nlink, told.mode, told.uid), (stat.nlink, stat.mode, stat.uid), "{what}");
+        }
+        // What shows by nothing but the time of change may be as many other bytes, of which the time was set back.
+        time::sleep(Duration::from_millis(50)).await;
+        let mtime = fs.stat("/srv/page").unwrap().mtime;
+        fs.write_at("/srv/page", 0, b"FIRST").unwrap();
+        fs.set_mtime("/srv/page", mtime).unwrap();
+        until(|| !service.told.borrow().is_empty()).await;
+        let look = promised(&volume, &client, "page").await;
+        assert!(look.confirm().unwrap().version > before);
+    });
+}
+
+/// Names come and go by this server and by others, so fast that a listing finds them before notification has told of them.
+#[test]
+fn who_has_listed_a_directory_hears_of_each_name_that_comes_or_goes_afterwards() {
+    seeds(300, |seed| {
+        let mut config = Config::clean();
+        config.fs.delay = Duration::ZERO..Duration::from_micros(300);
+        watched_in(World::new(seed, config), Writable::anyone(), move |volume, fs| async move {
+            let mut dice = SmallRng::seed_from_u64(seed);
+            let service = Service::on(&volume, &Rc::default());
+            let client = volume.cache().client(Holder(1)).unwrap();
+            let (root, by) = (root(&volume).await, nobody());
+            let there = || -> BTreeSet<String> {
+                fs.tree().keys().filter_map(|at| at.strip_prefix("/srv/")).map(ToOwned::to_owned).collect()
+            };
+            let mut done = Vec::new();
+            for _ in 0..8 {
+                let mut listed = None;
+                for _ in 0..dice.random_range(2..8) {
+                    let (at, act) = (["a", "b"][dice.random_range(0..2)], dice.random_range(0..6));
+                    done.push((at, act));
+                    let beside = format!("/srv/{at}");
+                    // What is there already, or is not, is refused.
+                    match act {
+                        0 => drop(root.create(&by, name(at), NEW).await),
+                        1 => drop(root.remove(&by, name(at)).await),
+                        2 => fs.write(&beside, "").unwrap(),
+                        3 if there().contains(at) => fs.remove(&beside).unwrap(),
+                        _ => {
+                            service.told.take();
+                            let look = promised(&volume, &client, "").await;
+                            let names = root.names(100).await.unwrap();
+                            let is_one = look.confirm().is_some_and(|now| now.version == names.history.version());
+                            let name = |entry: &Numbered| String::from_utf8(entry.name.to_vec()).unwrap();
+                            listed = is_one.then(|| names.entries.iter().map(name).collect::<BTreeSet<_>>());
+                        }
+                    }
+                    time::sleep(Duration::from_micros(dice.random_range(0..400))).await;
+                }
+                time::sleep(Duration::from_secs(1)).await;
+                if let Some(listed) = listed.filter(|_| service.told.borrow().is_empty()) {
+                    assert_eq!(listed, there(), "after {done:?}");
+                }
+            }
+        });
     });
 }
 

@@ -1,0 +1,504 @@
+//! What a look at an object shows: the one place where how somebody saw a file is held against how it looked at its version, under the
+//! small lock.
+//!
+//! A look begins with a [mark](LookMark), taken before the file system is asked. If a change of ours has begun or ended since, the look is
+//! of no state that has a version, and nothing follows from it; so a look from before another lane's change is never taken for
+//! somebody else's change, nor put down as how the file looks. Else the file looks as it is known to, or somebody else was there
+//! ([`Judgement`]).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use index::{Seen, Slot, Timestamp, Version};
+use lane::fs::{FileKind, Stat};
+
+use super::record::{FAILED, GONE, OVERTAKEN, SETTLED};
+use super::{Object, Side};
+use crate::attributes::Attributes;
+use crate::promise::spread;
+
+/// Which state of an object a look is of: taken before it, compared after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LookMark {
+    /// The version that it had.
+    pub(crate) version: Version,
+    steps: u32,
+}
+
+/// What follows from a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// It looks as it is known to look at this version, or is known to from now on.
+    Known,
+    /// A change of ours is under way, or has come in between: nothing follows.
+    Overtaken,
+    /// Somebody else has changed it behind the server's back.
+    Foreign,
+    /// The same, and it was not its content: how many names it has, its mode or its owner.
+    ForeignBeside,
+}
+
+/// Of an object that has changed, or is new. Packed, as every object in use has one.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// Nanoseconds since 1970. [`Look::Changed`]: when that was over. [`Look::Seen`]: the change time.
+    time: i64,
+    size: u64,
+    /// Of [`Look::Seen`]: hashes of when the content was changed, and of what may change beside it.
+    content_time: u32,
+    beside: u32,
+    /// Its part of the index's journal.
+    pub(super) slot: Slot,
+    /// Changes of it that are under way: writes may be several at once.
+    changing: u16,
+    look: Look,
+    pub(super) flags: u8,
+}
+
+/// How a file looked when it had its version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Look {
+    /// That is not known.
+    #[default]
+    Unknown,
+    /// Its last change was over at a time: a later change time is not ours.
+    Changed,
+    /// As it was closed after that.
+    Seen,
+}
+
+impl Judgement {
+    /// Whether somebody else was there.
+    pub(crate) fn is_foreign(self) -> bool {
+        matches!(self, Self::Foreign | Self::ForeignBeside)
+    }
+}
+
+impl Object {
+    /// What a look that begins now is of. Takes no lock.
+    pub(crate) fn look_mark(&self) -> LookMark {
+        // In this order: what changes meanwhile has taken a step by the time of the judgement.
+        let steps = self.line.steps.load(Ordering::Acquire);
+        LookMark { version: self.version(), steps }
+    }
+
+    /// What follows from a look that was begun with this mark. After a change of which nobody knows how it left the file, and at
+    /// the first look after one of ours, what was seen is how it looks at its version.
+    pub(crate) fn judge(&self, mark: LookMark, seen: &Attributes) -> Judgement {
+        let mut side = self.lock_side();
+        if side.draft.changing > 0 || self.look_mark() != mark {
+            return Judgement::Overtaken;
+        }
+        side.draft.judge(seen)
+    }
+
+    /// Looks at an open file of it that is about to be closed, if the index may have to be told of it.
+    pub(crate) fn note_closing(&self, look: impl FnOnce() -> std::io::Result<Stat>) {
+        if self.news.load(Ordering::Relaxed) == 0 || !lane::on_lane() {
+            return;
+        }
+        let (mark, began) = (self.look_mark(), lane::time::wall_clock());
+        let Ok(stat) = look() else { return };
+        let mut side = self.lock_side();
+        let began = (self.look_mark() == mark).then_some(began);
+        let draft = &mut side.draft;
+        let is_ours = draft.see(&stat, began);
+        if draft.changing == 0 {
+            let seen = (is_ours && draft.look == Look::Seen).then(|| draft.seen().changed);
+            self.volume.index.seen(draft.slot, seen);
+        }
+    }
+
+    /// Looked at under the permit of the change that is just over, it was left like this; `by_any_clock`: whatever its change time says, as
+    /// that may be of another machine's.
+    pub(crate) fn was_left(&self, seen: &Attributes, by_any_clock: bool) {
+        let mut side = self.lock_side();
+        let draft = &mut side.draft;
+        if draft.changing == 0 && (by_any_clock || draft.look == Look::Changed && draft.has(&seen.seen())) {
+            draft.look_as(seen, lane::time::wall_clock());
+        }
+    }
+
+    /// A change of its attributes or its name is about to be made under its permit, `before` which it looks like this. What is known of
+    /// its content then is known of it afterwards too, when it has another change time.
+    pub(crate) fn changes_aside(&self, before: &Stat) {
+        let mut side = self.lock_side();
+        if !self.is_loaded() || side.draft.changing > 0 || self.volume.index.is_full() {
+            return;
+        }
+        if !side.draft.has(&Attributes::from(*before).seen()) {
+            side.draft.flags |= OVERTAKEN;
+            return;
+        }
+        self.begin_aside_of(&mut side);
+    }
+
+    /// As [`Object::changes_aside`], of what takes no permit, or one that writes share: that it has another change time is ours when what
+    /// this gives is dropped. `None` where somebody else had changed it before, which stays to be found.
+    pub(crate) fn begin_aside(self: &Arc<Self>, before: &Stat) -> Option<BesideContent> {
+        let mut side = self.lock_side();
+        if !self.is_loaded() || self.volume.index.is_full() {
+            return None;
+        }
+        if side.draft.changing == 0 && !side.draft.has(&Attributes::from(*before).seen()) {
+            return None;
+        }
+        self.begin_aside_of(&mut side);
+        Some(BesideContent(Arc::clone(self)))
+    }
+
+    /// Somebody else has changed it [beside its content](Judgement::ForeignBeside), which is found under its permit: with another change time it
+    /// has the version that it has.
+    pub(crate) fn changed_beside(&self) {
+        self.begin_aside_of(&mut self.lock_side());
+    }
+
+    /// Where somebody else has put it is told, and nothing else: how it looks is found by the next look. Under its permit.
+    pub(crate) fn keeps_its_look(&self) {
+        self.lock_side().draft.flags |= OVERTAKEN;
+    }
+
+    fn begin_aside_of(&self, side: &mut Side) {
+        self.touch_loaded(side);
+        let version = self.version();
+        self.begin_change(&mut side.draft, version, lane::time::wall_clock());
+    }
+
+    /// The change beside its content that was [noted](Self::changes_aside) was none: it looks as it did.
+    pub(crate) fn was_not_changed_aside(&self) {
+        let mut side = self.lock_side();
+        if side.draft.changing > 0 {
+            self.end_nothing(&mut side.draft, self.version());
+        }
+    }
+
+    /// `from`: what has an older change time afterwards was not changed.
+    pub(super) fn begin_change(&self, draft: &mut Draft, version: Version, from: SystemTime) {
+        self.take_step();
+        draft.changing += 1;
+        self.volume.index.changing(draft.slot, version, from);
+    }
+
+    /// A change that was begun was none: it has this version, and looks as it did.
+    pub(super) fn end_nothing(&self, draft: &mut Draft, version: Version) {
+        self.take_step();
+        draft.changing = draft.changing.saturating_sub(1);
+        self.volume.index.fell_back(draft.slot, version);
+    }
+
+    /// The change under way is over, made `at` this time, or failed.
+    pub(super) fn settle(&self, draft: &mut Draft, at: Option<SystemTime>) {
+        self.take_step();
+        // What was not noted as it began may have given it another change time.
+        if draft.changing == 0 && at.is_some() && draft.flags & OVERTAKEN == 0 {
+            draft.look = Look::Unknown;
+        }
+        draft.flags &= !OVERTAKEN;
+        if draft.settle(at)
+            && let Some(at) = at
+        {
+            self.volume.index.changed(draft.slot, at);
+        }
+    }
+
+    /// A change begins or ends: looks that have begun are of before it. Under the lock.
+    pub(super) fn take_step(&self) {
+        let steps = &self.line.steps;
+        steps.store(steps.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// A change of something beside an object's content, while it is made.
+pub(crate) struct BesideContent(Arc<Object>);
+
+impl Drop for BesideContent {
+    fn drop(&mut self) {
+        let at = lane::on_lane().then(lane::time::wall_clock);
+        let mut side = self.0.lock_side();
+        self.0.settle(&mut side.draft, at);
+        side.show_change();
+    }
+}
+
+impl Draft {
+    /// One of the changes under way is over, made `at` this time, or failed: how the file looks says nothing then. Whether it is known
+    /// again how it looks.
+    fn settle(&mut self, at: Option<SystemTime>) -> bool {
+        if self.changing == 0 {
+            return false;
+        }
+        self.changing -= 1;
+        if at.is_none() {
+            self.flags |= FAILED;
+        }
+        if self.changing > 0 {
+            return false;
+        }
+        let has_failed = self.flags & FAILED != 0;
+        self.flags &= !FAILED;
+        match at {
+            Some(at) if !has_failed => {
+                self.change(at);
+                true
+            }
+            _ => {
+                self.look = Look::Unknown;
+                false
+            }
+        }
+    }
+
+    fn judge(&mut self, now: &Attributes) -> Judgement {
+        let seen = now.seen();
+        let is_known = self.has(&seen);
+        if !is_known && self.look != Look::Unknown {
+            let is_beside = self.look == Look::Seen && self.has_changed_beside(now);
+            return if is_beside { Judgement::ForeignBeside } else { Judgement::Foreign };
+        }
+        if self.look != Look::Seen {
+            self.look_as(now, lane::time::wall_clock());
+        }
+        Judgement::Known
+    }
+
+    /// Whether what was seen differs in nothing by which content shows, and in something beside it, which gives a file another change time too.
+    /// Where nothing beside it differs that time may be of who has written as many bytes and set the time of that back; and a clock of whole
+    /// seconds may have stood still since it was looked at.
+    fn has_changed_beside(&self, now: &Attributes) -> bool {
+        let is_sure = self.time % NANOS != 0 || self.flags & SETTLED != 0;
+        is_sure
+            && now.kind == FileKind::File
+            && self.size == now.size
+            && self.content_time == content_time(now)
+            && self.beside != beside(now)
+    }
+
+    /// It has its version as it looks `now`, `at` this time.
+    pub(super) fn look_as(&mut self, now: &Attributes, at: SystemTime) {
+        let seen = now.seen();
+        let Some(time) = nanoseconds_of(seen.changed) else {
+            self.look = Look::Unknown;
+            return;
+        };
+        (self.look, self.time, self.size) = (Look::Seen, time, seen.size);
+        (self.content_time, self.beside) = (content_time(now), beside(now));
+        self.flags &= !SETTLED;
+        self.flags |= if seen.is_settled(at) { SETTLED } else { 0 };
+    }
+
+    pub(super) fn change(&mut self, at: SystemTime) {
+        (self.look, self.time) = (Look::Changed, nanoseconds(at));
+    }
+
+    /// It looked so at this time; `None`: perhaps before a change that came in between. Whether that is ours: a stamp later than the last
+    /// change of ours is of one behind the server's back, and which version that is, the next look or use finds out, as long as it is
+    /// known how it looked before.
+    fn see(&mut self, stat: &Stat, at: Option<SystemTime>) -> bool {
+        if stat.nlink == 0 {
+            self.flags |= GONE;
+        } else if at.is_some() {
+            self.flags &= !GONE;
+        }
+        let now = Attributes::from(*stat);
+        let is_ours = self.has(&now.seen());
+        if let Some(at) = at.filter(|_| is_ours) {
+            self.look_as(&now, at);
+        }
+        is_ours
+    }
+
+    /// Whether it looks so by what is known here.
+    fn has(&self, seen: &Seen) -> bool {
+        match self.look {
+            _ if self.changing > 0 => false,
+            Look::Unknown => false,
+            Look::Changed => nanoseconds_of(seen.changed).is_some_and(|changed| changed <= self.time),
+            Look::Seen => self.seen() == *seen,
+        }
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        match self.look {
+            Look::Seen => {
+                let (secs, nanos) = (self.time.div_euclid(NANOS), self.time.rem_euclid(NANOS));
+                Seen { changed: Timestamp { secs, nanos: nanos as u32 }, size: self.size }
+            }
+            Look::Unknown | Look::Changed => Seen::NOTHING,
+        }
+    }
+}
+
+/// When the content was changed, in few bits.
+fn content_time(of: &Attributes) -> u32 {
+    (spread(of.mtime.secs.cast_unsigned() << 30 ^ u64::from(of.mtime.nanos)) >> 32) as u32
+}
+
+/// What is changed beside the content, in few bits.
+fn beside(of: &Attributes) -> u32 {
+    let pair = |upper: u32, lower: u32| u64::from(upper) << 32 | u64::from(lower);
+    (spread(pair(of.nlink, of.mode) ^ spread(pair(of.uid, of.gid))) >> 32) as u32
+}
+
+/// Since 1970; `None` for a time that no clock shows.
+fn nanoseconds_of(time: Timestamp) -> Option<i64> {
+    time.secs.checked_mul(NANOS)?.checked_add(time.nanos.into())
+}
+
+/// Since 1970, no less than 0.
+fn nanoseconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
+
+const NANOS: i64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lane::backend::sim::{Config, World};
+
+    use super::*;
+    use crate::object::{Identity, Objects, ObjectsOptions, SharedVolume};
+
+    /// As another lane may, while this one asks the file system.
+    #[test]
+    fn nothing_follows_from_a_look_that_a_change_has_overtaken() {
+        let changes: [(&str, fn(&Arc<Object>)); 6] = [
+            ("content", |object| {
+                object.rise();
+                object.set_changed(Some(at(3).ctime.to_system_time()));
+            }),
+            ("content, in vain", |object| {
+                object.rise();
+                object.set_changed(None);
+            }),
+            ("attributes", |object| {
+                object.changes_aside(&stat(1));
+                object.set_changed(Some(at(3).ctime.to_system_time()));
+            }),
+            ("attributes, unnoted", |object| object.set_changed(Some(at(3).ctime.to_system_time()))),
+            ("attributes, without a permit", |object| drop(object.begin_aside(&stat(1)).unwrap())),
+            ("names, which the kernel refuses", |object| {
+                let before = object.version();
+                object.rise();
+                object.fall_back(before);
+            }),
+        ];
+        for (what, change) in changes {
+            on_lane(move |object| {
+                assert_eq!(object.judge(object.look_mark(), &at(1)), Judgement::Known);
+                let mark = object.look_mark();
+                change(object);
+                for seen in [1, 2] {
+                    assert_eq!(object.judge(mark, &at(seen)), Judgement::Overtaken, "{what}: {seen}");
+                }
+                // Nothing of it was put down: what a later look finds is how the change has left it.
+                let left = if what.starts_with("names") { 1 } else { 2 };
+                assert_eq!(object.judge(object.look_mark(), &at(left)), Judgement::Known, "{what}");
+                assert_eq!(object.judge(object.look_mark(), &at(4)), Judgement::Foreign, "{what}");
+            });
+        }
+    }
+
+    #[test]
+    fn while_a_change_is_under_way_nothing_follows_from_a_look() {
+        on_lane(|object| {
+            object.rise();
+            assert_eq!(object.judge(object.look_mark(), &at(1)), Judgement::Overtaken);
+            object.set_changed(Some(at(3).ctime.to_system_time()));
+            assert_eq!(object.judge(object.look_mark(), &at(2)), Judgement::Known);
+        });
+    }
+
+    /// It is open on one lane, and loses its name on another while it is closed there.
+    #[test]
+    fn who_looked_before_the_last_name_went_does_not_bring_it_back() {
+        on_lane(|object| {
+            object.note_closing(|| {
+                object.flag(GONE);
+                object.set_changed(Some(at(3).ctime.to_system_time()));
+                Ok(stat(1))
+            });
+            assert!(object.has_flag(GONE));
+            object.note_closing(|| Ok(stat(1)));
+            assert!(!object.has_flag(GONE), "it has a name after all");
+        });
+    }
+
+    #[test]
+    fn what_is_changed_beside_the_content_is_told_from_content() {
+        let beside = |change: &dyn Fn(&mut Attributes)| {
+            let mut seen = at(4);
+            seen.mtime = at(1).mtime;
+            change(&mut seen);
+            seen
+        };
+        let cases = [
+            (beside(&|seen| seen.nlink = 2), Judgement::ForeignBeside),
+            (beside(&|seen| seen.mode = 0o600), Judgement::ForeignBeside),
+            (beside(&|seen| seen.gid = 7), Judgement::ForeignBeside),
+            // Perhaps as many other bytes, of which the time was set back.
+            (beside(&|_| {}), Judgement::Foreign),
+            (beside(&|seen| (seen.nlink, seen.size) = (2, 6)), Judgement::Foreign),
+            (beside(&|seen| (seen.nlink, seen.mtime) = (2, at(4).mtime)), Judgement::Foreign),
+            (beside(&|seen| (seen.nlink, seen.kind) = (2, FileKind::Directory)), Judgement::Foreign),
+        ];
+        for (seen, judged) in cases {
+            on_lane(move |object| {
+                // Of one of our own changes nobody knows by which bytes and times it was left.
+                assert_eq!(object.judge(object.look_mark(), &Attributes { nlink: 2, ..at(4) }), Judgement::Foreign);
+                assert_eq!(object.judge(object.look_mark(), &at(1)), Judgement::Known);
+                assert_eq!(object.judge(object.look_mark(), &seen), judged, "{seen:?}");
+                assert_eq!(object.judge(object.look_mark(), &seen), judged, "nothing of it is put down");
+            });
+        }
+    }
+
+    impl Object {
+        fn flag(&self, flag: u8) {
+            self.lock_side().draft.flags |= flag;
+        }
+
+        fn has_flag(&self, flag: u8) -> bool {
+            self.lock_side().draft.flags & flag != 0
+        }
+    }
+
+    /// A file that this server has changed last at the third second.
+    fn on_lane(test: impl FnOnce(&Arc<Object>) + 'static) {
+        let world = World::new(1, Config::clean());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async move {
+            lane::time::sleep(Duration::from_secs(10)).await;
+            let objects = Objects::in_memory(ObjectsOptions::default());
+            let volume = SharedVolume::of_nothing(&objects, "test");
+            let object = objects.get(&volume, Identity::of_handle(1, 1, &[1; 12])).unwrap();
+            object.begin(index::Number { vnode: 2, uniquifier: 1 }, at(3).ctime.to_system_time());
+            object.is_fresh();
+            test(&object);
+        });
+    }
+
+    /// How it looks when it was changed at this second of the history.
+    fn at(second: i64) -> Attributes {
+        Attributes::from(stat(second))
+    }
+
+    fn stat(second: i64) -> Stat {
+        let changed = lane::fs::Timestamp { secs: second, nanos: 5 };
+        Stat {
+            kind: FileKind::File,
+            dev: 1,
+            ino: 2,
+            size: 5,
+            atime: changed,
+            mtime: changed,
+            ctime: changed,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+        }
+    }
+}
