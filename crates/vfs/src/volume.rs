@@ -284,6 +284,8 @@ impl Volume {
         match attributes {
             Ok(attributes) if attributes.nlink > 0 => Some(self.resolved(node, attributes)),
             _ => {
+                // The index is told so when it is closed.
+                node.object().into_iter().for_each(|object| object.is_fresh());
                 self.inner.cache.forget(self.key(path));
                 self.counters().invalidated_unlinked.increment();
                 None

@@ -8,7 +8,7 @@ use lane::fs::{EntryChange, WatchEvent};
 
 use super::key::KeyRef;
 use super::watches::WatchedDir;
-use super::{Cache, Inner};
+use super::{Cache, Inner, Node};
 
 impl Cache {
     /// Starts the lane's listener once there is something to hear.
@@ -72,9 +72,14 @@ impl Inner {
         }
     }
 
-    /// A name in a directory leads to something else.
+    /// A name in a directory leads to something else. Where what is open by it has no other, the index is told so when it is closed.
     pub(super) fn forget_in(&self, watched: &WatchedDir, name: &[u8]) {
         if let Some(changed) = watched.key().child(name) {
+            if let Some((Node::File(file), _)) = self.open.borrow().peek(&changed.as_ref())
+                && let Some(object) = file.object()
+            {
+                object.is_fresh();
+            }
             self.forget_at(changed.as_ref());
         }
     }

@@ -22,7 +22,7 @@ use vfs::{
 use super::changes::buf;
 use super::told::promised;
 use super::usage::{change_at_random, count, plant, walk};
-use super::{Process, name, nobody, root};
+use super::{Process, name, nobody, path, root};
 
 #[test]
 fn what_a_check_has_mended_the_next_does_not_find_whatever_was_damaged() {
@@ -122,6 +122,50 @@ fn nothing_is_recorded_by_a_name_of_the_servers_own() {
                 time::sleep(Duration::from_micros(dice.random_range(0..20_000))).await;
             }
             assert!(cache.counters().watches.get() > 0, "notification tells of nothing");
+            cache.clear();
+        });
+        bed.host.fs().sync_all().unwrap();
+        index.close().unwrap();
+        bed.host.kill();
+        bed.host.restart();
+        let [report] = bed.check([false]);
+        assert!(report.is_clean(), "{report:?}");
+    });
+}
+
+/// The index knows the file from before it was opened, so that its closing has nothing else to tell.
+#[test]
+fn nothing_stays_recorded_of_a_file_that_another_program_removes_while_it_is_open() {
+    seeds(100, |seed| {
+        let mut config = Config::clean();
+        config.fs.delay = Duration::ZERO..Duration::from_micros(300);
+        let bed = Bed::with(seed, config);
+        let index = bed.index();
+        let objects = Objects::new(ObjectsOptions { lanes_max: 1, ..Default::default() }, Arc::clone(&index));
+        let (mut dice, fs) = (SmallRng::seed_from_u64(seed), bed.host.fs());
+        bed.world.block_on(&bed.host, async move {
+            let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+            let cache = Cache::sharing(CacheOptions::default(), &objects);
+            let spec = spec.with_objects().writable_by(Writable::anyone());
+            let volume = Volume::open(&cache, &spec).unwrap();
+            let root = root(&volume).await;
+            for round in 0..4 {
+                let at = format!("page-{round}");
+                fs.write(&format!("/srv/{at}"), "text").unwrap();
+                volume.lookup(path(&at)).await.unwrap();
+                cache.clear();
+                volume.lookup(path(&at)).await.unwrap();
+                match dice.random_range(0..3) {
+                    0 => fs.replace(&format!("/srv/{at}"), "another").unwrap(),
+                    _ => fs.remove(&format!("/srv/{at}")).unwrap(),
+                }
+                time::sleep(Duration::from_micros(dice.random_range(0..500))).await;
+                match dice.random_range(0..3) {
+                    0 => drop(root.make_directory(&nobody(), name(&at), 0o755).await),
+                    1 => drop(volume.lookup(path(&at)).await),
+                    _ => time::sleep(Duration::from_millis(20)).await,
+                }
+            }
             cache.clear();
         });
         bed.host.fs().sync_all().unwrap();
