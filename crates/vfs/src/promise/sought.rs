@@ -29,7 +29,13 @@ impl Sought {
             by_directory.entry(Arc::as_ptr(&at.directory)).or_default().push(at.clone());
         }
         let directories = looked.iter().map(|looked| looked.at.directory.identity().clone()).collect();
-        let now = looked.iter().filter_map(|looked| looked.now.as_ref()).map(Arc::as_ptr).collect();
+        // Of several looks at one name the last counts: what an earlier one has found may be gone.
+        let (mut seen, mut now) = (HashSet::new(), HashSet::new());
+        for Looked { at, now: found, .. } in looked.iter().rev() {
+            if seen.insert((Arc::as_ptr(&at.directory), &*at.name)) {
+                now.extend(found.as_ref().map(Arc::as_ptr));
+            }
+        }
         Self { by_directory, directories, now, looked }
     }
 
@@ -42,12 +48,11 @@ impl Sought {
     /// Whether this was at one of the names and was not there any more, unless it has come since; or is to be found elsewhere still, where it
     /// `is_linked` and one of the names may have been another of it.
     pub(super) fn displaced(&self, object: &Arc<Object>, is_linked: bool) -> Option<Displaced> {
-        if self.now.contains(&Arc::as_ptr(object)) {
-            return None;
-        }
-        if let Some(at) = object.placed_among(&self.by_directory) {
+        let is_found = self.now.contains(&Arc::as_ptr(object));
+        if let Some(at) = object.placed_among(&self.by_directory).filter(|_| !is_found) {
             return Some(Displaced { object: Arc::clone(object), at });
         }
+        // Also what was found by one of its names: it may have lost another since.
         let at = object.place().filter(|_| is_linked)?;
         let is_known = |seen: Recorded| self.directories.contains(&seen.directory);
         let is_near = self.by_directory.contains_key(&Arc::as_ptr(&at.directory));

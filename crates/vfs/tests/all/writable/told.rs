@@ -357,10 +357,13 @@ fn what_somebody_else_changes_beside_a_files_content_is_told_and_leaves_its_vers
         let look = promised(&volume, &client, "page").await;
         let (before, page) =
             (look.confirm().unwrap().version, look.resolved().object().unwrap().identity().clone());
-        let acts: [(&str, fn(&Fs)); 3] = [
+        let acts: [(&str, fn(&Fs)); 6] = [
             ("a further name", |fs| fs.hard_link("/srv/page", "/srv/other").unwrap()),
             ("a mode", |fs| fs.set_mode("/srv/page", 0o600).unwrap()),
             ("an owner", |fs| fs.set_owner("/srv/page", 7, 8).unwrap()),
+            ("a name that goes", |fs| fs.remove("/srv/other").unwrap()),
+            ("a further name again", |fs| fs.hard_link("/srv/page", "/srv/other").unwrap()),
+            ("a name that is replaced", |fs| fs.replace("/srv/other", "another").unwrap()),
         ];
         for (what, act) in acts {
             time::sleep(Duration::from_millis(50)).await;
@@ -381,6 +384,35 @@ fn what_somebody_else_changes_beside_a_files_content_is_told_and_leaves_its_vers
         until(|| !service.told.borrow().is_empty()).await;
         let look = promised(&volume, &client, "page").await;
         assert!(look.confirm().unwrap().version > before);
+    });
+}
+
+/// Between two times that what is gone is sought a look finds the file, and another that it is gone.
+#[test]
+fn who_relies_on_a_file_hears_that_it_was_taken_away_right_after_it_was_found() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        fs.write("/srv/stays", "there").unwrap();
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        promised(&volume, &client, "stays").await;
+        let root = root(&volume).await;
+        for is_ours in [true, false] {
+            fs.replace("/srv/other", "another").unwrap();
+            time::sleep(Duration::from_millis(10)).await;
+            match is_ours {
+                true => drop(root.create(&nobody(), name("page"), NEW).await.unwrap()),
+                false => fs.write("/srv/page", "").unwrap(),
+            }
+            time::sleep(Duration::from_millis(1)).await;
+            let look = promised(&volume, &client, "page").await;
+            let page = look.resolved().object().unwrap().identity().clone();
+            drop(look);
+            time::sleep(Duration::from_millis(10)).await;
+            service.told.take();
+            fs.remove("/srv/page").unwrap();
+            time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(service.told.take(), [(1, Said::Object(page))]);
+        }
     });
 }
 
