@@ -155,7 +155,10 @@ fn who_writes_or_renames_without_an_open_waits_while_the_name_goes() {
         bench.granted(Request { share: Share::NONE, ..request(1) });
         bench.object.delete_on_close(OpenId(1)).unwrap();
         let before = ask(&mut bench, asks, None, None);
-        assert_eq!(before, if asks == Asks::Overwrite { Asked::Granted(()) } else { Asked::Refused(Refused::Sharing) });
+        assert_eq!(
+            before,
+            if asks == Asks::Overwrite { Asked::Granted(()) } else { Asked::Refused(Refused::Sharing) }
+        );
         assert_eq!(bench.close(1), Closed::DeleteName { link: "page", parent: None });
         let Asked::Wait(wait) = ask(&mut bench, asks, None, None) else { panic!("{asks:?} goes on") };
         // By another name that stays, and the deletion itself.

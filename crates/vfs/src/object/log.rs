@@ -194,7 +194,8 @@ impl Object {
     /// The log of this directory, which is kept for as long as somebody has it. Of changes that were under way when it is asked for it may
     /// say nothing.
     pub(crate) fn keep_log(&self) -> Arc<Log> {
-        let mut kept = self.used.get_or_init(Box::default).log.lock().expect("nobody panics while holding it");
+        let mut kept =
+            self.used.get_or_init(Box::default).log.lock().expect("nobody panics while holding it");
         let known = kept.as_ref().and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
             let log = Arc::new(Log::default());
@@ -283,7 +284,10 @@ mod tests {
         assert_eq!(log.latest_of(b"b"), Some(Some(number(6))));
         let there = |name: Box<[u8]>, vnode| Numbered { name, number: number(vnode) };
         assert_eq!(log.unlike(&[there(name("b"), 6), there(name("c"), 4), there(name("e"), 8)]), []);
-        assert_eq!(log.unlike(&[there(name("b"), 8), there(name("a"), 2)]), [name("b"), name("a"), name("c")]);
+        assert_eq!(
+            log.unlike(&[there(name("b"), 8), there(name("a"), 2)]),
+            [name("b"), name("a"), name("c")]
+        );
         log.note_found(at(6), vec![(name("c"), None)]);
         log.note_unnamed(at(6));
         assert_eq!(log.latest_of(b"b"), None, "it may have been among those that others have changed");

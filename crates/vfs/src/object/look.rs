@@ -447,7 +447,10 @@ mod tests {
         for (seen, judged) in cases {
             on_lane(move |object| {
                 // Of one of our own changes nobody knows by which bytes and times it was left.
-                assert_eq!(object.judge(object.look_mark(), &Attributes { nlink: 2, ..at(4) }), Judgement::Foreign);
+                assert_eq!(
+                    object.judge(object.look_mark(), &Attributes { nlink: 2, ..at(4) }),
+                    Judgement::Foreign
+                );
                 assert_eq!(object.judge(object.look_mark(), &at(1)), Judgement::Known);
                 assert_eq!(object.judge(object.look_mark(), &seen), judged, "{seen:?}");
                 assert_eq!(object.judge(object.look_mark(), &seen), judged, "nothing of it is put down");

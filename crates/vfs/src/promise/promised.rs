@@ -111,7 +111,8 @@ impl Volume {
             return None;
         }
         let promised = before.promised(resolved, directory);
-        let judged = || joined.promises.judge(promised.object(), promised.standing.mark, promised.attributes());
+        let judged =
+            || joined.promises.judge(promised.object(), promised.standing.mark, promised.attributes());
         (promised.stands(joined) && !judged().is_foreign()).then_some(Ok(promised))
     }
 

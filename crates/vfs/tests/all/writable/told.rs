@@ -12,8 +12,8 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Breaker, Broken, CacheOptions, Client, Expect, Heard, Holder, How, Identity, Notice, Numbered, Over, Promised,
-    Teller, Telling, Volume, What,
+    Breaker, Broken, CacheOptions, Client, Expect, Heard, Holder, How, Identity, Notice, Numbered, Over,
+    Promised, Teller, Telling, Volume, What,
 };
 
 use super::access::operator;
@@ -447,7 +447,8 @@ fn who_has_listed_a_directory_hears_of_each_name_that_comes_or_goes_afterwards()
                             service.told.take();
                             let look = promised(&volume, &client, "").await;
                             let names = root.names(100).await.unwrap();
-                            let is_one = look.confirm().is_some_and(|now| now.version == names.history.version());
+                            let is_one =
+                                look.confirm().is_some_and(|now| now.version == names.history.version());
                             let name = |entry: &Numbered| String::from_utf8(entry.name.to_vec()).unwrap();
                             listed = is_one.then(|| names.entries.iter().map(name).collect::<BTreeSet<_>>());
                         }
