@@ -361,10 +361,12 @@ mod tests {
     use super::*;
     use crate::object::{Identity, Objects, ObjectsOptions, SharedVolume};
 
+    type Change = fn(&Arc<Object>);
+
     /// As another lane may, while this one asks the file system.
     #[test]
     fn nothing_follows_from_a_look_that_a_change_has_overtaken() {
-        let changes: [(&str, fn(&Arc<Object>)); 6] = [
+        let changes: [(&str, Change); 6] = [
             ("content", |object| {
                 object.rise();
                 object.set_changed(Some(at(3).ctime.to_system_time()));

@@ -23,6 +23,9 @@ use super::{directory, name, nobody, on_lanes, path, root, watched, watched_in};
 
 const NEW: How = How { exclusive: true, mode: 0o644 };
 
+/// What another program does.
+type Act = fn(&Fs);
+
 #[test]
 fn a_thousand_writes_in_a_row_by_one_client_take_one_permit() {
     on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
@@ -357,7 +360,7 @@ fn what_somebody_else_changes_beside_a_files_content_is_told_and_leaves_its_vers
         let look = promised(&volume, &client, "page").await;
         let (before, page) =
             (look.confirm().unwrap().version, look.resolved().object().unwrap().identity().clone());
-        let acts: [(&str, fn(&Fs)); 6] = [
+        let acts: [(&str, Act); 6] = [
             ("a further name", |fs| fs.hard_link("/srv/page", "/srv/other").unwrap()),
             ("a mode", |fs| fs.set_mode("/srv/page", 0o600).unwrap()),
             ("an owner", |fs| fs.set_owner("/srv/page", 7, 8).unwrap()),
