@@ -1,33 +1,54 @@
 //! `cargo xtask one-tree`: two SMB clients, two AFS clients that cache, HTTP and local programs change one small tree of the real
 //! server, one after the other and at random; after each step all of them and the file system must show the same.
 //!
-//! One model ([`model`]) knows files, names, AFS versions and opens. Versions rise exactly when content changes, callbacks are broken
-//! before a change is acknowledged (within a second after a local program's), a strong entity tag stands for one content. A run
-//! that fails is reduced and printed as a sequence, with the line that repeats it.
+//! What is done, the model and the looks are the crate `one-tree`, which the simulated checker shares
+//! (`crates/linerate/tests/all/one_tree/checker.rs`). A run that fails is reduced and printed as a sequence, with the line that repeats it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use lane::runtime::{RuntimeOptions, run_here};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
+use one_tree::draw::{Mix, steps};
+use one_tree::play::{CLOSED_SOON, CLOSED_WITHIN, Failure, Outcome, explain, go_through, places, reduced};
+use one_tree::{End, Known, Step};
 
 use crate::process;
 
-mod afs;
-mod check;
-mod http;
-mod model;
-mod operation;
-mod reduce;
-mod run;
 mod site;
-mod smb;
 
-use operation::{Mode, Step};
-use run::{Allowed, Run};
 use site::Site;
+
+/// Which programs take part beside the clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// SMB, AFS and HTTP clients.
+    Base,
+    /// Local programs as well.
+    Local,
+    /// Clean restarts and kills as well; no local programs.
+    Restart,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Local => "local",
+            Self::Restart => "restart",
+        }
+    }
+
+    fn mix(self) -> Mix {
+        let mix = Mix { local: 0, ends: 0, kinds: &[], len_max: 9_000, whole: 3 };
+        match self {
+            Self::Base => mix,
+            Self::Local => Mix { local: 40, ..mix },
+            Self::Restart => Mix { ends: 40, kinds: &[End::Stop, End::Kill], ..mix },
+        }
+    }
+}
 
 /// Flags of `cargo xtask one-tree`.
 #[derive(Debug, clap::Args)]
@@ -48,8 +69,8 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "INDEX")]
     only: Vec<usize>,
     /// Defects that are known, to look past them for others
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "DEFECT")]
-    allow: Vec<Allowed>,
+    #[arg(long, value_parser = known, value_delimiter = ',', value_name = "DEFECT")]
+    allow: Vec<Known>,
     /// Go on after a failure, with the next seed
     #[arg(long)]
     keep_going: bool,
@@ -68,7 +89,7 @@ pub(crate) struct Args {
 struct Ground<'a> {
     program: &'a Path,
     place: &'a Path,
-    allowed: &'a [Allowed],
+    known: &'a [Known],
 }
 
 /// What came of all runs.
@@ -82,17 +103,9 @@ struct Summary {
     seconds: f64,
 }
 
-/// The step that a run failed at, and why.
-struct Failure {
-    /// How many of the steps were begun.
-    begun: usize,
-    error: anyhow::Error,
-}
-
-/// How many of the steps were done, and what failed.
-struct Outcome {
-    done: usize,
-    failure: Option<Failure>,
+fn known(name: &str) -> Result<Known, String> {
+    let known = Known::ALL.into_iter().find(|known| known.name() == name);
+    known.ok_or_else(|| format!("known are {}", Known::ALL.map(Known::name).join(", ")))
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -103,22 +116,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let place = args.place.clone().unwrap_or_else(|| process::target().join("one-tree"));
     std::fs::create_dir_all(&place)?;
     let place = place.canonicalize()?;
-    let ground = Ground { program: &program, place: &place, allowed: &args.allow };
+    let ground = Ground { program: &program, place: &place, known: &args.allow };
     let began = Instant::now();
     let mut summary =
         Summary { mode: args.mode, seed: args.seed, seeds: 0, steps: 0, failures: 0, seconds: 0.0 };
     for seed in args.seed..args.seed + args.seeds {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let mut steps = operation::steps(&mut rng, args.mode, args.steps);
+        let mut steps = steps(seed, &args.mode.mix(), args.steps);
         if !args.only.is_empty() {
-            steps.retain(|step| args.only.contains(&step.index));
+            steps.retain(|step| args.only.contains(&step.index()));
         }
         let outcome = live(&ground, &steps, CLOSED_WITHIN)?;
         summary.seeds += 1;
         summary.steps += outcome.done;
         if let Some(failure) = outcome.failure {
             summary.failures += 1;
-            explain(args, seed, &steps, failure, |steps| live(&ground, steps, CLOSED_SOON));
+            tell(args, seed, &steps, failure, |steps| live(&ground, steps, CLOSED_SOON));
             if !args.keep_going {
                 break;
             }
@@ -142,10 +154,13 @@ fn live(ground: &Ground<'_>, steps: &[Step], closed_within: Duration) -> anyhow:
     // Another program may have taken a port meanwhile.
     let site =
         Site::new(ground.program, ground.place).or_else(|_| Site::new(ground.program, ground.place))?;
-    let (steps, allowed) = (steps.to_vec(), ground.allowed.to_vec());
+    let (steps, known) = (steps.to_vec(), ground.known.to_vec());
     // A thread of its own, as a lane is.
     let lived = std::thread::spawn(move || {
-        run_here(RuntimeOptions::default(), go_through(site, allowed, steps, closed_within))
+        run_here(RuntimeOptions::default(), async move {
+            let site = Box::new(site.located().await?);
+            go_through(site, known, steps, closed_within).await
+        })
     });
     match lived.join() {
         Ok(lived) => lived?,
@@ -153,80 +168,23 @@ fn live(ground: &Ground<'_>, steps: &[Step], closed_within: Duration) -> anyhow:
     }
 }
 
-async fn go_through(
-    site: Site,
-    allowed: Vec<Allowed>,
-    steps: Vec<Step>,
-    closed_within: Duration,
-) -> anyhow::Result<Outcome> {
-    let mut run = Run::new(site, allowed).await.context("the beginning of a run")?;
-    let mut done = 0;
-    for (at, step) in steps.iter().enumerate() {
-        let stepped = lane::time::timeout(STEP_MAX, run.step(step)).await;
-        match stepped.unwrap_or_else(|_| Err(anyhow::anyhow!("it takes more than {STEP_MAX:?}"))) {
-            Ok(is_done) => done += usize::from(is_done),
-            Err(error) => {
-                let error = error.context(step.operation.to_string());
-                return Ok(Outcome { done, failure: Some(Failure { begun: at + 1, error }) });
-            }
-        }
-    }
-    let ended = run.ends(closed_within).await;
-    let failure = ended.err().map(|error| Failure { begun: steps.len(), error });
-    Ok(Outcome { done, failure })
-}
-
 /// Reduces a failing run, and prints what is left of it.
-fn explain(
+fn tell(
     args: &Args,
     seed: u64,
     steps: &[Step],
     failure: Failure,
-    mut live: impl FnMut(&[Step]) -> anyhow::Result<Outcome>,
+    live: impl FnMut(&[Step]) -> anyhow::Result<Outcome>,
 ) {
     eprintln!("seed {seed} fails after {} steps: {:#}", failure.begun, failure.error);
-    let mut last = failure.error;
-    let kept = reduce::reduce(&steps[..failure.begun], REDUCED_WITHIN, |steps| match live(steps) {
-        Ok(Outcome { failure: Some(failure), .. }) => {
-            let is_same = kind(&failure.error) == kind(&last);
-            if is_same {
-                last = failure.error;
-            }
-            is_same
-        }
-        Ok(_) => false,
-        Err(error) => {
-            eprintln!("an attempt could not be made: {error:#}");
-            false
-        }
-    });
-    eprintln!("reduced to {} steps:", kept.len());
-    for step in &kept {
-        let looks = step.looks;
-        let looks = [(looks.afs, " AFS"), (looks.smb, " SMB"), (looks.http, " HTTP")];
-        let looks: String = looks.iter().filter(|(looks, _)| *looks).map(|(_, who)| *who).collect();
-        let looks = if looks.is_empty() { String::new() } else { format!(" (looks:{looks})") };
-        eprintln!("  {:>4} {}{looks}", step.index, step.operation);
-    }
-    eprintln!("  {last:#}");
-    let only: Vec<_> = kept.iter().map(|step| step.index.to_string()).collect();
+    let reduced = reduced(steps, failure, REDUCED_WITHIN, live);
+    eprintln!("{}", explain(&reduced));
     eprintln!(
         "repeat: cargo xtask one-tree --mode {} --seed {seed} --seeds 1 --steps {} --only {}",
         args.mode.name(),
         args.steps,
-        only.join(",")
+        places(&reduced.steps)
     );
 }
 
-/// The first words of what was found: a shorter run that fails by something else is no part of the longer one.
-fn kind(error: &anyhow::Error) -> String {
-    error.root_cause().to_string().split(' ').take(3).collect::<Vec<_>>().join(" ")
-}
-
-/// A removed file is closed so soon after its last open;
-const CLOSED_WITHIN: Duration = Duration::from_secs(10);
-/// it is taken for one that stays open while a run is reduced.
-const CLOSED_SOON: Duration = Duration::from_millis(1500);
 const REDUCED_WITHIN: Duration = Duration::from_secs(60);
-/// No server that works takes longer for a step and its looks.
-const STEP_MAX: Duration = Duration::from_secs(120);

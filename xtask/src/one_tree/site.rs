@@ -1,27 +1,37 @@
-//! A server with all three services over a fresh tree, and what is to be so after it: no removed file kept open, a quick stop, an index
-//! that agrees with the tree.
+//! The real program with all three services over a fresh tree, and what is to be so after it: no removed file kept open, a quick stop, an
+//! index that agrees with the tree.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use afs_client::{Cell, CellOptions, Client, ClientOptions};
 use anyhow::{Context, bail, ensure};
 use identity::{AccountsStore, NewUser, NtHash, Secret};
+use one_tree::{BoxFuture, DIRECTORIES, Disk, End, NAMES, Place, Seen, Site as _};
+use xdr::afs::AfsUuid;
 
-use super::operation::DIRECTORIES;
 use crate::process;
 
 pub(super) struct Site {
     program: PathBuf,
     home: tempfile::TempDir,
-    pub(super) http: SocketAddr,
-    pub(super) smb: SocketAddr,
-    pub(super) afs: SocketAddr,
-    pub(super) locations: SocketAddr,
+    http: SocketAddr,
+    smb: SocketAddr,
+    afs: SocketAddr,
+    locations: SocketAddr,
+    /// What AFS calls the volume, once it was asked.
+    volume: u32,
+    tree: Tree,
     child: Child,
 }
+
+/// The tree's directory.
+struct Tree(PathBuf);
 
 impl Site {
     /// Starts a server in a new directory below `place`.
@@ -65,18 +75,18 @@ impl Site {
             ],
         )?;
         let child = start(program, home.path())?;
-        let mut site = Self { program: program.to_owned(), home, http, smb, afs, locations, child };
+        let (program, tree) = (program.to_owned(), Tree(tree));
+        let mut site = Self { program, home, http, smb, afs, locations, volume: 0, tree, child };
         site.waits()?;
         Ok(site)
     }
 
-    pub(super) fn tree(&self) -> PathBuf {
-        self.home.path().join("tree")
-    }
-
-    /// What the server has said since it last started.
-    pub(super) fn said(&self) -> String {
-        fs::read_to_string(self.home.path().join("server.log")).unwrap_or_default()
+    /// Asks AFS for the volume, on a lane.
+    pub(super) async fn located(mut self) -> anyhow::Result<Self> {
+        let client = Client::bind((Ipv4Addr::LOCALHOST, 0).into(), ClientOptions::new(AfsUuid([9; 16])))?;
+        let cell = CellOptions { file_server: self.afs, locations: self.locations, name: None };
+        self.volume = Cell::new(&client, cell)?.locate(VOLUME).await?.id;
+        Ok(self)
     }
 
     fn waits(&mut self) -> anyhow::Result<()> {
@@ -93,19 +103,8 @@ impl Site {
         Ok(())
     }
 
-    pub(super) fn starts(&mut self) -> anyhow::Result<()> {
-        self.child = start(&self.program, self.home.path())?;
-        self.waits()
-    }
-
-    pub(super) fn kills(&mut self) -> anyhow::Result<()> {
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
-    }
-
     /// Asks it to stop, which is to take less than a second. Clients go on meanwhile: the server takes leave of them.
-    pub(super) async fn stops(&mut self) -> anyhow::Result<()> {
+    async fn stops(&mut self) -> anyhow::Result<()> {
         let asked = Instant::now();
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
@@ -121,10 +120,53 @@ impl Site {
         ensure!(took < STOP_MAX, "the stop took {took:?}");
         Ok(())
     }
+}
 
-    /// Removed files of the tree that the server still has open.
-    pub(super) fn removed_files(&self) -> anyhow::Result<Vec<String>> {
-        let tree = self.tree();
+impl one_tree::Site for Site {
+    fn place(&self) -> Place {
+        Place {
+            smb: self.smb,
+            afs: self.afs,
+            http: self.http,
+            client: Ipv4Addr::LOCALHOST.into(),
+            share: SHARE.to_owned(),
+            user: USER.to_owned(),
+            password: PASSWORD.to_owned(),
+            root: one_tree::root(self.volume),
+        }
+    }
+
+    fn disk(&self) -> &dyn Disk {
+        &self.tree
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.home.path().join("server.log")).unwrap_or_default()
+    }
+
+    fn starts(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
+        Box::pin(async {
+            self.child = start(&self.program, self.home.path())?;
+            self.waits()
+        })
+    }
+
+    fn ends(&mut self, how: End) -> BoxFuture<'_, anyhow::Result<()>> {
+        Box::pin(async move {
+            match how {
+                End::Stop => self.stops().await,
+                End::Kill => {
+                    self.child.kill()?;
+                    self.child.wait()?;
+                    Ok(())
+                }
+                End::Power => bail!("this machine's power stays on"),
+            }
+        })
+    }
+
+    fn removed_files(&self) -> anyhow::Result<Vec<String>> {
+        let tree = &self.tree.0;
         let mut removed = Vec::new();
         for entry in fs::read_dir(format!("/proc/{}/fd", self.child.id()))? {
             // A descriptor may be closed meanwhile.
@@ -137,23 +179,81 @@ impl Site {
         Ok(removed)
     }
 
-    /// Compares index and tree, which must agree without repair.
-    pub(super) fn checks(&self) -> anyhow::Result<()> {
-        let mut command = Command::new(&self.program);
-        command.args(["volume", "check", "--dry-run", "--state"]).arg(self.home.path().join("state"));
-        let output = command.output().context("cannot start linerate volume check")?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(output.status.success(), "volume check after a clean stop: {}\n{said}", output.status);
-        // Nothing but what clients made.
-        for entry in fs::read_dir(self.tree())? {
-            let name = entry?.file_name();
-            let is_known = [super::operation::NAMES.as_slice(), &DIRECTORIES]
-                .concat()
-                .iter()
-                .any(|known| name == *known);
-            ensure!(is_known, "{} is left in the tree", name.display());
+    fn checks(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
+        Box::pin(async {
+            let mut command = Command::new(&self.program);
+            command.args(["volume", "check", "--dry-run", "--state"]).arg(self.home.path().join("state"));
+            let output = command.output().context("cannot start linerate volume check")?;
+            let said = String::from_utf8_lossy(&output.stdout);
+            ensure!(output.status.success(), "volume check after a clean stop: {}\n{said}", output.status);
+            // Nothing but what clients made.
+            for entry in fs::read_dir(&self.tree.0)? {
+                let name = entry?.file_name();
+                let is_known = [NAMES.as_slice(), &DIRECTORIES].concat().iter().any(|known| name == *known);
+                ensure!(is_known, "{} is left in the tree", name.display());
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Disk for Tree {
+    fn tree(&self) -> anyhow::Result<BTreeMap<String, Seen>> {
+        let mut seen = BTreeMap::new();
+        for directory in DIRECTORIES {
+            for entry in fs::read_dir(self.0.join(directory))? {
+                let entry = entry?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let path = if directory.is_empty() { name } else { format!("{directory}/{name}") };
+                let metadata = fs::symlink_metadata(entry.path())?;
+                let is_directory = metadata.is_dir();
+                let content = if is_directory { Vec::new() } else { fs::read(entry.path())? };
+                let (inode, links, mode) = (metadata.ino(), metadata.nlink(), metadata.mode() & 0o7777);
+                seen.insert(path, Seen { is_directory, inode, links, mode, content });
+            }
         }
-        Ok(())
+        Ok(seen)
+    }
+
+    fn make(&self, path: &str, content: &[u8]) -> anyhow::Result<()> {
+        Ok(fs::write(self.0.join(path), content)?)
+    }
+
+    fn write_at(&self, path: &str, offset: usize, bytes: &[u8]) -> anyhow::Result<()> {
+        let file = fs::OpenOptions::new().write(true).open(self.0.join(path))?;
+        Ok(file.write_all_at(bytes, offset as u64)?)
+    }
+
+    fn cut(&self, path: &str, len: usize) -> anyhow::Result<()> {
+        let file = fs::OpenOptions::new().write(true).open(self.0.join(path))?;
+        Ok(file.set_len(len as u64)?)
+    }
+
+    fn set_mode(&self, path: &str, mode: u32) -> anyhow::Result<()> {
+        Ok(fs::set_permissions(self.0.join(path), fs::Permissions::from_mode(mode))?)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> anyhow::Result<()> {
+        Ok(fs::rename(self.0.join(from), self.0.join(to))?)
+    }
+
+    fn link(&self, from: &str, to: &str) -> anyhow::Result<()> {
+        Ok(fs::hard_link(self.0.join(from), self.0.join(to))?)
+    }
+
+    fn remove(&self, path: &str) -> anyhow::Result<()> {
+        let at = self.0.join(path);
+        let is_directory = fs::symlink_metadata(&at)?.is_dir();
+        let removed = if is_directory { fs::remove_dir(&at) } else { fs::remove_file(&at) };
+        removed.with_context(|| at.display().to_string())
+    }
+
+    fn make_directory(&self, path: &str) -> anyhow::Result<()> {
+        Ok(fs::create_dir(self.0.join(path))?)
+    }
+
+    fn sync(&self) -> anyhow::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(&self.0)?)?)
     }
 }
 
@@ -173,10 +273,10 @@ fn start(program: &Path, home: &Path) -> anyhow::Result<Child> {
     command.spawn().with_context(|| format!("cannot start {}", program.display()))
 }
 
-pub(super) const USER: &str = "anne";
-pub(super) const PASSWORD: &str = "Secret007";
-pub(super) const SHARE: &str = r"\\127.0.0.1\tree";
-pub(super) const VOLUME: &str = "tree";
+const USER: &str = "anne";
+const PASSWORD: &str = "Secret007";
+const SHARE: &str = r"\\127.0.0.1\tree";
+const VOLUME: &str = "tree";
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// A clean stop of a server with a handful of idle clients takes less.

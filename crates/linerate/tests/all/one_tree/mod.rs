@@ -3,9 +3,12 @@
 
 mod browser;
 mod cache_manager;
+mod checker;
 mod histories;
+mod life;
 mod order;
 mod redirector;
 mod server;
 mod shared;
+mod simulated;
 mod truth;

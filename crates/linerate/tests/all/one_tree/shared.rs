@@ -8,7 +8,7 @@ use std::time::Duration;
 use lane::time;
 use vfs::VfsCounters;
 
-use super::server::Counters;
+use super::life::Counters;
 use super::truth::{State, Truth, Who};
 
 /// What happens to a client, as it sees it.

@@ -1,10 +1,10 @@
 //! A client of AFS that caches: what it was promised it believes until it is told otherwise.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use afs_client::{Cell, CellOptions, Client, ClientOptions};
+use afs_client::{Client, ClientOptions};
 use afs_wire::directory::Directory;
 use afs_wire::{CALL_BACK_DROPPED, CallBack, Fid, Status, StoreStatus, rxafs};
 use anyhow::Context;
@@ -12,47 +12,45 @@ use rx_lane::{Anonymous, CallError, Connection};
 use xdr::afs::AfsUuid;
 use xdr::rpc::{Call, Failure, Received};
 
-use super::model::{Model, Object};
-use super::site::{Site, VOLUME};
+use crate::model::{Model, Object};
+use crate::site::Place;
 
-pub(super) type Outcome<T> = Result<T, Failure<CallError>>;
+pub(crate) type Outcome<T> = Result<T, Failure<CallError>>;
 
 /// What the client believes of an object: its state was this one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
-    pub(super) object: Object,
-    /// [`Node::changes`](super::model::Node) as it was.
-    pub(super) changes: u64,
-    /// [`Node::contents`](super::model::Node::contents), the same.
-    pub(super) contents: u64,
+pub(crate) struct Kept {
+    pub(crate) object: Object,
+    /// [`Node::changes`](crate::model::Node) as it was.
+    pub(crate) changes: u64,
+    /// [`Node::contents`](crate::model::Node::contents), the same.
+    pub(crate) contents: u64,
     until: Instant,
 }
 
-pub(super) struct CacheManager {
+pub(crate) struct CacheManager {
     client: Client,
     connections: Vec<Connection>,
     turn: usize,
-    pub(super) root: Fid,
+    pub(crate) root: Fid,
     kept: HashMap<Fid, Kept>,
     resets: u64,
 }
 
 impl CacheManager {
-    pub(super) async fn new(site: &Site, number: u8) -> anyhow::Result<Self> {
+    pub(crate) fn new(place: &Place, number: u8) -> anyhow::Result<Self> {
         let mut options = ClientOptions::new(AfsUuid([number + 1; 16]));
         options.oob.threshold = None;
-        let client = Client::bind((Ipv4Addr::LOCALHOST, 0).into(), options)?;
-        let cell = CellOptions { file_server: site.afs, locations: site.locations, name: None };
-        let volume = Cell::new(&client, cell)?.locate(VOLUME).await?.id;
-        let root = Fid { volume, vnode: 1, uniquifier: 1 };
+        let client = Client::bind((place.client, 0).into(), options)?;
+        let root = place.root;
         let mut manager =
             Self { client, connections: Vec::new(), turn: 0, root, kept: HashMap::new(), resets: 0 };
-        manager.connects(site.afs)?;
+        manager.connects(place.afs)?;
         Ok(manager)
     }
 
     /// New connections, some of which are on each lane of the server.
-    pub(super) fn connects(&mut self, server: SocketAddr) -> anyhow::Result<()> {
+    pub(crate) fn connects(&mut self, server: SocketAddr) -> anyhow::Result<()> {
         let connect = |_| self.client.driver().connect(server, FILE_SERVICE, &Anonymous);
         self.connections =
             (0..CONNECTIONS).map(connect).collect::<Result<_, _>>().context("AFS connections")?;
@@ -65,12 +63,12 @@ impl CacheManager {
         connection.call().await.map_err(Failure::Stream)
     }
 
-    pub(super) async fn call<P: Call>(&mut self, request: &P) -> Outcome<Received<P>> {
+    pub(crate) async fn call<P: Call>(&mut self, request: &P) -> Outcome<Received<P>> {
         let mut call = self.start().await?;
         xdr::rpc::call(&mut call, request).await
     }
 
-    pub(super) async fn fetch(&mut self, fid: Fid) -> Outcome<(Vec<u8>, rxafs::FetchData64Reply)> {
+    pub(crate) async fn fetch(&mut self, fid: Fid) -> Outcome<(Vec<u8>, rxafs::FetchData64Reply)> {
         let mut call = self.start().await?;
         let request = rxafs::FetchData64 { fid, offset: 0, length: 1 << 24 };
         xdr::rpc::start(&mut call, &request).await?;
@@ -82,7 +80,7 @@ impl CacheManager {
         Ok((bytes, xdr::rpc::end::<rxafs::FetchData64, _>(&mut call).await?.get()))
     }
 
-    pub(super) async fn store(
+    pub(crate) async fn store(
         &mut self,
         fid: Fid,
         offset: u64,
@@ -99,7 +97,7 @@ impl CacheManager {
     }
 
     /// The names of a directory.
-    pub(super) async fn list(
+    pub(crate) async fn list(
         &mut self,
         fid: Fid,
     ) -> anyhow::Result<(BTreeMap<String, Fid>, rxafs::FetchData64Reply)> {
@@ -116,11 +114,11 @@ impl CacheManager {
     }
 
     /// Believes what a reply told, if that was promised.
-    pub(super) fn keeps(&mut self, fid: Fid, object: Object, model: &Model, promised: &CallBack) {
+    pub(crate) fn keeps(&mut self, fid: Fid, object: Object, model: &Model, promised: &CallBack) {
         // What was broken before belongs to what was believed before.
         self.hears();
         if promised.r#type != CALL_BACK_DROPPED && promised.expires > 0 {
-            let until = Instant::now() + Duration::from_secs(promised.expires.into());
+            let until = lane::time::now() + Duration::from_secs(promised.expires.into());
             let node = &model.objects[object];
             self.kept.insert(fid, Kept { object, changes: node.changes, contents: node.contents, until });
         } else {
@@ -129,23 +127,23 @@ impl CacheManager {
     }
 
     /// Its own change was answered with this status: what it believes is that one.
-    pub(super) fn has_changed(&mut self, object: Object, model: &Model) {
+    pub(crate) fn has_changed(&mut self, object: Object, model: &Model) {
         let node = &model.objects[object];
         for kept in self.kept.values_mut().filter(|kept| kept.object == object) {
             (kept.changes, kept.contents) = (node.changes, node.contents);
         }
     }
 
-    pub(super) fn forgets(&mut self, object: Object) {
+    pub(crate) fn forgets(&mut self, object: Object) {
         self.kept.retain(|_, kept| kept.object != object);
     }
 
-    pub(super) fn forgets_all(&mut self) {
+    pub(crate) fn forgets_all(&mut self) {
         self.kept.clear();
     }
 
     /// What it believes now.
-    pub(super) fn believes(&mut self) -> Vec<Kept> {
+    pub(crate) fn believes(&mut self) -> Vec<Kept> {
         self.hears();
         self.kept.values().copied().collect()
     }
@@ -163,12 +161,12 @@ impl CacheManager {
                 _ => drop(self.kept.remove(&fid)),
             }
         }
-        let now = Instant::now();
+        let now = lane::time::now();
         self.kept.retain(|_, kept| kept.until > now);
     }
 }
 
-pub(super) fn failed(failure: Failure<CallError>) -> anyhow::Error {
+pub(crate) fn failed(failure: Failure<CallError>) -> anyhow::Error {
     anyhow::anyhow!("{failure:?}")
 }
 

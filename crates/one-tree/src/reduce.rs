@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::operation::Step;
+use crate::operation::Step;
 
 /// A part of `steps` that still fails, as far as that is found within a time. `fails` says whether a sequence does.
-pub(super) fn reduce(steps: &[Step], within: Duration, mut fails: impl FnMut(&[Step]) -> bool) -> Vec<Step> {
+pub(crate) fn reduce(steps: &[Step], within: Duration, mut fails: impl FnMut(&[Step]) -> bool) -> Vec<Step> {
     let give_up = Instant::now() + within;
     let mut kept = steps.to_vec();
     let mut chunk = kept.len().div_ceil(2);
@@ -29,8 +29,8 @@ pub(super) fn reduce(steps: &[Step], within: Duration, mut fails: impl FnMut(&[S
 
 #[cfg(test)]
 mod tests {
-    use super::super::operation::{Looks, Operation};
     use super::*;
+    use crate::operation::{Looks, Operation};
 
     #[test]
     fn a_run_is_reduced_to_the_steps_that_it_fails_by() {

@@ -8,18 +8,18 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use lane::net::TcpStream;
 
-use super::operation::Path;
+use crate::operation::Path;
 
 /// An answer, whole.
 #[derive(Debug)]
-pub(super) struct Response {
-    pub(super) status: u16,
-    pub(super) tag: Option<String>,
-    pub(super) length: Option<usize>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) tag: Option<String>,
+    pub(crate) length: Option<usize>,
+    pub(crate) body: Vec<u8>,
 }
 
-pub(super) struct Browser {
+pub(crate) struct Browser {
     server: SocketAddr,
     /// Some of which are on each lane of the server.
     connections: Vec<Option<TcpStream>>,
@@ -31,21 +31,21 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    pub(super) fn new(server: SocketAddr) -> Self {
+    pub(crate) fn new(server: SocketAddr) -> Self {
         let connections = (0..CONNECTIONS).map(|_| None).collect();
         Self { server, connections, turn: 0, kept: BTreeMap::new(), tags: BTreeMap::new() }
     }
 
     /// The server has ended.
-    pub(super) fn disconnects(&mut self) {
+    pub(crate) fn disconnects(&mut self) {
         self.connections.fill_with(|| None);
     }
 
-    pub(super) fn kept(&self, path: Path) -> Option<&(String, Vec<u8>)> {
+    pub(crate) fn kept(&self, path: Path) -> Option<&(String, Vec<u8>)> {
         self.kept.get(&path)
     }
 
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &mut self,
         method: &str,
         path: &str,
@@ -77,7 +77,7 @@ impl Browser {
     }
 
     /// Reads a file by its name, from what was kept where the server says that that is good. `None`: there is no file.
-    pub(super) async fn read(&mut self, path: Path) -> anyhow::Result<Option<Vec<u8>>> {
+    pub(crate) async fn read(&mut self, path: Path) -> anyhow::Result<Option<Vec<u8>>> {
         let kept = self.kept.get(&path).cloned();
         let fields = kept.as_ref().map_or_else(String::new, |(tag, _)| format!("If-None-Match: {tag}\r\n"));
         let response = self.ask("GET", &path.text(), &fields, &[]).await?;
@@ -95,7 +95,7 @@ impl Browser {
     }
 
     /// A part of a file, under the tag that it was last read by. `None`: the whole came, or nothing.
-    pub(super) async fn part(
+    pub(crate) async fn part(
         &mut self,
         path: Path,
         from: usize,
@@ -108,7 +108,7 @@ impl Browser {
     }
 
     /// The length that HEAD tells, if there is a file.
-    pub(super) async fn length(&mut self, path: Path) -> anyhow::Result<Option<usize>> {
+    pub(crate) async fn length(&mut self, path: Path) -> anyhow::Result<Option<usize>> {
         let response = self.ask("HEAD", &path.text(), "", &[]).await?;
         match response.status {
             200 => Ok(Some(response.length.context("HEAD tells no length")?)),
@@ -118,7 +118,7 @@ impl Browser {
     }
 
     /// Names and lengths of a directory, of those that are no directories.
-    pub(super) async fn list(&mut self, directory: &str) -> anyhow::Result<BTreeMap<String, Option<u64>>> {
+    pub(crate) async fn list(&mut self, directory: &str) -> anyhow::Result<BTreeMap<String, Option<u64>>> {
         let path = if directory.is_empty() { String::new() } else { format!("{directory}/") };
         let response = self.ask("GET", &path, "Accept: application/json\r\n", &[]).await?;
         ensure!(response.status == 200, "HTTP listing of /{path} is answered {}", response.status);
@@ -133,7 +133,7 @@ impl Browser {
     }
 
     /// A strong tag of a name stands for one content, for ever.
-    pub(super) fn is_tagged(&mut self, path: Path, tag: &str, content: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn is_tagged(&mut self, path: Path, tag: &str, content: &[u8]) -> anyhow::Result<()> {
         if tag.starts_with("W/") {
             return Ok(());
         }

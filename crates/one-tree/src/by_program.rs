@@ -1,0 +1,84 @@
+//! What local programs do beneath the server.
+
+use anyhow::{Context, bail};
+use lane::time;
+
+use crate::known::Known;
+use crate::operation::{Operation, Path, Step};
+use crate::run::{LOCAL_BOUND, Run, bytes};
+
+impl Run {
+    pub(crate) fn by_program(&mut self, step: &Step) -> anyhow::Result<()> {
+        if self.allows(Known::LocalVersions) {
+            for object in step.operation.paths().into_iter().flatten() {
+                if let Some(object) = self.model.names.get(&object) {
+                    self.model.objects[*object].may_rise_until = Some(time::now() + LOCAL_BOUND);
+                }
+            }
+        }
+        let (disk, model) = (self.site.disk(), &mut self.model);
+        match step.operation {
+            Operation::LocalCreate { path, len } => {
+                let content = bytes(step.index, len);
+                disk.make(&path.text(), &content)?;
+                model.makes(path, false, content);
+            }
+            Operation::LocalWrite { path, offset, len } => {
+                let content = bytes(step.index, len);
+                disk.write_at(&path.text(), offset.into(), &content)?;
+                model.writes(model.names[&path], offset.into(), &content);
+            }
+            Operation::LocalTruncate { path, len } => {
+                disk.cut(&path.text(), len.into())?;
+                model.cuts(model.names[&path], len.into());
+            }
+            Operation::LocalReplace { path, len } => {
+                let content = bytes(step.index, len);
+                let aside = aside(path);
+                disk.make(&aside, &content)?;
+                disk.rename(&aside, &path.text())?;
+                model.makes(path, false, content);
+            }
+            Operation::LocalChmod { path, mode } => {
+                let has = disk.tree()?.get(&path.text()).context("a file")?.mode;
+                disk.set_mode(&path.text(), mode.into())?;
+                if has != u32::from(mode) {
+                    let object = model.names[&path];
+                    model.objects[object].changes += 1;
+                }
+            }
+            Operation::LocalRename { from, to } => {
+                disk.rename(&from.text(), &to.text())?;
+                model.moves_name(from, to);
+                model.loses(to);
+            }
+            Operation::LocalLink { from, to } => {
+                disk.link(&from.text(), &to.text())?;
+                model.links(model.names[&from], to);
+            }
+            Operation::LocalRemove { path } => {
+                disk.remove(&path.text())?;
+                model.removes(path);
+            }
+            Operation::LocalMakeDirectory { path } => {
+                disk.make_directory(&path.text())?;
+                model.makes(path, true, Vec::new());
+            }
+            Operation::LocalSync => {
+                disk.sync()?;
+                model.is_synced();
+            }
+            operation => bail!("{operation} is no operation of a local program"),
+        }
+        Ok(())
+    }
+}
+
+/// A name in the same directory, for a file that is to replace another.
+fn aside(path: Path) -> String {
+    let text = path.text();
+    match text.rsplit_once('/') {
+        Some((directory, _)) => format!("{directory}/.aside"),
+        None => ".aside".to_owned(),
+    }
+}

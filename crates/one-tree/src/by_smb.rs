@@ -1,0 +1,121 @@
+//! What SMB clients do.
+
+use anyhow::{Context, bail, ensure};
+
+use crate::model::Opened;
+use crate::operation::{Disposition, Operation, Step};
+use crate::run::{Answer, Run, bytes};
+use crate::smb;
+
+impl Run {
+    pub(crate) async fn by_smb(&mut self, step: &Step) -> anyhow::Result<Answer> {
+        let model = &mut self.model;
+        let done = match step.operation {
+            Operation::SmbOpen { client, slot, path, disposition, writes, shares, lease } => {
+                let smb = &mut self.smb[usize::from(client)];
+                let done = smb.opens(slot, path, disposition, (writes, shares), lease).await;
+                if done.is_ok() {
+                    let object = match model.names.get(&path) {
+                        Some(object) => *object,
+                        None => model.makes(path, false, Vec::new()),
+                    };
+                    if matches!(disposition, Disposition::Overwrite | Disposition::OverwriteIf) {
+                        model.cuts(object, 0);
+                    }
+                    let contents = model.objects[object].contents;
+                    let opened = Opened { object, path, writes, shares, is_lost: false, contents };
+                    model.opens[usize::from(client)][usize::from(slot)] = Some(opened);
+                }
+                done
+            }
+            Operation::SmbWrite { client, slot, offset, len } => {
+                let object = model.open(client, slot).context("an open")?.object;
+                let bytes = bytes(step.index, len);
+                let open = self.smb[usize::from(client)].open(slot).context("an open")?;
+                let done = smb::writes(open, offset.into(), bytes.clone()).await;
+                if done.is_ok() {
+                    model.writes(object, offset.into(), &bytes);
+                    model.knows(client, slot);
+                }
+                done
+            }
+            Operation::SmbTruncate { client, slot, len } => {
+                let object = model.open(client, slot).context("an open")?.object;
+                let done =
+                    smb::cuts(self.smb[usize::from(client)].open(slot).context("an open")?, len.into()).await;
+                if done.is_ok() {
+                    model.cuts(object, len.into());
+                    model.knows(client, slot);
+                }
+                done
+            }
+            Operation::SmbRename { client, slot, to, replace } => {
+                let from = model.open(client, slot).context("an open")?.path;
+                let done = self.smb[usize::from(client)]
+                    .open(slot)
+                    .context("an open")?
+                    .rename(&to.smb(), replace)
+                    .await;
+                if done.is_ok() {
+                    ensure!(model.names.contains_key(&from), "a name that is gone was renamed");
+                    model.moves_name(from, to);
+                }
+                done
+            }
+            Operation::SmbLink { client, slot, to } => {
+                let object = model.open(client, slot).context("an open")?.object;
+                let done = smb::links(self.smb[usize::from(client)].open(slot).context("an open")?, to).await;
+                if done.is_ok() {
+                    model.links(object, to);
+                }
+                done
+            }
+            Operation::SmbDispose { client, slot } => {
+                let object = model.open(client, slot).context("an open")?.object;
+                let done = smb::disposes(self.smb[usize::from(client)].open(slot).context("an open")?).await;
+                if done.is_ok() {
+                    model.objects[object].is_pending = true;
+                }
+                done
+            }
+            Operation::SmbClose { client, slot } => {
+                model.closes(client, slot);
+                self.smb[usize::from(client)].closes(slot).await
+            }
+            Operation::SmbMove { client, from, to, replace } => {
+                let done = self.smb[usize::from(client)].moves(from, to, replace).await;
+                if done.is_ok() {
+                    model.moves_name(from, to);
+                }
+                done
+            }
+            Operation::SmbLinkName { client, from, to } => {
+                let done = self.smb[usize::from(client)].links_name(from, to).await;
+                if done.is_ok() {
+                    model.links(*model.names.get(&from).context("a name")?, to);
+                }
+                done
+            }
+            Operation::SmbRemove { client, path } => {
+                let done = self.smb[usize::from(client)].removes(path).await;
+                if done.is_ok() {
+                    model.removes(path);
+                }
+                done
+            }
+            Operation::SmbMakeDirectory { client, path } => {
+                let done = self.smb[usize::from(client)].makes_directory(path).await;
+                if done.is_ok() {
+                    model.makes(path, true, Vec::new());
+                }
+                done
+            }
+            operation => bail!("{operation} is no operation of SMB"),
+        };
+        match done {
+            Ok(()) => Ok(Answer::Done),
+            Err(error) if error.status().is_some() => Ok(Answer::Refused(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What must come of an operation: done, refused, or what a rule decides that the model does not have.
+
+use self::Expected::{Done, Either, Nothing, Refused};
+use crate::model::{Model, Object};
+use crate::operation::{Condition, Disposition, Operation, Path};
+
+/// What must come of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Its parties are not there, or nobody needs to know what comes of it: it is left out.
+    Nothing,
+    Done,
+    Refused,
+    /// Some rule that this model does not have decides it.
+    Either,
+}
+
+fn done_if(is_so: bool) -> Expected {
+    if is_so { Done } else { Refused }
+}
+
+fn done_or_nothing(is_so: bool) -> Expected {
+    if is_so { Done } else { Nothing }
+}
+
+impl Model {
+    /// What must come of an operation now.
+    pub(crate) fn expects(&self, operation: &Operation) -> Expected {
+        match *operation {
+            // Which name goes with the last open is no question for a model.
+            Operation::SmbMove { from, .. }
+            | Operation::SmbLinkName { from, .. }
+            | Operation::AfsRename { from, .. }
+            | Operation::AfsLink { from, .. }
+            | Operation::LocalRename { from, .. }
+            | Operation::LocalLink { from, .. }
+                if self.is_pending(from) =>
+            {
+                Nothing
+            }
+            Operation::SmbOpen { .. }
+            | Operation::SmbMove { .. }
+            | Operation::SmbLinkName { .. }
+            | Operation::SmbRemove { .. }
+            | Operation::SmbMakeDirectory { .. } => self.expects_of_smb(operation),
+            Operation::SmbWrite { client, slot, .. }
+            | Operation::SmbTruncate { client, slot, .. }
+            | Operation::SmbRename { client, slot, .. }
+            | Operation::SmbLink { client, slot, .. }
+            | Operation::SmbDispose { client, slot }
+            | Operation::SmbClose { client, slot } => self.expects_of_open(client, slot, operation),
+            Operation::Put { .. } | Operation::Delete { .. } => self.expects_of_http(operation),
+            Operation::Restart { .. } => Done,
+            _ if operation.is_local() => self.expects_of_program(operation),
+            _ => self.expects_of_afs(operation),
+        }
+    }
+
+    fn is_there(&self, path: Path) -> bool {
+        self.names.contains_key(&path)
+    }
+
+    /// Some client's open is in the way of a change, perhaps.
+    fn is_in_the_way(&self, path: Path) -> bool {
+        self.is_pending(path) || self.names.get(&path).is_some_and(|object| self.is_held(*object))
+    }
+
+    /// What this name leads to has others elsewhere.
+    fn is_in_several_directories(&self, path: Path) -> bool {
+        let Some(object) = self.names.get(&path) else { return false };
+        self.names_of(*object).any(|other| other.directory() != path.directory())
+    }
+
+    fn expects_of_smb(&self, operation: &Operation) -> Expected {
+        match *operation {
+            Operation::SmbOpen { client, slot, path, disposition, shares, .. } => {
+                let there = self.is_there(path);
+                match disposition {
+                    _ if self.open(client, slot).is_some() => Nothing,
+                    Disposition::Create if there => Refused,
+                    Disposition::Open | Disposition::Overwrite if !there => Refused,
+                    _ if self.is_directory(path) || self.is_pending(path) => Refused,
+                    // Every open asks for the right to rename.
+                    _ if self.is_open(path) && (!shares || self.is_in_the_way(path)) => Either,
+                    _ => Done,
+                }
+            }
+            Operation::SmbMove { from, to, replace, .. } => {
+                let Some(&object) = self.names.get(&from) else { return Refused };
+                match self.names.get(&to) {
+                    Some(target) if *target == object => Nothing,
+                    Some(_) if !replace || self.is_directory(to) => Refused,
+                    _ if self.is_open(from) || self.is_open(to) => Either,
+                    // A directory over a file.
+                    Some(_) if self.is_directory(from) => Nothing,
+                    _ => self.moves(object, from, to),
+                }
+            }
+            Operation::SmbLinkName { from, to, .. } => match self.names.get(&from) {
+                None => Refused,
+                Some(object) if self.names.get(&to) == Some(object) => Nothing,
+                Some(_) => done_if(!self.is_there(to) && !self.is_directory(from)),
+            },
+            Operation::SmbRemove { path, .. } if self.is_open(path) => Nothing,
+            Operation::SmbRemove { path, .. } => done_if(self.is_there(path)),
+            Operation::SmbMakeDirectory { path, .. } => done_if(!self.is_there(path)),
+            _ => unreachable!("{operation} is no operation of SMB by names"),
+        }
+    }
+
+    fn expects_of_open(&self, client: u8, slot: u8, operation: &Operation) -> Expected {
+        let Some(opened) = self.open(client, slot) else { return Nothing };
+        let object = opened.object;
+        let has_name = self.names.get(&opened.path) == Some(&object);
+        let is_pending = self.objects[object].is_pending;
+        match *operation {
+            Operation::SmbClose { .. } => Done,
+            Operation::SmbWrite { .. } | Operation::SmbTruncate { .. } => done_if(opened.writes),
+            Operation::SmbDispose { .. } => {
+                let is_plain = has_name && !opened.is_lost && self.names_of(object).count() == 1;
+                done_or_nothing(is_plain)
+            }
+            Operation::SmbRename { .. } | Operation::SmbLink { .. } if is_pending => Nothing,
+            Operation::SmbRename { to, replace, .. } => match self.names.get(&to) {
+                Some(target) if *target == object => Nothing,
+                Some(_) if !replace || self.is_directory(to) => Refused,
+                // The file that the open has may have another name, which moves, or none.
+                _ if !has_name && self.names_of(object).next().is_some() => Nothing,
+                _ if !has_name => Refused,
+                Some(_) => Either,
+                None if opened.is_lost || self.opens_of(object).count() > 1 => Either,
+                None => self.moves(object, opened.path, to),
+            },
+            Operation::SmbLink { to, .. } => match self.names.get(&to) {
+                Some(target) if *target == object => Nothing,
+                Some(_) => Refused,
+                None if opened.is_lost => Either,
+                None if !has_name && self.names_of(object).next().is_some() => Either,
+                None => done_if(has_name),
+            },
+            _ => unreachable!("{operation} is no operation by an open"),
+        }
+    }
+
+    fn expects_of_afs(&self, operation: &Operation) -> Expected {
+        match *operation {
+            Operation::AfsMakeDirectory { path, .. } | Operation::AfsCreate { path, .. } => {
+                done_if(!self.is_there(path))
+            }
+            Operation::AfsRead { path, .. } => done_or_nothing(!self.is_directory(path)),
+            Operation::AfsList { .. } | Operation::AfsGiveUp { .. } => Done,
+            Operation::AfsStore { path, .. } | Operation::AfsTruncate { path, .. } => match self.at(path) {
+                None => Nothing,
+                Some(node) if node.is_directory => Refused,
+                Some(_) if self.is_in_the_way(path) => Either,
+                Some(_) => Done,
+            },
+            Operation::AfsRename { from, to, .. } => {
+                let Some(&object) = self.names.get(&from) else { return Refused };
+                match self.names.get(&to) {
+                    Some(target) if *target == object => Nothing,
+                    Some(_) if self.is_directory(from) != self.is_directory(to) => Refused,
+                    _ if self.is_open(from) || self.is_open(to) => Either,
+                    Some(_) if self.is_directory(from) => Either,
+                    _ => self.moves(object, from, to),
+                }
+            }
+            Operation::AfsLink { from, to, .. } => match self.at(from) {
+                None => Nothing,
+                Some(node) if self.is_there(to) || node.is_directory => Refused,
+                // The server takes it for a file of one of them.
+                Some(_) if self.is_in_several_directories(from) => Either,
+                Some(_) => Done,
+            },
+            Operation::AfsRemove { path, .. } if self.is_directory(path) => Refused,
+            Operation::AfsRemoveDirectory { path, .. } if !self.is_directory(path) => Refused,
+            Operation::AfsRemove { path, .. } if self.is_in_the_way(path) => Either,
+            Operation::AfsRemove { path, .. } | Operation::AfsRemoveDirectory { path, .. } => {
+                done_if(self.is_there(path))
+            }
+            _ => unreachable!("{operation} is no operation of AFS"),
+        }
+    }
+
+    fn expects_of_http(&self, operation: &Operation) -> Expected {
+        match *operation {
+            Operation::Put { path, .. } if self.is_directory(path) => Refused,
+            Operation::Put { path, condition: Condition::Nothing, .. } => done_if(!self.is_there(path)),
+            Operation::Put { path, condition: Condition::AsRead, .. } if !self.is_there(path) => Refused,
+            Operation::Put { condition: Condition::AsRead, .. } => Either,
+            Operation::Put { path, .. } if self.is_in_the_way(path) => Either,
+            Operation::Put { .. } => Done,
+            Operation::Delete { path } if self.is_directory(path) || self.is_in_the_way(path) => Either,
+            Operation::Delete { path } => done_if(self.is_there(path)),
+            _ => unreachable!("{operation} is no operation of HTTP"),
+        }
+    }
+
+    /// Nobody keeps a local program from what it may do: the others are left out.
+    fn expects_of_program(&self, operation: &Operation) -> Expected {
+        let is_file = |path: Path| self.at(path).is_some_and(|node| !node.is_directory);
+        let can_be = match *operation {
+            Operation::LocalCreate { path, .. } | Operation::LocalMakeDirectory { path } => {
+                !self.is_there(path)
+            }
+            Operation::LocalWrite { path, .. }
+            | Operation::LocalTruncate { path, .. }
+            | Operation::LocalChmod { path, .. } => is_file(path),
+            Operation::LocalReplace { path, .. } => !self.is_directory(path),
+            Operation::LocalRename { from, to } => match (self.names.get(&from), self.names.get(&to)) {
+                (None, _) => false,
+                (Some(object), Some(target)) if object == target => false,
+                (Some(_), Some(_)) => is_file(from) && is_file(to),
+                (Some(_), None) => true,
+            },
+            Operation::LocalLink { from, to } => is_file(from) && !self.is_there(to),
+            Operation::LocalRemove { path } => self.is_there(path),
+            _ => true,
+        };
+        done_or_nothing(can_be)
+    }
+
+    /// Of a rename to a name that is free, or may be replaced.
+    fn moves(&self, object: Object, from: Path, to: Path) -> Expected {
+        let has_several = self.names_of(object).count() > 1;
+        // One of several names stays in its directory where rights might differ (docs/vfs.md, "Names in several directories").
+        if has_several && from.directory() != to.directory() { Either } else { Done }
+    }
+}

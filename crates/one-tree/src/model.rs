@@ -1,0 +1,231 @@
+//! What is true: files with their contents, the names that lead to them, and the opens of SMB clients. One operation comes after the
+//! other, so that there is one truth at each moment.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use afs_wire::Fid;
+
+use crate::operation::{DIRECTORIES, Path, SLOTS};
+
+/// A file or directory, by its place in [`Model::objects`]. The first three are [`DIRECTORIES`].
+pub(crate) type Object = usize;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    pub(crate) is_directory: bool,
+    pub(crate) content: Vec<u8>,
+    /// Changes of content or, of a directory, of its names.
+    pub(crate) contents: u64,
+    /// Changes of anything that AFS tells of it.
+    pub(crate) changes: u64,
+    /// What AFS calls it, once it was seen.
+    pub(crate) fid: Option<Fid>,
+    /// As far as it was seen before a loss of power too.
+    pub(crate) last_fid: Option<Fid>,
+    /// Its last version that was seen, and of which content.
+    pub(crate) version: Option<(u64, u64)>,
+    /// The next version that is seen may be a later one, whether content has changed or not.
+    pub(crate) may_rise: bool,
+    /// Until then too.
+    pub(crate) may_rise_until: Option<Instant>,
+    /// The file system's number of it.
+    pub(crate) inode: Option<u64>,
+    /// Its name goes with the last open of an SMB client.
+    pub(crate) is_pending: bool,
+}
+
+/// An open of an SMB client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) object: Object,
+    /// The name that it was opened by, as that was renamed since.
+    pub(crate) path: Path,
+    pub(crate) writes: bool,
+    pub(crate) shares: bool,
+    /// A local program renamed it: the server may not know its name any more.
+    pub(crate) is_lost: bool,
+    /// [`Node::contents`] as its client knows it: under a read lease it needs not ask.
+    pub(crate) contents: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub(crate) objects: Vec<Node>,
+    pub(crate) names: BTreeMap<Path, Object>,
+    pub(crate) opens: [[Option<Opened>; SLOTS as usize]; 2],
+    /// What AFS has called each object by vnode and uniquifier, for ever.
+    pub(crate) fids: BTreeMap<(u32, u32), Object>,
+    /// What a loss of power leaves, if it is not changed again.
+    pub(crate) synced: Synced,
+}
+
+/// What was on the disk at the last sync.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Synced {
+    pub(crate) names: BTreeMap<Path, Object>,
+    /// [`Node::contents`] of each object.
+    pub(crate) contents: BTreeMap<Object, u64>,
+}
+
+impl Model {
+    pub(crate) fn new() -> Self {
+        let directory = Node { is_directory: true, ..Node::default() };
+        Self {
+            objects: DIRECTORIES.map(|_| directory.clone()).to_vec(),
+            names: BTreeMap::new(),
+            opens: Default::default(),
+            fids: BTreeMap::new(),
+            synced: Synced::default(),
+        }
+    }
+
+    pub(crate) fn at(&self, path: Path) -> Option<&Node> {
+        self.names.get(&path).map(|object| &self.objects[*object])
+    }
+
+    pub(crate) fn names_of(&self, object: Object) -> impl Iterator<Item = Path> {
+        self.names.iter().filter(move |(_, named)| **named == object).map(|(path, _)| *path)
+    }
+
+    pub(crate) fn open(&self, client: u8, slot: u8) -> Option<&Opened> {
+        self.opens[usize::from(client)][usize::from(slot)].as_ref()
+    }
+
+    pub(crate) fn opens_of(&self, object: Object) -> impl Iterator<Item = &Opened> {
+        self.opens.iter().flatten().flatten().filter(move |opened| opened.object == object)
+    }
+
+    pub(crate) fn is_directory(&self, path: Path) -> bool {
+        self.at(path).is_some_and(|node| node.is_directory)
+    }
+
+    pub(crate) fn is_open(&self, path: Path) -> bool {
+        self.names.get(&path).is_some_and(|object| self.opens_of(*object).next().is_some())
+    }
+
+    pub(crate) fn is_pending(&self, path: Path) -> bool {
+        self.at(path).is_some_and(|node| node.is_pending)
+    }
+
+    /// Somebody has it open who does not let others write or remove.
+    pub(crate) fn is_held(&self, object: Object) -> bool {
+        self.opens_of(object).any(|opened| !opened.shares)
+    }
+
+    /// A new file or directory has this name.
+    pub(crate) fn makes(&mut self, path: Path, is_directory: bool, content: Vec<u8>) -> Object {
+        self.forgets(path);
+        self.objects.push(Node { is_directory, content, ..Node::default() });
+        let object = self.objects.len() - 1;
+        self.names.insert(path, object);
+        self.names_changed(path);
+        object
+    }
+
+    /// The name leads to nothing.
+    pub(crate) fn removes(&mut self, path: Path) {
+        self.forgets(path);
+        self.names_changed(path);
+    }
+
+    pub(crate) fn moves_name(&mut self, from: Path, to: Path) {
+        let object = self.names[&from];
+        self.forgets(to);
+        self.names.remove(&from);
+        self.names.insert(to, object);
+        // Another directory is its `..`, which is content.
+        if self.objects[object].is_directory && from.directory() != to.directory() {
+            self.content_changed(object);
+        }
+        self.names_changed(from);
+        self.names_changed(to);
+        for opened in self.opens.iter_mut().flatten().flatten() {
+            if opened.object == object && opened.path == from {
+                opened.path = to;
+            }
+        }
+    }
+
+    /// The client of an open knows what the file has now.
+    pub(crate) fn knows(&mut self, client: u8, slot: u8) {
+        if let Some(opened) = &mut self.opens[usize::from(client)][usize::from(slot)] {
+            opened.contents = self.objects[opened.object].contents;
+        }
+    }
+
+    /// What AFS calls an object; where that is another name than before, its versions are others.
+    pub(crate) fn is_called(&mut self, object: Object, fid: Fid) {
+        let node = &mut self.objects[object];
+        if node.fid.replace(fid).is_none() && node.last_fid != Some(fid) {
+            node.version = None;
+        }
+        node.last_fid = Some(fid);
+    }
+
+    /// All is on the disk.
+    pub(crate) fn is_synced(&mut self) {
+        let contents = self.objects.iter().map(|node| node.contents).enumerate();
+        self.synced = Synced { names: self.names.clone(), contents: contents.collect() };
+    }
+
+    /// The open is closed; with the last one a file goes that is to be deleted.
+    pub(crate) fn closes(&mut self, client: u8, slot: u8) {
+        let Some(opened) = self.opens[usize::from(client)][usize::from(slot)].take() else { return };
+        let object = opened.object;
+        if self.objects[object].is_pending && self.opens_of(object).next().is_none() {
+            let name = self.names_of(object).next();
+            if let Some(name) = name {
+                self.removes(name);
+            }
+        }
+    }
+
+    /// Opens of this name have it by a rename that the server did not make.
+    pub(crate) fn loses(&mut self, path: Path) {
+        for opened in self.opens.iter_mut().flatten().flatten().filter(|opened| opened.path == path) {
+            opened.is_lost = true;
+        }
+    }
+
+    pub(crate) fn links(&mut self, object: Object, to: Path) {
+        self.names.insert(to, object);
+        self.objects[object].changes += 1;
+        self.names_changed(to);
+    }
+
+    /// Writes over what there is, with zeros before the offset where the file is shorter.
+    pub(crate) fn writes(&mut self, object: Object, offset: usize, bytes: &[u8]) {
+        let content = &mut self.objects[object].content;
+        content.resize(content.len().max(offset + bytes.len()), 0);
+        content[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.content_changed(object);
+    }
+
+    pub(crate) fn cuts(&mut self, object: Object, len: usize) {
+        let node = &mut self.objects[object];
+        if node.content.len() == len {
+            // The same content; whether that is a change is the server's to say.
+            node.may_rise = true;
+            node.changes += 1;
+            return;
+        }
+        node.content.resize(len, 0);
+        self.content_changed(object);
+    }
+
+    pub(crate) fn content_changed(&mut self, object: Object) {
+        self.objects[object].contents += 1;
+        self.objects[object].changes += 1;
+    }
+
+    fn forgets(&mut self, path: Path) {
+        if let Some(object) = self.names.remove(&path) {
+            self.objects[object].changes += 1;
+        }
+    }
+
+    fn names_changed(&mut self, path: Path) {
+        self.content_changed(path.directory().into());
+    }
+}

@@ -1,0 +1,351 @@
+//! Steps of a run: what is done, by whom, and which looks follow.
+
+/// One of the names that a run uses, each of which leads to a file, an empty directory or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Path(pub(crate) u8);
+
+/// How an SMB client opens a file that lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    Open,
+    Create,
+    OpenIf,
+    Overwrite,
+    OverwriteIf,
+}
+
+/// What an upload demands of what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Anything,
+    /// The content that was last read by this name (`If-Match`).
+    AsRead,
+    /// Nothing (`If-None-Match: *`).
+    Nothing,
+}
+
+/// The lease that an open asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lease {
+    None,
+    Read,
+    ReadHandle,
+    ReadWriteHandle,
+}
+
+/// How the server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// In order.
+    Stop,
+    /// Of its process.
+    Kill,
+    /// Its machine loses power, and what was not synced.
+    Power,
+}
+
+/// What is done. `client` is one of two, `slot` one of the opens of an SMB client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    SmbOpen {
+        client: u8,
+        slot: u8,
+        path: Path,
+        disposition: Disposition,
+        writes: bool,
+        shares: bool,
+        lease: Lease,
+    },
+    SmbWrite {
+        client: u8,
+        slot: u8,
+        offset: u16,
+        len: u16,
+    },
+    SmbTruncate {
+        client: u8,
+        slot: u8,
+        len: u16,
+    },
+    SmbRename {
+        client: u8,
+        slot: u8,
+        to: Path,
+        replace: bool,
+    },
+    SmbLink {
+        client: u8,
+        slot: u8,
+        to: Path,
+    },
+    /// The file is to go with its last open.
+    SmbDispose {
+        client: u8,
+        slot: u8,
+    },
+    SmbClose {
+        client: u8,
+        slot: u8,
+    },
+    SmbMove {
+        client: u8,
+        from: Path,
+        to: Path,
+        replace: bool,
+    },
+    SmbLinkName {
+        client: u8,
+        from: Path,
+        to: Path,
+    },
+    SmbRemove {
+        client: u8,
+        path: Path,
+    },
+    SmbMakeDirectory {
+        client: u8,
+        path: Path,
+    },
+    AfsRead {
+        client: u8,
+        path: Path,
+    },
+    AfsList {
+        client: u8,
+        directory: u8,
+    },
+    AfsCreate {
+        client: u8,
+        path: Path,
+    },
+    AfsStore {
+        client: u8,
+        path: Path,
+        offset: u16,
+        len: u16,
+    },
+    AfsTruncate {
+        client: u8,
+        path: Path,
+        len: u16,
+    },
+    AfsRename {
+        client: u8,
+        from: Path,
+        to: Path,
+    },
+    AfsLink {
+        client: u8,
+        from: Path,
+        to: Path,
+    },
+    AfsRemove {
+        client: u8,
+        path: Path,
+    },
+    AfsMakeDirectory {
+        client: u8,
+        path: Path,
+    },
+    AfsRemoveDirectory {
+        client: u8,
+        path: Path,
+    },
+    AfsGiveUp {
+        client: u8,
+    },
+    Put {
+        path: Path,
+        condition: Condition,
+        len: u16,
+    },
+    Delete {
+        path: Path,
+    },
+    LocalCreate {
+        path: Path,
+        len: u16,
+    },
+    LocalWrite {
+        path: Path,
+        offset: u16,
+        len: u16,
+    },
+    LocalTruncate {
+        path: Path,
+        len: u16,
+    },
+    LocalReplace {
+        path: Path,
+        len: u16,
+    },
+    LocalChmod {
+        path: Path,
+        mode: u16,
+    },
+    LocalRename {
+        from: Path,
+        to: Path,
+    },
+    LocalLink {
+        from: Path,
+        to: Path,
+    },
+    LocalRemove {
+        path: Path,
+    },
+    LocalMakeDirectory {
+        path: Path,
+    },
+    /// All that was changed is on the disk.
+    LocalSync,
+    Restart {
+        end: End,
+    },
+}
+
+/// A step, and the looks that follow it.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Its place in the whole run.
+    pub(crate) index: usize,
+    pub(crate) operation: Operation,
+    pub(crate) looks: Looks,
+}
+
+/// How much of the tree somebody looks at after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    Nothing,
+    /// What the step was about.
+    Touched,
+    All,
+}
+
+/// Who looks at how much after a step. The disk is always looked at, all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Looks {
+    pub(crate) afs: Look,
+    pub(crate) smb: Look,
+    pub(crate) http: Look,
+}
+
+impl Looks {
+    pub(crate) const ALL: Self = Self { afs: Look::All, smb: Look::All, http: Look::All };
+}
+
+impl Step {
+    /// Its place in the whole run.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+}
+
+impl Operation {
+    /// The names that it is about, but for those of an open.
+    pub(crate) fn paths(&self) -> [Option<Path>; 2] {
+        match *self {
+            Self::SmbOpen { path, .. }
+            | Self::SmbRemove { path, .. }
+            | Self::SmbMakeDirectory { path, .. }
+            | Self::AfsRead { path, .. }
+            | Self::AfsCreate { path, .. }
+            | Self::AfsStore { path, .. }
+            | Self::AfsTruncate { path, .. }
+            | Self::AfsRemove { path, .. }
+            | Self::AfsMakeDirectory { path, .. }
+            | Self::AfsRemoveDirectory { path, .. }
+            | Self::Put { path, .. }
+            | Self::Delete { path }
+            | Self::LocalCreate { path, .. }
+            | Self::LocalWrite { path, .. }
+            | Self::LocalTruncate { path, .. }
+            | Self::LocalReplace { path, .. }
+            | Self::LocalChmod { path, .. }
+            | Self::LocalRemove { path }
+            | Self::LocalMakeDirectory { path } => [Some(path), None],
+            Self::SmbMove { from, to, .. }
+            | Self::SmbLinkName { from, to, .. }
+            | Self::AfsRename { from, to, .. }
+            | Self::AfsLink { from, to, .. }
+            | Self::LocalRename { from, to }
+            | Self::LocalLink { from, to } => [Some(from), Some(to)],
+            Self::SmbRename { to, .. } | Self::SmbLink { to, .. } => [Some(to), None],
+            Self::SmbWrite { .. }
+            | Self::SmbTruncate { .. }
+            | Self::SmbDispose { .. }
+            | Self::SmbClose { .. }
+            | Self::AfsList { .. }
+            | Self::AfsGiveUp { .. }
+            | Self::LocalSync
+            | Self::Restart { .. } => [None, None],
+        }
+    }
+
+    /// The open that it acts by.
+    pub(crate) fn slot(&self) -> Option<(u8, u8)> {
+        match *self {
+            Self::SmbOpen { client, slot, .. }
+            | Self::SmbWrite { client, slot, .. }
+            | Self::SmbTruncate { client, slot, .. }
+            | Self::SmbRename { client, slot, .. }
+            | Self::SmbLink { client, slot, .. }
+            | Self::SmbDispose { client, slot }
+            | Self::SmbClose { client, slot } => Some((client, slot)),
+            _ => None,
+        }
+    }
+
+    /// A local program does it.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(
+            self,
+            Self::LocalCreate { .. }
+                | Self::LocalWrite { .. }
+                | Self::LocalTruncate { .. }
+                | Self::LocalReplace { .. }
+                | Self::LocalChmod { .. }
+                | Self::LocalRename { .. }
+                | Self::LocalLink { .. }
+                | Self::LocalRemove { .. }
+                | Self::LocalMakeDirectory { .. }
+                | Self::LocalSync
+        )
+    }
+}
+
+impl Path {
+    /// Of the directory that it is in: its place in [`DIRECTORIES`].
+    pub(crate) fn directory(self) -> u8 {
+        self.0 / NAMES.len() as u8
+    }
+
+    /// Its last name.
+    pub(crate) fn name(self) -> &'static str {
+        NAMES[usize::from(self.0) % NAMES.len()]
+    }
+
+    /// From the root, with slashes.
+    pub(crate) fn text(self) -> String {
+        match DIRECTORIES[usize::from(self.directory())] {
+            "" => self.name().to_owned(),
+            directory => format!("{directory}/{}", self.name()),
+        }
+    }
+
+    /// From the root, with backslashes.
+    pub(crate) fn smb(self) -> String {
+        self.text().replace('/', "\\")
+    }
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..(DIRECTORIES.len() * NAMES.len()) as u8).map(Self)
+    }
+}
+
+/// Directories of the tree, which are always there.
+pub const DIRECTORIES: [&str; 3] = ["", "d", "e"];
+/// Names that may be in each.
+pub const NAMES: [&str; 3] = ["a", "b", "c"];
+/// Opens that an SMB client may have.
+pub(crate) const SLOTS: u8 = 3;

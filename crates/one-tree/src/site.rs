@@ -1,0 +1,101 @@
+//! Where a server of all three services runs, and the disk beneath it, as a run needs them.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+
+use afs_wire::Fid;
+
+use crate::operation::End;
+
+/// A future of a site: boxed, as a run is compiled once for all kinds of them.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Where clients find the server, and as whom they sign in.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Of SMB,
+    pub smb: SocketAddr,
+    /// of the file server of AFS,
+    pub afs: SocketAddr,
+    /// and of HTTP without TLS.
+    pub http: SocketAddr,
+    /// Where AFS clients bind their sockets.
+    pub client: IpAddr,
+    /// `\\server\share`.
+    pub share: String,
+    /// Of SMB.
+    pub user: String,
+    /// Of this user.
+    pub password: String,
+    /// The volume's root, as AFS calls it.
+    pub root: Fid,
+}
+
+/// A server that runs, over a tree that holds the empty [`DIRECTORIES`](crate::DIRECTORIES) and nothing else.
+pub trait Site {
+    /// Where it is reached.
+    fn place(&self) -> Place;
+
+    /// The tree beneath it.
+    fn disk(&self) -> &dyn Disk;
+
+    /// Removed files of the tree that the server still has open.
+    fn removed_files(&self) -> anyhow::Result<Vec<String>>;
+
+    /// Ends the server. A clean stop is quick, and clients go on meanwhile.
+    fn ends(&mut self, how: End) -> BoxFuture<'_, anyhow::Result<()>>;
+
+    /// Holds index and tree against each other, which must agree without repair, after a clean stop.
+    fn checks(&mut self) -> BoxFuture<'_, anyhow::Result<()>>;
+
+    /// Starts the server anew.
+    fn starts(&mut self) -> BoxFuture<'_, anyhow::Result<()>>;
+
+    /// What the server has said since it last started.
+    fn said(&self) -> String;
+}
+
+/// What is beneath a name, as the file system tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Else a file.
+    pub is_directory: bool,
+    /// Its number.
+    pub inode: u64,
+    /// Names of it; of a directory that counts for nothing.
+    pub links: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Of a file.
+    pub content: Vec<u8>,
+}
+
+/// The tree's file system, as local programs see it. Paths begin at the tree's root.
+pub trait Disk {
+    /// All there is, by path.
+    fn tree(&self) -> anyhow::Result<BTreeMap<String, Seen>>;
+    /// Makes a file of this content, where there was none.
+    fn make(&self, path: &str, content: &[u8]) -> anyhow::Result<()>;
+    /// Writes in place.
+    fn write_at(&self, path: &str, offset: usize, bytes: &[u8]) -> anyhow::Result<()>;
+    /// Sets the length.
+    fn cut(&self, path: &str, len: usize) -> anyhow::Result<()>;
+    /// Sets permission bits.
+    fn set_mode(&self, path: &str, mode: u32) -> anyhow::Result<()>;
+    /// Renames, over what there is.
+    fn rename(&self, from: &str, to: &str) -> anyhow::Result<()>;
+    /// Gives a file one more name.
+    fn link(&self, from: &str, to: &str) -> anyhow::Result<()>;
+    /// Removes a file or an empty directory.
+    fn remove(&self, path: &str) -> anyhow::Result<()>;
+    /// Makes an empty directory.
+    fn make_directory(&self, path: &str) -> anyhow::Result<()>;
+    /// All that was changed survives a loss of power.
+    fn sync(&self) -> anyhow::Result<()>;
+}
+
+/// A volume's root, as AFS calls it.
+pub fn root(volume: u32) -> Fid {
+    Fid { volume, vnode: 1, uniquifier: 1 }
+}

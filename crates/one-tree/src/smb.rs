@@ -1,0 +1,196 @@
+//! A client of SMB whose opens live on, and which gives back what is asked back of their leases.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use identity::NtHash;
+use lane::Task;
+use lane::buffer::Buf;
+use smb_client::{Broken, Channel, Connection, Error, How, Open, Options, Tree};
+use smb_wire::Guid;
+use smb_wire::body::query_info::info_type;
+use smb_wire::create::access::{rights, share};
+use smb_wire::create::lease::{self, LeaseV2, state};
+use smb_wire::create::{Disposition as Wire, options};
+use smb_wire::info::file::{RenameFixed, class};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::operation::{Disposition, Lease, Path, SLOTS};
+use crate::site::Place;
+
+/// Leases by their keys, as breaks have left them.
+type Leases = Rc<RefCell<Vec<(Guid, u32)>>>;
+
+pub(crate) struct Redirector {
+    tree: Tree,
+    opens: [Option<(Open, Guid)>; SLOTS as usize],
+    leases: Leases,
+    serial: u32,
+    number: u8,
+    _breaks: Task<()>,
+}
+
+impl Redirector {
+    /// Signs in.
+    pub(crate) async fn new(place: &Place, number: u8) -> anyhow::Result<Self> {
+        let state = Cell::new(u64::from(number) + 1);
+        let random = move |bytes: &mut [u8]| {
+            for byte in bytes {
+                state.set(state.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+                *byte = (state.get() >> 33) as u8;
+            }
+        };
+        let options = Options::new(Guid::new([number + 1; 16]), Rc::new(random));
+        let connection = Connection::open(place.smb, options).await?;
+        let password = place.password.as_str().into();
+        let credentials = smb_auth::Credentials {
+            domain: String::new(),
+            user: place.user.clone(),
+            nt_hash: (*NtHash::new(&password).expect("it is a password").expose()).into(),
+            workstation: "CLIENT".to_owned(),
+        };
+        let channel = Channel::sign_in(&connection, credentials).await?;
+        let tree = Tree::connect(&channel, &place.share).await?;
+        let leases = Leases::default();
+        let breaks = lane::spawn(give_back(tree.clone(), Rc::clone(&leases)));
+        Ok(Self { tree, opens: Default::default(), leases, serial: 0, number, _breaks: breaks })
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(crate) fn open(&self, slot: u8) -> Option<&Open> {
+        self.opens[usize::from(slot)].as_ref().map(|(open, _)| open)
+    }
+
+    /// What is left of an open's lease.
+    pub(crate) fn lease(&self, slot: u8) -> u32 {
+        let Some((_, key)) = &self.opens[usize::from(slot)] else { return 0 };
+        self.leases.borrow().iter().find(|(known, _)| known == key).map_or(0, |(_, state)| *state)
+    }
+
+    pub(crate) async fn opens(
+        &mut self,
+        slot: u8,
+        path: Path,
+        disposition: Disposition,
+        (writes, shares): (bool, bool),
+        lease: Lease,
+    ) -> Result<(), Error> {
+        let disposition = match disposition {
+            Disposition::Open => Wire::Open,
+            Disposition::Create => Wire::Create,
+            Disposition::OpenIf => Wire::OpenIf,
+            Disposition::Overwrite => Wire::Overwrite,
+            Disposition::OverwriteIf => Wire::OverwriteIf,
+        };
+        let access = rights::FILE_READ | rights::DELETE | if writes { rights::FILE_WRITE } else { 0 };
+        let share = if shares { share::ALL } else { share::READ };
+        let how = How { access, share, disposition, ..How::read() };
+        self.serial += 1;
+        let mut key = [self.number + 1; 16];
+        key[..4].copy_from_slice(&self.serial.to_le_bytes());
+        let key = Guid::new(key);
+        let wish = match lease {
+            Lease::None => 0,
+            Lease::Read => state::READ,
+            Lease::ReadHandle => state::READ | state::HANDLE,
+            Lease::ReadWriteHandle => state::READ | state::WRITE | state::HANDLE,
+        };
+        let asked = LeaseV2 { lease_key: key, lease_state: wish.into(), ..LeaseV2::new_zeroed() };
+        let how = if wish == 0 { how } else { how.lease(&lease::Lease::V2(&asked)) };
+        // A break may come as soon as the answer that grants.
+        self.leases.borrow_mut().push((key, wish));
+        let opened = Open::create(&self.tree, &path.smb(), &how).await;
+        let granted = opened.as_ref().map_or(0, |open| open.lease().map_or(0, |(state, _)| state));
+        self.leases.borrow_mut().iter_mut().filter(|(known, _)| *known == key).for_each(|(_, state)| {
+            *state &= granted;
+        });
+        match opened {
+            Ok(open) => self.opens[usize::from(slot)] = Some((open, key)),
+            Err(error) => {
+                self.leases.borrow_mut().retain(|(known, _)| *known != key);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn closes(&mut self, slot: u8) -> Result<(), Error> {
+        let Some((open, key)) = self.opens[usize::from(slot)].take() else { return Ok(()) };
+        self.leases.borrow_mut().retain(|(known, _)| *known != key);
+        open.close(0).await.map(drop)
+    }
+
+    /// An open of a file or directory for one purpose alone.
+    async fn with<T>(
+        &self,
+        path: Path,
+        access: u32,
+        act: impl AsyncFnOnce(&Open) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let how = How { access: access | rights::READ_ATTRIBUTES, options: 0, ..How::read() };
+        let open = Open::create(&self.tree, &path.smb(), &how).await?;
+        let done = act(&open).await;
+        let closed = open.close(0).await;
+        let done = done?;
+        closed?;
+        Ok(done)
+    }
+
+    pub(crate) async fn moves(&self, from: Path, to: Path, replace: bool) -> Result<(), Error> {
+        self.with(from, rights::DELETE, async |open| open.rename(&to.smb(), replace).await).await
+    }
+
+    pub(crate) async fn links_name(&self, from: Path, to: Path) -> Result<(), Error> {
+        self.with(from, rights::WRITE_ATTRIBUTES, async |open| links(open, to).await).await
+    }
+
+    pub(crate) async fn removes(&self, path: Path) -> Result<(), Error> {
+        let how = How { options: options::DELETE_ON_CLOSE, ..How::delete() };
+        Open::create(&self.tree, &path.smb(), &how).await?.close(0).await.map(drop)
+    }
+
+    pub(crate) async fn makes_directory(&self, path: Path) -> Result<(), Error> {
+        Open::create(&self.tree, &path.smb(), &How::make_directory()).await?.close(0).await.map(drop)
+    }
+}
+
+/// Answers breaks, until the connection ends: nothing is kept back that would have to be written first.
+async fn give_back(tree: Tree, leases: Leases) {
+    while let Ok(broken) = tree.channel().connection().next_break().await {
+        let Broken::Lease { key, new, acknowledge, .. } = broken else { continue };
+        let left = {
+            let mut leases = leases.borrow_mut();
+            leases.iter_mut().find(|(known, _)| *known == key).map(|(_, state)| {
+                *state &= new;
+                *state
+            })
+        };
+        if acknowledge {
+            // Of a file that was closed meanwhile there is none to give back.
+            let _ = tree.acknowledge_lease(key, left.unwrap_or(0)).await;
+        }
+    }
+}
+
+pub(crate) async fn writes(open: &Open, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
+    open.write(offset, vec![Buf::from(bytes)]).await.0.map(drop)
+}
+
+pub(crate) async fn cuts(open: &Open, len: u64) -> Result<(), Error> {
+    open.set(info_type::FILE, class::END_OF_FILE, 0, &len.to_le_bytes()).await
+}
+
+/// The file is deleted with its last open (FileDispositionInformation).
+pub(crate) async fn disposes(open: &Open) -> Result<(), Error> {
+    open.set(info_type::FILE, class::DISPOSITION, 0, &[1]).await
+}
+
+/// Gives the file one more name (FileLinkInformation).
+pub(crate) async fn links(open: &Open, to: Path) -> Result<(), Error> {
+    let name: Vec<u8> = to.smb().encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let fixed = RenameFixed { file_name_length: (name.len() as u32).into(), ..RenameFixed::new_zeroed() };
+    open.set(info_type::FILE, class::LINK, 0, &[fixed.as_bytes(), &name].concat()).await
+}
