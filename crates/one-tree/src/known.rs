@@ -15,17 +15,23 @@ pub enum Known {
     UntoldStatus,
     /// The index has records of files that are gone.
     Records,
+    /// The index has records of removed files that were open when the server was killed.
+    RecordsOfOpens,
+    /// After a loss of power a strong entity tag may stand for older bytes: the time of an unsynced write is kept, and the bytes are not.
+    TagsAfterPower,
 }
 
 impl Known {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::RemovedFiles,
         Self::LocalVersions,
         Self::ListedLengths,
         Self::FoundWhenGone,
         Self::UntoldStatus,
         Self::Records,
+        Self::RecordsOfOpens,
+        Self::TagsAfterPower,
     ];
 
     /// As command lines have it.
@@ -37,6 +43,8 @@ impl Known {
             Self::FoundWhenGone => "found-when-gone",
             Self::UntoldStatus => "untold-status",
             Self::Records => "records",
+            Self::RecordsOfOpens => "records-of-opens",
+            Self::TagsAfterPower => "tags-after-power",
         }
     }
 }

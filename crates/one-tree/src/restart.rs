@@ -22,7 +22,8 @@ impl Run {
         self.http.disconnects();
         self.site.ends(End::Stop).await?;
         if !self.allows(Known::Records) {
-            self.site.checks().await?;
+            let mends = std::mem::take(&mut self.is_to_mend);
+            self.site.checks(mends).await?;
         }
         Ok(())
     }
@@ -32,13 +33,19 @@ impl Run {
             self.stops().await?;
         } else {
             self.http.disconnects();
+            // Tree and index lose different changes with the power.
+            self.is_to_mend |=
+                end == End::Power || (self.model.has_removed() && self.allows(Known::RecordsOfOpens));
             self.site.ends(end).await?;
             self.model.objects.iter_mut().for_each(|node| node.may_rise = true);
         }
         self.model.opens = Default::default();
         let tree = self.site.disk().tree()?;
         if end == End::Power {
-            self.model.adopts(&tree)?;
+            let older = self.model.adopts(&tree)?;
+            if self.allows(Known::TagsAfterPower) {
+                older.into_iter().for_each(|path| self.http.forgets(path));
+            }
         }
         self.model.pending_ends(&tree);
         self.site.starts().await?;
@@ -66,6 +73,12 @@ impl Run {
 }
 
 impl Model {
+    /// A file that has no name any more is open.
+    fn has_removed(&self) -> bool {
+        let mut opens = self.opens.iter().flatten().flatten();
+        opens.any(|opened| self.names_of(opened.object).next().is_none())
+    }
+
     /// Files that were to go with their last open have gone with the server, or stay.
     fn pending_ends(&mut self, tree: &Tree) {
         for object in 0..self.objects.len() {
@@ -80,7 +93,8 @@ impl Model {
     }
 
     /// What a loss of power has left is what is true from now on. What was synced and not changed since is there.
-    fn adopts(&mut self, tree: &Tree) -> anyhow::Result<()> {
+    /// Says which names lead to older bytes.
+    fn adopts(&mut self, tree: &Tree) -> anyhow::Result<Vec<Path>> {
         let mut names: BTreeMap<Path, Object> = BTreeMap::new();
         for path in Path::all() {
             let Some(seen) = tree.get(&path.text()) else { continue };
@@ -98,6 +112,7 @@ impl Model {
             .find(|(path, object)| is_safe(path.directory().into()) && names.get(path) != Some(object));
         ensure!(lost.is_none(), "a name that was synced is lost: {lost:?}");
         let safe: Vec<_> = names.values().map(|object| is_safe(*object)).collect();
+        let mut older = Vec::new();
         for ((path, object), is_safe) in names.iter().zip(safe) {
             if self.objects[*object].is_directory {
                 continue;
@@ -108,6 +123,7 @@ impl Model {
             if !is_as_before {
                 self.objects[*object].content = content;
                 self.content_changed(*object);
+                older.extend(self.names_of(*object).chain([*path]));
             }
         }
         for (directory, name) in DIRECTORIES.iter().enumerate() {
@@ -124,7 +140,7 @@ impl Model {
         self.objects.iter_mut().for_each(|node| node.fid = None);
         self.names = names;
         self.is_synced();
-        Ok(())
+        Ok(older)
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Run {
     pub(crate) settled: Instant,
     /// What the step is about.
     pub(crate) touched: Touched,
+    /// The index may have what the tree has not, as no check has mended since.
+    pub(crate) is_to_mend: bool,
     turn: usize,
 }
 
@@ -71,7 +73,20 @@ impl Run {
         }
         let http = Browser::new(place.http);
         let (settled, touched) = (time::now(), Touched::default());
-        Ok(Self { site, place, model, smb, afs, observer, http, known, settled, touched, turn: 0 })
+        Ok(Self {
+            site,
+            place,
+            model,
+            smb,
+            afs,
+            observer,
+            http,
+            known,
+            settled,
+            touched,
+            is_to_mend: false,
+            turn: 0,
+        })
     }
 
     /// Does a step, and looks. `false`: its parties were not there.

@@ -46,8 +46,8 @@ pub trait Site {
     /// Ends the server. A clean stop is quick, and clients go on meanwhile.
     fn ends(&mut self, how: End) -> BoxFuture<'_, anyhow::Result<()>>;
 
-    /// Holds index and tree against each other, which must agree without repair, after a clean stop.
-    fn checks(&mut self) -> BoxFuture<'_, anyhow::Result<()>>;
+    /// Holds index and tree against each other after a clean stop. They must agree, if `mends` after what a repair has mended.
+    fn checks(&mut self, mends: bool) -> BoxFuture<'_, anyhow::Result<()>>;
 
     /// Starts the server anew.
     fn starts(&mut self) -> BoxFuture<'_, anyhow::Result<()>>;
@@ -61,7 +61,7 @@ pub trait Site {
 pub struct Seen {
     /// Else a file.
     pub is_directory: bool,
-    /// Its number.
+    /// What tells it from others of the tree, if possible from those that are gone too.
     pub inode: u64,
     /// Names of it; of a directory that counts for nothing.
     pub links: u64,

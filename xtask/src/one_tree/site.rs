@@ -122,6 +122,17 @@ impl Site {
     }
 }
 
+impl Site {
+    fn compares(&self, how: &[&str]) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(how).arg("--state").arg(self.home.path().join("state"));
+        let output = command.output().context("cannot start linerate volume check")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{how:?} after a clean stop: {}\n{said}", output.status);
+        Ok(())
+    }
+}
+
 impl one_tree::Site for Site {
     fn place(&self) -> Place {
         Place {
@@ -179,13 +190,12 @@ impl one_tree::Site for Site {
         Ok(removed)
     }
 
-    fn checks(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
-        Box::pin(async {
-            let mut command = Command::new(&self.program);
-            command.args(["volume", "check", "--dry-run", "--state"]).arg(self.home.path().join("state"));
-            let output = command.output().context("cannot start linerate volume check")?;
-            let said = String::from_utf8_lossy(&output.stdout);
-            ensure!(output.status.success(), "volume check after a clean stop: {}\n{said}", output.status);
+    fn checks(&mut self, mends: bool) -> BoxFuture<'_, anyhow::Result<()>> {
+        Box::pin(async move {
+            if mends {
+                self.compares(&["volume", "check"])?;
+            }
+            self.compares(&["volume", "check", "--dry-run"])?;
             // Nothing but what clients made.
             for entry in fs::read_dir(&self.tree.0)? {
                 let name = entry?.file_name();
