@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
+use lane::time;
 use smb_wire::create::lease::state;
 
 use crate::known::Known;
 use crate::model::Object;
 use crate::operation::{DIRECTORIES, Look, Looks, Path};
-use crate::run::{Run, unlike};
+use crate::run::{BREAK_BOUND, Run, unlike};
 
 impl Run {
     /// No lease stands on what is so no more.
@@ -20,7 +21,7 @@ impl Run {
                 let node = &self.model.objects[opened.object];
                 let name = || self.name(opened.object);
                 ensure!(
-                    left & state::READ == 0 || node.contents == opened.contents,
+                    left & state::READ == 0 || node.contents == opened.contents || node.is_unseen,
                     "SMB {client} has a read lease by open {slot} of {}, which another has changed",
                     name()
                 );
@@ -49,6 +50,7 @@ impl Run {
         Ok(())
     }
 
+    /// Looks, and holds leases against what was found that local programs have changed.
     pub(crate) async fn looks(&mut self, looks: Looks) -> anyhow::Result<()> {
         self.file_system().context("file system")?;
         match looks.smb {
@@ -69,6 +71,11 @@ impl Run {
             Look::Nothing => {}
             Look::Touched => self.by_afs_touched().await.context("seen by AFS")?,
             Look::All => self.by_afs_all().await.context("seen by AFS")?,
+        }
+        if [looks.smb, looks.http, looks.afs].iter().any(|look| *look != Look::Nothing) {
+            self.model.are_seen(&self.touched.objects);
+            let soon = time::now() + BREAK_BOUND;
+            self.in_time(soon, async |run| run.have_given_back()).await?;
         }
         Ok(())
     }

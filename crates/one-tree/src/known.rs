@@ -17,7 +17,8 @@ pub enum Known {
     Records,
     /// The index has records of removed files that were open when the server was killed.
     RecordsOfOpens,
-    /// After a loss of power a strong entity tag may stand for older bytes: the time of an unsynced write is kept, and the bytes are not.
+    /// After a loss of power a strong entity tag may stand for other bytes: of an unsynced write the disk may have the time alone, or the
+    /// bytes alone.
     TagsAfterPower,
 }
 

@@ -1,7 +1,7 @@
 //! What is true: files with their contents, the names that lead to them, and the opens of SMB clients. One operation comes after the
 //! other, so that there is one truth at each moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use afs_wire::Fid;
@@ -33,6 +33,8 @@ pub(crate) struct Node {
     pub(crate) inode: Option<u64>,
     /// Its name goes with the last open of an SMB client.
     pub(crate) is_pending: bool,
+    /// A local program has changed its content, and nobody has looked since: leases hear of it with the first look.
+    pub(crate) is_unseen: bool,
 }
 
 /// An open of an SMB client.
@@ -169,15 +171,15 @@ impl Model {
         self.synced = Synced { names: self.names.clone(), contents: contents.collect() };
     }
 
-    /// The open is closed; with the last one a file goes that is to be deleted.
+    /// The open is closed; with the last one by its name a file goes that is to be deleted.
     pub(crate) fn closes(&mut self, client: u8, slot: u8) {
         let Some(opened) = self.opens[usize::from(client)][usize::from(slot)].take() else { return };
         let object = opened.object;
-        if self.objects[object].is_pending && self.opens_of(object).next().is_none() {
-            let name = self.names_of(object).next();
-            if let Some(name) = name {
-                self.removes(name);
-            }
+        let name = self.names_of(object).next().filter(|_| self.objects[object].is_pending);
+        if let Some(name) = name
+            && !self.opens_of(object).any(|other| other.path == name)
+        {
+            self.removes(name);
         }
     }
 
@@ -217,6 +219,11 @@ impl Model {
     pub(crate) fn content_changed(&mut self, object: Object) {
         self.objects[object].contents += 1;
         self.objects[object].changes += 1;
+    }
+
+    /// Somebody has looked at these.
+    pub(crate) fn are_seen(&mut self, objects: &BTreeSet<Object>) {
+        objects.iter().for_each(|object| self.objects[*object].is_unseen = false);
     }
 
     fn forgets(&mut self, path: Path) {

@@ -42,9 +42,9 @@ impl Run {
         self.model.opens = Default::default();
         let tree = self.site.disk().tree()?;
         if end == End::Power {
-            let older = self.model.adopts(&tree)?;
+            let doubtful = self.model.adopts(&tree)?;
             if self.allows(Known::TagsAfterPower) {
-                older.into_iter().for_each(|path| self.http.forgets(path));
+                doubtful.into_iter().for_each(|path| self.http.forgets(path));
             }
         }
         self.model.pending_ends(&tree);
@@ -93,7 +93,7 @@ impl Model {
     }
 
     /// What a loss of power has left is what is true from now on. What was synced and not changed since is there.
-    /// Says which names lead to older bytes.
+    /// Says which names lead to what was changed since.
     fn adopts(&mut self, tree: &Tree) -> anyhow::Result<Vec<Path>> {
         let mut names: BTreeMap<Path, Object> = BTreeMap::new();
         for path in Path::all() {
@@ -112,7 +112,7 @@ impl Model {
             .find(|(path, object)| is_safe(path.directory().into()) && names.get(path) != Some(object));
         ensure!(lost.is_none(), "a name that was synced is lost: {lost:?}");
         let safe: Vec<_> = names.values().map(|object| is_safe(*object)).collect();
-        let mut older = Vec::new();
+        let mut doubtful = Vec::new();
         for ((path, object), is_safe) in names.iter().zip(safe) {
             if self.objects[*object].is_directory {
                 continue;
@@ -123,7 +123,9 @@ impl Model {
             if !is_as_before {
                 self.objects[*object].content = content;
                 self.content_changed(*object);
-                older.extend(self.names_of(*object).chain([*path]));
+            }
+            if !is_safe {
+                doubtful.extend(self.names_of(*object).chain([*path]));
             }
         }
         for (directory, name) in DIRECTORIES.iter().enumerate() {
@@ -140,7 +142,7 @@ impl Model {
         self.objects.iter_mut().for_each(|node| node.fid = None);
         self.names = names;
         self.is_synced();
-        Ok(older)
+        Ok(doubtful)
     }
 }
 

@@ -108,11 +108,11 @@ impl Run {
         }
         self.touches(&step.operation);
         if step.operation.is_local() {
+            let model = &mut self.model;
+            self.touched.objects.iter().for_each(|object| model.objects[*object].is_unseen = true);
             self.settled = time::now() + LOCAL_BOUND;
         }
-        // A break goes by another connection than the answer that it came before.
-        let soon = self.settled.max(time::now() + BREAK_BOUND);
-        self.in_time(soon, async |run| run.have_given_back()).await?;
+        self.in_time(time::now() + BREAK_BOUND, async |run| run.have_given_back()).await?;
         self.in_time(self.settled, async |run| run.are_told()).await?;
         self.in_time(self.settled, async |run| run.looks(step.looks).await).await?;
         Ok(true)
@@ -242,7 +242,8 @@ pub(crate) fn unlike(read: &[u8], there: &[u8]) -> String {
 pub(crate) const SIGNED_IN_WITHIN: Duration = Duration::from_secs(5);
 /// What a local program does shows within a second.
 pub(crate) const LOCAL_BOUND: Duration = Duration::from_millis(1200);
-const BREAK_BOUND: Duration = Duration::from_millis(200);
+/// A break goes by another connection than the answer that it came before.
+pub(crate) const BREAK_BOUND: Duration = Duration::from_millis(200);
 /// Between two looks,
 const PAUSE: Duration = Duration::from_millis(10);
 /// at most.
