@@ -100,6 +100,10 @@ impl Run {
         }
         self.touched = Touched::default();
         self.touches(&step.operation);
+        if step.operation.is_local() {
+            // What is written in the tick of a change of the server's leaves no trace (docs/index.md, "Versions").
+            time::sleep(TICK).await;
+        }
         let answer = self.act(step).await?;
         match (expected, &answer) {
             (Expected::Done, Answer::Refused(why)) => bail!("it is refused: {why}"),
@@ -244,6 +248,8 @@ pub(crate) const SIGNED_IN_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) const LOCAL_BOUND: Duration = Duration::from_millis(1200);
 /// A break goes by another connection than the answer that it came before.
 pub(crate) const BREAK_BOUND: Duration = Duration::from_millis(200);
+/// Longer than the clock of a file system's stamps stands still.
+const TICK: Duration = Duration::from_millis(20);
 /// Between two looks,
 const PAUSE: Duration = Duration::from_millis(10);
 /// at most.

@@ -87,5 +87,5 @@ const POWER: [Known; 2] = [Known::RecordsOfOpens, Known::TagsAfterPower];
 /// Seeds of a plain run,
 const SEEDS: u64 = 24;
 /// and steps of each.
-const STEPS: usize = 400;
+const STEPS: usize = 450;
 const REDUCED_WITHIN: Duration = Duration::from_secs(60);

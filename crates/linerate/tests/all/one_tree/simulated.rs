@@ -81,7 +81,8 @@ impl Simulated {
             ensure!(time::now() < give_up, "the stop takes more than {STOP_MAX:?}");
             time::sleep(Duration::from_millis(10)).await;
         }
-        // What its tasks have goes with them.
+        // What is left of its tasks goes with the lanes.
+        (0..LANES).for_each(|lane| self.host.end_lane(lane));
         time::sleep(Duration::from_secs(1)).await;
         let in_use = life.objects.in_use();
         ensure!(in_use == 0, "{in_use} objects are in use after a clean stop");
