@@ -124,6 +124,8 @@ impl Model {
             Operation::SmbRename { to, replace, .. } => match self.names.get(&to) {
                 Some(target) if *target == object => Nothing,
                 Some(_) if !replace || self.is_directory(to) => Refused,
+                // Which of several names moves is the server's to choose.
+                _ if opened.is_lost && self.names_of(object).count() > 1 => Nothing,
                 // The file that the open has may have another name, which moves, or none.
                 _ if !has_name && self.names_of(object).next().is_some() => Nothing,
                 _ if !has_name => Refused,

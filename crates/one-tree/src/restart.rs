@@ -31,6 +31,11 @@ impl Run {
     pub(crate) async fn restarts(&mut self, end: End) -> anyhow::Result<()> {
         if end == End::Stop {
             self.stops().await?;
+            for (path, object) in self.model.names.clone() {
+                // What was to go with the stop is gone.
+                let is_coarse = self.site.disk().is_of_whole_second(&path.text()).unwrap_or_default();
+                self.model.objects[object].may_rise |= is_coarse;
+            }
         } else {
             self.http.disconnects();
             // Tree and index lose different changes with the power.

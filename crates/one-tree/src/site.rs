@@ -75,6 +75,8 @@ pub struct Seen {
 pub trait Disk {
     /// All there is, by path.
     fn tree(&self) -> anyhow::Result<BTreeMap<String, Seen>>;
+    /// Its time of change is of whole seconds, which says nothing over a stop: a coarse file system has no others.
+    fn is_of_whole_second(&self, path: &str) -> anyhow::Result<bool>;
     /// Makes a file of this content, where there was none.
     fn make(&self, path: &str, content: &[u8]) -> anyhow::Result<()>;
     /// Writes in place.

@@ -225,6 +225,10 @@ impl Disk for Tree {
         Ok(seen)
     }
 
+    fn is_of_whole_second(&self, path: &str) -> anyhow::Result<bool> {
+        Ok(fs::symlink_metadata(self.0.join(path))?.ctime_nsec() == 0)
+    }
+
     fn make(&self, path: &str, content: &[u8]) -> anyhow::Result<()> {
         Ok(fs::write(self.0.join(path), content)?)
     }

@@ -207,6 +207,10 @@ impl Disk for Programs {
         Ok(seen)
     }
 
+    fn is_of_whole_second(&self, path: &str) -> anyhow::Result<bool> {
+        Ok(self.0.stat(&at(path))?.ctime.nanos == 0)
+    }
+
     fn make(&self, path: &str, content: &[u8]) -> anyhow::Result<()> {
         Ok(self.0.write(&at(path), content)?)
     }
