@@ -140,7 +140,7 @@ impl Life {
 
     async fn serve(self: Rc<Self>, links: Links, seed: u64) {
         let lane = links.lane();
-        let cache = Cache::sharing(self.cache.clone(), &self.objects);
+        let cache = Cache::sharing(self.cache, &self.objects);
         let volumes = LaneVolumes::new(cache.clone()).followed_by(&self.table).unwrap();
         let volume = volumes.iter().next().expect("there is one").clone();
         self.counters.borrow_mut().push(Arc::clone(volume.counters()));
