@@ -83,13 +83,14 @@ impl Simulated {
         }
         // What is left of its tasks goes with the lanes.
         (0..LANES).for_each(|lane| self.host.end_lane(lane));
+        let objects = life.objects.clone();
+        drop(life);
         time::sleep(Duration::from_secs(1)).await;
-        let in_use = life.objects.in_use();
+        let in_use = objects.in_use();
         ensure!(in_use == 0, "{in_use} objects are in use after a clean stop");
         index.beat(time::wall_clock());
         index.close()?;
         self.memory = self.memory.parted();
-        drop(life);
         self.host.kill();
         self.host.restart();
         Ok(())
