@@ -115,6 +115,7 @@ impl Run {
                 Some((above, below)) => (above == *name).then_some(below),
                 None => name.is_empty().then_some(path),
             });
+            let here = here.filter(|name| !(self.has_left && name.starts_with(".linerate-")));
             self.are_names("the file system", directory as u8, here)?;
         }
         for (path, object) in self.model.names.clone() {

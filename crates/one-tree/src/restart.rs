@@ -41,6 +41,7 @@ impl Run {
             // Tree and index lose different changes with the power.
             self.is_to_mend |=
                 end == End::Power || (self.model.has_removed() && self.allows(Known::RecordsOfOpens));
+            self.has_left = true;
             self.site.ends(end).await?;
             self.model.objects.iter_mut().for_each(|node| node.may_rise = true);
         }

@@ -32,6 +32,8 @@ pub(crate) struct Run {
     pub(crate) touched: Touched,
     /// The index may have what the tree has not, as no check has mended since.
     pub(crate) is_to_mend: bool,
+    /// A server that was killed may have left files that it had not named yet; the next ones take them away in their time.
+    pub(crate) has_left: bool,
     turn: usize,
 }
 
@@ -85,6 +87,7 @@ impl Run {
             settled,
             touched,
             is_to_mend: false,
+            has_left: false,
             turn: 0,
         })
     }
