@@ -101,6 +101,11 @@ fn put(out: &mut Vec<u8>, at: usize, value: &[u8]) {
     out.extend(value);
 }
 
+/// A name as the flags say: in UTF-16, or else in a code page.
+fn text(name: &str, flags: u32) -> Vec<u8> {
+    if flags & flags::UNICODE != 0 { encoded(name) } else { name.as_bytes().to_vec() }
+}
+
 fn begin(kind: u32, len: usize) -> Vec<u8> {
     let mut out = NTLMSSP.to_vec();
     out.extend(kind.to_le_bytes());
@@ -150,14 +155,14 @@ impl<'a> Challenge<'a> {
         out[20..24].copy_from_slice(&self.flags.to_le_bytes());
         out[24..32].copy_from_slice(&self.challenge);
         out[48..56].copy_from_slice(&VERSION);
-        put(&mut out, 12, &encoded(target));
+        put(&mut out, 12, &text(target, self.flags));
         put(&mut out, 40, self.target_info);
         out
     }
 }
 
 /// What a client proves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Authenticate<'a> {
     /// All of it.
     pub bytes: &'a [u8],
@@ -167,23 +172,25 @@ pub struct Authenticate<'a> {
     pub lm: &'a [u8],
     /// NTLMv2's answer.
     pub nt: &'a [u8],
-    /// The domain, as it counts for the proof.
-    pub domain: Text<'a>,
+    /// The domain, as it counts for the proof; `None`, as of [`Authenticate::user`], for what is no text.
+    pub domain: Option<String>,
     /// The user.
-    pub user: Text<'a>,
+    pub user: Option<String>,
     /// The session's key, encrypted.
     pub session_key: &'a [u8],
 }
 
 impl<'a> Authenticate<'a> {
-    /// Reads an AUTHENTICATE, which has text in UTF-16.
+    /// Reads an AUTHENTICATE, which has text in UTF-16, or else in a code page.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Refused> {
         check(bytes, AUTHENTICATE, 64)?;
         let flags = word(bytes, 60);
-        if flags & flags::UNICODE == 0 {
-            return Err(Refused::Weak);
-        }
-        let text = |at| Text::new(field(bytes, at)?).map_err(|_| Refused::Malformed);
+        //= MS-NLMP 2.2.1.3
+        //# Names are in Unicode where that was agreed on, else in OEM. Which code page that is nobody says: ASCII is the same in all.
+        let text = |at| match flags & flags::UNICODE {
+            0 => Ok(std::str::from_utf8(field(bytes, at)?).ok().filter(|text| text.is_ascii()).map(str::to_owned)),
+            _ => Text::new(field(bytes, at)?).map(|text| text.decode()).map_err(|_| Refused::Malformed),
+        };
         Ok(Self {
             bytes,
             flags,
@@ -231,9 +238,9 @@ impl AuthenticateParts<'_> {
         let mut out = begin(AUTHENTICATE, MIC.end);
         out[60..64].copy_from_slice(&self.flags.to_le_bytes());
         out[64..72].copy_from_slice(&VERSION);
-        put(&mut out, 28, &encoded(self.domain));
-        put(&mut out, 36, &encoded(self.user));
-        put(&mut out, 44, &encoded(self.workstation));
+        put(&mut out, 28, &text(self.domain, self.flags));
+        put(&mut out, 36, &text(self.user, self.flags));
+        put(&mut out, 44, &text(self.workstation, self.flags));
         put(&mut out, 12, self.lm);
         put(&mut out, 20, self.nt);
         put(&mut out, 52, self.session_key);

@@ -10,6 +10,8 @@ pub(crate) use server::Server;
 pub mod flags {
     /// Text is UTF-16.
     pub const UNICODE: u32 = 0x0000_0001;
+    /// Text is in the client's own code page, if it knows no UTF-16.
+    pub const OEM: u32 = 0x0000_0002;
     /// The server tells its name.
     pub const REQUEST_TARGET: u32 = 0x0000_0004;
     /// Messages can be signed.

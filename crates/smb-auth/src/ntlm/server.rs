@@ -80,10 +80,17 @@ impl Server {
             return Err(Refused::Malformed);
         }
         let asked = parse_negotiate(negotiate)?;
-        if asked & flags::UNICODE == 0 || asked & flags::NTLM == 0 {
+        //= MS-NLMP 3.2.5.1.1
+        //# Text is Unicode where the client knows it, else OEM; who knows neither is refused.
+        let text_as = match asked & (flags::UNICODE | flags::OEM) {
+            0 => return Err(Refused::Weak),
+            flags::OEM => flags::OEM,
+            _ => flags::UNICODE,
+        };
+        if asked & flags::NTLM == 0 {
             return Err(Refused::Weak);
         }
-        let always = flags::UNICODE
+        let always = text_as
             | flags::NTLM
             | flags::ALWAYS_SIGN
             | flags::TARGET_TYPE_SERVER
@@ -119,15 +126,14 @@ impl Server {
         (negotiate, challenge): (&[u8], &[u8]),
         host: &Host<'_>,
     ) -> Result<SignedIn, Refused> {
-        if message.user.is_empty() && message.nt.is_empty() && message.lm.len() <= 1 {
+        if message.user.as_deref() == Some("") && message.nt.is_empty() && message.lm.len() <= 1 {
             //= MS-NLMP 3.2.5.1.2
             //# Of nobody in particular the base key is zeros. Who exchanges keys chooses his own under it.
             let session_key = session_key(SessionKey::default(), message.session_key, agreed).ok();
             let signed_in = SignedIn { who: Who::Anonymous, session_key };
             return if self.policy.anonymous { Ok(signed_in) } else { Err(Refused::Anonymous) };
         }
-        let names = message.user.decode().zip(message.domain.decode());
-        self.claimed = names.as_ref().map(|(user, _)| user.clone());
+        self.claimed = message.user.clone();
         //= MS-NLMP 3.3.2
         //# NTLMv2's answer is a proof of 16 bytes and what it proves; 24 bytes are of NTLMv1.
         let (proof, said) = message.nt.split_first_chunk::<16>().ok_or(Refused::Weak)?;
@@ -138,12 +144,12 @@ impl Server {
         //= MS-NLMP 2.2.2.7
         //# The answer ends with a list of pairs, and that with MsvAvEOL: one without an end is malformed, whoever sent it.
         let flags = find(&said[28..], av::FLAGS)?.and_then(|value| value.first_chunk()).copied();
-        let (user, domain) = names.ok_or(Refused::Wrong)?;
+        let (user, domain) = message.user.clone().zip(message.domain.clone()).ok_or(Refused::Wrong)?;
         if host.accounts.is_held_off(&domain, &user) {
             return Err(Refused::HeldOff);
         }
         let nt_hash = host.accounts.nt_hash(&domain, &user);
-        let key = crypto::ntowf_v2(&nt_hash, message.user.units(), message.domain.units());
+        let key = crypto::ntowf_v2(&nt_hash, user.encode_utf16(), domain.encode_utf16());
         let expected = crypto::proof(&key, &self.challenge, said);
         if !bool::from(expected.ct_eq(proof)) {
             let guest = self.policy.guest && !host.accounts.is_known(&domain, &user);

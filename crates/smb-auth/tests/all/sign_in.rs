@@ -249,6 +249,23 @@ fn ntlm_without_spnego_signs_in() {
     assert_eq!(ByHand::default().sign_in().unwrap().session_key.as_deref(), Some(&[7; 16]));
 }
 
+#[test]
+fn names_in_unicode_or_in_a_code_page_sign_in_and_names_in_neither_do_not() {
+    let of = |text: u32| ByHand {
+        flags: ByHand::default().flags & !(flags::UNICODE | flags::OEM) | text,
+        ..ByHand::default()
+    };
+    for text in [flags::UNICODE, flags::OEM, flags::UNICODE | flags::OEM] {
+        let signed_in = of(text).sign_in().unwrap();
+        assert_eq!(signed_in.session_key.as_deref(), Some(&[7; 16]), "{text}");
+        let Who::User { user, .. } = signed_in.who else { panic!("{text}") };
+        assert_eq!(user, "user");
+    }
+    let negotiate = write_negotiate(of(0).flags);
+    let refused = accept(&mut Acceptor::new(Policy::default(), CHALLENGE), &negotiate).unwrap_err();
+    assert_eq!(refused, Refused::Weak);
+}
+
 /// As Linux's client does. Who has announced a code under the proof cannot be robbed of it.
 #[test]
 fn who_announces_no_code_signs_in_without() {
