@@ -143,7 +143,7 @@ impl Owner {
     }
 
     /// Whether it is that user. What anonymous made is no single user's.
-    fn is(self, who: &Principal, privileged: bool) -> bool {
+    pub fn is(self, who: &Principal, privileged: bool) -> bool {
         who.is_user()
             && match self.recorded {
                 Some(id) => who.id() == id,

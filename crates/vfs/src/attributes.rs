@@ -18,6 +18,9 @@ pub struct Attributes {
     pub id: FileId,
     /// Bytes of content. Of no use for directories.
     pub size: u64,
+    /// Bytes that it takes on disk: what every service tells of its room. Fewer than the size where there are holes, more where room is
+    /// set aside.
+    pub allocated: u64,
     /// Last reading, as far as the file system keeps it; see [`Stat::atime`]. A reading is no change: what is cached of a file
     /// may be older.
     pub atime: Timestamp,
@@ -145,7 +148,7 @@ impl Attributes {
 
     /// Whether anything but the time of the last reading is different.
     pub fn is_changed_since(&self, earlier: &Self) -> bool {
-        let Self { kind, id, size, atime: _, mtime, ctime, mode, nlink, uid, gid, maker: _, bits: _ } = *self;
+        let Self { kind, id, size, allocated: _, atime: _, mtime, ctime, mode, nlink, uid, gid, maker: _, bits: _ } = *self;
         (kind, id, size, mtime, ctime)
             != (earlier.kind, earlier.id, earlier.size, earlier.mtime, earlier.ctime)
             || (mode, nlink, uid, gid) != (earlier.mode, earlier.nlink, earlier.uid, earlier.gid)
@@ -182,6 +185,7 @@ impl From<Stat> for Attributes {
             kind: stat.kind,
             id: FileId { dev: stat.dev, ino: stat.ino },
             size: stat.size,
+            allocated: stat.allocated,
             atime: stat.atime,
             mtime: stat.mtime,
             ctime: stat.ctime,
@@ -324,6 +328,7 @@ mod tests {
         dev: 1,
         ino: 2,
         size: 5,
+        allocated: 4096,
         atime: Timestamp { secs: 7, nanos: 5 },
         mtime: Timestamp { secs: 7, nanos: 5 },
         ctime: Timestamp { secs: 7, nanos: 5 },

@@ -37,6 +37,22 @@ impl Found {
         rights_there(&self.volume, &self.directory, &self.resolved, who)
     }
 
+    /// Whose it is, to somebody: who may say who may do what with it.
+    pub fn ownership(&self, who: &Principal) -> Ownership {
+        let root = self.volume.root();
+        let (Some(policy), Some(shared)) = (root.policy(), root.shared()) else { return Ownership::Others };
+        let attributes = self.resolved.attributes();
+        let options = shared.objects().options();
+        if policy.writable == Writable::Nobody || !who.is_user() {
+            return Ownership::Others;
+        }
+        if attributes.owner().is(who, policy.privileged) {
+            return Ownership::Own;
+        }
+        let is_servers = attributes.maker.is_none() && attributes.uid == options.user && !options.gives_files;
+        if is_servers { Ownership::Servers } else { Ownership::Others }
+    }
+
     /// Where the directory is now that it lies in, or that it is, past all links by which it was found.
     pub fn directory(&self) -> Option<RelPathBuf> {
         self.volume.path_of(self.directory.object()?)
@@ -58,6 +74,17 @@ impl Found {
         };
         Some(if policy.writable == Writable::Nobody { granted & UNCHANGING } else { granted })
     }
+}
+
+/// Whose something is, to somebody who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// That user's: by its record, or by its uid where mode bits count.
+    Own,
+    /// The server's own user's, who gives no files away: whoever made it.
+    Servers,
+    /// Somebody else's, or nobody may change anything.
+    Others,
 }
 
 impl std::fmt::Debug for Found {

@@ -14,12 +14,14 @@ pub struct Caller {
     pub holder: Option<Holder>,
     /// By which open, if he has one: [`Open::caller`](crate::Open::caller).
     pub open: Option<OpenCaller>,
+    /// Renames directories as POSIX has it: what is open beneath is in nobody's way, and is where the directory is from then on.
+    pub moves_opens: bool,
 }
 
 impl Caller {
     /// Somebody who holds nothing.
     pub fn new(principal: Principal) -> Self {
-        Self { principal, holder: None, open: None }
+        Self { principal, holder: None, open: None, moves_opens: false }
     }
 
     /// Somebody who has not said who he is.

@@ -79,11 +79,13 @@ impl Directory {
     }
 
     /// Is told what happens here from now on, whichever lane and whichever service does it; `None` on a volume without objects, and
-    /// where of the 65,536 that may watch the client, its network or its user has its share. Of what others do behind the server's back it is told as far as the server hears of it, and not in
-    /// detail.
+    /// where of the 65,536 that may watch the client, its network or its user has its share. What other programs do is told a tenth of a
+    /// second later, where the file system tells the kernel's watches of it.
     pub fn watch(&self, how: WatchHow, consumer: Consumer) -> Option<Watch> {
         let object = self.object()?;
-        object.volume().watch(object, how, consumer)
+        let watch = object.volume().watch(object, how, consumer)?;
+        self.volume.cache().keep_watched(&self.volume, &watch);
+        Some(watch)
     }
 
     /// Makes its names safe.

@@ -32,7 +32,7 @@
 //! - **Everything is bounded and counted**: open files, absent names, listings and watches, per lane.
 
 pub use attributes::{Attributes, ChangeToken, FileId, Standing, VersionName};
-pub use by_number::{Found, Placed};
+pub use by_number::{Found, Ownership, Placed};
 pub use cache::{Breaker, Cache, CacheOptions, Telling};
 pub use caller::Caller;
 pub use change::{Created, EntryExtended, Expect, How, Over, Published, Staged, Store, SymbolicLink, Writer};

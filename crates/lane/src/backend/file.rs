@@ -37,6 +37,8 @@ pub struct Stat {
     pub ino: u64,
     /// Bytes.
     pub size: u64,
+    /// Bytes that it takes on disk: fewer than the size where there are holes, more where room is set aside.
+    pub allocated: u64,
     /// Last reading, as far as the file system keeps it: most move it only where the last change is no older, or a day after
     /// (`relatime`), some never (`noatime`).
     pub atime: Timestamp,
@@ -160,10 +162,14 @@ pub enum WatchEvent {
 /// What became of an entry of a watched directory (inotify(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryChange {
-    /// It is new: made, linked or moved here, in place of another perhaps.
+    /// It is new: made or linked here.
     Added,
-    /// It is no more: removed or moved away.
+    /// It is no more: removed.
     Removed,
+    /// It is no more: moved away. Within one directory the name that it has now is told next.
+    MovedAway,
+    /// It is new: moved here, in place of another perhaps.
+    MovedHere,
     /// What it names was written to, closed after that, or has other attributes.
     Modified,
 }

@@ -1,6 +1,7 @@
 //! What the kernel's watches tell of, and what is forgotten for it.
 
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lane::Ended;
@@ -34,7 +35,8 @@ impl Cache {
 impl Inner {
     fn hear(self: &Rc<Self>, event: &WatchEvent) {
         match event {
-            WatchEvent::Entry { watch, name, what, .. } => {
+            WatchEvent::Entry { watch, name, what, is_directory } => {
+                let mut heard = None;
                 for watched in self.watches.of_event(*watch) {
                     // Other lanes tell only of what this one remembers.
                     self.note_told(&watched);
@@ -44,6 +46,12 @@ impl Inner {
                     }
                     self.forget_in(&watched, name);
                     self.doubt(&watched, name, *what);
+                    // A directory that is known by several paths has one watch for all of them.
+                    let object = watched.object().map(Arc::as_ptr);
+                    if heard != object && watched.object().is_some_and(|it| it.volume().watches().any()) {
+                        heard = object;
+                        self.overhear(&watched, name, *what, *is_directory);
+                    }
                 }
             }
             WatchEvent::Itself(watch) => {

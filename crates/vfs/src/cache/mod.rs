@@ -43,6 +43,7 @@ mod hear;
 mod images;
 mod joined;
 mod key;
+mod overheard;
 mod relied;
 mod rest;
 mod vantage;
@@ -106,6 +107,8 @@ struct Inner {
     next_opening: Cell<u32>,
     /// What notification told of and has to be looked at.
     doubts: RefCell<behind::Doubts>,
+    /// What other programs do where clients watch.
+    overheard: RefCell<overheard::Overheard>,
     resting: RefCell<rest::Resting>,
     listener: RefCell<Option<Task<()>>>,
     sweeper: RefCell<Option<Task<()>>>,
@@ -150,6 +153,7 @@ impl Cache {
                 page_bytes_alive: Rc::default(),
                 next_opening: Cell::new(0),
                 doubts: RefCell::default(),
+                overheard: RefCell::default(),
                 resting: RefCell::default(),
                 listener: RefCell::new(None),
                 sweeper: RefCell::new(None),

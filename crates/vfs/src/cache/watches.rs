@@ -238,7 +238,7 @@ impl Watches {
         self.arriving.borrow().iter().filter_map(Weak::upgrade).for_each(|one| one.retire());
     }
 
-    async fn watch_down_to(
+    pub(super) async fn watch_down_to(
         self: &Rc<Self>,
         root: &Root,
         key: KeyRef<'_>,

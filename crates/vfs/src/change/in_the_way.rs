@@ -1,7 +1,7 @@
 //! What is open in the way of a rename by SMB (MS-FSA 2.1.5.15.11): nothing beneath a directory that moves may be, nor what is replaced,
 //! but by who has it open to rename or delete it, or looks at it (as with Samba: else of several who rename onto one name some are refused);
 //! and nobody may have a directory open to delete it that names leave or come to. Clients that keep opens for later are asked to give them
-//! back first. Who renames without an open, as AFS and HTTP do, is not kept from it.
+//! back first. Who renames without an open, as AFS and HTTP do, is not kept from it; nor by what is open beneath is who asks for POSIX's rename.
 
 use std::cell::RefCell;
 use std::slice;
@@ -61,7 +61,8 @@ impl Volume {
         in_the_way: &InTheWay,
     ) -> Result<(), Unmade> {
         let shared = self.shared().ok_or(Error::ReadOnly)?;
-        let Some(by) = caller.open.filter(|_| moved.is_directory() && shared.objects().any_held()) else {
+        let is_asked = moved.is_directory() && !caller.moves_opens;
+        let Some(by) = caller.open.filter(|_| is_asked && shared.objects().any_held()) else {
             return Ok(());
         };
         let (objects, top) = (shared.objects().clone(), Arc::clone(&moved.object));

@@ -45,15 +45,17 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Unexpected`] where it does not; as there.
-    pub(crate) async fn remove_which(
-        &self,
-        caller: &Caller,
+    pub fn remove_which<'a>(
+        &'a self,
+        caller: &'a Caller,
         which: Number,
-        name: Name<'_>,
+        name: Name<'a>,
         is_directory: bool,
-    ) -> Result<(), Error> {
-        let which = (Some(which), name);
-        self.attempts(async || self.try_remove(caller, which, is_directory, Expect::Anything).await).await
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let which = (Some(which), name);
+            self.attempts(async || self.try_remove(caller, which, is_directory, Expect::Anything).await).await
+        })
     }
 
     /// Takes the name of an empty directory away. Takes [`Rights::DELETE`].

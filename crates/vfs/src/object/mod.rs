@@ -25,6 +25,7 @@ pub use self::table::{Objects, ObjectsOptions};
 pub(crate) use self::volume::enter;
 pub use self::volume::{ACCEPTED_TRUSTED, ACCEPTED_USER, SharedVolume};
 pub(crate) use self::watches::Watches;
+pub(crate) use self::watches::{Behind, WatchAlive};
 pub use self::watches::{Event, Happened, Kinds, Told, Watch, WatchHow};
 
 pub(crate) use self::lanes::LaneBits;
@@ -63,7 +64,7 @@ pub struct Object {
     version: AtomicU64,
     /// Vnode and uniquifier, once the index has said them, and with them the version.
     number: AtomicU64,
-    /// What of it the index has to be told: `TOUCHED` and `FRESH` of `record`.
+    /// What of it the index has to be told: `TOUCHED` and `FRESH` of `record`, which has a bit of its own beside.
     news: AtomicU8,
     /// What is known of a descriptor of its own: [`crate::descriptor`].
     pub(crate) described: AtomicU8,

@@ -237,6 +237,22 @@ impl Object {
         }
     }
 
+    /// Notes whether somebody has marked it as backed up: whoever changes it takes the mark away, with what he keeps it by. The note lasts as
+    /// long as the object is in use.
+    pub fn note_backed_up(&self, is_backed_up: bool) {
+        if self.is_backed_up() != is_backed_up {
+            match is_backed_up {
+                true => self.news.fetch_or(BACKED_UP, Ordering::AcqRel),
+                false => self.news.fetch_and(!BACKED_UP, Ordering::AcqRel),
+            };
+        }
+    }
+
+    /// Whether it was noted so.
+    pub fn is_backed_up(&self) -> bool {
+        self.news.load(Ordering::Acquire) & BACKED_UP != 0
+    }
+
     /// A file of ours that nobody could change but us was given its name, or what it gets when it is made: what that did to its change time
     /// is ours too.
     pub(crate) fn note_published(&self) {
@@ -357,6 +373,8 @@ impl Draft {
 const TOUCHED: u8 = 1;
 /// It may have no name any more, which its last closing is to see.
 const FRESH: u8 = 2;
+/// No news for the index: it is marked as backed up.
+const BACKED_UP: u8 = 4;
 /// It has no name any more.
 pub(super) const GONE: u8 = 1;
 /// The index knows it.

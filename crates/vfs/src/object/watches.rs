@@ -2,9 +2,10 @@
 //! and whichever service does it. Where nobody watches, a change looks at one number.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
 
 use budget::{Books, Consumer, Shares};
 use index::{Kind, Number};
@@ -108,6 +109,41 @@ struct Watched {
     how: WatchHow,
     consumer: Consumer,
     queue: Mutex<Queue>,
+    /// How often directories have come or gone beneath.
+    grown: AtomicU32,
+}
+
+/// Whether somebody still watches.
+pub(crate) struct WatchAlive(Weak<Watched>);
+
+/// What somebody else has done to a name, as the kernel's watch tells it on one lane.
+pub(crate) struct Behind<'a> {
+    pub(crate) directory: &'a Arc<Object>,
+    pub(crate) name: &'a [u8],
+    pub(crate) what: Happened,
+    pub(crate) kinds: Kinds,
+    pub(crate) lane: usize,
+}
+
+/// What was told of a name lately, so that the kernel's word of it is known.
+#[derive(Debug)]
+struct Recent {
+    directory: usize,
+    name: Box<[u8]>,
+    change: Change,
+    at: Instant,
+    /// It was changed until then.
+    until: SystemTime,
+    /// Lanes whose watch has told of it too, each counted by its number in 64.
+    heard: u64,
+}
+
+/// How a name changed, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Came,
+    Went,
+    Other,
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +160,7 @@ struct All {
     by_directory: HashMap<usize, Vec<Arc<Watched>>>,
     /// Who has how many.
     books: Books,
+    recent: VecDeque<Recent>,
 }
 
 /// Who watches in one volume.
@@ -196,7 +233,61 @@ impl Watched {
 
 impl Default for All {
     fn default() -> Self {
-        Self { by_directory: HashMap::new(), books: Books::new(WATCHES_MAX, Shares::THRICE) }
+        let books = Books::new(WATCHES_MAX, Shares::THRICE);
+        Self { by_directory: HashMap::new(), books, recent: VecDeque::new() }
+    }
+}
+
+impl All {
+    /// Something is told now.
+    fn note(&mut self, recent: Recent) {
+        let is_old = |kept: &Recent| recent.at.saturating_duration_since(kept.at) > RECENT_FOR;
+        while self.recent.len() >= RECENT_MAX || self.recent.front().is_some_and(is_old) {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(recent);
+    }
+
+    /// What was told of a name lately.
+    fn recent_of(&mut self, directory: usize, name: &[u8]) -> impl Iterator<Item = &mut Recent> {
+        self.recent.iter_mut().filter(move |recent| recent.directory == directory && *recent.name == *name)
+    }
+}
+
+impl From<Happened> for Change {
+    fn from(what: Happened) -> Self {
+        match what {
+            Happened::Added | Happened::RenamedTo => Self::Came,
+            Happened::Removed | Happened::RenamedFrom => Self::Went,
+            Happened::Modified => Self::Other,
+        }
+    }
+}
+
+impl Watch {
+    pub(crate) fn alive(&self) -> WatchAlive {
+        WatchAlive(Arc::downgrade(&self.0))
+    }
+}
+
+impl WatchAlive {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// What is watched.
+    pub(crate) fn directory(&self) -> Option<Arc<Object>> {
+        self.0.upgrade().map(|watched| Arc::clone(&watched.directory))
+    }
+
+    /// Whether all that is beneath it is watched too.
+    pub(crate) fn is_of_all_beneath(&self) -> bool {
+        self.0.upgrade().is_some_and(|watched| watched.how.beneath)
+    }
+
+    /// How often directories have come or gone beneath.
+    pub(crate) fn grown(&self) -> u32 {
+        self.0.upgrade().map_or(0, |watched| watched.grown.load(Ordering::Relaxed))
     }
 }
 
@@ -223,9 +314,57 @@ impl Watches {
         self.kept.fetch_sub(watched.lock().events.len(), Ordering::Relaxed);
     }
 
+    /// Whether anybody is told what happens to names of a directory.
+    pub(crate) fn concern(&self, directory: &Arc<Object>) -> bool {
+        let all = self.lock();
+        let mut at = Arc::clone(directory);
+        for depth in 0..DEPTH_MAX {
+            let beside = all.by_directory.get(&key(&at)).into_iter().flatten();
+            if beside.into_iter().any(|watched| depth == 0 || watched.how.beneath) {
+                return true;
+            }
+            let Some(Place { directory, .. }) = at.place() else { return false };
+            at = directory;
+        }
+        false
+    }
+
+    /// Whether a name that came or went is one that was told already, and of which the lane had not heard yet: that counts once.
+    pub(crate) fn has_told(&self, behind: &Behind<'_>) -> bool {
+        let (change, bit) = (Change::from(behind.what), 1u64 << (behind.lane % 64));
+        let mut all = self.lock();
+        let told = all
+            .recent_of(key(behind.directory), behind.name)
+            .find(|recent| recent.change == change && recent.heard & bit == 0);
+        told.map(|recent| recent.heard |= bit).is_some()
+    }
+
+    /// Whether something was told of a name since it was changed last.
+    pub(crate) fn has_told_until(&self, behind: &Behind<'_>, changed: SystemTime) -> bool {
+        self.lock().recent_of(key(behind.directory), behind.name).any(|recent| recent.until >= changed)
+    }
+
+    /// Somebody else has done something to a name, `changed` when.
+    pub(crate) fn tell_behind(&self, behind: &Behind<'_>, changed: Option<SystemTime>) {
+        let until = changed.unwrap_or_else(lane::time::wall_clock);
+        self.tell_noted(behind.directory, behind.name, (behind.what, behind.kinds), (until, 1 << (behind.lane % 64)));
+    }
+
     /// Something has happened to a name of a directory.
     pub(crate) fn tell(&self, directory: &Arc<Object>, name: &[u8], what: Happened, kinds: Kinds) {
-        let all = self.lock();
+        self.tell_noted(directory, name, (what, kinds), (lane::time::wall_clock() + TICK_MAX, 0));
+    }
+
+    fn tell_noted(
+        &self,
+        directory: &Arc<Object>,
+        name: &[u8],
+        (what, kinds): (Happened, Kinds),
+        (until, heard): (SystemTime, u64),
+    ) {
+        let mut all = self.lock();
+        let (at, change) = (lane::time::now(), what.into());
+        all.note(Recent { directory: key(directory), name: name.into(), change, at, until, heard });
         let mut woken = Vec::new();
         let mut names = vec![Box::from(name)];
         let mut at = Arc::clone(directory);
@@ -234,6 +373,9 @@ impl Watches {
             let wants = |watched: &&Arc<Watched>| {
                 watched.how.kinds.meets(kinds) && (watched.how.beneath || names.len() == 1)
             };
+            for watched in beside.clone().filter(|_| kinds.meets(Kinds::DIRECTORIES)) {
+                watched.grown.fetch_add(1, Ordering::Relaxed);
+            }
             for watched in beside.filter(wants) {
                 let Some(path) = path_of(&names) else { continue };
                 woken.extend(watched.add(Event { what, path }));
@@ -292,7 +434,8 @@ impl SharedVolume {
         let watches = self.watches();
         let mut all = watches.lock();
         all.books.take(consumer, 1).ok()?;
-        let watched = Watched { directory: Arc::clone(directory), how, consumer, queue: Mutex::default() };
+        let (directory_of, queue) = (Arc::clone(directory), Mutex::default());
+        let watched = Watched { directory: directory_of, how, consumer, queue, grown: AtomicU32::new(0) };
         let watched = Arc::new(watched);
         all.by_directory.entry(key(directory)).or_default().push(Arc::clone(&watched));
         watches.count.fetch_add(1, Ordering::AcqRel);
@@ -345,6 +488,19 @@ const EVENTS_MAX: usize = 1024;
 //@ attack: smb-pools
 /// Events that all watches of a volume keep; beyond them the one that keeps most loses its own.
 const KEPT_MAX: usize = 131_072;
+//@ limit: changes told to clients that watch, known again when the kernel tells of them
+//@ section: SMB
+//@ unit: change
+//@ all: process: {} of a volume, for three seconds
+//@ empty: one that is older is told twice; others feel nothing
+//@ counter: none
+//@ attack: smb-pools
+/// What was told lately.
+const RECENT_MAX: usize = 4096;
+/// How long the kernel's word of it may take.
+const RECENT_FOR: Duration = Duration::from_secs(3);
+/// Longest tick of the clock that file systems stamp with.
+const TICK_MAX: Duration = Duration::from_millis(20);
 /// Directories above one another: places may form a circle while directories move.
 const DEPTH_MAX: usize = 2048;
 

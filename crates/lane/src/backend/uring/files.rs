@@ -202,6 +202,7 @@ pub(crate) fn convert(stat: &sys::Stat) -> Stat {
         dev: stat.st_dev,
         ino: stat.st_ino,
         size: u64::try_from(stat.st_size).unwrap_or(0),
+        allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES),
         atime: timestamp(stat.st_atime, stat.st_atime_nsec),
         mtime: timestamp(stat.st_mtime, stat.st_mtime_nsec),
         ctime: timestamp(stat.st_ctime, stat.st_ctime_nsec),
@@ -219,6 +220,7 @@ pub(crate) fn convert_statx(stat: &sys::Statx) -> Stat {
         dev: sys::makedev(stat.stx_dev_major, stat.stx_dev_minor),
         ino: stat.stx_ino,
         size: stat.stx_size,
+        allocated: stat.stx_blocks.saturating_mul(BLOCK_BYTES),
         atime: timestamp_of(stat.stx_atime),
         mtime: timestamp_of(stat.stx_mtime),
         ctime: timestamp_of(stat.stx_ctime),
@@ -257,6 +259,8 @@ fn timestamp(secs: i64, nanos: u64) -> Timestamp {
 
 /// Pages of a file of this size are let go in a few tens of microseconds.
 pub(crate) const SMALL_BYTES: u64 = 1 << 20;
+/// In which stat(2) and statx(2) count what is allocated.
+const BLOCK_BYTES: u64 = 512;
 /// linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;

@@ -64,10 +64,14 @@ impl Watcher {
             ) {
                 events.push(WatchEvent::Gone(watch));
             } else if let Some(name) = event.file_name() {
-                let what = if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+                let what = if flags.contains(ReadFlags::CREATE) {
                     EntryChange::Added
-                } else if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
+                } else if flags.contains(ReadFlags::DELETE) {
                     EntryChange::Removed
+                } else if flags.contains(ReadFlags::MOVED_FROM) {
+                    EntryChange::MovedAway
+                } else if flags.contains(ReadFlags::MOVED_TO) {
+                    EntryChange::MovedHere
                 } else {
                     EntryChange::Modified
                 };

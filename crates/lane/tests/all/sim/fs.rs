@@ -227,8 +227,8 @@ fn changes_in_a_watched_directory_are_told() {
         let told = [
             entry("new", EntryChange::Added),
             entry("new", EntryChange::Modified),
-            entry("new", EntryChange::Removed),
-            entry("other", EntryChange::Added),
+            entry("new", EntryChange::MovedAway),
+            entry("other", EntryChange::MovedHere),
             entry("other", EntryChange::Removed),
         ];
         assert_eq!(watch_events().await.unwrap(), told);

@@ -97,6 +97,11 @@ impl Content {
         self.len
     }
 
+    /// Bytes of its pages.
+    pub(super) fn allocated(&self) -> u64 {
+        (self.pages.len() * PAGE) as u64
+    }
+
     /// Its pages: those that are shared are the same.
     pub(super) fn pages(&self) -> impl Iterator<Item = &Rc<Page>> {
         self.pages.values()

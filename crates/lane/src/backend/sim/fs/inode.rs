@@ -220,6 +220,11 @@ impl Inode {
                 Node::Directory(_) => 4096,
                 Node::Special => 0,
             },
+            allocated: match &self.stored.node {
+                Node::File(content) => content.borrow().allocated(),
+                Node::Directory(_) => 4096,
+                Node::Symlink(_) | Node::Special => 0,
+            },
             atime: attributes.atime,
             mtime: attributes.mtime,
             ctime: attributes.ctime,

@@ -223,7 +223,7 @@ impl Disk {
         record.push(no_name(from_dir, from));
         moved.put_at(to_dir, to, name, &mut record);
         moved.changed(stamp, &mut record);
-        let (removed, added) = (EntryChange::Removed, EntryChange::Added);
+        let (removed, added) = (EntryChange::MovedAway, EntryChange::MovedHere);
         self.entry_changed((from_dir, from), moved.is_directory(), removed, stamp, &mut record, engine);
         self.entry_changed((to_dir, to), moved.is_directory(), added, stamp, &mut record, engine);
         // A directory that was replaced has lost its link, which is an attribute.
@@ -251,7 +251,7 @@ impl Disk {
             [(one, (from_dir, from), (to_dir, to)), (other, (to_dir, to), (from_dir, from))]
         {
             moved.changed(stamp, &mut record);
-            let (removed, added) = (EntryChange::Removed, EntryChange::Added);
+            let (removed, added) = (EntryChange::MovedAway, EntryChange::MovedHere);
             self.entry_changed((dir, name), moved.is_directory(), removed, stamp, &mut record, engine);
             self.entry_changed(
                 (other_dir, other_name),
