@@ -6,6 +6,7 @@ use smb_wire::create::access::rights::{
     SYNCHRONIZE, WRITE_ATTRIBUTES, WRITE_DAC, WRITE_DATA, WRITE_EA, WRITE_OWNER,
 };
 use smb_wire::create::access::share;
+use vfs::{Found, Ownership};
 
 /// What somebody may do.
 #[derive(Clone, Copy, Debug)]
@@ -16,13 +17,26 @@ pub(crate) struct Allowed {
     pub(crate) above: Option<Rights>,
     pub(crate) is_directory: bool,
     pub(crate) is_administrator: bool,
+    /// Who asks has said who he is: nothing is nobody's own.
+    pub(crate) is_user: bool,
+    /// Whose it is.
+    pub(crate) ownership: Ownership,
     /// What its own security descriptor grants, if it has one.
     pub(crate) granted: Option<u32>,
 }
 
 impl Allowed {
     pub(crate) fn new(who: &Principal, own: Rights, above: Option<Rights>, is_directory: bool) -> Self {
-        Self { own, above, is_directory, is_administrator: who.is_administrator(), granted: None }
+        let (is_administrator, is_user) = (who.is_administrator(), who.is_user());
+        let ownership = Ownership::Others;
+        Self { own, above, is_directory, is_administrator, is_user, ownership, granted: None }
+    }
+
+    /// The same of what was found, with all that says more than its rights: whose it is, and what a security descriptor of its own grants.
+    pub(crate) fn of(who: &Principal, found: &Found, above: Option<Rights>, is_directory: bool) -> Self {
+        let ownership = found.ownership(who);
+        Self { ownership, ..Self::new(who, found.rights(who), above, is_directory) }
+            .granted(found.granted(who))
     }
 
     /// The same of what has a security descriptor of its own.
@@ -70,10 +84,33 @@ impl Allowed {
         if self.above.unwrap_or(self.own).contains(Rights::DELETE) {
             mask |= DELETE;
         }
-        if mask & WRITE_DAC != 0 && self.is_administrator {
+        if self.says_who_may() {
+            mask |= READ_CONTROL | WRITE_DAC;
+        }
+        //= MS-FSA 2.1.5.1.2.1
+        //# The right to write the owner: of whoever may write the list, as the owner is one of its rights. He names himself, or a group of
+        //# his, and administrators whomever they like.
+        if mask & WRITE_DAC != 0 && (self.is_user || self.is_administrator) {
             mask |= WRITE_OWNER;
         }
         mask
+    }
+
+    /// Whether somebody sees and sets who may do what, beside what letters give over it.
+    fn says_who_may(&self) -> bool {
+        let above = self.above.unwrap_or(Rights::NONE);
+        match self.ownership {
+            //= MS-DTYP 2.5.3.2
+            //# The owner may read and write the list.
+            Ownership::Own => true,
+            // The list of the directory is that of its files.
+            _ if !self.is_directory && self.is_user && above.contains(Rights::ADMINISTER) => true,
+            // Where nobody's files are told apart, whoever may put another file in its place, with whatever list: he could as well.
+            Ownership::Servers => {
+                !self.is_directory && self.own.contains(REWRITES) && above.contains(REPLACES)
+            }
+            Ownership::Others => false,
+        }
     }
 }
 
@@ -108,6 +145,10 @@ pub(crate) fn looks(mask: u32) -> grants::Looks {
         _ => grants::Looks::Not,
     }
 }
+
+/// What it takes to put another file in the place of one, with its content: of the file, and of the directory.
+const REWRITES: Rights = Rights::READ.or(Rights::WRITE);
+const REPLACES: Rights = Rights::INSERT.or(Rights::DELETE);
 
 const SEEN: u32 = READ_ATTRIBUTES | READ_EA | READ_CONTROL | SYNCHRONIZE;
 

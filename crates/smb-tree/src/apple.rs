@@ -16,6 +16,7 @@ use crate::streams;
 /// What a client agreed on in a tree connect, by whichever of its channels.
 #[derive(Debug, Default)]
 pub struct Apple {
+    is_spoken: AtomicBool,
     lists: AtomicBool,
 }
 
@@ -36,6 +37,11 @@ pub(crate) struct Listed {
 }
 
 impl Apple {
+    /// Whether anything was agreed on.
+    pub(crate) fn is_spoken(&self) -> bool {
+        self.is_spoken.load(Ordering::Relaxed)
+    }
+
     /// Whether listings are to tell it what else it wants to know.
     pub(crate) fn lists(&self) -> bool {
         self.lists.load(Ordering::Relaxed)
@@ -46,6 +52,7 @@ impl Apple {
         if asked.command.get() != SERVER_QUERY {
             return None;
         }
+        self.is_spoken.store(true, Ordering::Relaxed);
         let wants = |bit: u64| asked.bitmap.get() & bit != 0;
         let lists = asked.client_capabilities.get() & READ_DIR_ATTR;
         if wants(SERVER_CAPABILITIES) && lists != 0 {

@@ -87,6 +87,17 @@ impl Seen {
     }
 }
 
+impl Seen {
+    /// Who writes to the file finds that its attribute "archive" is off.
+    fn note_in(&self, hand: &Hand) {
+        if let (What::File(file), true) = (&hand.what, self.dos.is_backed_up())
+            && let Some(object) = file.object()
+        {
+            object.note_backed_up(true);
+        }
+    }
+}
+
 impl Known {
     pub(crate) fn new() -> Self {
         Self { young: RefCell::default(), old: RefCell::default() }
@@ -157,6 +168,7 @@ impl Share {
     async fn seen(&self, hand: &Hand, now: &Attributes) -> Result<Seen, Status> {
         let known = self.side().known();
         if let Some(seen) = known.find(now) {
+            seen.note_in(hand);
             return Ok(seen);
         }
         let value = hand.extended(dos::NAME, dos::VALUE_MAX).await?;
@@ -168,6 +180,7 @@ impl Share {
         };
         let Particulars { born, is_compressed } = particulars.unwrap_or_default();
         let seen = Seen { changed: now.ctime, dos, born, is_compressed, apple: None };
+        seen.note_in(hand);
         // A change within the tick of the file system's clock would leave the time as it is.
         if is_settled(now.ctime) {
             known.keep(now.id, seen);
@@ -235,7 +248,7 @@ impl Share {
             written,
             changed,
             size: if is_directory { 0 } else { now.size },
-            allocation: if is_directory { 0 } else { allocated(now.size) },
+            allocation: if is_directory { 0 } else { now.allocated },
             index: now.id.ino,
             device: now.id.dev,
             links: now.nlink.max(1),
@@ -248,7 +261,8 @@ impl Share {
     }
 }
 
-/// Bytes that clients are told to be taken by so many: whole units.
+/// Bytes that clients are told to be taken by so many of a stream, or to be set aside: whole units. What a file takes its file system says
+/// ([`Attributes::allocated`]).
 pub(crate) fn allocated(size: u64) -> u64 {
     size.checked_next_multiple_of(UNIT_BYTES).unwrap_or(!(UNIT_BYTES - 1))
 }

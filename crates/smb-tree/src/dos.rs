@@ -52,6 +52,11 @@ impl SetChange {
 }
 
 impl Dos {
+    /// Whether a file was marked as backed up: nothing has changed it since.
+    pub(crate) fn is_backed_up(&self) -> bool {
+        self.attributes.is_some_and(|bits| bits & attributes::ARCHIVE == 0)
+    }
+
     /// Of the attribute's value; what is not understood says nothing.
     pub(crate) fn parse(value: &[u8]) -> Self {
         Self::read(value).unwrap_or_default()

@@ -115,9 +115,17 @@ impl Share {
         object: &vfs::Object,
         list: &[u8],
     ) -> Result<(), Status> {
+        //= MS-FSA 2.1.5.15.6
+        //# What is a reparse point has none: STATUS_EAS_NOT_SUPPORTED.
+        if hand.link().is_some() {
+            return Err(Status::EAS_NOT_SUPPORTED);
+        }
         // All of it is read before any of it is set.
         let list: Result<Vec<_>, _> = ea::parse(list).collect();
         let list = list.map_err(ea::status)?;
+        if list.iter().any(|item| item.name.len() > SET_NAME_MAX) {
+            return Err(Status::INVALID_EA_NAME);
+        }
         let stored = hand.extended_names().await?;
         for item in list {
             let same = stored.iter().find(|name| name.eq_ignore_ascii_case(item.name));
@@ -138,5 +146,7 @@ impl Share {
 }
 
 const HEAD_LEN: usize = 8;
+/// What an attribute's name has room for behind `user.`.
+const SET_NAME_MAX: usize = 250;
 /// Beyond these a name's length does not fit its field.
 const NAME_MAX: usize = 254;

@@ -138,7 +138,7 @@ impl Share {
         let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let found = self.volume().lookup_with_rights(&asker.caller, path.as_path(), Rights::NONE).await;
         let (found, who) = (found.map_err(status::of)?, &asker.caller.principal);
-        let allowed = Allowed::new(who, found.rights(who), None, false).granted(found.granted(who));
+        let allowed = Allowed::of(who, &found, None, false);
         Ok(allowed.locks())
     }
 }

@@ -189,6 +189,7 @@ pub(crate) async fn find(
             Case::Any => find_folded(share, caller, name).await,
             Case::Exact => nothing_at(share, caller, exact).await,
         },
+        Err(error @ Error::Stale) => Err(status::of_way(error)),
         Err(error) => Err(status::of(error)),
     }
 }
@@ -197,7 +198,7 @@ pub(crate) async fn find(
 async fn nothing_at(share: &Share, caller: &vfs::Caller, path: RelPathBuf) -> Result<Spot, Status> {
     let above = path.as_path().parent().filter(|_| path.as_path() != share.root_path());
     let above = above.ok_or(Status::OBJECT_PATH_NOT_FOUND)?;
-    let above = share.volume().lookup_as(caller, above, Rights::NONE).await.map_err(on_the_way)?;
+    let above = share.volume().lookup_as(caller, above, Rights::NONE).await.map_err(status::of_way)?;
     absent_in(share, &below(above)?, path)
 }
 
@@ -227,7 +228,7 @@ async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Re
     let components: Option<Vec<_>> = name.path.iter().map(|component| to_stored(component)).collect();
     let components = components.ok_or(Status::OBJECT_NAME_INVALID)?;
     let mut path: RelPathBuf = share.root_path().into();
-    let root = volume.lookup_as(caller, path.as_path(), Rights::NONE).await.map_err(on_the_way)?;
+    let root = volume.lookup_as(caller, path.as_path(), Rights::NONE).await.map_err(status::of_way)?;
     let mut directory = below(root)?;
     for (at, component) in components.iter().enumerate() {
         let is_last = at + 1 == components.len();
@@ -254,7 +255,8 @@ async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Re
                 push(&mut path, component)?;
                 return absent_in(share, &directory, path);
             }
-            Err(error) if !is_last => return Err(on_the_way(error)),
+            // A directory that went was on the way, whatever was looked for in it.
+            Err(error) if !is_last || matches!(error, Error::Stale) => return Err(status::of_way(error)),
             Err(error) => return Err(status::of(error)),
         }
     }
@@ -262,22 +264,13 @@ async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Re
     match found {
         Ok(found) => there(share, path, found),
         // It went as it was found.
-        Err(Error::NotFound) => nothing_at(share, caller, path).await,
+        Err(Error::NotFound | Error::Stale) => nothing_at(share, caller, path).await,
         Err(error) => Err(status::of(error)),
     }
 }
 
 fn below(found: vfs::Resolved) -> Result<Directory, Status> {
-    found.into_directory().map(|(directory, _)| directory).map_err(on_the_way)
-}
-
-//= MS-SMB2 3.3.5.9
-//# A path of which a component but the last is missing fails with STATUS_OBJECT_PATH_NOT_FOUND.
-fn on_the_way(error: Error) -> Status {
-    match error {
-        Error::NotFound | Error::Hidden | Error::NotADirectory => Status::OBJECT_PATH_NOT_FOUND,
-        error => status::of(error),
-    }
+    found.into_directory().map(|(directory, _)| directory).map_err(status::of_way)
 }
 
 /// A place by its real path.

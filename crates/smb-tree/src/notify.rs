@@ -254,7 +254,7 @@ impl Share {
     async fn lists(&self, asker: &Asker, path: RelPath<'_>) -> Result<bool, Error> {
         let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await?;
         let who = &asker.caller.principal;
-        let allowed = Allowed::new(who, found.rights(who), None, true).granted(found.granted(who));
+        let allowed = Allowed::of(who, &found, None, true);
         Ok(allowed.mask() & READ_DATA != 0)
     }
 

@@ -13,7 +13,7 @@ use smb_wire::create::access::rights::{
     DELETE, DELETE_CHILD, FILE_ALL, READ_CONTROL, SYNCHRONIZE, WRITE_DAC, WRITE_OWNER,
 };
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_flags, ace_type, control};
-use vfs::{Directory, Resolved};
+use vfs::{Directory, Error, Ownership, Resolved};
 
 use crate::Answer;
 use crate::access::Allowed;
@@ -176,7 +176,11 @@ impl Share {
             let acl = asked.dacl.as_deref().filter(|_| !has_own).and_then(|aces| self.to_acl(aces));
             if let (Some(acl), true) = (acl, open.is_directory()) {
                 let directory = self.list_directory(asker, open, true).await?;
-                return directory.set_access_list(&asker.by(open), Some(&acl)).await.map_err(status::of);
+                match directory.set_access_list(&asker.by(open), Some(&acl)).await {
+                    // The owner of a directory says who may do what with it, and with nothing else in the list's reach.
+                    Err(Error::Denied(_)) => {}
+                    set => return set.map_err(status::of),
+                }
             }
         }
         let list = if is_same_list { &now } else { &asked };
@@ -211,7 +215,11 @@ impl Share {
         let name = path.as_path().file_name().ok_or(Status::FILE_DELETED)?;
         let directory = self.list_directory(asker, open, false).await?;
         let object = open.grants().object();
-        directory.set_descriptor_of(&caller, name, object, descriptor).await.map_err(status::of)
+        directory.set_descriptor_of(&caller, name, object, descriptor).await.map_err(status::of)?;
+        //= MS-FSA 2.1.5.17
+        //# A file whose descriptor is set has FILE_ATTRIBUTE_ARCHIVE.
+        self.archive(asker, open, hand).await;
+        Ok(())
     }
 
     /// Whether somebody may have this owner or group named as his files': himself, or one of his groups; administrators whomever they
@@ -321,7 +329,8 @@ pub(crate) fn kept_list(aces: &[Ace]) -> Result<Vec<Ace>, Status> {
 fn mask_of(rights: Rights, is_directory: bool) -> u32 {
     let traverse = if rights.contains(Rights::LOOKUP) { Rights::TRAVERSE } else { Rights::NONE };
     let (own, above) = (rights | traverse, Some(rights));
-    Allowed { own, above, is_directory, is_administrator: false, granted: None }.mask()
+    let (is_administrator, is_user, ownership) = (false, false, Ownership::Others);
+    Allowed { own, above, is_directory, is_administrator, is_user, ownership, granted: None }.mask()
 }
 
 /// The rights that a mask means in a directory, if there are such: what a list says more than the mask, or less, is another meaning.

@@ -163,7 +163,7 @@ impl Share {
             let found = self.volume().lookup_with_rights(&asker.caller, self.root_path(), Rights::NONE).await;
             let found = found.map_err(status::of)?;
             let who = &asker.caller.principal;
-            Ok(Allowed::new(who, found.rights(who), None, true).granted(found.granted(who)).mask())
+            Ok(Allowed::of(who, &found, None, true).mask())
         })
     }
 

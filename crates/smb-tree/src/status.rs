@@ -34,6 +34,16 @@ pub(crate) fn of(error: Error) -> Status {
     }
 }
 
+/// Of a directory on the way to a name, which may have gone since it was found.
+pub(crate) fn of_way(error: Error) -> Status {
+    match error {
+        //= MS-SMB2 3.3.5.9
+        //# A path of which a component but the last is missing fails with STATUS_OBJECT_PATH_NOT_FOUND.
+        Error::NotFound | Error::Hidden | Error::NotADirectory | Error::Stale => Status::OBJECT_PATH_NOT_FOUND,
+        error => of(error),
+    }
+}
+
 /// Of what others hold.
 pub(crate) fn of_refused(refused: Refused) -> Status {
     match refused {

@@ -56,6 +56,7 @@ impl Share {
         if let Err(error) = written {
             return (Err(of_write(error)), bufs);
         }
+        self.archive(asker, open, &hand).await;
         self.after_write(open, &hand, before);
         let synced = self.written(open, &writer, write_through).await;
         (synced.map(|()| len as u32), bufs)
@@ -130,7 +131,9 @@ impl Share {
     ) -> Result<(), Status> {
         let stream = open.stream().unwrap_or_default();
         let change = Change::Write(offset, data);
-        self.change_stream(&asker.by(open), hand, open.grants().object(), &stream, change).await
+        self.change_stream(&asker.by(open), hand, open.grants().object(), &stream, change).await?;
+        self.archive(asker, open, hand).await;
+        Ok(())
     }
 
     /// Bytes have been written.
@@ -153,4 +156,4 @@ fn of_write(error: vfs::Error) -> Status {
 }
 
 /// Longest file that clients write, bytes: the most of NTFS's usual units, which Samba keeps to too.
-const FILE_SIZE_MAX: u64 = 0xfff_ffff_0000;
+pub(crate) const FILE_SIZE_MAX: u64 = 0xfff_ffff_0000;

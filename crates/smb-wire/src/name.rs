@@ -20,6 +20,8 @@ pub struct Name {
     pub stream: Option<String>,
     /// The default one is named, as `::$DATA`: it is of a file.
     pub is_data: bool,
+    /// There is a separator behind the last component: it is of a directory.
+    pub is_directory: bool,
 }
 
 impl Name {
@@ -42,6 +44,7 @@ impl Name {
             None => (&*text, None),
         };
         // One separator at the end is what clients send for a directory.
+        let is_directory = path.ends_with('\\');
         let path = path.strip_suffix('\\').unwrap_or(path);
         let mut components = Vec::new();
         if !path.is_empty() {
@@ -59,7 +62,7 @@ impl Name {
         }
         let named = stream.map(parse_stream).transpose()?;
         let is_data = matches!(named, Some(None));
-        Ok(Self { path: components, stream: named.flatten(), is_data })
+        Ok(Self { path: components, stream: named.flatten(), is_data, is_directory })
     }
 
     /// It as a client would write it.
@@ -139,6 +142,7 @@ mod tests {
         assert_eq!(parse("").unwrap(), Name::default());
         assert_eq!(parse(r"a\b\c.txt").unwrap().path, ["a", "b", "c.txt"]);
         assert_eq!(parse(r"a\b\").unwrap().path, ["a", "b"]);
+        assert!(parse(r"a\").unwrap().is_directory && !parse("a").unwrap().is_directory);
         for name in [r"a\\b", r"a\\\b\\", r"a\/b", "a//b", r"a\\c\\..\\b"] {
             assert_eq!(parse(name).unwrap().path, ["a", "b"], "{name}");
         }

@@ -18,15 +18,16 @@ pub enum SetTime {
 }
 
 impl SetTime {
-    /// Of a wire value.
-    pub fn from_wire(value: u64) -> Self {
+    /// Of a wire value; `None` for one that is no time (MS-FSA 2.1.5.15.2: less than -2).
+    pub fn from_wire(value: u64) -> Option<Self> {
         match value as i64 {
-            0 => Self::Keep,
-            -1 => Self::Freeze,
-            -2 => Self::Thaw,
+            0 => Some(Self::Keep),
+            -1 => Some(Self::Freeze),
+            -2 => Some(Self::Thaw),
+            ..-2 => None,
             _ => {
                 let (seconds, nanoseconds) = to_unix(value);
-                Self::To(seconds, nanoseconds)
+                Some(Self::To(seconds, nanoseconds))
             }
         }
     }
@@ -61,9 +62,12 @@ mod tests {
 
     #[test]
     fn zero_and_the_negative_ones_ask_for_something_else() {
-        assert_eq!(SetTime::from_wire(0), SetTime::Keep);
-        assert_eq!(SetTime::from_wire(u64::MAX), SetTime::Freeze);
-        assert_eq!(SetTime::from_wire(u64::MAX - 1), SetTime::Thaw);
-        assert_eq!(SetTime::from_wire(from_unix(5, 0)), SetTime::To(5, 0));
+        assert_eq!(SetTime::from_wire(0), Some(SetTime::Keep));
+        assert_eq!(SetTime::from_wire(u64::MAX), Some(SetTime::Freeze));
+        assert_eq!(SetTime::from_wire(u64::MAX - 1), Some(SetTime::Thaw));
+        assert_eq!(SetTime::from_wire(from_unix(5, 0)), Some(SetTime::To(5, 0)));
+        for negative in [-3i64, -1000, i64::MIN] {
+            assert_eq!(SetTime::from_wire(negative as u64), None, "{negative}");
+        }
     }
 }

@@ -60,6 +60,11 @@ impl<'a> Ask<'a> {
         if fixed.file_attributes.get() & !ATTRIBUTES_KNOWN != 0 {
             return Err(Status::INVALID_PARAMETER);
         }
+        //= MS-FSA 2.1.5.1
+        //# A name with a backslash at its end is no file's: STATUS_OBJECT_NAME_INVALID.
+        if name.is_directory && options & options::NON_DIRECTORY_FILE != 0 {
+            return Err(Status::OBJECT_NAME_INVALID);
+        }
         let disposition = Disposition::from_wire(fixed.create_disposition.get());
         let disposition = disposition.ok_or(Status::INVALID_PARAMETER)?;
         let is_open = matches!(disposition, Disposition::Create | Disposition::Open | Disposition::OpenIf);

@@ -35,6 +35,9 @@ impl Share {
             if ask.has(options::DIRECTORY_FILE) {
                 return Err(Status::NOT_A_DIRECTORY.into());
             }
+            if ask.name.is_directory {
+                return Err(Status::OBJECT_NAME_INVALID.into());
+            }
             if stream.is_none() && !ask.makes() {
                 return Err(Status::OBJECT_NAME_NOT_FOUND.into());
             }
@@ -73,10 +76,12 @@ impl Share {
         let stream = match (&ask.name.stream, stream) {
             (Some(_), Some(stored)) if empties => {
                 self.change_stream(&caller, &hand, object, &stored, Change::Empty).await?;
+                self.archive_by(&caller, &hand, object).await;
                 Some(stored)
             }
             (Some(wanted), None) => {
                 self.change_stream(&caller, &hand, object, wanted, Change::Make).await?;
+                self.archive_by(&caller, &hand, object).await;
                 Some(wanted.clone())
             }
             (_, stream) => stream,
@@ -106,14 +111,14 @@ impl Share {
     ) -> Result<Allowed, Status> {
         let who = &asker.caller.principal;
         let above = self.rights_above(asker, spot).await?;
-        Ok(Allowed::new(who, found.rights(who), above, is_directory).granted(found.granted(who)))
+        Ok(Allowed::of(who, found, above, is_directory))
     }
 
     /// What somebody may do in the directory above; `None` for a share's root.
     pub(super) async fn rights_above(&self, asker: &Asker, spot: &Spot) -> Result<Option<Rights>, Status> {
         let Some(above) = &spot.above else { return Ok(None) };
         let above = self.volume().lookup_with_rights(&asker.caller, above.as_path(), Rights::NONE).await;
-        Ok(Some(above.map_err(status::of)?.rights(&asker.caller.principal)))
+        Ok(Some(above.map_err(status::of_way)?.rights(&asker.caller.principal)))
     }
 
     async fn writer_of(&self, caller: &vfs::Caller, spot: &Spot) -> Result<Writer, Unopened> {
@@ -160,6 +165,9 @@ fn check_kind(ask: &Ask<'_>, is_directory: bool) -> Result<(), Status> {
         //= MS-FSA 2.1.5.1.2
         //# A file where a directory was asked for, and the other way round.
         false if ask.has(options::DIRECTORY_FILE) => Err(Status::NOT_A_DIRECTORY),
+        //= MS-FSA 2.1.5.1
+        //# A name with a backslash at its end is no file's.
+        false if ask.name.is_directory => Err(Status::OBJECT_NAME_INVALID),
         true if ask.has(options::NON_DIRECTORY_FILE) => Err(Status::FILE_IS_A_DIRECTORY),
         true if ask.overwrites() => Err(Status::INVALID_PARAMETER),
         _ => Ok(()),
@@ -182,14 +190,14 @@ pub(super) fn access_of(
         access = (access & !rights::MAXIMUM_ALLOWED) | usable;
     }
     //= MS-FSA 2.1.5.1.2
-    //# A file that is not to be written is opened for no writing, not emptied, and not deleted on close.
+    //# A file that is not to be written is opened for no writing, and not emptied; nor is a directory deleted on close, or a file.
     if is_readonly && (access & writes != 0 || empties) {
         return Err(Status::ACCESS_DENIED);
     }
     if access & !(allowed | beside) != 0 {
         return Err(Status::ACCESS_DENIED);
     }
-    if is_readonly && ask.has(options::DELETE_ON_CLOSE) {
+    if kept & attributes::READONLY != 0 && ask.has(options::DELETE_ON_CLOSE) {
         return Err(Status::CANNOT_DELETE);
     }
     if ask.has(options::DELETE_ON_CLOSE) && access & rights::DELETE == 0 {

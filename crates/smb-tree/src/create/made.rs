@@ -13,8 +13,8 @@ use vfs::{Error, Expect, How, Resolved, Writer};
 use super::ask::{Ask, GIVEN};
 use super::granted::{Granted, It, Unopened};
 use crate::asker::Asker;
-use crate::dos::{self, Dos};
-use crate::hand::{Hand, is_unsupported};
+use crate::dos::Dos;
+use crate::hand::Hand;
 use crate::names::Spot;
 use crate::opens::Room;
 use crate::share::Share;
@@ -32,6 +32,11 @@ impl Share {
         let is_directory = ask.has(options::DIRECTORY_FILE);
         if is_directory && ask.name.stream.is_some() {
             return Err(Status::NOT_A_DIRECTORY.into());
+        }
+        //= MS-FSA 2.1.5.1
+        //# A name with a backslash at its end is no file's: STATUS_OBJECT_NAME_INVALID.
+        if ask.name.is_directory && !is_directory {
+            return Err(Status::OBJECT_NAME_INVALID.into());
         }
         //= MS-FSA 2.1.5.1.1
         //# What is made not to be written is not deleted on close.
@@ -171,22 +176,20 @@ impl Share {
             return Ok(());
         }
         let dos = Dos { attributes: Some(given), changed: None, ..now };
-        let set = hand.set_extended(self.volume(), caller, object, dos::NAME, dos.to_bytes()).await;
-        match set {
+        match self.keep_dos(caller, hand, object, dos).await {
             // Without a place for them there are none.
-            Err(error) if is_unsupported(&error) => Ok(()),
-            set => set.map_err(status::of),
+            Err(Status::NOT_SUPPORTED) => Ok(()),
+            kept => kept,
         }
     }
 }
 
 fn of_way(error: Error) -> Unopened {
     Unopened::Refused(match error {
-        Error::NotFound | Error::NotADirectory => Status::OBJECT_PATH_NOT_FOUND,
         //= MS-SMB2 3.3.5.9
         //# Where nothing may be changed nothing is made.
         Error::ReadOnly => Status::ACCESS_DENIED,
-        error => status::of(error),
+        error => status::of_way(error),
     })
 }
 

@@ -52,7 +52,7 @@ impl Share {
         let (true, Some(above)) = (is_list_asked, &spot.above) else { return Ok(Secured::AsAbove) };
         let above = above.as_path();
         let found = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await;
-        let (directory, _) = found.and_then(Resolved::into_directory).map_err(status::of)?;
+        let (directory, _) = found.and_then(Resolved::into_directory).map_err(status::of_way)?;
         let has_own = directory.object().is_some_and(|object| object.is_described());
         if let (Some(aces), false) = (&asked.dacl, has_own) {
             // Who may not see the list gets what he asks for all the same.

@@ -204,6 +204,11 @@ impl Share {
         let (theirs, ours) = (self.hand(asker, &source).await?, self.hand(asker, open).await?);
         let is_same = Arc::ptr_eq(open.grants().object(), source.grants().object());
         let to = asked.target_offset.get();
+        //= MS-FSCC 2.3.7
+        //# Offsets and lengths are signed, and not negative.
+        if [from, to, len].into_iter().any(|of| i64::try_from(of).is_err()) {
+            return Err(Status::INVALID_PARAMETER);
+        }
         let is_sparse = |dos: Dos| dos.attributes.unwrap_or_default() & attributes::SPARSE_FILE != 0;
         let end = self.open_info(&source, &theirs).await?.size;
         //= MS-FSA 2.1.5.10.4
@@ -247,6 +252,7 @@ impl Share {
         let (caller, hand) = (asker.by(open), self.hand(asker, open).await?);
         let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
         let copied = writer.copy_from(&caller, file, part.from, part.to, part.len).await;
+        self.archive(asker, open, &hand).await;
         match copied.map_err(status::of)? {
             len if len == part.len => Ok(()),
             // It was cut meanwhile.

@@ -43,7 +43,9 @@ impl Share {
         }
         let caller = asker.by(open);
         let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
-        writer.allocate(&caller, Allocate::Punch, offset, len).await.map_err(status::of)
+        writer.allocate(&caller, Allocate::Punch, offset, len).await.map_err(status::of)?;
+        self.archive(asker, open, &hand).await;
+        Ok(())
     }
 
     pub(super) async fn allocated_ranges(

@@ -6,6 +6,7 @@ use smb_wire::body::query_info::QueryInfoRequest;
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::access::rights::{READ_ATTRIBUTES, READ_EA};
 use smb_wire::create::options;
+use smb_wire::fsctl::compression;
 use smb_wire::info::file::{
     AllInformationFixed, AttributeTagInformation, BasicInformation, CompressionInformation, IdInformation,
     NetworkOpenInformation, StandardInformation, class, write_all, write_name,
@@ -165,7 +166,12 @@ fn plain(asker: &Asker, open: &Open, info: &Info, class: u8) -> Option<Vec<u8>> 
         class::INTERNAL => info.index.to_le_bytes().to_vec(),
         class::COMPRESSION => {
             let compression = CompressionInformation {
-                compressed_file_size: info.size.into(),
+                //= MS-FSA 2.1.5.12.8
+                //# Of what is compressed the room that it takes; else its size.
+                compressed_file_size: match info.compression() {
+                    compression::NONE => info.size.into(),
+                    _ => info.allocation.into(),
+                },
                 compression_format: info.compression().into(),
                 ..CompressionInformation::new_zeroed()
             };
@@ -229,7 +235,8 @@ fn standard(open: &Open, info: &Info) -> StandardInformation {
 
 /// Options of the open that FILE_MODE_INFORMATION tells.
 fn mode(open: &Open) -> u32 {
-    let made = open.options & (options::WRITE_THROUGH | MODE_SETTABLE | options::DELETE_ON_CLOSE);
+    let told = options::WRITE_THROUGH | options::NO_INTERMEDIATE_BUFFERING | options::DELETE_ON_CLOSE;
+    let made = open.options & (told | MODE_SETTABLE);
     open.state().mode.map_or(made, |set| set | made & !MODE_SETTABLE)
 }
 
@@ -252,8 +259,9 @@ fn posix(info: &Info) -> Vec<u8> {
     out
 }
 
-/// FILE_SEQUENTIAL_ONLY, FILE_NO_INTERMEDIATE_BUFFERING and the two of synchronous use.
-pub(crate) const MODE_SETTABLE: u32 = 0x3c;
+/// Those that [`class::MODE`] sets.
+pub(crate) const MODE_SETTABLE: u32 =
+    options::SEQUENTIAL_ONLY | options::SYNCHRONOUS_IO_ALERT | options::SYNCHRONOUS_IO_NONALERT;
 /// Flags where the extended attributes are asked for.
 const EA_RESTART: u32 = 1;
 const EA_SINGLE: u32 = 2;

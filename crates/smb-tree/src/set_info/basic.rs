@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use identity::Accounts;
 use lane::fs::{AttributeChange, SetTime as Set, Timestamp};
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
@@ -29,16 +30,19 @@ impl Share {
         let bits = basic.file_attributes.get();
         let is_directory = hand.directory().is_some();
         //= MS-FSA 2.1.5.15.2
-        //# A file is not made a directory, and a directory not temporary.
-        if (bits & attributes::DIRECTORY != 0 && !is_directory)
+        //# A file, or a stream of whatever, is not made a directory, and a directory not temporary.
+        if (bits & attributes::DIRECTORY != 0 && !open.is_directory())
             || (bits & attributes::TEMPORARY != 0 && is_directory)
         {
             return Err(Status::INVALID_PARAMETER);
         }
-        let created = SetTime::from_wire(basic.creation_time.get());
-        let written = SetTime::from_wire(basic.last_write_time.get());
-        let accessed = SetTime::from_wire(basic.last_access_time.get());
-        let changed = SetTime::from_wire(basic.change_time.get());
+        //= MS-FSA 2.1.5.15.2
+        //# A time below -2 is none: STATUS_INVALID_PARAMETER.
+        let time = |wire: u64| SetTime::from_wire(wire).ok_or(Status::INVALID_PARAMETER);
+        let created = time(basic.creation_time.get())?;
+        let written = time(basic.last_write_time.get())?;
+        let accessed = time(basic.last_access_time.get())?;
+        let changed = time(basic.change_time.get())?;
         let caller = asker.by(open);
         let object = open.grants().object();
         if hand.link().is_some() {
@@ -157,9 +161,44 @@ impl Share {
     ) -> Result<(), Status> {
         let set = hand.set_extended(self.volume(), caller, object, dos::NAME, dos.to_bytes()).await;
         match set {
-            Err(error) if is_unsupported(&error) => Err(Status::NOT_SUPPORTED),
-            set => set.map_err(status::of),
+            Err(error) if is_unsupported(&error) => return Err(Status::NOT_SUPPORTED),
+            set => set.map_err(status::of)?,
         }
+        if hand.directory().is_none() {
+            object.note_backed_up(dos.is_backed_up());
+        }
+        Ok(())
+    }
+
+    /// Has a file that an open has changed the attribute "archive", where somebody has turned that off.
+    pub(crate) async fn archive(&self, asker: &Asker, open: &Open, hand: &Hand) {
+        // Nothing is made for what is so nearly always.
+        if open.grants().object().is_backed_up() {
+            self.archive_by(&asker.by(open), hand, open.grants().object()).await;
+        }
+    }
+
+    /// As [`Share::archive`], of what has no open yet.
+    pub(crate) async fn archive_by(&self, caller: &vfs::Caller, hand: &Hand, object: &vfs::Object) {
+        if object.is_backed_up() {
+            // Seldom, and longer than all else that a WRITE holds.
+            Box::pin(self.turn_archive_on(caller, hand, object)).await;
+        }
+    }
+
+    //= MS-FSA 2.1.4.17
+    //# A file that is modified has FILE_ATTRIBUTE_ARCHIVE.
+    async fn turn_archive_on(&self, caller: &vfs::Caller, hand: &Hand, object: &vfs::Object) {
+        let Ok(now) = self.dos_of(hand).await else { return };
+        if hand.directory().is_some() || !now.is_backed_up() {
+            return object.note_backed_up(false);
+        }
+        let bits = now.attributes.unwrap_or_default() | attributes::ARCHIVE;
+        let dos = Dos { attributes: Some(bits), changed: None, ..now };
+        // It follows from the change, which was allowed; who has made that is not told why it stays off.
+        let operator = Accounts::none().local_administrator();
+        let operator = vfs::Caller { principal: operator, ..caller.clone() };
+        let _ = self.keep_dos(&operator, hand, object, dos).await;
     }
 
     /// Keeps a time of change with a file, and what else is kept with it. Keeping it moves the kernel's, to when is known afterwards

@@ -36,9 +36,11 @@ impl Share {
         if deletes {
             let kept = self.dos_of(hand).await?.attributes.unwrap_or_default();
             //= MS-FSA 2.1.5.15.3
-            //# What is not to be written is not deleted, unless that is to be ignored; nor is a share's root.
-            let is_readonly = kept & attributes::READONLY != 0 && open.kind() != OpenKind::Directory;
-            if is_readonly && bits & disposition::IGNORE_READONLY == 0 {
+            //# What is not to be written is not deleted, file or directory; nor is a share's root.
+            //= MS-FSA 2.1.5.15.4
+            //# Unless that is to be ignored, by who may write attributes.
+            let ignores = bits & disposition::IGNORE_READONLY != 0 && open.may(rights::WRITE_ATTRIBUTES);
+            if kept & attributes::READONLY != 0 && !ignores {
                 return Err(Status::CANNOT_DELETE);
             }
             if self.is_root(open) && open.kind() != OpenKind::Stream {

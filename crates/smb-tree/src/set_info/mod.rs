@@ -8,6 +8,7 @@ use smb_wire::Status;
 use smb_wire::body::query_info::info_type;
 use smb_wire::body::set_info::SetInfoRequest;
 use smb_wire::create::access::rights::{WRITE_ATTRIBUTES, WRITE_DATA, WRITE_EA};
+use smb_wire::create::options;
 use smb_wire::info::file::{BasicInformation, class, plain};
 use smb_wire::malformed::Malformed;
 use zerocopy::little_endian::{U32, U64};
@@ -19,6 +20,7 @@ use crate::query_info::MODE_SETTABLE;
 use crate::share::Share;
 use crate::status;
 use crate::streams::Change;
+use crate::write::FILE_SIZE_MAX;
 
 mod basic;
 mod disposition;
@@ -69,10 +71,24 @@ impl Share {
             self.tell_write_time(open);
         }
         let hand = self.hand(asker, open).await?;
+        self.set_class(asker, open, &hand, (class, data)).await?;
+        if matches!(class, class::END_OF_FILE | class::ALLOCATION | class::FULL_EA | class::LINK) {
+            self.archive(asker, open, &hand).await;
+        }
+        Ok(())
+    }
+
+    async fn set_class(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        hand: &Hand,
+        (class, data): (u8, &[u8]),
+    ) -> Result<(), Status> {
         match class {
             class::BASIC => {
                 let basic = plain::<BasicInformation>(data).map_err(mismatch)?;
-                self.set_basic(asker, open, &hand, basic).await
+                self.set_basic(asker, open, hand, basic).await
             }
             // A share's root has no name in it.
             class::RENAME | class::RENAME_EX if !self.is_whole() && self.is_root(open) => {
@@ -81,27 +97,29 @@ impl Share {
             class::RENAME | class::RENAME_EX => self.rename(asker, open, data, class).await,
             class::LINK => self.link(asker, open, data).await,
             class::DISPOSITION | class::DISPOSITION_EX => {
-                self.set_disposition(asker, open, &hand, class, data).await
+                self.set_disposition(asker, open, hand, class, data).await
             }
-            class::POSITION => {
-                open.set_position(plain::<U64>(data).map_err(mismatch)?.get());
-                Ok(())
-            }
+            class::POSITION => set_position(open, plain::<U64>(data).map_err(mismatch)?.get()),
             class::MODE => set_mode(open, plain::<U32>(data).map_err(mismatch)?.get()),
-            class::FULL_EA => self.set_eas(&asker.by(open), &hand, open.grants().object(), data).await,
+            class::FULL_EA => self.set_eas(&asker.by(open), hand, open.grants().object(), data).await,
             class::END_OF_FILE => {
                 let size = plain::<U64>(data).map_err(mismatch)?.get();
-                self.set_size(asker, open, &hand, size).await
+                self.set_size(asker, open, hand, size).await
             }
             class::ALLOCATION => {
                 let size = plain::<U64>(data).map_err(mismatch)?.get();
-                self.set_allocation(asker, open, &hand, size).await
+                self.set_allocation(asker, open, hand, size).await
             }
             //= MS-FSCC 2.4.50
             //# Data is valid as far as it was written, which is as far as the file reaches.
             class::VALID_DATA_LENGTH => {
                 let size = plain::<U64>(data).map_err(mismatch)?.get();
-                if size > hand.attributes()?.size { Err(Status::INVALID_PARAMETER) } else { Ok(()) }
+                //= MS-FSA 2.1.5.15.15
+                //# A directory has no data: STATUS_INVALID_PARAMETER.
+                if open.is_directory() || size > self.open_info(open, hand).await?.size {
+                    return Err(Status::INVALID_PARAMETER);
+                }
+                Ok(())
             }
             class::SHORT_NAME => Err(Status::ACCESS_DENIED),
             _ => Err(Status::INVALID_INFO_CLASS),
@@ -110,7 +128,9 @@ impl Share {
 
     /// The file, or the stream, is so long from now on.
     async fn set_size(&self, asker: &Asker, open: &Open, hand: &Hand, size: u64) -> Result<(), Status> {
-        if size > i64::MAX as u64 || open.is_directory() {
+        //= MS-FSA 2.1.5.15
+        //# A directory has no length, and no file a negative one, or one beyond the longest: STATUS_INVALID_PARAMETER.
+        if size > FILE_SIZE_MAX || open.is_directory() {
             return Err(Status::INVALID_PARAMETER);
         }
         let (caller, object) = (open.grants().resizing_caller(&asker.caller), open.grants().object());
@@ -128,7 +148,9 @@ impl Share {
 
     /// Room is set aside; what is longer than it is cut.
     async fn set_allocation(&self, asker: &Asker, open: &Open, hand: &Hand, size: u64) -> Result<(), Status> {
-        if size > i64::MAX as u64 || open.is_directory() {
+        //= MS-FSA 2.1.5.15
+        //# A directory has no length, and no file a negative one, or one beyond the longest: STATUS_INVALID_PARAMETER.
+        if size > FILE_SIZE_MAX || open.is_directory() {
             return Err(Status::INVALID_PARAMETER);
         }
         let now = self.open_info(open, hand).await?;
@@ -151,10 +173,23 @@ impl Share {
     }
 }
 
+fn set_position(open: &Open, offset: u64) -> Result<(), Status> {
+    //= MS-FSA 2.1.5.15.10
+    //# A negative position, or one within a sector where nothing is buffered: STATUS_INVALID_PARAMETER.
+    let is_within = open.has_options(options::NO_INTERMEDIATE_BUFFERING) && !offset.is_multiple_of(SECTOR_BYTES);
+    if i64::try_from(offset).is_err() || is_within {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    open.set_position(offset);
+    Ok(())
+}
+
 fn set_mode(open: &Open, mode: u32) -> Result<(), Status> {
-    //= MS-FSCC 2.4.31
-    //# Of the mode only these are set, and not both of those that wait.
-    if mode & !(MODE_SETTABLE | smb_wire::create::options::WRITE_THROUGH) != 0 || mode & 0x30 == 0x30 {
+    let waits = options::SYNCHRONOUS_IO_ALERT | options::SYNCHRONOUS_IO_NONALERT;
+    let known = options::WRITE_THROUGH | options::SEQUENTIAL_ONLY | waits;
+    //= MS-FSA 2.1.5.15.8
+    //# Of the mode only these are set, and not both of those that wait: one where the open has one, none where it has none.
+    if mode & !known != 0 || mode & waits == waits || (mode & waits != 0) != open.has_options(waits) {
         return Err(Status::INVALID_PARAMETER);
     }
     open.state().mode = Some(mode & MODE_SETTABLE);
@@ -165,3 +200,6 @@ fn set_mode(open: &Open, mode: u32) -> Result<(), Status> {
 pub(crate) fn mismatch(_: Malformed) -> Status {
     Status::INFO_LENGTH_MISMATCH
 }
+
+/// Bytes of a sector, as clients are told.
+const SECTOR_BYTES: u64 = 512;

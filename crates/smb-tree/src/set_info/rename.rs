@@ -6,7 +6,8 @@ use identity::Rights;
 use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::info::file::{Rename, class};
-use smb_wire::name::Name as WireName;
+use smb_wire::malformed::Malformed;
+use smb_wire::name::{COMPONENT_MAX, Name as WireName};
 use vfs::{Directory, Error, Name, Over, RelPath, Resolved};
 
 use crate::asker::Asker;
@@ -36,7 +37,7 @@ impl Share {
         data: &[u8],
         class: u8,
     ) -> Result<(), Status> {
-        let rename = Rename::parse(data).map_err(super::mismatch)?;
+        let rename = parse(data)?;
         //= MS-SMB2 3.3.5.21.1
         //# A rename takes DELETE.
         if !open.may(rights::DELETE) {
@@ -51,8 +52,8 @@ impl Share {
             return Err(Status::NOT_SUPPORTED);
         }
         let name = WireName::parse(rename.name)?;
-        if name.stream.is_some() {
-            return Err(Status::NOT_SUPPORTED);
+        if name.stream.is_some() || name.is_data {
+            return Err(Status::OBJECT_NAME_INVALID);
         }
         for _ in 0..ATTEMPTS_MAX {
             if self.try_rename(asker, open, &name, replaces).await? {
@@ -70,12 +71,17 @@ impl Share {
         name: &WireName,
         replaces: bool,
     ) -> Result<bool, Status> {
-        let caller = asker.by(open);
+        // A Mac, and who speaks the POSIX extensions, goes on by its opens wherever they are.
+        let moves_opens = asker.posix || asker.apple.is_spoken();
+        let caller = vfs::Caller { moves_opens, ..asker.by(open) };
         let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
         let target = self.target(open, &caller, name).await?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
         let (name, over) = match &target.replaced {
+            Some(it) if is_it(it, open) && self.gives_way(open, &caller, &target, (&here, from_name)).await? => {
+                (&target.name, Over::Nothing)
+            }
             // It has that name already: who keeps it for later is asked for it all the same, as with Windows. Or another name of its own is
             // to be written otherwise.
             Some(it) if is_it(it, open) && target.name == target.stored => (&target.name, Over::Anything),
@@ -103,6 +109,7 @@ impl Share {
             Err(Error::Exists) if replaces && target.replaced.is_none() => return Ok(false),
             renamed => renamed.map_err(status::of)?,
         }
+        self.archive(asker, open, &hand).await;
         if let Ok(now) = hand.attributes() {
             let mut state = open.state();
             let first = state.renamed.filter(|renamed| renamed.holds(&before));
@@ -112,21 +119,57 @@ impl Share {
         Ok(true)
     }
 
+    /// Takes another name of the same file away, which this one is to become: the kernel would leave both.
+    async fn gives_way(
+        &self,
+        open: &Open,
+        caller: &vfs::Caller,
+        target: &Target,
+        (here, from): (&Directory, Name<'_>),
+    ) -> Result<bool, Status> {
+        let is_here = match (here.object(), target.directory.object()) {
+            (Some(here), Some(there)) => Arc::ptr_eq(here, there),
+            _ => true,
+        };
+        if open.kind() != OpenKind::File || (is_here && target.stored == from.as_bytes()) {
+            return Ok(false);
+        }
+        //= MS-FSA 2.1.5.15.12
+        //# Onto another name of the same file, whether that is to be replaced or not: one name is left, the new one.
+        let name = Name::parse(&target.stored).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+        let which = open.grants().object().number();
+        match target.directory.remove_which(caller, which, name, false).await {
+            Ok(()) => Ok(true),
+            // It is a symbolic link that leads to the file, and is replaced itself.
+            Err(Error::Unexpected) => Ok(false),
+            Err(error) => Err(status::of(error)),
+        }
+    }
+
     /// One more name for a file, in any directory of the share where nobody gets or loses rights by it.
     pub(super) async fn link(&self, asker: &Asker, open: &Arc<Open>, data: &[u8]) -> Result<(), Status> {
-        let link = Rename::parse(data).map_err(super::mismatch)?;
-        if open.kind() != OpenKind::File {
-            return Err(Status::FILE_IS_A_DIRECTORY);
+        let link = parse(data)?;
+        //= MS-FSA 2.1.5.15.7
+        //# A stream has no further names, and a directory has none.
+        match open.kind() {
+            OpenKind::File => {}
+            OpenKind::Stream => return Err(Status::INVALID_PARAMETER),
+            OpenKind::Directory | OpenKind::Link => return Err(Status::FILE_IS_A_DIRECTORY),
         }
         let name = WireName::parse(link.name)?;
+        if name.stream.is_some() || name.is_data {
+            return Err(Status::OBJECT_NAME_INVALID);
+        }
         let caller = asker.by(open);
         let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
         let target = self.target(open, &caller, &name).await?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
         let (to, over) = match &target.replaced {
-            Some(it) if is_it(it, open) => return Ok(()),
+            //= MS-FSA 2.1.5.15.7
+            //# A name that is there is replaced where that was asked for, the file's own with itself.
             Some(_) if !link.replace => return Err(Status::OBJECT_NAME_COLLISION),
+            Some(it) if is_it(it, open) => return Ok(()),
             Some(it) => {
                 self.may_replace(it).await?;
                 (&target.stored, Over::Anything)
@@ -161,10 +204,7 @@ impl Share {
         path: Option<RelPath<'_>>,
     ) -> Result<Directory, Status> {
         let found = self.volume().lookup_as(caller, path.unwrap_or(RelPath::ROOT), Rights::NONE).await;
-        let (directory, _) = found.and_then(Resolved::into_directory).map_err(|error| match error {
-            Error::NotFound | Error::NotADirectory => Status::OBJECT_PATH_NOT_FOUND,
-            error => status::of(error),
-        })?;
+        let (directory, _) = found.and_then(Resolved::into_directory).map_err(status::of_way)?;
         // A link on the way may have come to lead elsewhere.
         self.holds_directory(&directory)?;
         Ok(directory)
@@ -188,12 +228,15 @@ impl Share {
         text: &str,
         replaces: bool,
     ) -> Result<(), Status> {
-        let name = text.trim_start_matches(':').split(':').next().unwrap_or_default();
-        let from = open.stream().ok_or(Status::NOT_SUPPORTED)?;
-        if name.is_empty() || name.contains(['\\', '/', '\0']) {
-            return Err(Status::OBJECT_NAME_INVALID);
-        }
+        let name = stream_named(text)?;
         let hand = self.hand(asker, open).await?;
+        let Some(from) = open.stream() else {
+            // A directory's own stream has no other name. A file's content stays where it is, as with Samba.
+            return Err(if open.is_directory() { Status::INVALID_PARAMETER } else { Status::NOT_SUPPORTED });
+        };
+        if name.is_empty() {
+            return Err(self.as_content(open, &hand, replaces).await?);
+        }
         if name == &*from {
             return Ok(());
         }
@@ -209,11 +252,28 @@ impl Share {
         call(name)?;
         let moved = self.move_stream(asker, open, &hand, (&from, name), there.as_deref()).await;
         match moved {
-            Ok(()) => open.state().stream = Some(name.into()),
+            Ok(()) => {
+                open.state().stream = Some(name.into());
+                self.archive(asker, open, &hand).await;
+            }
             // It has its old name again, which nobody had meanwhile.
             Err(_) => call(&from)?,
         }
         moved
+    }
+
+    /// Why a stream does not become the content of its file.
+    async fn as_content(&self, open: &Open, hand: &Hand, replaces: bool) -> Result<Status, Status> {
+        debug_assert_eq!(open.kind(), OpenKind::Stream);
+        //= MS-FSA 2.1.5.15.12.1
+        //# A directory has no unnamed stream. A file's is there, and is replaced by who asks for it where it is empty.
+        Ok(match hand.directory() {
+            Some(_) => Status::INVALID_PARAMETER,
+            None if !replaces => Status::OBJECT_NAME_COLLISION,
+            None if hand.attributes()?.size != 0 => Status::INVALID_PARAMETER,
+            // The open would become one of a file.
+            None => Status::NOT_SUPPORTED,
+        })
     }
 
     async fn move_stream(
@@ -234,6 +294,40 @@ impl Share {
         set.map_err(status::of)?;
         self.change_stream(&caller, hand, object, from, Change::Remove).await
     }
+}
+
+/// The name in `:name` or `:name:$DATA`; empty for the file's own content.
+fn stream_named(text: &str) -> Result<&str, Status> {
+    let mut parts = text.split(':').skip(1);
+    let (name, kind, more) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+    //= MS-FSA 2.1.5.15.12.1
+    //# A colon at the end, too many of them, and characters that no stream's name has: STATUS_INVALID_PARAMETER.
+    let is_wrong = text.ends_with(':')
+        || more.is_some()
+        || name.contains(['\\', '/', '\0'])
+        || name.encode_utf16().count() > COMPONENT_MAX;
+    if is_wrong {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    //= MS-FSA 2.1.5.15.12.1
+    //# Another type than a stream of data has: STATUS_OBJECT_TYPE_MISMATCH.
+    match kind {
+        Some(kind) if !kind.eq_ignore_ascii_case("$DATA") => Err(Status::OBJECT_TYPE_MISMATCH),
+        _ => Ok(name),
+    }
+}
+
+/// What a rename or link asks for.
+fn parse(data: &[u8]) -> Result<Rename<'_>, Status> {
+    let asked = Rename::parse(data).map_err(|why| match why {
+        Malformed::Short => Status::INFO_LENGTH_MISMATCH,
+        //= MS-FSA 2.1.5.15.12
+        //# A name of odd length, one that is longer than its buffer, and a root directory: STATUS_INVALID_PARAMETER.
+        _ => Status::INVALID_PARAMETER,
+    })?;
+    //= MS-FSA 2.1.5.15.12
+    //# And so is none.
+    if asked.name.is_empty() { Err(Status::INVALID_PARAMETER) } else { Ok(asked) }
 }
 
 fn is_it(found: &Resolved, open: &Open) -> bool {

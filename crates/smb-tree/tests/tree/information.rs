@@ -175,7 +175,8 @@ fn times_attributes_and_sizes_are_set_and_kept() {
         let told = plain::<BasicInformation>(&told).unwrap();
         assert_eq!(told.creation_time.get(), from_unix(1_000_000, 0));
         assert_eq!(told.last_write_time.get(), from_unix(2_000_000, 0));
-        assert_eq!(told.file_attributes.get(), attributes::HIDDEN);
+        let archived = attributes::HIDDEN | attributes::ARCHIVE;
+        assert_eq!(told.file_attributes.get(), archived, "it was written to since");
         basic = BasicInformation::new_zeroed();
         basic.file_attributes.set(attributes::DIRECTORY);
         assert_eq!(
@@ -332,7 +333,8 @@ fn a_file_has_further_names_in_any_directory_over_another_file_only_if_asked_and
         let held = side.open(&asker(2), "to\\open", &full()).await;
         for (name, replaces, expected) in [
             ("to\\more", false, Ok(())),
-            ("to\\MORE", false, Ok(())),
+            ("to\\MORE", false, Err(Status::OBJECT_NAME_COLLISION)),
+            ("to\\MORE", true, Ok(())),
             ("to\\two", false, Err(Status::OBJECT_NAME_COLLISION)),
             ("to\\open", true, Err(Status::ACCESS_DENIED)),
             ("to", true, Err(Status::ACCESS_DENIED)),

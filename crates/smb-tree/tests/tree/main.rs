@@ -20,6 +20,10 @@ use smb_wire::text::{Text, encoded};
 use smb_wire::{Dialect, FileId, Guid, Status};
 use vfs::{Cache, CacheOptions, Caller, Objects, ObjectsOptions, Volume, VolumeOptions, VolumeSpec};
 
+mod allocation;
+mod allowed;
+mod archive;
+mod boundaries;
 mod coherence;
 mod creates;
 mod data;
@@ -35,6 +39,7 @@ mod leases;
 mod links;
 mod locks;
 mod notifies;
+mod overheard;
 mod own_file;
 mod renames;
 mod restarts;

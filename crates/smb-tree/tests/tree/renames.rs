@@ -6,14 +6,18 @@ use identity::Rights;
 use lane::time;
 use smb_tree::{Asker, Open};
 use smb_wire::create::access::rights;
+use smb_wire::create::context::{AaplRequest, ContextWriter, tag};
 use smb_wire::create::lease::state;
 use smb_wire::create::{Disposition, options};
 use smb_wire::info::file::class;
+use smb_wire::info::notify::action;
+use smb_wire::text::encoded;
 use smb_wire::{Guid, Status};
 use vfs::{Expect, Name, Over, RelPath};
 
-use super::information::{renamed, set};
+use super::information::{file, renamed, set};
 use super::leases::{lease, until};
+use super::notifies::told;
 use super::{Side, Wish, alone, asker};
 
 const RH: u32 = state::READ | state::HANDLE;
@@ -270,4 +274,75 @@ fn what_is_read_or_written_or_may_not_be_deleted_is_not_replaced() {
             side.status(&who, "two", &Wish::new(Disposition::Open).with(options::DELETE_ON_CLOSE)).await;
         }
     });
+}
+
+async fn mac(side: &Side, session: u64) -> Asker {
+    let who = Asker { apple: Arc::default(), ..asker(session) };
+    let asked = AaplRequest {
+        command: 1.into(),
+        reserved: 0.into(),
+        bitmap: 7.into(),
+        client_capabilities: 0.into(),
+    };
+    let mut contexts = ContextWriter::new();
+    contexts.push_plain(tag::AAPL, &asked);
+    let wish = Wish { contexts: contexts.bytes().to_vec(), ..Wish::new(Disposition::Open) };
+    assert_eq!(side.status(&who, "", &wish.with(options::DIRECTORY_FILE)).await, Status::SUCCESS);
+    who
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Speaks {
+    Windows,
+    Apple,
+    Posix,
+}
+
+#[test]
+fn who_speaks_apples_or_posix_extensions_renames_a_directory_with_all_that_is_open_in_it() {
+    for speaks in [Speaks::Windows, Speaks::Apple, Speaks::Posix] {
+        for is_own in [true, false] {
+            alone(move |side| async move {
+                let who = match speaks {
+                    Speaks::Windows => asker(1),
+                    Speaks::Apple => mac(&side, 1).await,
+                    Speaks::Posix => Asker { posix: true, ..asker(1) },
+                };
+                let other = if is_own { who.clone() } else { asker(2) };
+                for name in ["top", "top\\sub"] {
+                    assert_eq!(side.status(&who, name, &directory()).await, Status::SUCCESS);
+                }
+                let made = Wish { disposition: Disposition::OpenIf, ..lease(7, RWH, None) };
+                let inside = side.open(&other, "top\\sub\\page", &made).await;
+                side.share.write_bytes(&other, &inside, 0, b"12345", false).await.unwrap();
+                let watched = side.open(&other, "top\\sub", &directory()).await;
+                let waiting = (speaks != Speaks::Windows).then(|| {
+                    let (side, other, watched) = (side.clone(), other.clone(), Arc::clone(&watched));
+                    lane::spawn(async move { told(&side, &other, &watched).await })
+                });
+                time::sleep(std::time::Duration::from_millis(10)).await;
+                let top = side.open(&who, "top", &directory()).await;
+                let moved = set(&side, &who, &top, class::RENAME, &renamed("moved", false)).await;
+                let case = format!("{speaks:?}, its own: {is_own}");
+                if speaks == Speaks::Windows {
+                    assert_eq!(moved, Err(Status::ACCESS_DENIED), "{case}");
+                } else {
+                    assert_eq!(moved, Ok(()), "{case}");
+                    assert_eq!(side.heard.leases.borrow().len(), 0, "nobody is asked for anything");
+                    let name = file(&side, &other, &inside, class::NORMALIZED_NAME).await.unwrap();
+                    assert_eq!(name[4..], encoded("moved\\sub\\page"), "{case}");
+                    side.share.write_bytes(&other, &inside, 0, b"X", false).await.unwrap();
+                    side.make(&who, "moved\\sub\\more", b"1").await;
+                    assert_eq!(waiting.unwrap().await, [(action::ADDED, "more".to_owned())], "{case}");
+                    assert_eq!(side.share.stored_path(&inside).as_deref(), Some("/moved/sub/page"), "{case}");
+                }
+                for (who, open) in [(&other, &inside), (&other, &watched), (&who, &top)] {
+                    side.share.close(who, open, 0).await.unwrap();
+                }
+                if speaks != Speaks::Windows {
+                    assert_eq!(side.content(&who, "moved\\sub\\page").await, Ok(b"X2345".to_vec()), "{case}");
+                }
+            });
+        }
+    }
 }

@@ -120,6 +120,14 @@ pub mod options {
     pub const DIRECTORY_FILE: u32 = 0x0000_0001;
     /// Data is on disk before a write is answered.
     pub const WRITE_THROUGH: u32 = 0x0000_0002;
+    /// Read from the beginning to the end.
+    pub const SEQUENTIAL_ONLY: u32 = 0x0000_0004;
+    /// Whole sectors alone.
+    pub const NO_INTERMEDIATE_BUFFERING: u32 = 0x0000_0008;
+    /// The client waits for each request, and can be called away.
+    pub const SYNCHRONOUS_IO_ALERT: u32 = 0x0000_0010;
+    /// The same, and cannot.
+    pub const SYNCHRONOUS_IO_NONALERT: u32 = 0x0000_0020;
     /// Anything but a directory.
     pub const NON_DIRECTORY_FILE: u32 = 0x0000_0040;
     /// The client understands no extended attributes.

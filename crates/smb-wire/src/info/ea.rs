@@ -34,8 +34,8 @@ pub struct Ea<'a> {
 /// Reads a list of attributes to set.
 ///
 /// # Errors
-/// As an item: the list is not whole, or holds a name that no attribute has. The request fails with
-/// [`Status::EA_CORRUPT_ERROR`] or [`Status::INVALID_PARAMETER`], see [`status`].
+/// As an item: the list is not whole, or holds a name or flags that no attribute has. The request fails with
+/// [`Status::EA_CORRUPT_ERROR`], [`Status::INVALID_EA_NAME`] or [`Status::INVALID_PARAMETER`], see [`status`].
 pub fn parse(data: &[u8]) -> impl Iterator<Item = Result<Ea<'_>, Malformed>> {
     let entries = Entries::new(data, 4, size_of::<EaHead>() + 1);
     entries.take(EAS_MAX + 1).enumerate().map(|(count, entry)| {
@@ -47,7 +47,12 @@ pub fn parse(data: &[u8]) -> impl Iterator<Item = Result<Ea<'_>, Malformed>> {
         let name_len = usize::from(head.ea_name_length);
         let name = part(rest, 0, name_len)?;
         // The name has an end mark that its length does not count.
-        if rest.get(name_len) != Some(&0) || !name.iter().all(|byte| valid(*byte)) || name.is_empty() {
+        if rest.get(name_len) != Some(&0) {
+            return Err(Malformed::Offset);
+        }
+        //= MS-FSA 2.1.5.15.6
+        //# A name, or flags, that no attribute has: STATUS_INVALID_EA_NAME.
+        if head.flags & !NEED_EA != 0 || name.is_empty() || !name.iter().all(|byte| valid(*byte)) {
             return Err(Malformed::Value);
         }
         Ok(Ea { name, value: part(rest, name_len + 1, head.ea_value_length.get().into())? })
@@ -57,14 +62,19 @@ pub fn parse(data: &[u8]) -> impl Iterator<Item = Result<Ea<'_>, Malformed>> {
 /// What a list that is refused fails with.
 pub fn status(why: Malformed) -> Status {
     match why {
-        Malformed::Value | Malformed::Offset | Malformed::Alignment => Status::EA_CORRUPT_ERROR,
+        Malformed::Value => Status::INVALID_EA_NAME,
+        Malformed::Offset | Malformed::Alignment => Status::EA_CORRUPT_ERROR,
         other => other.status(),
     }
 }
 
+/// Whether a name may have it (MS-FSCC 2.4.16). What is no ASCII is some code page's, and kept as it is.
 fn valid(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"\"*+,/:;<=>?[\\]|".contains(&byte)
+    !byte.is_ascii_control() && !b"\"*+,/:;<=>?[\\]|".contains(&byte)
 }
+
+/// FILE_NEED_EA.
+const NEED_EA: u8 = 0x80;
 
 /// Appends an attribute; `false` if it does not fit.
 pub fn write(list: &mut EntryWriter<'_>, ea: &Ea<'_>) -> bool {
@@ -96,11 +106,24 @@ mod tests {
         let mut list = EntryWriter::new(&mut out, 4, 100);
         assert!(eas.iter().all(|ea| write(&mut list, ea)));
         assert_eq!(parse(&out).map(Result::unwrap).collect::<Vec<_>>(), eas);
-        for (at, value) in [(8, b':'), (8, 0), (11, b'x'), (5, 0), (5, 200), (7, 1)] {
+        for (at, value, expected) in [
+            (8, b':', Status::INVALID_EA_NAME),
+            (8, 0, Status::INVALID_EA_NAME),
+            (4, 1, Status::INVALID_EA_NAME),
+            (4, 0x7f, Status::INVALID_EA_NAME),
+            (11, b'x', Status::EA_CORRUPT_ERROR),
+            (5, 200, Status::EA_CORRUPT_ERROR),
+        ] {
             let mut bad = out.clone();
             bad[at] = value;
             let why = parse(&bad).find_map(Result::err).unwrap();
-            assert_eq!(status(why), Status::EA_CORRUPT_ERROR, "{at}");
+            assert_eq!(status(why), expected, "{at}");
+        }
+        assert_eq!(parse(b"\0\0\0\0\0\0\x01\0\0v").next(), Some(Err(Malformed::Value)), "no name");
+        for (at, value) in [(8, b' '), (8, 0xe9), (4, 0x80)] {
+            let mut good = out.clone();
+            good[at] = value;
+            assert!(parse(&good).all(|ea| ea.is_ok()), "{at}");
         }
         let long = Ea { name: &[b'a'; 256], value: b"" };
         assert!(!write(&mut EntryWriter::new(&mut out, 4, 1000), &long));

@@ -1,0 +1,168 @@
+//! Who is granted what: MAXIMUM_ALLOWED is what asking for each right by itself gives, for each list of docs/access.md, owners and others,
+//! users with a `uid` and without; owners say who may do what with what is theirs.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use identity::{Accounts, Acl, Rights, Side as ListSide, Writable};
+use lane::backend::sim::{Config, World};
+use smb_tree::{Asker, Opens, OpensLimits, ShareOptions, Tree};
+use smb_wire::Status;
+use smb_wire::create::access::rights;
+use smb_wire::create::{Disposition, options};
+use vfs::{Cache, CacheOptions, Caller, Objects, ObjectsOptions, RelPath, Volume, VolumeOptions, VolumeSpec};
+
+use super::{Heard, Side, Wish, asker};
+
+const USERS: &str = "version = 1\n[user.bob]\nid = 1000\nuid = 501\ngid = 50\n[user.mary]\nid = 7\n\
+                     [user.root]\nid = 8\n[group.\"system:administrators\"]\nid = -204\nmembers = [\"root\"]\n";
+
+/// Runs a test on the lane of a server that gives files away, or of one that does not.
+fn served_by<F: Future<Output = ()> + 'static>(is_root: bool, test: impl Fn(Side, Arc<Accounts>) -> F) {
+    let world = World::new(1, Config::clean());
+    let host = world.host("10.0.0.1");
+    host.fs().create_dir_all("/srv").unwrap();
+    host.fs().configure(|config| config.privileged = is_root);
+    let objects = Objects::in_memory(ObjectsOptions {
+        privileged: is_root,
+        gives_files: is_root,
+        trusted_attributes: is_root,
+        user: host.fs().stat("/srv").unwrap().uid,
+        ..ObjectsOptions::default()
+    });
+    let accounts = Accounts::parse(USERS).unwrap();
+    let (sharing, theirs) = (objects.clone(), Arc::clone(&accounts));
+    let opens = Opens::new(OpensLimits::default());
+    let opened = host.start_on(0, async move {
+        let options = VolumeOptions { serve_hidden: true, ..Default::default() };
+        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", options);
+        let spec = spec.with_objects().writable_by(Writable::AsListed);
+        let volume = Volume::open(&Cache::sharing(CacheOptions::default(), &sharing), &spec).unwrap();
+        let heard = Rc::new(Heard::default());
+        let tree = Tree::new(opens, Rc::clone(&heard) as _);
+        let options = ShareOptions { accounts: theirs, ..ShareOptions::default() };
+        sharing.call_by(options.sids.clone());
+        let share = tree.add_share("test", volume.clone(), options);
+        Side { volume, share, tree, heard }
+    });
+    let side = world.block_on(&host, opened);
+    let task = host.start_on(0, test(side, accounts));
+    world.block_on(&host, task);
+    let _ = world.end();
+}
+
+fn user(accounts: &Accounts, name: &str, session: u64) -> Asker {
+    let principal = match name {
+        "" => accounts.anonymous(),
+        name => accounts.user(name).unwrap(),
+    };
+    Asker { caller: Caller::new(principal), ..asker(session) }
+}
+
+async fn set_list(side: &Side, directories: &[&str], entries: &[(&str, &str)]) {
+    let mut acl = Acl::new();
+    for (who, letters) in entries {
+        let (list_side, who) = match who.strip_prefix('-') {
+            Some(denied) => (ListSide::Denied, denied),
+            None => (ListSide::Given, *who),
+        };
+        acl.set(list_side, who.parse().unwrap(), letters.parse().unwrap()).unwrap();
+    }
+    let operator = asker(9).caller;
+    for at in directories {
+        let path = RelPath::parse(at.as_bytes()).unwrap();
+        let found = side.volume.lookup_as(&operator, path, Rights::NONE).await.unwrap();
+        found.into_directory().unwrap().0.set_access_list(&operator, Some(&acl)).await.unwrap();
+    }
+}
+
+fn wish(access: u32, is_directory: bool) -> Wish {
+    let wish = Wish { access, ..Wish::new(Disposition::Open) };
+    wish.with(if is_directory { options::DIRECTORY_FILE } else { 0 })
+}
+
+/// What asking for each right by itself gives.
+async fn bit_by_bit(side: &Side, who: &Asker, name: &str, is_directory: bool) -> u32 {
+    let mut granted = 0;
+    for bit in (0..32).map(|bit| 1 << bit).filter(|bit| rights::FILE_ALL & bit != 0) {
+        match side.status(who, name, &wish(bit, is_directory)).await {
+            Status::SUCCESS => granted |= bit,
+            status => assert_eq!(status, Status::ACCESS_DENIED, "{name} {bit:x}"),
+        }
+    }
+    granted
+}
+
+async fn at_most(side: &Side, who: &Asker, name: &str, is_directory: bool) -> u32 {
+    match side.create(who, name, &wish(rights::MAXIMUM_ALLOWED, is_directory)).await {
+        Ok(created) => {
+            let granted = created.open.granted_access();
+            side.share.close(who, &created.open, 0).await.unwrap();
+            granted
+        }
+        Err(error) => {
+            assert_eq!(error.status, Status::ACCESS_DENIED);
+            0
+        }
+    }
+}
+
+/// Those of docs/access.md, by whom they are told of, and others of their kinds.
+const LISTS: [&str; 14] = [
+    "all", "write", "read", "rlidwka", "rlidwk", "rlid", "rlw", "rlk", "rl", "li", "l", "a", "la", "none",
+];
+
+#[test]
+fn the_most_that_is_allowed_is_what_single_rights_give() {
+    for is_root in [true, false] {
+        served_by(is_root, move |side, accounts| async move {
+            let operator = asker(9);
+            let made = wish(rights::FILE_ALL, true);
+            let sub = Wish { disposition: Disposition::Create, ..made };
+            assert_eq!(side.status(&operator, "sub", &sub).await, Status::SUCCESS);
+            set_list(&side, &["", "sub"], &[("system:anyuser", "all")]).await;
+            for (name, n) in [("bob", 1), ("mary", 2), ("root", 3)] {
+                let who = user(&accounts, name, n);
+                side.make(&who, &format!("sub\\{name}-file"), b"1").await;
+                let directory = Wish { disposition: Disposition::Create, ..wish(rights::FILE_READ, true) };
+                let at = format!("sub\\{name}-directory");
+                assert_eq!(side.status(&who, &at, &directory).await, Status::SUCCESS, "{name}");
+            }
+            for letters in LISTS {
+                for denied in ["none", "a"] {
+                    let entries = [("system:anyuser", letters), ("-system:anyuser", denied)];
+                    set_list(&side, &["sub/bob-directory", "sub/mary-directory", "sub", ""], &entries).await;
+                    for (name, n) in [("bob", 1), ("mary", 2), ("root", 3), ("", 4)] {
+                        let who = user(&accounts, name, n);
+                        for (at, is_directory) in [
+                            ("", true),
+                            ("sub", true),
+                            ("sub\\bob-file", false),
+                            ("sub\\mary-file", false),
+                            ("sub\\root-file", false),
+                            ("sub\\bob-directory", true),
+                            ("sub\\mary-directory", true),
+                        ] {
+                            let single = bit_by_bit(&side, &who, at, is_directory).await;
+                            let most = at_most(&side, &who, at, is_directory).await;
+                            let case = format!("{name:?} of {at:?} by {letters} -{denied}, root: {is_root}");
+                            assert_eq!(most, single, "{case}: {most:x}, {single:x}");
+                            let is_own = is_root && at.contains(&format!("\\{name}-")) && !name.is_empty();
+                            let owns = rights::READ_CONTROL | rights::WRITE_DAC;
+                            if is_own && single != 0 {
+                                assert_eq!(single & owns, owns, "{case}: {single:x}");
+                            }
+                            let has_all = ["all", "rlidwka"].contains(&letters) && denied == "none";
+                            if has_all && !name.is_empty() {
+                                assert_eq!(single, rights::FILE_ALL, "{case}: {single:x}");
+                            }
+                            if name.is_empty() {
+                                assert_eq!(single & rights::WRITE_OWNER, 0, "{case}: {single:x}");
+                            }
+                        }
+                    }
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,249 @@
+//! FILE_ATTRIBUTE_ARCHIVE: off where somebody has turned it off, and on again whatever changes the file (MS-FSA 2.1.4.17). The table of docs/smb.md.
+
+use std::sync::Arc;
+
+use smb_tree::{Asker, Open};
+use smb_wire::Status;
+use smb_wire::body::query_info::info_type;
+use smb_wire::chain::EntryWriter;
+use smb_wire::create::access::{attributes, rights};
+use smb_wire::create::{Disposition, options};
+use smb_wire::fsctl::code;
+use smb_wire::fsctl::copy::{Chunk, Copy, ResumeKeyResponse};
+use smb_wire::info::ea::{self, Ea};
+use smb_wire::info::file::{BasicInformation, class, plain};
+use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
+use smb_wire::time::from_unix;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::information::{file, full, renamed, set, set_of};
+use super::{Side, Wish, alone, asker, on_lanes};
+
+/// What is done through an open of `page`.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Write,
+    WriteLast,
+    Extend,
+    Cut,
+    CutToTheSame,
+    AllocateMore,
+    AllocateLess,
+    Zero,
+    Copy,
+    Rename,
+    Link,
+    SetEa,
+    WriteStream,
+    MakeStream,
+    EmptyStream,
+    RenameStream,
+    SetDescriptor,
+    Overwrite,
+    Supersede,
+    // What leaves it off.
+    Read,
+    SetTimes,
+    SetOthers,
+    SetSparse,
+    Query,
+    Flush,
+}
+
+const CHANGES: [Act; 19] = [
+    Act::Write,
+    Act::WriteLast,
+    Act::Extend,
+    Act::Cut,
+    Act::CutToTheSame,
+    Act::AllocateMore,
+    Act::AllocateLess,
+    Act::Zero,
+    Act::Copy,
+    Act::Rename,
+    Act::Link,
+    Act::SetEa,
+    Act::WriteStream,
+    Act::MakeStream,
+    Act::EmptyStream,
+    Act::RenameStream,
+    Act::SetDescriptor,
+    Act::Overwrite,
+    Act::Supersede,
+];
+
+const LEAVES: [Act; 6] =
+    [Act::Read, Act::SetTimes, Act::SetOthers, Act::SetSparse, Act::Query, Act::Flush];
+
+async fn attributes_of(side: &Side, who: &Asker, open: &Arc<Open>) -> u32 {
+    let told = file(side, who, open, class::BASIC).await.unwrap();
+    plain::<BasicInformation>(&told).unwrap().file_attributes.get()
+}
+
+async fn set_attributes(side: &Side, who: &Asker, open: &Arc<Open>, bits: u32) {
+    let mut basic = BasicInformation::new_zeroed();
+    basic.file_attributes.set(bits);
+    set(side, who, open, class::BASIC, basic.as_bytes()).await.unwrap();
+}
+
+impl Act {
+    async fn is_done(self, side: &Side, who: &Asker, open: &Arc<Open>) {
+        let share = &side.share;
+        let stream = async |disposition| {
+            let stream = side.open(who, "page:one", &Wish { access: rights::FILE_ALL, ..Wish::new(disposition) }).await;
+            share.write_bytes(who, &stream, 0, b"abc", false).await.unwrap();
+            stream
+        };
+        match self {
+            Self::Write => drop(share.write_bytes(who, open, 0, b"x", false).await.unwrap()),
+            Self::WriteLast => {
+                share.write_bytes(who, open, 0, b"x", false).await.unwrap();
+                set_attributes(side, who, open, attributes::HIDDEN).await;
+                share.write_bytes(who, open, 1, b"y", false).await.unwrap();
+            }
+            Self::Extend => set(side, who, open, class::END_OF_FILE, &99u64.to_le_bytes()).await.unwrap(),
+            Self::Cut => set(side, who, open, class::END_OF_FILE, &1u64.to_le_bytes()).await.unwrap(),
+            Self::CutToTheSame => set(side, who, open, class::END_OF_FILE, &5u64.to_le_bytes()).await.unwrap(),
+            Self::AllocateMore => {
+                set(side, who, open, class::ALLOCATION, &(1u64 << 20).to_le_bytes()).await.unwrap();
+            }
+            Self::AllocateLess => set(side, who, open, class::ALLOCATION, &1u64.to_le_bytes()).await.unwrap(),
+            Self::Zero => {
+                let range = [0u64.to_le_bytes(), 3u64.to_le_bytes()].concat();
+                share.ioctl(who, open, code::SET_ZERO_DATA, &range, 0).await.unwrap();
+            }
+            Self::Copy => {
+                let from = side.open(who, "from", &full()).await;
+                share.write_bytes(who, &from, 0, b"12345", false).await.unwrap();
+                let key = share.ioctl(who, &from, code::SRV_REQUEST_RESUME_KEY, &[], 32).await.unwrap();
+                let key = *plain::<ResumeKeyResponse>(&key.output).unwrap();
+                let chunk = Chunk {
+                    source_offset: 0.into(),
+                    target_offset: 0.into(),
+                    length: 5.into(),
+                    reserved: 0.into(),
+                };
+                let input = Copy { source_key: &key.resume_key, chunks: &[chunk] }.to_bytes();
+                let done = share.ioctl(who, open, code::SRV_COPYCHUNK, &input, 12).await.unwrap();
+                assert_eq!(done.status, Status::SUCCESS);
+                share.close(who, &from, 0).await.unwrap();
+            }
+            Self::Rename => set(side, who, open, class::RENAME, &renamed("other", false)).await.unwrap(),
+            Self::Link => set(side, who, open, class::LINK, &renamed("other", false)).await.unwrap(),
+            Self::SetEa => {
+                let mut list = Vec::new();
+                assert!(ea::write(&mut EntryWriter::new(&mut list, 4, 99), &Ea { name: b"A", value: b"1" }));
+                set(side, who, open, class::FULL_EA, &list).await.unwrap();
+            }
+            Self::WriteStream => {
+                let stream = stream(Disposition::OpenIf).await;
+                set_attributes(side, who, open, attributes::HIDDEN).await;
+                share.write_bytes(who, &stream, 0, b"x", false).await.unwrap();
+                share.close(who, &stream, 0).await.unwrap();
+            }
+            Self::MakeStream => {
+                let made = side.open(who, "page:one", &Wish::new(Disposition::Create)).await;
+                share.close(who, &made, 0).await.unwrap();
+            }
+            Self::EmptyStream => {
+                let first = stream(Disposition::OpenIf).await;
+                share.close(who, &first, 0).await.unwrap();
+                set_attributes(side, who, open, attributes::HIDDEN).await;
+                // What is hidden is emptied by who says so.
+                let wish = Wish { attributes: attributes::HIDDEN, ..Wish::new(Disposition::Overwrite) };
+                let emptied = side.open(who, "page:one", &wish).await;
+                share.close(who, &emptied, 0).await.unwrap();
+            }
+            Self::RenameStream => {
+                let stream = stream(Disposition::OpenIf).await;
+                set_attributes(side, who, open, attributes::HIDDEN).await;
+                set(side, who, &stream, class::RENAME, &renamed(":two", false)).await.unwrap();
+                share.close(who, &stream, 0).await.unwrap();
+            }
+            Self::SetDescriptor => {
+                let mask = rights::FILE_ALL;
+                let ace = Ace { kind: ace_type::ACCESS_ALLOWED, flags: 0, mask, sid: Sid::EVERYONE };
+                let descriptor = Descriptor { dacl: Some(vec![ace]), ..Descriptor::default() }.to_bytes();
+                set_of(side, who, open, info_type::SECURITY, 0, &descriptor).await.unwrap();
+            }
+            Self::Overwrite | Self::Supersede => {
+                let disposition = match self {
+                    Self::Overwrite => Disposition::Overwrite,
+                    _ => Disposition::Supersede,
+                };
+                let wish = Wish { attributes: attributes::HIDDEN, ..Wish::new(disposition) };
+                let emptied = side.open(who, "page", &wish).await;
+                share.close(who, &emptied, 0).await.unwrap();
+            }
+            Self::Read => drop(side.read(who, open, 0, 5).await.unwrap()),
+            Self::SetTimes => {
+                let mut basic = BasicInformation::new_zeroed();
+                basic.creation_time.set(from_unix(1_000_000, 0));
+                basic.last_write_time.set(from_unix(2_000_000, 0));
+                set(side, who, open, class::BASIC, basic.as_bytes()).await.unwrap();
+            }
+            Self::SetOthers => set_attributes(side, who, open, attributes::HIDDEN).await,
+            Self::SetSparse => drop(share.ioctl(who, open, code::SET_SPARSE, &[], 0).await.unwrap()),
+            Self::Query => drop(file(side, who, open, class::ALL).await.unwrap()),
+            Self::Flush => drop(share.flush(who, open).await),
+        }
+    }
+}
+
+#[test]
+fn whatever_changes_a_file_turns_archive_on_and_nothing_else_does() {
+    for act in CHANGES.into_iter().chain(LEAVES) {
+        alone(move |side| async move {
+            let who = asker(1);
+            side.make(&who, "page", b"12345").await;
+            let open = side.open(&who, "page", &full()).await;
+            set_attributes(&side, &who, &open, attributes::HIDDEN).await;
+            assert_eq!(attributes_of(&side, &who, &open).await, attributes::HIDDEN);
+            act.is_done(&side, &who, &open).await;
+            let told = attributes_of(&side, &who, &open).await & !attributes::SPARSE_FILE;
+            let is_changed = CHANGES.iter().any(|change| format!("{change:?}") == format!("{act:?}"));
+            let archive = if is_changed { attributes::ARCHIVE } else { 0 };
+            assert_eq!(told, attributes::HIDDEN | archive, "{act:?}");
+            side.share.close(&who, &open, 0).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn archive_that_one_open_turns_off_another_turns_on() {
+    on_lanes(1, 2, |lane, side| async move {
+        let (who, page) = (asker(lane as u64 + 1), "page");
+        if lane == 0 {
+            side.make(&who, page, b"12345").await;
+            let open = side.open(&who, page, &full()).await;
+            // The other lane has it open by then.
+            lane::time::sleep(std::time::Duration::from_secs(1)).await;
+            set_attributes(&side, &who, &open, attributes::NORMAL).await;
+            assert_eq!(attributes_of(&side, &who, &open).await, attributes::NORMAL);
+            lane::time::sleep(std::time::Duration::from_secs(2)).await;
+            assert_eq!(attributes_of(&side, &who, &open).await, attributes::ARCHIVE);
+            side.share.close(&who, &open, 0).await.unwrap();
+        } else {
+            lane::time::sleep(std::time::Duration::from_millis(500)).await;
+            let open = side.open(&who, page, &full()).await;
+            lane::time::sleep(std::time::Duration::from_millis(1500)).await;
+            side.share.write_bytes(&who, &open, 0, b"x", false).await.unwrap();
+            side.share.close(&who, &open, 0).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_directory_has_no_archive_but_what_is_set() {
+    alone(|side| async move {
+        let who = asker(1);
+        let sub = side.open(&who, "sub", &full().with(options::DIRECTORY_FILE)).await;
+        let stream = side.open(&who, "sub:one", &full()).await;
+        side.share.write_bytes(&who, &stream, 0, b"x", false).await.unwrap();
+        side.make(&who, "sub\\page", b"1").await;
+        assert_eq!(attributes_of(&side, &who, &sub).await, attributes::DIRECTORY);
+        for open in [&stream, &sub] {
+            side.share.close(&who, open, 0).await.unwrap();
+        }
+    });
+}
