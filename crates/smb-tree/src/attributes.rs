@@ -15,10 +15,10 @@ use smb_wire::time::from_unix;
 use vfs::{Attributes, EntryExtended, FileId, FileKind};
 
 use crate::apple;
-use crate::dos::{self, Dos};
 use crate::hand::{Hand, What};
 use crate::open::Open;
 use crate::share::Share;
+use smb_wire::dos::{self, Dos};
 
 /// What a file is at one moment. Times are 100 ns since 1601.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use smb_wire::chain::{Entries, EntryWriter};
 use smb_wire::info::ea;
 use vfs::Caller;
 
-use crate::dos;
 use crate::hand::{Edit, Hand, VALUE_MAX};
 use crate::share::Share;
 use crate::{Answer, status, streams};
+use smb_wire::dos;
 
 /// Names of a file's attributes that clients see.
 async fn names(hand: &Hand, hidden: &[String]) -> Result<Vec<Vec<u8>>, Status> {

@@ -40,7 +40,6 @@ mod close;
 mod counters;
 mod create;
 mod disconnected;
-mod dos;
 mod ea;
 mod flush;
 mod hand;

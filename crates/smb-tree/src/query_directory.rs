@@ -11,6 +11,7 @@ use smb_wire::Status;
 use smb_wire::body::query_directory::{QueryDirectoryRequest, flags};
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::access::rights::READ_DATA;
+use smb_wire::dos;
 use smb_wire::info::directory::{self, Class, Matcher};
 use vfs::{Attributes, Directory, Entry, EntryExtended, Error, FileKind, Listing, Name, NamePage, PageEntry};
 
@@ -23,7 +24,7 @@ use crate::names_at_hand::Names;
 use crate::open::Open;
 use crate::share::Share;
 use crate::status;
-use crate::{ANSWER_MAX, Answer, dos, short};
+use crate::{ANSWER_MAX, Answer, short};
 
 /// How far an open's enumeration has come.
 #[derive(Clone, Debug)]

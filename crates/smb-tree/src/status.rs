@@ -39,7 +39,9 @@ pub(crate) fn of_way(error: Error) -> Status {
     match error {
         //= MS-SMB2 3.3.5.9
         //# A path of which a component but the last is missing fails with STATUS_OBJECT_PATH_NOT_FOUND.
-        Error::NotFound | Error::Hidden | Error::NotADirectory | Error::Stale => Status::OBJECT_PATH_NOT_FOUND,
+        Error::NotFound | Error::Hidden | Error::NotADirectory | Error::Stale => {
+            Status::OBJECT_PATH_NOT_FOUND
+        }
         error => of(error),
     }
 }

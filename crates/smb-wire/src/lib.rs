@@ -15,6 +15,7 @@ pub mod command;
 pub mod compound;
 pub mod create;
 pub mod dialect;
+pub mod dos;
 pub mod fixed;
 pub mod framing;
 pub mod fsctl;

@@ -148,7 +148,21 @@ impl Attributes {
 
     /// Whether anything but the time of the last reading is different.
     pub fn is_changed_since(&self, earlier: &Self) -> bool {
-        let Self { kind, id, size, allocated: _, atime: _, mtime, ctime, mode, nlink, uid, gid, maker: _, bits: _ } = *self;
+        let Self {
+            kind,
+            id,
+            size,
+            allocated: _,
+            atime: _,
+            mtime,
+            ctime,
+            mode,
+            nlink,
+            uid,
+            gid,
+            maker: _,
+            bits: _,
+        } = *self;
         (kind, id, size, mtime, ctime)
             != (earlier.kind, earlier.id, earlier.size, earlier.mtime, earlier.ctime)
             || (mode, nlink, uid, gid) != (earlier.mode, earlier.nlink, earlier.uid, earlier.gid)

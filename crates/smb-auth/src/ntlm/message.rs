@@ -188,7 +188,10 @@ impl<'a> Authenticate<'a> {
         //= MS-NLMP 2.2.1.3
         //# Names are in Unicode where that was agreed on, else in OEM. Which code page that is nobody says: ASCII is the same in all.
         let text = |at| match flags & flags::UNICODE {
-            0 => Ok(std::str::from_utf8(field(bytes, at)?).ok().filter(|text| text.is_ascii()).map(str::to_owned)),
+            0 => Ok(std::str::from_utf8(field(bytes, at)?)
+                .ok()
+                .filter(|text| text.is_ascii())
+                .map(str::to_owned)),
             _ => Text::new(field(bytes, at)?).map(|text| text.decode()).map_err(|_| Refused::Malformed),
         };
         Ok(Self {

@@ -13,13 +13,13 @@ use vfs::{Error, Expect, How, Resolved, Writer};
 use super::ask::{Ask, GIVEN};
 use super::granted::{Granted, It, Unopened};
 use crate::asker::Asker;
-use crate::dos::Dos;
 use crate::hand::Hand;
 use crate::names::Spot;
 use crate::opens::Room;
 use crate::share::Share;
 use crate::status;
 use crate::streams::Change;
+use smb_wire::dos::Dos;
 
 impl Share {
     pub(super) async fn make_new(

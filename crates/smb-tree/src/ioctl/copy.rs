@@ -19,11 +19,11 @@ use zerocopy::IntoBytes;
 
 use crate::Answer;
 use crate::asker::Asker;
-use crate::dos::Dos;
 use crate::open::{Open, OpenKind};
 use crate::read::Reading;
 use crate::share::Share;
 use crate::status;
+use smb_wire::dos::Dos;
 
 /// What names an open to copy from: its id, and its session.
 pub(super) fn resume_key(open: &Open) -> Vec<u8> {

@@ -10,10 +10,10 @@ use smb_wire::fsctl::code;
 use smb_wire::fsctl::ranges::parse_sparse;
 
 use crate::asker::Asker;
-use crate::dos::Dos;
 use crate::open::{Open, OpenKind};
 use crate::share::Share;
 use crate::{ANSWER_MAX, Answer};
+use smb_wire::dos::Dos;
 
 mod compression;
 mod copy;

@@ -13,11 +13,11 @@ use smb_wire::time::{SetTime, from_unix};
 
 use crate::asker::Asker;
 use crate::attributes::wire_time;
-use crate::dos::{self, Dos, KEPT, SetChange};
 use crate::hand::{Hand, What, is_unsupported};
 use crate::open::Open;
 use crate::share::Share;
 use crate::status;
+use smb_wire::dos::{self, Dos, KEPT, SetChange};
 
 impl Share {
     pub(super) async fn set_basic(

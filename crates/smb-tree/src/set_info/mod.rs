@@ -176,7 +176,8 @@ impl Share {
 fn set_position(open: &Open, offset: u64) -> Result<(), Status> {
     //= MS-FSA 2.1.5.15.10
     //# A negative position, or one within a sector where nothing is buffered: STATUS_INVALID_PARAMETER.
-    let is_within = open.has_options(options::NO_INTERMEDIATE_BUFFERING) && !offset.is_multiple_of(SECTOR_BYTES);
+    let is_within =
+        open.has_options(options::NO_INTERMEDIATE_BUFFERING) && !offset.is_multiple_of(SECTOR_BYTES);
     if i64::try_from(offset).is_err() || is_within {
         return Err(Status::INVALID_PARAMETER);
     }

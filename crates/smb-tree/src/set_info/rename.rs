@@ -79,7 +79,9 @@ impl Share {
         let target = self.target(open, &caller, name).await?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
         let (name, over) = match &target.replaced {
-            Some(it) if is_it(it, open) && self.gives_way(open, &caller, &target, (&here, from_name)).await? => {
+            Some(it)
+                if is_it(it, open) && self.gives_way(open, &caller, &target, (&here, from_name)).await? =>
+            {
                 (&target.name, Over::Nothing)
             }
             // It has that name already: who keeps it for later is asked for it all the same, as with Windows. Or another name of its own is

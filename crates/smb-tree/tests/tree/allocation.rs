@@ -32,7 +32,8 @@ async fn told(side: &Side, who: &Asker, open: &Arc<Open>, name: &str) -> Vec<(St
     let posix = plain::<PosixHead>(&output).unwrap();
     add("posix", posix.end_of_file.get(), posix.allocation_size.get());
     let output = file(side, who, open, class::STREAM).await.unwrap();
-    for (head, _) in stream::parse(&output).map(Result::unwrap).filter(|(_, name)| name.lossy() == "::$DATA") {
+    for (head, _) in stream::parse(&output).map(Result::unwrap).filter(|(_, name)| name.lossy() == "::$DATA")
+    {
         add("streams", head.stream_size.get(), head.stream_allocation_size.get());
     }
     let directory = root(side, who).await;

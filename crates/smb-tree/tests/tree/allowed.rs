@@ -108,9 +108,8 @@ async fn at_most(side: &Side, who: &Asker, name: &str, is_directory: bool) -> u3
 }
 
 /// Those of docs/access.md, by whom they are told of, and others of their kinds.
-const LISTS: [&str; 14] = [
-    "all", "write", "read", "rlidwka", "rlidwk", "rlid", "rlw", "rlk", "rl", "li", "l", "a", "la", "none",
-];
+const LISTS: [&str; 14] =
+    ["all", "write", "read", "rlidwka", "rlidwk", "rlid", "rlw", "rlk", "rl", "li", "l", "a", "la", "none"];
 
 #[test]
 fn the_most_that_is_allowed_is_what_single_rights_give() {

@@ -14,9 +14,11 @@ use smb_wire::info::ea::{self, Ea};
 use smb_wire::info::file::{BasicInformation, class, plain};
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
 use smb_wire::time::from_unix;
+use vfs::Expect;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::information::{file, full, renamed, set, set_of};
+use super::own_file::put;
 use super::{Side, Wish, alone, asker, on_lanes};
 
 /// What is done through an open of `page`.
@@ -72,8 +74,7 @@ const CHANGES: [Act; 19] = [
     Act::Supersede,
 ];
 
-const LEAVES: [Act; 6] =
-    [Act::Read, Act::SetTimes, Act::SetOthers, Act::SetSparse, Act::Query, Act::Flush];
+const LEAVES: [Act; 6] = [Act::Read, Act::SetTimes, Act::SetOthers, Act::SetSparse, Act::Query, Act::Flush];
 
 async fn attributes_of(side: &Side, who: &Asker, open: &Arc<Open>) -> u32 {
     let told = file(side, who, open, class::BASIC).await.unwrap();
@@ -90,7 +91,9 @@ impl Act {
     async fn is_done(self, side: &Side, who: &Asker, open: &Arc<Open>) {
         let share = &side.share;
         let stream = async |disposition| {
-            let stream = side.open(who, "page:one", &Wish { access: rights::FILE_ALL, ..Wish::new(disposition) }).await;
+            let stream = side
+                .open(who, "page:one", &Wish { access: rights::FILE_ALL, ..Wish::new(disposition) })
+                .await;
             share.write_bytes(who, &stream, 0, b"abc", false).await.unwrap();
             stream
         };
@@ -103,7 +106,9 @@ impl Act {
             }
             Self::Extend => set(side, who, open, class::END_OF_FILE, &99u64.to_le_bytes()).await.unwrap(),
             Self::Cut => set(side, who, open, class::END_OF_FILE, &1u64.to_le_bytes()).await.unwrap(),
-            Self::CutToTheSame => set(side, who, open, class::END_OF_FILE, &5u64.to_le_bytes()).await.unwrap(),
+            Self::CutToTheSame => {
+                set(side, who, open, class::END_OF_FILE, &5u64.to_le_bytes()).await.unwrap()
+            }
             Self::AllocateMore => {
                 set(side, who, open, class::ALLOCATION, &(1u64 << 20).to_le_bytes()).await.unwrap();
             }
@@ -245,5 +250,71 @@ fn a_directory_has_no_archive_but_what_is_set() {
         for open in [&stream, &sub] {
             side.share.close(&who, open, 0).await.unwrap();
         }
+    });
+}
+
+#[test]
+fn what_is_kept_with_a_file_stays_where_put_replaces_it() {
+    alone(|side| async move {
+        let who = asker(1);
+        for (bits, left) in [
+            (attributes::HIDDEN, attributes::HIDDEN | attributes::ARCHIVE),
+            (attributes::NORMAL, attributes::ARCHIVE),
+            (
+                attributes::SYSTEM | attributes::READONLY,
+                attributes::SYSTEM | attributes::READONLY | attributes::ARCHIVE,
+            ),
+        ] {
+            side.make(&who, "page", b"12345").await;
+            let open = side.open(&who, "page", &full()).await;
+            let stream = side.open(&who, "page:one", &full()).await;
+            side.share.write_bytes(&who, &stream, 0, b"abc", false).await.unwrap();
+            let mut list = Vec::new();
+            assert!(ea::write(&mut EntryWriter::new(&mut list, 4, 99), &Ea { name: b"A", value: b"1" }));
+            set(&side, &who, &open, class::FULL_EA, &list).await.unwrap();
+            set_attributes(&side, &who, &open, bits).await;
+            let before = file(&side, &who, &open, class::BASIC).await.unwrap();
+            let created = plain::<BasicInformation>(&before).unwrap().creation_time.get();
+            for open in [&stream, &open] {
+                side.share.close(&who, open, 0).await.unwrap();
+            }
+            lane::time::sleep(std::time::Duration::from_secs(5)).await;
+            for content in [&b"another"[..], b"a third"] {
+                put(&side, &who, "page", content, Expect::Anything).await.unwrap();
+                let reads = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
+                let open = side.open(&who, "page", &reads).await;
+                let told = file(&side, &who, &open, class::BASIC).await.unwrap();
+                let told = plain::<BasicInformation>(&told).unwrap();
+                assert_eq!(
+                    (told.file_attributes.get(), told.creation_time.get()),
+                    (left, created),
+                    "{bits:x}"
+                );
+                let eas = file(&side, &who, &open, class::FULL_EA).await.unwrap();
+                assert_eq!(ea::parse(&eas).next(), Some(Ok(Ea { name: b"A", value: b"1" })));
+                side.share.close(&who, &open, 0).await.unwrap();
+                assert_eq!(side.content(&who, "page").await, Ok(content.to_vec()));
+                assert_eq!(side.content(&who, "page:one").await, Ok(b"abc".to_vec()));
+            }
+            let open = side
+                .open(
+                    &who,
+                    "page",
+                    &Wish {
+                        access: rights::WRITE_ATTRIBUTES | rights::READ_ATTRIBUTES | rights::DELETE,
+                        ..Wish::new(Disposition::Open)
+                    },
+                )
+                .await;
+            set_attributes(&side, &who, &open, attributes::NORMAL).await;
+            set(&side, &who, &open, class::DISPOSITION, &[1]).await.unwrap();
+            side.share.close(&who, &open, 0).await.unwrap();
+        }
+        // What nothing is kept with is as any new file is.
+        side.make(&who, "plain", b"1").await;
+        put(&side, &who, "plain", b"2", Expect::Anything).await.unwrap();
+        let open = side.open(&who, "plain", &full()).await;
+        assert_eq!(attributes_of(&side, &who, &open).await, attributes::ARCHIVE);
+        side.share.close(&who, &open, 0).await.unwrap();
     });
 }

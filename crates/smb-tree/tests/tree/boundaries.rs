@@ -320,9 +320,8 @@ fn extended_attributes_have_names_of_their_kind() {
     alone(|side| async move {
         let who = asker(1);
         let open = side.open(&who, "page", &full()).await;
-        let list = |name: &[u8], bits: u8| {
-            [&[0, 0, 0, 0, bits, name.len() as u8, 1, 0][..], name, b"\0v"].concat()
-        };
+        let list =
+            |name: &[u8], bits: u8| [&[0, 0, 0, 0, bits, name.len() as u8, 1, 0][..], name, b"\0v"].concat();
         let no_name = Err(Status::INVALID_EA_NAME);
         for (name, bits, expected) in [
             (&b"plain"[..], 0, Ok(())),
@@ -398,7 +397,10 @@ fn what_is_read_only_is_deleted_in_no_way_file_or_directory() {
             let set = set(&side, &who, &weak, class::DISPOSITION_EX, &ignores.to_le_bytes()).await;
             assert_eq!(set, Err(Status::CANNOT_DELETE), "{name}");
             side.share.close(&who, &weak, 0).await.unwrap();
-            assert_eq!(side.status(&who, name, &Wish { access: 0x80, ..Wish::new(Disposition::Open) }).await, Status::SUCCESS);
+            assert_eq!(
+                side.status(&who, name, &Wish { access: 0x80, ..Wish::new(Disposition::Open) }).await,
+                Status::SUCCESS
+            );
         }
     });
 }
@@ -442,7 +444,11 @@ fn what_is_made_in_a_directory_that_goes_has_no_path() {
                 if lane == 0 {
                     side.status(&who, "sub", &directory(Disposition::OpenIf)).await;
                     let goes = directory(Disposition::Open);
-                    let goes = Wish { access: rights::DELETE, options: goes.options | options::DELETE_ON_CLOSE, ..goes };
+                    let goes = Wish {
+                        access: rights::DELETE,
+                        options: goes.options | options::DELETE_ON_CLOSE,
+                        ..goes
+                    };
                     side.status(&who, "sub", &goes).await;
                 } else {
                     for disposition in [Disposition::Create, Disposition::OpenIf, Disposition::Supersede] {

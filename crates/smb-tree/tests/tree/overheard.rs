@@ -16,7 +16,8 @@ use smb_wire::info::notify::{action, parse};
 use super::information::{full, renamed, set};
 use super::{Side, Wish, asker, beside_programs, in_world_beside};
 
-const ALL: u32 = filter::FILE_NAME | filter::DIR_NAME | filter::SIZE | filter::LAST_WRITE | filter::ATTRIBUTES;
+const ALL: u32 =
+    filter::FILE_NAME | filter::DIR_NAME | filter::SIZE | filter::LAST_WRITE | filter::ATTRIBUTES;
 
 /// What is told within a second.
 async fn heard(side: &Side, who: &Asker, open: &Arc<Open>, bits: u16) -> Vec<(u32, String)> {

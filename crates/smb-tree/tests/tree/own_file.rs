@@ -86,7 +86,13 @@ async fn top(side: &Side, who: &Asker) -> Directory {
     found.into_directory().unwrap().0
 }
 
-async fn put(side: &Side, who: &Asker, at: &str, text: &[u8], expect: Expect<'_>) -> Result<(), Error> {
+pub(super) async fn put(
+    side: &Side,
+    who: &Asker,
+    at: &str,
+    text: &[u8],
+    expect: Expect<'_>,
+) -> Result<(), Error> {
     let staged = top(side, who).await.stage(&who.caller, 0o644).await?;
     let mut buf = lane::current().buffers().get(BufClass::Small).await;
     assert_eq!(buf.append(text), text.len());

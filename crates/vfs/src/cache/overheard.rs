@@ -230,7 +230,9 @@ impl Kept {
 async fn beneath(volume: &Volume, path: &RelPathBuf) -> Vec<RelPathBuf> {
     let operator = Caller::new(Accounts::none().local_administrator());
     let found = volume.lookup_as(&operator, path.as_path(), Rights::NONE).await;
-    let Ok((directory, _)) = found.and_then(crate::volume::Resolved::into_directory) else { return Vec::new() };
+    let Ok((directory, _)) = found.and_then(crate::volume::Resolved::into_directory) else {
+        return Vec::new();
+    };
     let Ok(entries) = directory.entries(ENTRIES_MAX).await else { return Vec::new() };
     let directories = entries.iter().filter(|entry| entry.attributes.is_directory());
     let below = |entry: &crate::Entry| path.as_path().join(Name::parse(&entry.name).ok()?).ok();

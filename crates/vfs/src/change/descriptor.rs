@@ -139,7 +139,7 @@ impl Here {
         Ok(object.own())
     }
 
-    async fn open_described(&self, name: Name<'_>) -> Result<File, Error> {
+    pub(super) async fn open_described(&self, name: Name<'_>) -> Result<File, Error> {
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
         self.directory().dir().open(&c_name(name), how).await.map_err(Error::of_change)
     }

@@ -30,6 +30,7 @@ mod extended;
 mod find;
 mod here;
 mod in_the_way;
+mod kept_with;
 mod link;
 mod make_directory;
 mod owner;

@@ -11,6 +11,7 @@ use super::aside::Aside;
 use super::descriptor::give;
 use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
+use super::kept_with::KeptWith;
 use super::owner::note_maker;
 use super::way::to_the_end;
 use crate::attributes::Attributes;
@@ -191,6 +192,10 @@ impl Staged {
             }
             None => here.gift(caller, false, None)?,
         };
+        let kept_with = match &found {
+            Some(found) if found.kind == FileKind::File => here.kept_with(name).await,
+            _ => KeptWith::nothing(),
+        };
         let known = match &found {
             Some(found) => here.known(name, found).await?,
             None => None,
@@ -210,6 +215,7 @@ impl Staged {
             // Before it has a name that leads to it.
             note_maker(file.object(), owner.give(here.volume(), file.lane_file()).await?);
             give(&gift, file.object(), file.lane_file()).await?;
+            kept_with.give(file.lane_file()).await;
             way.rise();
             found.iter().for_each(Found::loses_aside);
             // Only what makes files behind the server's back can have come in between.

@@ -347,7 +347,12 @@ impl Watches {
     /// Somebody else has done something to a name, `changed` when.
     pub(crate) fn tell_behind(&self, behind: &Behind<'_>, changed: Option<SystemTime>) {
         let until = changed.unwrap_or_else(lane::time::wall_clock);
-        self.tell_noted(behind.directory, behind.name, (behind.what, behind.kinds), (until, 1 << (behind.lane % 64)));
+        self.tell_noted(
+            behind.directory,
+            behind.name,
+            (behind.what, behind.kinds),
+            (until, 1 << (behind.lane % 64)),
+        );
     }
 
     /// Something has happened to a name of a directory.

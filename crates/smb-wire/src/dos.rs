@@ -3,15 +3,15 @@
 //! bare text of older ones; version 3 is written, which every Samba since 3.5 reads. Behind it stands, where a client has set the
 //! time of change, what shows that it still holds; Samba leaves unread what lies behind the structure.
 
-use smb_wire::create::access::attributes;
+use crate::create::access::attributes;
 
 /// Its name among a file's extended attributes.
-pub(crate) const NAME: &[u8] = b"DOSATTRIB";
+pub const NAME: &[u8] = b"DOSATTRIB";
 /// Longest value that is read.
-pub(crate) const VALUE_MAX: usize = 256;
+pub const VALUE_MAX: usize = 256;
 
 /// Attributes that are kept; the others follow from what the file is.
-pub(crate) const KEPT: u32 = attributes::READONLY
+pub const KEPT: u32 = attributes::READONLY
     | attributes::HIDDEN
     | attributes::SYSTEM
     | attributes::ARCHIVE
@@ -22,43 +22,51 @@ pub(crate) const KEPT: u32 = attributes::READONLY
 
 /// What is kept with a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Dos {
+pub struct Dos {
     /// Of [`KEPT`].
-    pub(crate) attributes: Option<u32>,
+    pub attributes: Option<u32>,
     /// When it was made, 100 ns since 1601.
-    pub(crate) created: Option<u64>,
+    pub created: Option<u64>,
     /// The time of change that a client has set.
-    pub(crate) changed: Option<SetChange>,
+    pub changed: Option<SetChange>,
 }
 
 /// A time of change that a client has set. The kernel's own cannot be set, and moves when this is kept: from then on it is as it was
 /// left, within a tick, and the time of the last write exactly so, until something changes the file. All are 100 ns since 1601.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SetChange {
+pub struct SetChange {
     /// What clients are told.
-    pub(crate) told: u64,
-    /// The kernel's time of change lies between these,
-    pub(crate) from: u64,
-    pub(crate) until: u64,
+    pub told: u64,
+    /// The kernel's time of change lies between this
+    pub from: u64,
+    /// and this,
+    pub until: u64,
     /// and its time of the last write is this.
-    pub(crate) written: u64,
+    pub written: u64,
 }
 
 impl SetChange {
     /// Whether nothing has changed the file since, by the kernel's times of now.
-    pub(crate) fn holds(&self, written: u64, changed: u64) -> bool {
+    pub fn holds(&self, written: u64, changed: u64) -> bool {
         self.written == written && (self.from..=self.until).contains(&changed)
     }
 }
 
 impl Dos {
+    /// Of a file whose content is another from now on, which was made at that time.
+    #[must_use]
+    pub fn replaced(self, born: Option<u64>) -> Self {
+        let attributes = self.attributes.map(|bits| bits | attributes::ARCHIVE);
+        Self { attributes, created: self.created.or(born), changed: None }
+    }
+
     /// Whether a file was marked as backed up: nothing has changed it since.
-    pub(crate) fn is_backed_up(&self) -> bool {
+    pub fn is_backed_up(&self) -> bool {
         self.attributes.is_some_and(|bits| bits & attributes::ARCHIVE == 0)
     }
 
     /// Of the attribute's value; what is not understood says nothing.
-    pub(crate) fn parse(value: &[u8]) -> Self {
+    pub fn parse(value: &[u8]) -> Self {
         Self::read(value).unwrap_or_default()
     }
 
@@ -88,7 +96,7 @@ impl Dos {
     }
 
     /// The attribute's value.
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
+    pub fn to_bytes(self) -> Vec<u8> {
         let bits = self.attributes.unwrap_or_default();
         let mut out = vec![0; 2];
         // Its text is empty since version 3.

@@ -1,0 +1,70 @@
+//! What users keep with a file stays with its name where another file takes its place whole, as by HTTP's PUT: DOS attributes and the time
+//! of creation, named streams, extended attributes. What the server itself keeps with files does not come along here.
+
+use std::ffi::CString;
+
+use lane::fs::{File, XattrHow};
+use smb_wire::dos::{self, Dos};
+use smb_wire::time::from_unix;
+
+use super::here::Here;
+use crate::name::Name;
+
+/// By names.
+pub(super) struct KeptWith(Vec<(CString, Vec<u8>)>);
+
+impl KeptWith {
+    pub(super) fn nothing() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Gives it to the file that takes the place. What there is no room for is lost: the content counts for more.
+    pub(super) async fn give(self, file: &File) {
+        for (name, value) in self.0 {
+            let _ = file.set_xattr(&name, value, XattrHow::Any).await;
+        }
+    }
+}
+
+impl Here {
+    /// What is kept with the file that `name` leads to.
+    pub(super) async fn kept_with(&self, name: Name<'_>) -> KeptWith {
+        let Ok(file) = self.open_described(name).await else { return KeptWith::nothing() };
+        let Ok(mut names) = file.xattrs().await else { return KeptWith::nothing() };
+        names.retain(|name| is_users(name.as_bytes()));
+        if names.is_empty() {
+            return KeptWith::nothing();
+        }
+        let (mut kept, mut left) = (Vec::new(), BYTES_MAX);
+        let attributes = [NAMESPACE, dos::NAME].concat();
+        let mut own = Dos::default();
+        for name in names.into_iter().take(COUNT_MAX) {
+            let Ok(value) = file.xattr(&name, left).await else { continue };
+            left -= value.len();
+            if name.as_bytes() == attributes {
+                own = Dos::parse(&value);
+            } else {
+                kept.push((name, value));
+            }
+        }
+        let born = file.particulars().await.ok().and_then(|particulars| particulars.born);
+        let own = own.replaced(born.map(|born| from_unix(born.secs, born.nanos)));
+        if let (true, Ok(name)) = (own != Dos::default(), CString::new(attributes)) {
+            kept.push((name, own.to_bytes()));
+        }
+        KeptWith(kept)
+    }
+}
+
+fn is_users(name: &[u8]) -> bool {
+    let is_servers = |rest: &[u8]| rest.starts_with(SERVERS) || rest == DESCRIPTOR;
+    name.strip_prefix(NAMESPACE).is_some_and(|rest| !is_servers(rest))
+}
+
+const NAMESPACE: &[u8] = b"user.";
+/// How names of the server's own go on, and that of a security descriptor, which are judged for themselves.
+const SERVERS: &[u8] = b"linerate.";
+const DESCRIPTOR: &[u8] = b"NTACL";
+/// Attributes that come along, and bytes of them together.
+const COUNT_MAX: usize = 256;
+const BYTES_MAX: usize = 1 << 20;
