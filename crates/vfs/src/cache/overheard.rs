@@ -189,13 +189,16 @@ async fn keep(inner: Weak<Inner>) {
         for one in &mut kept {
             one.hold(&strong).await;
         }
-        let mut overheard = strong.overheard.borrow_mut();
-        overheard.kept.append(&mut kept);
-        if overheard.kept.is_empty() {
+        let is_over = {
+            // Others may have come meanwhile.
+            let mut overheard = strong.overheard.borrow_mut();
+            overheard.kept.append(&mut kept);
+            overheard.kept.is_empty()
+        };
+        drop(strong);
+        if is_over {
             return;
         }
-        drop(overheard);
-        drop(strong);
         lane::time::sleep(KEEP_EVERY).await;
     }
 }
