@@ -253,6 +253,7 @@ const KEEP_EVERY: Duration = Duration::from_millis(500);
 //@ empty: STATUS_NOTIFY_ENUM_DIR: the client looks for itself
 //@ counter: smb_notify_overflows
 //@ attack: none, only other programs of the machine cause it
+//@ reach: server
 /// Noticed, and not told yet.
 const NOTICED_MAX: usize = 4096;
 //@ limit: directories beneath one that a client watches with all that is beneath
