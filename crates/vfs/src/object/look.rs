@@ -95,7 +95,7 @@ impl Object {
 
     /// Looks at an open file of it that is about to be closed, if the index may have to be told of it.
     pub(crate) fn note_closing(&self, look: impl FnOnce() -> std::io::Result<Stat>) {
-        if self.news.load(Ordering::Relaxed) == 0 || !lane::on_lane() {
+        if !self.has_news() || !lane::on_lane() {
             return;
         }
         let (mark, began) = (self.look_mark(), lane::time::wall_clock());
@@ -497,6 +497,7 @@ mod tests {
             dev: 1,
             ino: 2,
             size: 5,
+            allocated: 0,
             atime: changed,
             mtime: changed,
             ctime: changed,

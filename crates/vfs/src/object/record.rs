@@ -237,6 +237,11 @@ impl Object {
         }
     }
 
+    /// Whether the index may have to be told of it as it is closed.
+    pub(super) fn has_news(&self) -> bool {
+        self.news.load(Ordering::Relaxed) & (TOUCHED | FRESH) != 0
+    }
+
     /// Notes whether somebody has marked it as backed up: whoever changes it takes the mark away, with what he keeps it by. The note lasts as
     /// long as the object is in use.
     pub fn note_backed_up(&self, is_backed_up: bool) {
