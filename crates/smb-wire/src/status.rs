@@ -128,7 +128,7 @@ impl Status {
     /// Whether an error response takes the place of the command's own (MS-SMB2 3.3.4.4): so it is with all but
     /// successes and the statuses that come with data.
     pub fn is_error(self) -> bool {
-        self.0 >> 30 == 3 || matches!(self, Self::STOPPED_ON_SYMLINK | Self::NO_MORE_FILES)
+        self.0 >> 30 >= 2 && self != Self::BUFFER_OVERFLOW
     }
 }
 
@@ -154,6 +154,7 @@ mod tests {
     #[test]
     fn errors_are_told_from_answers_with_data() {
         assert!(Status::ACCESS_DENIED.is_error() && Status::NO_MORE_FILES.is_error());
+        assert!(Status::INVALID_EA_NAME.is_error() && Status::STOPPED_ON_SYMLINK.is_error());
         assert!(Status::MORE_PROCESSING_REQUIRED.is_error(), "session set-up alone answers it with a body");
         for with_data in [Status::SUCCESS, Status::BUFFER_OVERFLOW, Status::NOTIFY_ENUM_DIR, Status::PENDING]
         {

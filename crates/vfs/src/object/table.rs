@@ -540,7 +540,7 @@ mod tests {
         let [first, other] = ["first", "other"].map(|name| SharedVolume::of_nothing(&objects, name));
         let object = objects.get(&first, identity(1)).unwrap();
         assert!(Arc::ptr_eq(object.volume(), &first));
-        assert!(matches!(objects.get(&other, identity(1)), Err(Error::Busy)));
+        assert!(matches!(objects.get(&other, identity(1)), Err(Error::InAnotherVolume)));
         drop(object);
         assert!(objects.get(&other, identity(1)).is_ok());
     }
@@ -562,7 +562,7 @@ mod tests {
         let objects = objects(2);
         let volume = volume(&objects);
         let kept = [1, 2].map(|n| objects.get(&volume, identity(n)).unwrap());
-        assert!(matches!(objects.get(&volume, identity(3)), Err(Error::Busy)));
+        assert!(matches!(objects.get(&volume, identity(3)), Err(Error::InAnotherVolume)));
         assert!(objects.get(&volume, identity(1)).is_ok());
         drop(kept);
         assert!(objects.get(&volume, identity(3)).is_ok());
