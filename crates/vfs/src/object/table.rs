@@ -562,7 +562,7 @@ mod tests {
         let objects = objects(2);
         let volume = volume(&objects);
         let kept = [1, 2].map(|n| objects.get(&volume, identity(n)).unwrap());
-        assert!(matches!(objects.get(&volume, identity(3)), Err(Error::InAnotherVolume)));
+        assert!(matches!(objects.get(&volume, identity(3)), Err(Error::Busy)));
         assert!(objects.get(&volume, identity(1)).is_ok());
         drop(kept);
         assert!(objects.get(&volume, identity(3)).is_ok());
