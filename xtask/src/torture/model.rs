@@ -115,7 +115,9 @@ impl Model {
             Step::Truncate { path, len } => self.file(path)?.content.resize(*len as usize, 0),
             Step::SyncFile { .. } | Step::SyncDirectory { .. } => {}
             Step::Publish { path, bytes, .. } => {
-                let file = self.add(File { content: bytes.make(), extended: None });
+                // What is kept with the file that it takes the place of stays.
+                let extended = self.extended(path).map(<[u8]>::to_vec);
+                let file = self.add(File { content: bytes.make(), extended });
                 self.nodes.insert(path.clone(), Node::File(file));
             }
             Step::Rename { from, to } => self.rename(from, to)?,
