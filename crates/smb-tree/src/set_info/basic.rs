@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use futures_util::future::{LocalBoxFuture, OptionFuture};
 use identity::Accounts;
 use lane::fs::{AttributeChange, SetTime as Set, Timestamp};
 use smb_wire::Status;
@@ -18,6 +19,9 @@ use crate::open::Open;
 use crate::share::Share;
 use crate::status;
 use smb_wire::dos::{self, Dos, KEPT, SetChange};
+
+/// What is still to be done, if anything.
+pub(crate) type Archiving<'a> = OptionFuture<LocalBoxFuture<'a, ()>>;
 
 impl Share {
     pub(super) async fn set_basic(
@@ -170,20 +174,27 @@ impl Share {
         Ok(())
     }
 
-    /// Has a file that an open has changed the attribute "archive", where somebody has turned that off.
-    pub(crate) async fn archive(&self, asker: &Asker, open: &Open, hand: &Hand) {
-        // Nothing is made for what is so nearly always.
-        if open.grants().object().is_backed_up() {
-            self.archive_by(&asker.by(open), hand, open.grants().object()).await;
-        }
+    /// Has a file that an open has changed the attribute "archive", where somebody has turned that off. Nothing is made for what is so
+    /// nearly always: each WRITE would have room for it.
+    pub(crate) fn archive<'a>(&'a self, asker: &'a Asker, open: &'a Open, hand: &'a Hand) -> Archiving<'a> {
+        let object = open.grants().object();
+        let archiving = object.is_backed_up().then(|| -> LocalBoxFuture<'a, ()> {
+            Box::pin(async move { self.turn_archive_on(&asker.by(open), hand, object).await })
+        });
+        archiving.into()
     }
 
     /// As [`Share::archive`], of what has no open yet.
-    pub(crate) async fn archive_by(&self, caller: &vfs::Caller, hand: &Hand, object: &vfs::Object) {
-        if object.is_backed_up() {
-            // Seldom, and longer than all else that a WRITE holds.
-            Box::pin(self.turn_archive_on(caller, hand, object)).await;
-        }
+    pub(crate) fn archive_by<'a>(
+        &'a self,
+        caller: &'a vfs::Caller,
+        hand: &'a Hand,
+        object: &'a vfs::Object,
+    ) -> Archiving<'a> {
+        let archiving = object
+            .is_backed_up()
+            .then(|| -> LocalBoxFuture<'a, ()> { Box::pin(self.turn_archive_on(caller, hand, object)) });
+        archiving.into()
     }
 
     //= MS-FSA 2.1.4.17

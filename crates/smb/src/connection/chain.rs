@@ -216,13 +216,7 @@ impl Serving<'_> {
         received: Option<Received>,
     ) -> Option<Reply> {
         if let Some(received) = received {
-            let running = pin!(command::write::write_received(call, received));
-            let mut running = causing(self.connection, running);
-            let reply = match super::at_once(&mut running).await {
-                Some(reply) => reply,
-                None => self.wait(Pin::new(&mut running), call, command, answering).await,
-            };
-            return Some(reply.unwrap_or_else(Reply::from));
+            return Some(self.carry_out_received(call, command, answering, received).await);
         }
         let request = match Request::parse(&call.message) {
             Ok(request) => request,
@@ -233,15 +227,42 @@ impl Serving<'_> {
             }
             Err(malformed) => return Some(malformed.status().into()),
         };
-        let reply = {
-            let running = pin!(command::run(call, request));
-            let mut running = causing(self.connection, running);
-            match super::at_once(&mut running).await {
-                Some(reply) => reply,
-                None => self.wait(Pin::new(&mut running), call, command, answering).await,
-            }
+        Some(self.carry_out_request(call, command, answering, request).await)
+    }
+
+    /// Runs a WRITE whose data is where it was received. By itself, as [`Serving::carry_out_request`] is: in one function each request would
+    /// have room for both.
+    async fn carry_out_received(
+        &mut self,
+        call: &Call<'_>,
+        command: Command,
+        answering: &mut Answering,
+        received: Received,
+    ) -> Reply {
+        let running = pin!(command::write::write_received(call, received));
+        let mut running = causing(self.connection, running);
+        let reply = match super::at_once(&mut running).await {
+            Some(reply) => reply,
+            None => self.wait(Pin::new(&mut running), call, command, answering).await,
         };
-        Some(reply.unwrap_or_else(Reply::from))
+        reply.unwrap_or_else(Reply::from)
+    }
+
+    /// Runs a command that lies in its message.
+    async fn carry_out_request(
+        &mut self,
+        call: &Call<'_>,
+        command: Command,
+        answering: &mut Answering,
+        request: Request<'_>,
+    ) -> Reply {
+        let running = pin!(command::run(call, request));
+        let mut running = causing(self.connection, running);
+        let reply = match super::at_once(&mut running).await {
+            Some(reply) => reply,
+            None => self.wait(Pin::new(&mut running), call, command, answering).await,
+        };
+        reply.unwrap_or_else(Reply::from)
     }
 
     /// Waits for a command that was not done at once.
