@@ -17,6 +17,7 @@ pub mod helper;
 pub mod layout;
 pub mod memory;
 pub mod mesh;
+pub mod mountinfo;
 pub mod net;
 pub mod offload;
 pub mod privileges;

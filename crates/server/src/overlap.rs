@@ -5,9 +5,9 @@
 //! `/proc/self/mountinfo` (proc(5)) says which part of which file system is mounted where.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use lane::mountinfo::Mount;
 
 /// What is mounted where.
 pub(crate) struct Places {
@@ -31,8 +31,8 @@ impl Places {
     }
 
     fn of(mountinfo: &[u8]) -> Self {
-        let lines = mountinfo.split(|&byte| byte == b'\n');
-        let mut mounts: BTreeMap<_, _> = lines.filter_map(mount).collect();
+        let place = |mount: Mount| (mount.point, Place { device: mount.device, path: mount.root });
+        let mut mounts: BTreeMap<_, _> = Mount::all_in(mountinfo).map(place).collect();
         mounts.entry("/".into()).or_insert_with(|| Place { device: String::new(), path: "/".into() });
         Self { mounts }
     }
@@ -86,33 +86,6 @@ impl Place {
     fn is_beneath(&self, upper: &Self) -> bool {
         self.device == upper.device && self.path.starts_with(&upper.path)
     }
-}
-
-/// A line: number, number of the one above, device, root in the file system, mount point, options ...
-fn mount(line: &[u8]) -> Option<(PathBuf, Place)> {
-    let mut fields = line.split(|&byte| byte == b' ').skip(2);
-    let device = String::from_utf8(fields.next()?.to_vec()).ok()?;
-    let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
-    Some((point, Place { device, path: root }))
-}
-
-/// Blanks, tabs, line ends and backslashes are three octal digits after a backslash.
-fn unescaped(field: &[u8]) -> PathBuf {
-    let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|digits| byte == b'\\' && digits.iter().all(u8::is_ascii_digit));
-        match digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()) {
-            Some(escaped) => {
-                bytes.push(escaped);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //! kernel says that some mount came or went (proc(5), `/proc/self/mountinfo`), and the list says which.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use crate::mountinfo::Mount;
 
 /// What is mounted, as it was when it was looked at last.
 pub(super) struct Mounts {
@@ -17,14 +17,6 @@ pub(super) struct Mounts {
     tops: Vec<PathBuf>,
     /// There are more of them than are kept, or one without a path: every mount matters.
     all_matter: bool,
-}
-
-/// One of them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Mount {
-    /// Its number, that of the one it lies on, its device and what of that it shows.
-    what: Vec<u8>,
-    point: PathBuf,
 }
 
 impl Mounts {
@@ -67,36 +59,8 @@ impl Mounts {
         let mut list = Vec::new();
         self.list.rewind()?;
         self.list.read_to_end(&mut list)?;
-        Ok(list.split(|&byte| byte == b'\n').filter_map(mount_of).collect())
+        Ok(Mount::all_in(&list).collect())
     }
-}
-
-/// The mount that a line tells of.
-fn mount_of(line: &[u8]) -> Option<Mount> {
-    let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').take(5).collect();
-    let [.., point] = *fields.as_array::<5>()?;
-    Some(Mount { what: fields[..4].join(&b' '), point: PathBuf::from(OsString::from_vec(unescaped(point))) })
-}
-
-/// A field without the octal numbers in place of blanks, line ends and backslashes.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let (mut plain, mut rest) = (Vec::with_capacity(field.len()), field);
-    while let Some((&byte, behind)) = rest.split_first() {
-        let digits = behind.get(..3).filter(|digits| digits.iter().all(|digit| matches!(digit, b'0'..=b'7')));
-        let number =
-            |digits: &[u8]| digits.iter().fold(0_u32, |sum, digit| sum * 8 + u32::from(digit - b'0'));
-        match digits.map(number).and_then(|number| u8::try_from(number).ok()) {
-            Some(escaped) if byte == b'\\' => {
-                plain.push(escaped);
-                rest = &behind[3..];
-            }
-            _ => {
-                plain.push(byte);
-                rest = behind;
-            }
-        }
-    }
-    plain
 }
 
 /// More directories are watched one by one where volumes are many: then every mount matters.
@@ -107,24 +71,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_tell_of_mounts_with_blanks_in_their_names() {
-        let line =
-            br"36 35 98:0 /mnt1 /srv/a\040b\134c rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
-        let mount = mount_of(line).unwrap();
-        assert_eq!(mount.what, b"36 35 98:0 /mnt1");
-        assert_eq!(mount.point, Path::new("/srv/a b\\c"));
-        for line in [&b""[..], b"36 35 98:0 /", b"\n"] {
-            assert_eq!(mount_of(line), None);
-        }
-        assert_eq!(unescaped(br"a\04\1344\777\0"), br"a\04\4\777\0");
-    }
-
-    #[test]
     fn mounts_matter_beneath_what_is_watched_alone() {
         let mut mounts = Mounts::new().unwrap();
         assert!(!mounts.have_changed());
         mounts.tops.push("/srv/tree".into());
-        let mount = |point: &str| Mount { what: b"1 1 0:9 /".to_vec(), point: point.into() };
+        let mount = |point: &str| Mount {
+            number: 1,
+            above: 1,
+            device: "0:9".to_owned(),
+            root: "/".into(),
+            point: point.into(),
+        };
         for (point, matters) in [
             ("/srv/tree", true),
             ("/srv/tree/a/b", true),
