@@ -85,9 +85,7 @@ impl Seen {
         let dos = value.as_deref().map(Dos::parse).unwrap_or_default();
         Self { changed: now.ctime, dos, born: *born, is_compressed: *is_compressed, apple: None }
     }
-}
 
-impl Seen {
     /// Who writes to the file finds that its attribute "archive" is off.
     fn note_in(&self, hand: &Hand) {
         if let (What::File(file), true) = (&hand.what, self.dos.is_backed_up())

@@ -23,8 +23,7 @@ impl Cache {
                     && let Some(inner) = inner.upgrade()
                 {
                     inner.counters.notify_errors.increment();
-                    inner.watches.forget_all();
-                    inner.doubt_all();
+                    inner.doubt_everything();
                 }
                 hear_changes(inner.clone())
             }));
@@ -69,15 +68,19 @@ impl Inner {
             }
             WatchEvent::Mounts => {
                 self.counters.notify_mounts.increment();
-                self.watches.forget_all();
-                self.doubt_all();
+                self.doubt_everything();
             }
             WatchEvent::Overflow => {
                 self.counters.notify_overflows.increment();
-                self.watches.forget_all();
-                self.doubt_all();
+                self.doubt_everything();
             }
         }
+    }
+
+    /// Anything may have changed.
+    fn doubt_everything(&self) {
+        self.watches.forget_all();
+        self.doubt_all();
     }
 
     /// A name in a directory leads to something else. Where what is open by it has no other, the index is told so when it is closed.
@@ -113,8 +116,7 @@ async fn hear_changes(inner: Weak<Inner>) -> Ended {
             Ok(events) => events.iter().for_each(|event| inner.hear(event)),
             Err(_) => {
                 inner.counters.notify_errors.increment();
-                inner.watches.forget_all();
-                inner.doubt_all();
+                inner.doubt_everything();
                 drop(inner);
                 lane::time::sleep(NOTIFY_ERROR_PAUSE).await;
             }

@@ -146,28 +146,23 @@ impl Noticed {
 
     async fn tell(&self, inner: &Inner, lane: usize) {
         let watches = self.directory.volume().watches();
-        match self.what {
-            EntryChange::Added | EntryChange::MovedHere => {
-                let behind = self.behind(Happened::Added, lane);
-                if !watches.has_told(&behind) {
-                    watches.tell_behind(&behind, None);
-                }
+        let happened = match self.what {
+            EntryChange::Added | EntryChange::MovedHere => Happened::Added,
+            EntryChange::Removed | EntryChange::MovedAway => Happened::Removed,
+            EntryChange::Modified => Happened::Modified,
+        };
+        let behind = self.behind(happened, lane);
+        if self.what != EntryChange::Modified {
+            if !watches.has_told(&behind) {
+                watches.tell_behind(&behind, None);
             }
-            EntryChange::Removed | EntryChange::MovedAway => {
-                let behind = self.behind(Happened::Removed, lane);
-                if !watches.has_told(&behind) {
-                    watches.tell_behind(&behind, None);
-                }
-            }
-            EntryChange::Modified => {
-                let behind = self.behind(Happened::Modified, lane);
-                // Closing what this server has written raises an event as well, and changes nothing.
-                if let Some(changed) = self.changed(inner).await
-                    && !watches.has_told_until(&behind, changed)
-                {
-                    watches.tell_behind(&behind, Some(changed));
-                }
-            }
+            return;
+        }
+        // Closing what this server has written raises an event as well, and changes nothing.
+        if let Some(changed) = self.changed(inner).await
+            && !watches.has_told_until(&behind, changed)
+        {
+            watches.tell_behind(&behind, Some(changed));
         }
     }
 

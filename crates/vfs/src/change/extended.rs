@@ -226,7 +226,8 @@ impl Writer {
     }
 }
 
-async fn value_of(file: &File, name: &CString, max: usize) -> Result<Option<Vec<u8>>, Error> {
+/// The attribute that the file system keeps by this name, of at most so many bytes.
+pub(super) async fn value_of(file: &File, name: &CString, max: usize) -> Result<Option<Vec<u8>>, Error> {
     match file.xattr(name, max).await {
         Ok(value) => Ok(Some(value)),
         Err(error) => match error.raw_os_error() {
@@ -237,7 +238,8 @@ async fn value_of(file: &File, name: &CString, max: usize) -> Result<Option<Vec<
     }
 }
 
-async fn names_of(file: &File) -> Result<Vec<Vec<u8>>, Error> {
+/// The names of attributes that clients see, as they call them.
+pub(super) async fn names_of(file: &File) -> Result<Vec<Vec<u8>>, Error> {
     let stored = file.xattrs().await.map_err(Error::of_write)?;
     let shown = |name: &CString| {
         let name = name.as_bytes().strip_prefix(NAMESPACE)?;

@@ -7,6 +7,7 @@ use lane::fs::{File, XattrHow};
 use smb_wire::dos::{self, Dos};
 use smb_wire::time::from_unix;
 
+use super::extended::{names_of, stored, value_of};
 use super::here::Here;
 use crate::name::Name;
 
@@ -30,41 +31,31 @@ impl Here {
     /// What is kept with the file that `name` leads to.
     pub(super) async fn kept_with(&self, name: Name<'_>) -> KeptWith {
         let Ok(file) = self.open_described(name).await else { return KeptWith::nothing() };
-        let Ok(mut names) = file.xattrs().await else { return KeptWith::nothing() };
-        names.retain(|name| is_users(name.as_bytes()));
+        let Ok(names) = names_of(&file).await else { return KeptWith::nothing() };
         if names.is_empty() {
             return KeptWith::nothing();
         }
         let (mut kept, mut left) = (Vec::new(), BYTES_MAX);
-        let attributes = [NAMESPACE, dos::NAME].concat();
         let mut own = Dos::default();
         for name in names.into_iter().take(COUNT_MAX) {
-            let Ok(value) = file.xattr(&name, left).await else { continue };
+            let Ok(stored) = stored(&name) else { continue };
+            let Ok(Some(value)) = value_of(&file, &stored, left).await else { continue };
             left -= value.len();
-            if name.as_bytes() == attributes {
+            if name == dos::NAME {
                 own = Dos::parse(&value);
             } else {
-                kept.push((name, value));
+                kept.push((stored, value));
             }
         }
         let born = file.particulars().await.ok().and_then(|particulars| particulars.born);
         let own = own.replaced(born.map(|born| from_unix(born.secs, born.nanos)));
-        if let (true, Ok(name)) = (own != Dos::default(), CString::new(attributes)) {
+        if let (true, Ok(name)) = (own != Dos::default(), stored(dos::NAME)) {
             kept.push((name, own.to_bytes()));
         }
         KeptWith(kept)
     }
 }
 
-fn is_users(name: &[u8]) -> bool {
-    let is_servers = |rest: &[u8]| rest.starts_with(SERVERS) || rest == DESCRIPTOR;
-    name.strip_prefix(NAMESPACE).is_some_and(|rest| !is_servers(rest))
-}
-
-const NAMESPACE: &[u8] = b"user.";
-/// How names of the server's own go on, and that of a security descriptor, which are judged for themselves.
-const SERVERS: &[u8] = b"linerate.";
-const DESCRIPTOR: &[u8] = b"NTACL";
 /// Attributes that come along, and bytes of them together.
 const COUNT_MAX: usize = 256;
 const BYTES_MAX: usize = 1 << 20;
