@@ -154,6 +154,7 @@ counter_block! {
         count pipes_closed: "Pipes closed because bytes were left in them.",
         count buffers_unregistered: "Pools of buffers that the ring could not register: more than may be locked in memory.",
         count cold_reads: "File reads that the page cache could not serve inline.",
+        count closes_aside: "Files that helper threads closed: the close waits for the disk when a file has no name left or was cut.",
         count helper_jobs: "Calls given to the silo's helper threads.",
         count ring_lacks: "Of these, those that the running kernel's ring has no operation for.",
         count helper_refused: "Calls refused because the helpers' queue was full.",

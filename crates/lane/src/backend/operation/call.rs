@@ -24,6 +24,9 @@ pub(crate) trait Call: Registered + Clone + std::marker::Send + 'static {
     /// What it is called in reports.
     const NAME: &'static str;
 
+    /// The close of the file may have to write what was written after it.
+    const CUTS: bool = false;
+
     /// What it brings when it succeeds.
     type Value: std::marker::Send + 'static;
 
@@ -100,6 +103,9 @@ impl<C: Call> Operation for C {
         let is_brief = || self.is_brief(ring.borrow_fd(file), ring.borrow_fd(second));
         if !self.waits_for_disk() || ring.makes_call(file, PAGES) && is_brief() {
             return Start::Done(Self::outcome(self.call(ring.borrow_fd(file), ring.borrow_fd(second))));
+        }
+        if Self::CUTS {
+            ring.cuts(file);
         }
         if let Some(entry) = self.entry() {
             if ring.knows(&entry) {

@@ -22,6 +22,7 @@ pub(crate) struct Truncate {
 
 impl Call for Truncate {
     const NAME: &'static str = "truncate";
+    const CUTS: bool = true;
     type Value = ();
 
     fn descriptor(&self) -> Fd {

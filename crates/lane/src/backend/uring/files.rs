@@ -196,6 +196,12 @@ pub(crate) fn file_system(file: impl AsFd) -> Option<FileSystem> {
     Some(FileSystem { id, is_memory: [TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind) })
 }
 
+/// Whether a file has no name left, by what the kernel has of it without asking a disk or a server.
+pub(crate) fn is_nameless(file: impl AsFd) -> bool {
+    let flags = sys::AtFlags::EMPTY_PATH | sys::AtFlags::STATX_DONT_SYNC;
+    sys::statx(file, c"", flags, sys::StatxFlags::NLINK).is_ok_and(|found| found.stx_nlink == 0)
+}
+
 pub(crate) fn convert(stat: &sys::Stat) -> Stat {
     Stat {
         kind: kind_of(stat.st_mode),

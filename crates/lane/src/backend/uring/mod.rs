@@ -16,6 +16,7 @@ use crossbeam_queue::SegQueue;
 use io_uring::types::{CancelBuilder, Fd as RingFd};
 use io_uring::{IoUring, opcode};
 
+use self::closing::Closing;
 use self::key::Key;
 use self::mounts::Mounts;
 use self::opcodes::Opcodes;
@@ -44,6 +45,7 @@ use crate::socket::control::send_with_control;
 use crate::socket::ktls::{self, KtlsRefusal};
 use crate::socket::unreachable::Unreachable;
 
+mod closing;
 mod complete;
 mod enter;
 pub(crate) mod files;
@@ -77,6 +79,7 @@ pub(crate) struct Uring {
     /// What is left of what the lane itself may do in this turn where there is no disk to wait for, in pages touched.
     left_in_turn: Cell<usize>,
     files: RefCell<OpenFiles>,
+    closing: RefCell<Closing>,
     streams: Rc<BufRing>,
     datagrams: RefCell<Option<Rc<BufRing>>>,
     options: RingOptions,
@@ -136,6 +139,7 @@ impl Uring {
             opcodes,
             left_in_turn: Cell::new(submit::PAGES_A_TURN),
             files: RefCell::default(),
+            closing: RefCell::default(),
             streams: Rc::new(streams),
             datagrams: RefCell::default(),
             options,

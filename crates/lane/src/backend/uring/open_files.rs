@@ -1,13 +1,10 @@
-//! The files that a lane has open: which of them have no disk to wait for, and when their numbers may go.
+//! The files that a lane has open: and which of them have no disk to wait for.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use io_uring::opcode;
-use io_uring::types::Fd as RingFd;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::key::Key;
 use super::{Uring, files, residency};
 use crate::backend::operation::PARTS_MAX;
 use crate::backend::{Descriptor, Fd};
@@ -18,23 +15,24 @@ use crate::helper::queue::System;
 pub(super) struct OpenFiles {
     /// Where they lie, by descriptor.
     lie_on: Vec<LiesOn>,
-    /// Closed by their owners while operations that were given up still name them.
-    closing: Vec<Fd>,
 }
 
-/// Where a file lies.
+/// Where a file lies, and what that makes of its close.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LiesOn {
     /// A file system that is all memory.
     in_memory: bool,
     /// Which one, where there is a disk or a network to wait for.
     system: Option<System>,
+    /// Its length was set by this descriptor.
+    is_cut: bool,
 }
 
 impl LiesOn {
     fn of(fd: &OwnedFd) -> Self {
         let Some(found) = files::file_system(fd) else { return Self::default() };
-        Self { in_memory: found.is_memory, system: (!found.is_memory).then_some(System(found.id)) }
+        let system = (!found.is_memory).then_some(System(found.id));
+        Self { in_memory: found.is_memory, system, is_cut: false }
     }
 }
 
@@ -51,11 +49,6 @@ impl OpenFiles {
         let index = usize::try_from(fd).ok();
         index.and_then(|index| self.lie_on.get(index)).copied().unwrap_or_default()
     }
-
-    #[cfg(test)]
-    pub(super) fn has_closing(&self) -> bool {
-        !self.closing.is_empty()
-    }
 }
 
 impl Uring {
@@ -68,7 +61,7 @@ impl Uring {
 
     /// As [`Uring::register_file`], of a file that was just made in `dir`, hence lies where that does.
     pub(super) fn register_made(&self, fd: OwnedFd, dir: Fd) -> Descriptor {
-        let lies_on = self.files.borrow().lies_on(dir.0);
+        let lies_on = LiesOn { is_cut: false, ..self.files.borrow().lies_on(dir.0) };
         self.register(fd, lies_on)
     }
 
@@ -86,6 +79,17 @@ impl Uring {
     /// The file system that an open file lies on, where there is a disk or a network to wait for.
     pub(super) fn system_of(&self, file: Fd) -> Option<System> {
         self.files.borrow().lies_on(file.0).system
+    }
+
+    /// The length of an open file is set by its descriptor.
+    pub(crate) fn cuts(&self, file: Fd) {
+        let mut files = self.files.borrow_mut();
+        let lies_on = LiesOn { is_cut: true, ..files.lies_on(file.0) };
+        files.set(file.0, lies_on);
+    }
+
+    pub(super) fn is_cut(&self, file: Fd) -> bool {
+        self.files.borrow().lies_on(file.0).is_cut
     }
 
     pub(super) fn try_read(
@@ -126,22 +130,6 @@ impl Uring {
         self.borrow_fd(file).try_clone_to_owned()
     }
 
-    /// Closes a file once no operation that was given up can find its number in another's hands.
-    pub(super) fn close_file(&self, fd: Fd) {
-        self.counters.files.sub(1);
-        if self.ops.borrow().is_named_by_orphans(fd) {
-            return self.files.borrow_mut().closing.push(fd);
-        }
-        // With nothing queued, no operation can find the number in another's hands, and what has no disk to wait for is best let
-        // go of while it is in the processor's cache.
-        if self.is_in_memory(fd) && self.ring.borrow_mut().submission().is_empty() {
-            self.count_syscall();
-            // SAFETY: its owner has given it up, and no operation names it.
-            return drop(unsafe { OwnedFd::from_raw_fd(fd.0) });
-        }
-        self.push_close(fd);
-    }
-
     /// Its number is another's to close from now on.
     ///
     /// # Errors
@@ -153,24 +141,5 @@ impl Uring {
         self.counters.files.sub(1);
         // SAFETY: its owner gives it up with this, and no operation names it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd.0) })
-    }
-
-    /// Through the ring, behind whatever was queued on this descriptor before: an operation must never find the number
-    /// in another's hands.
-    pub(super) fn push_close(&self, fd: Fd) {
-        self.push(&opcode::Close::new(RingFd(fd.0)).build(), Key::IGNORED);
-    }
-
-    /// Closes what waited for operations that were given up and have ended.
-    pub(super) fn close_let_go(&self) {
-        let mut closing = std::mem::take(&mut self.files.borrow_mut().closing);
-        closing.retain(|&fd| {
-            let is_named = self.ops.borrow().is_named_by_orphans(fd);
-            if !is_named {
-                self.push_close(fd);
-            }
-            is_named
-        });
-        self.files.borrow_mut().closing = closing;
     }
 }

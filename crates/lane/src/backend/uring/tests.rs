@@ -2,9 +2,10 @@
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::backend::operation::{Read, SendZeroCopy, StatAt};
+use crate::backend::operation::{Read, SendZeroCopy, StatAt, Truncate};
 use crate::buffer::{BufClass, BufferCounts, BufferPool};
 
 fn uring(patience: Duration) -> Uring {
@@ -87,12 +88,55 @@ fn a_number_is_no_other_files_while_an_operation_that_was_given_up_has_it() {
     assert!(is_open());
     drop(release);
     let give_up = Instant::now() + Duration::from_secs(5);
-    while uring.ops.borrow().in_flight() > 0 || uring.files.borrow().has_closing() {
+    while uring.ops.borrow().in_flight() > 0 || uring.closing.borrow().has_named() {
         assert!(Instant::now() < give_up);
         uring.turn(Park::Until(Some(Instant::now() + Duration::from_millis(10)))).unwrap();
     }
     uring.turn(Park::No).unwrap();
     assert!(!is_open());
+}
+
+#[test]
+fn a_helper_closes_what_waits_for_the_disk_once_the_ring_has_found_it() {
+    let uring = uring(Duration::from_secs(5));
+    // Beside the program, which lies on a disk where there is one.
+    let home = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+    for name in ["kept", "removed", "cut"] {
+        let path = home.path().join(name);
+        let file = std::fs::File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        let other = file.try_clone().unwrap();
+        if name == "removed" {
+            std::fs::remove_file(&path).unwrap();
+        }
+        let (file, before) = (uring.register_file(file.into()), uring.counters.closes_aside.get());
+        let fd = file.fd();
+        let on_disk = uring.system_of(fd).is_some();
+        if name == "cut" {
+            let cut = Truncate { file: fd, len: 0 };
+            outcome(&uring, uring.start(cut.into()));
+        }
+        file.forget();
+        // Queued before the close, hence done before it.
+        let write = opcode::Write::new(RingFd(fd.0), b"bytes".as_ptr(), 5).build();
+        uring.push(&write, Key::IGNORED);
+        uring.close(fd);
+        let closes = u64::from(on_disk && name != "kept");
+        assert_eq!(uring.counters.closes_aside.get() - before, closes, "{name}");
+        let give_up = Instant::now() + Duration::from_secs(5);
+        // The other descriptor is left.
+        while descriptors_of(&other) > 1 || other.metadata().unwrap().len() < 5 {
+            assert!(Instant::now() < give_up, "{name}");
+            uring.turn(Park::Until(Some(Instant::now() + Duration::from_millis(10)))).unwrap();
+        }
+    }
+}
+
+/// How many descriptors of this process lead to a file.
+fn descriptors_of(file: &std::fs::File) -> usize {
+    let wanted = file.metadata().unwrap();
+    let open =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| entry.ok()?.path().metadata().ok());
+    open.filter(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino())).count()
 }
 
 #[test]
