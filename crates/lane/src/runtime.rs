@@ -38,8 +38,10 @@ pub struct LaneInfo {
     pub id: LaneId,
     /// Its silo.
     pub silo: SiloId,
-    /// The CPU it is pinned to.
+    /// Its CPU.
     pub cpu: u32,
+    /// It runs there alone; else a seccomp filter forbids to pin threads.
+    pub is_pinned: bool,
     /// Node of that CPU's memory; `None` on a machine without NUMA.
     pub node: Option<u32>,
     /// Kernel thread id, for `/proc/self/task`.
@@ -191,9 +193,13 @@ where
             // Where a container forbids it the inherited policy stays, which is hardly ever another.
             let _ = memory::allocate_where_running();
         }
-        let lane = match affinity::pin_to(&[spec.cpu]) {
-            Ok(()) => make_lane(lane_id(spec), silo_id(spec), options, beside),
-            Err(source) => Err(StartError::Lane { lane: spec.id, what: "run on its CPU", source }),
+        let pinned = affinity::pin_to(&[spec.cpu]);
+        let is_pinned = pinned.is_ok();
+        let lane = match pinned {
+            Err(source) if !is_refused_by_filter(&source) => {
+                Err(StartError::Lane { lane: spec.id, what: "run on its CPU", source })
+            }
+            _ => make_lane(lane_id(spec), silo_id(spec), options, beside),
         };
         match lane {
             Ok(lane) => {
@@ -202,6 +208,7 @@ where
                     id: lane.id,
                     silo: lane.silo,
                     cpu: spec.cpu,
+                    is_pinned,
                     node: spec.node,
                     thread,
                     counters: Arc::clone(&lane.counters),
@@ -223,6 +230,11 @@ where
         .spawn(body)
         .map_err(|source| StartError::Lane { lane: spec.id, what: "start its thread", source })?;
     Ok(StartingLane { lane: spec.id, thread, ready, go })
+}
+
+/// The kernel itself lets every thread be pinned to its own process' CPUs.
+fn is_refused_by_filter(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
 }
 
 fn make_lane(

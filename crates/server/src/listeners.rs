@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use lane::backend::UdpOptions;
 use lane::layout::Layout;
@@ -17,6 +18,8 @@ use crate::silo::Taking;
 pub(crate) struct Listeners {
     open: Vec<OpenListener>,
     next_id: ListenerId,
+    /// Where calls of listeners that ended may still go on.
+    ended: Vec<(SocketAddr, Instant)>,
 }
 
 /// What a configuration makes of the listeners: decided and bound by [`Listeners::change`], taking connections with
@@ -68,6 +71,12 @@ pub enum ListenError {
     /// The sockets or their selector.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// This server's own calls have the address.
+    #[error(
+        "{0} was given up by a reload less than {seconds} seconds ago, and calls there may go on for so long: send SIGHUP again after that",
+        seconds = LEAVE_WITHIN.as_secs()
+    )]
+    Leaving(SocketAddr),
     /// The layout's silos.
     #[error(transparent)]
     Steering(#[from] SteeringError),
@@ -75,7 +84,7 @@ pub enum ListenError {
 
 impl Listeners {
     pub(crate) fn none() -> Self {
-        Self { open: Vec::new(), next_id: 0 }
+        Self { open: Vec::new(), next_id: 0, ended: Vec::new() }
     }
 
     /// Binds what is `wanted` by services, given by their places, and not open yet, for every lane, and says what is
@@ -98,7 +107,13 @@ impl Listeners {
 
     /// Puts a change in force, after the lanes have been told.
     pub(crate) fn commit(&mut self, change: Change) {
-        self.open.retain(|listener| !change.close.contains(&listener.id));
+        let now = Instant::now();
+        self.ended.retain(|(_, at)| now.duration_since(*at) < LEAVE_WITHIN);
+        let (ended, open) = self.open.drain(..).partition(|listener| change.close.contains(&listener.id));
+        self.open = open;
+        let ended: Vec<OpenListener> = ended;
+        let of_calls = ended.iter().filter(|listener| listener.transport == Transport::Rx);
+        self.ended.extend(of_calls.map(|listener| (listener.asked, now)));
         self.open.extend(change.open);
     }
 
@@ -198,7 +213,8 @@ impl Listeners {
                 };
                 let config = GroupConfig { address: asked, transport, prepare };
                 let steering = Steering::by_layout(layout)?;
-                Arc::new(Mutex::new(Group::bind_for(config, steering, |lane| taking.lane(lane))?))
+                let bound = Group::bind_for(config, steering, |lane| taking.lane(lane));
+                Arc::new(Mutex::new(bound.map_err(|error| self.why_not(asked, error))?))
             }
         };
         let listener = OpenListener { id: self.next_id, asked, transport, to, group };
@@ -206,6 +222,16 @@ impl Listeners {
         open.push(listener);
         self.next_id += 1;
         Ok(address)
+    }
+
+    /// What is in the way of an address.
+    fn why_not(&self, asked: SocketAddr, error: GroupError) -> ListenError {
+        let is_leaving =
+            |(address, at): &(SocketAddr, Instant)| *address == asked && at.elapsed() < LEAVE_WITHIN;
+        match error {
+            GroupError::InUse(_) if self.ended.iter().any(is_leaving) => ListenError::Leaving(asked),
+            error => error.into(),
+        }
     }
 }
 
@@ -252,5 +278,7 @@ impl OpenListener {
     }
 }
 
+/// Rx calls of a listener that ended go on for 10 seconds at most, and a moment more until their lanes have closed the socket.
+const LEAVE_WITHIN: Duration = Duration::from_secs(11);
 /// Connections that may wait at each lane to be accepted; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 4096;

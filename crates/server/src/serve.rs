@@ -373,6 +373,14 @@ impl Serving {
         }
 
         let lanes: Arc<[LaneInfo]> = runtime.lanes().cloned().collect();
+        if purpose == Purpose::Serve && lanes.iter().any(|lane| !lane.is_pinned) {
+            //@ cause: A seccomp filter, such as a container's, refuses sched_setaffinity(2).
+            //@ remedy: Allow the call in the filter's profile. Without it lanes may move between CPUs, which costs throughput.
+            tracing::warn!(
+                "lanes: they cannot be bound to their CPUs, as sched_setaffinity(2) is refused; all is served, at less than full speed; \
+                 allow the call in the seccomp profile [lanes-unpinned]"
+            );
+        }
         let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
         let asker = memory.as_ref().map(MemoryWatch::asker).unwrap_or_default();
         let addresses = Addresses { services, admin: bound };

@@ -35,8 +35,8 @@ pub(super) struct LaneAfs {
     kept: Arc<Kept>,
     commons: Commons,
     audit: Option<LaneLog>,
-    /// The file server and the clients that it calls, while it listens.
-    files: RefCell<Option<(FileServer, Rc<LaneHosts>)>>,
+    /// While it listens.
+    files: RefCell<Option<Files>>,
     file_counters: Arc<Later>,
     cell_counters: Arc<CellCounters>,
     /// Of the file server's driver.
@@ -49,6 +49,14 @@ pub(super) struct LaneAfs {
     untold: RefCell<Option<Arc<Untold>>>,
     oob: LaneOob,
     dscp: Slot<Dscp>,
+}
+
+/// The file server of one driver, and the clients that it calls.
+struct Files {
+    /// The driver's.
+    number: u64,
+    server: FileServer,
+    hosts: Rc<LaneHosts>,
 }
 
 impl LaneAfs {
@@ -85,14 +93,14 @@ impl LaneAfs {
     /// Connections of the file server that begin from now on are marked so.
     pub(super) fn set_dscp(&self, dscp: Dscp) {
         self.dscp.set(dscp);
-        if let Some((files, _)) = &*self.files.borrow() {
-            files.set_dscp(dscp);
+        if let Some(files) = &*self.files.borrow() {
+            files.server.set_dscp(dscp);
         }
     }
 
     /// Clients hear that the roots of the cell are others than before.
     fn tell_of_roots(&self) {
-        let hosts = self.files.borrow().as_ref().map(|(_, hosts)| Rc::clone(hosts));
+        let hosts = self.files.borrow().as_ref().map(|files| Rc::clone(&files.hosts));
         if let Some(hosts) = hosts.filter(|_| self.kept.made_up.take_untold()) {
             lane::spawn(async move { hosts.void_all().await }).detach();
         }
@@ -132,7 +140,7 @@ impl LaneAfs {
     }
 
     /// Offers the file server, once clients of an earlier run have heard that what they were promised is over.
-    async fn offer_files(&self, driver: &Driver) {
+    async fn offer_files(&self, number: u64, driver: &Driver) {
         let attached = Rc::clone(&self.current.get().attached);
         // Settings without a volume are refused.
         let Some(first) = attached.all().first() else { return };
@@ -172,12 +180,12 @@ impl LaneAfs {
         server.set_dscp(self.dscp.get());
         driver.serve(FILES, server.clone());
         self.file_counters.set(vec![Arc::clone(server.counters()) as _, Arc::clone(hosts.counters()) as _]);
-        *self.files.borrow_mut() = Some((server, hosts));
+        *self.files.borrow_mut() = Some(Files { number, server, hosts });
     }
 
     /// Ends a driver when its socket is wanted no longer; what it has in hand may end within some time. At the end of the
-    /// service [`LaneService::drain`] does it.
-    fn end_with(self: &Rc<Self>, listening: &Rc<Listening>, driver: &Driver) {
+    /// service [`LaneService::drain`] does it. Gives its number.
+    fn end_with(self: &Rc<Self>, listening: &Rc<Listening>, driver: &Driver) -> u64 {
         let number = self.opened.get();
         self.opened.set(number + 1);
         self.drivers.borrow_mut().push((number, driver.clone()));
@@ -188,8 +196,13 @@ impl LaneAfs {
                 me.drivers.borrow_mut().retain(|(known, _)| *known != number);
             }
             driver.close(LEAVE_WITHIN).await;
+            // It has a handle to the driver, which would keep the socket open.
+            let ended =
+                me.upgrade().and_then(|me| me.files.borrow_mut().take_if(|files| files.number == number));
+            drop(ended);
         })
         .detach();
+        number
     }
 }
 
@@ -260,9 +273,9 @@ impl LaneService for LaneAfs {
             };
             let driver = self.start(socket, role).await?;
             let listener = Listener(Rc::default());
-            self.end_with(&listener.0, &driver);
+            let number = self.end_with(&listener.0, &driver);
             if role == roles::FILES {
-                self.offer_files(&driver).await;
+                self.offer_files(number, &driver).await;
             }
             // Until the server drops it: a drain takes the drivers as they are.
             std::future::pending().await
@@ -280,8 +293,8 @@ impl LaneService for LaneAfs {
         Ok(Box::new(move || {
             self.kept.made_up.set(roots.as_deref(), &cell.attached);
             *self.hosts.borrow_mut() = hosts;
-            if let Some((files, _)) = &*self.files.borrow() {
-                files.attach(Rc::clone(&cell.attached));
+            if let Some(files) = &*self.files.borrow() {
+                files.server.attach(Rc::clone(&cell.attached));
             }
             self.current.set(cell);
             self.oob.set_options(oob);
@@ -310,7 +323,7 @@ impl LaneService for LaneAfs {
                 .map(|(_, driver)| lane::spawn(async move { driver.drain(within).await.cut }))
                 .collect();
             // Clients are called back meanwhile, each from its own lane: so none ends before all have heard.
-            let hosts = self.files.borrow().as_ref().map(|(_, hosts)| Rc::clone(hosts));
+            let hosts = self.files.borrow().as_ref().map(|files| Rc::clone(&files.hosts));
             if let Some(hosts) = hosts {
                 let released = self.kept.released.done(|| hosts.release_all());
                 // Who is silent now is told by the next server.
@@ -328,8 +341,8 @@ impl LaneService for LaneAfs {
     }
 
     fn flush_log(&self) {
-        if let Some((server, _)) = &*self.files.borrow() {
-            server.flush_audit();
+        if let Some(files) = &*self.files.borrow() {
+            files.server.flush_audit();
         }
     }
 }

@@ -17,7 +17,7 @@ use testkit::netns::Namespace;
 use testkit::stock_cell::StockCell;
 
 use crate::manners::get_replaces_nothing_but_files;
-use crate::support::{Launch, linerate, output, patterned, raw};
+use crate::support::{Launch, Reloaded, linerate, output, patterned, raw, wait_for};
 
 fn failure(command: &mut Command) -> (i32, String) {
     let Output { status, stderr, .. } = command.output().unwrap();
@@ -211,6 +211,35 @@ fn packets_to_clients_have_the_configured_code_point_on_connections_that_begin_f
     server.reload("reloaded");
     assert_eq!(Asking::new().class_of_reply(), 8 << 2);
     assert_eq!(first.class_of_reply(), 46 << 2, "a connection keeps what it began with");
+}
+
+#[test]
+fn afs_goes_and_comes_back_at_its_address_by_reloads() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("linerate.toml");
+    let configure = |afs: &str| {
+        let text = format!(
+            "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+             [admin]\nlisten = '127.0.0.1:0'\n[[volume]]\nname = 'pub'\npath = {:?}\n{afs}",
+            dir.path()
+        );
+        std::fs::write(&config, text).unwrap();
+    };
+    let at = |address: &str| format!("[afs]\nlisten = '{address}'\n");
+    configure(&at("127.0.0.1:7000"));
+    let server = Launch::config(&config).start();
+    for without in [String::new(), at("127.0.0.2:7000"), String::new()] {
+        lines(&mut linerate(["ls", "--json", "afs://127.0.0.1/"]));
+        configure(&without);
+        server.reload("reloaded");
+        configure(&at("127.0.0.1:7000"));
+        // Calls of the client may go on for a while, and the refusal says so.
+        wait_for("AFS at its first address", || {
+            (server.reload_or("127.0.0.1:7000 was given up by a reload") == Reloaded::Yes).then_some(())
+        });
+    }
+    lines(&mut linerate(["ls", "--json", "afs://127.0.0.1/"]));
 }
 
 /// A client with one connection, which looks at the headers of what it is sent.

@@ -136,8 +136,11 @@ fn what_the_kernel_lacks_is_said_once_and_the_rest_is_served() {
         ("fanotify", &["300=38"], None),
         ("inotify", &["294=38"], None),
         ("handles", &["303=95", "304=1"], None),
+        ("a filter that lets handles be asked for", &["303=1", "304=1"], None),
+        ("the calls of handles", &["303=38", "304=38"], None),
         ("memory policies", &["237=1", "238=1"], None),
         ("affinity that is read", &["204=38"], None),
+        ("affinity that is set", &["203=1"], Some("[lanes-unpinned]")),
     ] {
         let launch = Launch::dir(dir.path()).arg("--http").arg("*:0").without(calls);
         let mut server = launch.start();

@@ -218,9 +218,10 @@ impl By<'_> {
     }
 }
 
-/// Whether the file system has no handles, or none that is kept.
+/// Whether the file system has no handles, or none that is kept, or the system call is refused, as by a seccomp filter.
 fn has_none(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EOVERFLOW))
+    let none = [libc::EOPNOTSUPP, libc::EOVERFLOW, libc::ENOSYS, libc::EPERM];
+    error.raw_os_error().is_some_and(|error| none.contains(&error))
 }
 
 pub(crate) fn kind_of(kind: FileKind) -> Kind {

@@ -221,6 +221,18 @@ impl Server {
         wait_for(word, || (self.stderr().matches(word).count() > before).then_some(()));
     }
 
+    /// Reloads; whether it did, or said the words of a refusal.
+    pub(crate) fn reload_or(&self, refusal: &str) -> Reloaded {
+        let said = |words| self.stderr().matches(words).count();
+        let before = (said("reloaded"), said(refusal));
+        self.signal(Signal::HUP);
+        wait_for("a reload", || match (said("reloaded") > before.0, said(refusal) > before.1) {
+            (true, _) => Some(Reloaded::Yes),
+            (false, true) => Some(Reloaded::Refused),
+            (false, false) => None,
+        })
+    }
+
     /// What it has said on standard output after its greeting included.
     pub(crate) fn stdout(&self) -> String {
         std::fs::read_to_string(self.scratch.path().join("stdout")).unwrap()
@@ -298,6 +310,13 @@ pub(crate) fn linerate<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Co
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
     command.args(args);
     command
+}
+
+/// How a reload went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reloaded {
+    Yes,
+    Refused,
 }
 
 /// Asks again every few milliseconds until there is an answer.
