@@ -154,24 +154,47 @@ impl SmbSite {
             std::net::IpAddr::V4(ip) => ip.to_string(),
             std::net::IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        let user = if self.options.has_users { "-U NAME" } else { "-N" };
+        let comer = self.comer();
         let (of_smbclient, of_mount, of_url) = match port {
             445 => (String::new(), String::new(), String::new()),
             port => (format!(" -p {port}"), format!(",port={port}"), format!(":{port}")),
         };
-        let as_who = if self.options.has_users { "username=NAME" } else { "guest" };
+        let (of_user, as_who, in_windows) = match comer {
+            Comer::User => ("-U NAME", "username=NAME", "/user:NAME"),
+            Comer::Guest => ("-U guest%", "username=guest,password=", "/user:guest \"\""),
+            Comer::Anonymous => ("-N", "sec=none", "\"\" /user:\"\""),
+        };
         let mut tries = vec![
-            format!("smbclient{of_smbclient} {user} '//{ip}/{share}'"),
+            format!("smbclient{of_smbclient} {of_user} '//{ip}/{share}'"),
             format!("mount -t cifs -o {as_who},vers=3.1.1{of_mount} '//{ip}/{share}' /mnt"),
         ];
         // Windows knows no other port.
         if port == 445 && !ip.is_loopback() {
-            let who = if self.options.has_users { "/user:NAME" } else { "/user:guest \"\"" };
-            tries.push(format!("in Windows: net use Z: \\\\{ip}\\{share} {who}"));
+            tries.push(format!("in Windows: net use Z: \\\\{ip}\\{share} {in_windows}"));
         }
-        tries.push(format!("in the Finder, Go > Connect to Server: smb://{host}{of_url}/{share}"));
+        // It has no way to sign in as nobody.
+        if comer != Comer::Anonymous {
+            tries.push(format!("in the Finder, Go > Connect to Server: smb://{host}{of_url}/{share}"));
+        }
         tries
     }
+
+    /// As whom a client is proposed to sign in.
+    fn comer(&self) -> Comer {
+        match (self.options.has_users, self.options.policy.guest) {
+            (true, _) => Comer::User,
+            (false, true) => Comer::Guest,
+            (false, false) => Comer::Anonymous,
+        }
+    }
+}
+
+/// Who may sign in at a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comer {
+    User,
+    Guest,
+    Anonymous,
 }
 
 /// How the server calls itself: the first part of this machine's name, in capitals.
@@ -204,6 +227,31 @@ mod tests {
             kept: Arc::default(),
         };
         site.warnings().iter().any(|warning| warning.contains("nobody can sign in yet"))
+    }
+
+    #[test]
+    fn a_start_proposes_to_sign_in_as_somebody_who_may() {
+        for (has_users, guest, anonymous, proposed) in [
+            (true, true, true, Some("-U NAME")),
+            (false, true, true, Some("-U guest%")),
+            (false, true, false, Some("-U guest%")),
+            (false, false, true, Some("-N")),
+            (false, false, false, None),
+        ] {
+            let mut options = rules();
+            (options.policy.guest, options.policy.anonymous, options.has_users) = (guest, anonymous, has_users);
+            let site = SmbSite {
+                options: Arc::new(options),
+                hindrance: None,
+                by_command: false,
+                bound: Vec::new(),
+                kept: Arc::default(),
+            };
+            let tries = site.tries(([127, 0, 0, 1], 4450).into());
+            let expected = proposed.map(|who| format!("smbclient -p 4450 {who} '//127.0.0.1/"));
+            assert_eq!(tries.is_empty(), expected.is_none(), "{tries:?}");
+            assert!(expected.is_none_or(|expected| tries[0].starts_with(&expected)), "{tries:?}");
+        }
     }
 
     #[test]
