@@ -92,15 +92,16 @@ impl Default for RingOptions {
     }
 }
 
-/// Opens a ring for the calling thread.
+/// Opens a ring for the calling thread, and enters it once: a filter may allow the one and refuse the other.
 pub(super) fn open(options: &RingOptions) -> Result<IoUring, RingError> {
-    IoUring::builder()
+    let opened = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
         .setup_submit_all()
         .setup_cqsize(options.entries * 4)
         .build(options.entries)
-        .map_err(|error| RingError::Refused { refusal: RingRefusal::diagnose(Path::new("/"), &error) })
+        .and_then(|ring| ring.submit().map(|_| ring));
+    opened.map_err(|error| RingError::Refused { refusal: RingRefusal::diagnose(Path::new("/"), &error) })
 }
 
 /// Keeps the kernel's own threads for this ring on `cpus` (anywhere when empty): cold reads that block run there,
