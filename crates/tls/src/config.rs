@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
@@ -120,10 +120,33 @@ pub enum Warning {
     //@ level: WARN
     //@ cause: The certificate's last day has passed.
     //@ remedy: Renew it, put it at the same path and reload the server (SIGHUP). Connections are not dropped.
-    #[error("certificate {}: it has expired, and clients refuse it; renew it and reload [certificate-expired]", path.display())]
+    #[error(
+        "certificate {}: it was valid from {from} until {until} and has expired, and clients refuse it; renew it and reload \
+         [certificate-expired]",
+        path.display()
+    )]
     Expired {
         /// The certificate file.
         path: PathBuf,
+        /// The first day on which it was valid, as `2026-11-21`.
+        from: String,
+        /// The last such day, likewise.
+        until: String,
+    },
+    /// A certificate is used for a name that it does not have.
+    //@ level: WARN
+    //@ cause: The configuration has a certificate used for a server name that is not among the certificate's own names.
+    //@ remedy: Take the name out of `names`, or use a certificate that has it.
+    #[error(
+        "certificate {}: it does not have the name {name} that it is configured for, and clients that ask for that name refuse it; take \
+         the name out, or use a certificate that has it [certificate-other-name]",
+        path.display()
+    )]
+    OtherName {
+        /// The certificate file.
+        path: PathBuf,
+        /// The configured name.
+        name: String,
     },
     /// A certificate begins later.
     //@ level: WARN
@@ -251,6 +274,18 @@ pub enum ConfigError {
         /// The certificate file.
         certificate: PathBuf,
     },
+    /// No client asks for a server of this name.
+    #[error(
+        "the certificate {} is to be used for {name:?}, which is no server name: a name is a DNS name such as files.example.org, or all \
+         names of a domain, *.example.org; without `names` those of the certificate count",
+        certificate.display()
+    )]
+    Name {
+        /// The certificate file.
+        certificate: PathBuf,
+        /// As configured.
+        name: String,
+    },
     /// The self-signed certificate cannot be made.
     #[error("cannot make a self-signed certificate: {0}")]
     Generate(String),
@@ -348,7 +383,7 @@ fn load_certificates(
     for (index, files) in certificates.iter().enumerate() {
         let key = Arc::new(files.load(provider)?);
         files.check(&key, now, warnings)?;
-        let names = files.names_of(&key)?;
+        let names = files.names_of(&key, warnings)?;
         let mut is_used = resolver.add_default(&key);
         if names.is_empty() && index > 0 {
             warnings.push(Warning::NoNames { path: files.certificate.clone() });
@@ -407,7 +442,11 @@ impl CertificateFiles {
                 from: validity::day(validity.not_before),
                 until: validity::day(validity.not_after),
             }),
-            Standing::Over => warnings.push(Warning::Expired { path }),
+            Standing::Over => warnings.push(Warning::Expired {
+                path,
+                from: validity::day(validity.not_before),
+                until: validity::day(validity.not_after),
+            }),
             Standing::Valid(left) if left < WARN_BEFORE => {
                 warnings.push(Warning::ExpiresSoon { path, days: left.as_secs() / 86_400 });
             }
@@ -416,18 +455,40 @@ impl CertificateFiles {
         Ok(())
     }
 
-    fn names_of(&self, key: &CertifiedKey) -> Result<Vec<String>, ConfigError> {
-        if !self.names.is_empty() {
-            return Ok(self.names.clone());
-        }
+    fn names_of(&self, key: &CertifiedKey, warnings: &mut Vec<Warning>) -> Result<Vec<String>, ConfigError> {
         let der = key.end_entity_cert()?;
-        let certificate =
-            webpki::EndEntityCert::try_from(der).map_err(|error| self.bad_certificate(error.to_string()))?;
-        Ok(certificate.valid_dns_names().map(str::to_owned).collect())
+        let parsed = webpki::EndEntityCert::try_from(der);
+        if self.names.is_empty() {
+            let certificate = parsed.map_err(|error| self.bad_certificate(error.to_string()))?;
+            return Ok(certificate.valid_dns_names().map(str::to_owned).collect());
+        }
+        for name in &self.names {
+            let subject = subject_of(name).ok_or_else(|| ConfigError::Name {
+                certificate: self.certificate.clone(),
+                name: name.clone(),
+            })?;
+            let has_it = |certificate: &webpki::EndEntityCert<'_>| {
+                certificate.verify_is_valid_for_subject_name(&subject).is_ok()
+            };
+            if parsed.as_ref().is_ok_and(|certificate| !has_it(certificate)) {
+                warnings.push(Warning::OtherName { path: self.certificate.clone(), name: name.clone() });
+            }
+        }
+        Ok(self.names.clone())
     }
 
     fn bad_certificate(&self, reason: String) -> ConfigError {
         ConfigError::Certificate { path: self.certificate.clone(), reason }
+    }
+}
+
+/// A server name that a client may send for a configured one; `None` where there is none.
+fn subject_of(name: &str) -> Option<ServerName<'static>> {
+    let of_domain = name.strip_prefix("*.").map(|domain| format!("any.{domain}"));
+    match ServerName::try_from(of_domain.unwrap_or_else(|| name.to_owned())) {
+        // Clients send no addresses and no dot at the end (RFC 6066 section 3).
+        Ok(subject @ ServerName::DnsName(_)) if !name.ends_with('.') => Some(subject),
+        _ => None,
     }
 }
 

@@ -53,7 +53,9 @@ fn clients_get_the_certificate_of_the_name_they_ask_for() {
     let mut named = make(dir.path(), "named", &["other.example"], 2090);
     named.names = vec!["Named.Example".to_owned()];
     let tls = load(vec![first.clone(), wild.clone(), named.clone()]).unwrap();
-    assert_eq!(tls.warnings, []);
+    // It does not have that name, and clients that check it are told so.
+    let other = Warning::OtherName { path: named.certificate.clone(), name: "Named.Example".to_owned() };
+    assert_eq!(tls.warnings, [other]);
     assert_eq!(tls.self_signed, None);
     for (name, expected) in [
         ("files.example", &first),
@@ -212,6 +214,38 @@ fn wrong_files_are_named_with_what_to_do() {
 }
 
 #[test]
+fn names_that_no_client_asks_for_are_refused_and_such_as_the_certificate_has_are_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = make(dir.path(), "files", &["files.example", "*.lab.example"], 2090);
+    let with = |name: &str| CertificateFiles { names: vec![name.to_owned()], ..files.clone() };
+    for name in [
+        "",
+        " ",
+        "a b",
+        "*",
+        "*.",
+        "a.*.example",
+        "*.*.example",
+        "files.example:443",
+        "https://files.example",
+        "192.0.2.1",
+    ] {
+        let error = error_of(vec![with(name)]);
+        assert!(
+            error.contains("files.crt is to be used for") && error.contains(&format!("{name:?}")),
+            "{error}"
+        );
+    }
+    for name in ["files.example", "FILES.example", "*.lab.example", "a.lab.example"] {
+        assert_eq!(load(vec![with(name)]).unwrap().warnings, [], "{name}");
+    }
+    for name in ["example", "*.files.example", "b.a.lab.example"] {
+        let warned = Warning::OtherName { path: files.certificate.clone(), name: name.to_owned() };
+        assert_eq!(load(vec![with(name)]).unwrap().warnings, [warned], "{name}");
+    }
+}
+
+#[test]
 fn a_certificate_of_days_to_come_brings_a_warning_with_both_dates() {
     let dir = tempfile::tempdir().unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
@@ -236,7 +270,11 @@ fn expired_soon_expiring_and_world_readable_files_bring_warnings() {
     assert_eq!(
         warnings,
         [
-            Warning::Expired { path: expired.certificate },
+            Warning::Expired {
+                path: expired.certificate,
+                from: "1975-01-01".to_owned(),
+                until: "2020-01-01".to_owned(),
+            },
             Warning::KeyMode { path: nameless.key, mode: 0o644 },
             Warning::NoNames { path: nameless.certificate },
         ]
