@@ -103,7 +103,11 @@ impl Object {
         let mut side = self.lock_side();
         let began = (self.look_mark() == mark).then_some(began);
         let draft = &mut side.draft;
+        let was_gone = draft.flags & GONE != 0;
         let is_ours = draft.see(&stat, began);
+        if was_gone && draft.flags & GONE == 0 {
+            self.volume.index.fell_back(draft.slot, self.version());
+        }
         if draft.changing == 0 {
             let seen = (is_ours && draft.look == Look::Seen).then(|| draft.seen().changed);
             self.volume.index.seen(draft.slot, seen);
@@ -178,6 +182,7 @@ impl Object {
         self.take_step();
         draft.changing += 1;
         self.volume.index.changing(draft.slot, version, from);
+        self.stays_gone(draft);
     }
 
     /// A change that was begun was none: it has this version, and looks as it did.
@@ -185,6 +190,14 @@ impl Object {
         self.take_step();
         draft.changing = draft.changing.saturating_sub(1);
         self.volume.index.fell_back(draft.slot, version);
+        self.stays_gone(draft);
+    }
+
+    /// What an open does with a file that has no name any more is lost with the server that is killed, and so is the file.
+    fn stays_gone(&self, draft: &Draft) {
+        if draft.flags & GONE != 0 {
+            self.volume.index.going(draft.slot);
+        }
     }
 
     /// The change under way is over, made `at` this time, or failed.

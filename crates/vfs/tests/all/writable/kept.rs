@@ -50,6 +50,44 @@ fn a_number_names_one_file_and_with_its_version_one_content_whatever_happens() {
     }
 }
 
+/// As a client of SMB does who still has it open: the file is gone with the process.
+#[test]
+fn what_is_written_after_the_last_name_went_leaves_no_record_over_a_kill() {
+    let mut history = History::new(1);
+    let options = Options { boot: [history.boot; 16], ..Options::default() };
+    let index = Arc::new(Index::open(history.index.clone(), options).unwrap());
+    let objects = Objects::new(ObjectsOptions { lanes_max: 2, ..Default::default() }, Arc::clone(&index));
+    let shared = objects.clone();
+    let working = history.host.start_on(0, async move {
+        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+        let cache = Cache::sharing(CacheOptions::default(), &shared);
+        let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
+        let (root, caller) = (root(&volume).await, nobody());
+        let how = How { exclusive: false, mode: 0o644 };
+        let mut open = Vec::new();
+        for at in ["written", "cut", "left"] {
+            let writer = root.create(&caller, name(at), how).await.unwrap().writer;
+            writer.write_at(&caller, 0, buf("before").await).await.0.unwrap();
+            root.remove(&caller, name(at)).await.unwrap();
+            match at {
+                "written" => writer.write_at(&caller, 0, buf("after").await).await.0.unwrap(),
+                "cut" => writer.truncate(&caller, 3).await.unwrap(),
+                _ => {}
+            }
+            open.push(writer);
+        }
+        time::sleep(Duration::from_secs(3_600)).await;
+        drop(open);
+    });
+    history.world.run_for(Duration::from_secs(1));
+    assert_eq!(objects.in_use(), 4, "the files are open, and the root");
+    history.part();
+    history.host.kill();
+    drop((working, objects, index));
+    history.host.restart();
+    history.check();
+}
+
 /// All that was ever said of the files.
 #[derive(Default)]
 struct Said {
