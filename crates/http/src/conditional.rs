@@ -19,9 +19,16 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// Those of what a file is at `now`, where its name has this standing, in a coding: the table of docs/http.md.
-    pub fn of(attributes: &Attributes, coding: Option<Coding>, standing: Standing, now: SystemTime) -> Self {
-        let version = attributes.version();
+    /// Those of what a file is at `now`, where its name has this standing, in a coding, on a volume that
+    /// [distrusts](vfs::Volume::distrusts_before) what is older than this: the table of docs/http.md.
+    pub fn of(
+        attributes: &Attributes,
+        distrusts_before: u32,
+        coding: Option<Coding>,
+        standing: Standing,
+        now: SystemTime,
+    ) -> Self {
+        let version = attributes.version(distrusts_before);
         match standing {
             Standing::Settled => {
                 Self { etag: ETag::strong(&version, coding), modified_s: attributes.modified_s(now) }
@@ -34,8 +41,9 @@ impl Validators {
     ///
     /// Its tag is strong even if it is so young that a later version might have its name: before that time is over only
     /// the answer to its upload tells this tag, and uploads are stamped each with a time of its own.
-    pub fn of_upload(attributes: &Attributes, now: SystemTime) -> Self {
-        Self { etag: ETag::strong(&attributes.version(), None), modified_s: attributes.modified_s(now) }
+    pub fn of_upload(attributes: &Attributes, distrusts_before: u32, now: SystemTime) -> Self {
+        let etag = ETag::strong(&attributes.version(distrusts_before), None);
+        Self { etag, modified_s: attributes.modified_s(now) }
     }
 
     fn is_modified_since(&self, since_s: i64) -> Option<bool> {

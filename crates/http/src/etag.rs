@@ -2,7 +2,7 @@
 //! nanosecond.
 //!
 //! Both survive a restart and a remount, and mirrors that keep time stamps (`rsync -t`, `cp -p`) give the same
-//! tag. Device and inode numbers do neither, and the time of the last status change (ctime) differs on every
+//! tag, but of what is older than a loss of power of the volume ([`vfs::Volume::distrusts_before`]). Device and inode numbers do neither, and the time of the last status change (ctime) differs on every
 //! mirror and with every `chmod`: it is taken only where the time of change says nothing. While another write might still get
 //! the same name the tag is [unsettled](ETag::unsettled).
 
@@ -35,12 +35,15 @@ impl ETag {
     fn new(version: &VersionName, coding: Option<Coding>, is_strong: bool) -> Self {
         // Siblings may share size and time stamp with their file.
         let kind = coding.map_or(0, |coding| 1 + coding as u64) << 1 | u64::from(!is_strong);
-        let kind = kind | u64::from(version.ctime.is_some()) << 63;
+        let kind = kind | u64::from(version.ctime.is_some()) << 63 | u64::from(version.distrusted != 0) << 62;
         let (mtime_ns, size) = (nanos(version.mtime), version.size);
         let mut hash = hashed(SEED, [kind, size, mtime_ns as u64, (mtime_ns >> 64) as u64]);
         if let Some(ctime) = version.ctime {
             let ctime_ns = nanos(ctime);
             hash = hashed(hash, [ctime_ns as u64, (ctime_ns >> 64) as u64]);
+        }
+        if version.distrusted != 0 {
+            hash = hashed(hash, [version.distrusted.into()]);
         }
         let mut text = *b"W/\"................\"";
         for (position, digit) in text[3..WEAK_LEN - 1].iter_mut().enumerate() {
@@ -99,7 +102,7 @@ pub(crate) mod tests {
     pub(crate) fn version(size: u64, mtime_ns: u64) -> VersionName {
         let mtime =
             Timestamp { secs: (mtime_ns / 1_000_000_000) as i64, nanos: (mtime_ns % 1_000_000_000) as u32 };
-        VersionName { size, mtime, ctime: None }
+        VersionName { size, mtime, ctime: None, distrusted: 0 }
     }
 
     fn strong(size: u64, mtime_ns: u64) -> ETag {
@@ -120,6 +123,9 @@ pub(crate) mod tests {
         for ctime in [version(0, 4), version(0, 5)] {
             let version = VersionName { ctime: Some(ctime.mtime), ..version(3, 4) };
             tags.extend([ETag::strong(&version, None), ETag::unsettled(&version, None)]);
+        }
+        for distrusted in [4, 5] {
+            tags.push(ETag::strong(&VersionName { distrusted, ..version(3, 4) }, None));
         }
         let distinct: std::collections::HashSet<_> = tags.iter().map(|tag| &tag.text).collect();
         assert_eq!(distinct.len(), tags.len());

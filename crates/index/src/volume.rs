@@ -90,6 +90,9 @@ pub struct OpenedVolume {
     pub tree_was_behind: bool,
     /// What it holds, where it was counted when it was last let go of, in order; from here on that counts no more.
     pub usage: Option<Usage>,
+    /// The generation of the first opening since the machine lost its power, or the index was lost; 0: neither ever was. Of content that is
+    /// older the disk may have the time without the bytes, or the bytes without the time.
+    pub distrusts_before: u32,
     /// The generation of the opening before this one, where index and tree both remember it: who wrote that down then was the last
     /// who had the volume.
     pub generation_before: Option<u32>,

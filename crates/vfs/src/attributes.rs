@@ -52,6 +52,9 @@ pub struct VersionName {
     pub mtime: Timestamp,
     /// Last change of content or attributes, which nobody can set; where `mtime` says nothing.
     pub ctime: Option<Timestamp>,
+    /// [`Volume::distrusts_before`](crate::Volume::distrusts_before), of content that is older: a loss of power may have left other bytes under
+    /// the rest of the name. 0: it is younger.
+    pub distrusted: u32,
 }
 
 /// How sure a [`VersionName`] is.
@@ -105,13 +108,13 @@ impl Attributes {
     }
 
     /// What names this version among all contents that a name has had: the one answer to what its time stamps are good for. It
-    /// goes by the attributes alone, so one version has one name however long it lasts.
-    pub fn version(&self) -> VersionName {
-        VersionName {
-            size: self.size,
-            mtime: self.mtime,
-            ctime: (!self.mtime_names_a_version()).then_some(self.ctime),
-        }
+    /// goes by the attributes and by what the volume [distrusts](crate::Volume::distrusts_before), so one version has one name however long it
+    /// lasts, or until the power is lost.
+    pub fn version(&self, distrusts_before: u32) -> VersionName {
+        let ctime = (!self.mtime_names_a_version()).then_some(self.ctime);
+        let is_older = ctime.unwrap_or(self.mtime).secs <= distrusts_before.into();
+        let distrusted = if is_older { distrusts_before } else { 0 };
+        VersionName { size: self.size, mtime: self.mtime, ctime, distrusted }
     }
 
     /// How sure it is at `now` that no other content has the name that [`Attributes::version`] gives.
@@ -301,13 +304,28 @@ mod tests {
             let attributes = |changed| {
                 Attributes::from(Stat { mtime: Timestamp { secs, nanos: 0 }, ctime: changed, ..STAT })
             };
-            let version = attributes(changed).version();
+            let version = attributes(changed).version(0);
             assert_eq!(version.ctime, (!says).then_some(changed), "{secs}");
             assert_eq!(attributes(changed).modified_s(now), says.then_some(secs));
             assert_eq!(attributes(changed).standing(now), Standing::Settled);
-            let later = attributes(Timestamp { secs: 1_700_000_100, ..changed }).version();
+            let later = attributes(Timestamp { secs: 1_700_000_100, ..changed }).version(0);
             assert_eq!(later == version, says && secs <= changed.secs, "{secs}");
         }
+    }
+
+    /// Its time of change may be from before the loss of power, and its bytes not, or the reverse.
+    #[test]
+    fn a_loss_of_power_gives_another_name_to_what_is_older() {
+        let named = |secs, distrusts_before| {
+            let changed = Timestamp { secs, nanos: 5 };
+            Attributes::from(Stat { mtime: changed, ctime: changed, ..STAT }).version(distrusts_before)
+        };
+        let lost = 1_700_000_100;
+        for secs in [1_600_000_000, 1_700_000_099, 1_700_000_100] {
+            assert_ne!(named(secs, lost), named(secs, 0), "{secs}");
+            assert_ne!(named(secs, lost), named(secs, lost + 1), "{secs}: lost again");
+        }
+        assert_eq!(named(1_700_000_101, lost), named(1_700_000_101, 0), "written since");
     }
 
     #[test]

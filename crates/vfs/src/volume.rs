@@ -187,6 +187,11 @@ impl Volume {
         self.inner.root.shared()
     }
 
+    /// As [`SharedVolume::distrusts_before`]; 0 for a volume without objects.
+    pub fn distrusts_before(&self) -> u32 {
+        self.shared().map_or(0, |shared| shared.distrusts_before())
+    }
+
     /// Who is called how in security descriptors.
     pub(crate) fn sids(&self) -> Option<Arc<Sids>> {
         Some(self.shared()?.objects().sids())

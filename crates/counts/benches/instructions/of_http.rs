@@ -77,7 +77,10 @@ fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
         content_type: Some("text/html; charset=utf-8"),
         content_length: Some(FILE_SIZE),
         validators: Some(Validators {
-            etag: ETag::strong(&VersionName { size: FILE_SIZE, mtime: MODIFIED, ctime: None }, None),
+            etag: ETag::strong(
+                &VersionName { size: FILE_SIZE, mtime: MODIFIED, ctime: None, distrusted: 0 },
+                None,
+            ),
             modified_s: Some(MODIFIED.secs),
         }),
         accept_ranges: true,

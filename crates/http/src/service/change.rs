@@ -100,8 +100,15 @@ fn of_way(error: Error) -> Refusal {
 
 impl Subject<'_> {
     /// Whether the request's conditions hold of what has the name.
-    pub(super) fn allows(fields: &Fields<'_>, found: Option<&Attributes>) -> bool {
-        conditional::allows_change(fields, found.map(validators).as_ref())
+    pub(super) fn allows(&self, fields: &Fields<'_>, found: Option<&Attributes>) -> bool {
+        let validators = found.map(|found| self.validators(found));
+        conditional::allows_change(fields, validators.as_ref())
+    }
+
+    /// What a version is known by to who wants to change it.
+    pub(super) fn validators(&self, attributes: &Attributes) -> Validators {
+        let distrusted = self.mount.volume.distrusts_before();
+        Validators::of_upload(attributes, distrusted, lane::time::wall_clock())
     }
 
     /// What has the name now, for a caller with these rights over it.
@@ -122,9 +129,4 @@ pub(super) fn is_conditional(fields: &Fields<'_>) -> bool {
 /// What has the name has to be as `allows` wants it, where the request depends on that.
 pub(super) fn expect<'e>(fields: &Fields<'_>, allows: &'e dyn Fn(Option<&Attributes>) -> bool) -> Expect<'e> {
     if is_conditional(fields) { Expect::Like(allows) } else { Expect::Anything }
-}
-
-/// What a version is known by to who wants to change it.
-pub(super) fn validators(attributes: &Attributes) -> Validators {
-    Validators::of_upload(attributes, lane::time::wall_clock())
 }

@@ -58,7 +58,8 @@ pub(super) async fn get_file(
         standing = chosen.attributes.standing(now);
     }
     let now_s = unix_s(now);
-    let validators = Validators::of(&chosen.attributes, chosen.coding, standing, now);
+    let distrusted = found_mount.volume.distrusts_before();
+    let validators = Validators::of(&chosen.attributes, distrusted, chosen.coding, standing, now);
     let size = chosen.attributes.size;
     let mut answer = Box::new(Answer {
         status: StatusCode::OK,

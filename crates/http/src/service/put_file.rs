@@ -9,7 +9,7 @@ use identity::Rights;
 use lane::time::now;
 use vfs::{Published, Resolved, Staged};
 
-use super::change::{Subject, expect, is_conditional, validators};
+use super::change::{Subject, expect, is_conditional};
 use super::client::Client;
 use super::listener::Service;
 use super::refuse::of_change;
@@ -55,7 +55,7 @@ pub(super) async fn put_file(
     if site.uploads_synced {
         staged.sync().await.map_err(of_change)?;
     }
-    let allows = |found: Option<&_>| Subject::allows(fields, found);
+    let allows = |found: Option<&_>| subject.allows(fields, found);
     let published = staged.publish(caller, subject.name, expect(fields, &allows)).await.map_err(of_change)?;
     if site.uploads_synced {
         directory.sync().await.map_err(of_change)?;
@@ -87,7 +87,7 @@ async fn check_found(fields: &Fields<'_>, subject: &Subject<'_>) -> Result<(), R
         Some(Resolved::File(_, attributes)) => Some(attributes),
         None => None,
     };
-    if Subject::allows(fields, found.as_ref()) { Ok(()) } else { Err(Refusal::PreconditionFailed) }
+    if subject.allows(fields, found.as_ref()) { Ok(()) } else { Err(Refusal::PreconditionFailed) }
 }
 
 /// Refuses what there is no room for beside what the name leads to now, which stays until the end.
@@ -160,7 +160,7 @@ fn stored(subject: &Subject<'_>, published: &Published, has_own_stamp: bool) -> 
         status: if published.is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT },
         content_length: published.is_new.then_some(0),
         location: published.is_new.then(|| location(subject)),
-        validators: has_own_stamp.then(|| validators(&published.attributes)),
+        validators: has_own_stamp.then(|| subject.validators(&published.attributes)),
         ..Answer::default()
     };
     Reply::new(answer, Body::Empty)

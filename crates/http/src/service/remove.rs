@@ -18,7 +18,7 @@ pub(super) async fn remove(site: &Site, head: &Head<'_>, subject: Subject<'_>) -
         true if is_conditional(&head.fields) => return Err(Refusal::PreconditionFailed),
         true => directory.remove_directory(caller, *name).await,
         false => {
-            let allows = |found: Option<&_>| Subject::allows(&head.fields, found);
+            let allows = |found: Option<&_>| subject.allows(&head.fields, found);
             directory.remove_if(caller, *name, expect(&head.fields, &allows)).await
         }
     };

@@ -68,11 +68,21 @@ impl Index {
             (record.directories_to, record.files_to) = ranges.wanted();
             ranges.extend(record.directories_to, record.files_to);
             let (mark, first) = (record.mark(volume), record.first());
+            let distrusts_before = record.distrusts_before;
             state.open.insert(volume, Open { ranges, first, is_marked: false });
             state.put_volume(volume, record);
             let is_remembered = !index_was_behind && !tree_was_behind;
             let generation_before = is_remembered.then_some(generation_before);
-            OpenedVolume { volume, mark, first, index_was_behind, tree_was_behind, usage, generation_before }
+            OpenedVolume {
+                volume,
+                mark,
+                first,
+                index_was_behind,
+                tree_was_behind,
+                usage,
+                distrusts_before,
+                generation_before,
+            }
         };
         if let Err(error) = self.flush() {
             self.close_volume(opened.volume);

@@ -49,6 +49,8 @@ pub struct SharedVolume {
     generation: u32,
     /// Of the opening before.
     generation_before: Option<u32>,
+    /// Seconds since 1970, about: of older content the disk may have time or bytes alone.
+    distrusts_before: u32,
     /// The least version that a change brings.
     first: Version,
     /// Some lane has been told that somebody may change it.
@@ -161,6 +163,7 @@ impl SharedVolume {
             unnumbered: AtomicU32::new(0),
             generation: opened.mark.generation,
             generation_before: opened.generation_before,
+            distrusts_before: opened.distrusts_before,
             first: opened.first,
             is_writable: AtomicBool::new(false),
             lock: Mutex::new(None),
@@ -263,6 +266,7 @@ impl SharedVolume {
             unnumbered: AtomicU32::new(0),
             generation,
             generation_before: opened.generation_before,
+            distrusts_before: opened.distrusts_before,
             first,
             is_writable,
             lock: Mutex::new(lock),
@@ -418,6 +422,12 @@ impl SharedVolume {
     /// The opening before this one, by whatever server; `None` where index or tree may have been set back since.
     pub fn opening_before(&self) -> Option<([u8; 16], u32)> {
         Some((self.record()?.uuid, self.generation_before?))
+    }
+
+    /// When it was opened first since the machine lost its power, in seconds since 1970 (later, where it is opened oftener than once a
+    /// second); 0: that never happened. Of content that is older the disk may have kept the time without the bytes, or the reverse.
+    pub fn distrusts_before(&self) -> u32 {
+        self.distrusts_before
     }
 
     /// Whether this is the volume's own directory.
