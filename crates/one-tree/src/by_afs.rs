@@ -161,7 +161,7 @@ impl Run {
     }
 
     /// What AFS calls a file, which is asked for by its name where it is not known yet.
-    async fn fid(&mut self, path: Path) -> anyhow::Result<Fid> {
+    pub(crate) async fn fid(&mut self, path: Path) -> anyhow::Result<Fid> {
         let object = self.model.names[&path];
         if let Some(fid) = self.model.objects[object].fid {
             return Ok(fid);

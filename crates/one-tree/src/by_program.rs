@@ -3,19 +3,22 @@
 use anyhow::{Context, bail};
 use lane::time;
 
-use crate::known::Known;
 use crate::operation::{Operation, Path, Step};
 use crate::run::{LOCAL_BOUND, Run, bytes};
 
 impl Run {
     pub(crate) fn by_program(&mut self, step: &Step) -> anyhow::Result<()> {
-        if self.allows(Known::LocalVersions) {
-            for object in step.operation.paths().into_iter().flatten() {
-                if let Some(object) = self.model.names.get(&object) {
-                    self.model.objects[*object].may_rise_until = Some(time::now() + LOCAL_BOUND);
-                }
-            }
-        }
+        let until = time::now() + LOCAL_BOUND;
+        // What nobody has open then keeps its record until a check (docs/index.md, "The check").
+        let has_last_name = |path: &Path| {
+            let object = self.model.names.get(path);
+            object.is_some_and(|object| self.model.names_of(*object).count() == 1)
+        };
+        self.is_to_mend |= match &step.operation {
+            Operation::LocalReplace { path, .. } | Operation::LocalRemove { path } => has_last_name(path),
+            Operation::LocalRename { to, .. } => has_last_name(to),
+            _ => false,
+        };
         let (disk, model) = (self.site.disk(), &mut self.model);
         match step.operation {
             Operation::LocalCreate { path, len } => {
@@ -35,12 +38,14 @@ impl Run {
             Operation::LocalReplace { path, len } => {
                 let content = bytes(step.index, len);
                 let aside = aside(path);
+                model.changes_beside(path, true, until);
                 disk.make(&aside, &content)?;
                 disk.rename(&aside, &path.text())?;
                 model.makes(path, false, content);
             }
             Operation::LocalChmod { path, mode } => {
                 let has = disk.tree()?.get(&path.text()).context("a file")?.mode;
+                model.changes_beside(path, has != u32::from(mode), until);
                 disk.set_mode(&path.text(), mode.into())?;
                 if has != u32::from(mode) {
                     let object = model.names[&path];
@@ -48,15 +53,19 @@ impl Run {
                 }
             }
             Operation::LocalRename { from, to } => {
+                model.changes_beside(from, false, until);
+                model.changes_beside(to, true, until);
                 disk.rename(&from.text(), &to.text())?;
                 model.moves_name(from, to);
                 model.loses(to);
             }
             Operation::LocalLink { from, to } => {
+                model.changes_beside(from, true, until);
                 disk.link(&from.text(), &to.text())?;
                 model.links(model.names[&from], to);
             }
             Operation::LocalRemove { path } => {
+                model.changes_beside(path, true, until);
                 disk.remove(&path.text())?;
                 model.removes(path);
             }

@@ -9,7 +9,7 @@ use smb_wire::create::lease::state;
 use crate::known::Known;
 use crate::model::Object;
 use crate::operation::{DIRECTORIES, Look, Looks, Path};
-use crate::run::{BREAK_BOUND, Run, unlike};
+use crate::run::{BREAK_BOUND, OWN, Run, unlike};
 
 impl Run {
     /// No lease stands on what is so no more.
@@ -115,7 +115,7 @@ impl Run {
                 Some((above, below)) => (above == *name).then_some(below),
                 None => name.is_empty().then_some(path),
             });
-            let here = here.filter(|name| !(self.has_left && name.starts_with(".linerate-")));
+            let here = here.filter(|name| !(self.has_left && name.starts_with(OWN)));
             self.are_names("the file system", directory as u8, here)?;
         }
         for (path, object) in self.model.names.clone() {
@@ -142,7 +142,7 @@ impl Run {
                 let length = listed[path.name()];
                 let len = node.content.len() as u64;
                 ensure!(
-                    node.is_directory || length == Some(len) || self.allows(Known::ListedLengths),
+                    node.is_directory || length == Some(len),
                     "HTTP lists {path} with {length:?} bytes, and it has {len}"
                 );
             }

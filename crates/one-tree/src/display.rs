@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::operation::{Condition, DIRECTORIES, End, Lease, Operation, Path};
+use crate::operation::{Amid, Condition, DIRECTORIES, End, Lease, Operation, Path};
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,6 +87,13 @@ impl fmt::Display for Operation {
             Self::LocalSync => f.write_str("local program syncs"),
             Self::Restart { end: End::Stop } => f.write_str("the server stops and starts"),
             Self::Restart { end: End::Kill } => f.write_str("the server is killed and starts"),
+            Self::KillAmid { change: Amid::Put, path, len, after_us, .. } => {
+                write!(f, "the server is killed {after_us} us into HTTP PUT {path}, {len} bytes, and starts")
+            }
+            Self::KillAmid { change: Amid::Store, path, offset, len, after_us } => write!(
+                f,
+                "the server is killed {after_us} us into a store by AFS 0, {len} bytes at {offset} of {path}, and starts"
+            ),
             Self::Restart { end: End::Power } => f.write_str("the power goes, and the server starts"),
         }
     }

@@ -4,7 +4,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::operation::{
-    Condition, DIRECTORIES, Disposition, End, Lease, Look, Looks, NAMES, Operation, Path, SLOTS, Step,
+    Amid, Condition, DIRECTORIES, Disposition, End, Lease, Look, Looks, NAMES, Operation, Path, SLOTS, Step,
 };
 
 /// Who takes part beside the clients, and how much is looked at.
@@ -45,6 +45,11 @@ fn look(rng: &mut SmallRng, mix: &Mix) -> Look {
 fn draw(rng: &mut SmallRng, mix: &Mix) -> Operation {
     if !mix.kinds.is_empty() && rng.random_range(0..1000) < mix.ends {
         return Operation::Restart { end: mix.kinds[rng.random_range(0..mix.kinds.len())] };
+    }
+    if mix.kinds.contains(&End::Kill) && rng.random_range(0..1000) < mix.ends {
+        let change = [Amid::Put, Amid::Store][rng.random_range(0..2)];
+        let (path, offset, len) = (path(rng), offset(rng, mix), len(rng, mix));
+        return Operation::KillAmid { change, path, offset, len, after_us: rng.random_range(0..AMID_US) };
     }
     // Else hardly anything would be synced when the power goes.
     if mix.kinds.contains(&End::Power) && rng.random_range(0..1000) < mix.ends {
@@ -151,3 +156,6 @@ fn offset(rng: &mut SmallRng, mix: &Mix) -> u16 {
 fn len(rng: &mut SmallRng, mix: &Mix) -> u16 {
     rng.random_range(1..=mix.len_max)
 }
+
+/// A change of a file takes less.
+const AMID_US: u16 = 4_000;

@@ -2,7 +2,7 @@
 
 use self::Expected::{Done, Either, Nothing, Refused};
 use crate::model::{Model, Object};
-use crate::operation::{Condition, Disposition, Operation, Path};
+use crate::operation::{Amid, Condition, Disposition, Operation, Path};
 
 /// What must come of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,10 @@ impl Model {
             | Operation::SmbClose { client, slot } => self.expects_of_open(client, slot, operation),
             Operation::Put { .. } | Operation::Delete { .. } => self.expects_of_http(operation),
             Operation::Restart { .. } => Done,
+            Operation::KillAmid { path, .. } if self.is_directory(path) || self.is_pending(path) => Nothing,
+            Operation::KillAmid { change, path, .. } => {
+                done_or_nothing(change == Amid::Put || self.is_there(path))
+            }
             _ if operation.is_local() => self.expects_of_program(operation),
             _ => self.expects_of_afs(operation),
         }

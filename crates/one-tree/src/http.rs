@@ -41,12 +41,6 @@ impl Browser {
         self.connections.fill_with(|| None);
     }
 
-    /// Nothing is known of what a name's tags stand for.
-    pub(crate) fn forgets(&mut self, path: Path) {
-        self.kept.remove(&path);
-        self.tags.retain(|(known, _), _| *known != path);
-    }
-
     pub(crate) fn kept(&self, path: Path) -> Option<&(String, Vec<u8>)> {
         self.kept.get(&path)
     }

@@ -8,7 +8,6 @@ use rx_lane::CallError;
 use xdr::rpc::Failure;
 
 use crate::afs::failed;
-use crate::known::Known;
 use crate::model::Object;
 use crate::operation::DIRECTORIES;
 use crate::run::{Run, unlike};
@@ -104,7 +103,6 @@ impl Run {
             match self.observer.call(&rxafs::FetchStatus { fid }).await {
                 Err(Failure::Stream(CallError::Aborted(_))) => {}
                 Err(failure) => return Err(failed(failure)),
-                Ok(_) if self.allows(Known::FoundWhenGone) => {}
                 Ok(_) => bail!("file {object} is gone, and {}.{} answers", fid.vnode, fid.uniquifier),
             }
         }
@@ -115,19 +113,19 @@ impl Run {
     pub(crate) fn is_version(&mut self, object: Object, version: u64) -> anyhow::Result<()> {
         let name = self.name(object);
         let node = &mut self.model.objects[object];
+        let is_soon = node.may_rise_until.is_some_and(|until| lane::time::now() <= until);
         if let Some((before, contents)) = node.version {
             ensure!(version >= before, "the version of {name} goes back from {before} to {version}");
             let is_same = contents == node.contents;
             ensure!(is_same || version > before, "{name} has changed, and has still version {version}");
             // A directory's may rise for what its pages say otherwise (docs/vfs.md, "Images of directories").
-            let is_soon = node.may_rise_until.is_some_and(|until| lane::time::now() <= until);
-            let may_rise = node.may_rise || node.is_directory || is_soon;
+            let may_rise = node.may_rise || node.is_directory;
             ensure!(
                 !is_same || version == before || may_rise,
                 "the version of {name} rises from {before} to {version}, and it has not changed"
             );
         }
-        (node.version, node.may_rise) = (Some((version, node.contents)), false);
+        (node.version, node.may_rise) = (Some((version, node.contents)), is_soon && node.may_rise);
         Ok(())
     }
 }

@@ -4,7 +4,6 @@ use anyhow::{Context, bail, ensure};
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
 
-use crate::known::Known;
 use crate::model::Object;
 use crate::operation::{DIRECTORIES, Path};
 use crate::run::{Run, unlike};
@@ -24,7 +23,7 @@ impl Run {
                     ensure!(is_directory == node.is_directory, "{path} is listed as of another type");
                     let len = node.content.len() as u64;
                     ensure!(
-                        is_directory || listed.length == len || self.allows(Known::ListedLengths),
+                        is_directory || listed.length == len,
                         "SMB {client} lists {path} with {} bytes, and it has {len}",
                         listed.length
                     );

@@ -27,8 +27,10 @@ pub(crate) struct Node {
     pub(crate) version: Option<(u64, u64)>,
     /// The next version that is seen may be a later one, whether content has changed or not.
     pub(crate) may_rise: bool,
-    /// Until then too.
+    /// Not only the next one that is seen, but each until then.
     pub(crate) may_rise_until: Option<Instant>,
+    /// Somebody has looked since it was changed in any way: a change of names or mode alone shows by that.
+    pub(crate) is_known: bool,
     /// The file system's number of it.
     pub(crate) inode: Option<u64>,
     /// Its name goes with the last open of an SMB client.
@@ -223,7 +225,20 @@ impl Model {
 
     /// Somebody has looked at these.
     pub(crate) fn are_seen(&mut self, objects: &BTreeSet<Object>) {
-        objects.iter().for_each(|object| self.objects[*object].is_unseen = false);
+        for object in objects {
+            let node = &mut self.objects[*object];
+            (node.is_unseen, node.is_known) = (false, true);
+        }
+    }
+
+    /// A local program is about to change names or mode of this alone. Where nothing but the change time tells of it, or nobody has looked since
+    /// the change before, it may be a change of content as well (docs/vfs.md, "Behind the server's back").
+    pub(crate) fn changes_beside(&mut self, path: Path, shows_alone: bool, until: Instant) {
+        let Some(object) = self.names.get(&path) else { return };
+        let node = &mut self.objects[*object];
+        if !shows_alone || !node.is_known {
+            (node.may_rise, node.may_rise_until) = (true, Some(until));
+        }
     }
 
     fn forgets(&mut self, path: Path) {

@@ -202,6 +202,23 @@ pub(crate) enum Operation {
     Restart {
         end: End,
     },
+    /// The server is killed some microseconds after this change was begun: before it, amid it or after it.
+    KillAmid {
+        change: Amid,
+        path: Path,
+        offset: u16,
+        len: u16,
+        after_us: u16,
+    },
+}
+
+/// What a server is killed amid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Amid {
+    /// An upload by HTTP, which takes the name in one step.
+    Put,
+    /// A store by AFS in place.
+    Store,
 }
 
 /// A step, and the looks that follow it.
@@ -263,7 +280,8 @@ impl Operation {
             | Self::LocalReplace { path, .. }
             | Self::LocalChmod { path, .. }
             | Self::LocalRemove { path }
-            | Self::LocalMakeDirectory { path } => [Some(path), None],
+            | Self::LocalMakeDirectory { path }
+            | Self::KillAmid { path, .. } => [Some(path), None],
             Self::SmbMove { from, to, .. }
             | Self::SmbLinkName { from, to, .. }
             | Self::AfsRename { from, to, .. }

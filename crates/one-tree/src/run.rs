@@ -114,6 +114,7 @@ impl Run {
             _ => {}
         }
         self.touches(&step.operation);
+        self.touched.objects.iter().for_each(|object| self.model.objects[*object].is_known = false);
         if step.operation.is_local() {
             let model = &mut self.model;
             self.touched.objects.iter().for_each(|object| model.objects[*object].is_unseen = true);
@@ -173,7 +174,7 @@ impl Run {
         let give_up = time::now() + closed_within;
         loop {
             let removed = self.site.removed_files()?;
-            if removed.is_empty() || self.allows(Known::RemovedFiles) {
+            if removed.is_empty() {
                 break;
             }
             ensure!(
@@ -212,6 +213,7 @@ impl Run {
             | Operation::SmbMakeDirectory { .. } => self.by_smb(step).await,
             Operation::Put { .. } | Operation::Delete { .. } => self.by_http(step).await,
             Operation::Restart { end } => self.restarts(end).await.map(|()| Answer::Done),
+            Operation::KillAmid { .. } => self.dies_amid(step).await.map(|()| Answer::Done),
             operation if operation.is_local() => self.by_program(step).map(|()| Answer::Done),
             _ => self.by_afs(step).await,
         }
@@ -251,6 +253,8 @@ pub(crate) const SIGNED_IN_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) const LOCAL_BOUND: Duration = Duration::from_millis(1200);
 /// A break goes by another connection than the answer that it came before.
 pub(crate) const BREAK_BOUND: Duration = Duration::from_millis(200);
+/// Names of the server's own begin so.
+pub(crate) const OWN: &str = ".linerate-";
 /// Longer than the clock of a file system's stamps stands still.
 const TICK: Duration = Duration::from_millis(20);
 /// Between two looks,

@@ -24,20 +24,18 @@ fn all_see_one_tree_whichever_of_three_services_changes_it() {
 
 #[test]
 fn all_see_one_tree_that_local_programs_change_too() {
-    checks(Mix { local: 25, ..BASE }, &LOCAL);
+    checks(Mix { local: 25, ..BASE }, &[]);
 }
 
 #[test]
 fn all_see_one_tree_over_stops_kills_and_losses_of_power() {
-    checks(Mix { ends: 20, kinds: &[End::Stop, End::Kill, End::Power], ..BASE }, &POWER);
+    checks(Mix { ends: 20, kinds: &[End::Stop, End::Kill, End::Power], ..BASE }, &[]);
 }
 
 fn checks(mix: Mix, known: &'static [Known]) {
     let (began, done) = (Instant::now(), Rc::new(Cell::new(0)));
     let counted = Rc::clone(&done);
     seeds(SEEDS, move |seed| {
-        // Seed 93 ends with a record without a name after a clean stop, a defect that is open: until it is mended no day has seeds of its own.
-        let seed = if mix.ends > 0 { seed % SEEDS_A_DAY } else { seed };
         let mut steps = steps(seed, &mix, STEPS);
         if let Ok(only) = std::env::var("ONE_TREE_ONLY") {
             let only: Vec<usize> = only.split(',').map(|place| place.parse().expect("a place")).collect();
@@ -82,14 +80,8 @@ fn live(seed: u64, steps: &[Step], known: &[Known]) -> Outcome {
 }
 
 const BASE: Mix = Mix { local: 0, ends: 0, kinds: &[], len_max: 3_000, whole: 8 };
-/// Defects that are open where local programs take part; each is to be mended and to leave this list.
-const LOCAL: [Known; 3] = [Known::LocalVersions, Known::Records, Known::UntoldStatus];
-/// Where the server is killed, or the power goes.
-const POWER: [Known; 2] = [Known::RecordsOfOpens, Known::TagsAfterPower];
 /// Seeds of a plain run,
 const SEEDS: u64 = 24;
 /// and steps of each.
 const STEPS: usize = 450;
-/// Seeds of a day begin at a multiple of it (`lane::backend::sim::seeds`).
-const SEEDS_A_DAY: u64 = 10_000;
 const REDUCED_WITHIN: Duration = Duration::from_secs(60);
