@@ -4,6 +4,7 @@ use std::collections::{HashMap, hash_map};
 
 use crate::index::Run;
 use crate::journal::Slot;
+use crate::lists::Lists;
 use crate::object::Entry;
 use crate::{HostRecord, Number, VolumeId, VolumeRecord};
 
@@ -33,6 +34,8 @@ pub(crate) struct Pending {
     /// Volumes whose objects were told before this all go.
     pub(crate) cleared: Vec<VolumeId>,
     pub(crate) hosts: HashMap<[u8; 16], Option<HostRecord>>,
+    /// Of directories that have lists of their own.
+    pub(crate) lists: Lists,
     /// Numbers of volumes from here on are free.
     pub(crate) next_volume: Option<u32>,
     /// How this run stands.
@@ -69,11 +72,11 @@ impl Change {
 
 impl Pending {
     pub(crate) fn len(&self) -> usize {
-        self.count
+        self.count + self.lists.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
             && self.volumes.is_empty()
             && self.cleared.is_empty()
             && self.hosts.is_empty()
@@ -118,6 +121,12 @@ impl Pending {
 
     /// What is told of a volume that goes is not written. Gives the slots of that.
     pub(crate) fn drop_volume(&mut self, volume: VolumeId) -> Vec<Slot> {
+        self.lists.drop_volume(volume);
+        self.drop_objects(volume)
+    }
+
+    /// As [`Pending::drop_volume`], of a volume whose objects go.
+    pub(crate) fn drop_objects(&mut self, volume: VolumeId) -> Vec<Slot> {
         let Some(told) = self.objects.remove(&volume) else { return Vec::new() };
         self.count -= told.objects.len();
         told.objects.values().filter_map(Change::slot).collect()
@@ -136,7 +145,7 @@ impl Pending {
     /// Takes back what could not be committed; what was told since is newer. Gives the slots of what counts no more.
     pub(crate) fn put_back(&mut self, older: Self) -> Vec<Slot> {
         let mut overtaken = Vec::new();
-        let Self { objects, count: _, volumes, cleared, hosts, next_volume, run } = older;
+        let Self { objects, count: _, volumes, cleared, hosts, lists, next_volume, run } = older;
         for (volume, told) in objects {
             let is_gone = matches!(self.volumes.get(&volume), Some(None)) || self.is_cleared(volume);
             if is_gone {
@@ -157,6 +166,10 @@ impl Pending {
             }
         }
         self.cleared.extend(cleared);
+        self.lists.put_back(lists);
+        for volume in self.volumes.iter().filter_map(|(volume, record)| record.is_none().then_some(*volume)) {
+            self.lists.drop_volume(volume);
+        }
         for (volume, record) in volumes {
             self.volumes.entry(volume).or_insert(record);
         }

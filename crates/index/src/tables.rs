@@ -12,6 +12,8 @@ pub(crate) const VOLUMES: TableDefinition<u32, &[u8]> = TableDefinition::new("vo
 pub(crate) const OBJECTS: TableDefinition<(u32, u32), &[u8]> = TableDefinition::new("objects");
 /// Volume and identity to vnode.
 pub(crate) const IDENTITIES: TableDefinition<(u32, &[u8]), u32> = TableDefinition::new("identities");
+/// Volume and path to what is known of a directory that has a list of its own.
+pub(crate) const LISTS: TableDefinition<(u32, &[u8]), &[u8]> = TableDefinition::new("lists");
 /// A host's uuid to its record.
 pub(crate) const HOSTS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("hosts");
 

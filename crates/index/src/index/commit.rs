@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use redb::{Database, ReadableTable, WriteTransaction};
 
 use super::{Run, Shared};
-use crate::note;
+use crate::{lists, note};
 use crate::object::Entry;
 use crate::pending::{Change, Pending};
 use crate::tables::{self, HOSTS, IDENTITIES, OBJECTS, STATE, VOLUMES};
@@ -86,6 +86,7 @@ fn write(database: &Database, batch: &Pending, boot: [u8; 16], number: u64) -> R
     let write = database.begin_write()?;
     write_volumes(&write, batch)?;
     write_objects(&write, batch)?;
+    lists::write(&write, &batch.lists)?;
     {
         let mut hosts = write.open_table(HOSTS)?;
         for (host, record) in &batch.hosts {
@@ -120,6 +121,7 @@ fn write_volumes(write: &WriteTransaction, batch: &Pending) -> Result<(), Error>
             None => {
                 volumes.remove(volume.0)?;
                 clear(write, *volume)?;
+                lists::clear(write, *volume)?;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod commit;
 mod hosts;
+mod lists;
 mod objects;
 mod volumes;
 

@@ -55,7 +55,7 @@ impl Index {
             // What the file system gives out again it may give to other files than then.
             let tree_was_behind = mark.is_some_and(|mark| record.is_ahead_of(&mark));
             if tree_was_behind {
-                let slots = state.pending.drop_volume(volume);
+                let slots = state.pending.drop_objects(volume);
                 state.free(slots);
                 state.pending.cleared.push(volume);
             }

@@ -10,6 +10,7 @@ use index::{
 };
 
 mod kills;
+mod lists;
 
 fn open(memory: &Memory) -> Index {
     Index::open(memory.clone(), Options { boot: [1; 16], ..Options::default() }).unwrap()

@@ -1,0 +1,60 @@
+//! Directories that have access lists or descriptors of their own.
+
+use redb::ReadableDatabase;
+
+use super::Index;
+use crate::lists::{self, ListRecord, Said};
+use crate::{Error, VolumeId};
+
+impl Index {
+    /// The directory of this path has a list or descriptor of its own, or has none: `None`. Waits for nobody.
+    pub fn record_list(&self, volume: VolumeId, path: &[u8], record: Option<ListRecord>) {
+        let mut state = self.shared().state();
+        state.pending.lists.put(volume, path, record);
+        state.tell();
+        self.shared().count(&state);
+    }
+
+    /// What was recorded at and beneath `from` is at and beneath `to` now, in place of what was there. Waits for nobody.
+    pub fn move_lists(&self, volume: VolumeId, from: &[u8], to: &[u8]) {
+        let mut state = self.shared().state();
+        state.pending.lists.rename(volume, from, to);
+        state.tell();
+        self.shared().count(&state);
+    }
+
+    /// Two paths, of which neither lies beneath the other, have changed places. Waits for nobody.
+    pub fn exchange_lists(&self, volume: VolumeId, one: &[u8], other: &[u8]) {
+        let lists = &mut self.shared().state().pending.lists;
+        lists.rename(volume, one, NOWHERE);
+        lists.rename(volume, other, one);
+        lists.rename(volume, NOWHERE, other);
+    }
+
+    /// What is recorded of the directory of this path. May wait for the disk.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn list_at(&self, volume: VolumeId, path: &[u8]) -> Result<Option<ListRecord>, Error> {
+        let said = {
+            let state = self.shared().state();
+            let mut said = Said::Beneath(path.into());
+            for told in std::iter::once(&state.pending).chain(state.underway.as_deref()) {
+                if let Said::Beneath(path) = &said {
+                    said = told.lists.at(volume, path);
+                }
+            }
+            said
+        };
+        match said {
+            Said::Record(record) => Ok(record),
+            // What is committed meanwhile was told before.
+            Said::Beneath(path) => {
+                self.shared().with_database(|database| lists::read(&database.begin_read()?, volume, &path))
+            }
+        }
+    }
+}
+
+/// No path: a name holds no zero byte.
+const NOWHERE: &[u8] = b"\0";

@@ -1,0 +1,127 @@
+//! Directories that have lists of their own, by their paths.
+
+use std::collections::BTreeMap;
+
+use index::{ListRecord, Memory, Number, VolumeId};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::{open, open_volume};
+
+fn record(vnode: u32) -> ListRecord {
+    ListRecord { directory: Number { vnode, uniquifier: 1 }, generation: 7 }
+}
+
+#[test]
+fn a_removed_volume_takes_its_lists_along_and_no_other() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let volumes: Vec<_> =
+        ["home", "work"].iter().map(|name| open_volume(&index, name, None).unwrap().volume).collect();
+    for &volume in &volumes {
+        index.record_list(volume, b"a", Some(record(3)));
+        index.flush().unwrap();
+        index.record_list(volume, b"b", Some(record(5)));
+    }
+    index.remove_volume("home").unwrap();
+    index.close().unwrap();
+    let index = open(&memory);
+    for path in [&b"a"[..], b"b"] {
+        assert_eq!(index.list_at(volumes[0], path).unwrap(), None);
+        assert!(index.list_at(volumes[1], path).unwrap().is_some());
+    }
+}
+
+#[test]
+fn records_of_lists_follow_renames_over_commits_failures_and_restarts() {
+    for seed in 0..200 {
+        let mut dice = StdRng::seed_from_u64(seed);
+        let memory = Memory::default();
+        let mut index = open(&memory);
+        let opened = open_volume(&index, "home", None).unwrap();
+        let volume = opened.volume;
+        let mut model: BTreeMap<String, ListRecord> = BTreeMap::new();
+        let paths: Vec<String> = ["a", "a-b", "a0", "b", "c"]
+            .iter()
+            .flat_map(|top| ["", "/a", "/a/a", "/b"].map(|rest| format!("{top}{rest}")))
+            .collect();
+        for vnode in 1..120 {
+            let (one, other) = (pick(&mut dice, &paths), pick(&mut dice, &paths));
+            match dice.random_range(0..10) {
+                0..4 => {
+                    index.record_list(volume, one.as_bytes(), Some(record(vnode)));
+                    model.insert(one, record(vnode));
+                }
+                4 => {
+                    index.record_list(volume, one.as_bytes(), None);
+                    model.remove(&one);
+                }
+                5 if apart(&one, &other) => {
+                    index.move_lists(volume, one.as_bytes(), other.as_bytes());
+                    let moved = taken(&mut model, &one);
+                    taken(&mut model, &other);
+                    model.extend(moved.into_iter().map(|(rest, record)| (format!("{other}{rest}"), record)));
+                }
+                6 if apart(&one, &other) => {
+                    index.exchange_lists(volume, one.as_bytes(), other.as_bytes());
+                    let (at_one, at_other) = (taken(&mut model, &one), taken(&mut model, &other));
+                    model.extend(at_one.into_iter().map(|(rest, record)| (format!("{other}{rest}"), record)));
+                    model.extend(at_other.into_iter().map(|(rest, record)| (format!("{one}{rest}"), record)));
+                }
+                7 => index.flush().unwrap(),
+                8 => {
+                    memory.set_failing(true);
+                    let _ = index.flush();
+                    memory.set_failing(false);
+                }
+                _ => {
+                    index.close().unwrap();
+                    drop(index);
+                    index = open(&memory);
+                }
+            }
+            check(&index, volume, &paths, &model, seed);
+        }
+    }
+}
+
+fn check(
+    index: &index::Index,
+    volume: VolumeId,
+    paths: &[String],
+    model: &BTreeMap<String, ListRecord>,
+    seed: u64,
+) {
+    for path in paths {
+        assert_eq!(
+            index.list_at(volume, path.as_bytes()).unwrap(),
+            model.get(path).copied(),
+            "seed {seed}: {path}"
+        );
+    }
+}
+
+fn pick(dice: &mut StdRng, paths: &[String]) -> String {
+    paths[dice.random_range(0..paths.len())].clone()
+}
+
+fn apart(one: &str, other: &str) -> bool {
+    let within = |path: &str, top: &str| path == top || path.starts_with(&format!("{top}/"));
+    !within(one, other) && !within(other, one)
+}
+
+/// What the model has at and beneath a path, by what stands behind that.
+fn taken(model: &mut BTreeMap<String, ListRecord>, top: &str) -> Vec<(String, ListRecord)> {
+    let within: Vec<_> = model
+        .keys()
+        .filter(|path| *path == top || path.starts_with(&format!("{top}/")))
+        .cloned()
+        .collect();
+    within
+        .into_iter()
+        .map(|path| {
+            let record = model.remove(&path).expect("it is there");
+            (path[top.len()..].to_owned(), record)
+        })
+        .collect()
+}
