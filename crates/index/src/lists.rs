@@ -19,6 +19,8 @@ pub struct ListRecord {
     pub directory: Number,
     /// The generation of the volume's opening in which it was seen.
     pub generation: u32,
+    /// When it was seen, in milliseconds since 1970.
+    pub seen_ms: u64,
 }
 
 /// What was told of such directories, in two steps: paths that moved, and then what is known of single ones.
@@ -178,18 +180,19 @@ pub(crate) fn clear(write: &WriteTransaction, VolumeId(volume): VolumeId) -> Res
 }
 
 impl ListRecord {
-    fn encode(self) -> [u8; 12] {
-        let Self { directory: Number { vnode, uniquifier }, generation } = self;
-        let mut value = [0; 12];
+    fn encode(self) -> [u8; 20] {
+        let Self { directory: Number { vnode, uniquifier }, generation, seen_ms } = self;
+        let mut value = [0; 20];
         value[..4].copy_from_slice(&vnode.to_le_bytes());
         value[4..8].copy_from_slice(&uniquifier.to_le_bytes());
-        value[8..].copy_from_slice(&generation.to_le_bytes());
+        value[8..12].copy_from_slice(&generation.to_le_bytes());
+        value[12..].copy_from_slice(&seen_ms.to_le_bytes());
         value
     }
 
     fn decode(value: &[u8]) -> Result<Self, Error> {
         let mut fields = Fields::of(value, "the record of a directory's list");
         let directory = Number { vnode: fields.u32()?, uniquifier: fields.u32()? };
-        Ok(Self { directory, generation: fields.u32()? })
+        Ok(Self { directory, generation: fields.u32()?, seen_ms: fields.u64()? })
     }
 }

@@ -47,6 +47,11 @@ impl Keeping {
         Self { is_sealed: true, ..self }
     }
 
+    /// Whether nothing of it can be relied on.
+    pub(crate) fn is_sealed(self) -> bool {
+        self.is_sealed
+    }
+
     /// Where what is set is kept.
     pub(crate) fn written(self) -> RightsIn {
         match self.kind {

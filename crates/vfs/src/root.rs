@@ -40,6 +40,8 @@ struct Shared {
     volume: Arc<SharedVolume>,
     /// Who may do what.
     policy: VolumePolicy,
+    /// The same once nobody can rely on what lies there: then it is the administrators'.
+    sealed: VolumePolicy,
     /// The directory's own, once somebody relied on it.
     object: OnceCell<Arc<Object>>,
     /// What it holds, by the account that was kept when this lane last looked: of which epoch.
@@ -66,12 +68,11 @@ impl Root {
         let owner = Owner { uid: Some(stat.uid), recorded: None };
         let privileged = objects.options().privileged;
         let volume = objects.volume(spec, &root.dir, &stat)?;
-        // What nobody can rely on is the administrators'.
-        let owner = if volume.seal().is_some() { Owner::default() } else { owner };
         let policy = VolumePolicy { privileged, writable: spec.writable.clone(), owner };
+        let sealed = VolumePolicy { owner: Owner::default(), ..policy.clone() };
         let (object, account) = (OnceCell::new(), RefCell::default());
         let (is_kept, allowance) = (Cell::new(false), Allowance::default());
-        let shared = Shared { volume, policy, object, account, is_kept, allowance };
+        let shared = Shared { volume, policy, sealed, object, account, is_kept, allowance };
         Ok(Self { shared: Some(shared), ..root })
     }
 
@@ -149,7 +150,7 @@ impl Root {
 
     /// Who may do what; `None` where everybody may read what the server can, and that is all.
     pub(crate) fn policy(&self) -> Option<&VolumePolicy> {
-        self.shared.as_ref().map(|shared| &shared.policy)
+        self.shared.as_ref().map(|shared| if shared.volume.is_sealed() { &shared.sealed } else { &shared.policy })
     }
 
     /// Where lists and descriptors lie.
@@ -162,16 +163,27 @@ impl Root {
         self.places.as_ref()?.beneath(target)
     }
 
-    /// A directory's own access list as it is stored, if it has one; one that is too long is taken for damaged.
+    /// The own access list of a directory, which is `object` and has this path, as it is stored, if it has one; one that is too long is taken
+    /// for damaged, and so is one that was there and is lost. Its descriptor is read too.
     ///
     /// # Errors
-    /// Those of the file system: there may be one.
-    pub(crate) async fn access_list(&self, dir: &Dir) -> io::Result<Option<Vec<u8>>> {
-        let list = self.keeping().list_of(dir.as_file()).await?;
-        if let (Some(_), Some(shared)) = (&list, &self.shared) {
-            shared.volume.note_rights();
+    /// Those of the file system and of the index: there may be one.
+    pub(crate) async fn access_list(
+        &self,
+        dir: &Dir,
+        object: &Object,
+        path: RelPath<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let keeping = self.keeping();
+        let list = keeping.list_of(dir.as_file()).await?;
+        object.read_own(dir.as_file()).await?;
+        let Some(shared) = self.shared().filter(|_| !keeping.is_sealed()) else { return Ok(list) };
+        if list.is_some() || object.own().is_some() {
+            shared.remember_list(object, path);
+            return Ok(list);
         }
-        Ok(list)
+        let is_lost = shared.has_lost_list(&self.dir, dir, object, path).await?;
+        Ok(is_lost.then(Vec::new))
     }
 
     /// Where the symbolic link `path` points.

@@ -342,8 +342,7 @@ impl Watches {
         watched.believed_until.set(untold.into_iter().chain(untold_above).min());
         // Looked at again: what was seen before the promise may have changed untold.
         let stat = dir.stat().map_err(|_| None)?;
-        let list = root.access_list(&dir).await.map_err(|_| None)?;
-        object.read_own(dir.as_file()).await.map_err(|_| None)?;
+        let list = root.access_list(&dir, &object, path).await.map_err(|_| None)?;
         let upper = watched.upper.as_ref();
         if let Some(withheld) = self.withheld.get() {
             let above = upper.and_then(|upper| upper.withheld.get());

@@ -1,5 +1,7 @@
 //! Access lists: read, replaced, and given to new directories.
 
+use std::ffi::CString;
+
 use futures_util::future::LocalBoxFuture;
 use identity::{Acl, Nearest, Rights};
 use lane::fs::Dir;
@@ -11,6 +13,8 @@ use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::name::{Name, RelPathBuf};
+use crate::object::Object;
 use crate::promise::What;
 
 impl Directory {
@@ -49,20 +53,23 @@ impl Directory {
         let permits = here.permit().await?;
         here.still()?;
         let value = acl.map(Acl::encode);
+        let path = RelPathBuf::from(here.path());
         here.change_itself(caller, permits, What::Rights, async move |directory| {
             let volume = directory.volume();
             let file = directory.dir().as_file();
-            if value.is_some()
-                && let Some(shared) = volume.shared()
-            {
-                shared.note_rights();
+            let (object, shared) = (directory.changed()?, volume.shared().ok_or(Error::ReadOnly)?);
+            let has_one = value.is_some();
+            if has_one {
+                shared.remember_list(object, path.as_path());
             }
             let set = volume.root().keeping().set_list(file, value).await;
             set.map_err(Error::of_write)?;
             // The list is to count.
-            let object = directory.changed()?;
             if object.own().is_some() {
                 object.write_own(file, None).await?;
+            }
+            if !has_one {
+                shared.forget_list(Some(object), path.as_path());
             }
             Ok(())
         })
@@ -100,11 +107,48 @@ impl Here {
             .map_or(Rights::NONE, |(watched, policy)| watched.rights_of(&caller.principal, policy, of, own))
     }
 
-    /// Gives a directory just made here the list that counts here, as AFS does.
-    pub(super) async fn give_list(&self, made: &Dir) -> Result<(), Error> {
-        let Some(list) = self.nearest().for_new_directory() else { return Ok(()) };
+    /// Gives a directory just made here the list that counts here, as AFS does; says whether there is one.
+    pub(super) async fn give_list(&self, made: &Dir) -> Result<bool, Error> {
+        let Some(list) = self.nearest().for_new_directory() else { return Ok(false) };
         let keeping = self.volume().root().keeping();
-        keeping.give_list(made.as_file(), list).await.map_err(Error::of_write)
+        keeping.give_list(made.as_file(), list).await.map_err(Error::of_write)?;
+        Ok(true)
+    }
+
+    /// Remembers of a directory just made here whether it has a list of its own, or a descriptor: not what was there before by this name.
+    pub(super) fn remember_made(&self, name: Name<'_>, made: &Object, has_list: bool) {
+        let (Some(shared), Ok(path)) = (self.volume().shared(), self.path().join(name)) else { return };
+        match has_list || made.own().is_some() {
+            true => shared.remember_list(made, path.as_path()),
+            false => shared.forget_list(Some(made), path.as_path()),
+        }
+    }
+
+    /// A directory that had this name is no more.
+    pub(super) fn forget_list(&self, name: &CString) {
+        if let (Some(shared), Some(path)) = (self.volume().shared(), self.path_of(name)) {
+            shared.forget_list(None, path.as_path());
+        }
+    }
+
+    /// What is remembered of a directory that was moved goes with it, and of all that lies beneath.
+    pub(super) fn move_lists(&self, from: &CString, there: &Self, to: &CString) {
+        let paths = self.path_of(from).zip(there.path_of(to));
+        if let (Some(shared), Some((from, to))) = (self.volume().shared(), paths) {
+            shared.move_lists(from.as_path(), to.as_path());
+        }
+    }
+
+    /// As [`Here::move_lists`], of two names that have changed places.
+    pub(super) fn exchange_lists(&self, one: &CString, there: &Self, other: &CString) {
+        let paths = self.path_of(one).zip(there.path_of(other));
+        if let (Some(shared), Some((one, other))) = (self.volume().shared(), paths) {
+            shared.exchange_lists(one.as_path(), other.as_path());
+        }
+    }
+
+    fn path_of(&self, name: &CString) -> Option<RelPathBuf> {
+        self.path().join(Name::parse(name.as_bytes()).ok()?).ok()
     }
 
     pub(super) fn nearest(&self) -> Nearest {

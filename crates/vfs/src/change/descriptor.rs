@@ -15,7 +15,7 @@ use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::name::Name;
+use crate::name::{Name, RelPathBuf};
 use crate::object::{Kinds, Object};
 use crate::promise::What;
 
@@ -53,9 +53,12 @@ impl Directory {
                 let here = self.here().await?;
                 let permits = here.permit().await?;
                 here.still()?;
-                let descriptor = Arc::clone(descriptor);
+                let (descriptor, path) = (Arc::clone(descriptor), RelPathBuf::from(here.path()));
                 here.change_itself(caller, permits, What::Rights, async move |directory| {
-                    directory.changed()?.write_own(directory.dir().as_file(), Some(&descriptor)).await
+                    let (object, shared) = (directory.changed()?, directory.volume().shared());
+                    object.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
+                    shared.into_iter().for_each(|shared| shared.remember_list(object, path.as_path()));
+                    Ok(())
                 })
                 .await
             })

@@ -92,6 +92,9 @@ impl Directory {
             way.done(exchanged)?;
             way.removed(here.object()?, one.as_bytes());
             way.removed(there.object()?, other.as_bytes());
+            if at_one.is_directory() || at_other.is_directory() {
+                here.exchange_lists(&one, &there, &other);
+            }
             has_moved(&way, &at_one, (&here, &one), (&there, &other))?;
             has_moved(&way, &at_other, (&there, &other), (&here, &one))?;
             at_one.was_moved(&way, &there, &other).await;

@@ -13,7 +13,7 @@ use crate::cache::{Joined, Node, Vantage, WatchedDir};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::name::{Name, RelPathBuf};
+use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{Object, Permits, Place, path_beneath};
 use crate::promise::{Mark, What};
 use crate::volume::Volume;
@@ -157,6 +157,10 @@ impl Here {
             Ok(())
         })
         .await
+    }
+
+    pub(super) fn path(&self) -> RelPath<'_> {
+        self.path.as_path()
     }
 
     pub(super) fn directory(&self) -> &Directory {

@@ -72,10 +72,10 @@ impl Directory {
             let made = made.map_err(Error::from)?;
             let given = async {
                 let maker = owner.give(here.volume(), made.as_file()).await?;
-                here.give_list(&made).await.map(|()| maker)
+                here.give_list(&made).await.map(|has_list| (maker, has_list))
             };
-            let maker = match given.await {
-                Ok(maker) => maker,
+            let (maker, has_list) = match given.await {
+                Ok(given) => given,
                 Err(error) => {
                     // Without its list it would let in whom it should not, or nobody.
                     if directory.dir().rmdir(&name).await.is_ok() {
@@ -93,6 +93,9 @@ impl Directory {
                     here.volume().note_removed(here.object()?, Some(Known::EMPTY));
                 }
                 return Err(error.into());
+            }
+            if let Some(object) = made.object() {
+                here.remember_made(name, object, has_list);
             }
             here.note_added(&way, name, made.object());
             let mark = here.mark(name);

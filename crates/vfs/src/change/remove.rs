@@ -109,7 +109,10 @@ impl Directory {
             way.done(removed)?;
             here.has_lost(&name, &found).await?;
             match is_directory {
-                true => here.volume().note_removed_directory(here.object()?, &found.object),
+                true => {
+                    here.volume().note_removed_directory(here.object()?, &found.object);
+                    here.forget_list(&name);
+                }
                 false => here.volume().note_removed(here.object()?, known),
             }
             way.removed(here.object()?, name.as_bytes());

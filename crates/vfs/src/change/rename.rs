@@ -149,6 +149,9 @@ impl Directory {
                 there.has_lost(&to, replaced).await?;
                 way.removed(there.object()?, to.as_bytes());
             }
+            if moved.kind == FileKind::Directory {
+                here.move_lists(&from, &there, &to);
+            }
             has_moved(&way, &moved, (&here, &from), (&there, &to))?;
             moved.was_moved(&way, &there, &to).await;
             if has_others && !Arc::ptr_eq(here.object()?, there.object()?) {

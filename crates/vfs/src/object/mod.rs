@@ -20,6 +20,7 @@ pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::mark::{Bearer, Borne};
 pub(crate) use self::numbered::Recorded;
 pub(crate) use self::permits::Permits;
+pub use self::remembered::Accepted;
 pub(crate) use self::room_record::RoomSlot;
 pub use self::table::{Objects, ObjectsOptions};
 pub(crate) use self::volume::enter;
@@ -51,6 +52,7 @@ mod numbered;
 mod permits;
 mod place;
 mod record;
+mod remembered;
 mod room_record;
 mod table;
 mod volume;
@@ -89,6 +91,8 @@ struct Used {
     /// Lanes that rely on it themselves.
     relied: LaneBits,
     listed: Listed,
+    /// What its own list was [noted](Object::is_list_noted) by.
+    list_noted: AtomicU64,
     log: Mutex<Option<Weak<Log>>>,
 }
 
@@ -148,6 +152,16 @@ impl Object {
     /// A lane is going to rely on it. What the lane looks at afterwards, it may.
     pub(crate) fn rely(&self, lane: Member) {
         self.used.get_or_init(Box::default).relied.set(lane);
+    }
+
+    /// It has no list of its own.
+    pub(crate) fn note_no_list(&self) {
+        self.used.get().into_iter().for_each(|used| used.list_noted.store(0, Ordering::Relaxed));
+    }
+
+    /// Whether that it has a list of its own was noted by this key; if not it is now.
+    pub(crate) fn is_list_noted(&self, key: u64) -> bool {
+        self.used.get_or_init(Box::default).list_noted.swap(key, Ordering::Relaxed) == key
     }
 
     /// It does no more.

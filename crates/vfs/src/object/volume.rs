@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::SystemTime;
 
 use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
@@ -15,7 +15,8 @@ use super::elsewhere::Elsewhere;
 use super::gate::Gate;
 use super::mark::{Bearer, Borne};
 use super::numbered::Numbered;
-use super::{Closed, LaneBits, Objects, Watches};
+use super::remembered::Remembered;
+use super::{Accepted, Closed, LaneBits, Objects, Watches};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
 use crate::keeping::Keeping;
@@ -25,7 +26,7 @@ use crate::usage::{Ledger, Space};
 /// A writable volume that some lane has open. All lanes that open the same directory under the same name have the same one,
 /// also over a reload, and so have all of its [`Object`](super::Object)s.
 pub struct SharedVolume {
-    id: VolumeId,
+    pub(super) id: VolumeId,
     name: VolumeName,
     /// Its directory. As long as this lives a lane has that open, so the number names no other.
     root: FileId,
@@ -40,13 +41,13 @@ pub struct SharedVolume {
     /// Where its numbers and versions are kept: the process's, or one in memory for a volume that nothing can be written to.
     pub(super) index: Arc<Index>,
     /// What of objects its files have beside rights: numbers and versions that last.
-    is_numbered: bool,
+    pub(super) is_numbered: bool,
     /// Of its files among all objects: a file that lies in several volumes that are guarded alone is an object of each.
     key: u64,
     /// Objects that were given a number by it, where the index gives none.
     unnumbered: AtomicU32,
     /// Of its opening.
-    generation: u32,
+    pub(super) generation: u32,
     /// Of the opening before.
     generation_before: Option<u32>,
     /// Seconds since 1970, about: of older content the disk may have time or bytes alone.
@@ -60,10 +61,12 @@ pub struct SharedVolume {
     pub(super) bearer: Bearer,
     /// Where its lists and descriptors lie.
     keeping: Keeping,
+    /// Where the mark on its directory says that they lie, if that bears one as this opening left it.
+    marked: Option<RightsIn>,
     /// Why it is served to administrators alone.
-    seal: Option<Seal>,
-    /// Its index knows that lists or descriptors lie in it.
-    has_rights: AtomicBool,
+    seal: OnceLock<Seal>,
+    /// Which of its directories have had lists of their own.
+    pub(super) remembered: Remembered,
     /// A mark with more numbers is on its way to the root.
     pub(super) is_marking: AtomicBool,
     /// Why nothing can be written to it, though it should.
@@ -169,8 +172,9 @@ impl SharedVolume {
             lock: Mutex::new(None),
             bearer: Bearer::new(false),
             keeping: Keeping::new(Some(RightsIn::User), false),
-            seal: None,
-            has_rights: AtomicBool::new(false),
+            marked: None,
+            seal: OnceLock::new(),
+            remembered: Remembered::new(None, false),
             is_marking: AtomicBool::new(false),
             trouble: None,
             news: None,
@@ -218,6 +222,12 @@ impl SharedVolume {
             Ok::<_, String>((enter(index, spec.name.as_str(), spec, mark, Some(&write), now)?, index))
         };
         let mut is_marked = borne.rights.is_some();
+        // Where it is not opened by the index that may know it, what that remembers counts all the same.
+        let by_mark = objects.index().ok().and_then(|index| {
+            let mark = Mark::parse(borne.mark.as_deref()?)?;
+            let record = index.volume_of(mark.volume)?;
+            (record.uuid == mark.uuid).then(|| (Arc::clone(index), mark.volume))
+        });
         let (opened, index, trouble) = match is_numbered.then(entered) {
             None => {
                 let (opened, index) = stand_in()?;
@@ -233,8 +243,12 @@ impl SharedVolume {
                 (opened, index, Some(why.into()))
             }
         };
+        let is_kept = is_numbered && trouble.is_none();
+        let remembered = Remembered::new(
+            if is_kept { Some((Arc::clone(&index), opened.volume)) } else { by_mark },
+            is_kept,
+        );
         let keeping = Keeping::new(is_marked.then_some(rights), sees_trusted);
-        let keeping = if seal.is_some() { keeping.sealed() } else { keeping };
         let news = match (&opened, &trouble) {
             (_, Some(_)) => None,
             _ if !is_numbered => None,
@@ -272,8 +286,9 @@ impl SharedVolume {
             lock: Mutex::new(lock),
             bearer,
             keeping,
-            seal,
-            has_rights: AtomicBool::new(false),
+            marked: is_marked.then_some(rights),
+            seal: seal.map(OnceLock::from).unwrap_or_default(),
+            remembered,
             is_marking,
             trouble,
             news,
@@ -373,24 +388,37 @@ impl SharedVolume {
 
     /// Where its lists and descriptors lie.
     pub(crate) fn keeping(&self) -> Keeping {
-        self.keeping
+        if self.is_sealed() { self.keeping.sealed() } else { self.keeping }
     }
 
     /// Whether the mark that takes a privilege was lost.
     pub(super) fn is_lost(&self) -> bool {
-        self.seal == Some(Seal::Lost)
+        self.seal.get() == Some(&Seal::Lost)
     }
 
     /// Why it is served to administrators alone: in words for the administrator. `None` where rights count as they lie.
     pub fn seal(&self) -> Option<String> {
-        self.seal.as_ref().map(ToString::to_string)
+        self.seal.get().map(ToString::to_string)
     }
 
-    /// A list or descriptor lies in it. Its index remembers that, for the time when they are gone.
-    pub(crate) fn note_rights(&self) {
-        let knows = self.has_rights.load(Ordering::Relaxed) || self.has_rights.swap(true, Ordering::Relaxed);
-        if !knows && self.is_numbered && self.seal.is_none() {
-            self.index.note_rights(self.id, true);
+    /// Whether it is served to administrators alone.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.seal.get().is_some()
+    }
+
+    /// Looks whether the mark on its directory is gone since it was opened, and with it perhaps all lists. From then on, until it is opened
+    /// anew, it is served to administrators alone. `marks` are the values of [`MARK_ATTRIBUTES`](super::MARK_ATTRIBUTES) there now.
+    pub fn look_at_mark(&self, marks: [Option<Vec<u8>>; 2]) {
+        let Some(kept) = self.marked.filter(|_| !self.is_sealed()) else { return };
+        let [user, trusted] = &marks;
+        let sees_trusted = self.objects.options().trusted_attributes;
+        let seal = match Mark::rights_of(trusted.as_deref(), user.as_deref()) {
+            None => Seal::Gone,
+            Some(_) if sees_trusted && kept == RightsIn::Trusted && trusted.is_none() => Seal::Lost,
+            Some(_) => return,
+        };
+        if self.seal.set(seal).is_ok() {
+            self.objects.doubt_rights();
         }
     }
 
@@ -534,7 +562,7 @@ impl Seal {
 /// Whether somebody has said that rights count as they lie now. Blocks.
 fn is_accepted(dir: &Dir, sees_trusted: bool) -> bool {
     let name = if sees_trusted { ACCEPTED_TRUSTED } else { ACCEPTED_USER };
-    dir.xattr_at_start(&name.into(), 1).is_ok()
+    dir.xattr_at_start(&name.into(), Accepted::BYTES_MAX).is_ok()
 }
 
 /// Whether the directory's own list lies where its owner may write it. Blocks.
@@ -562,7 +590,7 @@ fn new_uuid() -> [u8; 16] {
     uuid
 }
 
-/// By `linerate acl accept`: on a volume's directory, in the attributes that its server goes by.
+/// By `linerate acl accept`: on a directory, in the attributes that its server goes by; the value is an [`Accepted`].
 pub const ACCEPTED_TRUSTED: &CStr = c"trusted.linerate.accepted";
 /// The same where the server has no privilege.
 pub const ACCEPTED_USER: &CStr = c"user.linerate.accepted";

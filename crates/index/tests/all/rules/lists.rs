@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use super::{open, open_volume};
 
 fn record(vnode: u32) -> ListRecord {
-    ListRecord { directory: Number { vnode, uniquifier: 1 }, generation: 7 }
+    ListRecord { directory: Number { vnode, uniquifier: 1 }, generation: 7, seen_ms: 1 << 40 }
 }
 
 #[test]

@@ -76,8 +76,7 @@ impl WatchedDir {
         let Some((object, access)) = self.object().zip(self.access.get()) else { return Ok(false) };
         let dir = root.open_real_directory(self.key().path).await?;
         let stat = dir.stat()?;
-        let list = root.access_list(&dir).await?;
-        object.read_own(dir.as_file()).await?;
+        let list = root.access_list(&dir, object, self.key().path).await?;
         let above = self.upper.as_ref().and_then(|upper| upper.access.get());
         Ok(!Access::new(&stat, list.as_deref(), object, above).is_as(access))
     }

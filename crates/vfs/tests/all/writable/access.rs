@@ -332,7 +332,7 @@ fn rights_that_others_change_count_within_a_second_at_every_depth_however_that_i
 }
 
 /// A process that sees `trusted.` attributes, or one that does not, which serves `/srv` of a host.
-fn served(world: &World, index: &Arc<Index>, sees_trusted: bool, test: impl AsyncFnOnce(Volume) + 'static) {
+pub(super) fn served(world: &World, index: &Arc<Index>, sees_trusted: bool, test: impl AsyncFnOnce(Volume) + 'static) {
     let host = &world.host("10.0.0.1");
     let objects = sharing(index, sees_trusted);
     host.fs().configure(|config| config.privileged = sees_trusted);
@@ -346,24 +346,24 @@ fn served(world: &World, index: &Arc<Index>, sees_trusted: bool, test: impl Asyn
     assert_eq!(kept.in_use(), 0);
 }
 
-fn sharing(index: &Arc<Index>, sees_trusted: bool) -> Objects {
+pub(super) fn sharing(index: &Arc<Index>, sees_trusted: bool) -> Objects {
     let options = ObjectsOptions { lanes_max: 1, trusted_attributes: sees_trusted, ..Default::default() };
     Objects::new(options, Arc::clone(index))
 }
 
 /// The volume, writable by anybody, in a cache of its own.
-fn opened(objects: &Objects) -> (Cache, Volume) {
+pub(super) fn opened(objects: &Objects) -> (Cache, Volume) {
     let cache = Cache::sharing(CacheOptions::default(), objects);
     let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
     let volume = Volume::open(&cache, &spec.with_objects().writable_by(Writable::anyone())).unwrap();
     (cache, volume)
 }
 
-fn index() -> Arc<Index> {
+pub(super) fn index() -> Arc<Index> {
     Arc::new(Index::open(Memory::default(), Options::default()).unwrap())
 }
 
-async fn reads(volume: &Volume, who: &Caller, at: &str) -> bool {
+pub(super) async fn reads(volume: &Volume, who: &Caller, at: &str) -> bool {
     match read(volume, who, at).await {
         Ok(_) => true,
         Err(Error::Denied(_)) => false,
@@ -450,7 +450,7 @@ fn other_list(is_trusted: bool) -> &'static str {
     if is_trusted { "user.linerate.acl" } else { "trusted.linerate.acl" }
 }
 
-async fn directory_as(volume: &Volume, who: &Caller, at: &str) -> Directory {
+pub(super) async fn directory_as(volume: &Volume, who: &Caller, at: &str) -> Directory {
     let found = volume.lookup_as(who, path(at), Rights::NONE).await.unwrap();
     found.into_directory().unwrap().0
 }
@@ -559,7 +559,7 @@ async fn set_list(volume: &Volume, list: Option<&Acl>) {
     directory.set_access_list(&operator(), list).await.unwrap();
 }
 
-async fn root_as(volume: &Volume) -> Directory {
+pub(super) async fn root_as(volume: &Volume) -> Directory {
     directory_as(volume, &operator(), "").await
 }
 
@@ -727,7 +727,7 @@ fn only_whom_the_volume_names_may_change_it() {
     });
 }
 
-async fn read(volume: &Volume, who: &Caller, at: &str) -> Result<Resolved, Error> {
+pub(super) async fn read(volume: &Volume, who: &Caller, at: &str) -> Result<Resolved, Error> {
     volume.lookup_as(who, path(at), Rights::READ).await
 }
 

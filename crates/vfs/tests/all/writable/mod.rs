@@ -28,6 +28,7 @@ mod kinds;
 mod lanes;
 mod leases;
 mod listed;
+mod lost_lists;
 mod local_locks;
 mod made;
 mod marks;
