@@ -62,7 +62,8 @@ enum Command {
     Convert(convert::Args),
     /// Say that a volume's lists are as they should be after a restore
     ///
-    /// A volume whose lists were lost, as by a copy that leaves extended attributes out, is served to administrators alone until then.
+    /// A volume, or a directory, whose lists were lost, as by a copy that leaves extended attributes out, is served to administrators alone
+    /// until then.
     /// Look at what there is before, by `linerate acl list DIR`: without a list everybody may read what the server can. It counts when the
     /// server is next started.
     Accept(accept::Args),
@@ -205,6 +206,7 @@ fn set(args: &Set) -> anyhow::Result<()> {
     if args.inherit {
         remove(&file, attribute)
             .and_then(|()| clear_other(&file, attribute, marked.as_ref()))
+            .and_then(|()| say_it_is_meant(&file, marked.as_ref()))
             .with_context(|| format!("cannot take the list of {} away", dir.display()))?;
         tell_server(args.server, args.state.as_deref());
         say!("{} has no list of its own", dir.display());
@@ -514,6 +516,14 @@ fn remove(file: &File, attribute: Attribute) -> anyhow::Result<()> {
     take_away(file, attribute.name()).map_err(explain)?;
     remove_descriptor(file, attribute)?;
     file.sync_all().context("sync")
+}
+
+/// A server that has seen the list would take it for lost otherwise.
+fn say_it_is_meant(file: &File, marked: Option<&Marked>) -> anyhow::Result<()> {
+    match marked {
+        Some(_) => lists::accept(file, false).context("the extended attribute that says so cannot be set"),
+        None => Ok(()),
+    }
 }
 
 /// Keeps other such commands from the directory until it is closed: each would write over what the other has written. A server that

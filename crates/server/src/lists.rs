@@ -11,7 +11,7 @@ pub use index::RightsIn;
 use index::{MARK_LEN, Mark};
 use rustix::io::Errno;
 use service::volumes::VolumeSection;
-pub use vfs::{ACCEPTED_TRUSTED, ACCEPTED_USER};
+use vfs::{ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted};
 
 pub use crate::objects::writes_trusted_attributes;
 
@@ -50,7 +50,7 @@ pub fn marked_above(dir: &Path) -> io::Result<Option<Marked>> {
 /// Whether a directory is there that bears no mark, and nobody has said that its lists may be gone.
 pub(crate) fn are_lost(root: &Path) -> bool {
     let Ok(root) = File::open(root) else { return false };
-    let has = |name: &CStr| rustix::fs::fgetxattr(&root, name, &mut [0; 1]).is_ok();
+    let has = |name: &CStr| rustix::fs::fgetxattr(&root, name, &mut [0; Accepted::BYTES_MAX]).is_ok();
     let accepted = if writes_trusted_attributes() { ACCEPTED_TRUSTED } else { ACCEPTED_USER };
     matches!(rights_at(&root), Ok(None)) && !has(accepted)
 }
@@ -88,6 +88,20 @@ pub fn mark_rights(root: &Path, rights: RightsIn) -> io::Result<()> {
         }
     }
     root.sync_all()
+}
+
+/// Has a directory say that lists of its own that it had until now may be gone, and with `is_of_all` those of all directories beneath it.
+///
+/// # Errors
+/// The system's.
+pub fn accept(dir: &File, is_of_all: bool) -> io::Result<()> {
+    let value = Accepted::now(is_of_all).encode();
+    for (name, is_possible) in [(ACCEPTED_USER, true), (ACCEPTED_TRUSTED, writes_trusted_attributes())] {
+        if is_possible {
+            rustix::fs::fsetxattr(dir, name, value.as_bytes(), rustix::fs::XattrFlags::empty())?;
+        }
+    }
+    dir.sync_all()
 }
 
 /// What an operator should know of the lists of volumes before they are served: by those whose lists the server cannot read, or that lie

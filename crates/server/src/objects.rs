@@ -123,6 +123,21 @@ impl ProcessObjects {
         seals
     }
 
+    /// Directories of volumes of this table that have lost their access lists, with the volumes' names.
+    pub(crate) fn lost_lists(&self, table: &VolumeTable) -> Vec<(String, PathBuf)> {
+        let all = self.objects.as_ref().map(Objects::all_volumes).unwrap_or_default();
+        let mut lost = Vec::new();
+        for volume in all {
+            let served = table.entries().iter().find(|entry| entry.spec.name == *volume.name());
+            let Some(entry) = served else { continue };
+            let paths = volume.lost_lists().into_iter();
+            lost.extend(paths.map(|path| (volume.name().to_string(), entry.spec.path.join(path))));
+        }
+        lost.sort_unstable();
+        lost.dedup();
+        lost
+    }
+
     /// Where a command that has changed rights says so.
     pub(crate) fn rights_desk(&self) -> Option<(&'static str, Arc<dyn Desk>)> {
         let objects = self.objects.clone()?;

@@ -16,6 +16,9 @@ use rustix::fs::{Mode, OFlags};
 use service::volumes::{Identity, VolumeSection, VolumeTable};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Interval, MissedTickBehavior};
+use vfs::{FileId, Objects};
+
+use crate::lists;
 
 /// The exported directory of one volume, as it was when the lanes opened it.
 #[derive(Clone, Debug)]
@@ -132,6 +135,19 @@ impl Root {
         drop(rustix::fs::open(&self.path, flags, Mode::RUSR | Mode::WUSR));
     }
 
+    /// Has the volume look whether its mark is gone. What cannot be read says nothing.
+    fn look_at_mark(&self, objects: &Objects) {
+        let marks = || {
+            let dir = File::open(&self.path).ok()?;
+            let found = FileId::from(&dir.metadata().ok()?);
+            Some((found, lists::marks(&dir).ok()?))
+        };
+        let Some((root, marks)) = marks() else { return };
+        for volume in objects.all_volumes().iter().filter(|volume| volume.root() == root) {
+            volume.look_at_mark(marks.clone());
+        }
+    }
+
     fn sighted(&self, sight: Sight) -> Sighting {
         Sighting { name: self.name.clone(), path: self.path.clone(), sight }
     }
@@ -146,12 +162,18 @@ impl Opened {
 }
 
 impl RootWatch {
-    /// Begins to look, until the watch goes.
+    /// Begins to look, until the watch goes; whose mark is gone is told to `objects`.
     ///
     /// # Errors
     /// The system's, when there is no thread to be had.
-    pub(crate) fn start(roots: Vec<Root>) -> io::Result<Self> {
-        Self::looking_by(roots, Root::sight)
+    pub(crate) fn start(roots: Vec<Root>, objects: Option<Objects>) -> io::Result<Self> {
+        Self::looking_by(roots, move |root| {
+            let sight = root.sight();
+            if sight == Sight::Well {
+                objects.iter().for_each(|objects| root.look_at_mark(objects));
+            }
+            sight
+        })
     }
 
     fn looking_by(

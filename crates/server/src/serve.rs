@@ -87,6 +87,8 @@ struct Serving {
     index_trouble: Option<String>,
     /// Why volumes are served to administrators alone.
     seals: Vec<(String, String)>,
+    /// Directories that have lost their access lists, with their volumes' names.
+    lost_lists: Vec<(String, PathBuf)>,
     /// The index's counters are shown.
     tells_of_index: bool,
     config: Config,
@@ -384,7 +386,7 @@ impl Serving {
         let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
         let asker = memory.as_ref().map(MemoryWatch::asker).unwrap_or_default();
         let addresses = Addresses { services, admin: bound };
-        let roots = RootWatch::start(roots).map_err(io("the watch over volumes"))?;
+        let roots = RootWatch::start(roots, objects.objects().cloned()).map_err(io("the watch over volumes"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
         let (draining, health) = (Arc::default(), Arc::default());
@@ -430,6 +432,7 @@ impl Serving {
             write_troubles: Vec::new(),
             index_trouble: None,
             seals: Vec::new(),
+            lost_lists: Vec::new(),
             tells_of_index: false,
             started: config.clone(),
             config,

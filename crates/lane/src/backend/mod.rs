@@ -24,6 +24,7 @@ use crate::socket::{fragment, gro, options, pktinfo, traffic_class};
 
 use self::operation::{Op, Opened, Outcome};
 use self::pipe::Pipe;
+use self::uring::tree_lock::TreeLock;
 
 pub use self::descriptor::Descriptor;
 pub use self::file::{
@@ -105,8 +106,8 @@ pub(crate) trait Backend {
     /// Sets an extended attribute and makes it safe. Blocks, as `open_root`.
     fn set_xattr_at_start(&self, file: Fd, name: &CString, value: &[u8]) -> io::Result<()>;
 
-    /// Locks a directory for this opening of it alone (flock(2)); `None` where there is nothing to lock. Does not wait for others.
-    fn lock_at_start(&self, dir: Fd) -> io::Result<Option<OwnedFd>>;
+    /// Locks a directory and all beneath it for this process; `None` where there is nothing to lock. Does not wait for others.
+    fn lock_at_start(&self, dir: Fd) -> io::Result<Option<TreeLock>>;
 
     /// The absolute path of the same file without symbolic links, `.` and `..`. Blocks, as `open_root`.
     fn canonical(&self, path: &std::path::Path) -> io::Result<std::path::PathBuf>;

@@ -2,13 +2,14 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::{File, SyncOf};
 use crate::backend::operation as op;
 use crate::backend::uring::files::{self, Found};
+use crate::backend::uring::tree_lock::TreeLock;
 use crate::backend::{DirEntry, DirPart, Fd, NameStat, NamesPart, OpFuture, OpenHow, OpenKind, Stat, Watch};
 use crate::context;
 
@@ -16,16 +17,6 @@ use crate::context;
 #[derive(Debug)]
 pub struct Dir {
     file: File,
-}
-
-/// A lock on a directory. It ends with this, also where the directory stays open.
-#[derive(Debug)]
-pub struct DirLock(Option<OwnedFd>);
-
-impl Drop for DirLock {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|held| files::unlock(held.as_fd()));
-    }
 }
 
 impl Dir {
@@ -51,13 +42,13 @@ impl Dir {
         context::with(|lane| lane.backend().set_xattr_at_start(self.fd(), name, value))
     }
 
-    /// Locks the directory for who has this value, among all programs of the machine that lock it so (flock(2)). Where its file system locks no
-    /// directories nobody is kept out. Blocks: for start-up and configuration.
+    /// Locks the directory and all beneath it for this process, among all that lock trees so; `None` where its file system locks no
+    /// directories, and nobody is kept out. Blocks: for start-up and configuration.
     ///
     /// # Errors
-    /// `EWOULDBLOCK` where another has it.
-    pub fn lock_at_start(&self) -> io::Result<DirLock> {
-        context::with(|lane| lane.backend().lock_at_start(self.fd())).map(DirLock)
+    /// `EWOULDBLOCK` with a [`TreeInUse`](super::TreeInUse) where another has it, a directory above it, or one beneath.
+    pub fn lock_at_start(&self) -> io::Result<Option<TreeLock>> {
+        context::with(|lane| lane.backend().lock_at_start(self.fd()))
     }
 
     /// Opens `path` beneath this directory. `path` is relative, `.` names the directory itself.

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::backend::Watch;
 use crate::context;
 
+pub use crate::backend::uring::tree_lock::{TreeInUse, TreeLock};
 pub use crate::backend::{
     Allocate, AttributeChange, DirEntry, DirPart, EntryChange, FileHandle, FileKind, HeldLock, LockKind,
     NameStat, NamesPart, OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat,
     Timestamp, WatchEvent, XattrHow,
 };
 
-pub use self::dir::{Dir, DirLock};
+pub use self::dir::Dir;
 pub use self::file::{File, SyncOf};
 pub use self::keeper::LockKeeper;
 pub use self::names::CreateHow;

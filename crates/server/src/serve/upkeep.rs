@@ -1,6 +1,7 @@
 //! What the control thread does while lanes serve: drains and restores nodes, replaces listeners that died, follows
 //! links and interrupts as they change.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,6 +151,30 @@ impl Serving {
         self.place_by(&topology);
     }
 
+    /// Tells which directories have lost their access lists.
+    fn look_at_lists(&mut self) {
+        let health = &self.subject.health;
+        let lost = self.objects.lost_lists(&self.volumes);
+        let of = |(name, path): &(String, PathBuf)| format!("access list of {} in volume {name}", path.display());
+        for gone in self.lost_lists.iter().filter(|before| !lost.contains(before)) {
+            health.clear(&of(gone));
+        }
+        for found in lost.iter().filter(|found| !self.lost_lists.contains(found)) {
+            let (name, path) = (&found.0, found.1.display());
+            health.note(&of(found), "it is gone: the directory is served to administrators alone");
+            //@ cause: The directory had an access list or security descriptor when the server last saw it and has none now, as after it was
+            //@ removed and copied back by a program that leaves extended attributes out.
+            //@ remedy: Restore its attributes (`rsync -aX` or `tar --xattrs --xattrs-include='*'`, as root), or give it a list by `linerate
+            //@ acl set DIR`. If it needs none say so by `linerate acl accept DIR`, which counts for all directories beneath it too.
+            tracing::error!(
+                volume = name,
+                "volume {name}: the access list of {path} is gone, as after a copy that leaves extended attributes out; the directory is \
+                 served to administrators alone; restore the list, or say that there need be none by `linerate acl accept {path}` [list-lost]"
+            );
+        }
+        self.lost_lists = lost;
+    }
+
     /// Tells what keeps volumes from being written to, and how the index is.
     pub(super) fn look_at_objects(&mut self) {
         let health = &self.subject.health;
@@ -191,6 +216,7 @@ impl Serving {
             );
         }
         self.seals = sealed;
+        self.look_at_lists();
         if let Some(index) = self.objects.index() {
             if !self.tells_of_index {
                 self.subject.blocks.add_of_process("index", Arc::clone(index.counters()) as _);

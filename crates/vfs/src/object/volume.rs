@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
 use index::{Index, Kind, Mark, Number, OpenedVolume, RightsIn, Tree, Version, VolumeId, VolumeRecord};
-use lane::fs::{Dir, DirLock, Stat};
+use lane::fs::{Dir, Stat, TreeInUse, TreeLock};
 
 use super::elsewhere::Elsewhere;
 use super::gate::Gate;
@@ -57,7 +57,7 @@ pub struct SharedVolume {
     /// Some lane has been told that somebody may change it.
     is_writable: AtomicBool,
     /// Keeps other servers from writing to the same tree, whatever directory they keep their state in.
-    lock: Mutex<Option<Arc<DirLock>>>,
+    lock: Mutex<Option<Arc<TreeLock>>>,
     pub(super) bearer: Bearer,
     /// Where its lists and descriptors lie.
     keeping: Keeping,
@@ -128,14 +128,13 @@ impl Volumes {
     }
 }
 
-/// The lock of a tree that is written to.
-fn locked(dir: &Dir) -> Result<Arc<DirLock>, String> {
-    dir.lock_at_start().map(Arc::new).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            "another server writes to this tree: stop that one, or serve one of them without writable"
-                .to_owned()
+/// The lock of a tree that is written to; `None` where its file system has none.
+fn locked(dir: &Dir) -> Result<Option<Arc<TreeLock>>, String> {
+    dir.lock_at_start().map(|lock| lock.map(Arc::new)).map_err(|error| {
+        match error.get_ref().and_then(|why| why.downcast_ref::<TreeInUse>()) {
+            Some(why) => format!("{why}: stop that one, or serve one of them without writable"),
+            None => format!("its directory cannot be locked against other servers: {error}"),
         }
-        _ => format!("its directory cannot be locked against other servers: {error}"),
     })
 }
 
@@ -187,7 +186,7 @@ impl SharedVolume {
         objects: &Objects,
         spec: &VolumeSpec,
         (dir, root): (&Dir, FileId),
-        mut lock: Option<Arc<DirLock>>,
+        mut lock: Option<Arc<TreeLock>>,
         key: u64,
     ) -> Result<Self, Error> {
         let sees_trusted = objects.options().trusted_attributes;
@@ -215,7 +214,7 @@ impl SharedVolume {
         let entered = || {
             let index = objects.index()?;
             if spec.is_writable() && lock.is_none() {
-                lock = Some(locked(dir)?);
+                lock = locked(dir)?;
             }
             let mark = read?.mark;
             let write = |mark: &Mark| bearer.write(dir, mark, rights, borne.is_lost);
@@ -297,7 +296,7 @@ impl SharedVolume {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<DirLock>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<TreeLock>>> {
         self.lock.lock().expect("nobody panics while holding it")
     }
 
@@ -305,7 +304,7 @@ impl SharedVolume {
     fn lock_tree(&self, dir: &Dir) -> Result<(), String> {
         let mut lock = self.lock();
         if lock.is_none() {
-            *lock = Some(locked(dir)?);
+            *lock = locked(dir)?;
         }
         Ok(())
     }

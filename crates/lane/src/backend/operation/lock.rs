@@ -27,8 +27,7 @@ impl Call for Lock {
     }
 
     fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<()> {
-        let mut wanted = described(self.offset, self.len, self.kind)?;
-        ask(file, libc::F_OFD_SETLK, &mut wanted)
+        set_lock(file, self.offset, self.len, self.kind)
     }
 
     #[cfg(feature = "sim")]
@@ -55,20 +54,36 @@ impl Call for FindLock {
     }
 
     fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Option<HeldLock>> {
-        let mut found = described(self.offset, self.len, Some(self.kind))?;
-        ask(file, libc::F_OFD_GETLK, &mut found)?;
-        let kind = match i32::from(found.l_type) {
-            libc::F_RDLCK => LockKind::Shared,
-            libc::F_WRLCK => LockKind::Exclusive,
-            _ => return Ok(None),
-        };
-        Ok(Some(HeldLock { kind, offset: found.l_start.cast_unsigned(), len: found.l_len.cast_unsigned() }))
+        find_lock(file, self.offset, self.len, self.kind)
     }
 
     #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Option<HeldLock>> {
         at.find_lock(self.offset, self.len, self.kind)
     }
+}
+
+/// Locks bytes for this open of a file, or gives up what it has there, at once.
+pub(crate) fn set_lock(file: BorrowedFd<'_>, offset: u64, len: u64, kind: Option<LockKind>) -> io::Result<()> {
+    let mut wanted = described(offset, len, kind)?;
+    ask(file, libc::F_OFD_SETLK, &mut wanted)
+}
+
+/// A lock by another open of the file that keeps this one from being had.
+pub(crate) fn find_lock(
+    file: BorrowedFd<'_>,
+    offset: u64,
+    len: u64,
+    kind: LockKind,
+) -> io::Result<Option<HeldLock>> {
+    let mut found = described(offset, len, Some(kind))?;
+    ask(file, libc::F_OFD_GETLK, &mut found)?;
+    let kind = match i32::from(found.l_type) {
+        libc::F_RDLCK => LockKind::Shared,
+        libc::F_WRLCK => LockKind::Exclusive,
+        _ => return Ok(None),
+    };
+    Ok(Some(HeldLock { kind, offset: found.l_start.cast_unsigned(), len: found.l_len.cast_unsigned() }))
 }
 
 fn described(offset: u64, len: u64, kind: Option<LockKind>) -> io::Result<libc::flock> {

@@ -17,6 +17,7 @@ use super::net::{HostId, KernelTls, SocketId};
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::backend::operation::{Op, Opened, Outcome};
 use crate::backend::pipe::{self, Pipe, Pipes};
+use crate::backend::uring::tree_lock::TreeLock;
 use crate::backend::released::{Held, Numbered, Released};
 use crate::backend::{
     Backend, Datagram, DatagramBatch, Descriptor, Fd, Guard, Incoming, ListenOptions, OpId, Park, Quiet,
@@ -162,7 +163,7 @@ impl Backend for SimBackend {
         if value.len() > max { Err(io::Error::from_raw_os_error(libc::ERANGE)) } else { Ok(value) }
     }
 
-    fn lock_at_start(&self, _: Fd) -> io::Result<Option<OwnedFd>> {
+    fn lock_at_start(&self, _: Fd) -> io::Result<Option<TreeLock>> {
         // No two servers are simulated at one tree.
         Ok(None)
     }

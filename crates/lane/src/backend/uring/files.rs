@@ -32,23 +32,6 @@ pub(crate) fn set_xattr_synced(file: BorrowedFd<'_>, name: &CString, value: &[u8
     Ok(sys::fsync(file)?)
 }
 
-/// Locks what is open for this opening alone; `None` where its file system locks no directories.
-pub(crate) fn lock_alone(dir: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    let held = dir.try_clone_to_owned()?;
-    match sys::flock(&held, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(held)),
-        // As NFS, where such a lock is one to write, for which no directory is opened.
-        Err(Errno::BADF | Errno::OPNOTSUPP | Errno::NOLCK | Errno::INVAL | Errno::NOSYS) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Gives back what [`lock_alone`] gave, also where a duplicate of the descriptor is open.
-pub(crate) fn unlock(held: BorrowedFd<'_>) {
-    // What could not be unlocked is when the last of them is closed.
-    let _ = sys::flock(held, FlockOperation::Unlock);
-}
-
 /// Flags and resolution rules of a look beneath a directory. It opens what is to be a directory, which the kernel sees before
 /// it opens anything. All else is found only, as the open of a pipe or of a device by itself does something to it: see [`found`].
 pub(crate) fn open_rules(how: OpenHow) -> (OFlags, ResolveFlags) {

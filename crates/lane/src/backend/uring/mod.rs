@@ -25,6 +25,7 @@ use self::ops::Ops;
 use self::park::Parker;
 use self::sockets::{Arrived, Receive, Sockets};
 use self::starved::Starved;
+use self::tree_lock::TreeLock;
 use self::watch::Watcher;
 use super::operation::{Answer, Op, Opened, Outcome};
 use super::pipe::{self, Pipe, Pipes};
@@ -49,6 +50,7 @@ mod closing;
 mod complete;
 mod enter;
 pub(crate) mod files;
+pub(crate) mod tree_lock;
 mod key;
 mod mounts;
 mod opcodes;
@@ -238,8 +240,8 @@ impl Backend for Uring {
         files::set_xattr_synced(self.borrow_fd(file), name, value)
     }
 
-    fn lock_at_start(&self, dir: Fd) -> io::Result<Option<OwnedFd>> {
-        files::lock_alone(self.borrow_fd(dir))
+    fn lock_at_start(&self, dir: Fd) -> io::Result<Option<TreeLock>> {
+        tree_lock::lock_tree(self.borrow_fd(dir))
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {

@@ -256,7 +256,7 @@ fn read_only(world: &World, index: &Arc<Index>, test: impl AsyncFnOnce(Volume) +
     world.block_on(&host, async move {
         let cache = Cache::sharing(CacheOptions::default(), &objects);
         let spec = VolumeSpec::new("other".parse().unwrap(), "/srv", VolumeOptions::default());
-        let spec = spec.writable_by(Writable::Nobody);
+        let spec = spec.guarded().writable_by(Writable::Nobody);
         test(Volume::open(&cache, &spec).unwrap()).await;
         cache.clear();
     });
