@@ -33,7 +33,7 @@ use crate::rights::Rights;
 /// |---|---|---|
 /// | directory | `r` and `x` | `rl` |
 /// | | `x` alone | to pass through ([`Rights::TRAVERSE`]) |
-/// | | `w` and `x` | `idwk`; `d` in a sticky directory for its owner alone |
+/// | | `w` and `x` | `idwk` |
 /// | file | `r`; `w` | `rk`; `wk`; and `l` in any case |
 /// | symbolic link | | `rl` |
 ///
@@ -47,6 +47,9 @@ use crate::rights::Rights;
 /// | the volume's owner | a directory | also `la`: he can mend its list |
 /// | `system:administrators` | everything | also `la`, and no file's bits mask their `r` and `w` |
 /// | the operator of this machine | everything | all |
+///
+/// *Sticky directories.* As in POSIX, where the server is privileged: of `d`, wherever that comes from, a sticky directory leaves to others
+/// than its owner and administrators [`Rights::DELETE_OWN`].
 ///
 /// A volume that is not writable leaves of all this what changes nothing.
 pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &VolumePolicy) -> Rights {
@@ -87,7 +90,7 @@ pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &Volu
     if rights.contains(Rights::LOOKUP) {
         rights |= Rights::TRAVERSE;
     }
-    volume.left_of(rights)
+    volume.left_of(object.left_when_sticky(rights, who, volume))
 }
 
 /// As [`decide`], where the object has a security descriptor of its own, which gives `given`: lists and mode bits say nothing then. The implied
@@ -99,7 +102,8 @@ pub fn decide_described(who: &Principal, object: &Object, given: Rights, volume:
     let mends =
         who.is_administrator() || (object.kind == Kind::Directory && volume.owner.is(who, volume.privileged));
     let implied = Rights::LOOKUP | Rights::ADMINISTER | Rights::TRAVERSE;
-    volume.left_of(if mends { given | implied } else { given })
+    let rights = if mends { given | implied } else { given };
+    volume.left_of(object.left_when_sticky(rights, who, volume))
 }
 
 /// What rights are asked for.
@@ -168,7 +172,7 @@ impl VolumePolicy {
         match self.writable {
             Writable::Nobody => {
                 let parts = Rights::APPEND | Rights::INSERT_FILE | Rights::INSERT_DIRECTORY;
-                rights.without(Rights::CHANGES | Rights::ADMINISTER | parts)
+                rights.without(Rights::CHANGES | Rights::ADMINISTER | Rights::DELETE_OWN | parts)
             }
             Writable::AsListed | Writable::Given(_) => rights,
         }
@@ -275,6 +279,17 @@ impl Object {
         listed.without(unreadable | unwritable)
     }
 
+    /// What a sticky directory leaves of rights.
+    fn left_when_sticky(&self, rights: Rights, who: &Principal, volume: &VolumePolicy) -> Rights {
+        let is_sticky = self.kind == Kind::Directory && volume.privileged && self.mode & 0o1000 != 0;
+        let deletes_all = who.is_administrator() || self.owner.is_by_mode(who);
+        if is_sticky && rights.contains(Rights::DELETE) && !deletes_all {
+            rights.without(Rights::DELETE) | Rights::DELETE_OWN
+        } else {
+            rights
+        }
+    }
+
     /// Whether mode bits hide nothing of it from others.
     fn everybody_reads(&self) -> bool {
         match self.kind {
@@ -306,11 +321,9 @@ fn by_mode(who: &Principal, object: &Object, is_owner: bool) -> Rights {
     let give = |granted: bool, rights: Rights| if granted { rights } else { Rights::NONE };
     match object.kind {
         Kind::Directory => {
-            let is_sticky = object.mode & 0o1000 != 0;
             give(has(5), Rights::READER)
                 | give(has(1), Rights::TRAVERSE)
-                | give(has(3), Rights::INSERT | Rights::WRITE | Rights::LOCK)
-                | give(has(3) && (is_owner || !is_sticky), Rights::DELETE)
+                | give(has(3), Rights::CHANGES)
         }
         Kind::File => {
             Rights::LOOKUP

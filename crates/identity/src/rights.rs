@@ -39,6 +39,9 @@ impl Rights {
     pub const INSERT_FILE: Self = Self(1 << 18);
     /// Add names of directories, and none of files.
     pub const INSERT_DIRECTORY: Self = Self(1 << 19);
+    /// Take away names of what is one's own, and move it: what a sticky directory leaves of `d` to others than its owner. It has no letter,
+    /// and no access list holds it.
+    pub const DELETE_OWN: Self = Self(1 << 20);
     /// The word `read`.
     pub const READER: Self = Self::READ.or(Self::LOOKUP);
     /// What changes something, but for access lists: `idwk`.
@@ -77,9 +80,11 @@ impl Rights {
         self.0 == 0
     }
 
-    /// As AFS's protocols have them.
+    /// As AFS's protocols have them, which know no [`DELETE_OWN`](Self::DELETE_OWN): clients that are told `d` leave it to the server what may
+    /// go.
     pub const fn bits(self) -> u32 {
-        self.0 & Self::LISTED.0
+        let deletes = if self.contains(Self::DELETE_OWN) { Self::DELETE.0 } else { 0 };
+        (self.0 | deletes) & Self::LISTED.0
     }
 
     /// From AFS's bits; `None` if there is one that has no letter.

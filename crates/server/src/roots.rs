@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
@@ -139,7 +140,8 @@ impl Root {
     fn look_at_mark(&self, objects: &Objects) {
         let marks = || {
             let dir = File::open(&self.path).ok()?;
-            let found = FileId::from(&dir.metadata().ok()?);
+            let stat = dir.metadata().ok()?;
+            let found = FileId { dev: stat.dev(), ino: stat.ino() };
             Some((found, lists::marks(&dir).ok()?))
         };
         let Some((root, marks)) = marks() else { return };

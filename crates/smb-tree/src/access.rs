@@ -35,6 +35,7 @@ impl Allowed {
     /// The same of what was found, with all that says more than its rights: whose it is, and what a security descriptor of its own grants.
     pub(crate) fn of(who: &Principal, found: &Found, above: Option<Rights>, is_directory: bool) -> Self {
         let ownership = found.ownership(who);
+        let above = deletes(above, || found.is_own(who));
         Self { ownership, ..Self::new(who, found.rights(who), above, is_directory) }
             .granted(found.granted(who))
     }
@@ -112,6 +113,12 @@ impl Allowed {
             Ownership::Others => false,
         }
     }
+}
+
+/// Rights in the directory above, where a sticky one leaves of deletion what is somebody's own.
+pub(crate) fn deletes(above: Option<Rights>, is_own: impl FnOnce() -> bool) -> Option<Rights> {
+    let own = |above: &Rights| above.contains(Rights::DELETE_OWN) && is_own();
+    if above.as_ref().is_some_and(own) { above.map(|above| above | Rights::DELETE) } else { above }
 }
 
 /// The rights over a file that it takes to use an open with this mask, which the open was found to be allowed.

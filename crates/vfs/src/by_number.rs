@@ -53,6 +53,11 @@ impl Found {
         if is_servers { Ownership::Servers } else { Ownership::Others }
     }
 
+    /// Whether it is somebody's own, as mode bits count: then he may take its name out of a sticky directory.
+    pub fn is_own(&self, who: &Principal) -> bool {
+        self.resolved.attributes().owner().is_by_mode(who)
+    }
+
     /// Where the directory is now that it lies in, or that it is, past all links by which it was found.
     pub fn directory(&self) -> Option<RelPathBuf> {
         self.volume.path_of(self.directory.object()?)

@@ -277,6 +277,10 @@ fn check_rules(who: &Principal, object: &Object, list: &Nearest, volume: &Volume
     let is_read_only = volume.writable == Writable::Nobody;
     assert!(!is_read_only || !any(Rights::CHANGES | Rights::ADMINISTER), "{}", told());
     assert!(!any(Rights::LOOKUP) || any(Rights::TRAVERSE), "{}", told());
+    let is_sticky = object.kind == Kind::Directory && volume.privileged && object.mode & 0o1000 != 0;
+    let is_kept_from = is_sticky && !who.is_administrator() && !object.owner.is_by_mode(who);
+    assert!(!(is_kept_from && any(Rights::DELETE)), "{}", told());
+    assert!(is_kept_from || !any(Rights::DELETE_OWN), "{}", told());
     if who.is_local_administrator() {
         assert!(rights.contains(Rights::READER), "{}", told());
         return;

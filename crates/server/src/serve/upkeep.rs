@@ -177,6 +177,7 @@ impl Serving {
 
     /// Tells what keeps volumes from being written to, and how the index is.
     pub(super) fn look_at_objects(&mut self) {
+        self.look_at_lists();
         let health = &self.subject.health;
         let mut now = self.objects.troubles();
         // What nobody may write to has no trouble with being written to.
@@ -216,7 +217,6 @@ impl Serving {
             );
         }
         self.seals = sealed;
-        self.look_at_lists();
         if let Some(index) = self.objects.index() {
             if !self.tells_of_index {
                 self.subject.blocks.add_of_process("index", Arc::clone(index.counters()) as _);

@@ -13,7 +13,7 @@ use vfs::{FoundLink, OpenError, RelPathBuf, SymbolicLink};
 use super::ask::Ask;
 use super::existing::access_of;
 use super::granted::{Granted, Unopened, beside, delete_on_close};
-use crate::access::Allowed;
+use crate::access::{Allowed, deletes};
 use crate::asker::Asker;
 use crate::hand::Hand;
 use crate::names;
@@ -60,6 +60,7 @@ impl Share {
         let spot = names::spot(self, path, None);
         let who = &asker.caller.principal;
         let above = self.rights_above(asker, &spot).await?;
+        let above = deletes(above, || found.is_own(who));
         let allowed = Allowed::new(who, found.rights(who), above, false);
         let (access, maximal_access) = access_of(ask, (allowed.mask(), 0), 0, false, false)?;
         let share_access = allowed.shared(ask.share_access);

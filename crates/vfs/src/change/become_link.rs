@@ -33,8 +33,7 @@ impl Directory {
         target: &'a [u8],
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let need = if is_new { Rights::INSERT } else { Rights::INSERT | Rights::DELETE };
-            self.attempts(async || self.try_become_link(caller, name, (which, need), target).await).await
+            self.attempts(async || self.try_become_link(caller, name, (which, is_new), target).await).await
         })
     }
 
@@ -42,20 +41,23 @@ impl Directory {
         &self,
         caller: &Caller,
         name: Name<'_>,
-        (which, need): (&Arc<Object>, Rights),
+        (which, is_new): (&Arc<Object>, bool),
         target: &[u8],
     ) -> Result<(), Unmade> {
         if target.is_empty() {
             return Err(Error::Name(NameError::Empty).into());
         }
         let target = CString::new(target).map_err(|_| Error::Name(NameError::Nul))?;
-        let here = self.here_for(caller, name, need).await?;
+        let here = self.here_for(caller, name, Rights::INSERT).await?;
         let (permits, found) = here.permits_of(name).await?;
         let mut found = found.ok_or(Error::Unexpected)?;
         let stat = here.directory().dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
         let is_plain = stat.kind == FileKind::File && stat.size == 0 && stat.nlink == 1;
         if !is_plain || !Arc::ptr_eq(&found.object, which) {
             return Err(Error::Unexpected.into());
+        }
+        if !is_new {
+            here.require_to_take(caller, name, &found).await?;
         }
         let known = here.known(name, &found).await?;
         let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Gone)];

@@ -48,9 +48,8 @@ impl Directory {
         other: Name<'_>,
         in_the_way: &InTheWay,
     ) -> Result<(), Unmade> {
-        let both = Rights::DELETE | Rights::INSERT;
-        let here = self.here_for(caller, one, both).await?;
-        let there = there.here_for(caller, other, both).await?;
+        let here = self.here_to_take(caller, one, Rights::INSERT).await?;
+        let there = there.here_to_take(caller, other, Rights::INSERT).await?;
         let (permits, [at_one, at_other]) = permits_to_exchange(&here, one, &there, other).await?;
         let is_above = |found: &Found, at: &Here| found.is_directory() && at.is_in(&found.object);
         if is_above(&at_one, &there) || is_above(&at_other, &here) {
@@ -59,6 +58,8 @@ impl Directory {
         if Arc::ptr_eq(&at_one.object, &at_other.object) {
             return Ok(());
         }
+        here.require_to_take(caller, one, &at_one).await?;
+        there.require_to_take(caller, other, &at_other).await?;
         here.may_move(caller, one, &there, &at_one).await?;
         there.may_move(caller, other, &here, &at_other).await?;
         self.volume().ask_to_move_names(caller, here.object()?, there.object()?)?;

@@ -5,10 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use identity::Rights;
+use lane::fs::FileKind;
 
+use super::find::{Found, c_name};
 use super::settle::{Asking, Settling};
 use super::way::{Way, to_the_end};
 use crate::access::require;
+use crate::attributes::Attributes;
 use crate::cache::{Joined, Node, Vantage, WatchedDir};
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -80,6 +83,21 @@ impl Directory {
             return Err(Error::Hidden.into());
         }
         here.require(caller, need)?;
+        Ok(here)
+    }
+
+    /// As [`Directory::here_for`], for a caller who wants to take a name away, or move it. Of what it leads to
+    /// [`Here::require_to_take`] asks.
+    pub(super) async fn here_to_take(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        need: Rights,
+    ) -> Result<Here, Unmade> {
+        let here = self.here_for(caller, name, need).await?;
+        if !here.rights(caller).intersects(Rights::DELETE | Rights::DELETE_OWN) {
+            return Err(Error::Denied(Rights::DELETE).into());
+        }
         Ok(here)
     }
 
@@ -183,6 +201,29 @@ impl Here {
     /// Whether the caller has these rights over the directory.
     pub(super) fn require(&self, caller: &Caller, need: Rights) -> Result<(), Error> {
         require(self.rights(caller), need)
+    }
+
+    /// Whether the caller may take the name of this away here: in a sticky directory what is his alone.
+    pub(super) async fn require_to_take(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        found: &Found,
+    ) -> Result<(), Error> {
+        let rights = self.rights(caller);
+        if !rights.contains(Rights::DELETE_OWN) {
+            return require(rights, Rights::DELETE);
+        }
+        // Who made it is recorded with what may have a descriptor.
+        if matches!(found.kind, FileKind::File | FileKind::Directory) {
+            self.own_of(name, &found.object).await?;
+        }
+        let stat = match &found.open {
+            Some(file) => file.lane_file().stat().map_err(Error::from)?,
+            None => self.directory.dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?,
+        };
+        let owner = Attributes::of(&stat, Some(&found.object)).owner();
+        if owner.is_by_mode(&caller.principal) { Ok(()) } else { Err(Error::Denied(Rights::DELETE)) }
     }
 
     /// What the caller may do here.

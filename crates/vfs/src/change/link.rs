@@ -150,7 +150,7 @@ impl Directory {
             if is_name_of_it(replaced, &found, over)? {
                 return Ok(());
             }
-            there.require(caller, Rights::DELETE)?;
+            there.require_to_take(caller, to, replaced).await?;
         }
         self.volume().ask_replaced(caller, replaced.as_ref())?;
         let known = Known { links: of.nlink + 1, ..of.into() };

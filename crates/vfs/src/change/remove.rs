@@ -79,10 +79,11 @@ impl Directory {
         is_directory: bool,
         expect: Expect<'_>,
     ) -> Result<(), Unmade> {
-        let here = self.here_for(caller, name, Rights::DELETE).await?;
+        let here = self.here_to_take(caller, name, Rights::NONE).await?;
         let (permits, found) = here.permits_of(name).await?;
         let mut found = found.ok_or(Error::NotFound)?;
         found.require(which)?;
+        here.require_to_take(caller, name, &found).await?;
         match (found.kind, is_directory) {
             (FileKind::Directory, false) => return Err(Error::IsADirectory.into()),
             (FileKind::Directory, true) | (_, false) => {}

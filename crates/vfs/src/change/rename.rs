@@ -92,10 +92,11 @@ impl Directory {
         over: Over,
         in_the_way: &InTheWay,
     ) -> Result<(), Unmade> {
-        let here = self.here_for(caller, from, Rights::DELETE).await?;
+        let here = self.here_to_take(caller, from, Rights::NONE).await?;
         let there = to_directory.here_for(caller, to, Rights::INSERT).await?;
         let (permits, concerned) = permits_to_rename(&here, from, &there, to).await?;
         concerned.moved.require(which)?;
+        here.require_to_take(caller, from, &concerned.moved).await?;
         let is_due = concerned.is_due(&here, &there, over)?;
         let Concerned { moved, mut replaced } = concerned;
         if !is_due {
@@ -105,8 +106,8 @@ impl Directory {
                 None => Ok(()),
             };
         }
-        if replaced.is_some() {
-            there.require(caller, Rights::DELETE)?;
+        if let Some(replaced) = &replaced {
+            there.require_to_take(caller, to, replaced).await?;
         }
         here.may_move(caller, from, &there, &moved).await?;
         self.volume().ask_to_move_names(caller, here.object()?, there.object()?)?;

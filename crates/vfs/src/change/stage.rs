@@ -170,8 +170,8 @@ impl Staged {
         let here = self.directory.here_for(caller, name, Rights::NONE).await?;
         here.require_to_make(caller, false)?;
         let (permits, mut found) = here.permits_of(name).await?;
-        if found.is_some() {
-            here.require(caller, Rights::DELETE)?;
+        if let Some(found) = &found {
+            here.require_to_take(caller, name, found).await?;
         }
         if found.as_ref().is_some_and(Found::is_directory) {
             return Err(Error::IsADirectory.into());

@@ -31,6 +31,11 @@ impl FoundLink {
         self.directory.rights_of(who, policy, &self.link.attributes, None)
     }
 
+    /// As [`Found::is_own`](crate::Found::is_own).
+    pub fn is_own(&self, who: &Principal) -> bool {
+        self.link.attributes.owner().is_by_mode(who)
+    }
+
     /// Where the directory is now that it lies in, past all links by which it was found.
     pub fn directory(&self) -> Option<RelPathBuf> {
         self.volume.path_of(self.directory.object()?)
