@@ -321,9 +321,7 @@ fn by_mode(who: &Principal, object: &Object, is_owner: bool) -> Rights {
     let give = |granted: bool, rights: Rights| if granted { rights } else { Rights::NONE };
     match object.kind {
         Kind::Directory => {
-            give(has(5), Rights::READER)
-                | give(has(1), Rights::TRAVERSE)
-                | give(has(3), Rights::CHANGES)
+            give(has(5), Rights::READER) | give(has(1), Rights::TRAVERSE) | give(has(3), Rights::CHANGES)
         }
         Kind::File => {
             Rights::LOOKUP

@@ -49,20 +49,26 @@ fn commit(shared: &Shared, interval: Duration) {
     let mut state = shared.state();
     let mut due = Instant::now() + interval;
     let mut beat_at: Option<Instant> = None;
+    // Lists that are lost before it is known that there were any let in whom they kept out.
+    let mut lists_due: Option<Instant> = None;
     while !state.ends {
         let now = Instant::now();
         beat_at = beat_at.or_else(|| shared.journal.as_ref()?.is_stirred().then_some(now + BEAT));
-        let until = beat_at.map_or(due, |at| at.min(due));
+        let has_lists = !state.pending.lists.is_empty();
+        lists_due = has_lists.then(|| lists_due.unwrap_or(now + LISTS_WAIT));
+        let soonest = lists_due.map_or(due, |at| at.min(due));
+        let until = beat_at.map_or(soonest, |at| at.min(soonest));
         (state, _) = shared
             .bell
             .wait_timeout(state, until.saturating_duration_since(now))
             .expect("nobody panics while holding it");
         let now = Instant::now();
         beat_at = shared.journal.as_ref().and_then(|journal| beat(journal, beat_at, now));
-        if now < due && !shared.is_half_full(&state) {
+        let is_due = now >= due || lists_due.is_some_and(|at| now >= at);
+        if !is_due && !shared.is_half_full(&state) {
             continue;
         }
-        due = now + interval;
+        (due, lists_due) = (now + interval, None);
         if state.pending.is_empty() {
             continue;
         }
@@ -86,5 +92,7 @@ fn beat(journal: &Journal, at: Option<Instant>, now: Instant) -> Option<Instant>
     }
 }
 
+/// What was told of directories with lists of their own waits for others no longer than this.
+const LISTS_WAIT: Duration = Duration::from_millis(100);
 /// Between two signs of life while files change: what changed longer before a kill is borne out after it.
 pub const BEAT: Duration = Duration::from_millis(25);

@@ -54,6 +54,10 @@ impl Lists {
         self.moves.len() + self.known.len()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.moves.is_empty() && self.known.is_empty()
+    }
+
     /// What counts for a path.
     pub(crate) fn at(&self, volume: VolumeId, path: &[u8]) -> Said {
         if let Some(record) = self.known.get(&(volume, path.into())) {
@@ -141,7 +145,7 @@ pub(crate) fn read(
 }
 
 pub(crate) fn write(write: &WriteTransaction, lists: &Lists) -> Result<(), Error> {
-    if lists.len() == 0 {
+    if lists.is_empty() {
         return Ok(());
     }
     let mut table = write.open_table(LISTS)?;

@@ -387,7 +387,8 @@ impl Serving {
         let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
         let asker = memory.as_ref().map(MemoryWatch::asker).unwrap_or_default();
         let addresses = Addresses { services, admin: bound };
-        let roots = RootWatch::start(roots, objects.objects().cloned()).map_err(io("the watch over volumes"))?;
+        let roots =
+            RootWatch::start(roots, objects.objects().cloned()).map_err(io("the watch over volumes"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
         let (draining, health) = (Arc::default(), Arc::default());

@@ -48,8 +48,8 @@ pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
 pub use names::{History, Names, Numbered, is_unchanged_since_read};
 pub use object::{
-    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Closed, Edit, Event, Happened, Identity, Kinds, MARK_ATTRIBUTES, Object,
-    Objects, ObjectsOptions, SharedVolume, Told, Watch, WatchHow,
+    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Closed, Edit, Event, Happened, Identity, Kinds,
+    MARK_ATTRIBUTES, Object, Objects, ObjectsOptions, SharedVolume, Told, Watch, WatchHow,
 };
 pub use page::{NamePage, PageEntry, PageLimits};
 pub use parts::DirectoryParts;

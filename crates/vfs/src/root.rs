@@ -150,7 +150,9 @@ impl Root {
 
     /// Who may do what; `None` where everybody may read what the server can, and that is all.
     pub(crate) fn policy(&self) -> Option<&VolumePolicy> {
-        self.shared.as_ref().map(|shared| if shared.volume.is_sealed() { &shared.sealed } else { &shared.policy })
+        self.shared
+            .as_ref()
+            .map(|shared| if shared.volume.is_sealed() { &shared.sealed } else { &shared.policy })
     }
 
     /// Where lists and descriptors lie.

@@ -7,11 +7,11 @@ use std::time::SystemTime;
 use redb::{Database, ReadableTable, WriteTransaction};
 
 use super::{Run, Shared};
-use crate::{lists, note};
 use crate::object::Entry;
 use crate::pending::{Change, Pending};
 use crate::tables::{self, HOSTS, IDENTITIES, OBJECTS, STATE, VOLUMES};
 use crate::{Error, VolumeId};
+use crate::{lists, note};
 
 impl Shared {
     /// Commits what was told before, unless another did it meanwhile.

@@ -3,32 +3,39 @@
 use redb::ReadableDatabase;
 
 use super::Index;
-use crate::lists::{self, ListRecord, Said};
+use crate::lists::{self, ListRecord, Lists, Said};
 use crate::{Error, VolumeId};
 
 impl Index {
     /// The directory of this path has a list or descriptor of its own, or has none: `None`. Waits for nobody.
     pub fn record_list(&self, volume: VolumeId, path: &[u8], record: Option<ListRecord>) {
-        let mut state = self.shared().state();
-        state.pending.lists.put(volume, path, record);
-        state.tell();
-        self.shared().count(&state);
+        self.tell_of_lists(|lists| lists.put(volume, path, record));
     }
 
     /// What was recorded at and beneath `from` is at and beneath `to` now, in place of what was there. Waits for nobody.
     pub fn move_lists(&self, volume: VolumeId, from: &[u8], to: &[u8]) {
-        let mut state = self.shared().state();
-        state.pending.lists.rename(volume, from, to);
-        state.tell();
-        self.shared().count(&state);
+        self.tell_of_lists(|lists| lists.rename(volume, from, to));
     }
 
     /// Two paths, of which neither lies beneath the other, have changed places. Waits for nobody.
     pub fn exchange_lists(&self, volume: VolumeId, one: &[u8], other: &[u8]) {
-        let lists = &mut self.shared().state().pending.lists;
-        lists.rename(volume, one, NOWHERE);
-        lists.rename(volume, other, one);
-        lists.rename(volume, NOWHERE, other);
+        self.tell_of_lists(|lists| {
+            lists.rename(volume, one, NOWHERE);
+            lists.rename(volume, other, one);
+            lists.rename(volume, NOWHERE, other);
+        });
+    }
+
+    fn tell_of_lists(&self, tell: impl FnOnce(&mut Lists)) {
+        let shared = self.shared();
+        let mut state = shared.state();
+        let is_first = state.pending.lists.is_empty();
+        tell(&mut state.pending.lists);
+        state.tell();
+        shared.count(&state);
+        if is_first {
+            shared.bell.notify_all();
+        }
     }
 
     /// What is recorded of the directory of this path. May wait for the disk.

@@ -243,3 +243,128 @@ fn a_start_says_who_may_write_where() {
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success() && said.contains("everybody who reaches this machine"), "{said}");
 }
+
+/// `rm -rf TOP; cp -r BACKUP TOP` beneath a volume's directory, whose mark stays.
+#[test]
+fn a_directory_copied_back_without_its_list_is_closed_until_an_operator_accepts_it() {
+    let dir = place();
+    let root = dir.path().join("pub");
+    let deep = root.join("closed/in/there");
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(deep.join("a.txt"), "deep").unwrap();
+    let copied_back = || {
+        for path in [&deep, &root.join("closed/in"), &root.join("closed")] {
+            let fresh = path.with_extension("fresh");
+            std::fs::create_dir(&fresh).unwrap();
+            for entry in std::fs::read_dir(path).unwrap() {
+                let entry = entry.unwrap();
+                std::fs::rename(entry.path(), fresh.join(entry.file_name())).unwrap();
+            }
+            std::fs::remove_dir(path).unwrap();
+            std::fs::rename(&fresh, path).unwrap();
+        }
+    };
+    let state = dir.path().join("state");
+    let serve = || Launch::dir(&root).arg("--writable").arg("anyone").state(&state);
+    let statuses = |server: &crate::support::Server| {
+        ["/open/a.txt", "/closed/a.txt", "/closed/in/there/a.txt"]
+            .map(|path| raw::get(server.http[0], path).status)
+    };
+    let ended = |mut server: crate::support::Server| {
+        server.signal(rustix::process::Signal::TERM);
+        assert!(server.wait().success());
+    };
+    let server = serve().start();
+    assert_eq!(statuses(&server), [200, 401, 401]);
+    ended(server);
+    copied_back();
+    for _ in 0..2 {
+        let server = serve().start();
+        assert_eq!(statuses(&server), [200, 401, 401]);
+        server.says("pub/closed is gone, as after a copy");
+        let health = String::from_utf8(raw::get(server.admin, "/health").body).unwrap();
+        assert!(health.contains("pub/closed"), "{health}");
+        ended(server);
+    }
+    // While it runs too, and what is accepted counts when the command ends.
+    let server = serve().start();
+    assert_eq!(statuses(&server), [200, 401, 401]);
+    let accept = |server: &crate::support::Server| {
+        let closed = root.join("closed").display().to_string();
+        output(&mut linerate(["acl", "accept", &closed, "--server", &server.admin.to_string()]));
+    };
+    accept(&server);
+    assert_eq!(statuses(&server), [200, 200, 200]);
+    let set = |server: &crate::support::Server, at: &str| {
+        let at = root.join(at).display().to_string();
+        let admin = server.admin.to_string();
+        output(&mut linerate(["acl", "set", "--server", &admin, "--clear", &at, "system:authuser=read"]));
+    };
+    set(&server, "closed/in");
+    assert_eq!(statuses(&server), [200, 200, 401]);
+    copied_back();
+    crate::support::wait_for("the copy to be seen", || (statuses(&server) == [200, 200, 401]).then_some(()));
+    server.says("pub/closed/in is gone");
+    accept(&server);
+    assert_eq!(statuses(&server), [200, 200, 200]);
+    // A list that is taken away by the command is none that was lost, whoever runs.
+    set(&server, "closed/in");
+    assert_eq!(statuses(&server), [200, 200, 401]);
+    ended(server);
+    output(&mut linerate(["acl", "set", "--inherit", &root.join("closed/in").display().to_string()]));
+    let server = serve().start();
+    assert_eq!(statuses(&server), [200, 200, 200]);
+
+    // The mark vanishes while the server runs.
+    for name in [c"user.linerate.volume", c"trusted.linerate.volume"] {
+        let _ = rustix::fs::removexattr(&root, name);
+    }
+    server.says("it is served to administrators alone: ");
+    assert_eq!(statuses(&server), [401; 3]);
+    let health = String::from_utf8(raw::get(server.admin, "/health").body).unwrap();
+    assert!(health.contains("served to administrators alone"), "{health}");
+}
+
+#[test]
+fn one_server_writes_to_a_tree_whether_the_others_directory_is_the_same_or_lies_above_or_beneath() {
+    let dir = place();
+    let root = dir.path().join("pub");
+    let sibling = dir.path().join("sibling");
+    std::fs::create_dir(&sibling).unwrap();
+    let serve = |at: &Path, who: &str| {
+        let launch = Launch::dir(at).arg("--writable").arg(who);
+        launch.state(&tempfile::tempdir().unwrap().keep())
+    };
+    let trouble = |server: &crate::support::Server| {
+        let health = String::from_utf8(raw::get(server.admin, "/health").body).unwrap();
+        health.lines().find(|line| line.contains("another server writes to")).map(str::to_owned)
+    };
+    for (first, second, words) in [
+        (&root, &root, "writes to this tree"),
+        (&root, &root.join("open"), "in which this tree lies"),
+        (&root.join("open"), &root, "writes to a directory beneath this tree"),
+        (&dir.path().to_owned(), &root.join("open"), "in which this tree lies"),
+    ] {
+        let one = serve(first, "anyone").start();
+        assert_eq!(trouble(&one), None);
+        let beside = serve(&sibling, "anyone");
+        let other = serve(second, "anyone").start();
+        other.says("another server writes to");
+        let told = trouble(&other).unwrap();
+        assert!(told.contains(words), "{told}");
+        assert!(told.contains(&format!("process {}: ", one.pid().as_raw_nonzero())), "{told}");
+        if words.contains("in which") {
+            assert!(told.contains(&first.display().to_string()), "{told}");
+        }
+        // It is read all the same, and whoever only reads is in nobody's way.
+        let page = if *second == root { "/open/a.txt" } else { "/a.txt" };
+        assert_eq!(raw::get(other.http[0], page).status, 200);
+        assert_eq!(trouble(&serve(second, "nobody").start()), None);
+        if *first != dir.path() {
+            assert_eq!(trouble(&beside.start()), None);
+        }
+        drop(other);
+        drop(one);
+        assert_eq!(trouble(&serve(second, "anyone").start()), None);
+    }
+}

@@ -155,7 +155,8 @@ impl Serving {
     fn look_at_lists(&mut self) {
         let health = &self.subject.health;
         let lost = self.objects.lost_lists(&self.volumes);
-        let of = |(name, path): &(String, PathBuf)| format!("access list of {} in volume {name}", path.display());
+        let of =
+            |(name, path): &(String, PathBuf)| format!("access list of {} in volume {name}", path.display());
         for gone in self.lost_lists.iter().filter(|before| !lost.contains(before)) {
             health.clear(&of(gone));
         }

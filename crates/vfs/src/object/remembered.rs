@@ -126,8 +126,8 @@ impl SharedVolume {
             return Ok(false);
         };
         // Who takes the list of a directory away while it is served, as by setfattr(1), means to.
-        let is_same = remembered.is_kept
-            && (record.directory, record.generation) == (object.number(), self.generation);
+        let is_same =
+            remembered.is_kept && (record.directory, record.generation) == (object.number(), self.generation);
         if is_same || self.is_accepted(root, dir, path, record.seen_ms).await {
             self.forget_list(Some(object), path);
             self.forget_loss(path);

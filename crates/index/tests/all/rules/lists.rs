@@ -112,11 +112,8 @@ fn apart(one: &str, other: &str) -> bool {
 
 /// What the model has at and beneath a path, by what stands behind that.
 fn taken(model: &mut BTreeMap<String, ListRecord>, top: &str) -> Vec<(String, ListRecord)> {
-    let within: Vec<_> = model
-        .keys()
-        .filter(|path| *path == top || path.starts_with(&format!("{top}/")))
-        .cloned()
-        .collect();
+    let within: Vec<_> =
+        model.keys().filter(|path| *path == top || path.starts_with(&format!("{top}/"))).cloned().collect();
     within
         .into_iter()
         .map(|path| {

@@ -64,7 +64,12 @@ impl Call for FindLock {
 }
 
 /// Locks bytes for this open of a file, or gives up what it has there, at once.
-pub(crate) fn set_lock(file: BorrowedFd<'_>, offset: u64, len: u64, kind: Option<LockKind>) -> io::Result<()> {
+pub(crate) fn set_lock(
+    file: BorrowedFd<'_>,
+    offset: u64,
+    len: u64,
+    kind: Option<LockKind>,
+) -> io::Result<()> {
     let mut wanted = described(offset, len, kind)?;
     ask(file, libc::F_OFD_SETLK, &mut wanted)
 }

@@ -17,8 +17,8 @@ use super::net::{HostId, KernelTls, SocketId};
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::backend::operation::{Op, Opened, Outcome};
 use crate::backend::pipe::{self, Pipe, Pipes};
-use crate::backend::uring::tree_lock::TreeLock;
 use crate::backend::released::{Held, Numbered, Released};
+use crate::backend::uring::tree_lock::TreeLock;
 use crate::backend::{
     Backend, Datagram, DatagramBatch, Descriptor, Fd, Guard, Incoming, ListenOptions, OpId, Park, Quiet,
     SlowBells, SocketKind, SocketOption, StreamName, UdpOptions, Unpark, Watch, XattrHow,

@@ -6,10 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{
-    self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags,
+    self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags,
     XattrFlags,
 };
-use rustix::io::Errno;
 
 use crate::backend::file::{FileKind, OpenHow, OpenKind, Particulars, Stat, Timestamp};
 

@@ -50,7 +50,6 @@ mod closing;
 mod complete;
 mod enter;
 pub(crate) mod files;
-pub(crate) mod tree_lock;
 mod key;
 mod mounts;
 mod opcodes;
@@ -65,6 +64,7 @@ mod starved;
 mod submit;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tree_lock;
 mod udp;
 mod watch;
 

@@ -172,8 +172,11 @@ fn shown(id: Option<u64>) -> String {
     }
     let mut words = read(&pid, "cmdline");
     words.truncate(WORDS_MAX);
-    let words: Vec<String> =
-        words.split(|byte| *byte == 0).filter(|word| !word.is_empty()).map(|word| word.escape_ascii().to_string()).collect();
+    let words: Vec<String> = words
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(|word| word.escape_ascii().to_string())
+        .collect();
     format!(" (process {pid}: {})", words.join(" "))
 }
 

@@ -332,7 +332,12 @@ fn rights_that_others_change_count_within_a_second_at_every_depth_however_that_i
 }
 
 /// A process that sees `trusted.` attributes, or one that does not, which serves `/srv` of a host.
-pub(super) fn served(world: &World, index: &Arc<Index>, sees_trusted: bool, test: impl AsyncFnOnce(Volume) + 'static) {
+pub(super) fn served(
+    world: &World,
+    index: &Arc<Index>,
+    sees_trusted: bool,
+    test: impl AsyncFnOnce(Volume) + 'static,
+) {
     let host = &world.host("10.0.0.1");
     let objects = sharing(index, sees_trusted);
     host.fs().configure(|config| config.privileged = sees_trusted);

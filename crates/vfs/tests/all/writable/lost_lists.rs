@@ -9,8 +9,7 @@ use index::Index;
 use lane::backend::sim::{Config, Fs, World};
 use lane::time;
 use vfs::{
-    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Cache, CacheOptions, Over, Volume, VolumeOptions,
-    VolumeSpec,
+    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Cache, CacheOptions, Over, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::access::{alice, directory_as, index, list, operator, reads, root_as, served, sharing};
@@ -81,8 +80,13 @@ fn a_directory_restored_without_its_list_at_whatever_depth_is_administrators_unt
             plant(&fs, "", Some(attribute));
             let index = index();
             served(&world, &index, sees_trusted, async |volume| {
-                let wanted =
-                    [("d", LISTS), ("d/e", LISTS), ("o", OPEN), ("o/secret", LISTS), ("o/secret/deep", LISTS)];
+                let wanted = [
+                    ("d", LISTS),
+                    ("d/e", LISTS),
+                    ("o", OPEN),
+                    ("o/secret", LISTS),
+                    ("o/secret/deep", LISTS),
+                ];
                 all_read(&volume, &wanted, "before").await;
             });
             // `rm -rf TOP; cp -r BACKUP TOP`
@@ -90,17 +94,21 @@ fn a_directory_restored_without_its_list_at_whatever_depth_is_administrators_unt
             plant(&fs, top, None);
             let lost = move |at: &str| at == top || at.starts_with(&format!("{top}/"));
             let wanted = |at: &'static str| {
-                let is_beneath_lost = LISTED.iter().any(|listed| {
-                    (at == *listed || at.starts_with(&format!("{listed}/"))) && lost(listed)
-                });
+                let is_beneath_lost = LISTED
+                    .iter()
+                    .any(|listed| (at == *listed || at.starts_with(&format!("{listed}/"))) && lost(listed));
                 let has_own = LISTED.contains(&at) && !lost(at);
-                let is_listed = LISTED.iter().any(|listed| at == *listed || at.starts_with(&format!("{listed}/")));
-                (at, match (has_own, is_beneath_lost, is_listed) {
-                    // A way through what is closed leads nowhere.
-                    (true, false, _) | (false, false, true) => LISTS,
-                    (_, true, _) => CLOSED,
-                    _ => OPEN,
-                })
+                let is_listed =
+                    LISTED.iter().any(|listed| at == *listed || at.starts_with(&format!("{listed}/")));
+                (
+                    at,
+                    match (has_own, is_beneath_lost, is_listed) {
+                        // A way through what is closed leads nowhere.
+                        (true, false, _) | (false, false, true) => LISTS,
+                        (_, true, _) => CLOSED,
+                        _ => OPEN,
+                    },
+                )
             };
             let wanted = ["d", "d/e", "o", "o/secret", "o/secret/deep"].map(wanted);
             let when = Rc::new(std::cell::Cell::new(0));

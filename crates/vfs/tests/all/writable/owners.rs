@@ -6,7 +6,7 @@ use identity::{Accounts, Acl, Rights, Side, Writable};
 use lane::backend::sim::{Config, Fs, World};
 use lane::buffer::BufClass;
 use lane::fs::{Allocate, AttributeChange, SetTime, XattrHow};
-use vfs::{Caller, Error, Expect, How};
+use vfs::{Caller, Error, Expect, How, Over};
 
 use super::{Process, name, path, root};
 
@@ -562,9 +562,113 @@ async fn make_all(root: &vfs::Directory, who: &Caller, prefix: &str) {
     root.symlink(who, name(&named("link")), b"anywhere").await.unwrap();
 }
 
+/// Ways in which a name in `d` is taken away, or comes to lead to something else.
+const TAKES: [&str; 6] = ["remove", "move away", "move over", "change places", "publish over", "link over"];
+
+#[test]
+fn in_a_sticky_directory_nobody_takes_what_is_anothers_whatever_lets_him_delete_and_whatever_the_way() {
+    let everyone = |rights| {
+        let mut acl = Acl::new();
+        acl.set(Side::Given, "system:anyuser".parse().unwrap(), rights).unwrap();
+        acl
+    };
+    let world = World::new(1, Config::clean());
+    let process = giving(&world);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let (fs, volume) = (process.host.fs(), process.volume());
+        let (root, head) = (root(&volume).await, user("head"));
+        let d = root.make_directory(&head, name("d"), 0o777).await.unwrap();
+        let out = root.make_directory(&head, name("out"), 0o777).await.unwrap();
+        fs.set_mode("/srv/out", 0o777).unwrap();
+        for (is_sticky, list) in [(true, None), (true, Some(Rights::ALL)), (false, None)] {
+            d.set_access_list(&head, list.map(everyone).as_ref()).await.unwrap();
+            out.set_access_list(&head, list.map(everyone).as_ref()).await.unwrap();
+            fs.set_mode("/srv/d", if is_sticky { 0o1777 } else { 0o777 }).unwrap();
+            // Another user, one of no uid, anonymous, the owner of the directory, of the file, an administrator.
+            for (who, dirs_owner, is_kept_out) in [
+                (user("ben"), 500, true),
+                (user("guest"), 500, true),
+                (Caller::anonymous(), 500, true),
+                (user("ben"), 503, false),
+                (user("anne"), 500, false),
+                (head.clone(), 500, false),
+            ] {
+                fs.set_owner("/srv/d", dirs_owner, 0).unwrap();
+                lane::time::sleep(std::time::Duration::from_millis(1100)).await;
+                for (way, is_directory) in TAKES.iter().flat_map(|way| [(*way, false), (*way, true)]) {
+                    let case = format!(
+                        "{way}, directory {is_directory}, sticky {is_sticky}, {list:?}, {:?}",
+                        who.principal
+                    );
+                    if is_directory && matches!(way, "publish over" | "link over") {
+                        continue;
+                    }
+                    make(&d, &user("anne"), "annes", is_directory).await;
+                    let annes = fs.stat("/srv/d/annes").unwrap().ino;
+                    let taken = take(&d, &out, &who, way, is_directory).await;
+                    let denied = matches!(taken, Err(Error::Denied(_)));
+                    assert_eq!(denied, is_sticky && is_kept_out, "{case}: {taken:?}");
+                    assert!(denied || taken.is_ok(), "{case}: {taken:?}");
+                    let is_there = fs.stat("/srv/d/annes").is_ok_and(|found| found.ino == annes);
+                    assert_eq!(denied, is_there, "{case}");
+                    for at in ["/srv/d/annes", "/srv/d/mine", "/srv/d/moved", "/srv/out/annes"] {
+                        let _ = fs.remove(at);
+                    }
+                    lane::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+            }
+        }
+    });
+}
+
+/// Takes what Anne has in `d` away, or puts something in its place; what comes of it.
+async fn take(
+    d: &vfs::Directory,
+    out: &vfs::Directory,
+    who: &Caller,
+    way: &str,
+    is_directory: bool,
+) -> Result<(), Error> {
+    let (at, mine) = (name("annes"), name("mine"));
+    match way {
+        "remove" if is_directory => d.remove_directory(who, at).await,
+        "remove" => d.remove(who, at).await,
+        "move away" => d.rename(who, at, out, at, Over::Nothing).await,
+        "move over" => {
+            make(d, who, "mine", is_directory).await;
+            d.rename(who, mine, d, at, Over::Anything).await
+        }
+        "change places" => {
+            make(d, who, "mine", is_directory).await;
+            d.exchange(who, mine, d, at).await
+        }
+        "publish over" => {
+            let staged = d.stage(who, 0o644).await.unwrap();
+            staged.publish(who, at, Expect::Anything).await.map(drop)
+        }
+        "link over" => {
+            make(d, who, "mine", is_directory).await;
+            let found = d.lookup_as(who, mine, Rights::NONE).await.unwrap();
+            let which = found.object().unwrap().number();
+            d.link_to(who, which, mine, d, at, Over::Anything).await
+        }
+        other => panic!("{other}"),
+    }
+}
+
+async fn make(d: &vfs::Directory, by: &Caller, called: &str, is_directory: bool) {
+    let how = How { exclusive: true, mode: 0o666 };
+    match is_directory {
+        true => drop(d.make_directory(by, name(called), 0o777).await.unwrap()),
+        false => drop(d.create(by, name(called), how).await.unwrap()),
+    }
+}
+
 fn user(name: &str) -> Caller {
     let accounts: Arc<Accounts> = Accounts::parse(
-        "version = 1\n[user.anne]\nid = 1000\nuid = 501\ngid = 50\n[user.guest]\nid = 1001\n[user.other]\nid = 1002\n",
+        "version = 1\n[user.anne]\nid = 1000\nuid = 501\ngid = 50\n[user.guest]\nid = 1001\n[user.other]\nid = 1002\n[user.ben]\nid = 1003\nuid = 503\ngid = 50\n\
+         [user.head]\nid = 1004\nuid = 504\n[group.\"system:administrators\"]\nmembers = [\"head\"]\n",
     )
     .unwrap();
     Caller::new(accounts.user(name).unwrap())
