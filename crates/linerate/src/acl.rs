@@ -224,7 +224,7 @@ fn set(args: &Set) -> anyhow::Result<()> {
     write(&file, attribute, &acl)
         .and_then(|()| clear_other(&file, attribute, marked.as_ref()))
         .with_context(|| format!("cannot set the list of {}", dir.display()))?;
-    tell_server(args.server, args.state.as_deref());
+    told(args.server, args.state.as_deref(), |server| server::console::list_given(server, &dir));
     show(&acl);
     remark_place(attribute, marked.as_ref());
     remark_other(&dir, attribute);
@@ -310,7 +310,15 @@ fn marked_above(dir: &Path) -> anyhow::Result<Option<Marked>> {
 
 /// Has a server that runs go by what was changed from now on.
 fn tell_server(server: SocketAddr, state: Option<&Path>) {
-    let told = server::console::Asked::new(server, state).and_then(server::console::rights_changed);
+    told(server, state, server::console::rights_changed);
+}
+
+fn told(
+    server: SocketAddr,
+    state: Option<&Path>,
+    tell: impl FnOnce(server::console::Asked) -> Result<(), server::console::ConsoleError>,
+) {
+    let told = server::console::Asked::new(server, state).and_then(tell);
     if let Err(error) = told {
         complain!(
             "linerate: no server was told: {error} A server that runs sees the change by itself within about a second; \

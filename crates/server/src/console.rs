@@ -132,6 +132,14 @@ pub fn rights_changed(server: Asked) -> Result<(), ConsoleError> {
     end_at(server, "rights/known")
 }
 
+/// As [`rights_changed`], of a directory that has been given a list: a server remembers that, whether or not anybody has asked for it.
+///
+/// # Errors
+/// [`ConsoleError`].
+pub fn list_given(server: Asked, directory: &std::path::Path) -> Result<(), ConsoleError> {
+    end_at(server, &crate::objects::given(directory))
+}
+
 /// One request, answered and closed.
 fn exchange(server: Asked, method: &str, path: &str) -> Result<String, ConsoleError> {
     let unreachable = |source| ConsoleError::Unreachable { address: server.admin, source };

@@ -90,6 +90,15 @@ pub fn mark_rights(root: &Path, rights: RightsIn) -> io::Result<()> {
     root.sync_all()
 }
 
+/// Whether a directory has a list of its own, of either kind.
+pub(crate) fn has_one(directory: &Path) -> bool {
+    let Ok(directory) = File::open(directory) else { return false };
+    let has = |name: &CStr| {
+        matches!(rustix::fs::fgetxattr(&directory, name, &mut [0; 1]), Ok(_) | Err(Errno::RANGE))
+    };
+    has(ATTRIBUTE_PRIVILEGED) || has(ATTRIBUTE_UNPRIVILEGED)
+}
+
 /// Has a directory say that lists of its own that it had until now may be gone, and with `is_of_all` those of all directories beneath it.
 ///
 /// # Errors

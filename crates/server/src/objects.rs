@@ -1,6 +1,8 @@
 //! What lanes share of volumes: made once in a process. Its index is opened when the first volume is writable or served to clients
 //! that cache.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +13,12 @@ use service::Service;
 use service::desk::Desk;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
-use vfs::{Closed, Objects, ObjectsOptions, SharedVolume, VolumeName, Withheld};
+use vfs::{Closed, Objects, ObjectsOptions, RelPath, SharedVolume, VolumeName, Withheld};
 
 use crate::config::{Config, ConfigError};
 use crate::handover;
 use crate::index_file::IndexFile;
+use crate::lists;
 use crate::volumes::{UsageShown, VolumeShown};
 
 /// Changes that were under way in volumes that are written to no longer.
@@ -290,9 +293,12 @@ impl Desk for RightsDesk {
         None
     }
 
-    /// What lanes know of rights: look-ups that begin afterwards go by those of the tree.
+    /// What lanes know of rights: look-ups that begin afterwards go by those of the tree. A directory that has been given a list is named by
+    /// its path, in hexadecimal digits.
     fn end(&self, path: &str) -> bool {
-        let is_known = path == KNOWN;
+        let at = path.strip_prefix(GIVEN).and_then(decoded);
+        let is_known = path == KNOWN || at.is_some();
+        at.iter().for_each(|at| self.remember(at));
         if is_known {
             self.0.doubt_rights();
         }
@@ -300,11 +306,41 @@ impl Desk for RightsDesk {
     }
 }
 
+impl RightsDesk {
+    /// Has the volume that a directory lies in remember that it has a list, if it has one.
+    fn remember(&self, directory: &Path) {
+        if !lists::has_one(directory) {
+            return;
+        }
+        for volume in self.0.all_volumes() {
+            let root = volume.record().and_then(|record| std::fs::canonicalize(record.path).ok());
+            let below = root.as_deref().and_then(|root| directory.strip_prefix(root).ok());
+            if let Some(path) = below.and_then(|below| RelPath::parse(below.as_os_str().as_bytes()).ok()) {
+                volume.remember_list_at(path);
+            }
+        }
+    }
+}
+
+/// Tells a running server of a directory that was given a list: what [`RightsDesk`] ends.
+pub(crate) fn given(directory: &Path) -> String {
+    let digits: String = directory.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{RIGHTS}/{GIVEN}{digits}")
+}
+
+fn decoded(digits: &str) -> Option<PathBuf> {
+    let pairs = digits.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
+    Some(PathBuf::from(OsString::from_vec(bytes?)))
+}
+
 /// Of the state directory: files with room beyond their ends.
 const ROOM_FILE: &str = "room-ahead";
 /// The desk, and what it ends.
 const RIGHTS: &str = "rights";
 const KNOWN: &str = "known";
+const GIVEN: &str = "given-";
 
 fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
     let most = ObjectsOptions::default();
@@ -362,6 +398,18 @@ mod tests {
         assert!(options(256).is_ok());
         let problem = options(257).unwrap_err().to_string();
         assert!(problem.starts_with("server.lanes: at most 256 lanes"), "{problem}");
+    }
+
+    #[test]
+    fn the_path_of_a_directory_comes_as_it_was_told_and_what_is_none_is_none() {
+        for path in ["/srv/a b", "/srv/\u{e4}/%2f", "/"] {
+            let told = given(Path::new(path));
+            let digits = told.strip_prefix("rights/given-").unwrap();
+            assert_eq!(decoded(digits), Some(PathBuf::from(path)));
+        }
+        for wrong in ["zz", "2fz", "\u{e4}\u{e4}"] {
+            assert_eq!(decoded(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -47,6 +47,11 @@ impl Keeping {
         Self { is_sealed: true, ..self }
     }
 
+    /// Whether the process may read and write `trusted.` attributes.
+    pub(crate) fn sees_trusted(self) -> bool {
+        self.sees_trusted
+    }
+
     /// Whether nothing of it can be relied on.
     pub(crate) fn is_sealed(self) -> bool {
         self.is_sealed

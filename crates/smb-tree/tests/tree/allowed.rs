@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use identity::{Accounts, Acl, Rights, Side as ListSide, Writable};
 use lane::backend::sim::{Config, World};
+use lane::fs::AttributeChange;
 use smb_tree::{Asker, Opens, OpensLimits, ShareOptions, Tree};
 use smb_wire::Status;
 use smb_wire::create::access::rights;
@@ -164,4 +165,40 @@ fn the_most_that_is_allowed_is_what_single_rights_give() {
             }
         });
     }
+}
+
+#[test]
+fn in_a_sticky_directory_only_what_is_somebodys_own_is_opened_to_be_deleted() {
+    served_by(true, |side, accounts| async move {
+        let operator = asker(9);
+        let sub = Wish { disposition: Disposition::Create, ..wish(rights::FILE_ALL, true) };
+        assert_eq!(side.status(&operator, "sub", &sub).await, Status::SUCCESS);
+        set_list(&side, &["", "sub"], &[("system:anyuser", "all")]).await;
+        let path = RelPath::parse(b"sub").unwrap();
+        let found = side.volume.lookup_as(&operator.caller, path, Rights::NONE).await.unwrap();
+        let directory = found.into_directory().unwrap().0;
+        for is_sticky in [false, true] {
+            let mode = Some(if is_sticky { 0o1777 } else { 0o777 });
+            let change = AttributeChange { mode, ..AttributeChange::NONE };
+            directory.set_attributes(&operator.caller, change).await.unwrap();
+            for (maker, n) in [("bob", 1), ("mary", 2)] {
+                for (name, session) in [("mary", 2), ("", 4), ("root", 3), ("bob", 1)] {
+                    let (whose, who) = (user(&accounts, maker, n), user(&accounts, name, session));
+                    side.make(&whose, "sub\\file", b"1").await;
+                    let may = !is_sticky || name == maker || name == "root";
+                    let wanted = if may { Status::SUCCESS } else { Status::ACCESS_DENIED };
+                    let case = format!("{name:?} deletes what {maker} made, sticky: {is_sticky}");
+                    let deletes = wish(rights::DELETE, false);
+                    assert_eq!(side.status(&who, "sub\\file", &deletes).await, wanted, "{case}");
+                    let most = at_most(&side, &who, "sub\\file", false).await;
+                    assert_eq!(most & rights::DELETE != 0, may, "{case}");
+                    let goes = deletes.with(options::DELETE_ON_CLOSE);
+                    assert_eq!(side.status(&who, "sub\\file", &goes).await, wanted, "{case}");
+                    let left = side.status(&whose, "sub\\file", &goes).await;
+                    let is_there = if may { Status::OBJECT_NAME_NOT_FOUND } else { Status::SUCCESS };
+                    assert_eq!(left, is_there, "{case}");
+                }
+            }
+        }
+    });
 }

@@ -16,7 +16,7 @@ use crate::cache::giver_of_aside;
 use crate::descriptor;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
-use crate::object::{By, Identity, identity_of, kind_of};
+use crate::object::{By, Identity, identity_of, is_accepted, kind_of};
 use crate::usage::Tally;
 
 /// What the walk has come to.
@@ -111,7 +111,7 @@ impl Check {
             Err(error) => return Ok(Err(error.into())),
         };
         self.report.directories += 1;
-        self.look_at_access_list(&dir, path).await;
+        self.look_at_access_list(&dir, path).await?;
         self.look_at_descriptor(dir.as_file(), path).await;
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
@@ -232,15 +232,30 @@ impl Check {
         self.report.add(Trouble::Leftover { path: shown(path) }, mended);
     }
 
-    async fn look_at_access_list(&mut self, dir: &Dir, path: &RelPathBuf) {
+    async fn look_at_access_list(&mut self, dir: &Dir, path: &RelPathBuf) -> Result<(), CheckError> {
         let why = match self.keeping.list_of(dir.as_file()).await {
             Ok(Some(list)) if list.is_empty() => Some(self.keeping.why_list(dir.as_file()).await),
+            Ok(None) if self.has_lost_list(dir, path).await? => Some(LOST.to_owned()),
             Ok(list) => list.and_then(|list| Acl::decode(&list).err()).map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
         };
         if let Some(why) = why {
             self.report.add(Trouble::AccessList { path: shown(path), why }, false);
         }
+        Ok(())
+    }
+
+    /// Whether the index remembers a list, or descriptor, of a directory that has none.
+    async fn has_lost_list(&self, dir: &Dir, path: &RelPathBuf) -> Result<bool, CheckError> {
+        if descriptor::look_at(dir.as_file(), self.keeping).await.is_some() {
+            return Ok(false);
+        }
+        let (index, volume, at) = (Arc::clone(&self.index), self.volume, path.as_path().as_bytes().to_vec());
+        let Some(record) = offload(None, move || index.list_at(volume, &at)).await?? else {
+            return Ok(false);
+        };
+        let sees_trusted = self.keeping.sees_trusted();
+        Ok(!is_accepted(self.root.dir(), dir, path.as_path(), record.seen_ms, sees_trusted).await)
     }
 
     /// As [`Check::look_at_descriptor`], of a file. What the server may not open nobody is served, whatever its descriptor says.
@@ -292,5 +307,8 @@ fn c_name(name: Name<'_>) -> CString {
     CString::new(name.as_bytes()).expect("a Name holds no zero byte")
 }
 
+/// What is the matter with a directory that had a list when a server last looked at it, or a descriptor.
+const LOST: &str = "it is gone, as after a copy that leaves extended attributes out: restore it, or say that there need be none by `linerate acl \
+                    accept DIR`";
 /// Names of a directory that the index is asked for at once.
 const AT_ONCE: usize = 1_024;

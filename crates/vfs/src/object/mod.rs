@@ -21,6 +21,7 @@ pub(crate) use self::mark::{Bearer, Borne};
 pub(crate) use self::numbered::Recorded;
 pub(crate) use self::permits::Permits;
 pub use self::remembered::Accepted;
+pub(crate) use self::remembered::is_accepted;
 pub(crate) use self::room_record::RoomSlot;
 pub use self::table::{Objects, ObjectsOptions};
 pub(crate) use self::volume::enter;

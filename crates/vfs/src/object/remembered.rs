@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use index::{Index, ListRecord, VolumeId};
+use index::{Index, ListRecord, Number, VolumeId};
 use lane::fs::{Dir, File, OpenHow, OpenKind};
 use lane::offload::offload;
 
@@ -79,6 +79,17 @@ impl SharedVolume {
         self.forget_loss(path);
     }
 
+    /// The directory of this path has been given a list beside the server, which may not have looked at it yet.
+    pub fn remember_list_at(&self, path: RelPath<'_>) {
+        self.note_rights();
+        if let Some((index, volume)) = self.remembered.records() {
+            // It is known by its path alone until it is looked at.
+            let directory = Number { vnode: 0, uniquifier: 0 };
+            let (generation, seen_ms) = (self.generation, milliseconds(SystemTime::now()));
+            index.record_list(*volume, path.as_bytes(), Some(ListRecord { directory, generation, seen_ms }));
+        }
+    }
+
     /// The directory of this path has no list of its own, and need not: `object`, where there is one.
     pub(crate) fn forget_list(&self, object: Option<&Object>, path: RelPath<'_>) {
         object.into_iter().for_each(Object::note_no_list);
@@ -128,7 +139,8 @@ impl SharedVolume {
         // Who takes the list of a directory away while it is served, as by setfattr(1), means to.
         let is_same =
             remembered.is_kept && (record.directory, record.generation) == (object.number(), self.generation);
-        if is_same || self.is_accepted(root, dir, path, record.seen_ms).await {
+        let sees_trusted = self.objects().options().trusted_attributes;
+        if is_same || is_accepted(root, dir, path, record.seen_ms, sees_trusted).await {
             self.forget_list(Some(object), path);
             self.forget_loss(path);
             return Ok(false);
@@ -138,25 +150,6 @@ impl SharedVolume {
             lost.insert(path.into());
         }
         Ok(true)
-    }
-
-    /// Whether an operator has said, for the directory or for all of one above, that lists seen before may be gone.
-    async fn is_accepted(&self, root: &Dir, dir: &Dir, path: RelPath<'_>, seen_ms: u64) -> bool {
-        let name = if self.objects().options().trusted_attributes { ACCEPTED_TRUSTED } else { ACCEPTED_USER };
-        if accepted(dir.as_file(), name).await.is_some_and(|accepted| accepted.at_ms >= seen_ms) {
-            return true;
-        }
-        for above in path.prefixes().filter(|above| above.as_bytes() != path.as_bytes()) {
-            let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
-            let at = if above.is_root() { b"." } else { above.as_bytes() };
-            let at = CString::new(at).expect("a RelPath holds no zero byte");
-            let Ok(above) = root.open(&at, how).await else { return false };
-            let accepted = accepted(&above, name).await;
-            if accepted.is_some_and(|accepted| accepted.is_of_all && accepted.at_ms >= seen_ms) {
-                return true;
-            }
-        }
-        false
     }
 
     fn forget_loss(&self, path: RelPath<'_>) {
@@ -199,6 +192,31 @@ impl Accepted {
 
     /// Bytes of a value.
     pub const BYTES_MAX: usize = 32;
+}
+
+/// Whether an operator has said, for the directory or for all of one above, that lists seen before may be gone.
+pub(crate) async fn is_accepted(
+    root: &Dir,
+    dir: &Dir,
+    path: RelPath<'_>,
+    seen_ms: u64,
+    sees_trusted: bool,
+) -> bool {
+    let name = if sees_trusted { ACCEPTED_TRUSTED } else { ACCEPTED_USER };
+    if accepted(dir.as_file(), name).await.is_some_and(|accepted| accepted.at_ms >= seen_ms) {
+        return true;
+    }
+    for above in path.prefixes().filter(|above| above.as_bytes() != path.as_bytes()) {
+        let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
+        let at = if above.is_root() { b"." } else { above.as_bytes() };
+        let at = CString::new(at).expect("a RelPath holds no zero byte");
+        let Ok(above) = root.open(&at, how).await else { return false };
+        let accepted = accepted(&above, name).await;
+        if accepted.is_some_and(|accepted| accepted.is_of_all && accepted.at_ms >= seen_ms) {
+            return true;
+        }
+    }
+    false
 }
 
 async fn accepted(file: &File, name: &CStr) -> Option<Accepted> {

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{
-    self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags,
-    XattrFlags,
+    self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, XattrFlags,
 };
 
 use crate::backend::file::{FileKind, OpenHow, OpenKind, Particulars, Stat, Timestamp};

@@ -9,7 +9,8 @@ use index::Index;
 use lane::backend::sim::{Config, Fs, World};
 use lane::time;
 use vfs::{
-    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Cache, CacheOptions, Over, Volume, VolumeOptions, VolumeSpec,
+    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Cache, CacheOptions, CheckOptions, Over, Trouble, Volume,
+    VolumeOptions, VolumeSpec,
 };
 
 use super::access::{alice, directory_as, index, list, operator, reads, root_as, served, sharing};
@@ -161,14 +162,35 @@ fn what_is_accepted_for_one_directory_alone_says_nothing_of_those_beneath() {
         all_read(&volume, &[("d", LISTS), ("d/e", LISTS)], "before").await;
         then.set(now_ms());
     });
+    assert_eq!(checked(&world, &index), Vec::<String>::new());
     fs.rename("/srv/d", "/old/it").unwrap();
     plant(&fs, "d", None);
+    assert_eq!(checked(&world, &index), ["d", "d/e"]);
     accept(&fs, "/srv/d", false, false, when.get());
+    assert_eq!(checked(&world, &index), ["d/e"]);
     for _ in 0..2 {
         served(&world, &index, false, async |volume| {
             all_read(&volume, &[("d", OPEN), ("d/e", CLOSED)], "accepted alone").await;
         });
     }
+}
+
+/// Directories of which a check says that they have lost their lists.
+fn checked(world: &World, index: &Arc<Index>) -> Vec<String> {
+    let (index, volume) = (Arc::clone(index), index.volumes()[0].0);
+    let options = CheckOptions { repair: false, trusted_attributes: false };
+    let host = world.host("10.0.0.1");
+    host.fs().configure(|config| config.privileged = false);
+    let report = world
+        .block_on(&host, async move { vfs::check(&index, volume, options, Arc::default()).await.unwrap() });
+    host.fs().configure(|config| config.privileged = true);
+    let lost = report.problems.into_iter().filter_map(|problem| match problem.trouble {
+        Trouble::AccessList { path, why } if why.contains("it is gone") => Some(path),
+        _ => None,
+    });
+    let mut lost: Vec<_> = lost.collect();
+    lost.sort();
+    lost
 }
 
 #[test]
