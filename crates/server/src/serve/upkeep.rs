@@ -163,10 +163,10 @@ impl Serving {
         for found in lost.iter().filter(|found| !self.lost_lists.contains(found)) {
             let (name, path) = (&found.0, found.1.display());
             health.note(&of(found), "it is gone: the directory is served to administrators alone");
-            //@ cause: The directory had an access list or security descriptor when the server last saw it and has none now, as after it was
-            //@ removed and copied back by a program that leaves extended attributes out.
-            //@ remedy: Restore its attributes (`rsync -aX` or `tar --xattrs --xattrs-include='*'`, as root), or give it a list by `linerate
-            //@ acl set DIR`. If it needs none say so by `linerate acl accept DIR`, which counts for all directories beneath it too.
+            //@ cause: The directory had an access list or descriptor when the server last saw it. It has none now, as after a copy by a
+            //@ program that leaves extended attributes out.
+            //@ remedy: Restore its attributes by `rsync -aX` as root, or give it a list by `linerate acl set DIR`. If it needs none, run
+            //@ `linerate acl accept DIR`, which counts for all directories beneath it too.
             tracing::error!(
                 volume = name,
                 "volume {name}: the access list of {path} is gone, as after a copy that leaves extended attributes out; the directory is \
