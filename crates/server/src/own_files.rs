@@ -5,17 +5,35 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use identity::AccountsStore;
 use rustix::fs::{Mode, OFlags};
 use service::volumes::VolumeSection;
-use vfs::{FileId, Withheld};
+use vfs::{FileId, NameFamily, Withheld};
 
 use crate::config::{Config, default_accounts};
 use crate::overlap::{Places, or_here};
 
 /// The files and directories of a configuration.
-pub(crate) struct OwnFiles(Vec<PathBuf>);
+#[derive(Clone)]
+pub(crate) struct OwnFiles(Vec<OwnFile>);
+
+#[derive(Clone)]
+struct OwnFile {
+    path: PathBuf,
+    /// What others make of it beside it has its name and more: rotated logs, copies of accounts.
+    has_kin: bool,
+}
+
+/// Looks at the server's own files again and again: what is at their paths is replaced while the server runs.
+pub(crate) struct OwnFilesWatch {
+    own: Arc<Mutex<OwnFiles>>,
+    /// Ends the thread when it goes.
+    _alive: Sender<()>,
+}
 
 impl OwnFiles {
     /// As the configuration names them, and as they are by default.
@@ -24,11 +42,12 @@ impl OwnFiles {
         let logs = config.log.access.iter().chain(&config.log.audit).filter(|path| **path != Path::new("-"));
         // Commands that change the accounts lock a file beside them: a client that took or removed it would keep them waiting or apart.
         let lock = accounts.as_ref().map(|path| AccountsStore::new(path).lock_file());
-        let mut all: Vec<_> = config.server.state_dir().into_iter().chain(accounts).chain(lock).collect();
-        all.extend(config.file.iter().chain(logs).cloned());
         let wanted = config.wishes.iter().filter_map(|wish| wish.settings.as_ref());
-        all.extend(wanted.flat_map(|settings| settings.own_files()));
-        Self(all)
+        let of_services = wanted.flat_map(|settings| settings.own_files());
+        let state = config.server.state_dir().into_iter();
+        let single = state.chain(lock).chain(config.file.clone()).chain(of_services).map(OwnFile::from);
+        let kin = accounts.into_iter().chain(logs.cloned()).map(|path| OwnFile { path, has_kin: true });
+        Self(single.chain(kin).collect())
     }
 
     /// These and the others.
@@ -39,14 +58,26 @@ impl OwnFiles {
 
     /// Has nobody served any of it, by whatever name. What is not there yet is known by its name.
     pub(crate) fn withhold(&self, withheld: &Withheld) {
-        for path in &self.0 {
+        for OwnFile { path, has_kin } in &self.0 {
             // A symbolic link is withheld, and what it leads to.
-            for path in [Some(path.clone()), path.canonicalize().ok()].into_iter().flatten() {
+            let real = path.canonicalize().ok();
+            let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+            for (path, is_far) in [(Some(path.clone()), false), (real, is_link)] {
+                let Some(path) = path else { continue };
                 // Where directories on the way are not there yet the first of them is withheld.
                 let names = path.ancestors().filter_map(|at| at.parent().zip(at.file_name()));
                 let known = |(above, name)| id_of(or_here(above)).ok().map(|above| (above, name));
                 let named: Option<(FileId, &OsStr)> = { names }.find_map(known);
                 named.iter().for_each(|(above, name)| withheld.add_name(*above, name.as_bytes()));
+                let family = |name: &OsStr| match is_far {
+                    // Earlier and later versions lie beside what a link leads to, as certbot's keys.
+                    true => NameFamily::numbered(name.as_bytes()),
+                    false => has_kin.then(|| NameFamily::Beside(name.as_bytes().into())),
+                };
+                let above = path.parent().and_then(|above| id_of(or_here(above)).ok());
+                if let Some((above, family)) = above.zip(path.file_name().and_then(family)) {
+                    withheld.add_family(above, family);
+                }
                 // What lies in the state directory may have further names elsewhere.
                 for path in std::iter::once(path.clone()).chain(files_in(&path)) {
                     // Open, so that no other file gets its number once it is replaced.
@@ -93,8 +124,40 @@ impl OwnFiles {
     }
 
     fn in_volume<'a>(&'a self, places: &Places, volume: &VolumeSection) -> impl Iterator<Item = &'a Path> {
-        let paths = self.0.iter().map(PathBuf::as_path);
+        let paths = self.0.iter().map(|own| own.path.as_path());
         paths.filter(|path| places.holds(&volume.path, path) || places.holds(path, &volume.path))
+    }
+}
+
+impl From<PathBuf> for OwnFile {
+    fn from(path: PathBuf) -> Self {
+        Self { path, has_kin: false }
+    }
+}
+
+impl OwnFilesWatch {
+    /// Begins to look, by a thread of its own that a file system may keep waiting, until the watch goes.
+    ///
+    /// # Errors
+    /// The system's, when there is no thread to be had.
+    pub(crate) fn start(own: OwnFiles, withheld: Arc<Withheld>) -> std::io::Result<Self> {
+        let (alive, ended) = channel();
+        let own = Arc::new(Mutex::new(own));
+        let shared = Arc::clone(&own);
+        let look = move || {
+            while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                let own = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                own.withhold(&withheld);
+                withheld.forget_removed();
+            }
+        };
+        std::thread::Builder::new().name("own files".to_owned()).spawn(look)?;
+        Ok(Self { own, _alive: alive })
+    }
+
+    /// These are the server's own from now on.
+    pub(crate) fn set(&self, own: OwnFiles) {
+        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
     }
 }
 
@@ -115,6 +178,8 @@ fn id_of(path: &Path) -> std::io::Result<FileId> {
     Ok(FileId { dev: found.dev(), ino: found.ino() })
 }
 
+/// Between two looks at the paths of the server's own files.
+const PERIOD: Duration = Duration::from_secs(1);
 //@ limit: files of the state directory known by themselves
 //@ section: Users and access lists
 //@ unit: descriptor
@@ -141,7 +206,7 @@ mod tests {
         // The link lies in one volume and what it leads to in the other.
         std::os::unix::fs::symlink(path("tree/direct.key"), path("other/linked.key")).unwrap();
         let volumes = ["tree", "other"].map(|name| VolumeSection::new(name.parse().unwrap(), path(name)));
-        let told = |own: &str| OwnFiles(vec![path(own)]).warnings(&volumes);
+        let told = |own: &str| OwnFiles(vec![path(own).into()]).warnings(&volumes);
         for (own, holders) in [
             ("tree/state", vec!["tree"]),
             ("tree/direct.key", vec!["tree"]),
@@ -159,7 +224,7 @@ mod tests {
             }
         }
         let mut guarded = volumes.clone();
-        OwnFiles(vec![path("other/elsewhere.key")]).guard(&mut guarded);
+        OwnFiles(vec![path("other/elsewhere.key").into()]).guard(&mut guarded);
         assert_eq!(guarded.map(|volume| volume.objects), [false, true]);
     }
 }

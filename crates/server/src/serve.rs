@@ -27,7 +27,7 @@ use crate::logs::{self, RequestLogs};
 use crate::metrics::Blocks;
 use crate::objects::{ProcessObjects, Use};
 use crate::offers::Offers;
-use crate::own_files::OwnFiles;
+use crate::own_files::{OwnFiles, OwnFilesWatch};
 use crate::pacing::Pacing;
 use crate::process;
 use crate::roots::{Root, RootWatch};
@@ -67,6 +67,7 @@ struct Serving {
     orders: u64,
     reload_counters: Arc<ReloadCounters>,
     roots: RootWatch,
+    own_files: OwnFilesWatch,
     /// What is amiss with volumes' directories, by volume, as `/health` tells it.
     root_troubles: BTreeMap<String, String>,
     controls: Vec<LaneControl>,
@@ -312,7 +313,10 @@ impl Serving {
         let blocks = Blocks::default();
         logs::add_to(&blocks);
         let logs = match purpose {
-            Purpose::Serve => RequestLogs::start(&config.log, &blocks).map_err(io("the logs"))?,
+            Purpose::Serve => {
+                let withheld = objects.withheld();
+                RequestLogs::start(&config.log, &blocks, withheld).map_err(io("the logs"))?
+            }
             Purpose::Check => RequestLogs::default(),
         };
         let admin = config.admin.listen.map(admin::bind).transpose();
@@ -389,6 +393,8 @@ impl Serving {
         let addresses = Addresses { services, admin: bound };
         let roots =
             RootWatch::start(roots, objects.objects().cloned()).map_err(io("the watch over volumes"))?;
+        let own_files = OwnFilesWatch::start(OwnFiles::of(&config), Arc::clone(objects.withheld()));
+        let own_files = own_files.map_err(io("the watch over the server's own files"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
         let (draining, health) = (Arc::default(), Arc::default());
@@ -419,6 +425,7 @@ impl Serving {
             orders: 0,
             reload_counters,
             roots,
+            own_files,
             root_troubles: BTreeMap::new(),
             controls,
             pacing,

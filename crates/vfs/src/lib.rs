@@ -61,7 +61,7 @@ pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
 pub use usage::{CountFailed, Space, SpaceState};
 pub use volume::{Resolved, Volume};
-pub use withheld::Withheld;
+pub use withheld::{NameFamily, Withheld};
 
 mod access;
 mod attributes;

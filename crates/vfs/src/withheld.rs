@@ -22,7 +22,28 @@ pub struct Withheld {
 struct Sets {
     /// With what keeps it open: the number of a file that is removed is given to another, unless somebody has it open.
     things: HashMap<FileId, Option<File>>,
-    names: HashMap<FileId, HashSet<Box<[u8]>>>,
+    names: HashMap<FileId, Names>,
+}
+
+/// Of one directory.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    exact: HashSet<Box<[u8]>>,
+    families: Vec<NameFamily>,
+}
+
+/// Names that are given to successors and predecessors of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameFamily {
+    /// The name itself, and with `.`, `-` or `~` and anything behind it: `access.log.1`, `access.log-20260101.gz`.
+    Beside(Box<[u8]>),
+    /// `stem`, digits, `rest`: `privkey1.pem` and `privkey12.pem`.
+    Numbered {
+        /// Before the digits.
+        stem: Box<[u8]>,
+        /// Behind them.
+        rest: Box<[u8]>,
+    },
 }
 
 /// What of a directory is withheld, as of one generation.
@@ -31,7 +52,7 @@ pub(crate) struct WithheldHere {
     generation: u64,
     /// The directory itself, or one above it.
     all: bool,
-    names: Box<[Box<[u8]>]>,
+    names: Option<Box<Names>>,
 }
 
 impl Withheld {
@@ -75,7 +96,19 @@ impl Withheld {
 
     /// Adds whatever has this name in a directory.
     pub fn add_name(&self, directory: FileId, name: &[u8]) {
-        self.change(|sets| sets.names.entry(directory).or_default().insert(name.into()));
+        self.change(|sets| sets.names.entry(directory).or_default().exact.insert(name.into()));
+    }
+
+    /// Adds whatever has a name of this family in a directory.
+    pub fn add_family(&self, directory: FileId, family: NameFamily) {
+        self.change(|sets| {
+            let known = &mut sets.names.entry(directory).or_default().families;
+            let is_new = !known.contains(&family);
+            if is_new {
+                known.push(family);
+            }
+            is_new
+        });
     }
 
     fn change(&self, change: impl FnOnce(&mut Sets) -> bool) {
@@ -94,7 +127,7 @@ impl Withheld {
     /// Whether nobody is served what has this name in a directory.
     pub(crate) fn has_name(&self, directory: FileId, name: &[u8]) -> bool {
         self.generation() > 0
-            && self.read(|sets| sets.names.get(&directory).is_some_and(|names| names.contains(name)))
+            && self.read(|sets| sets.names.get(&directory).is_some_and(|names| names.has(name)))
     }
 
     /// What of a directory is withheld; `above`: of the one that it lies in, by that name.
@@ -103,7 +136,7 @@ impl Withheld {
         self.read(|sets| WithheldHere {
             generation,
             all: above.is_some_and(|(above, name)| above.has(name)) || sets.things.contains_key(&directory),
-            names: sets.names.get(&directory).into_iter().flatten().cloned().collect(),
+            names: sets.names.get(&directory).cloned().map(Box::new),
         })
     }
 
@@ -124,7 +157,7 @@ impl WithheldHere {
 
     /// Whether what has this name in the directory is.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
-        self.all || self.names.iter().any(|withheld| **withheld == *name)
+        self.all || self.names.as_ref().is_some_and(|names| names.has(name))
     }
 
     /// Whether more may be withheld by now.
@@ -133,9 +166,67 @@ impl WithheldHere {
     }
 }
 
+impl Names {
+    fn has(&self, name: &[u8]) -> bool {
+        self.exact.contains(name) || self.families.iter().any(|family| family.has(name))
+    }
+}
+
+impl NameFamily {
+    /// The family of a name with a number in it: `privkey1.pem`, as programs that keep earlier versions name theirs. None without one.
+    pub fn numbered(name: &[u8]) -> Option<Self> {
+        let end = name.iter().rposition(u8::is_ascii_digit)? + 1;
+        let digits = name[..end].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let stem = &name[..end - digits];
+        (!stem.is_empty()).then(|| Self::Numbered { stem: stem.into(), rest: name[end..].into() })
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        match self {
+            Self::Beside(first) => name
+                .strip_prefix(&**first)
+                .is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, b'.' | b'-' | b'~'))),
+            Self::Numbered { stem, rest } => {
+                let number = name.strip_prefix(&**stem).and_then(|name| name.strip_suffix(&**rest));
+                number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_family_has_what_a_rotation_or_a_renewal_makes_and_no_more() {
+        let log = NameFamily::Beside(b"access.log".as_slice().into());
+        for (name, is_of) in [
+            ("access.log", true),
+            ("access.log.1", true),
+            ("access.log-20260101.gz", true),
+            ("access.log~", true),
+            ("access.logs", false),
+            ("access.lo", false),
+            ("my access.log", false),
+        ] {
+            assert_eq!(log.has(name.as_bytes()), is_of, "{name}");
+        }
+        let key = NameFamily::numbered(b"privkey1.pem").unwrap();
+        for (name, is_of) in [
+            ("privkey1.pem", true),
+            ("privkey27.pem", true),
+            ("privkey.pem", false),
+            ("privkeys.pem", false),
+            ("privkey1.txt", false),
+            ("fullchain1.pem", false),
+        ] {
+            assert_eq!(key.has(name.as_bytes()), is_of, "{name}");
+        }
+        // No number, and nothing but one: each would be a family of strangers.
+        assert_eq!(NameFamily::numbered(b"privkey.pem"), None);
+        assert_eq!(NameFamily::numbered(b"12"), None);
+    }
 
     #[test]
     fn the_number_of_a_removed_file_is_no_others_until_it_is_forgotten() {

@@ -13,10 +13,11 @@ mod sink;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use service::log::LaneLog;
+use vfs::Withheld;
 
 pub(crate) use self::diagnostics::add_to;
 pub use self::diagnostics::{Diagnostics, finish};
@@ -42,8 +43,9 @@ pub(crate) struct LaneLogs {
 }
 
 impl RequestLogs {
-    pub(crate) fn start(section: &LogSection, blocks: &Blocks) -> io::Result<Self> {
-        let start = |kind| RequestLog::start(kind, section, blocks);
+    /// Opens and begins them. The files are `withheld`.
+    pub(crate) fn start(section: &LogSection, blocks: &Blocks, withheld: &Arc<Withheld>) -> io::Result<Self> {
+        let start = |kind| RequestLog::start(kind, section, blocks, withheld);
         Ok(Self { access: start(Kind::Access)?, audit: start(Kind::Audit)? })
     }
 

@@ -11,6 +11,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use service::log::{Format, LaneLog, LogReader};
+use vfs::Withheld;
 
 use super::sink::{Sink, count_lines};
 use super::{FAREWELL_MAX, STEP};
@@ -86,11 +87,16 @@ impl fmt::Display for Kind {
 
 impl RequestLog {
     /// Opens the file that `section` names and starts the thread; `None` when there is no such log.
-    pub(super) fn start(kind: Kind, section: &LogSection, blocks: &Blocks) -> io::Result<Option<Self>> {
+    pub(super) fn start(
+        kind: Kind,
+        section: &LogSection,
+        blocks: &Blocks,
+        withheld: &Arc<Withheld>,
+    ) -> io::Result<Option<Self>> {
         let Some((path, format)) = kind.wanted(section) else { return Ok(None) };
         let sink = match path == Path::new("-") {
             true => Sink::standard(io::stdout().as_fd())?,
-            false => Sink::open(path).map_err(|error| kind.told(&error))?,
+            false => Sink::open(path, Some(Arc::clone(withheld))).map_err(|error| kind.told(&error))?,
         };
         let (lanes, reader) = service::log::channel(BATCHES_MAX);
         let state = Arc::new(State::default());
@@ -336,7 +342,7 @@ mod tests {
     fn start(path: &Path) -> (RequestLog, Blocks) {
         let section = LogSection { access: Some(path.to_owned()), ..LogSection::default() };
         let blocks = Blocks::default();
-        (RequestLog::start(Kind::Access, &section, &blocks).unwrap().unwrap(), blocks)
+        (RequestLog::start(Kind::Access, &section, &blocks, &Arc::default()).unwrap().unwrap(), blocks)
     }
 
     fn counted(blocks: &Blocks, name: &str) -> u64 {

@@ -7,11 +7,14 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+use vfs::Withheld;
 
 use super::STEP;
 
@@ -19,6 +22,8 @@ use super::STEP;
 pub(super) struct Sink {
     /// What can be opened anew; a standard stream cannot.
     path: Option<PathBuf>,
+    /// Files that are opened are served to nobody, also once a rotation has renamed them.
+    withheld: Option<Arc<Withheld>>,
     /// None: a FIFO or a socket that nobody reads.
     file: Option<File>,
     /// A regular file takes all at once; others may have room for one page only.
@@ -43,26 +48,27 @@ pub(super) enum Trouble {
 
 impl Sink {
     /// Opens a file, or connects to a socket in the file system, or opens a FIFO; the latter two even while nobody reads.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = match open(path, true) {
+    pub(super) fn open(path: &Path, withheld: Option<Arc<Withheld>>) -> io::Result<Self> {
+        let file = match opened(path, withheld.as_deref()) {
             Err(error) if is_without_reader(&error) => None,
             other => Some(other.map_err(|error| told(path, &error))?),
         };
         let regular = file.as_ref().is_some_and(is_regular);
-        Ok(Self { path: Some(path.to_owned()), file, regular, pending: Vec::new(), written: 0 })
+        Ok(Self { path: Some(path.to_owned()), withheld, file, regular, pending: Vec::new(), written: 0 })
     }
 
     /// Standard output or error.
     pub(super) fn standard(stream: BorrowedFd<'_>) -> io::Result<Self> {
         let file = File::from(stream.try_clone_to_owned()?);
         let regular = is_regular(&file);
-        Ok(Self { path: None, file: Some(file), regular, pending: Vec::new(), written: 0 })
+        let (path, withheld) = (None, None);
+        Ok(Self { path, withheld, file: Some(file), regular, pending: Vec::new(), written: 0 })
     }
 
     /// Opens the path anew, after a log rotation moved it. Fails with the old one still in use.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
-        match open(path, true) {
+        match opened(path, self.withheld.as_deref()) {
             Ok(file) => {
                 self.regular = is_regular(&file);
                 self.file = Some(file);
@@ -112,7 +118,7 @@ impl Sink {
     fn write_some(&mut self) -> Result<usize, Trouble> {
         if self.file.is_none() {
             let path = self.path.as_ref().ok_or(Trouble::Gone)?;
-            let file = open(path, true);
+            let file = opened(path, self.withheld.as_deref());
             self.file = Some(file.map_err(|error| match is_without_reader(&error) {
                 true => Trouble::NoReader,
                 false => Trouble::Io(error),
@@ -186,12 +192,29 @@ pub(super) fn check(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Opens what is there, or makes a file for this user alone, whatever the umask is.
+fn opened(path: &Path, withheld: Option<&Withheld>) -> io::Result<File> {
+    let was_there = path.exists();
+    let file = open(path, true)?;
+    if !was_there {
+        // A umask may have taken even these.
+        rustix::fs::fchmod(&file, Mode::from_bits_truncate(MODE))?;
+    }
+    if let Some(withheld) = withheld
+        && file.metadata().is_ok_and(|found| found.is_file())
+    {
+        // Its path is looked at in a moment, should this one fail.
+        let _ = file.try_clone().and_then(|file| withheld.add_open(file));
+    }
+    Ok(file)
+}
+
 /// Never waits for a FIFO's reader or a socket's listener. A terminal does not become the process's own.
 fn open(path: &Path, create: bool) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened =
-        OpenOptions::new().create(create).append(true).custom_flags(flags.bits().cast_signed()).open(path);
-    match opened {
+    let mut how = OpenOptions::new();
+    how.create(create).append(true).mode(MODE).custom_flags(flags.bits().cast_signed());
+    match how.open(path) {
         Err(error) if is_without_reader(&error) && is_socket(path) => connect(path),
         other => other,
     }
@@ -244,6 +267,8 @@ pub(super) fn count_lines(bytes: &[u8]) -> u64 {
 /// A pipe that poll(2) calls writable has room for this much (pipe(7), PIPE_BUF), so that a write to one that was
 /// not opened here, and so may wait, does not.
 const WRITE_MAX: usize = 4096;
+/// Of a log that is made: lines name users and what they did.
+const MODE: u32 = 0o600;
 /// Memory that is kept between two batches.
 const PENDING_KEPT_MAX: usize = 256 * 1024;
 
@@ -254,6 +279,29 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+
+    #[test]
+    fn a_log_is_made_for_the_servers_user_alone_whatever_the_umask_and_one_that_is_there_stays_as_it_is() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let mode_of = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        for umask in [0o000, 0o022, 0o077, 0o777] {
+            let path = dir.path().join(format!("{umask}.log"));
+            let before = rustix::process::umask(Mode::from_bits_truncate(umask));
+            let sink = Sink::open(&path, None);
+            rustix::process::umask(before);
+            let mut sink = sink.unwrap();
+            assert_eq!(mode_of(&path), 0o600, "{umask:o}");
+            // As a rotation makes it for a group that may read.
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+            sink.reopen().unwrap();
+            assert_eq!(mode_of(&path), 0o640, "{umask:o}");
+        }
+        let (link, far) = (dir.path().join("link.log"), dir.path().join("far.log"));
+        std::os::unix::fs::symlink(&far, &link).unwrap();
+        Sink::open(&link, None).unwrap();
+        assert_eq!(mode_of(&far), 0o600);
+    }
 
     fn fifo(dir: &Path) -> PathBuf {
         let path = dir.join("fifo");
@@ -276,7 +324,7 @@ mod tests {
     fn fifo_without_reader_keeps_the_lines_for_the_next_one_who_gets_them_whole() {
         let dir = tempfile::tempdir().unwrap();
         let path = fifo(dir.path());
-        let mut sink = Sink::open(&path).unwrap();
+        let mut sink = Sink::open(&path, None).unwrap();
         sink.put(b"one\n");
         assert!(matches!(sink.step(), Err(Trouble::NoReader)));
         let mut first = reader(&path);
@@ -308,7 +356,7 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         check(&path).unwrap();
         drop(listener.accept().unwrap());
-        let mut sink = Sink::open(&path).unwrap();
+        let mut sink = Sink::open(&path, None).unwrap();
         sink.put(b"one\n");
         sink.step().unwrap();
         let mut first = BufReader::new(listener.accept().unwrap().0);

@@ -92,6 +92,7 @@ impl Serving {
         let loaded = Offers::load(&config, &self.layout, &self.objects, state_dir.as_deref());
         let mut offers = loaded.map_err(tell)?;
         own.withhold(self.objects.withheld());
+        self.own_files.set(own);
         offers.warnings().iter().for_each(|warning| logs::warn(warning));
         egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
         let taking = Taking::new(&self.layout, &config.server.drained_nodes);

@@ -135,7 +135,6 @@ impl Serving {
     /// Follows what has changed outside: links that came and went, interrupts that were moved.
     pub(super) fn look_around(&mut self) {
         self.mend_listeners();
-        self.objects.withheld().forget_removed();
         if self.layout.lane_nodes().len() < 2 {
             return;
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, getpid, kill_process};
 use server::config::Services;
 use service::Transport::{Rx, Tcp};
 
@@ -103,6 +104,76 @@ fn the_servers_own_files_are_served_to_nobody_and_told_of() {
             get(web, &format!("/{name}")).starts_with("HTTP/1.1 404").then_some(())
         });
     }
+    server.stop();
+    server.end();
+}
+
+#[test]
+fn what_replaces_the_servers_own_files_is_served_to_nobody_without_a_reload() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let accounts = |name: &str| {
+        std::fs::write(path(name), "version = 1\n").unwrap();
+        std::fs::set_permissions(path(name), PermissionsExt::from_mode(0o600)).unwrap();
+    };
+    for name in ["archive", "old", "logs"] {
+        std::fs::create_dir(path(name)).unwrap();
+    }
+    std::fs::write(path("a.txt"), "text").unwrap();
+    accounts("archive/accounts1.toml");
+    let switch = |to: &str| {
+        std::os::unix::fs::symlink(to, path("next")).unwrap();
+        std::fs::rename(path("next"), path("accounts.toml")).unwrap();
+    };
+    switch("archive/accounts1.toml");
+    let at = dir.path().display();
+    let config = format!(
+        "[server]\nlanes = 2\ndrain_seconds = 300\nstate_dir = '{at}/state'\n[admin]\nlisten = '127.0.0.1:0'\n{HTTP}\
+         [identity]\naccounts = '{at}/accounts.toml'\n[log]\naccess = '{at}/logs/access.log'\n{}",
+        volume(dir.path())
+    );
+    let server = Running::start(both(), &config);
+    let web = server.at("http", Tcp);
+    let is_served = |name: &str| get(web, &format!("/{name}")).starts_with("HTTP/1.1 200");
+    assert!(is_served("a.txt") && !is_served("logs/access.log"));
+
+    // A log that was not there at the start, as a rotation leaves it and those of rotations before.
+    std::fs::write(path("logs/access.log.2"), "of before the start").unwrap();
+    std::fs::write(path("logs/access.log.3.gz"), "of before the start").unwrap();
+    std::fs::hard_link(path("logs/access.log"), path("old/alias")).unwrap();
+    std::fs::rename(path("logs/access.log"), path("old/moved")).unwrap();
+    for name in ["old/moved", "old/alias", "logs/access.log.2", "logs/access.log.3.gz"] {
+        assert!(!is_served(name), "{name}");
+    }
+    kill_process(getpid(), Signal::USR1).unwrap();
+    testkit::wait_for("the new log", PATIENCE, || path("logs/access.log").exists().then_some(()));
+    testkit::wait_for("a line", PATIENCE, || {
+        get(web, "/a.txt");
+        (std::fs::metadata(path("logs/access.log")).unwrap().len() > 0).then_some(())
+    });
+    std::fs::hard_link(path("logs/access.log"), path("old/later")).unwrap();
+    std::fs::rename(path("logs/access.log"), path("logs/rotated")).unwrap();
+    for name in ["old/moved", "old/alias", "old/later", "logs/rotated"] {
+        assert!(!is_served(name), "{name}");
+    }
+
+    // A version that a link is to be switched to is hidden from the start, and one before stays so.
+    accounts("archive/accounts2.toml");
+    assert!(!is_served("archive/accounts2.toml"));
+    switch("archive/accounts2.toml");
+    // Another name of what a rename has put there.
+    accounts("new.toml");
+    std::fs::hard_link(path("new.toml"), path("copy.toml")).unwrap();
+    std::fs::rename(path("new.toml"), path("accounts.toml")).unwrap();
+    assert!(!is_served("accounts.toml"));
+    testkit::wait_for("the further name", PATIENCE, || (!is_served("copy.toml")).then_some(()));
+    for name in ["archive/accounts1.toml", "archive/accounts2.toml", "accounts.toml.new", "accounts.toml~"] {
+        assert!(!is_served(name), "{name}");
+    }
+    // Renamed away again it is what it was.
+    accounts("third.toml");
+    std::fs::rename(path("third.toml"), path("accounts.toml")).unwrap();
+    assert!(!is_served("copy.toml") && is_served("a.txt"));
     server.stop();
     server.end();
 }
