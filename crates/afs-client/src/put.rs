@@ -147,7 +147,7 @@ impl Put {
         name: &[u8],
     ) -> Result<Metadata, Error> {
         let Place { server, fid: directory } = place;
-        let staged = staged_name(name);
+        let staged = transfer::staged_name_of_bytes(name);
         let modified = u32::try_from(stat.mtime.secs).ok();
         let change = of_new(stat.mode, modified);
         let created = match server.create(*directory, &staged, change).await {
@@ -243,13 +243,6 @@ fn check(name: &[u8]) -> Result<(), Error> {
     Err(Error::Name(String::from_utf8_lossy(name).into_owned()))
 }
 
-fn staged_name(name: &[u8]) -> Vec<u8> {
-    let kept = &name[..name.len().min(NAME_KEPT)];
-    [kept, b".linerate-put"].concat()
-}
-
-/// Bytes of a name that the one beside it has.
-const NAME_KEPT: usize = 200;
 /// How long a server is asked to remove what broke off: longer than a restart takes.
 const TAKE_BACK_TIME: Duration = Duration::from_secs(60);
 /// Time between two attempts.

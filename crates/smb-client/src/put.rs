@@ -51,7 +51,8 @@ impl Put {
             return Err(TransferError::IsADirectory(from.to_string_lossy().into_owned()));
         }
         self.progress.want(stat.size);
-        let staged = format!("{path}{STAGED}");
+        let (above, name) = path.rsplit_once('\\').unwrap_or(("", path));
+        let staged = joined(above, &transfer::staged_name(name));
         let how = How { share: 0, ..How::overwrite() };
         let open = local::there(path, Open::create(tree, &staged, &how).await)?;
         let stored = self.staged(&open, &file, from, &stat, path).await;
@@ -201,8 +202,6 @@ async fn write(open: &Open, path: &str, at: u64, data: Buf) -> Result<(), Transf
     }
 }
 
-/// What a file is called until it is whole.
-const STAGED: &str = ".linerate-put";
 /// Requests for one file under way.
 const DEPTH: usize = 8;
 /// Bytes of one at most: what a buffer of the lane holds.

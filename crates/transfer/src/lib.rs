@@ -1,12 +1,14 @@
 //! What the clients of all services share: how far a transfer is ([`Progress`]), what it moved ([`Tree`]), local files that are
-//! there under their name only when they are whole ([`Landing`]), several files at once ([`files_at_once`]), and the server in an
-//! address ([`authority`]).
+//! there under their name only when they are whole ([`Landing`]), several files at once ([`files_at_once`]), what a file is
+//! called on the server until it is whole ([`staged_name`]), and the server in an address ([`authority`]).
 
 mod at_once;
 pub mod authority;
 mod landing;
 mod progress;
+mod staged;
 
 pub use at_once::files_at_once;
 pub use landing::{Landing, is_taken, made, make_way};
 pub use progress::{Progress, Tree};
+pub use staged::{is_staged, staged_name, staged_name_of_bytes};

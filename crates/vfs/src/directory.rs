@@ -15,7 +15,7 @@ use crate::caller::Caller;
 use crate::change::c_name;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::guarded::Steps;
+use crate::guarded::{LinkBudget, Steps};
 use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume, Watch, WatchHow};
@@ -341,8 +341,7 @@ impl Directory {
                 _ => error.into(),
             })?;
             let found = raw.len();
-            let mut steps = STEPS_MIN;
-            let entries = self.served(raw, &mut steps).await;
+            let entries = self.served(raw, &LinkBudget::new()).await;
             let alive = cache.count_alive(entries.0.len() + entries.1.len())?;
             let (took, token) = (lane::time::now() - began, before.change_token());
             let listing = Rc::new(CachedListing::new(entries, found, token, (vantage, listed), took, alive));
@@ -364,12 +363,16 @@ impl Directory {
     }
 
     /// Leaves out what no look-up would give, looks through symbolic links, and sorts; and the links themselves. Each link adds to the
-    /// `steps` that all of them may take.
-    pub(crate) async fn served(&self, raw: Vec<DirEntry>, steps: &mut usize) -> (Box<[Entry]>, Box<[Entry]>) {
+    /// what all of them may cost.
+    pub(crate) async fn served(
+        &self,
+        raw: Vec<DirEntry>,
+        budget: &LinkBudget,
+    ) -> (Box<[Entry]>, Box<[Entry]>) {
         let mut entries = Vec::with_capacity(raw.len());
         let mut links = Vec::new();
         let is_link = |entry: &&DirEntry| entry.stat.is_some_and(|stat| stat.kind == FileKind::Symlink);
-        *steps = steps.saturating_add(raw.iter().filter(is_link).count().saturating_mul(STEPS_PER_LINK));
+        budget.add_links(raw.iter().filter(is_link).count());
         for entry in raw {
             let Some(stat) = entry.stat else { continue };
             let Ok(path) = Name::parse(&entry.name).and_then(|name| self.path().join(name)) else { continue };
@@ -388,7 +391,7 @@ impl Directory {
                     if links.len().is_multiple_of(LINKS_PER_TURN) {
                         lane::give_way().await;
                     }
-                    self.far_end(path.as_path(), steps).await
+                    self.far_end(path.as_path(), &stat, budget).await
                 }
                 FileKind::Other => None,
             };
@@ -405,17 +408,24 @@ impl Directory {
         withheld.is_some_and(|all| all.has(Attributes::from(*stat).id) || all.has_name(self.id(), name))
     }
 
-    /// What a link leads to. It takes `steps` of those of its listing, where the way is looked at name by name.
-    pub(crate) async fn far_end(&self, link: RelPath<'_>, steps: &mut usize) -> Option<Attributes> {
+    /// What a link leads to, where the budget of its listing is not used up before that is known: then what the link is itself.
+    pub(crate) async fn far_end(
+        &self,
+        link: RelPath<'_>,
+        itself: &Stat,
+        budget: &LinkBudget,
+    ) -> Option<Attributes> {
         if !self.volume.options().follow_symlinks {
             return None;
         }
         if self.object().is_some() {
-            let of_this = Steps::at_most(u32::try_from(*steps).unwrap_or(u32::MAX));
-            let before = of_this.left();
-            let found = self.volume.lookup_within(link, &of_this).await;
-            *steps -= (before - of_this.left()) as usize;
-            return found.ok().map(|found| *found.attributes());
+            if budget.is_used_up() {
+                return Some(Attributes::from(*itself));
+            }
+            return match self.volume.lookup_within(link, &Steps::of_listing(budget)).await {
+                Ok(found) => Some(*found.attributes()),
+                Err(_) => budget.is_used_up().then(|| Attributes::from(*itself)),
+            };
         }
         let file = self.volume.root().open_beneath(link).await.ok()?;
         file.stat().ok().map(Attributes::from)
@@ -462,8 +472,5 @@ const LOOKED_AT_BESIDE: &std::ffi::CStr = c"user.DOSATTRIB";
 pub(crate) const LISTED: OpenHow = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
 /// A directory may move while it is looked up.
 const LOOKUP_TRIES_MAX: u32 = 4;
-/// Names looked at on the ways of the links of one listing: of each of them so many on average, and so many in all at least.
-pub(crate) const STEPS_PER_LINK: usize = 24;
-pub(crate) const STEPS_MIN: usize = 4096;
 /// Links looked through before other tasks of the lane get a turn.
 pub(crate) const LINKS_PER_TURN: usize = 32;

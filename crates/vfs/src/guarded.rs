@@ -1,8 +1,8 @@
 //! Look-ups on volumes with objects: by whom, and with what right. What is found rests on promises of every directory on its
 //! way, so a symbolic link is followed here, name by name, to the real place of what it leads to: there its rights are.
 
-use std::cell::Cell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Volume {
         caller: &Caller,
         path: RelPath<'_>,
         need: Rights,
-        steps: &Steps,
+        steps: &Steps<'_>,
     ) -> Result<Looked, Error> {
         if let Some(answer) = self.try_seen(caller, path, need) {
             let answer = answer.map(|(resolved, directory)| Looked { resolved, directory, real: None });
@@ -71,7 +71,7 @@ impl Volume {
         caller: &'a Caller,
         path: RelPath<'a>,
         need: Rights,
-        steps: &'a Steps,
+        steps: &'a Steps<'a>,
     ) -> LocalBoxFuture<'a, Result<Looked, Error>> {
         Box::pin(async move {
             let mut real: RelPathBuf = path.into();
@@ -219,7 +219,7 @@ impl Volume {
         &self,
         caller: Option<&Caller>,
         path: RelPath<'_>,
-        steps: &Steps,
+        steps: &Steps<'_>,
     ) -> Result<Real, Error> {
         let mut left: VecDeque<Box<[u8]>> = path.components().map(|name| name.as_bytes().into()).collect();
         let mut real = RelPathBuf::root();
@@ -230,22 +230,30 @@ impl Volume {
                 if !real.pop() {
                     return Err(Error::Escapes);
                 }
-                rests_on.extend(names.pop());
+                rests_on.extend(names.pop().flatten());
                 continue;
             }
-            if let Err(used_up) = steps.take() {
+            real.push(Name::parse(&next).map_err(of_link)?)?;
+            let known = steps.known(&real);
+            if let Err(used_up) = steps.take(known.is_some()) {
                 self.counters().link_steps_used_up.increment();
                 return Err(used_up);
             }
-            real.push(Name::parse(&next).map_err(of_link)?)?;
-            let (target, vantage) = self.read_link(caller, real.as_path()).await?;
+            let (target, vantage) = match known {
+                Some(target) => (target, None),
+                None => {
+                    let (target, vantage) = self.read_link(caller, real.as_path()).await?;
+                    steps.learn(&real, target.as_ref());
+                    (target, Some(vantage))
+                }
+            };
             let Some(target) = target else {
                 names.push(vantage);
                 continue;
             };
             steps.follow()?;
             real.pop();
-            rests_on.push(vantage);
+            rests_on.extend(vantage);
             let relative = match target.strip_prefix(b"/") {
                 None => &target[..],
                 Some(_) => {
@@ -256,7 +264,7 @@ impl Volume {
             let names = relative.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
             names.rev().for_each(|name| left.push_front(name.into()));
         }
-        rests_on.extend(names.pop());
+        rests_on.extend(names.pop().flatten());
         Ok(Real { path: real, rests_on })
     }
 
@@ -290,37 +298,93 @@ pub(crate) struct Real {
 }
 
 /// What a look through symbolic links may cost: links that are followed, and names that are looked at on their ways.
-pub(crate) struct Steps {
+pub(crate) struct Steps<'l> {
     links: Cell<u32>,
     names: Cell<u32>,
+    /// Of the listing that it is for.
+    listing: Option<&'l LinkBudget>,
 }
 
-impl Steps {
+/// What the looks through the symbolic links of one listing may cost together. A name that another of them has come by costs little.
+pub(crate) struct LinkBudget {
+    left: Cell<usize>,
+    /// What is known of names on the ways: where a link points, `None` of what is none.
+    known: RefCell<HashMap<RelPathBuf, Option<Vec<u8>>>>,
+}
+
+impl<'l> Steps<'l> {
     /// Those of one look-up.
     pub(crate) fn of_lookup() -> Self {
-        Self::at_most(NAMES_MAX)
+        Self { links: Cell::new(LINKS_MAX), names: Cell::new(NAMES_MAX), listing: None }
     }
 
-    /// Those of one look-up, and no more names than this.
-    pub(crate) fn at_most(names: u32) -> Self {
-        Self { links: Cell::new(LINKS_MAX), names: Cell::new(names.min(NAMES_MAX)) }
-    }
-
-    /// Names that are left.
-    pub(crate) fn left(&self) -> u32 {
-        self.names.get()
+    /// Those of a look-up for a listing.
+    pub(crate) fn of_listing(listing: &'l LinkBudget) -> Self {
+        Self { listing: Some(listing), ..Self::of_lookup() }
     }
 
     fn follow(&self) -> Result<(), Error> {
-        Self::one_of(&self.links)
+        Self::take_from(&self.links)
     }
 
-    fn take(&self) -> Result<(), Error> {
-        Self::one_of(&self.names)
+    fn take(&self, is_known: bool) -> Result<(), Error> {
+        let cost = if is_known { 1 } else { LOOK_COST };
+        self.listing.map_or(Ok(()), |listing| listing.take(cost))?;
+        Self::take_from(&self.names)
     }
 
-    fn one_of(left: &Cell<u32>) -> Result<(), Error> {
+    fn take_from(left: &Cell<u32>) -> Result<(), Error> {
         left.set(left.get().checked_sub(1).ok_or(Error::SymlinkRefused)?);
+        Ok(())
+    }
+
+    fn known(&self, path: &RelPathBuf) -> Option<Option<Vec<u8>>> {
+        self.listing?.known.borrow().get(path).cloned()
+    }
+
+    fn learn(&self, path: &RelPathBuf, target: Option<&Vec<u8>>) {
+        if let Some(listing) = self.listing {
+            listing.known.borrow_mut().insert(path.clone(), target.cloned());
+        }
+    }
+}
+
+impl LinkBudget {
+    /// Of a listing that begins.
+    pub(crate) fn new() -> Self {
+        Self::with(COST_MIN)
+    }
+
+    /// With what is [left](Self::left) of one before.
+    pub(crate) fn with(left: usize) -> Self {
+        Self { left: Cell::new(left), known: RefCell::default() }
+    }
+
+    /// So many more links are listed. What is known of names is of before.
+    pub(crate) fn add_links(&self, links: usize) {
+        self.left.set(self.left.get().saturating_add(links.saturating_mul(COST_PER_LINK)));
+        self.known.borrow_mut().clear();
+    }
+
+    /// What is left to be spent.
+    pub(crate) fn left(&self) -> usize {
+        self.left.get()
+    }
+
+    /// Whether nothing is looked at any more for this listing.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.left.get() < LOOK_COST
+    }
+
+    fn take(&self, cost: usize) -> Result<(), Error> {
+        match self.left.get().checked_sub(cost) {
+            Some(left) => self.left.set(left),
+            None => {
+                // What costs less would only prolong it.
+                self.left.set(0);
+                return Err(Error::SymlinkRefused);
+            }
+        }
         Ok(())
     }
 }
@@ -372,3 +436,17 @@ const ATTEMPTS_MAX: u32 = 64;
 const LINKS_MAX: u32 = 40;
 /// Names looked at for one look-up that goes through links: of forty links each may have a way of two dozen.
 const NAMES_MAX: u32 = 1024;
+//@ limit: looks through the symbolic links of one listing
+//@ section: Files and listings
+//@ unit: name looked at on the ways of links, which costs {LOOK_COST}; 1 where another link of the listing has come by it
+//@ connection: {COST_MIN}, and {COST_PER_LINK} more for each link
+//@ all: process: the helpers' queue
+//@ empty: further links are listed as themselves, not as what they lead to, also those that lead nowhere; others feel nothing
+//@ counter: vfs_link_steps_used_up
+//@ attack: http-link-chains
+/// Of a name on the way of a link that is looked at for a listing.
+const LOOK_COST: usize = 16;
+/// What a listing may spend for each of its links: a link to a file beside it takes two looks.
+const COST_PER_LINK: usize = 48;
+/// And besides.
+const COST_MIN: usize = 8_192;

@@ -97,6 +97,7 @@ mod sort;
 mod spec;
 mod sweep;
 mod trouble;
+mod unfinished;
 mod usage;
 mod volume;
 mod withheld;

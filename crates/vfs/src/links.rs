@@ -121,7 +121,7 @@ fn errno(code: i32) -> io::Error {
 //@ limit: symbolic links of one look-up
 //@ section: Files and listings
 //@ unit: link
-//@ connection: {}, {LOOKS_MAX} read by helpers; 1,024 names on their ways; a listing 24 for each of its links
+//@ connection: {}, {LOOKS_MAX} read by helpers; 1,024 names on their ways
 //@ all: process: the helpers' queue
 //@ empty: 404; others wait in the helpers' queue
 //@ counter: vfs_refused{reason="symlink"}, vfs_link_steps_used_up

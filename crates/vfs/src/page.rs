@@ -10,8 +10,9 @@ use lane::offload::offload;
 
 use crate::caller::Caller;
 use crate::change::{EntryExtended, c_name, stored_attribute};
-use crate::directory::{Directory, LINKS_PER_TURN, STEPS_MIN, STEPS_PER_LINK};
+use crate::directory::{Directory, LINKS_PER_TURN};
 use crate::error::Error;
+use crate::guarded::LinkBudget;
 use crate::listing::{Alive, Entry};
 use crate::name::Name;
 
@@ -22,8 +23,8 @@ pub struct NamePage {
     /// Names up to this one are on pages before.
     after: Option<Box<[u8]>>,
     is_last: bool,
-    /// Names that may still be looked at on the ways of links.
-    steps: Cell<usize>,
+    /// What looks through links may still cost.
+    link_budget: Cell<usize>,
     _alive: Alive,
 }
 
@@ -110,7 +111,13 @@ impl Directory {
         let Reading { names, after, ceiling, .. } = reading;
         let names = on_helper(move || names.sorted()).await?;
         alive.lower_to(names.memory());
-        Ok(NamePage { names, after, is_last: ceiling.is_none(), steps: Cell::new(STEPS_MIN), _alive: alive })
+        Ok(NamePage {
+            names,
+            after,
+            is_last: ceiling.is_none(),
+            link_budget: Cell::new(LinkBudget::new().left()),
+            _alive: alive,
+        })
     }
 
     /// What `names` of a page are, with the attribute `attribute` of each, of at most `max` bytes: all by one look. `None` for what has
@@ -130,8 +137,8 @@ impl Directory {
             let c_names = parsed.iter().map(|name| c_name(*name)).collect();
             let found = self.dir().stat_names(c_names, &stored_attribute(attribute)?, max).await?;
             let is_link = |found: &&NameStat| found.stat.kind == FileKind::Symlink;
-            let mut steps = found.iter().flatten().filter(is_link).count().saturating_mul(STEPS_PER_LINK);
-            steps = steps.saturating_add(page.steps.get());
+            let budget = LinkBudget::with(page.link_budget.get());
+            budget.add_links(found.iter().flatten().filter(is_link).count());
             let (mut looked, mut links) = (Vec::with_capacity(names.len()), 0);
             for (name, found) in parsed.into_iter().zip(found) {
                 let Some(found) = found else {
@@ -142,9 +149,9 @@ impl Directory {
                 if is_link(&&found) && links % LINKS_PER_TURN == 0 {
                     lane::give_way().await;
                 }
-                looked.push(self.looked(name, found, as_links, &mut steps).await);
+                looked.push(self.looked(name, found, as_links, &budget).await);
             }
-            page.steps.set(steps);
+            page.link_budget.set(budget.left());
             Ok(looked)
         })
     }
@@ -154,7 +161,7 @@ impl Directory {
         name: Name<'_>,
         found: NameStat,
         as_links: bool,
-        steps: &mut usize,
+        budget: &LinkBudget,
     ) -> Option<PageEntry> {
         let NameStat { stat, particulars, xattr } = found;
         let path = self.path().join(name).ok()?;
@@ -165,7 +172,7 @@ impl Directory {
         let attributes = match stat.kind {
             FileKind::File | FileKind::Directory => stat.into(),
             FileKind::Symlink if as_links => stat.into(),
-            FileKind::Symlink => self.far_end(path.as_path(), steps).await?,
+            FileKind::Symlink => self.far_end(path.as_path(), &stat, budget).await?,
             FileKind::Other => return None,
         };
         let extended = (!symlink).then_some(EntryExtended { attributes, particulars, value: xattr });

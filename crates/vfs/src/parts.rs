@@ -4,8 +4,9 @@ use futures_util::future::LocalBoxFuture;
 use lane::fs::Dir;
 
 use crate::caller::Caller;
-use crate::directory::{Directory, STEPS_MIN};
+use crate::directory::Directory;
 use crate::error::Error;
+use crate::guarded::LinkBudget;
 use crate::listing::Entry;
 
 /// A directory that is read part by part, in the order of its file system. It holds a descriptor and a position, no names.
@@ -15,8 +16,8 @@ pub struct DirectoryParts {
     dir: Dir,
     caller: Caller,
     position: u64,
-    /// Names that may still be looked at on the ways of links.
-    steps: usize,
+    /// What looks through links may still cost.
+    link_budget: usize,
 }
 
 impl Directory {
@@ -39,7 +40,7 @@ impl Directory {
                 dir,
                 caller: caller.clone(),
                 position,
-                steps: STEPS_MIN,
+                link_budget: LinkBudget::new().left(),
             })
         })
     }
@@ -67,7 +68,9 @@ impl DirectoryParts {
             let part = volume.told_of_listing(self.directory.path(), read)?;
             let Some(next) = part.next else { return Ok(None) };
             self.position = next;
-            let (entries, _) = self.directory.served(part.entries, &mut self.steps).await;
+            let budget = LinkBudget::with(self.link_budget);
+            let (entries, _) = self.directory.served(part.entries, &budget).await;
+            self.link_budget = budget.left();
             Ok(Some(entries))
         })
     }

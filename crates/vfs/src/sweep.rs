@@ -1,6 +1,7 @@
 //! Takes away what a crash left: files under names of the server's own, which no client sees. A name says which process gave
 //! it, so a process leaves its own alone; what another gave is left alone for an hour after it was last touched, for that
 //! one may live, on this machine or another. Should it live all the same, its file fails to be published, and it says so.
+//! Files that our own clients did not finish go as well (`unfinished.rs`).
 //! Room that a killed server had taken beyond the ends of files is given back first.
 
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use lane::fs::{Dir, DirEntry, DirPart, FileKind, Timestamp};
 
 use crate::name::{Name, RelPathBuf};
+use crate::unfinished::Fate;
 use crate::volume::{Volume, WeakVolume};
 
 impl Volume {
@@ -63,6 +65,14 @@ impl Volume {
                     match dir.unlink(&name).await {
                         Ok(()) => self.counters().swept.increment(),
                         Err(_) => self.counters().sweep_skipped.increment(),
+                    }
+                }
+                Some(FileKind::File) if transfer::is_staged(&entry.name) => {
+                    let Some(stat) = &entry.stat else { continue };
+                    let Ok(name) = Name::parse(&entry.name) else { continue };
+                    let Ok(below) = path.as_path().join(name) else { continue };
+                    if self.end_unfinished(&below, stat).await == Fate::Stays {
+                        self.note_unfinished(path.as_path(), name);
                     }
                 }
                 _ => {}

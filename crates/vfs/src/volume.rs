@@ -123,7 +123,11 @@ impl Volume {
     }
 
     /// As [`Volume::lookup`], in so many steps through symbolic links where those are followed here.
-    pub(crate) async fn lookup_within(&self, path: RelPath<'_>, steps: &Steps) -> Result<Resolved, Error> {
+    pub(crate) async fn lookup_within(
+        &self,
+        path: RelPath<'_>,
+        steps: &Steps<'_>,
+    ) -> Result<Resolved, Error> {
         let Some(anonymous) = self.inner.anonymous.as_ref().filter(|_| self.has_objects()) else {
             return self.lookup(path).await;
         };

@@ -411,7 +411,7 @@ fn interrupted_transfers_leave_nothing_half_done(large: &Path, root: &str) {
         listed.iter().map(|line| line["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     crate::support::wait_for("the file under way", || {
-        names().contains(&"large.linerate-put".to_owned()).then_some(())
+        names().iter().any(|name| transfer::is_staged(name.as_bytes())).then_some(())
     });
     let interrupt = |pid: u32| {
         output(Command::new("kill").args(["-INT", &pid.to_string()]));

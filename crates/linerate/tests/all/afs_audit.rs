@@ -92,7 +92,7 @@ fn tells_as_json(text: &str) {
     }
     let made = &find("CreateFile", 0)["files"];
     let fid = &made[1]["fid"];
-    assert_eq!(made[0]["name"], "a file.linerate-put", "{made}");
+    assert_eq!(made[0]["name"], transfer::staged_name("a file"), "{made}");
     for call in ["StoreData", "FetchData"] {
         let is_it =
             |line: &Value| line["call"] == call && line["code"] == 0 && line["files"][0]["fid"] == *fid;
@@ -111,7 +111,8 @@ fn tells_as_openafs(text: &str) {
         rest.unwrap_or_else(|| panic!("no {head}: {text}"))
     };
     let (made, fid) = find("CrFile", 0).rsplit_once("FID ").unwrap();
-    assert!(made.ends_with("STR a\\x20file.linerate-put "), "{made}");
+    let staged = transfer::staged_name("a file").replace(' ', "\\x20");
+    assert!(made.ends_with(&format!("STR {staged} ")), "{made}");
     for call in ["StData", "FchData"] {
         let line = format!("EVENT AFS_SRX_{call} CODE 0 {who} FID {fid} ");
         assert!(text.contains(&line), "no {line}: {text}");

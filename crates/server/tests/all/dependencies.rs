@@ -56,7 +56,10 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     let uses = |name: &str| uses[name].iter().map(String::as_str).collect::<Vec<_>>();
     assert_eq!(uses("server"), ["identity", "index", "lane", "service", "vfs"]);
     assert_eq!(uses("service"), ["budget", "identity", "lane", "vfs"]);
-    assert_eq!(uses("vfs"), ["budget", "grants", "identity", "index", "lane", "smb-sid", "smb-wire"]);
+    assert_eq!(
+        uses("vfs"),
+        ["budget", "grants", "identity", "index", "lane", "smb-sid", "smb-wire", "transfer"]
+    );
     assert_eq!(uses("index"), [""; 0]);
     assert_eq!(uses("budget"), [""; 0]);
     assert_eq!(uses("lane"), ["budget"]);

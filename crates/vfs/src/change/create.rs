@@ -65,9 +65,13 @@ impl Directory {
         how: How,
         descriptor: Option<&'a Arc<Descriptor>>,
     ) -> LocalBoxFuture<'a, Result<Created, Error>> {
-        Box::pin(
-            async move { self.attempts(async || self.try_create(caller, name, how, descriptor).await).await },
-        )
+        Box::pin(async move {
+            let created = self.attempts(async || self.try_create(caller, name, how, descriptor).await).await;
+            if created.as_ref().is_ok_and(|created| created.is_new) {
+                self.volume().note_unfinished(self.path(), name);
+            }
+            created
+        })
     }
 
     /// Opens the file `name` for writing. Takes [`Rights::WRITE`].

@@ -81,7 +81,12 @@ impl Directory {
             return self.volume().counted(Err(Error::CrossDevice));
         }
         let in_the_way = InTheWay::default();
-        self.attempts(async || self.try_rename(caller, from, to, over, &in_the_way).await).await
+        let renamed =
+            self.attempts(async || self.try_rename(caller, from, to, over, &in_the_way).await).await;
+        if renamed.is_ok() {
+            self.volume().note_finished(self.path(), from.1);
+        }
+        renamed
     }
 
     async fn try_rename(

@@ -56,7 +56,7 @@ pub enum Trouble {
         /// Where it is.
         path: String,
     },
-    /// A file under a name of the server's own, which a crash left. Mended by removing it.
+    /// A file under a name of the server's own, which a crash left, or one that `linerate put` did not finish. Mended by removing it.
     Leftover {
         /// Where it is.
         path: String,

@@ -152,6 +152,13 @@ impl Check {
                 }
                 continue;
             }
+            // Nor does anybody go on with what a client did not finish.
+            if stat.kind == FileKind::File
+                && transfer::is_staged(&name)
+                && self.take_away(dir, parsed, &below).await
+            {
+                continue;
+            }
             walked.tally.add(Attributes::from(stat));
             if stat.kind == FileKind::File {
                 self.look_at_descriptor_at(dir, parsed, &below).await;
@@ -226,10 +233,11 @@ impl Check {
         Ok(())
     }
 
-    /// A file aside: nobody has it open, whose server it was.
-    async fn take_away(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) {
+    /// A file aside, or one that was going up: nobody has it open, whose server it was. Whether it is gone.
+    async fn take_away(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) -> bool {
         let mended = self.options.repair && dir.unlink(&c_name(name)).await.is_ok();
         self.report.add(Trouble::Leftover { path: shown(path) }, mended);
+        mended
     }
 
     async fn look_at_access_list(&mut self, dir: &Dir, path: &RelPathBuf) -> Result<(), CheckError> {

@@ -21,6 +21,7 @@ use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
 use crate::keeping::Keeping;
 use crate::spec::{VolumeName, VolumeSpec};
+use crate::unfinished::Unfinished;
 use crate::usage::{Ledger, Space};
 
 /// A writable volume that some lane has open. All lanes that open the same directory under the same name have the same one,
@@ -32,6 +33,7 @@ pub struct SharedVolume {
     root: FileId,
     pub(super) gate: Gate,
     is_swept: AtomicBool,
+    unfinished: Unfinished,
     /// What it holds.
     ledger: Ledger,
     objects: Objects,
@@ -155,6 +157,7 @@ impl SharedVolume {
             root: FileId { dev: 1, ino: opened.volume.0.into() },
             gate: Gate::new(1),
             is_swept: AtomicBool::new(false),
+            unfinished: Unfinished::new(),
             ledger: Ledger::new(1, false, spec.quota, None),
             objects: objects.clone(),
             numbered: Numbered::new(),
@@ -269,6 +272,7 @@ impl SharedVolume {
             root,
             gate,
             is_swept,
+            unfinished: Unfinished::new(),
             ledger,
             objects,
             numbered: Numbered::new(),
@@ -343,6 +347,11 @@ impl SharedVolume {
     /// Whether nobody has begun to look through it for what a crash left.
     pub(crate) fn begin_sweep(&self) -> bool {
         !self.is_swept.swap(true, Ordering::Relaxed)
+    }
+
+    /// Files that go up.
+    pub(crate) fn unfinished(&self) -> &Unfinished {
+        &self.unfinished
     }
 
     /// Its directory.

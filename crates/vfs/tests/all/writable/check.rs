@@ -94,6 +94,32 @@ fn what_is_recorded_of_a_volumes_use_is_held_against_its_tree_where_it_would_be_
     assert!(earlier.is_clean(), "{earlier:?}");
 }
 
+#[test]
+fn what_linerate_put_did_not_finish_is_taken_away_by_a_check_that_mends_and_by_no_other() {
+    let bed = Bed::new(1);
+    let mut rng = SmallRng::seed_from_u64(1);
+    let fs = bed.host.fs();
+    let left = format!("/srv/{}", transfer::staged_name("large"));
+    fs.write(&left, vec![1; 700]).unwrap();
+    fs.write("/srv/large.linerate-put", "a user's").unwrap();
+    bed.live(&mut rng);
+    // Counted, and recorded, as the server did that was killed.
+    let is_left = fs.read(&left).is_ok();
+    if !is_left {
+        fs.write(&left, vec![1; 700]).unwrap();
+    }
+    let [looked, mended, after] = bed.check([false, true, true]);
+    let told = |report: &CheckReport| {
+        let is_it =
+            |trouble: &Trouble| matches!(trouble, Trouble::Leftover { path } if left.ends_with(&**path));
+        report.problems.iter().any(|problem| is_it(&problem.trouble))
+    };
+    assert!(told(&looked) && looked.mended == 0, "{looked:?}");
+    assert!(told(&mended) && mended.is_mended(), "{mended:?}");
+    assert!(after.is_clean(), "{after:?}");
+    assert!(fs.read(&left).is_err() && fs.read("/srv/large.linerate-put").is_ok());
+}
+
 /// Clients rely on what is in the directory, so that what notification tells of it is looked at.
 #[test]
 fn nothing_is_recorded_by_a_name_of_the_servers_own() {

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use grants::Share;
 use lane::backend::sim::Config;
+use lane::backend::sim::World;
 use lane::time;
-use vfs::Expect;
+use vfs::{Expect, How, OpenHow, Over};
 
 use super::changes::{buf, text};
-use super::{name, nobody, on_lanes, root};
+use super::grants::EVERYTHING;
+use super::{Process, name, nobody, on_lanes, path, root};
 
 #[test]
 fn a_staged_file_has_no_name_that_a_crash_could_leave_where_the_file_system_needs_none() {
@@ -92,5 +95,90 @@ fn leftovers_go_from_a_directory_that_is_read_in_parts() {
         assert_eq!(volume.counters().sweep_skipped.get(), 0);
         let left = fs.tree().into_keys().filter(|path| path.starts_with("/srv/many/")).count();
         assert_eq!(left, 400, "files and directories");
+    });
+}
+
+#[test]
+fn what_linerate_put_did_not_finish_goes_at_a_start_and_ten_minutes_after_its_client_was_killed() {
+    let mut config = Config::clean();
+    config.time_limit = Duration::from_secs(6 * 3600);
+    on_lanes(1, config, 1, |_, process, volume| async move {
+        let fs = process.host.fs();
+        let staged = |name: &str| transfer::staged_name(name);
+        let is_there = |path: &str| fs.read(path).is_ok();
+        fs.create_dir_all("/srv/a").unwrap();
+        let root = root(&volume).await;
+        let how = How { exclusive: true, mode: 0o644 };
+        // Theirs, whatever they are called like.
+        let kept = ["/srv/large.linerate-put", "/srv/a/large.0123456789abcdef.linerate-put"];
+        kept.iter().for_each(|path| fs.write(path, "a user's").unwrap());
+        let [written, open, renamed] = ["written", "open", "renamed"].map(staged);
+        let first = root.create(&nobody(), name(&written), how).await.unwrap();
+        root.create(&nobody(), name(&open), how).await.unwrap();
+        root.create(&nobody(), name(&renamed), how).await.unwrap();
+        let opening = OpenHow { share: Share::from_bits(0), ..EVERYTHING };
+        let (held, ..) = volume.open_shared(&nobody(), path(&open), &opening, &mut |_| {}).await.unwrap();
+        root.rename(&nobody(), name(&renamed), &root, name("renamed"), Over::Nothing).await.unwrap();
+        // Nobody goes on with one that another program puts there, but this server does not hear of it.
+        volume.sweep().await;
+        for minutes in 1..=9 {
+            time::sleep(Duration::from_secs(60)).await;
+            assert!(is_there(&format!("/srv/{written}")), "{minutes} min");
+        }
+        // Written to it has ten minutes more.
+        first.writer.write_at(&nobody(), 0, buf("text").await).await.0.unwrap();
+        time::sleep(Duration::from_secs(540)).await;
+        assert!(is_there(&format!("/srv/{written}")));
+        drop(first);
+        time::sleep(Duration::from_secs(180)).await;
+        assert!(!is_there(&format!("/srv/{written}")), "eleven minutes at most");
+        assert!(is_there(&format!("/srv/{open}")), "somebody has it open");
+        held.close(&volume, &nobody()).await.unwrap();
+        time::sleep(Duration::from_secs(120)).await;
+        assert!(!is_there(&format!("/srv/{open}")));
+        assert!(is_there("/srv/renamed"));
+        kept.iter().for_each(|path| assert!(is_there(path), "{path}"));
+        assert_eq!(volume.counters().swept.get(), 2);
+        // Again, once nobody was looked after.
+        let again = staged("again");
+        root.create(&nobody(), name(&again), how).await.unwrap();
+        time::sleep(Duration::from_secs(720)).await;
+        assert!(!is_there(&format!("/srv/{again}")));
+        volume.cache().clear();
+    });
+}
+
+#[test]
+fn what_linerate_put_did_not_finish_before_a_start_goes_with_it() {
+    let mut config = Config::clean();
+    config.time_limit = Duration::from_secs(3600);
+    let world = World::new(1, config);
+    let process = Process::new(&world, 1);
+    let (fs, host) = (process.host.fs(), process.host.clone());
+    fs.create_dir_all("/srv/a/b").unwrap();
+    let left = [
+        format!("/srv/{}", transfer::staged_name("one")),
+        format!("/srv/a/b/{}", transfer::staged_name("two")),
+    ];
+    left.iter().for_each(|path| fs.write(path, "half").unwrap());
+    let kept = ["/srv/one.linerate-put", "/srv/a/b/two", "/srv/a/0.0123456789abcdef.linerate-put"];
+    kept.iter().for_each(|path| fs.write(path, "whole").unwrap());
+    world.run_for(Duration::from_millis(500));
+    world.block_on(&host, async move {
+        let volume = process.volume();
+        // Seen by a client that comes at once.
+        let listed = root(&volume).await.entries(100).await.unwrap();
+        assert_eq!(listed.iter().count(), 3);
+        // A client that goes on with one of this server's time.
+        let late = transfer::staged_name("late");
+        fs.write(&format!("/srv/a/{late}"), "half").unwrap();
+        volume.sweep().await;
+        left.iter().for_each(|path| assert!(fs.read(path).is_err(), "{path}"));
+        kept.iter().for_each(|path| assert!(fs.read(path).is_ok(), "{path}"));
+        assert!(fs.read(&format!("/srv/a/{late}")).is_ok());
+        assert_eq!(root(&volume).await.entries(100).await.unwrap().iter().count(), 2);
+        time::sleep(Duration::from_secs(720)).await;
+        assert!(fs.read(&format!("/srv/a/{late}")).is_err());
+        volume.cache().clear();
     });
 }

@@ -115,7 +115,48 @@ fn ways_through_links_have_a_budget_for_each_look_up_and_each_listing() {
             fs.symlink("../e37", &format!("/srv/far/l{number}")).unwrap();
         }
         let listed = far.entries(1000).await.unwrap();
-        assert!((10..300).contains(&listed.iter().count()), "{}", listed.iter().count());
-        assert_eq!(listed.links().len(), 300, "as themselves all are there");
+        let followed = listed.iter().filter(|entry| entry.attributes.is_directory()).count();
+        assert!((10..300).contains(&followed), "{followed}");
+        assert_eq!(listed.iter().count(), 300, "the others are there as themselves");
+        assert_eq!(listed.links().len(), 300);
+    });
+}
+
+#[test]
+fn links_of_a_listing_that_lead_through_long_chains_are_listed_as_themselves_once_its_budget_is_spent() {
+    on_lanes(1, Config::clean(), 1, |_, process, volume| async move {
+        let (root, fs) = (root(&volume).await, process.host.fs());
+        for made in ["chains", "heads", "farm", "store"] {
+            root.make_directory(&nobody(), name(made), 0o755).await.unwrap();
+        }
+        fs.write("/srv/store/page", "text").unwrap();
+        let (links, hops) = (500, 30);
+        for n in 0..links {
+            for hop in 0..hops {
+                fs.symlink(&format!("{n}-{}", hop + 1), &format!("/srv/chains/{n}-{hop}")).unwrap();
+            }
+            fs.symlink("../store/page", &format!("/srv/chains/{n}-{hops}")).unwrap();
+            fs.symlink(&format!("../chains/{n}-0"), &format!("/srv/heads/{n}")).unwrap();
+            fs.write(&format!("/srv/store/{n}"), "text").unwrap();
+            fs.symlink(&format!("../store/{n}"), &format!("/srv/farm/{n}")).unwrap();
+        }
+        // Looks are of far ends, all files: what is none was not followed.
+        let listed = async |at: &str| {
+            let directory = volume.lookup(super::path(at)).await.unwrap().into_directory().unwrap().0;
+            let listed = directory.entries(1000).await.unwrap();
+            let followed = listed.iter().filter(|entry| entry.attributes.kind == FileKind::File).count();
+            (listed.iter().count(), followed)
+        };
+        let (all, followed) = listed("heads").await;
+        // 32 looks each of 16, of 8,192 and 48 for each link.
+        let affordable = (8_192 + 48 * links) / (16 * hops);
+        assert_eq!(all, links);
+        assert!((affordable / 2..=affordable).contains(&followed), "{followed} of {affordable}");
+        assert!(volume.counters().link_steps_used_up.get() > 0);
+        // A link to a file beside it is none of these, however many there are.
+        assert_eq!(listed("farm").await, (links, links));
+        // By its own name each leads where it does.
+        let last = volume.lookup(super::path("heads/499")).await.unwrap();
+        assert_eq!(last.attributes().kind, FileKind::File);
     });
 }

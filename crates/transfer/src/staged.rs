@@ -1,0 +1,63 @@
+//! The name that a file has in the tree of a server while it goes up. No other program gives names of this form, so that a server may
+//! take away what was left by a client that was killed.
+
+/// The name of a file until it is whole, of what is to be `name`: its first bytes, a sum of these and an ending.
+pub fn staged_name(name: &str) -> String {
+    let kept = &name[..name.floor_char_boundary(NAME_KEPT)];
+    let sum = sum(kept.as_bytes());
+    format!("{kept}.{sum:016x}{ENDING}")
+}
+
+/// As [`staged_name`], of a name that is no text.
+pub fn staged_name_of_bytes(name: &[u8]) -> Vec<u8> {
+    let kept = &name[..name.len().min(NAME_KEPT)];
+    [kept, format!(".{:016x}{ENDING}", sum(kept)).as_bytes()].concat()
+}
+
+/// Whether a name is one of these: a file of another program that ends alike is none.
+pub fn is_staged(name: &[u8]) -> bool {
+    let parts = name.strip_suffix(ENDING.as_bytes()).and_then(|name| name.split_last_chunk::<17>());
+    parts.is_some_and(|(kept, given)| {
+        !kept.is_empty() && kept.len() <= NAME_KEPT && *given == *format!(".{:016x}", sum(kept)).as_bytes()
+    })
+}
+
+/// FNV-1a, of a text of our own and the name.
+fn sum(kept: &[u8]) -> u64 {
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    SEED.iter().chain(kept).fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+const ENDING: &str = ".linerate-put";
+const SEED: &[u8] = b"linerate put: a file that is not whole\0";
+/// Bytes of a name that the one beside it has: what is added fits into 255.
+const NAME_KEPT: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_were_given_here_are_known_again() {
+        let long = "\u{e4}".repeat(127);
+        for name in ["large", "a file.txt", "x", &long, "large.linerate-put"] {
+            let staged = staged_name(name);
+            assert!(is_staged(staged.as_bytes()) && staged.len() <= 255, "{staged}");
+            assert!(is_staged(&staged_name_of_bytes(name.as_bytes())), "{name}");
+            for other in [
+                format!("{name}.linerate-put"),
+                format!("{name}.0123456789abcdef.linerate-put"),
+                format!("{staged}.bak"),
+                format!("my {staged}"),
+                staged.to_uppercase(),
+            ] {
+                assert!(!is_staged(other.as_bytes()), "{other}");
+            }
+        }
+        assert!(is_staged(&staged_name_of_bytes(b"\xff\xfe")));
+        let given_to_nothing = format!(".{:016x}{ENDING}", sum(b""));
+        assert!(!is_staged(given_to_nothing.as_bytes()));
+        // Known to servers of other versions: it stays.
+        assert_eq!(staged_name("large"), format!("large.{:016x}.linerate-put", sum(b"large")));
+    }
+}

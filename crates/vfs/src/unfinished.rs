@@ -1,0 +1,176 @@
+//! Files that `linerate put` brings: they are called by a name that nobody else gives ([`transfer::is_staged`]) until they are whole. One
+//! that nobody has open and nobody has changed for ten minutes goes, as its client was killed; one of before the server's start goes at
+//! once, as no client goes on with it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use identity::{Accounts, Rights};
+use lane::fs::Stat;
+
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::name::{Name, RelPath, RelPathBuf};
+use crate::object::SharedVolume;
+use crate::volume::{Resolved, Volume, WeakVolume};
+
+/// Those that a volume is known to hold.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    known: Mutex<Known>,
+    /// When the volume was opened: what was changed before is no client's any more.
+    opened: SystemTime,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    paths: BTreeSet<RelPathBuf>,
+    /// A lane looks at them from time to time.
+    is_looked_after: bool,
+}
+
+/// What is to be done with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Somebody may go on with it.
+    Stays,
+    /// It is gone, or none any more.
+    Gone,
+}
+
+impl Unfinished {
+    /// Of a volume that is opened now.
+    pub(crate) fn new() -> Self {
+        Self { known: Mutex::default(), opened: lane::time::wall_clock() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody has to begin to look after them.
+    fn note(&self, path: RelPathBuf) -> bool {
+        let mut known = self.lock();
+        // What is beyond is found by the sweep of the next start.
+        if known.paths.len() < KNOWN_MAX {
+            known.paths.insert(path);
+        }
+        !std::mem::replace(&mut known.is_looked_after, true)
+    }
+}
+
+impl Volume {
+    /// A file was made under this name: it is looked after if it is one that goes up.
+    pub(crate) fn note_unfinished(&self, directory: RelPath<'_>, name: Name<'_>) {
+        if !transfer::is_staged(name.as_bytes()) {
+            return;
+        }
+        let (Some(shared), Ok(path)) = (self.shared(), directory.join(name)) else { return };
+        if shared.unfinished().note(path) {
+            let (volume, shared) = (self.downgrade(), Arc::downgrade(shared));
+            lane::spawn(look_after(volume, shared)).detach();
+        }
+    }
+
+    /// A file has this name no more.
+    pub(crate) fn note_finished(&self, directory: RelPath<'_>, name: Name<'_>) {
+        if !transfer::is_staged(name.as_bytes()) {
+            return;
+        }
+        if let (Some(shared), Ok(path)) = (self.shared(), directory.join(name)) {
+            shared.unfinished().lock().paths.remove(&path);
+        }
+    }
+
+    /// Takes away a file that goes up, where nobody goes on with it.
+    pub(crate) async fn end_unfinished(&self, path: &RelPathBuf, stat: &Stat) -> Fate {
+        if !self.is_given_up(stat) {
+            return Fate::Stays;
+        }
+        match self.remove_unfinished(path.as_path()).await {
+            Ok(()) => {
+                self.counters().swept.increment();
+                Fate::Gone
+            }
+            Err(Error::NotFound | Error::Unexpected | Error::NotADirectory | Error::IsADirectory) => {
+                Fate::Gone
+            }
+            Err(_) => Fate::Stays,
+        }
+    }
+
+    async fn remove_unfinished(&self, path: RelPath<'_>) -> Result<(), Error> {
+        let (above, name) = path.parent().zip(path.file_name()).ok_or(Error::NotFound)?;
+        let caller = Caller::new(Accounts::none().local_administrator());
+        let Resolved::File(file, _) = self.look_as(&caller, path, Rights::READ).await?.resolved else {
+            return Err(Error::IsADirectory);
+        };
+        let object = file.object().ok_or(Error::NotFound)?;
+        if object.grants().is_open() {
+            return Err(Error::Busy);
+        }
+        let (directory, _) = self.look_as(&caller, above, Rights::NONE).await?.resolved.into_directory()?;
+        let number = object.number();
+        drop(file);
+        directory.remove_which(&caller, number, name, false).await
+    }
+
+    /// Whether it was not changed for long, or by no client of this server.
+    fn is_given_up(&self, stat: &Stat) -> bool {
+        let changed = stat.ctime.to_system_time();
+        let age = lane::time::wall_clock().duration_since(changed).unwrap_or_default();
+        let opened = self.shared().map(|shared| shared.unfinished().opened);
+        age > GIVEN_UP_AFTER || opened.is_some_and(|opened| changed + CLOCK_STEP < opened)
+    }
+
+    /// Looks at each that is known.
+    async fn look_at_unfinished(&self, shared: &SharedVolume) {
+        let paths: Vec<_> = shared.unfinished().lock().paths.iter().cloned().collect();
+        for path in paths {
+            let found = self.root().open_real(path.as_path()).await.map_err(Error::from);
+            let fate = match found.and_then(|file| Ok(file.stat()?)) {
+                Ok(stat) => self.end_unfinished(&path, &stat).await,
+                Err(Error::NotFound | Error::NotADirectory) => Fate::Gone,
+                Err(_) => Fate::Stays,
+            };
+            if fate == Fate::Gone {
+                shared.unfinished().lock().paths.remove(&path);
+            }
+        }
+    }
+}
+
+/// Looks at all from time to time, until there are none, or the lane has the volume open no more.
+async fn look_after(volume: WeakVolume, shared: Weak<SharedVolume>) {
+    loop {
+        lane::time::sleep(LOOK_PERIOD).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let open = volume.upgrade();
+        if let Some(volume) = &open {
+            volume.look_at_unfinished(&shared).await;
+        }
+        let mut known = shared.unfinished().lock();
+        if open.is_none() || known.paths.is_empty() {
+            known.is_looked_after = false;
+            return;
+        }
+    }
+}
+
+/// A file that goes up and was not changed for so long goes, unless somebody has it open.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
+/// Between two looks.
+const LOOK_PERIOD: Duration = Duration::from_secs(60);
+/// Change times are as of the kernel's last tick.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+//@ limit: files that go up and are looked after
+//@ section: Writable volumes
+//@ unit: file
+//@ all: volume: {}
+//@ empty: further ones that a killed client leaves stay until the server's next start
+//@ counter: vfs_swept
+//@ attack: none, only names that `linerate put` gives are looked after
+//@ reach: server
+/// Files of a volume that are known to go up.
+const KNOWN_MAX: usize = 4_096;
