@@ -4,7 +4,7 @@ use std::fmt::{self, Arguments, Write as _};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
 /// Writes a line to standard output. A reader that has left wants no more, which is no failure: `linerate
 /// doctor | head`, and a server whose starter has closed its output.
@@ -95,12 +95,21 @@ fn keep(written: io::Result<()>) {
 /// Something that was said is lost.
 static LOST: AtomicBool = AtomicBool::new(false);
 
+/// Columns of the terminal that standard output is, if it is one.
+pub fn columns() -> Option<u16> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(terminal_size::Width(columns), _)| columns)
+}
+
 /// A table without lines, whose listed columns are right-aligned.
 pub fn table<const N: usize>(headers: [&str; N], right: &[usize]) -> Table {
+    table_within(columns(), headers, right)
+}
+
+/// As [`table`], with lines of at most so many columns: longer cells go on below.
+pub fn table_within<const N: usize>(columns: Option<u16>, headers: [&str; N], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headers);
-    // Where it is shown to a person no line is wider than his terminal: long cells go on below.
-    if let Some((terminal_size::Width(columns), _)) = terminal_size::terminal_size_of(io::stdout()) {
+    if let Some(columns) = columns {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
     }
     for &index in right {
@@ -109,6 +118,37 @@ pub fn table<const N: usize>(headers: [&str; N], right: &[usize]) -> Table {
         }
     }
     table
+}
+
+/// Has the column of names, once all rows are there, keep room for them, two fifths of a line if they need it: figures beside them
+/// go on below before names do.
+pub fn keep_names(table: &mut Table, index: usize) {
+    let Some(columns) = table.width() else { return };
+    let longest = table.column_max_content_widths().get(index).copied().unwrap_or_default();
+    if let Some(column) = table.column_mut(index) {
+        let least = longest.min(columns / 5 * 2);
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
+    }
+}
+
+/// A text in lines of at most so many columns, of which those after the first begin with so many spaces. A word that is longer has a
+/// line of its own.
+pub fn wrapped(text: &str, columns: usize, indent: usize) -> String {
+    let (mut out, mut used) = (String::new(), 0);
+    for (at, word) in text.split(' ').enumerate() {
+        let len = word.chars().count();
+        if at > 0 && used + 1 + len > columns {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            used = indent;
+        } else if at > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += len;
+    }
+    out
 }
 
 /// Text of others for a terminal: what would move its cursor, or have it show characters in another order than they come, is
@@ -204,6 +244,41 @@ mod tests {
         // C1 and directions stand in JSON as they are.
         let json = Harmless(format_args!("{{\"name\":\"\u{9b}\u{202e}\"}}")).to_string();
         assert_eq!(json, "{\"name\":\"\\u009b\\u202e\"}");
+    }
+
+    #[test]
+    fn names_keep_their_share_of_a_narrow_line() {
+        let names = ["a-name-of-thirty-characters-abc", "b"];
+        for columns in [40, 60, 80, 132] {
+            let headers = ["mode", "links", "owner", "size", "modified", "version", "name"];
+            let mut table = table_within(Some(columns), headers, &[1, 2, 3, 5]);
+            for name in names {
+                let version = u64::MAX / 10;
+                let figures = ["-rw-r--r--", "1", "1000", "123456789012", "2026-01-01 00:00:00"];
+                let row =
+                    figures.map(str::to_owned).into_iter().chain([version.to_string(), name.to_owned()]);
+                table.add_row(row);
+            }
+            keep_names(&mut table, 6);
+            let shown = table.to_string();
+            assert!(shown.lines().all(|line| line.chars().count() <= columns.into()), "{columns}:\n{shown}");
+            let share = (columns as usize / 5 * 2).min(names[0].len());
+            // Their padding is part of a column.
+            assert!(shown.contains(&names[0][..share - 2]), "{columns}:\n{shown}");
+            // Short ones keep no room that they do not need.
+            let mut short = table_within(Some(60), ["version", "name"], &[0]);
+            short.add_row([&"1".repeat(50), "b"]);
+            keep_names(&mut short, 1);
+            assert!(short.to_string().contains(&"1".repeat(50)), "{short}");
+        }
+    }
+
+    #[test]
+    fn text_goes_on_below_before_a_line_is_too_long() {
+        let text = "one two three /a/word/that/is/longer/than/a/line four";
+        assert_eq!(wrapped(text, 12, 2), "one two\n  three\n  /a/word/that/is/longer/than/a/line\n  four");
+        assert_eq!(wrapped(text, 200, 2), text);
+        assert_eq!(wrapped("", 10, 2), "");
     }
 
     #[test]

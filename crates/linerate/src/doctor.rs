@@ -9,7 +9,7 @@ use lane::topology::Topology;
 use serde_json::json;
 use server::config::{Config, ServerSection};
 
-use crate::output::say;
+use crate::output::{self, keep_names, say, table_within, wrapped};
 
 mod descriptors;
 
@@ -43,13 +43,39 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let findings: Vec<_> = findings.iter().map(as_json).collect();
         say!("{}", serde_json::to_string_pretty(&findings)?);
     } else {
-        say!("{}", probe::report(&findings).to_string().trim_end());
-        if let Some(lanes) = lanes() {
+        let columns = output::columns().unwrap_or(COLUMNS);
+        say!("{}", report(&findings, columns));
+        if let Some(lanes) = lanes(columns) {
             say!("\nWhich lanes serve what, unless the configuration says otherwise:\n{lanes}");
         }
     }
     let works = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Findings for a person, then what to do, the worst first. No line is longer than so many columns, but for what is to be copied:
+/// commands and lines of a configuration.
+fn report(findings: &[Finding], columns: u16) -> String {
+    let mut table = table_within(Some(columns), ["AREA", "NAME", "FOUND", "WANTED", ""], &[]);
+    for Finding { area, name, found, wanted, verdict, .. } in findings {
+        table.add_row([area.to_string(), name.clone(), found.clone(), wanted.clone(), verdict.to_string()]);
+    }
+    keep_names(&mut table, 1);
+    let mut text = table.trim_fmt();
+    let mut advised: Vec<&Finding> = findings.iter().filter(|finding| finding.advice.is_some()).collect();
+    advised.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+    for (at, finding) in advised.iter().enumerate() {
+        let Finding { name, verdict, advice, commands, config, .. } = finding;
+        let advice = advice.as_deref().unwrap_or_default();
+        let told = format!("{}. [{verdict}] {name}: {advice}", at + 1);
+        text += &format!("\n{}{}", if at == 0 { "\n" } else { "" }, wrapped(&told, columns.into(), 3));
+        commands.iter().for_each(|command| text += &format!("\n       {command}"));
+        if let Some(config) = config {
+            text += "\n   and in the configuration:";
+            config.lines().for_each(|line| text += &format!("\n       {line}"));
+        }
+    }
+    text
 }
 
 /// What keeps the access lists of a volume from being gone by, if anything does.
@@ -71,13 +97,14 @@ fn lists(dir: &Path) -> Option<Finding> {
 }
 
 /// A line for each silo that a server with the default configuration has here.
-fn lanes() -> Option<String> {
+fn lanes(columns: u16) -> Option<String> {
     let topology = Topology::of_this_machine().ok()?;
     let server = ServerSection::default();
     let wishes = Wishes { silos: server.silos, share_cores: server.share_cores, ..Wishes::default() };
     let layout = Layout::new(&topology, &wishes).ok()?;
     let lines = server::who_serves_what(&layout, server.nodes_without_nic);
-    Some(lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"))
+    let line = |line: &String| wrapped(&format!("  {line}"), columns.into(), 4);
+    Some(lines.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
 fn as_json(finding: &Finding) -> serde_json::Value {
@@ -91,4 +118,42 @@ fn as_json(finding: &Finding) -> serde_json::Value {
         "commands": finding.commands,
         "config": finding.config,
     })
+}
+
+/// Where it is shown to no terminal.
+const COLUMNS: u16 = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_but_what_is_to_be_copied() {
+        let finding = |name: &str, advice: Option<&str>| Finding {
+            area: Area::Network,
+            name: name.to_owned(),
+            found: "a value that takes many words to say, as those of queues and their processors do"
+                .to_owned(),
+            wanted: "another one, told in no fewer words than what was found".to_owned(),
+            verdict: Verdict::Warn,
+            advice: advice.map(str::to_owned),
+            commands: vec!["ethtool -L eth0 combined 16 && ".repeat(6)],
+            config: Some("[server]\nlanes = 4".to_owned()),
+        };
+        let advice = "give the interface as many queues as there are lanes, so that packets of a connection come where it is \
+                      served, and no other processor is asked for them on their way";
+        let findings =
+            [finding("eth0 queues", Some(advice)), finding("/srv/a/path/that/is/longer/than/most", None)];
+        for columns in [60, 80, 132] {
+            let told = report(&findings, columns);
+            let is_copied = |line: &&str| !line.starts_with("       ");
+            for line in told.lines().filter(is_copied) {
+                assert!(line.chars().count() <= columns.into(), "{columns}: {line}");
+            }
+            assert!(told.contains(&findings[0].commands[0]), "{told}");
+            let words: Vec<_> = told.split_whitespace().collect();
+            let advice: Vec<_> = advice.split_whitespace().collect();
+            assert!(words.windows(advice.len()).any(|part| part == advice), "{told}");
+        }
+    }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use identity::Writable;
-use server::Server;
-use server::config::{Config, LogFormat, Services};
+use server::config::{Config, ConfigError, LogFormat, Services};
 use server::logs::{self, Diagnostics};
+use server::{Server, ServerError};
 
 use crate::output::say;
 
@@ -82,6 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.clone_source();
     // One value each for the process: what they keep outlives reloads.
     let services = source.services();
+    let given = source.clone();
     let load = move || source.load(&services);
     let config = load()?;
     if let Some(check) = args.check {
@@ -89,13 +90,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Check::Start => server::CheckFor::Start,
             Check::Reload => server::CheckFor::Reload,
         };
-        for warning in server::check(&config, what)? {
+        for warning in server::check(&config, what).map_err(|error| given.told(error))? {
             logs::warn(&warning);
         }
         say!("the configuration is good");
         return Ok(ExitCode::SUCCESS);
     }
-    let server = Server::start(config)?;
+    let server = Server::start(config).map_err(|error| given.told(error))?;
     logs::announce(&greeting(&server));
     for warning in server.warnings() {
         logs::warn(warning);
@@ -168,12 +169,45 @@ impl Source {
     }
 
     fn load(&self, services: &Services) -> anyhow::Result<Config> {
+        Ok(self.read(services).map_err(|error| self.as_given(error))?)
+    }
+
+    fn told(&self, error: ServerError) -> anyhow::Error {
+        match error {
+            ServerError::Config(error) => self.as_given(error).into(),
+            ServerError::Accounts(error) if self.accounts.is_some() => anyhow::anyhow!("--accounts: {error}"),
+            other => other.into(),
+        }
+    }
+
+    /// An error about what the command line gave says so, not which key of a configuration that would be.
+    fn as_given(&self, error: ConfigError) -> ConfigError {
+        let ConfigError::Invalid { key, problem } = error else { return error };
+        let of_directory = self.dir.is_some();
+        let argument = match key.as_str() {
+            "volume[0].path" | "volume[0].name" if of_directory => "DIR",
+            "volume[0].writable" if self.writable.is_some() => "--writable",
+            "identity.accounts" if self.accounts.is_some() => "--accounts",
+            "server.lanes" if self.lanes.is_some() => "--lanes",
+            "admin.listen" if self.admin.is_some() => "--admin",
+            "log.access" if self.access_log.is_some() => "--access-log",
+            "http.listen" if !self.http.is_empty() => "--http",
+            "https.listen" if !self.https.is_empty() => "--https",
+            "afs.listen" if self.afs.is_some() => "--afs",
+            "smb.listen" if !self.smb.is_empty() => "--smb",
+            _ => return ConfigError::Invalid { key, problem },
+        };
+        ConfigError::invalid(argument, problem)
+    }
+
+    fn read(&self, services: &Services) -> Result<Config, ConfigError> {
         let mut config = match (&self.file, &self.dir) {
             (Some(file), _) => Config::load(file, services)?,
             (None, Some(dir)) => {
-                let dir =
-                    std::path::absolute(dir).with_context(|| format!("cannot find {}", dir.display()))?;
-                Config::for_directory(&dir, services)?
+                let absolute = std::path::absolute(dir).map_err(|error| {
+                    ConfigError::invalid("volume[0].path", format!("cannot find {}: {error}", dir.display()))
+                })?;
+                Config::for_directory(&absolute, services)?
             }
             (None, None) => unreachable!("clap asks for one of them"),
         };

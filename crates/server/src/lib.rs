@@ -33,6 +33,7 @@ mod shares;
 mod signals;
 mod silo;
 mod threshold;
+mod tree_use;
 mod trial;
 mod usage;
 mod writers;

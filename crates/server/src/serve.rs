@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use identity::Writable;
 use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology, TopologyError};
@@ -34,6 +35,7 @@ use crate::roots::{Root, RootWatch};
 use crate::signals::{Said, Signals};
 use crate::silo::{Loads, MemoryWatch, Placement, Taking, TakingError, who_serves_what};
 use crate::threshold::Threshold;
+use crate::tree_use;
 use crate::trial::TrialState;
 use crate::writers;
 
@@ -185,7 +187,7 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
         let Serving { runtime, warnings, controls, .. } = Serving::start(config.clone(), Purpose::Check)?;
         drop(controls);
         runtime.join().map_err(|_| ServerError::LaneEnded)?;
-        return Ok(warnings);
+        return Ok(warnings.into_iter().chain(in_use(config)).collect());
     }
     let layout = layout(config, &Topology::of_this_machine()?)?;
     let trial = trial_state(config)?;
@@ -196,6 +198,25 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
     Taking::new(&layout, &config.server.drained_nodes)?;
     egress::check(&config.server.egress_marks)?;
     Ok(offers.warnings().to_vec())
+}
+
+/// What others hold that a start would need to write.
+fn in_use(config: &Config) -> Vec<String> {
+    let writable = config.volumes.iter().filter(|volume| volume.writable != Writable::Nobody);
+    let of_others = writable.filter(|volume| matches!(tree_use::hold(&volume.path, true), Ok(None)));
+    let told = of_others.map(|volume| {
+        //@ level: WARN
+        //@ cause: `linerate serve --check` found that a server which runs, or a command, writes to the directory of a volume.
+        //@ remedy: Stop the other server, or serve one of them without `writable`. Where it is the server that this configuration is
+        //@ for, check it by `--check=reload`.
+        format!(
+            "volume {}: another server that runs writes to {}; one started now could write nothing there: stop that one, or serve one of \
+             them without writable; --check=reload checks for the server that runs [volume-in-use]",
+            volume.name,
+            volume.path.display()
+        )
+    });
+    told.collect()
 }
 
 impl Server {

@@ -17,7 +17,7 @@ use vfs::{Space, SpaceState, Usage};
 use vfs::{CheckError, CheckOptions};
 
 use crate::overlap::Places;
-use crate::{index_file, lists, objects};
+use crate::{index_file, lists, objects, tree_use};
 
 /// A volume as the index knows it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -92,6 +92,13 @@ pub enum VolumesError {
     /// A server has it open, or another command for a moment.
     #[error("a server holds the index: stop it first")]
     InUse,
+    /// A server writes to the tree, by another index: what it has in use would pass for what a crash left.
+    #[error(
+        "a server that runs writes to {}, with another state directory than this: what it has in use would be taken for leftovers, so \
+         nothing was compared; stop it, or give --state its state directory",
+        .0.display()
+    )]
+    TreeInUse(PathBuf),
     /// The index.
     #[error("{}", index_file::told(.0))]
     Index(index::Error),
@@ -284,6 +291,8 @@ impl Volumes {
         let (index, progress) = (Arc::clone(&self.index), Arc::clone(progress));
         let options = CheckOptions { repair, trusted_attributes: objects::writes_trusted_attributes() };
         let path = Path::new(&record.path);
+        let held = tree_use::hold(path, repair).map_err(|error| at(path, error))?;
+        let _held = held.ok_or_else(|| VolumesError::TreeInUse(path.to_owned()))?;
         let checked =
             run_here(
                 RuntimeOptions::default(),

@@ -67,7 +67,7 @@ impl FromStr for Address {
             return Err(AddressError { text, what });
         }
         if authority.len() == rest.len() {
-            return Err(error("it names no share"));
+            return Err(error(NO_SHARE));
         }
         let (host, port) = authority::split(server, PORT).ok_or_else(|| error("its port is no number"))?;
         if host.is_empty() {
@@ -83,7 +83,7 @@ impl FromStr for Address {
         let mut names: Vec<String> =
             names.collect::<Option<_>>().ok_or_else(|| error("it has a name that no file can have"))?;
         if names.is_empty() {
-            return Err(error("it names no share"));
+            return Err(error(NO_SHARE));
         }
         let share = names.remove(0);
         Ok(Self { user, host: host.to_owned(), port, share, path: names })
@@ -106,6 +106,8 @@ impl fmt::Display for Address {
     }
 }
 
+const NO_SHARE: &str =
+    "it names no share: `linerate volume list` on the server, or `smbclient -L HOST`, shows which there are";
 const SCHEME: &str = "smb://";
 const PORT: u16 = 445;
 

@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::{Args, time};
-use crate::output::{json_line, printable, say, table};
+use crate::output::{json_line, keep_names, printable, say, table};
 
 /// One line.
 struct Line {
@@ -78,6 +78,7 @@ fn print(lines: &[Line]) {
             Err(_) => table.add_row(["?", "", "", "", "", "", &name]),
         };
     }
+    keep_names(&mut table, 6);
     say!("{table}");
 }
 

@@ -9,7 +9,7 @@ use smb_wire::create::access::attributes;
 use smb_wire::time::to_unix;
 
 use super::{Args, time};
-use crate::output::{json_line, printable, say, table};
+use crate::output::{json_line, keep_names, printable, say, table};
 use crate::smb::There;
 
 /// One line.
@@ -60,6 +60,7 @@ fn print(lines: &[Line]) {
         let name = printable(line.name.as_bytes());
         table.add_row([letters(line.attributes), line.length.to_string(), time(seconds), name]);
     }
+    keep_names(&mut table, 3);
     say!("{table}");
 }
 

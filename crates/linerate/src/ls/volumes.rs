@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::Args;
-use crate::output::{json_line, printable, say, table};
+use crate::output::{json_line, keep_names, printable, say, table};
 
 pub(super) fn run(args: &Args, address: &Address) -> anyhow::Result<ExitCode> {
     let told = address.clone();
@@ -38,6 +38,7 @@ fn print(listed: &[Listed]) {
             printable(volume.name.as_bytes()),
         ]);
     }
+    keep_names(&mut table, 4);
     say!("{table}");
 }
 

@@ -37,6 +37,12 @@ const NOTHING: [u8; 36] = [
     0, 0,
 ];
 
+/// How it ends, and what it says on standard output.
+fn said_by(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stdout, .. } = volume(dir, args).output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap())
+}
+
 /// What it says on standard error as it fails.
 fn refused(dir: &Path, args: &[&str]) -> String {
     let Output { status, stderr, .. } = volume(dir, args).output().unwrap();
@@ -108,6 +114,47 @@ fn a_volume_is_made_served_asked_for_and_forgotten_and_its_files_stay() {
     assert_eq!(std::fs::read("Cargo.toml").unwrap(), std::fs::read(dir.join("tree/a.toml")).unwrap());
     let again = said(dir, &["create", "home", "tree"]);
     assert!(again.starts_with("home is volume 536870916. "), "no number is given twice: {again}");
+}
+
+#[test]
+fn a_tree_that_another_server_writes_to_is_neither_compared_nor_called_good() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    std::fs::create_dir(dir.join("tree")).unwrap();
+    let volume_of = "[[volume]]\nname = 'pub'\npath = 'tree'\nwritable = 'anyone'\n";
+    let [config, other] = ["linerate.toml", "other.toml"].map(|name| dir.join(name));
+    std::fs::write(&config, format!("{ANY_PORT}{volume_of}")).unwrap();
+    let text = ANY_PORT.replace("state_dir = 'state'", "state_dir = 'other'");
+    std::fs::write(&other, format!("{text}{volume_of}")).unwrap();
+    let mut server = Launch::config(&config).start();
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    drop(server);
+
+    let check = |how: &str| {
+        let Output { status, stderr, .. } =
+            linerate(["serve", how, "--config"]).arg(&config).output().unwrap();
+        (status.success(), String::from_utf8(stderr).unwrap())
+    };
+    let (good, said) = check("--check");
+    assert!(good && !said.contains("[volume-in-use]"), "{said}");
+    assert_eq!(said_by(dir, &["check", "--dry-run"]).0, Some(0));
+
+    let server = Launch::config(&other).start();
+    // What it has in use.
+    std::fs::write(dir.join("tree/.linerate-1f-0-7"), "in use").unwrap();
+    for how in [&["check", "--dry-run"][..], &["check"], &["check", "--dry-run", "--json"]] {
+        let (code, told) = said_by(dir, how);
+        assert_eq!(code, Some(1), "{how:?}: {told}");
+        assert!(told.contains("a server that runs writes to"), "{how:?}: {told}");
+        assert!(!told.contains("left by a crash") && !told.contains("(left)"), "{how:?}: {told}");
+    }
+    assert!(dir.join("tree/.linerate-1f-0-7").exists());
+    let (good, said) = check("--check");
+    assert!(good && said.contains("volume pub: another server that runs writes to "), "{said}");
+    let (good, said) = check("--check=reload");
+    assert!(good && !said.contains("[volume-in-use]"), "{said}");
+    drop(server);
 }
 
 #[test]

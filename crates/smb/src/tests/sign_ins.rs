@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
+use identity::{Acl, Rights, Side};
 use lane::time::{now, sleep};
 use smb_auth::Policy;
 use smb_client::{Channel, Connection};
+use smb_wire::body::query_info::info_type;
+use smb_wire::body::set_info::{SetInfoRequest, SetInfoRequestFixed};
+use smb_wire::body::write::{WriteRequest, WriteRequestFixed};
 use smb_wire::create::access::rights;
+use smb_wire::fixed::Fixed;
+use smb_wire::info::file::class;
 use smb_wire::{Command, Status};
 
 use super::bed::{PASSWORD, credentials, rules, run, until};
@@ -104,6 +110,69 @@ fn an_anonymous_sign_in_takes_rights_away_until_the_owner_signs_in_again() {
                 for other in ["alice", "stranger", ""] {
                     assert_eq!(raw.set_up_again(other).await, Err(Status::ACCESS_DENIED), "{other:?}");
                 }
+            })
+            .await;
+        until("all connections have gone", || bed.lane.connections().is_empty()).await;
+        bed.expect_empty();
+    });
+}
+
+/// What an open was granted at its CREATE it keeps (MS-SMB2 3.3.1.10, Open.GrantedAccess), as with Windows and Samba.
+#[test]
+fn an_open_keeps_what_it_was_granted_when_nobody_in_particular_signs_in_again_and_nothing_new_is_opened() {
+    let open = Options { policy: Policy { guest: true, anonymous: true }, ..rules() };
+    run(25, open, async |bed, world| {
+        let (address, fs) = (bed.address, bed.fs.clone());
+        fs.create_dir_all("/srv/private").unwrap();
+        let mut list = Acl::new();
+        list.set(Side::Given, "alice".parse().unwrap(), Rights::ALL).unwrap();
+        fs.set_xattr("/srv/private", "user.linerate.acl", &list.encode()).unwrap();
+        world
+            .on(1, async move {
+                let mut raw = Raw::open(address).await;
+                raw.negotiate().await;
+                raw.set_up("alice").await.unwrap();
+                let (path, access) =
+                    ("private\\page", rights::FILE_READ | rights::FILE_WRITE | rights::DELETE);
+                let file = raw.open_file(path, access).await;
+                let reading = raw.create(path, rights::FILE_READ).await;
+                let written = async |raw: &mut Raw, file| {
+                    let fixed = WriteRequestFixed { file_id: file, ..WriteRequestFixed::blank() };
+                    let asked =
+                        raw.request(Command::Write, 1, |body| WriteRequest::write(body, fixed, b"text"));
+                    status(&raw.exchange(asked).await.unwrap())
+                };
+                let created = async |raw: &mut Raw, name: &str| {
+                    let asked = raw.create_request(name, rights::FILE_READ);
+                    status(&raw.exchange(asked).await.unwrap())
+                };
+                let renamed = async |raw: &mut Raw, file, to: &str| {
+                    let name: Vec<u8> = to.encode_utf16().flat_map(u16::to_le_bytes).collect();
+                    let what = [&[0; 16][..], &(name.len() as u32).to_le_bytes(), &name].concat();
+                    let fixed = SetInfoRequestFixed {
+                        info_type: info_type::FILE,
+                        file_info_class: class::RENAME,
+                        file_id: file,
+                        ..SetInfoRequestFixed::blank()
+                    };
+                    let asked =
+                        raw.request(Command::SetInfo, 1, |body| SetInfoRequest::write(body, fixed, &what));
+                    status(&raw.exchange(asked).await.unwrap())
+                };
+                for _ in 0..2 {
+                    raw.set_up_again("").await.unwrap();
+                    // No more than it was granted, and no less.
+                    assert_eq!(written(&mut raw, file).await, Status::SUCCESS);
+                    assert_eq!(written(&mut raw, reading).await, Status::ACCESS_DENIED);
+                    // Nothing that goes by a name.
+                    for name in [path, "private\\new"] {
+                        assert_eq!(created(&mut raw, name).await, Status::ACCESS_DENIED, "{name}");
+                    }
+                    assert_eq!(renamed(&mut raw, file, "private\\moved").await, Status::ACCESS_DENIED);
+                    raw.set_up_again("alice").await.unwrap();
+                    assert_eq!(created(&mut raw, path).await, Status::SUCCESS);
+                }
+                assert_eq!(renamed(&mut raw, file, "private\\moved").await, Status::SUCCESS);
             })
             .await;
         until("all connections have gone", || bed.lane.connections().is_empty()).await;
