@@ -438,7 +438,7 @@ const LINKS_MAX: u32 = 40;
 const NAMES_MAX: u32 = 1024;
 //@ limit: looks through the symbolic links of one listing
 //@ section: Files and listings
-//@ unit: name looked at on the ways of links, which costs {LOOK_COST}; 1 where another link of the listing has come by it
+//@ unit: look at a name on the way of a link, which costs 16, and 1 where another link of the listing has come by it
 //@ connection: {COST_MIN}, and {COST_PER_LINK} more for each link
 //@ all: process: the helpers' queue
 //@ empty: further links are listed as themselves, not as what they lead to, also those that lead nowhere; others feel nothing

@@ -167,7 +167,7 @@ const CLOCK_STEP: Duration = Duration::from_millis(20);
 //@ limit: files that go up and are looked after
 //@ section: Writable volumes
 //@ unit: file
-//@ all: volume: {}
+//@ all: process: {} of a volume
 //@ empty: further ones that a killed client leaves stay until the server's next start
 //@ counter: vfs_swept
 //@ attack: none, only names that `linerate put` gives are looked after
