@@ -141,8 +141,8 @@ mod tests {
     fn what_is_none_says_why() {
         for (text, what) in [
             ("afs://host/share", "it does not begin with smb://"),
-            ("smb://host", "it names no share"),
-            ("smb://host/", "it names no share"),
+            ("smb://host", NO_SHARE),
+            ("smb://host/", NO_SHARE),
             ("smb://a@/share", "it names no host"),
             ("smb://host:x/share", "its port is no number"),
             ("smb://host/share/a%5cb", "it has a name that no file can have"),

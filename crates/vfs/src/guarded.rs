@@ -243,7 +243,7 @@ impl Volume {
                 Some(target) => (target, None),
                 None => {
                     let (target, vantage) = self.read_link(caller, real.as_path()).await?;
-                    steps.learn(&real, target.as_ref());
+                    steps.learn(&real, target.as_ref(), &vantage);
                     (target, Some(vantage))
                 }
             };
@@ -310,6 +310,9 @@ pub(crate) struct LinkBudget {
     left: Cell<usize>,
     /// What is known of names on the ways: where a link points, `None` of what is none.
     known: RefCell<HashMap<RelPathBuf, Option<Vec<u8>>>>,
+    /// From where names of each directory were seen: its watch stays until the listing is done. To watch one takes as long as it has names
+    /// in the kernel's cache.
+    held: RefCell<HashMap<RelPathBuf, Vantage>>,
 }
 
 impl<'l> Steps<'l> {
@@ -324,6 +327,10 @@ impl<'l> Steps<'l> {
     }
 
     fn follow(&self) -> Result<(), Error> {
+        // The link of the listing itself is looked at once, as any name of it.
+        if let Some(listing) = self.listing.filter(|_| self.links.get() == LINKS_MAX) {
+            listing.left.set(listing.left.get() + LOOK_COST);
+        }
         Self::take_from(&self.links)
     }
 
@@ -342,9 +349,11 @@ impl<'l> Steps<'l> {
         self.listing?.known.borrow().get(path).cloned()
     }
 
-    fn learn(&self, path: &RelPathBuf, target: Option<&Vec<u8>>) {
-        if let Some(listing) = self.listing {
-            listing.known.borrow_mut().insert(path.clone(), target.cloned());
+    fn learn(&self, path: &RelPathBuf, target: Option<&Vec<u8>>, seen: &Vantage) {
+        let Some(listing) = self.listing else { return };
+        listing.known.borrow_mut().insert(path.clone(), target.cloned());
+        if let Some(above) = path.as_path().parent() {
+            listing.held.borrow_mut().entry(above.into()).or_insert_with(|| seen.clone());
         }
     }
 }
@@ -357,7 +366,7 @@ impl LinkBudget {
 
     /// With what is [left](Self::left) of one before.
     pub(crate) fn with(left: usize) -> Self {
-        Self { left: Cell::new(left), known: RefCell::default() }
+        Self { left: Cell::new(left), known: RefCell::default(), held: RefCell::default() }
     }
 
     /// So many more links are listed. What is known of names is of before.
@@ -446,7 +455,7 @@ const NAMES_MAX: u32 = 1024;
 //@ attack: http-link-chains
 /// Of a name on the way of a link that is looked at for a listing.
 const LOOK_COST: usize = 16;
-/// What a listing may spend for each of its links: a link to a file beside it takes two looks.
-const COST_PER_LINK: usize = 48;
+/// What a listing may spend for each of its links: a link to a file of another directory takes a look beyond its own.
+const COST_PER_LINK: usize = 24;
 /// And besides.
-const COST_MIN: usize = 8_192;
+const COST_MIN: usize = 32_768;

@@ -148,8 +148,8 @@ fn links_of_a_listing_that_lead_through_long_chains_are_listed_as_themselves_onc
             (listed.iter().count(), followed)
         };
         let (all, followed) = listed("heads").await;
-        // 32 looks each of 16, of 8,192 and 48 for each link.
-        let affordable = (8_192 + 48 * links) / (16 * hops);
+        // 31 looks each of 16 beyond the link's own, of 32,768 and 24 for each link.
+        let affordable = (32_768 + 24 * links) / (16 * hops);
         assert_eq!(all, links);
         assert!((affordable / 2..=affordable).contains(&followed), "{followed} of {affordable}");
         assert!(volume.counters().link_steps_used_up.get() > 0);
