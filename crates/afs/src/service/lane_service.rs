@@ -434,7 +434,7 @@ mod tests {
             assert!(!put.is_finished(), "AFS does not even listen yet");
             let socket = UdpSocket::bind(([10, 0, 0, 1], 7000).into(), &DriverConfig::default().socket);
             let driver = Driver::start_seeded(socket.unwrap(), Links::alone(), small(), [0; 32]);
-            lane_afs.offer_files(&driver).await;
+            lane_afs.offer_files(0, &driver).await;
             put.await;
             assert_eq!(index.hosts().unwrap(), []);
         });

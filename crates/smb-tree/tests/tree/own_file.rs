@@ -303,7 +303,7 @@ async fn put_if_match(side: &Side, who: &Asker) -> Result<(), Again> {
     let (read, buf) = file.read_at(0, 99, buf).await;
     read.unwrap();
     file.check_unchanged(&before.change_token()).map_err(|_| Again)?;
-    let is_it = |now: Option<&vfs::Attributes>| now.is_some_and(|now| now.version() == before.version());
+    let is_it = |now: Option<&vfs::Attributes>| now.is_some_and(|now| now.version(0) == before.version(0));
     put(side, who, "counter", &next(&buf), Expect::Like(&is_it)).await.map_err(|error| {
         assert!(matches!(error, Error::Unexpected | Error::Locked), "{error:?}");
         Again
