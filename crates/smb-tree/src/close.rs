@@ -63,9 +63,9 @@ impl Share {
         let (asker, open) = (&asker, &open);
         let watching = open.state().watching.close();
         watching.into_iter().for_each(Waker::wake);
-        let may_go = open.grants().is_deleting() || open.has_options(options::DELETE_ON_CLOSE);
+        let may_go = open.named().is_deleting() || open.has_options(options::DELETE_ON_CLOSE);
         let ended = self.end(asker, open).await;
-        if may_go && ended.is_some() && open.is_directory() {
+        if may_go && ended.is_some() && open.is_directory() && open.by_link.is_none() {
             // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
             open.grants().object().announce_end();
         }
@@ -90,7 +90,11 @@ impl Share {
             // Its file has no name that could go.
             let _ = before.close(self.volume(), &asker.caller).await;
         }
-        open.grants().close(self.volume(), &asker.caller).await.ok()
+        let ended = open.grants().close(self.volume(), &asker.caller).await.ok();
+        match &open.by_link {
+            Some(link) => link.close(self.volume(), &asker.caller).await.ok(),
+            None => ended,
+        }
     }
 
     /// What an open is of now: of a stream, with the stream's size.

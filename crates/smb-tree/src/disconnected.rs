@@ -221,7 +221,7 @@ impl Open {
         //# A durable open stays that has a batch oplock, or a lease with SMB2_LEASE_HANDLE_CACHING, which is not breaking.
         self.durability.is_some()
             && !self.has_options(options::DELETE_ON_CLOSE)
-            && !self.grants().is_deleting()
+            && !self.named().is_deleting()
             && self.keeps_handle()
             // As Samba and Windows have it: others could not know of the locks of who may not come back.
             && (!self.grants().has_locked() || self.grants().standing().caching.contains(Caching::W))

@@ -37,6 +37,9 @@ pub struct Open {
     pub(crate) grants: vfs::Open,
     /// The symbolic link that the file has become by this open: from then on this is an open of that.
     pub(crate) became: OnceLock<vfs::Open>,
+    /// The symbolic link whose name it was opened by, where it may delete or rename that: the name is the link's, all else that of what
+    /// it leads to.
+    pub(crate) by_link: Option<vfs::Open>,
     pub(crate) room: Room,
     /// Its client can be told of breaks for as long as this lives.
     pub(crate) _tellable: Option<Tellable>,
@@ -195,6 +198,11 @@ impl Open {
 
     pub(crate) fn grants(&self) -> &vfs::Open {
         self.became.get().unwrap_or(&self.grants)
+    }
+
+    /// What it holds of what has the name that it was opened by, which is deleted and renamed by it: of the symbolic link, where that is one.
+    pub(crate) fn named(&self) -> &vfs::Open {
+        self.by_link.as_ref().unwrap_or_else(|| self.grants())
     }
 
     /// What it holds of the file that has become a link by it.

@@ -50,18 +50,25 @@ impl Share {
             check_kind(ask, is_directory)?;
         }
         let allowed = self.allowed(asker, spot, found, is_directory).await?;
+        let link = self.link_of(asker, ask, spot).await?;
+        let mut mask = allowed.mask();
+        if let Some(link) = &link {
+            mask = (mask & !rights::DELETE) | link.allowed;
+        }
         let empties = ask.overwrites() && is_there;
         let kept = self.dos_of(&hand).await?.attributes.unwrap_or_default();
-        let (access, maximal_access) = access_of(
-            ask,
-            (allowed.mask(), allowed.beside(&asker.caller.principal)),
-            kept,
-            is_directory,
-            empties,
-        )?;
+        let (access, maximal_access) =
+            access_of(ask, (mask, allowed.beside(&asker.caller.principal)), kept, is_directory, empties)?;
         let share_access = allowed.shared(ask.share_access);
-        let it = It { path: spot.path.as_path(), mask: access, share_access, is_new: false, is_directory };
+        // What the name is a link to stays: who has it open is not asked for its deletion.
+        let mask = if link.is_some() { access & !rights::DELETE } else { access };
+        let (path, is_linked) = (spot.path.as_path(), link.is_some());
+        let it = It { path, mask, share_access, is_new: false, is_directory, is_linked };
         let (open, resolved, tellable) = self.open_beside(asker, ask, room, &it).await?;
+        let by_link = match link.filter(|_| access & rights::DELETE != 0) {
+            Some(link) => Some(self.open_named_link(asker, ask, &link).await?),
+            None => None,
+        };
         let caller = match empties {
             true => open.overwriting_caller(&asker.caller),
             false => open.caller(&asker.caller),
@@ -90,7 +97,7 @@ impl Share {
             self.empty(&caller, &hand, object, ask).await?;
         }
         let action = if is_there { action(ask) } else { create_action::CREATED };
-        Ok(Granted { open, hand, stream, access, maximal_access, share_access, action, tellable })
+        Ok(Granted { open, by_link, hand, stream, access, maximal_access, share_access, action, tellable })
     }
 
     /// The stream that is asked for as it is stored, if it is there.
@@ -149,7 +156,7 @@ impl Share {
     }
 }
 
-fn again_or(error: vfs::Error) -> Unopened {
+pub(super) fn again_or(error: vfs::Error) -> Unopened {
     match error {
         vfs::Error::NotFound | vfs::Error::Stale => Unopened::Again,
         error => Unopened::Refused(status::of(error)),

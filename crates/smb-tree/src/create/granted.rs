@@ -22,6 +22,8 @@ use crate::streams;
 /// An open as the tree has granted it.
 pub(crate) struct Granted {
     pub(crate) open: vfs::Open,
+    /// The symbolic link that its name is, where it may delete or rename that.
+    pub(crate) by_link: Option<vfs::Open>,
     pub(crate) hand: Rc<Hand>,
     /// The stream as it is stored.
     pub(crate) stream: Option<String>,
@@ -43,6 +45,8 @@ pub(super) struct It<'a> {
     /// It was just made.
     pub(super) is_new: bool,
     pub(super) is_directory: bool,
+    /// Its name is a symbolic link's, which is what goes where the name does.
+    pub(super) is_linked: bool,
 }
 
 /// What of an attempt is to be made anew.
@@ -130,7 +134,7 @@ impl Share {
         room: &Room,
         it: &It<'_>,
     ) -> Result<(vfs::Open, Resolved, Option<Tellable>), Unopened> {
-        let It { path, mask, share_access, is_new, is_directory } = *it;
+        let It { path, mask, share_access, is_new, is_directory, is_linked } = *it;
         let stream = ask.name.stream.as_deref().map(streams::folded).unwrap_or_default();
         let is_of_data = !is_directory || ask.name.stream.is_some();
         let how = OpenHow {
@@ -157,6 +161,9 @@ impl Share {
             error => Unopened::Refused(status::of_open(error)),
         })?;
         self.holds_opened(asker, path, open.object()).await?;
+        if is_linked {
+            return Ok((open, resolved, tellable.into_inner()));
+        }
         //= MS-FSA 2.1.5.15.3
         //# A share's root is not deleted.
         if ask.has(options::DELETE_ON_CLOSE) && ask.name.stream.is_none() && path == self.root_path() {

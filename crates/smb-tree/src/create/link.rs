@@ -3,22 +3,32 @@
 
 use std::rc::Rc;
 
+use identity::Rights;
 use smb_wire::Status;
 use smb_wire::body::error::SymlinkError;
+use smb_wire::create::access::{rights, share};
 use smb_wire::create::{CreateRequest, create_action, options};
 use smb_wire::fsctl::reparse::Symlink;
 use smb_wire::name::Name;
-use vfs::{FoundLink, OpenError, RelPathBuf, SymbolicLink};
+use vfs::{FoundLink, OpenError, RelPath, RelPathBuf, Resolved, SymbolicLink};
 
 use super::ask::Ask;
-use super::existing::access_of;
+use super::existing::{access_of, again_or};
 use super::granted::{Granted, Unopened, beside, delete_on_close};
 use crate::access::{Allowed, deletes};
 use crate::asker::Asker;
 use crate::hand::Hand;
-use crate::names;
+use crate::names::{self, Spot};
 use crate::share::Share;
 use crate::status;
+
+/// A link by whose name something is opened.
+pub(super) struct NamedLink {
+    /// Where it really is.
+    path: RelPathBuf,
+    /// DELETE, for who may take its name away.
+    pub(super) allowed: u32,
+}
 
 impl Share {
     /// Opens the link that the name ends with; `None` where it ends with none.
@@ -27,7 +37,9 @@ impl Share {
     /// `STATUS_STOPPED_ON_SYMLINK` for who has not asked for the link itself; those of any open.
     pub(super) async fn link_granted(&self, asker: &Asker, ask: &Ask<'_>) -> Result<Option<Granted>, Status> {
         for _ in 0..ATTEMPTS_MAX {
-            let Some((path, found)) = self.link_named(asker, &ask.name).await? else { return Ok(None) };
+            let Some((path, found)) = self.link_named(&asker.caller, &ask.name).await? else {
+                return Ok(None);
+            };
             if !ask.opens() {
                 return Err(Status::OBJECT_NAME_COLLISION);
             }
@@ -73,14 +85,14 @@ impl Share {
         delete_on_close(ask, &open)?;
         let hand = Rc::new(Hand::of_link(link));
         let action = create_action::OPENED;
-        let (stream, tellable) = (None, None);
-        Ok(Granted { open, hand, stream, access, maximal_access, share_access, action, tellable })
+        let (by_link, stream, tellable) = (None, None, None);
+        Ok(Granted { open, by_link, hand, stream, access, maximal_access, share_access, action, tellable })
     }
 
     /// The link that a name ends with, in just this case, and where it really is.
-    async fn link_named(
+    pub(crate) async fn link_named(
         &self,
-        asker: &Asker,
+        caller: &vfs::Caller,
         name: &Name,
     ) -> Result<Option<(RelPathBuf, FoundLink)>, Status> {
         if name.path.is_empty() {
@@ -88,20 +100,76 @@ impl Share {
             return Ok(None);
         }
         let path = names::exact(self, name)?;
+        self.link_at(caller, path.as_path()).await
+    }
+
+    /// The link that a path ends with, and where it really is.
+    pub(crate) async fn link_at(
+        &self,
+        caller: &vfs::Caller,
+        path: RelPath<'_>,
+    ) -> Result<Option<(RelPathBuf, FoundLink)>, Status> {
         // What hinders the look hinders the one that follows, which says so.
-        let found = self.volume().find_link(&asker.caller, path.as_path()).await.ok().flatten();
+        let found = self.volume().find_link(caller, path).await.ok().flatten();
         let Some(found) = found else { return Ok(None) };
         // A link further up may have led anywhere in the volume.
         let above = self.holds(found.directory())?;
-        let name = path.as_path().file_name().ok_or(Status::OBJECT_NAME_INVALID)?;
+        let name = path.file_name().ok_or(Status::OBJECT_NAME_INVALID)?;
         let real = above.as_path().join(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
         Ok(Some((real, found)))
+    }
+
+    /// The link that the name of what was found ends with, which goes where the name does; `None` where links are but further up.
+    pub(super) async fn link_of(
+        &self,
+        asker: &Asker,
+        ask: &Ask<'_>,
+        spot: &Spot,
+    ) -> Result<Option<NamedLink>, Unopened> {
+        let Some(path) = spot.by_link.as_ref().map(RelPathBuf::as_path) else { return Ok(None) };
+        let is_asked = ask.access & (rights::DELETE | rights::MAXIMUM_ALLOWED) != 0;
+        // A named stream is the file's.
+        if ask.name.stream.is_some() || !(is_asked || ask.wishes.maximal_access.is_some()) {
+            return Ok(None);
+        }
+        if let Some((path, found)) = self.link_at(&asker.caller, path).await? {
+            let who = &asker.caller.principal;
+            let above = self.rights_above(asker, &names::spot(self, path.clone(), None)).await?;
+            let allowed = Allowed::new(who, found.rights(who), above, false).mask() & rights::DELETE;
+            return Ok(Some(NamedLink { path, allowed }));
+        }
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+        let above = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await;
+        let (above, _) = above.and_then(Resolved::into_directory).map_err(again_or)?;
+        // It may have been a link when it was found, and be none any more.
+        match above.path().join(name) {
+            Ok(real) if real == spot.path => Ok(None),
+            _ => Err(Unopened::Again),
+        }
+    }
+
+    /// Opens the link to delete or rename it: whatever others do with what it leads to, its name is not in their way.
+    pub(super) async fn open_named_link(
+        &self,
+        asker: &Asker,
+        ask: &Ask<'_>,
+        link: &NamedLink,
+    ) -> Result<vfs::Open, Unopened> {
+        let how = beside(asker, share::ALL, rights::DELETE);
+        let path = link.path.as_path();
+        let opened = self.volume().open_link(&asker.caller, path, &how, &mut |_| {}).await;
+        let (open, _) = opened.map_err(|error| match error {
+            OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
+            error => Unopened::Refused(status::of_open(error)),
+        })?;
+        delete_on_close(ask, &open)?;
+        Ok(open)
     }
 
     /// What an error tells of the link that stopped a CREATE.
     pub(super) async fn stopped_on(&self, asker: &Asker, request: &CreateRequest<'_>) -> Vec<u8> {
         let Ok(name) = Name::parse(request.name) else { return Vec::new() };
-        let Ok(Some((_, found))) = self.link_named(asker, &name).await else { return Vec::new() };
+        let Ok(Some((_, found))) = self.link_named(&asker.caller, &name).await else { return Vec::new() };
         let Symlink { target, relative } = told(asker, &found.link);
         SymlinkError { target, relative, unparsed_len: 0 }.to_bytes().unwrap_or_default()
     }

@@ -56,7 +56,14 @@ impl Share {
             _ => rights::FILE_ALL,
         };
         let share_access = ask.share_access;
-        let it = It { path: spot.path.as_path(), mask: access, share_access, is_new: true, is_directory };
+        let it = It {
+            path: spot.path.as_path(),
+            mask: access,
+            share_access,
+            is_new: true,
+            is_directory,
+            is_linked: false,
+        };
         let (open, resolved, tellable) = self.open_beside(asker, ask, room, &it).await?;
         let caller = open.caller(&asker.caller);
         let hand = Rc::new(Hand::new(resolved, writer));
@@ -76,7 +83,8 @@ impl Share {
         let granted = |own: Arc<Descriptor>| self.options().sids.granted(who, &own);
         let maximal_access = open.object().descriptor().map_or(rights::FILE_ALL, granted);
         let stream = ask.name.stream.clone();
-        Ok(Granted { open, hand, stream, access, maximal_access, share_access, action, tellable })
+        let by_link = None;
+        Ok(Granted { open, by_link, hand, stream, access, maximal_access, share_access, action, tellable })
     }
 
     /// Gives what was made all that was asked for with it.

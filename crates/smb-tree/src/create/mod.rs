@@ -193,6 +193,7 @@ impl Share {
             instance: ask.wishes.instance.map(|instance| instances.join(instance, volatile)),
             grants: granted.open,
             became: OnceLock::new(),
+            by_link: granted.by_link,
             room,
             _tellable: granted.tellable,
             _of_two: ask.of_two.clone(),

@@ -57,7 +57,7 @@ impl Share {
         let link = Symlink::parse(data).map_err(|_| Status::IO_REPARSE_DATA_INVALID)?;
         let target = stored(&link).ok_or(Status::IO_REPARSE_DATA_INVALID)?;
         // A name that is to go with its open would be the link's by then.
-        let goes = open.has_options(options::DELETE_ON_CLOSE) || open.grants().is_deleting();
+        let goes = open.has_options(options::DELETE_ON_CLOSE) || open.named().is_deleting();
         if open.kind() != OpenKind::File || goes {
             return Err(Status::NOT_SUPPORTED);
         }

@@ -54,6 +54,10 @@ impl Tree {
     }
 
     async fn record_of(&self, open: &Arc<Open>) -> Option<Record> {
+        if open.by_link.is_some() {
+            // The record has no room for the link: who came back would delete what it leads to.
+            return None;
+        }
         let share = self.share(open.share_name())?;
         let volume = share.volume();
         let opening = volume.shared().filter(|shared| shared.trouble().is_none())?.opening()?;

@@ -190,6 +190,7 @@ impl Tree {
             grants,
             room,
             became: OnceLock::new(),
+            by_link: None,
             _tellable: Some(tellable),
             _of_two: None,
             tree: AtomicU32::new(0),

@@ -220,13 +220,13 @@ fn basic(info: &Info) -> BasicInformation {
 }
 
 fn standard(open: &Open, info: &Info) -> StandardInformation {
-    let goes = open.grants().is_deleting();
+    let goes = open.named().is_deleting();
+    let links = if open.kind() == OpenKind::Directory { 1 } else { info.links };
     StandardInformation {
         allocation_size: info.allocation.into(),
         end_of_file: info.size.into(),
-        // A name that goes is no longer counted.
-        number_of_links: (if open.kind() == OpenKind::Directory { 1 } else { info.links } - u32::from(goes))
-            .into(),
+        // A name that goes is no longer counted; that of a link to the file never was.
+        number_of_links: links.saturating_sub(u32::from(goes && open.by_link.is_none())).into(),
         delete_pending: goes.into(),
         directory: (open.kind() == OpenKind::Directory).into(),
         reserved: 0.into(),

@@ -6,7 +6,7 @@ use identity::Rights;
 use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::info::file::{class, disposition, plain};
-use vfs::{Directory, Error, Name, Resolved};
+use vfs::{Directory, Error, Resolved};
 use zerocopy::little_endian::U32;
 
 use super::mismatch;
@@ -43,7 +43,7 @@ impl Share {
             if kept & attributes::READONLY != 0 && !ignores {
                 return Err(Status::CANNOT_DELETE);
             }
-            if self.is_root(open) && open.kind() != OpenKind::Stream {
+            if open.by_link.is_none() && self.is_root(open) && open.kind() != OpenKind::Stream {
                 return Err(Status::CANNOT_DELETE);
             }
             if open.kind() == OpenKind::Directory {
@@ -51,7 +51,7 @@ impl Share {
                 check_empty(directory).await?;
             }
         }
-        let set = open.grants().set_deletion(self.volume(), deletes).await;
+        let set = open.named().set_deletion(self.volume(), deletes).await;
         set.map_err(status::of_open)?;
         let at_once = disposition::POSIX_SEMANTICS;
         if deletes && bits & at_once != 0 && open.kind() != OpenKind::Stream {
@@ -63,28 +63,19 @@ impl Share {
     /// Takes the name away though it is open, as POSIX does. Where somebody does not share that it goes with its last open.
     async fn remove_now(&self, asker: &Asker, open: &Arc<Open>) -> Result<(), Status> {
         let caller = asker.by(open);
-        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let path = open.named().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let (Some(above), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
             return Err(Status::CANNOT_DELETE);
         };
         let above = self.volume().lookup_as(&caller, above, Rights::NONE).await;
         let (directory, _) = above.and_then(Resolved::into_directory).map_err(status::of)?;
-        match remove(&directory, &caller, name, open.is_directory()).await {
+        // The name may have come to lead to something else, which the open has nothing to do with.
+        let which = open.named().object().number();
+        let is_directory = open.is_directory() && open.by_link.is_none();
+        match directory.remove_which(&caller, which, name, is_directory).await {
             Ok(()) | Err(Error::NotFound | Error::Locked | Error::Busy) => Ok(()),
             Err(error) => Err(status::of(error)),
         }
-    }
-}
-
-async fn remove(
-    directory: &Directory,
-    caller: &vfs::Caller,
-    name: Name<'_>,
-    is_directory: bool,
-) -> Result<(), Error> {
-    match is_directory {
-        true => directory.remove_directory(caller, name).await,
-        false => directory.remove(caller, name).await,
     }
 }
 

@@ -8,11 +8,11 @@ use smb_wire::create::access::{attributes, rights};
 use smb_wire::info::file::{Rename, class};
 use smb_wire::malformed::Malformed;
 use smb_wire::name::{COMPONENT_MAX, Name as WireName};
-use vfs::{Directory, Error, Name, Over, RelPath, Resolved};
+use vfs::{Directory, Error, Name, Object, Over, RelPath, Resolved};
 
 use crate::asker::Asker;
 use crate::hand::{Hand, VALUE_MAX};
-use crate::names::{self, to_stored};
+use crate::names::{self, Spot, to_stored};
 use crate::open::{Open, OpenKind, Renamed};
 use crate::share::Share;
 use crate::status;
@@ -26,7 +26,24 @@ struct Target {
     /// and as it is there, if anything has it in some case.
     stored: Vec<u8>,
     /// What has it now.
-    replaced: Option<Resolved>,
+    replaced: Option<Replaced>,
+}
+
+/// What has a name that is to lead elsewhere.
+enum Replaced {
+    /// A symbolic link, whatever it leads to: it is replaced itself, as by rename(2).
+    Link(Arc<Object>),
+    It(Resolved),
+}
+
+impl Replaced {
+    fn is(&self, object: &Arc<Object>) -> bool {
+        let own = match self {
+            Self::Link(link) => Some(link),
+            Self::It(it) => it.object(),
+        };
+        own.is_some_and(|own| Arc::ptr_eq(own, object))
+    }
 }
 
 impl Share {
@@ -55,8 +72,8 @@ impl Share {
         if name.stream.is_some() || name.is_data {
             return Err(Status::OBJECT_NAME_INVALID);
         }
-        for _ in 0..ATTEMPTS_MAX {
-            if self.try_rename(asker, open, &name, replaces).await? {
+        for attempt in 0..ATTEMPTS_MAX {
+            if self.try_rename(asker, open, &name, replaces, attempt > 0).await? {
                 return Ok(());
             }
         }
@@ -70,25 +87,27 @@ impl Share {
         open: &Arc<Open>,
         name: &WireName,
         replaces: bool,
+        is_taken: bool,
     ) -> Result<bool, Status> {
         // A Mac, and who speaks the POSIX extensions, goes on by its opens wherever they are.
         let moves_opens = asker.posix || asker.apple.is_spoken();
         let caller = vfs::Caller { moves_opens, ..asker.by(open) };
-        let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let from = open.named().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
-        let target = self.target(open, &caller, name).await?;
+        let target = self.target(open, &caller, name, is_taken).await?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
+        let own = open.named().object();
         let (name, over) = match &target.replaced {
-            Some(it)
-                if is_it(it, open) && self.gives_way(open, &caller, &target, (&here, from_name)).await? =>
-            {
+            Some(it) if it.is(own) && self.gives_way(open, &caller, &target, (&here, from_name)).await? => {
                 (&target.name, Over::Nothing)
             }
             // It has that name already: who keeps it for later is asked for it all the same, as with Windows. Or another name of its own is
             // to be written otherwise.
-            Some(it) if is_it(it, open) && target.name == target.stored => (&target.name, Over::Anything),
-            Some(it) if is_it(it, open) => (&target.name, Over::Nothing),
+            Some(it) if it.is(own) && target.name == target.stored => (&target.name, Over::Anything),
+            Some(it) if it.is(own) => (&target.name, Over::Nothing),
             Some(_) if !replaces => return Err(Status::OBJECT_NAME_COLLISION),
+            // A link takes the place of anything but of what it leads to, which the open is of: the content would be lost.
+            Some(Replaced::It(it)) if is_it(it, open) => return Err(Status::ACCESS_DENIED),
             Some(it) => {
                 self.may_replace(it).await?;
                 (&target.stored, Over::Anything)
@@ -105,11 +124,15 @@ impl Share {
         let hand = self.hand(asker, open).await?;
         let before = hand.attributes()?;
         // The name may have come to lead to another file, which the open has nothing to do with.
-        let which = open.grants().object().number();
+        let which = own.number();
         match here.rename_if(&caller, which, from_name, &target.directory, to, over).await {
             // Somebody else has made what is to be replaced since it was looked for.
             Err(Error::Exists) if replaces && target.replaced.is_none() => return Ok(false),
             renamed => renamed.map_err(status::of)?,
+        }
+        if open.by_link.is_some() {
+            // The file has not moved.
+            return Ok(true);
         }
         self.archive(asker, open, &hand).await;
         if let Ok(now) = hand.attributes() {
@@ -133,7 +156,10 @@ impl Share {
             (Some(here), Some(there)) => Arc::ptr_eq(here, there),
             _ => true,
         };
-        if open.kind() != OpenKind::File || (is_here && target.stored == from.as_bytes()) {
+        if open.kind() != OpenKind::File
+            || open.by_link.is_some()
+            || (is_here && target.stored == from.as_bytes())
+        {
             return Ok(false);
         }
         //= MS-FSA 2.1.5.15.12
@@ -142,7 +168,7 @@ impl Share {
         let which = open.grants().object().number();
         match target.directory.remove_which(caller, which, name, false).await {
             Ok(()) => Ok(true),
-            // It is a symbolic link that leads to the file, and is replaced itself.
+            // It leads to something else by now.
             Err(Error::Unexpected) => Ok(false),
             Err(error) => Err(status::of(error)),
         }
@@ -165,30 +191,62 @@ impl Share {
         let caller = asker.by(open);
         let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
-        let target = self.target(open, &caller, &name).await?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
-        let (to, over) = match &target.replaced {
-            //= MS-FSA 2.1.5.15.7
-            //# A name that is there is replaced where that was asked for, the file's own with itself.
-            Some(_) if !link.replace => return Err(Status::OBJECT_NAME_COLLISION),
-            Some(it) if is_it(it, open) => return Ok(()),
-            Some(it) => {
-                self.may_replace(it).await?;
-                (&target.stored, Over::Anything)
+        let mut linked = Err(Error::Exists);
+        for is_taken in [false, true] {
+            let target = self.target(open, &caller, &name, is_taken).await?;
+            let (to, over) = match &target.replaced {
+                //= MS-FSA 2.1.5.15.7
+                //# A name that is there is replaced where that was asked for, the file's own with itself.
+                Some(_) if !link.replace => return Err(Status::OBJECT_NAME_COLLISION),
+                Some(Replaced::It(it)) if is_it(it, open) => return Ok(()),
+                Some(it) => {
+                    self.may_replace(it).await?;
+                    (&target.stored, Over::Anything)
+                }
+                None => (&target.name, Over::Nothing),
+            };
+            let to = Name::parse(to).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+            let which = open.grants().object().number();
+            linked = here.link_to(&caller, which, from_name, &target.directory, to, over).await;
+            // Nothing was found of a link that leads nowhere and has the name.
+            if !(matches!(linked, Err(Error::Exists)) && link.replace && target.replaced.is_none()) {
+                break;
             }
-            None => (&target.name, Over::Nothing),
-        };
-        let to = Name::parse(to).map_err(|_| Status::OBJECT_NAME_INVALID)?;
-        let which = open.grants().object().number();
-        here.link_to(&caller, which, from_name, &target.directory, to, over).await.map_err(status::of)
+        }
+        linked.map_err(status::of)
     }
 
     /// Where the new name lies.
-    async fn target(&self, open: &Open, caller: &vfs::Caller, name: &WireName) -> Result<Target, Status> {
+    ///
+    /// `is_taken` says that something has the name of which nothing was found.
+    async fn target(
+        &self,
+        open: &Open,
+        caller: &vfs::Caller,
+        name: &WireName,
+        is_taken: bool,
+    ) -> Result<Target, Status> {
         let last = name.path.last().ok_or(Status::OBJECT_NAME_COLLISION)?;
-        let spot = names::find(self, caller, name, open.case).await?;
-        // The name is what is taken, whatever it leads to: a link that has it is replaced itself, as by rename(2).
-        let path = spot.by_link.as_ref().unwrap_or(&spot.path).as_path();
+        let spot = names::find(self, caller, name, open.case).await;
+        // The name is what is taken, whatever it leads to.
+        let link = match &spot {
+            Ok(Spot { by_link: Some(path), found: Some(_), .. }) => {
+                self.link_at(caller, path.as_path()).await?
+            }
+            Ok(Spot { found: None, .. }) if is_taken => self.link_named(caller, name).await?,
+            // One that leads out of the share, or round in a circle.
+            Err(Status::ACCESS_DENIED) => self.link_named(caller, name).await?,
+            _ => None,
+        };
+        let (path, replaced) = match link {
+            Some((path, found)) => (path, Some(Replaced::Link(found.link.object))),
+            None => {
+                let spot = spot?;
+                (spot.by_link.unwrap_or(spot.path), spot.found.map(|found| Replaced::It(found.resolved)))
+            }
+        };
+        let path = path.as_path();
         let is_root = path == self.root_path();
         let directory = self.directory_at(caller, path.parent().filter(|_| !is_root)).await?;
         let stored = path.file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
@@ -196,7 +254,7 @@ impl Share {
             directory,
             name: to_stored(last).ok_or(Status::OBJECT_NAME_INVALID)?,
             stored: stored.as_bytes().to_vec(),
-            replaced: spot.found.map(|found| found.resolved),
+            replaced,
         })
     }
 
@@ -214,7 +272,8 @@ impl Share {
 
     //= MS-FSA 2.1.5.15.11
     //# A directory, and a file that is not to be written, is not replaced: STATUS_ACCESS_DENIED.
-    async fn may_replace(&self, replaced: &Resolved) -> Result<(), Status> {
+    async fn may_replace(&self, replaced: &Replaced) -> Result<(), Status> {
+        let Replaced::It(replaced) = replaced else { return Ok(()) };
         if matches!(replaced, Resolved::Directory(..)) {
             return Err(Status::ACCESS_DENIED);
         }

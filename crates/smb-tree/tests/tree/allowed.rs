@@ -19,7 +19,10 @@ const USERS: &str = "version = 1\n[user.bob]\nid = 1000\nuid = 501\ngid = 50\n[u
                      [user.root]\nid = 8\n[group.\"system:administrators\"]\nid = -204\nmembers = [\"root\"]\n";
 
 /// Runs a test on the lane of a server that gives files away, or of one that does not.
-fn served_by<F: Future<Output = ()> + 'static>(is_root: bool, test: impl Fn(Side, Arc<Accounts>) -> F) {
+pub(super) fn served_by<F: Future<Output = ()> + 'static>(
+    is_root: bool,
+    test: impl Fn(Side, Arc<Accounts>) -> F,
+) {
     let world = World::new(1, Config::clean());
     let host = world.host("10.0.0.1");
     host.fs().create_dir_all("/srv").unwrap();
@@ -52,7 +55,7 @@ fn served_by<F: Future<Output = ()> + 'static>(is_root: bool, test: impl Fn(Side
     let _ = world.end();
 }
 
-fn user(accounts: &Accounts, name: &str, session: u64) -> Asker {
+pub(super) fn user(accounts: &Accounts, name: &str, session: u64) -> Asker {
     let principal = match name {
         "" => accounts.anonymous(),
         name => accounts.user(name).unwrap(),
@@ -60,7 +63,7 @@ fn user(accounts: &Accounts, name: &str, session: u64) -> Asker {
     Asker { caller: Caller::new(principal), ..asker(session) }
 }
 
-async fn set_list(side: &Side, directories: &[&str], entries: &[(&str, &str)]) {
+pub(super) async fn set_list(side: &Side, directories: &[&str], entries: &[(&str, &str)]) {
     let mut acl = Acl::new();
     for (who, letters) in entries {
         let (list_side, who) = match who.strip_prefix('-') {

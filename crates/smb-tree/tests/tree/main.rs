@@ -36,6 +36,7 @@ mod ioctls;
 mod kept;
 mod large;
 mod leases;
+mod link_names;
 mod links;
 mod locks;
 mod notifies;
