@@ -350,3 +350,24 @@ fn a_create_that_was_not_used_may_come_again_after_the_restart_too() {
     });
     site.end(process);
 }
+
+#[test]
+fn an_open_that_may_delete_a_link_is_not_kept_as_one_of_what_it_leads_to() {
+    let mut site = Site::new(1, 1);
+    let (process, _) = site.begin(None);
+    let who = user(&site.accounts, "alice", 1);
+    let side = process.sides[0].clone();
+    site.on(0, async move {
+        side.make(&who, "a", b"content").await;
+        super::links::make_links(&side, &[("to-a", "a")]).await;
+        for (key, access) in [(1, EVERYTHING), (2, rights::FILE_READ)] {
+            let guid = Guid::new([key; 16]);
+            let wish = Wish { access, disposition: Disposition::Open, ..leased(1, 3, guid) };
+            let open = side.open(&who, "to-a", &wish).await;
+            assert!(open.is_durable());
+        }
+    });
+    let down = site.end(process);
+    assert_eq!((down.kept, down.left_out), (1, 1));
+    site.rest(Duration::from_secs(1));
+}

@@ -79,6 +79,7 @@ fn stock_clients_use_the_tree() {
         smbclient::transfers(site, &smbclient::SIGNED);
         smbclient::many_names(site);
         smbclient::names_of_bytes(site);
+        smbclient::names_of_links(site);
         impacket::uses_the_tree(site);
         smbprotocol_client::uses_the_tree(site);
     });

@@ -82,6 +82,28 @@ pub(crate) fn transfers(site: &Site, ways: &[&[&str]]) {
 }
 
 /// A directory whose names are no UTF-8 is listed, emptied and deleted.
+/// What has the name of a symbolic link is the link: what it leads to stays, as beside smbd.
+pub(crate) fn names_of_links(site: &Site) {
+    let make = |name: &str, target: &str| std::os::unix::fs::symlink(target, site.in_tree(name)).unwrap();
+    let has = |name: &str| fs::symlink_metadata(site.in_tree(name)).is_ok();
+    fs::create_dir(site.in_tree("linked")).unwrap();
+    fs::create_dir(site.in_tree("linked/d")).unwrap();
+    fs::write(site.in_tree("linked/f"), "f").unwrap();
+    for (name, target) in [("s", "f"), ("chain", "f"), ("from", "f"), ("ld", "d")] {
+        make(&format!("linked/{name}"), target);
+    }
+    done(site, &[], "cd linked; del s; del chain; rmdir ld; rename from to");
+    for gone in ["s", "chain", "ld", "from"] {
+        assert!(!has(&format!("linked/{gone}")), "{gone}");
+    }
+    assert_eq!(fs::read_link(site.in_tree("linked/to")).unwrap(), std::path::Path::new("f"));
+    let (told, _) = run(site, &[], "cd linked; rename to f -f");
+    assert!(told.contains("NT_STATUS_ACCESS_DENIED"), "{told}");
+    assert_eq!(fs::read(site.in_tree("linked/f")).unwrap(), b"f");
+    assert!(has("linked/d"));
+    fs::remove_dir_all(site.in_tree("linked")).unwrap();
+}
+
 pub(crate) fn names_of_bytes(site: &Site) {
     let directory = site.in_tree("").join(OsStr::from_bytes(b"caf\xe9"));
     fs::create_dir(&directory).unwrap();
