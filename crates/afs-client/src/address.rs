@@ -104,6 +104,34 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// A name as an address has it: `%` and two hexadecimal digits in place of each byte that is no UTF-8, acts on a terminal or is a `%`, so
+/// that no two names look alike.
+pub fn addressed(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    let escape = |text: &mut String, bytes: &[u8]| bytes.iter().for_each(|byte| *text += &format!("%{byte:02x}"));
+    for chunk in name.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                char if char == '%' || is_deceptive(char) => {
+                    escape(&mut text, char.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                char => text.push(char),
+            }
+        }
+        escape(&mut text, chunk.invalid());
+    }
+    text
+}
+
+/// Control characters, and those that change the direction or the lines of what is around them (UAX 9, UAX 14).
+fn is_deceptive(char: char) -> bool {
+    char.is_control()
+        || matches!(
+            char,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+        )
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -113,7 +141,7 @@ impl fmt::Display for Address {
         }
         write!(f, "/{}", self.volume)?;
         for name in &self.path {
-            write!(f, "/{}", String::from_utf8_lossy(name))?;
+            write!(f, "/{}", addressed(name))?;
         }
         Ok(())
     }
@@ -142,6 +170,32 @@ mod tests {
         assert_eq!((root.host.as_str(), root.port, root.volume.as_str()), ("::1", 7000, "536870915"));
         assert_eq!((root.name(), root.directory), (&b"536870915"[..], true));
         assert_eq!(address.to_string(), "afs://srv.example:17000/pub/a b/c");
+    }
+
+    #[test]
+    fn every_name_has_a_text_of_its_own_that_names_it_again() {
+        let names: [&[u8]; 10] = [
+            b"plain name",
+            "gr\u{f6}\u{df}e \u{202e}x".as_bytes(),
+            b"caf\xe9",
+            b"caf\xe8",
+            b"caf%e9",
+            b"100%",
+            b"\x1b[31m\n",
+            "\u{fffd}".as_bytes(),
+            b"\xff\xfe",
+            b"\xf0\x9f\x98",
+        ];
+        let mut texts = std::collections::BTreeSet::new();
+        for name in names {
+            let text = addressed(name);
+            let address: Address = format!("afs://h/v/{text}").parse().unwrap();
+            assert_eq!(address.path, [name.to_vec()], "{text}");
+            assert_eq!(address.to_string(), format!("afs://h/v/{text}"));
+            assert!(!text.contains(is_deceptive), "{text}");
+            assert!(texts.insert(text));
+        }
+        assert_eq!(addressed(b"caf\xe9 100%"), "caf%e9 100%25");
     }
 
     #[test]

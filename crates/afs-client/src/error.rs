@@ -133,6 +133,15 @@ impl Error {
         }
     }
 
+    /// Whether nothing else can be done either: it was told to stop, or nobody answers.
+    pub(crate) fn ends_all(&self) -> bool {
+        match self {
+            Self::Interrupted | Self::Call { .. } | Self::Connect { .. } => true,
+            Self::Left(_, error) => error.ends_all(),
+            _ => false,
+        }
+    }
+
     /// Whether the same may be answered in a while: nobody answered, or the server is starting or stopping.
     pub fn may_pass(&self) -> bool {
         match self {

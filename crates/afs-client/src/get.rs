@@ -55,6 +55,10 @@ impl Get {
                 let modified = Timestamp { secs: found.metadata.modified.into(), nanos: 0 };
                 let attributes = (found.metadata.mode & 0o777, modified);
                 let finished = landing.finish(dir, name, file.file(), attributes, self.overwrite).await;
+                if finished.is_err() {
+                    // Why it has no name is what matters.
+                    let _ = landing.keep(dir, file.file(), 0).await;
+                }
                 local::of(name, finished)?;
                 self.progress.whole();
                 Ok(length - from)
@@ -71,43 +75,70 @@ impl Get {
     /// come as such, mount points are left alone.
     ///
     /// # Errors
-    /// As [`file`](Self::file), at the first that fails.
+    /// Of the directory itself; what ends all, as that the server does not answer. Any other failure beneath it is counted in
+    /// [`Tree::failed`], told by [`Progress::take_failures`], and the rest comes.
     pub async fn tree(&self, found: &Found, dir: &Dir, name: &CString) -> Result<Tree, Error> {
         let mut tree = Tree::default();
         // What is still to be looked into: where it lies below `dir`, and what it is.
         let mut ahead = vec![(name.clone(), found.fid, found.metadata.mode)];
         while let Some((path, fid, mode)) = ahead.pop() {
             local::go_on(&self.progress)?;
-            let here = local::of(&path, transfer::made(dir, &path, mode).await)?;
+            let opened = async {
+                let here = local::of(&path, transfer::made(dir, &path, mode).await)?;
+                Ok((here, directory::list_status(&found.server, fid).await?))
+            };
+            let opened = match opened.await {
+                opened if tree.directories == 0 => Some(opened?),
+                opened => local::or_failed(&self.progress, path.as_bytes(), opened)?,
+            };
+            let Some((here, listed)) = opened else {
+                tree.failed += 1;
+                continue;
+            };
             tree.directories += 1;
             let mut files = Vec::new();
-            for (entry, status) in directory::list_status(&found.server, fid).await? {
-                let metadata = status.map_err(Error::Refused)?;
+            for (entry, status) in listed {
+                let at = local::below(&path, &entry.name);
+                let status = status.map_err(Error::Refused);
+                let Some(metadata) = local::or_failed(&self.progress, &at, status)? else {
+                    tree.failed += 1;
+                    continue;
+                };
                 let name = local::name_of(&entry.name)?;
                 let there = Found { server: found.server.clone(), fid: entry.fid, metadata };
                 match metadata.kind {
                     FileType::Directory => {
-                        let below = [path.as_bytes(), b"/", &entry.name].concat();
-                        ahead.push((local::name_of(&below)?, entry.fid, metadata.mode));
+                        ahead.push((local::name_of(&at)?, entry.fid, metadata.mode));
                     }
                     FileType::File => files.push((name, there)),
                     FileType::Link => {
-                        self.link(&there, &here, &name).await?;
-                        tree.links += 1;
+                        let made = self.link(&there, &here, &name).await;
+                        match local::or_failed(&self.progress, &at, made)? {
+                            Some(()) => tree.links += 1,
+                            None => tree.failed += 1,
+                        }
                     }
                     FileType::MountPoint | FileType::Other(_) => tree.skipped += 1,
                 }
             }
-            tree.files += files.len() as u64;
-            tree.bytes += self.files(&here, files).await?;
+            self.files(&mut tree, &path, &here, files).await?;
         }
         Ok(tree)
     }
 
     /// Several files of one directory at once.
-    async fn files(&self, here: &Dir, files: Vec<(CString, Found)>) -> Result<u64, Error> {
-        let got = files.into_iter().map(|(name, found)| async move { self.file(&found, here, &name).await });
-        transfer::files_at_once(got).await
+    async fn files(
+        &self,
+        tree: &mut Tree,
+        path: &CString,
+        here: &Dir,
+        files: Vec<(CString, Found)>,
+    ) -> Result<(), Error> {
+        let got = files.into_iter().map(|(name, found)| async move {
+            let got = self.file(&found, here, &name).await;
+            local::or_failed(&self.progress, &local::below(path, name.as_bytes()), got)
+        });
+        transfer::files_at_once(tree, got).await
     }
 
     async fn link(&self, found: &Found, here: &Dir, name: &CString) -> Result<(), Error> {

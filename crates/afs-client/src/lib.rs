@@ -29,7 +29,7 @@ mod put;
 mod status;
 pub mod store;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, addressed};
 pub use cache_manager::{CacheManager, Heard};
 pub use cell::{Cell, CellOptions, Found, VOLUMES_MAX};
 pub use client::{Client, ClientOptions};

@@ -51,7 +51,8 @@ impl Put {
     /// name is added to. Symbolic links go up as such; devices, sockets and pipes are left alone.
     ///
     /// # Errors
-    /// As [`file`](Self::file), at the first that fails.
+    /// Of the directory itself; what ends all, as that the server does not answer. Any other failure beneath it is counted in
+    /// [`Tree::failed`], told by [`Progress::take_failures`], and the rest goes.
     pub async fn tree(&self, dir: &Dir, from: &CString, to: &Found, name: &[u8]) -> Result<Tree, Error> {
         let mut tree = Tree::default();
         let place = Place { server: to.server.clone(), fid: to.fid };
@@ -61,36 +62,52 @@ impl Put {
         let mut ahead = vec![(from.clone(), first)];
         while let Some((path, place)) = ahead.pop() {
             local::go_on(&self.progress)?;
+            let opened = async {
+                let here = opened(dir, &path).await?;
+                let entries = local::of(&path, here.entries(NAMES_MAX).await)?;
+                Ok((here, entries, directory::list(&place.server, place.fid).await?))
+            };
+            let opened = match opened.await {
+                opened if tree.directories == 0 => Some(opened?),
+                opened => local::or_failed(&self.progress, path.as_bytes(), opened)?,
+            };
+            let Some((here, entries, known)) = opened else {
+                tree.failed += 1;
+                continue;
+            };
             tree.directories += 1;
-            let here = opened(dir, &path).await?;
-            let known = directory::list(&place.server, place.fid).await?;
             let has = |name: &[u8]| {
                 let at = known.binary_search_by(|entry| entry.name.as_slice().cmp(name));
                 at.ok().map(|at| known[at].fid)
             };
             let mut files = Vec::new();
-            for DirEntry { name, stat, .. } in local::of(&path, here.entries(NAMES_MAX).await)? {
+            for DirEntry { name, stat, .. } in entries {
                 // Gone meanwhile.
                 let Some(stat) = stat else { continue };
+                let at = local::below(&path, &name);
                 match stat.kind {
                     FileKind::Directory => {
-                        let below = [path.as_bytes(), b"/", &name].concat();
-                        let made = self.directory(&place, &name, has(&name), stat.mode).await?;
-                        ahead.push((local::name_of(&below)?, made));
+                        let made = self.directory(&place, &name, has(&name), stat.mode).await;
+                        match local::or_failed(&self.progress, &at, made)? {
+                            Some(made) => ahead.push((local::name_of(&at)?, made)),
+                            None => tree.failed += 1,
+                        }
                     }
                     FileKind::File => {
                         let known = has(&name);
                         files.push((local::name_of(&name)?, name, known));
                     }
                     FileKind::Symlink => {
-                        self.link(&here, &place, &name, has(&name)).await?;
-                        tree.links += 1;
+                        let made = self.link(&here, &place, &name, has(&name)).await;
+                        match local::or_failed(&self.progress, &at, made)? {
+                            Some(()) => tree.links += 1,
+                            None => tree.failed += 1,
+                        }
                     }
                     FileKind::Other => tree.skipped += 1,
                 }
             }
-            tree.files += files.len() as u64;
-            tree.bytes += self.files(&here, &place, files).await?;
+            self.files(&mut tree, &path, &here, &place, files).await?;
         }
         Ok(tree)
     }
@@ -98,14 +115,18 @@ impl Put {
     /// Several files of one directory at once.
     async fn files(
         &self,
+        tree: &mut Tree,
+        path: &CString,
         here: &Dir,
         place: &Place,
         files: Vec<(CString, Vec<u8>, Option<Fid>)>,
-    ) -> Result<u64, Error> {
+    ) -> Result<(), Error> {
         let put = files.into_iter().map(|(from, name, known)| async move {
-            Ok(self.one(here, &from, place, &name, known).await?.length)
+            let put = self.one(here, &from, place, &name, known).await;
+            let put = local::or_failed(&self.progress, &local::below(path, &name), put)?;
+            Ok(put.map(|metadata| metadata.length))
         });
-        transfer::files_at_once(put).await
+        transfer::files_at_once(tree, put).await
     }
 
     async fn one(

@@ -9,7 +9,7 @@ use lane::fs::Dir;
 
 use crate::afs::{self, Bulk, sum_there};
 use crate::moving::Done;
-use crate::remote::Remote;
+use crate::remote::{self, Remote};
 use crate::smb::{self, There};
 use crate::transferred::{Transferred, same_sum, tell};
 
@@ -21,7 +21,7 @@ mod target;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to fetch, such as afs://10.0.0.1/files/dir/file or smb://alice@10.0.0.1/files/dir/file
-    #[arg(value_name = "ADDRESS")]
+    #[arg(value_name = "ADDRESS", value_parser = remote::of_bytes::<Remote>())]
     address: Remote,
     /// Where to, a directory or a new name; without it the same name, here
     ///
@@ -57,13 +57,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Remote::Afs(address) => address.name(),
         Remote::Smb(address) => address.path.last().unwrap_or(&address.share).as_bytes(),
     };
-    let target = Target::of(args.output.as_deref(), name, args.overwrite)?;
-    if target.is_stream() && (args.recursive || args.resume) {
-        bail!(
-            "{} takes the bytes of one whole file: leave --recursive and --resume out",
-            target.shown.display()
-        );
-    }
+    let is_of_one = !args.recursive && !args.resume;
+    let target = Target::of(args.output.as_deref(), name, args.overwrite, is_of_one)?;
     let (dir, name, path) = (target.dir.clone(), target.name.clone(), target.path());
     let done = match &args.address {
         Remote::Afs(address) => of_cell(args, address, dir, name, path)?,
@@ -71,8 +66,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let shown = target.shown.clone();
     target.finish()?;
-    tell(&done, "path", &shown.display(), args.json);
-    Ok(ExitCode::SUCCESS)
+    Ok(tell(&done, "path", &shown.display(), args.json))
 }
 
 fn of_cell(

@@ -28,8 +28,12 @@ pub(crate) fn on_lane<T: 'static>(
     stop_at_signals(&progress);
     let bar = bar(&progress);
     let began = Instant::now();
-    let done = run_here(RuntimeOptions::default(), async move { work(progress).await });
+    let working = Arc::clone(&progress);
+    let done = run_here(RuntimeOptions::default(), async move { work(working).await });
     bar.stop();
+    for failure in progress.take_failures() {
+        server::logs::complain(&format!("linerate: {}\n", crate::output::printable(failure.as_bytes())));
+    }
     let value = done??;
     Ok(Done { value, seconds: began.elapsed().as_secs_f64() })
 }

@@ -11,7 +11,7 @@ use lane::fs::Dir;
 
 use crate::afs::{self, Bulk, Reached, sum_there};
 use crate::moving::Done;
-use crate::remote::Remote;
+use crate::remote::{self, Remote};
 use crate::smb::{self, There};
 use crate::transferred::{Transferred, same_sum, tell};
 
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     file: PathBuf,
     /// Where to: a directory that is there, or a new name in one, such as afs://10.0.0.1/files/dir/file or
     /// smb://alice@10.0.0.1/files/dir/file
-    #[arg(value_name = "ADDRESS")]
+    #[arg(value_name = "ADDRESS", value_parser = remote::of_bytes::<Remote>())]
     address: Remote,
     /// A directory with all beneath it
     #[arg(short, long)]
@@ -58,8 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Remote::Afs(address) => to_cell(args, address, from)?,
         Remote::Smb(address) => to_share(args, address, from)?,
     };
-    tell(&done, "address", &args.address, args.json);
-    Ok(ExitCode::SUCCESS)
+    Ok(tell(&done, "address", &args.address, args.json))
 }
 
 /// What is stored.

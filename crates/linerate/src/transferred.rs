@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -38,23 +39,25 @@ pub(crate) fn same_sum(local: &Path, there: String) -> anyhow::Result<String> {
     Ok(there)
 }
 
-/// Tells what came to be at `target`, which JSON calls `key`.
-pub(crate) fn tell(done: &Done<Transferred>, key: &str, target: &dyn Display, json: bool) {
+/// Tells what came to be at `target`, which JSON calls `key`. What failed is told already; the code to end with says whether anything did.
+pub(crate) fn tell(done: &Done<Transferred>, key: &str, target: &dyn Display, json: bool) -> ExitCode {
     let Done { value: Transferred { tree, sum }, seconds } = done;
+    let code = if tree.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let bits = tree.bytes as f64 * 8.0 / seconds.max(1e-6);
     if json {
         let mut report = json!({
-            "files": tree.files, "directories": tree.directories, "links": tree.links, "skipped": tree.skipped,
+            "files": tree.files, "directories": tree.directories, "links": tree.links, "skipped": tree.skipped, "failed": tree.failed,
             "bytes": tree.bytes, "seconds": seconds, "bits_per_second": bits, "sha256": sum,
         });
         report[key] = Value::String(target.to_string());
         say!("{report}");
-        return;
+        return code;
     }
     say!("{target}: {} in {seconds:.2} s, {}{}", bytes(tree.bytes), bit_rate(bits), of_tree(tree));
     if let Some(sum) = sum {
         say!("sha256 {sum}, as at the server");
     }
+    code
 }
 
 /// What more there is to say of a tree.
@@ -62,6 +65,7 @@ fn of_tree(tree: &Tree) -> String {
     if tree.directories == 0 {
         return String::new();
     }
-    let Tree { directories, files, links, skipped, .. } = tree;
-    format!("; {files} files, {directories} directories, {links} links, {skipped} left alone")
+    let Tree { directories, files, links, skipped, failed, .. } = tree;
+    let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
+    format!("; {files} files, {directories} directories, {links} links, {skipped} left alone{failed}")
 }

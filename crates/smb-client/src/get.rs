@@ -56,7 +56,8 @@ impl Get {
     /// is left alone.
     ///
     /// # Errors
-    /// As [`file`](Self::file), at the first that fails.
+    /// Of the directory itself; what ends all, as that the connection is gone. Any other failure beneath it is counted in
+    /// [`transfer::Tree::failed`], told by [`Progress::take_failures`], and the rest comes.
     pub async fn tree(
         &self,
         tree: &Tree,
@@ -69,22 +70,37 @@ impl Get {
         let mut ahead = vec![(path.to_owned(), name.clone())];
         while let Some((path, place)) = ahead.pop() {
             local::go_on(&self.progress)?;
-            let here = local::of(&place, transfer::made(dir, &place, DIRECTORY_MODE).await)?;
+            let opened = async {
+                let here = local::of(&place, transfer::made(dir, &place, DIRECTORY_MODE).await)?;
+                Ok((here, local::there(&path, tree.names(&path).await)?))
+            };
+            let opened = match opened.await {
+                opened if done.directories == 0 => Some(opened?),
+                opened => local::or_failed(&self.progress, place.as_bytes(), opened)?,
+            };
+            let Some((here, names)) = opened else {
+                done.failed += 1;
+                continue;
+            };
             done.directories += 1;
             let mut files = Vec::new();
-            for listed in local::there(&path, tree.names(&path).await)? {
-                let (name, below) = (local::local_name(&listed.name)?, joined(&path, &listed.name));
+            for listed in names {
+                let at = local::below(&place, listed.name.as_bytes());
+                let name = local::local_name(&listed.name);
+                let Some(name) = local::or_failed(&self.progress, &at, name)? else {
+                    done.failed += 1;
+                    continue;
+                };
+                let below = joined(&path, &listed.name);
                 if listed.attributes & attributes::REPARSE_POINT != 0 {
                     done.skipped += 1;
                 } else if listed.attributes & attributes::DIRECTORY != 0 {
-                    let place = [place.as_bytes(), b"/", name.as_bytes()].concat();
-                    ahead.push((below, CString::new(place).expect("of names without zeros")));
+                    ahead.push((below, CString::new(at).expect("of names without zeros")));
                 } else {
                     files.push((below, name));
                 }
             }
-            done.files += files.len() as u64;
-            done.bytes += self.files(tree, &here, files).await?;
+            self.files(&mut done, tree, &place, &here, files).await?;
         }
         Ok(done)
     }
@@ -92,13 +108,17 @@ impl Get {
     /// Several files of one directory at once.
     async fn files(
         &self,
+        done: &mut transfer::Tree,
         tree: &Tree,
+        place: &CString,
         here: &Dir,
         files: Vec<(String, CString)>,
-    ) -> Result<u64, TransferError> {
-        let got =
-            files.into_iter().map(|(path, name)| async move { self.file(tree, &path, here, &name).await });
-        transfer::files_at_once(got).await
+    ) -> Result<(), TransferError> {
+        let got = files.into_iter().map(|(path, name)| async move {
+            let got = self.file(tree, &path, here, &name).await;
+            local::or_failed(&self.progress, &local::below(place, name.as_bytes()), got)
+        });
+        transfer::files_at_once(done, got).await
     }
 
     async fn opened(&self, open: &Open, path: &str, dir: &Dir, name: &CString) -> Result<u64, TransferError> {
@@ -130,6 +150,10 @@ impl Get {
         let mode = if is_readonly { 0o444 } else { 0o644 };
         let finished =
             landing.finish(dir, name, &file, (mode, Timestamp { secs, nanos }), self.overwrite).await;
+        if finished.is_err() {
+            // Why it has no name is what matters.
+            let _ = landing.keep(dir, &file, 0).await;
+        }
         local::of(name, finished)?;
         self.progress.whole();
         Ok(length - from)

@@ -71,7 +71,9 @@ impl Put {
     /// Symbolic links, devices, sockets and pipes are left alone.
     ///
     /// # Errors
-    /// As [`file`](Self::file), at the first that fails.
+    /// Of the directory itself; what ends all, as that the connection is gone. Any other failure beneath it is counted in
+    /// [`transfer::Tree::failed`], told by [`Progress::take_failures`], and the rest goes: names too that are no UTF-8, as SMB's are
+    /// UTF-16.
     pub async fn tree(
         &self,
         tree: &Tree,
@@ -84,29 +86,44 @@ impl Put {
         let mut ahead = vec![(from.clone(), path.to_owned())];
         while let Some((place, path)) = ahead.pop() {
             local::go_on(&self.progress)?;
+            let opened = async {
+                let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
+                let here = local::of(&place, dir.open(&place, how).await.and_then(File::into_dir))?;
+                let entries = local::of(&place, here.entries(NAMES_MAX).await)?;
+                made(tree, &path).await?;
+                Ok((here, entries))
+            };
+            let opened = match opened.await {
+                opened if done.directories == 0 => Some(opened?),
+                opened => local::or_failed(&self.progress, place.as_bytes(), opened)?,
+            };
+            let Some((here, entries)) = opened else {
+                done.failed += 1;
+                continue;
+            };
             done.directories += 1;
-            let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
-            let here = local::of(&place, dir.open(&place, how).await.and_then(File::into_dir))?;
-            made(tree, &path).await?;
             let mut files = Vec::new();
-            for DirEntry { name, stat, .. } in local::of(&place, here.entries(NAMES_MAX).await)? {
+            for DirEntry { name, stat, .. } in entries {
                 // Gone meanwhile.
                 let Some(stat) = stat else { continue };
                 match stat.kind {
-                    FileKind::Directory => {
-                        let below = joined(&path, local::remote_name(&name)?);
-                        let place = [place.as_bytes(), b"/", &name].concat();
-                        ahead.push((CString::new(place).expect("of names without zeros"), below));
-                    }
-                    FileKind::File => {
-                        let below = joined(&path, local::remote_name(&name)?);
-                        files.push((CString::new(name).expect("a file's name has no zero"), below));
+                    FileKind::Directory | FileKind::File => {
+                        let at = local::below(&place, &name);
+                        let remote = local::remote_name(&name).map(|name| joined(&path, name));
+                        match local::or_failed(&self.progress, &at, remote)? {
+                            None => done.failed += 1,
+                            Some(remote) if stat.kind == FileKind::Directory => {
+                                ahead.push((CString::new(at).expect("of names without zeros"), remote));
+                            }
+                            Some(remote) => {
+                                files.push((CString::new(name).expect("a file's name has no zero"), remote));
+                            }
+                        }
                     }
                     FileKind::Symlink | FileKind::Other => done.skipped += 1,
                 }
             }
-            done.files += files.len() as u64;
-            done.bytes += self.files(tree, &here, files).await?;
+            self.files(&mut done, tree, &place, &here, files).await?;
         }
         Ok(done)
     }
@@ -114,13 +131,17 @@ impl Put {
     /// Several files of one directory at once.
     async fn files(
         &self,
+        done: &mut transfer::Tree,
         tree: &Tree,
+        place: &CString,
         here: &Dir,
         files: Vec<(CString, String)>,
-    ) -> Result<u64, TransferError> {
-        let put =
-            files.into_iter().map(|(from, path)| async move { self.file(tree, here, &from, &path).await });
-        transfer::files_at_once(put).await
+    ) -> Result<(), TransferError> {
+        let put = files.into_iter().map(|(from, path)| async move {
+            let put = self.file(tree, here, &from, &path).await;
+            local::or_failed(&self.progress, &local::below(place, from.as_bytes()), put)
+        });
+        transfer::files_at_once(done, put).await
     }
 
     /// The bytes, the times and the name.

@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::io::{self, ErrorKind};
 
+use crate::distinct::distinct;
 use lane::fs::{
     AttributeChange, CreateHow, Dir, File, FileKind, OpenHow, OpenKind, RenameHow, SetTime, Stat, Timestamp,
 };
@@ -23,8 +24,8 @@ impl Landing {
     /// # Errors
     /// `InvalidInput` for a version with a zero byte.
     pub fn new(name: &CString, version: &str) -> io::Result<Self> {
-        let name = &name.as_bytes()[..name.as_bytes().len().min(NAME_KEPT)];
-        let with = |what: &str| CString::new([b".", name, what.as_bytes()].concat()).map_err(io::Error::from);
+        let name = distinct(name.as_bytes(), NAME_KEPT);
+        let with = |what: &str| CString::new([b".", &*name, what.as_bytes()].concat()).map_err(io::Error::from);
         Ok(Self { under_way: with(".linerate-get")?, part: with(&format!(".{version}.linerate-part"))? })
     }
 

@@ -4,11 +4,13 @@
 
 mod at_once;
 pub mod authority;
+mod distinct;
 mod landing;
 mod progress;
 mod staged;
 
 pub use at_once::files_at_once;
+pub use distinct::distinct;
 pub use landing::{Landing, is_taken, made, make_way};
 pub use progress::{Progress, Tree};
 pub use staged::{is_staged, staged_name, staged_name_of_bytes};

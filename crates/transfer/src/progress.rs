@@ -1,7 +1,8 @@
 //! How far a transfer is, and what it moved in the end.
 
+use std::fmt::Display;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How far a transfer is, for who looks on from another thread; and the word to stop.
@@ -15,6 +16,8 @@ pub struct Progress {
     pub files: AtomicU64,
     /// Set from outside: the transfer ends at its next step, and cleans up.
     pub stop: AtomicBool,
+    /// What did not move, and why.
+    failures: Mutex<Vec<String>>,
 }
 
 impl Progress {
@@ -36,6 +39,22 @@ impl Progress {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// This was not moved, for this reason, and others are.
+    pub fn failed(&self, path: &[u8], reason: &dyn Display) {
+        let (path, reason) = (String::from_utf8_lossy(path), reason.to_string());
+        let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
+        // Some reasons begin with the name.
+        let of_name = |name: &str| reason.strip_prefix(name)?.strip_prefix(": ");
+        let reason = of_name(&path).or_else(|| of_name(name)).unwrap_or(&reason);
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.push(format!("{path}: {reason}"));
+    }
+
+    /// What did not move and was not asked for yet, each with its reason.
+    pub fn take_failures(&self) -> Vec<String> {
+        std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Whether the word to stop was given.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -54,6 +73,23 @@ pub struct Tree {
     /// What was left alone: mount points and reparse points; of a local tree, devices, sockets and pipes, and links where the
     /// server has none.
     pub skipped: u64,
+    /// What failed, and is among nothing else here.
+    pub failed: u64,
     /// Bytes of files.
     pub bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_is_named_once() {
+        let progress = Progress::default();
+        progress.failed(b"d/f", &"f: no room");
+        progress.failed(b"d\\f", &"d\\f: no room");
+        progress.failed(b"d/f", &"no room");
+        assert_eq!(progress.take_failures(), ["d/f: no room", "d\\f: no room", "d/f: no room"]);
+        assert!(progress.take_failures().is_empty());
+    }
 }

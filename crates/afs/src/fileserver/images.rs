@@ -75,6 +75,9 @@ impl Images {
             return Ok(kept);
         }
         let (mut names, entered) = self.names_of(key, caller, directory, counters).await?;
+        if !directory.volume().options().serve_hidden {
+            names.entries.retain(|entry| is_served(directory, &entry.name));
+        }
         // File systems tell them in any order.
         names.entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let entries = names.entries.iter().map(|entry| (&*entry.name, target(entry.number)));
@@ -201,6 +204,12 @@ impl State {
         }
         is_done
     }
+}
+
+/// Whether a volume that does not serve hidden names serves this one, as its look-ups have it.
+fn is_served(directory: &vfs::Directory, name: &[u8]) -> bool {
+    let is_hidden = vfs::Name::parse(name).is_ok_and(vfs::Name::is_hidden);
+    !is_hidden || !directory.path().join(name).as_path().is_hidden()
 }
 
 fn cache(pages_max: usize) -> Cache<Key, Rc<Image>, Pages> {

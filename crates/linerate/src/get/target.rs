@@ -36,8 +36,14 @@ impl Drop for Stream {
 
 impl Target {
     /// For what is called `name` at the server: the name in a directory that `output` is, or `output` itself. A symbolic link there is
-    /// followed. `overwrite` is needed for a disk as for a file.
-    pub(super) fn of(output: Option<&Path>, name: &[u8], overwrite: bool) -> anyhow::Result<Self> {
+    /// followed. `overwrite` is needed for a disk as for a file; what is no file is opened only where all that comes `is_of_one` file from
+    /// its start on.
+    pub(super) fn of(
+        output: Option<&Path>,
+        name: &[u8],
+        overwrite: bool,
+        is_of_one: bool,
+    ) -> anyhow::Result<Self> {
         let output = output.unwrap_or(Path::new("."));
         let shown = if output.is_dir() { output.join(OsStr::from_bytes(name)) } else { output.to_owned() };
         let cannot = || format!("cannot write to {}", shown.display());
@@ -48,6 +54,11 @@ impl Target {
             Ok(found) if found.file_type().is_block_device() && !overwrite => {
                 bail!("{} is a disk; --overwrite writes over what it holds", shown.display())
             }
+            // A pipe is not opened until somebody reads it.
+            Ok(_) if !is_of_one => bail!(
+                "{} takes the bytes of one whole file: leave --recursive and --resume out",
+                shown.display()
+            ),
             Ok(_) => {
                 let to = OpenOptions::new().write(true).open(&shown).with_context(cannot)?;
                 let staged_in = staging().with_context(cannot)?;
@@ -66,11 +77,6 @@ impl Target {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = CString::new(name.as_bytes())?;
         Ok(Self { dir: dir.to_owned(), name, shown: shown.to_owned(), stream: None })
-    }
-
-    /// It is written to, and has no name to give to what comes.
-    pub(super) fn is_stream(&self) -> bool {
-        self.stream.is_some()
     }
 
     /// Where the whole file lies.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use afs_client::directory::{self, Entry};
-use afs_client::{Address, FileType, Found, Metadata, TEXT_MAX, fetch};
+use afs_client::{Address, FileType, Found, Metadata, TEXT_MAX, addressed, fetch};
 use anyhow::Context;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ async fn lines(found: &Found, name: &[u8]) -> anyhow::Result<Vec<Line>> {
 fn print(lines: &[Line]) {
     let mut table = table(["mode", "links", "owner", "size", "modified", "version", "name"], &[1, 2, 3, 5]);
     for line in lines {
-        let name = printable(&line.name);
+        let name = addressed(&line.name);
         let name = match (&line.target, &line.status) {
             (Some(target), _) => format!("{name} -> {}", printable(target)),
             (None, Err(reason)) => format!("{name}: {reason}"),
@@ -84,7 +84,7 @@ fn print(lines: &[Line]) {
 
 fn as_json(line: &Line) -> Value {
     let mut value = json!({
-        "name": String::from_utf8_lossy(&line.name),
+        "name": String::from_utf8_lossy(&line.name), "path": addressed(&line.name),
         "volume": line.fid.volume, "vnode": line.fid.vnode, "uniquifier": line.fid.uniquifier,
     });
     match &line.status {

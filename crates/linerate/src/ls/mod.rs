@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use service::civil::Civil;
 
-use crate::remote::Remote;
+use crate::remote::{self, Remote};
 use crate::{afs, smb};
 
 mod cell;
@@ -16,7 +16,7 @@ mod volumes;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to show: afs://10.0.0.1/pub, afs://10.0.0.1/ for its volumes, smb://10.0.0.1/files
-    #[arg(value_name = "ADDRESS")]
+    #[arg(value_name = "ADDRESS", value_parser = remote::of_bytes::<Shown>())]
     address: Shown,
     /// One JSON object a name
     #[arg(long)]

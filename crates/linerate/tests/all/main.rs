@@ -21,6 +21,7 @@ mod one_tree;
 mod out_of_band;
 mod quota;
 mod rates;
+mod recursive;
 mod reload;
 mod rx;
 mod shares;

@@ -58,20 +58,25 @@ struct Notes {
 
 /// Runs `test` in a world of this configuration.
 pub(crate) fn with(config: Config, test: impl AsyncFnOnce(Bed) + 'static) {
-    with_quota(config, Quota::default(), test);
+    with_quota(config, Quota::default(), true, test);
 }
 
-fn with_quota(config: Config, quota: Quota, test: impl AsyncFnOnce(Bed) + 'static) {
+fn with_quota(config: Config, quota: Quota, serve_hidden: bool, test: impl AsyncFnOnce(Bed) + 'static) {
     let world = World::new(7, config);
     let host = world.host("10.0.0.1");
     host.fs().create_dir_all("/srv").unwrap();
     let here = host.clone();
-    world.block_on(&host, async move { test(Bed::new(&here, quota)).await });
+    world.block_on(&host, async move { test(Bed::new(&here, quota, serve_hidden)).await });
 }
 
 /// As [`run`], with bounds of what the volume may hold.
 pub(crate) fn within(quota: Quota, test: impl AsyncFnOnce(Bed) + 'static) {
-    with_quota(Config::clean(), quota, test);
+    with_quota(Config::clean(), quota, true, test);
+}
+
+/// As [`run`], with a volume that does not serve hidden names.
+pub(crate) fn without_hidden(test: impl AsyncFnOnce(Bed) + 'static) {
+    with_quota(Config::clean(), Quota::default(), false, test);
 }
 
 /// As [`with`], in a world where nothing goes wrong by itself.
@@ -86,11 +91,11 @@ pub(crate) fn config() -> DriverConfig {
 }
 
 impl Bed {
-    fn new(host: &Host, quota: Quota) -> Self {
+    fn new(host: &Host, quota: Quota, serve_hidden: bool) -> Self {
         let objects = Objects::in_memory(ObjectsOptions::default());
         let cache = Cache::sharing(CacheOptions::default(), &objects);
         let name: VolumeName = "files".parse().unwrap();
-        let options = VolumeOptions { serve_hidden: true, ..VolumeOptions::default() };
+        let options = VolumeOptions { serve_hidden, ..VolumeOptions::default() };
         let spec = VolumeSpec::new(name.clone(), "/srv", options).with_objects();
         let spec = VolumeSpec { quota, ..spec.writable_by(Writable::anyone()) };
         let volume = Volume::open(&cache, &spec).unwrap();

@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use xdr::List;
 
-use super::bed::{Client, code, run};
+use super::bed::{Client, code, run, without_hidden};
 
 async fn fetch(client: &Client, fid: Fid) -> (Directory, u64) {
     let (bytes, reply) = client.fetch(fid, 0, 1 << 30).await.unwrap();
@@ -18,6 +18,39 @@ async fn fetch(client: &Client, fid: Fid) -> (Directory, u64) {
 
 fn target(fid: Fid) -> Target {
     Target { vnode: fid.vnode, uniquifier: fid.uniquifier }
+}
+
+#[test]
+fn a_directory_names_nothing_that_is_not_served() {
+    without_hidden(async move |bed| {
+        for dir in ["d", ".hidden", ".well-known", "d/.well-known"] {
+            bed.fs.create_dir_all(&format!("/srv/{dir}")).unwrap();
+            bed.fs.write(&format!("/srv/{dir}/f"), "").unwrap();
+            bed.fs.write(&format!("/srv/{dir}/.f"), "").unwrap();
+        }
+        let client = bed.client();
+        let mut ahead = vec![bed.root()];
+        let mut seen = Vec::new();
+        while let Some(fid) = ahead.pop() {
+            let (names, _) = fetch(&client, fid).await;
+            for (name, target) in names.entries() {
+                let fid = Fid { vnode: target.vnode, uniquifier: target.uniquifier, ..fid };
+                let status = client.status(fid).await;
+                assert!(status.is_ok(), "{} is named and not served", String::from_utf8_lossy(name));
+                seen.push(String::from_utf8(name.to_vec()).unwrap());
+                if fid.is_directory() {
+                    ahead.push(fid);
+                }
+            }
+        }
+        seen.sort();
+        assert_eq!(seen, [".well-known", "d", "f", "f"]);
+        // Names that come by edits are of the image that was made.
+        client.create(bed.root(), "new").await.unwrap();
+        assert!(client.create(bed.root(), ".new").await.is_err());
+        let (names, _) = fetch(&client, bed.root()).await;
+        assert!(names.lookup(b"new").is_some() && names.lookup(b".hidden").is_none());
+    });
 }
 
 /// Linux's client keeps the size that it was told with a version, whatever it fetches of that version later.
