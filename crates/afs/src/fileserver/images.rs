@@ -208,8 +208,8 @@ impl State {
 
 /// Whether a volume that does not serve hidden names serves this one, as its look-ups have it.
 fn is_served(directory: &vfs::Directory, name: &[u8]) -> bool {
-    let is_hidden = vfs::Name::parse(name).is_ok_and(vfs::Name::is_hidden);
-    !is_hidden || !directory.path().join(name).as_path().is_hidden()
+    let Ok(name) = vfs::Name::parse(name) else { return false };
+    !name.is_hidden() || directory.path().join(name).is_ok_and(|path| !path.as_path().is_hidden())
 }
 
 fn cache(pages_max: usize) -> Cache<Key, Rc<Image>, Pages> {
