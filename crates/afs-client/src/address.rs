@@ -108,7 +108,8 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
 /// that no two names look alike.
 pub fn addressed(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
-    let escape = |text: &mut String, bytes: &[u8]| bytes.iter().for_each(|byte| *text += &format!("%{byte:02x}"));
+    let escape =
+        |text: &mut String, bytes: &[u8]| bytes.iter().for_each(|byte| *text += &format!("%{byte:02x}"));
     for chunk in name.utf8_chunks() {
         for char in chunk.valid().chars() {
             match char {

@@ -60,7 +60,11 @@ mod tests {
             let mut is_late = false;
             std::future::poll_fn(|context| {
                 context.waker().wake_by_ref();
-                if std::mem::replace(&mut is_late, true) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                if std::mem::replace(&mut is_late, true) {
+                    std::task::Poll::Ready(())
+                } else {
+                    std::task::Poll::Pending
+                }
             })
             .await;
             ended.set(ended.get() + 1);

@@ -25,7 +25,8 @@ impl Landing {
     /// `InvalidInput` for a version with a zero byte.
     pub fn new(name: &CString, version: &str) -> io::Result<Self> {
         let name = distinct(name.as_bytes(), NAME_KEPT);
-        let with = |what: &str| CString::new([b".", &*name, what.as_bytes()].concat()).map_err(io::Error::from);
+        let with =
+            |what: &str| CString::new([b".", &*name, what.as_bytes()].concat()).map_err(io::Error::from);
         Ok(Self { under_way: with(".linerate-get")?, part: with(&format!(".{version}.linerate-part"))? })
     }
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How far a transfer is, for who looks on from another thread; and the word to stop.
 #[derive(Debug, Default)]

@@ -55,7 +55,8 @@ fn the_rest_is_moved(command: impl Fn(&[&str]) -> Command, volume: &str, tree: &
     assert_eq!(std::fs::read_to_string(here.join("got/d/f4")).unwrap(), "mine");
     assert_eq!((names(&here.join("got")).len(), names(&here.join("got/d")).len()), (41, 40));
     // Its text says so as well.
-    let Output { status, stdout, .. } = command(&["get", "-r", &there, "-o", "got"]).current_dir(here).output().unwrap();
+    let Output { status, stdout, .. } =
+        command(&["get", "-r", &there, "-o", "got"]).current_dir(here).output().unwrap();
     let said = String::from_utf8(stdout).unwrap();
     assert!(!status.success() && said.contains(" 80 failed"), "{said}");
 
@@ -78,7 +79,8 @@ fn the_rest_is_moved(command: impl Fn(&[&str]) -> Command, volume: &str, tree: &
     std::fs::write(here.join("up/.dot"), "hidden there").unwrap();
     std::fs::create_dir_all(tree.join("up/d/f5")).unwrap();
     std::fs::write(tree.join("up/d/f6"), "theirs").unwrap();
-    let (told, complained) = failed(command(&["put", "-r", "--json", "up", &format!("{volume}/")]).current_dir(here));
+    let (told, complained) =
+        failed(command(&["put", "-r", "--json", "up", &format!("{volume}/")]).current_dir(here));
     assert!(told["files"] == 18 && told["failed"] == 3, "{told} {complained}");
     for name in ["up/d/f5: ", "up/d/f6: ", "up/.dot: "] {
         assert!(complained.contains(&format!("linerate: {name}")), "{name}: {complained}");
@@ -120,7 +122,8 @@ fn the_rest_of_a_tree_is_moved_over_afs_hidden_names_are_in_no_listing_and_every
     let tree = dir.path().join("pub");
     std::fs::create_dir_all(tree.join("odd")).unwrap();
     std::fs::write(tree.join("odd/.dot"), "").unwrap();
-    let odd: [&[u8]; 6] = [b"caf\xe9", b"caf\xe8", b"caf%e9", b"a b", b"\x1b[1m", "gr\u{f6}\u{df}e".as_bytes()];
+    let odd: [&[u8]; 6] =
+        [b"caf\xe9", b"caf\xe8", b"caf%e9", b"a b", b"\x1b[1m", "gr\u{f6}\u{df}e".as_bytes()];
     for name in odd {
         std::fs::write(tree.join("odd").join(OsStr::from_bytes(name)), name).unwrap();
     }

@@ -281,7 +281,10 @@ impl Site {
         assert_eq!(got, Tree { directories: 3, skipped: 1, failed: 63, ..Tree::default() });
         let failures = taken.progress.take_failures();
         assert_eq!(failures.len(), 63);
-        assert!(failures.contains(&"back/a/file 3: file 3 is there already; --overwrite replaces it".to_owned()), "{failures:?}");
+        assert!(
+            failures.contains(&"back/a/file 3: file 3 is there already; --overwrite replaces it".to_owned()),
+            "{failures:?}"
+        );
     }
 
     async fn broken_off_files_go_on_where_they_were(&self) {
