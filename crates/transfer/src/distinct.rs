@@ -7,10 +7,22 @@ pub fn distinct(name: &[u8], kept: usize) -> Cow<'_, [u8]> {
     if name.len() <= kept {
         return Cow::Borrowed(name);
     }
-    // FNV-1a.
+    Cow::Owned([&name[..kept], format!("~{:016x}", fnv_1a([name])).as_bytes()].concat())
+}
+
+/// As [`distinct`], of text, whose beginning is text too: up to three bytes shorter.
+pub(crate) fn distinct_text(name: &str, kept: usize) -> Cow<'_, str> {
+    if name.len() <= kept {
+        return Cow::Borrowed(name);
+    }
+    let beginning = &name[..name.floor_char_boundary(kept)];
+    Cow::Owned(format!("{beginning}~{:016x}", fnv_1a([name.as_bytes()])))
+}
+
+/// The 64-bit FNV-1a sum of bytes one after another.
+pub(crate) fn fnv_1a<const N: usize>(parts: [&[u8]; N]) -> u64 {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let sum = name.iter().fold(0xcbf2_9ce4_8422_2325, step);
-    Cow::Owned([&name[..kept], format!("~{sum:016x}").as_bytes()].concat())
+    parts.into_iter().flatten().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]

@@ -1,37 +1,41 @@
 //! The name that a file has in the tree of a server while it goes up. No other program gives names of this form, so that a server may
 //! take away what was left by a client that was killed.
 
+use crate::distinct::{distinct, distinct_text, fnv_1a};
+
 /// The name of a file until it is whole, of what is to be `name`: its first bytes, a sum of these and an ending.
 pub fn staged_name(name: &str) -> String {
-    let kept = &name[..name.floor_char_boundary(NAME_KEPT)];
-    let sum = sum(kept.as_bytes());
-    format!("{kept}.{sum:016x}{ENDING}")
+    let kept = distinct_text(name, NAME_KEPT);
+    format!("{kept}.{:016x}{ENDING}", sum(kept.as_bytes()))
 }
 
 /// As [`staged_name`], of a name that is no text.
 pub fn staged_name_of_bytes(name: &[u8]) -> Vec<u8> {
-    let kept = &name[..name.len().min(NAME_KEPT)];
-    [kept, format!(".{:016x}{ENDING}", sum(kept)).as_bytes()].concat()
+    let kept = distinct(name, NAME_KEPT);
+    [&kept, format!(".{:016x}{ENDING}", sum(&kept)).as_bytes()].concat()
 }
 
 /// Whether a name is one of these: a file of another program that ends alike is none.
 pub fn is_staged(name: &[u8]) -> bool {
     let parts = name.strip_suffix(ENDING.as_bytes()).and_then(|name| name.split_last_chunk::<17>());
     parts.is_some_and(|(kept, given)| {
-        !kept.is_empty() && kept.len() <= NAME_KEPT && *given == *format!(".{:016x}", sum(kept)).as_bytes()
+        !kept.is_empty()
+            && kept.len() <= NAME_KEPT + SUM
+            && *given == *format!(".{:016x}", sum(kept)).as_bytes()
     })
 }
 
-/// FNV-1a, of a text of our own and the name.
+/// Of a text of our own and the name.
 fn sum(kept: &[u8]) -> u64 {
-    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    SEED.iter().chain(kept).fold(0xcbf2_9ce4_8422_2325, step)
+    fnv_1a([SEED, kept])
 }
 
 const ENDING: &str = ".linerate-put";
 const SEED: &[u8] = b"linerate put: a file that is not whole\0";
-/// Bytes of a name that the one beside it has: what is added fits into 255.
+/// Bytes of a name that the one beside it has: a long name's sum and what is added fit into 255.
 const NAME_KEPT: usize = 200;
+/// What [`distinct`] adds.
+const SUM: usize = 17;
 
 #[cfg(test)]
 mod tests {
@@ -55,6 +59,11 @@ mod tests {
             }
         }
         assert!(is_staged(&staged_name_of_bytes(b"\xff\xfe")));
+        let alike = ["a", "b"].map(|end| format!("{}{end}", "n".repeat(220)));
+        let [one, other] = alike.each_ref().map(|name| staged_name(name));
+        assert!(one != other && is_staged(one.as_bytes()) && one.len() <= 255, "{one}");
+        let [one, other] = alike.each_ref().map(|name| staged_name_of_bytes(name.as_bytes()));
+        assert!(one != other && is_staged(&other) && other.len() <= 255);
         let given_to_nothing = format!(".{:016x}{ENDING}", sum(b""));
         assert!(!is_staged(given_to_nothing.as_bytes()));
         // Known to servers of other versions: it stays.

@@ -239,7 +239,8 @@ mod tests {
             (false, false, false, None),
         ] {
             let mut options = rules();
-            (options.policy.guest, options.policy.anonymous, options.has_users) = (guest, anonymous, has_users);
+            (options.policy.guest, options.policy.anonymous, options.has_users) =
+                (guest, anonymous, has_users);
             let site = SmbSite {
                 options: Arc::new(options),
                 hindrance: None,
