@@ -405,8 +405,8 @@ impl Serving {
             //@ cause: A seccomp filter, such as a container's, refuses sched_setaffinity(2).
             //@ remedy: Allow the call in the filter's profile. Without it lanes may move between CPUs, which costs throughput.
             tracing::warn!(
-                "lanes: they cannot be bound to their CPUs, as sched_setaffinity(2) is refused; all is served, at less than full speed; \
-                 allow the call in the seccomp profile [lanes-unpinned]"
+                "lane: none can be bound to its CPU, as sched_setaffinity(2) is refused; files are served at less than full speed; allow \
+                 the call in the seccomp profile [lanes-unpinned]"
             );
         }
         let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
