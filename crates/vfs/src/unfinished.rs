@@ -128,7 +128,7 @@ impl Volume {
     async fn look_at_unfinished(&self, shared: &SharedVolume) {
         let paths: Vec<_> = shared.unfinished().lock().paths.iter().cloned().collect();
         for path in paths {
-            let found = self.root().open_real(path.as_path()).await.map_err(Error::from);
+            let found = self.root().open_real(path.as_path()).await;
             let fate = match found.and_then(|file| Ok(file.stat()?)) {
                 Ok(stat) => self.end_unfinished(&path, &stat).await,
                 Err(Error::NotFound | Error::NotADirectory) => Fate::Gone,

@@ -177,7 +177,7 @@ fn accounts_that_others_can_read_are_refused_with_what_to_do() {
         assert!(told.contains(&mend), "{args}: {told}");
     }
     let told = scene.fails(&format!("serve {} --check", scene.dir.path().display()));
-    assert!(told.contains("identity.accounts: ") && told.contains(&mend), "{told}");
+    assert!(told.contains("--accounts: ") && told.contains(&mend), "{told}");
 }
 
 #[test]
