@@ -40,9 +40,9 @@ pub(crate) enum Fate {
 }
 
 impl Unfinished {
-    /// Of a volume that is opened now.
-    pub(crate) fn new() -> Self {
-        Self { known: Mutex::default(), opened: lane::time::wall_clock() }
+    /// Of a volume that is opened then.
+    pub(crate) fn new(opened: SystemTime) -> Self {
+        Self { known: Mutex::default(), opened }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

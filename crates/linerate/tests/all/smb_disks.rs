@@ -78,6 +78,8 @@ fn a_full_disk_is_told_as_such_and_serves_again_when_something_is_deleted() {
         Err(error) => return testkit::skip(format_args!("nothing can be mounted ({error})")),
     };
     let home = tempfile::tempdir().unwrap();
+    // A tmpfs is mounted sticky: what others made could not be deleted.
+    fs::set_permissions(disk.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let share = Share::new(home.path(), &disk.path(), "", "");
     fs::write(disk.path().join("filler"), patterned(8 * MIB)).unwrap();
     fs::write(disk.path().join("page"), patterned(MIB)).unwrap();
