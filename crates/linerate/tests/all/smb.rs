@@ -123,8 +123,8 @@ fn where_anyone_may_write_guests_come_in_by_smb_as_the_printed_line_says_and_sta
     assert!(is_well, "{told}");
     assert_eq!(std::fs::read_link(root.join("link")).unwrap(), Path::new("made"));
     assert_eq!(std::fs::read(led).unwrap(), b"by a guest");
-    // By a name that there is not, as Windows' guests come.
-    let (told, is_well) = as_printed(&line.replace(" -N ", " -U 'guest%' "), "ls");
+    // By no name, as clients come that ask nobody for one.
+    let (told, is_well) = as_printed(&line.replace(" -U guest% ", " -N "), "ls");
     assert!(is_well && told.contains("made"), "{told}");
     let table = output(&mut linerate(["stat", "-n", "1", "-i", "0.1", &server.admin.to_string()]));
     let table = String::from_utf8(table).unwrap();
@@ -135,6 +135,9 @@ fn where_anyone_may_write_guests_come_in_by_smb_as_the_printed_line_says_and_sta
     assert!(!server.stdout().contains("smbclient "), "what cannot work is not proposed");
     assert!(line.contains(&port), "{line}");
     let (told, is_well) = as_printed(&line.replace(&port, &new_port), "ls");
+    assert!(!is_well && told.contains("NT_STATUS_LOGON_FAILURE"), "nobody comes in by omission: {told}");
+    let nameless = line.replace(&port, &new_port).replace(" -U guest% ", " -N ");
+    let (told, is_well) = as_printed(&nameless, "ls");
     assert!(!is_well && told.contains("NT_STATUS_ACCESS_DENIED"), "nobody comes in by omission: {told}");
 }
 
