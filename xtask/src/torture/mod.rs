@@ -249,7 +249,8 @@ impl<'d> Torture<'d> {
         }
         let contested = read(&self.tree.join(Step::CONTEST))?;
         told.contest.explain(contested.as_deref(), end)?;
-        let compared = agreement::compare(&self.state, self.boot).context("linerate volume check")?;
+        let compared =
+            agreement::compare(&self.state, &self.tree, self.boot).context("linerate volume check")?;
         self.line.agreed += u32::from(compared.is_empty());
         for (word, count) in compared {
             *self.line.mended.entry(word).or_default() += count;
