@@ -17,12 +17,7 @@ use crate::process;
 ///
 /// # Errors
 /// When something else could not be mended, or there is more to mend after that.
-pub(super) fn compare(
-    state: &Path,
-    tree: &Path,
-    boot: u8,
-    end: End,
-) -> anyhow::Result<BTreeMap<&'static str, u64>> {
+pub(super) fn compare(state: &Path, tree: &Path, boot: u8) -> anyhow::Result<BTreeMap<&'static str, u64>> {
     let index = Arc::new(open_index(state, boot)?);
     let volumes = index.volumes();
     ensure!(volumes.len() <= 1, "{volumes:?}");
