@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use transfer::authority;
+use transfer::is_deceptive;
 
 /// What a user names: a cell's server, a volume by name or number, and a path from its root. `%` and two hexadecimal digits
 /// stand for a byte.
@@ -122,15 +123,6 @@ pub fn addressed(name: &[u8]) -> String {
         escape(&mut text, chunk.invalid());
     }
     text
-}
-
-/// Control characters, and those that change the direction or the lines of what is around them (UAX 9, UAX 14).
-fn is_deceptive(char: char) -> bool {
-    char.is_control()
-        || matches!(
-            char,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
-        )
 }
 
 impl fmt::Display for Address {

@@ -7,6 +7,7 @@ use xdr::rpc::Failure;
 
 use crate::code::Code;
 use crate::mount::MountPoint;
+use transfer::EndsAll;
 
 /// What went wrong, in words that name it.
 #[derive(Debug, thiserror::Error)]
@@ -133,15 +134,6 @@ impl Error {
         }
     }
 
-    /// Whether nothing else can be done either: it was told to stop, or nobody answers.
-    pub(crate) fn ends_all(&self) -> bool {
-        match self {
-            Self::Interrupted | Self::Call { .. } | Self::Connect { .. } => true,
-            Self::Left(_, error) => error.ends_all(),
-            _ => false,
-        }
-    }
-
     /// Whether the same may be answered in a while: nobody answered, or the server is starting or stopping.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -161,6 +153,17 @@ impl Error {
             Failure::Stream(CallError::Aborted(code)) | Failure::Refused(code) => Self::Refused(Code(code)),
             Failure::Stream(error) => Self::Call { server, error },
             Failure::Fault(fault) => Self::Stub { server, fault },
+        }
+    }
+}
+
+impl EndsAll for Error {
+    /// It was told to stop, or nobody answers.
+    fn ends_all(&self) -> bool {
+        match self {
+            Self::Interrupted | Self::Call { .. } | Self::Connect { .. } => true,
+            Self::Left(_, error) => error.ends_all(),
+            _ => false,
         }
     }
 }

@@ -89,7 +89,7 @@ impl Get {
             };
             let opened = match opened.await {
                 opened if tree.directories == 0 => Some(opened?),
-                opened => local::or_failed(&self.progress, path.as_bytes(), opened)?,
+                opened => self.progress.or_failed(path.as_bytes(), opened)?,
             };
             let Some((here, listed)) = opened else {
                 tree.failed += 1;
@@ -98,9 +98,9 @@ impl Get {
             tree.directories += 1;
             let mut files = Vec::new();
             for (entry, status) in listed {
-                let at = local::below(&path, &entry.name);
+                let at = transfer::below(&path, &entry.name);
                 let status = status.map_err(Error::Refused);
-                let Some(metadata) = local::or_failed(&self.progress, &at, status)? else {
+                let Some(metadata) = self.progress.or_failed(&at, status)? else {
                     tree.failed += 1;
                     continue;
                 };
@@ -113,7 +113,7 @@ impl Get {
                     FileType::File => files.push((name, there)),
                     FileType::Link => {
                         let made = self.link(&there, &here, &name).await;
-                        match local::or_failed(&self.progress, &at, made)? {
+                        match self.progress.or_failed(&at, made)? {
                             Some(()) => tree.links += 1,
                             None => tree.failed += 1,
                         }
@@ -136,7 +136,7 @@ impl Get {
     ) -> Result<(), Error> {
         let got = files.into_iter().map(|(name, found)| async move {
             let got = self.file(&found, here, &name).await;
-            local::or_failed(&self.progress, &local::below(path, name.as_bytes()), got)
+            self.progress.or_failed(&transfer::below(path, name.as_bytes()), got)
         });
         transfer::files_at_once(tree, got).await
     }

@@ -17,29 +17,6 @@ pub(crate) fn go_on(progress: &Progress) -> Result<(), Error> {
     if progress.is_stopped() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// What came of one file or directory among others: `None` for what failed, whose reason is kept to be told.
-///
-/// # Errors
-/// What would make all others fail as well.
-pub(crate) fn or_failed<T>(
-    progress: &Progress,
-    path: &[u8],
-    result: Result<T, Error>,
-) -> Result<Option<T>, Error> {
-    match result {
-        Err(error) if !error.ends_all() => {
-            progress.failed(path, &error);
-            Ok(None)
-        }
-        result => result.map(Some),
-    }
-}
-
-/// A name of the directory of this path.
-pub(crate) fn below(path: &CString, name: &[u8]) -> Vec<u8> {
-    [path.as_bytes(), b"/", name].concat()
-}
-
 /// An open local file.
 #[derive(Debug)]
 pub(crate) struct LocalFile {

@@ -69,7 +69,7 @@ impl Put {
             };
             let opened = match opened.await {
                 opened if tree.directories == 0 => Some(opened?),
-                opened => local::or_failed(&self.progress, path.as_bytes(), opened)?,
+                opened => self.progress.or_failed(path.as_bytes(), opened)?,
             };
             let Some((here, entries, known)) = opened else {
                 tree.failed += 1;
@@ -84,11 +84,11 @@ impl Put {
             for DirEntry { name, stat, .. } in entries {
                 // Gone meanwhile.
                 let Some(stat) = stat else { continue };
-                let at = local::below(&path, &name);
+                let at = transfer::below(&path, &name);
                 match stat.kind {
                     FileKind::Directory => {
                         let made = self.directory(&place, &name, has(&name), stat.mode).await;
-                        match local::or_failed(&self.progress, &at, made)? {
+                        match self.progress.or_failed(&at, made)? {
                             Some(made) => ahead.push((local::name_of(&at)?, made)),
                             None => tree.failed += 1,
                         }
@@ -99,7 +99,7 @@ impl Put {
                     }
                     FileKind::Symlink => {
                         let made = self.link(&here, &place, &name, has(&name)).await;
-                        match local::or_failed(&self.progress, &at, made)? {
+                        match self.progress.or_failed(&at, made)? {
                             Some(()) => tree.links += 1,
                             None => tree.failed += 1,
                         }
@@ -123,7 +123,7 @@ impl Put {
     ) -> Result<(), Error> {
         let put = files.into_iter().map(|(from, name, known)| async move {
             let put = self.one(here, &from, place, &name, known).await;
-            let put = local::or_failed(&self.progress, &local::below(path, &name), put)?;
+            let put = self.progress.or_failed(&transfer::below(path, &name), put)?;
             Ok(put.map(|metadata| metadata.length))
         });
         transfer::files_at_once(tree, put).await

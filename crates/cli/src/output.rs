@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use transfer::is_deceptive;
 
 /// Writes a line to standard output. A reader that has left wants no more, which is no failure: `linerate
 /// doctor | head`, and a server whose starter has closed its output.
@@ -175,15 +176,6 @@ pub fn json_line(value: &impl std::fmt::Display) -> String {
         }
     }
     line
-}
-
-/// Control characters, and those that change the direction or the lines of what is around them (UAX 9, UAX 14).
-fn is_deceptive(char: char) -> bool {
-    char.is_control()
-        || matches!(
-            char,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
-        )
 }
 
 /// Bits per second as Gb/s, Mb/s or kb/s.

@@ -76,7 +76,7 @@ impl Get {
             };
             let opened = match opened.await {
                 opened if done.directories == 0 => Some(opened?),
-                opened => local::or_failed(&self.progress, place.as_bytes(), opened)?,
+                opened => self.progress.or_failed(place.as_bytes(), opened)?,
             };
             let Some((here, names)) = opened else {
                 done.failed += 1;
@@ -85,9 +85,9 @@ impl Get {
             done.directories += 1;
             let mut files = Vec::new();
             for listed in names {
-                let at = local::below(&place, listed.name.as_bytes());
+                let at = transfer::below(&place, listed.name.as_bytes());
                 let name = local::local_name(&listed.name);
-                let Some(name) = local::or_failed(&self.progress, &at, name)? else {
+                let Some(name) = self.progress.or_failed(&at, name)? else {
                     done.failed += 1;
                     continue;
                 };
@@ -116,7 +116,7 @@ impl Get {
     ) -> Result<(), TransferError> {
         let got = files.into_iter().map(|(path, name)| async move {
             let got = self.file(tree, &path, here, &name).await;
-            local::or_failed(&self.progress, &local::below(place, name.as_bytes()), got)
+            self.progress.or_failed(&transfer::below(place, name.as_bytes()), got)
         });
         transfer::files_at_once(done, got).await
     }

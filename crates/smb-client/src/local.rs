@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io;
 
 use smb_wire::Status;
-use transfer::Progress;
+use transfer::{EndsAll, Progress};
 
 use crate::error::Error;
 
@@ -37,8 +37,8 @@ pub enum TransferError {
     Interrupted,
 }
 
-impl TransferError {
-    /// Whether nothing else can be done either: it was told to stop, or the connection or the session is gone.
+impl EndsAll for TransferError {
+    /// It was told to stop, or the connection or the session is gone.
     fn ends_all(&self) -> bool {
         match self {
             Self::Interrupted => true,
@@ -60,29 +60,6 @@ impl TransferError {
 /// Fails once the word to stop was given.
 pub(crate) fn go_on(progress: &Progress) -> Result<(), TransferError> {
     if progress.is_stopped() { Err(TransferError::Interrupted) } else { Ok(()) }
-}
-
-/// What came of one file or directory among others: `None` for what failed, whose reason is kept to be told.
-///
-/// # Errors
-/// What would make all others fail as well.
-pub(crate) fn or_failed<T>(
-    progress: &Progress,
-    path: &[u8],
-    result: Result<T, TransferError>,
-) -> Result<Option<T>, TransferError> {
-    match result {
-        Err(error) if !error.ends_all() => {
-            progress.failed(path, &error);
-            Ok(None)
-        }
-        result => result.map(Some),
-    }
-}
-
-/// A local name below the directory of this path.
-pub(crate) fn below(path: &CString, name: &[u8]) -> Vec<u8> {
-    [path.as_bytes(), b"/", name].concat()
 }
 
 /// An error of a local file that says its name.

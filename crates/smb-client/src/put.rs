@@ -95,7 +95,7 @@ impl Put {
             };
             let opened = match opened.await {
                 opened if done.directories == 0 => Some(opened?),
-                opened => local::or_failed(&self.progress, place.as_bytes(), opened)?,
+                opened => self.progress.or_failed(place.as_bytes(), opened)?,
             };
             let Some((here, entries)) = opened else {
                 done.failed += 1;
@@ -108,9 +108,9 @@ impl Put {
                 let Some(stat) = stat else { continue };
                 match stat.kind {
                     FileKind::Directory | FileKind::File => {
-                        let at = local::below(&place, &name);
+                        let at = transfer::below(&place, &name);
                         let remote = local::remote_name(&name).map(|name| joined(&path, name));
-                        match local::or_failed(&self.progress, &at, remote)? {
+                        match self.progress.or_failed(&at, remote)? {
                             None => done.failed += 1,
                             Some(remote) if stat.kind == FileKind::Directory => {
                                 ahead.push((CString::new(at).expect("of names without zeros"), remote));
@@ -139,7 +139,7 @@ impl Put {
     ) -> Result<(), TransferError> {
         let put = files.into_iter().map(|(from, path)| async move {
             let put = self.file(tree, here, &from, &path).await;
-            local::or_failed(&self.progress, &local::below(place, from.as_bytes()), put)
+            self.progress.or_failed(&transfer::below(place, from.as_bytes()), put)
         });
         transfer::files_at_once(done, put).await
     }

@@ -1,9 +1,21 @@
 //! How far a transfer is, and what it moved in the end.
 
+use std::ffi::CStr;
 use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Why something was not moved.
+pub trait EndsAll: Display {
+    /// Whether nothing else can be moved either, as when the server does not answer.
+    fn ends_all(&self) -> bool;
+}
+
+/// A name of the local directory of this path.
+pub fn below(path: &CStr, name: &[u8]) -> Vec<u8> {
+    [path.to_bytes(), b"/", name].concat()
+}
 
 /// How far a transfer is, for who looks on from another thread; and the word to stop.
 #[derive(Debug, Default)]
@@ -48,6 +60,20 @@ impl Progress {
         let reason = of_name(&path).or_else(|| of_name(name)).unwrap_or(&reason);
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.push(format!("{path}: {reason}"));
+    }
+
+    /// What came of one file or directory among others: `None` for what failed, whose reason is kept to be told.
+    ///
+    /// # Errors
+    /// What would make all others fail as well.
+    pub fn or_failed<T, E: EndsAll>(&self, path: &[u8], result: Result<T, E>) -> Result<Option<T>, E> {
+        match result {
+            Err(error) if !error.ends_all() => {
+                self.failed(path, &error);
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
     }
 
     /// What did not move and was not asked for yet, each with its reason.
