@@ -22,6 +22,7 @@ pub mod net;
 pub mod offload;
 pub mod privileges;
 pub mod probe;
+pub mod random;
 pub mod resident;
 pub mod runtime;
 pub mod socket;

@@ -20,6 +20,8 @@ impl Run {
             _ => false,
         };
         let (disk, model) = (self.site.disk(), &mut self.model);
+        // A clock of whole seconds may have stood still, so nothing shows alone there (docs/index.md, "Versions").
+        let is_fine = |path: Path| !disk.is_of_whole_second(&path.text()).unwrap_or_default();
         match step.operation {
             Operation::LocalCreate { path, len } => {
                 let content = bytes(step.index, len);
@@ -38,14 +40,14 @@ impl Run {
             Operation::LocalReplace { path, len } => {
                 let content = bytes(step.index, len);
                 let aside = aside(path);
-                model.changes_beside(path, true, until);
+                model.changes_beside(path, is_fine(path), until);
                 disk.make(&aside, &content)?;
                 disk.rename(&aside, &path.text())?;
                 model.makes(path, false, content);
             }
             Operation::LocalChmod { path, mode } => {
                 let has = disk.tree()?.get(&path.text()).context("a file")?.mode;
-                model.changes_beside(path, has != u32::from(mode), until);
+                model.changes_beside(path, has != u32::from(mode) && is_fine(path), until);
                 disk.set_mode(&path.text(), mode.into())?;
                 if has != u32::from(mode) {
                     let object = model.names[&path];
@@ -54,18 +56,18 @@ impl Run {
             }
             Operation::LocalRename { from, to } => {
                 model.changes_beside(from, false, until);
-                model.changes_beside(to, true, until);
+                model.changes_beside(to, is_fine(to), until);
                 disk.rename(&from.text(), &to.text())?;
                 model.moves_name(from, to);
                 model.loses(to);
             }
             Operation::LocalLink { from, to } => {
-                model.changes_beside(from, true, until);
+                model.changes_beside(from, is_fine(from), until);
                 disk.link(&from.text(), &to.text())?;
                 model.links(model.names[&from], to);
             }
             Operation::LocalRemove { path } => {
-                model.changes_beside(path, true, until);
+                model.changes_beside(path, is_fine(path), until);
                 disk.remove(&path.text())?;
                 model.removes(path);
             }

@@ -81,5 +81,5 @@ pub enum StartError {
     },
     /// No random numbers for epochs and keys.
     #[error("the system gives no random numbers: {0}")]
-    Random(String),
+    Random(std::io::Error),
 }

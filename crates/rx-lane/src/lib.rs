@@ -54,8 +54,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use lane::backend::UdpOptions;
 use lane::net::UdpSocket;
-use rand::TryRngCore;
-use rand::rngs::OsRng;
 
 use rx::security::{NullSecurity, SECURITY_NULL, Security, SecurityFactory};
 use rx::{ConnectError, ConnectOptions, Endpoint, EndpointConfig, Service};
@@ -154,7 +152,7 @@ impl Driver {
         counters: Arc<RxCounters>,
     ) -> Result<Self, StartError> {
         let mut seed = [0; 32];
-        OsRng.try_fill_bytes(&mut seed).map_err(|error| StartError::Random(error.to_string()))?;
+        lane::random::fill(&mut seed).map_err(StartError::Random)?;
         Ok(Self::started(socket, links, config, seed, counters))
     }
 

@@ -158,8 +158,7 @@ impl Opens {
     }
 
     fn with_descriptors(limits: OpensLimits, descriptors: Arc<Budget>) -> Arc<Self> {
-        let mut start = [0; 8];
-        getrandom::fill(&mut start).expect("the kernel has random bytes");
+        let start = lane::random::array();
         let books = |limit| Books::new(limit, Shares::THRICE);
         let owners = Owners { sessions: HashMap::new(), books: books(limits.all_max) };
         let ranges = Ranges { sessions: HashMap::new(), books: books(limits.ranges_max) };

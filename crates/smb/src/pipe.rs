@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::UNIX_EPOCH;
 
+use lane::random;
 use lane::time::wall_clock;
 use smb_rpc::{Answer, Facts, Pipe, ShareFact, ShareKind};
 use smb_wire::body::query_info::{QueryInfoRequest, info_type};
@@ -19,7 +20,6 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::connection::Call;
 use crate::counters::SmbCounters;
-use crate::server::random;
 use crate::session::Channel;
 use crate::settings::PIPES;
 
@@ -121,7 +121,7 @@ impl Table {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         let lost = if self.opens.len() < ALL_MAX { None } else { Some(self.lose_one(held)?) };
-        let id = FileId::new(u64::from_le_bytes(random()), u64::from_le_bytes(random()));
+        let id = FileId::new(u64::from_le_bytes(random::array()), u64::from_le_bytes(random::array()));
         let state = Mutex::new(State { pipe, is_closed: false, waiting: Vec::new() });
         self.opens.insert(id, Arc::new(PipeOpen { id, session, tree, state }));
         self.by_session.entry(session).or_default().push(id);

@@ -52,7 +52,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// By which clients know the server while it runs.
     pub(crate) fn guid(&self) -> Guid {
-        *self.guid.get_or_init(|| Guid::new(random()))
+        *self.guid.get_or_init(|| Guid::new(lane::random::array()))
     }
 
     /// Clients know it by this from an earlier process, unless it has told them otherwise.
@@ -106,12 +106,4 @@ impl Kept {
 pub(crate) fn file_time(at: SystemTime) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     from_unix(since.as_secs() as i64, since.subsec_nanos())
-}
-
-/// Bytes that nobody can foretell.
-pub(crate) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    // The kernel gives randomness to everybody once it has started.
-    getrandom::fill(&mut bytes).expect("the kernel's randomness");
-    bytes
 }

@@ -151,7 +151,7 @@ impl LaneOob {
     fn issue(&self, owner: &Owner) -> Option<Waiting> {
         let mut random = [0; RANDOM_BYTES + 8];
         // Without random numbers there are no tokens that nobody can guess.
-        getrandom::fill(&mut random).ok()?;
+        lane::random::fill(&mut random).ok()?;
         let (secret, number) = random.split_at(RANDOM_BYTES);
         let awaited = Awaited::new(u64::from_be_bytes(number.try_into().ok()?), owner.clone());
         let until = now() + self.options().claim;

@@ -218,7 +218,7 @@ fn kept_uuid(state: &Path) -> io::Result<AfsUuid> {
 /// A random one (RFC 9562, version 4).
 fn new_uuid() -> io::Result<AfsUuid> {
     let mut uuid = [0; 16];
-    getrandom::fill(&mut uuid).map_err(io::Error::other)?;
+    lane::random::fill(&mut uuid)?;
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     Ok(AfsUuid(uuid))

@@ -79,6 +79,9 @@ pub(crate) trait Backend {
     /// Time of day, for dates in protocols and logs.
     fn wall_clock(&self) -> SystemTime;
 
+    /// Fills `bytes` with what nobody can foretell.
+    fn random(&self, bytes: &mut [u8]) -> io::Result<()>;
+
     /// Reads from the page cache into one room after another, if all of it can be had without waiting: `Ok(None)` means "submit
     /// it instead". Less than there is room for: the file ends there, or what follows would have to be waited for.
     fn try_read_at(&self, file: Fd, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>>;

@@ -18,7 +18,7 @@ use zerocopy::little_endian::U16;
 
 use crate::connection::{Call, Connection, Negotiated, Reply, send_alone};
 use crate::options::Options;
-use crate::server::{file_time, random};
+use crate::server::file_time;
 use crate::settings::Encryption;
 
 /// Agrees on how the connection speaks.
@@ -82,7 +82,7 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
     // Nobody else has set it since.
     let _ = connection.negotiated.set(negotiated);
     connection.lane.knows(connection);
-    let (fixed, salt) = (response(connection, &negotiated), random::<32>());
+    let (fixed, salt) = (response(connection, &negotiated), lane::random::array::<32>());
     Ok(Reply::of(move |body| {
         let one = |value: u16| [U16::new(value)];
         let (hashes, signing) = (one(SHA_512), one(negotiated.signing as u16));

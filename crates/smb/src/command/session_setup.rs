@@ -20,7 +20,7 @@ use super::binding;
 use crate::audit::SignIn;
 use crate::connection::{Call, Connection, Negotiated, Reply, SigningIn};
 use crate::options::Options;
-use crate::server::{file_time, random};
+use crate::server::file_time;
 use crate::session::{Channel, FreeNonces, Sealing, Session, SignedIn};
 use crate::settings::{Encryption, Signing};
 use crate::sign_in::{Asked, Users};
@@ -155,7 +155,7 @@ fn signing_in(
     options: &Options,
     is_binding: bool,
 ) -> SigningIn {
-    let acceptor = Acceptor::new(options.policy, random());
+    let acceptor = Acceptor::new(options.policy, lane::random::array());
     SigningIn { session, is_binding, acceptor, preauth: *connection.preauth.borrow() }
 }
 

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
+use rand::RngCore;
+
 use super::core::{Access, Closed, Core, State, wall_clock};
 use super::engine::{Bell, Event};
 use super::net::{HostId, KernelTls, SocketId};
@@ -91,6 +93,11 @@ impl Backend for SimBackend {
 
     fn wall_clock(&self) -> SystemTime {
         wall_clock(self.with(|state| state.engine.now()))
+    }
+
+    fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        self.with(|state| state.engine.secrets.fill_bytes(bytes));
+        Ok(())
     }
 
     fn try_read_at(&self, file: Fd, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {

@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     queue: BTreeMap<(Duration, u64), Event>,
     scheduled: u64,
     pub(super) rng: SmallRng,
+    /// Of what the hosts ask the kernel for: what they draw changes nothing of what happens to them.
+    pub(super) secrets: SmallRng,
     trace: u64,
     traced: u64,
     print_trace: bool,
@@ -61,6 +63,7 @@ impl Engine {
             queue: BTreeMap::new(),
             scheduled: 0,
             rng: SmallRng::seed_from_u64(seed),
+            secrets: SmallRng::seed_from_u64(!seed),
             trace: FNV_OFFSET,
             traced: 0,
             print_trace: std::env::var_os("LANE_SIM_TRACE").is_some(),

@@ -206,6 +206,10 @@ impl Backend for Uring {
         SystemTime::now()
     }
 
+    fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        crate::random::from_kernel(bytes)
+    }
+
     fn try_read_at(&self, file: Fd, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {
         self.try_read(file, offset, into)
     }

@@ -1,0 +1,27 @@
+//! Random bytes for keys, tokens and numbers of connections.
+
+use std::io;
+
+use crate::context;
+
+/// Fills `bytes` with what nobody can foretell: from the kernel; on a simulated lane from the seed of its world, so that a history repeats.
+///
+/// # Errors
+/// What getrandom(2) says; nothing, once the kernel has started.
+pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    if context::on_lane() { context::with(|lane| lane.backend().random(bytes)) } else { from_kernel(bytes) }
+}
+
+/// As many random bytes as the array is long.
+///
+/// # Panics
+/// Where the kernel has no randomness, which it has for everybody once it has started.
+pub fn array<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    fill(&mut bytes).expect("the kernel has random bytes");
+    bytes
+}
+
+pub(crate) fn from_kernel(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(io::Error::from)
+}
