@@ -36,7 +36,15 @@ impl Volume {
         if !self.has_objects() {
             return self.lookup_plain(path).await;
         }
-        Ok(self.look_as(caller, path, need).await?.resolved)
+        let looked = self.look_as(caller, path, need).await?;
+        if let Some(object) = looked.resolved.object()
+            && object.grants().is_in_use()
+            && object.looks_foreign(looked.resolved.attributes())
+        {
+            let real = looked.real.as_ref().map_or(path, |real| real.as_path());
+            self.cache().doubt_open(self.key(real));
+        }
+        Ok(looked.resolved)
     }
 
     /// As [`Volume::lookup_as`], on a volume with objects, with the directory that the caller's rights rest on.

@@ -60,6 +60,11 @@ impl<L: Clone + Eq> Object<L> {
         self.streams.iter().any(|stream| !stream.opens.is_empty())
     }
 
+    /// Whether any client may cache anything of it.
+    pub fn is_cached(&self) -> bool {
+        self.streams.iter().any(|stream| stream.holdings.iter().any(|holding| !holding.caching.is_none()))
+    }
+
     /// Whether it is open by somebody who keeps no opens for later: asking him for them would not close it.
     pub fn is_open_to_stay(&self) -> bool {
         self.stays_open(|_| true)

@@ -1,8 +1,10 @@
-//! What notification tells of changes made behind the server's back is looked at, where clients rely on something.
+//! What notification tells of changes made behind the server's back is looked at, where clients rely on something: at once where they were
+//! promised to be told, and a little later, so that what the server does itself is looked at once, where they have leases or oplocks.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lane::Task;
 use lane::fs::EntryChange;
@@ -13,6 +15,7 @@ use super::key::{Key, KeyRef};
 use super::watches::WatchedDir;
 use crate::change::{Doubted, Looked};
 use crate::name::Name;
+use crate::object::Object;
 use crate::promise::{Displaced, Sought};
 use crate::volume::{Volume, WeakVolume};
 
@@ -21,10 +24,20 @@ use crate::volume::{Volume, WeakVolume};
 pub(super) struct Doubts {
     waiting: VecDeque<Doubt>,
     looking: Option<Task<()>>,
+    open: DoubtedOpens,
+    looking_at_open: Option<Task<()>>,
     /// Looks after which somebody may rely on a file that is no longer there.
     looked: Vec<LookedIn>,
     seeking: Option<Task<()>>,
     volumes: Vec<WeakVolume>,
+}
+
+/// What clients have open that is to be looked at.
+#[derive(Default)]
+struct DoubtedOpens {
+    names: HashSet<Key>,
+    /// Directories of which it is all that is open in them, by where they were found.
+    directories: HashMap<*const Object, (Key, Arc<Object>)>,
 }
 
 /// A name to look at, and if it is a directory's, which ones in it.
@@ -51,6 +64,39 @@ impl Inner {
             let in_it = (what != EntryChange::Modified).then(|| Box::from(name));
             let child = watched.key().child(name).filter(|_| self.is_given()).map(|key| (key, None));
             self.doubt_each(child.into_iter().chain([(watched.key().to_key(), in_it)]));
+        }
+        let key = || watched.key().child(name);
+        match watched.object().filter(|object| object.open_names().contains(name)) {
+            Some(_) if !self.doubts.borrow().open.has_room() => self.doubt_all_open_in([watched]),
+            Some(_) => self.doubt_open(key()),
+            None => {}
+        }
+    }
+
+    /// What clients have open by this name may be as another program has left it.
+    pub(super) fn doubt_open(self: &Rc<Self>, key: Option<Key>) {
+        let mut doubts = self.doubts.borrow_mut();
+        if doubts.open.has_room() {
+            doubts.open.names.extend(key);
+        }
+        self.start_looking_at_open(&mut doubts);
+    }
+
+    /// As [`Inner::doubt_open`], of all that is open by names in these directories.
+    pub(super) fn doubt_all_open_in<'w>(self: &Rc<Self>, watched: impl IntoIterator<Item = &'w WatchedDir>) {
+        let mut doubts = self.doubts.borrow_mut();
+        for watched in watched {
+            if let Some(object) = watched.object().filter(|object| !object.open_names().is_empty()) {
+                let found = (watched.key().to_key(), Arc::clone(object));
+                doubts.open.directories.insert(Arc::as_ptr(object), found);
+            }
+        }
+        self.start_looking_at_open(&mut doubts);
+    }
+
+    fn start_looking_at_open(self: &Rc<Self>, doubts: &mut Doubts) {
+        if !doubts.open.is_empty() && doubts.looking_at_open.as_ref().is_none_or(Task::is_finished) {
+            doubts.looking_at_open = Some(lane::spawn(look_at_open(Rc::downgrade(self))));
         }
     }
 
@@ -90,6 +136,16 @@ impl Inner {
             self.counters.doubted_all.increment();
             joined.void_clients();
         }
+    }
+}
+
+impl DoubtedOpens {
+    fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.directories.is_empty()
+    }
+
+    fn has_room(&self) -> bool {
+        self.names.len() < DOUBTS_MAX
     }
 }
 
@@ -133,6 +189,34 @@ async fn look(inner: Weak<Inner>) {
             && let Some(inner) = inner.upgrade()
         {
             inner.seek(looked, volume.downgrade());
+        }
+    }
+}
+
+/// Looks at what clients have open, not more often than every so often.
+async fn look_at_open(inner: Weak<Inner>) {
+    loop {
+        lane::time::sleep(OPEN_PAUSE).await;
+        let Some(DoubtedOpens { names, directories }) = inner.upgrade().and_then(|inner| inner.next_open())
+        else {
+            return;
+        };
+        let volume = |key: &Key| inner.upgrade().and_then(|inner| inner.volume_of(key.as_ref()));
+        for key in names {
+            if let Some(volume) = volume(&key) {
+                volume.look_at_open(key.as_ref().path).await;
+            }
+        }
+        for (key, directory) in directories.into_values() {
+            let Some(volume) = volume(&key) else { continue };
+            let Some(at) = volume.path_of(&directory) else { continue };
+            for name in directory.open_names().all() {
+                let path = Name::parse(&name).ok().and_then(|name| at.as_path().join(name).ok());
+                if let Some(path) = path {
+                    volume.look_at_open(path.as_path()).await;
+                }
+                lane::yield_now().await;
+            }
         }
     }
 }
@@ -198,6 +282,11 @@ impl Inner {
         Some((Rc::clone(self.joined.get()?), looked))
     }
 
+    fn next_open(&self) -> Option<DoubtedOpens> {
+        let next = std::mem::take(&mut self.doubts.borrow_mut().open);
+        (!next.is_empty()).then_some(next)
+    }
+
     fn next_doubt(&self) -> Option<(Doubt, Option<Volume>)> {
         let doubt = self.doubts.borrow_mut().waiting.pop_front()?;
         let volume = self.volume_of(doubt.key.as_ref());
@@ -222,6 +311,8 @@ impl Inner {
 //@ reach: server
 /// Names that wait to be looked at, and those in one of them.
 const DOUBTS_MAX: usize = 256;
+/// Between two looks at what clients have open: a write of the server's own is told by the kernel too.
+const OPEN_PAUSE: Duration = Duration::from_millis(100);
 //@ limit: names behind which replaced files are sought
 //@ section: Writable volumes
 //@ unit: promise looked through

@@ -78,7 +78,8 @@ impl Inner {
     }
 
     /// Anything may have changed.
-    fn doubt_everything(&self) {
+    fn doubt_everything(self: &Rc<Self>) {
+        self.doubt_all_open_in(self.watches.relied().all().iter().map(|watched| &**watched));
         self.watches.forget_all();
         self.doubt_all();
     }

@@ -370,6 +370,21 @@ impl Cache {
         }
     }
 
+    /// Clients have something open in this directory, and may cache it: others may change it as well, for as long as that is open.
+    pub(crate) fn rely_for_opens(&self, watched: &Rc<WatchedDir>) {
+        self.rely_on(watched, lane::time::now());
+    }
+
+    /// What is open by a name looks as another program has left it: it is looked at anew soon, and who caches it is told.
+    pub(crate) fn doubt_open(&self, key: KeyRef<'_>) {
+        self.inner.doubt_open(Some(key.to_key()));
+    }
+
+    /// As [`Cache::doubt_open`], of all that is open by names in a directory.
+    pub(crate) fn doubt_all_open_in(&self, vantage: &Vantage) {
+        self.inner.doubt_all_open_in(vantage.watched().map(|watched| &**watched));
+    }
+
     /// Where the file of this number was, in the volume of `key`. Who goes there looks whether it is the one.
     pub(crate) fn path_of_number(&self, key: KeyRef<'_>, number: Number) -> Option<Rc<RelPathBuf>> {
         self.inner.numbers.get()?.borrow().get(&(key.volume, number)).cloned()
@@ -572,9 +587,10 @@ impl Inner {
     }
 
     /// Drops what has not been used lately: use makes an answer's vantage young again.
-    fn sweep(&self) {
+    fn sweep(self: &Rc<Self>) {
         let idle_max = self.options.idle_max;
-        self.watches.relied().sweep();
+        let elsewhere = self.watches.relied().sweep();
+        self.doubt_all_open_in(elsewhere.iter().map(|watched| &**watched));
         self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
         self.changed.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);

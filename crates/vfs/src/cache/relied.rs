@@ -64,13 +64,31 @@ impl Relied {
         kept.insert((until, at), Rc::clone(watched));
     }
 
-    /// Forgets those that nobody relies on any more.
-    pub(super) fn sweep(&self) {
+    /// Forgets those that nobody relies on any more; one in which clients have something open is kept. Gives those of these that are no longer
+    /// where they were.
+    pub(super) fn sweep(&self) -> Vec<Rc<WatchedDir>> {
         let mut kept = self.kept.borrow_mut();
         let left = kept.split_off(&(time::now(), std::ptr::null()));
         let over = std::mem::replace(&mut *kept, left);
         drop(kept);
-        over.values().for_each(|watched| watched.rely_on_until(None));
+        let has_opens =
+            |watched: &Rc<WatchedDir>| watched.object().is_some_and(|object| !object.open_names().is_empty());
+        for watched in over.values() {
+            match watched.is_current() && has_opens(watched) {
+                true => self.put(watched, time::now() + AHEAD),
+                false => watched.rely_on_until(None),
+            }
+        }
+        let is_elsewhere = |watched: &Rc<WatchedDir>| !watched.is_current() && has_opens(watched);
+        let mut elsewhere = self.all();
+        elsewhere.extend(over.into_values());
+        elsewhere.retain(is_elsewhere);
+        elsewhere
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Rc<WatchedDir>> {
+        self.kept.borrow().values().cloned().collect()
     }
 
     /// Forgets them all.

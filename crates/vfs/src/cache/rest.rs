@@ -199,6 +199,7 @@ impl Volume {
     /// the directory itself nobody knows: they are told.
     async fn watch_anew(&self, path: RelPath<'_>, until: Instant) {
         let Some(vantage) = self.cache().rely_on_anew(self, path, until).await else { return };
+        self.cache().doubt_all_open_in(&vantage);
         let (Some(directory), Some(joined)) = (vantage.object(), self.cache().joined_rc()) else { return };
         let mut from = Some(0);
         while let Some(next) = from {

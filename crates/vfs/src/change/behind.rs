@@ -153,6 +153,16 @@ impl Volume {
         at.map(|at| Looked { path: path.into(), at, now })
     }
 
+    /// Looks whether somebody else has changed what clients have open by this path; who caches it hears. The directory is kept watched.
+    pub(crate) async fn look_at_open(&self, path: RelPath<'_>) {
+        // What cannot be looked at is found out at the next look of somebody.
+        let _ = self.look_behind(path, &Doubted::default()).await;
+        let above = self.cache().vantage_above(self.root(), self.key(path)).await;
+        if let Some(watched) = above.watched() {
+            self.cache().rely_for_opens(watched);
+        }
+    }
+
     async fn look_at(&self, node: &Node, stat: &Stat, doubted: &Doubted) -> Result<(), Error> {
         let Some(joined) = self.cache().joined() else { return Ok(()) };
         let what = self.resolved(node, (*stat).into());
@@ -162,7 +172,7 @@ impl Volume {
             self.look_at_names(directory, object, &log, doubted).await?;
             return Ok(());
         }
-        if !joined.promises.is_given(object) || object.is_busy() {
+        if object.is_busy() || !(joined.promises.is_given(object) || object.grants().is_cached()) {
             return Ok(());
         }
         let (mark, now) = (object.look_mark(), what.attributes_now()?);

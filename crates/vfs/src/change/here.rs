@@ -242,6 +242,13 @@ impl Here {
         self.vantage.watched().cloned()
     }
 
+    /// Keeps the directory watched as long as clients have something open in it.
+    pub(super) fn rely_for_opens(&self) {
+        if let Some(watched) = self.vantage.watched() {
+            self.volume().cache().rely_for_opens(watched);
+        }
+    }
+
     /// What the lane has kept of a name.
     pub(super) fn kept(&self, name: Name<'_>) -> Option<Node> {
         let path = self.path.as_path().join(name).ok()?;

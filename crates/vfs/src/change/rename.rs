@@ -159,6 +159,9 @@ impl Directory {
                 here.move_lists(&from, &there, &to);
             }
             has_moved(&way, &moved, (&here, &from), (&there, &to))?;
+            if moved.object.grants().is_in_use() {
+                there.rely_for_opens();
+            }
             moved.was_moved(&way, &there, &to).await;
             if has_others && !Arc::ptr_eq(here.object()?, there.object()?) {
                 here.note_other_name(&moved.object, Name::parse(from.as_bytes()).map_err(Error::from)?)?;

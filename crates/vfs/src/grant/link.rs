@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use crate::object::Object;
 
-/// A directory and a name in it; none for a volume's own directory. As long as this lives the directory's object does.
-#[derive(Clone)]
+/// A directory and a name in it; none for a volume's own directory. As long as this lives the directory's object does, and it counts the name
+/// as [open](Object::open_names).
 pub(crate) struct Link {
     pub(crate) place: Option<(Arc<Object>, Box<[u8]>)>,
 }
 
 impl Link {
     pub(crate) fn new(directory: &Arc<Object>, name: &[u8]) -> Arc<Self> {
+        directory.open_names().add(name);
         Arc::new(Self { place: Some((Arc::clone(directory), name.into())) })
     }
 
@@ -21,6 +22,14 @@ impl Link {
 
     pub(crate) fn directory(&self) -> Option<&Arc<Object>> {
         self.place.as_ref().map(|(directory, _)| directory)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some((directory, name)) = &self.place {
+            directory.open_names().remove(name);
+        }
     }
 }
 

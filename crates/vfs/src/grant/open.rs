@@ -157,7 +157,7 @@ impl Volume {
         how: &OpenHow<'_>,
     ) -> Result<Asking, OpenError> {
         let leases = object.volume().objects().leases();
-        let (id, link) = (leases.next_open(), self.link(path).await?);
+        let (id, link) = (leases.next_open(), self.link(path, how.wanted.is_some()).await?);
         let (mut lease, mut parent, mut want) = (None, None, None);
         match how.wanted {
             None => {}
@@ -190,11 +190,14 @@ impl Volume {
         Ok(Asking { request, lease })
     }
 
-    /// The name that a path ends with, in the directory above.
-    async fn link(&self, path: RelPath<'_>) -> Result<Arc<Link>, Error> {
+    /// The name that a path ends with, in the directory above; `caches`: it is to be kept watched, as what is there may be cached.
+    async fn link(&self, path: RelPath<'_>, caches: bool) -> Result<Arc<Link>, Error> {
         let Some(name) = path.file_name() else { return Ok(Link::root()) };
         let vantage = self.cache().vantage_above(self.root(), self.key(path)).await;
         let directory = vantage.object().ok_or(Error::Stale)?;
+        if let Some(watched) = vantage.watched().filter(|_| caches) {
+            self.cache().rely_for_opens(watched);
+        }
         Ok(Link::new(directory, name.as_bytes()))
     }
 

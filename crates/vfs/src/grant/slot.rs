@@ -91,6 +91,12 @@ impl<'a> Slot<'a> {
             && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_used_to_stay())
     }
 
+    /// Whether any client may cache anything of it.
+    pub(crate) fn is_cached(self) -> bool {
+        self.is_in_use()
+            && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_cached())
+    }
+
     /// Whether any range is locked.
     pub(crate) fn is_ranged(self) -> bool {
         self.has(RANGED, Ordering::Acquire)

@@ -93,6 +93,12 @@ impl Object {
         side.draft.judge(seen)
     }
 
+    /// Whether it looks as somebody else has left it, for all that is known without a [mark](LookMark): to be looked at anew.
+    pub(crate) fn looks_foreign(&self, seen: &Attributes) -> bool {
+        let draft = &self.lock_side().draft;
+        draft.changing == 0 && draft.look != Look::Unknown && !draft.has(&seen.seen())
+    }
+
     /// Looks at an open file of it that is about to be closed, if the index may have to be told of it.
     pub(crate) fn note_closing(&self, look: impl FnOnce() -> std::io::Result<Stat>) {
         if !self.has_news() || !lane::on_lane() {

@@ -19,6 +19,7 @@ pub(crate) use self::look::{BesideContent, Judgement, LookMark};
 pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::mark::{Bearer, Borne};
 pub(crate) use self::numbered::Recorded;
+use self::open_names::OpenNames;
 pub(crate) use self::permits::Permits;
 pub use self::remembered::Accepted;
 pub(crate) use self::remembered::is_accepted;
@@ -50,6 +51,7 @@ mod log;
 mod look;
 mod mark;
 mod numbered;
+mod open_names;
 mod permits;
 mod place;
 mod record;
@@ -95,6 +97,7 @@ struct Used {
     /// What its own list was [noted](Object::is_list_noted) by.
     list_noted: AtomicU64,
     log: Mutex<Option<Weak<Log>>>,
+    open_names: OpenNames,
 }
 
 #[derive(Default)]
@@ -163,6 +166,11 @@ impl Object {
     /// Whether that it has a list of its own was noted by this key; if not it is now.
     pub(crate) fn is_list_noted(&self, key: u64) -> bool {
         self.used.get_or_init(Box::default).list_noted.swap(key, Ordering::Relaxed) == key
+    }
+
+    /// The names in it by which clients have something open.
+    pub(crate) fn open_names(&self) -> &OpenNames {
+        &self.used.get_or_init(Box::default).open_names
     }
 
     /// It does no more.

@@ -34,13 +34,13 @@ fn lease(client: u8, caching: Caching, parent: Option<u8>) -> Option<Wanted> {
     Some(Wanted::Lease { key, caching, epoch: Some(0), parent: parent.map(|key| [key; 16]) })
 }
 
-async fn open(volume: &Volume, at: &str, how: &OpenHow<'_>) -> Result<Open, OpenError> {
+pub(super) async fn open(volume: &Volume, at: &str, how: &OpenHow<'_>) -> Result<Open, OpenError> {
     Ok(volume.open_shared(&nobody(), path(at), how, &mut |_| {}).await?.0)
 }
 
 /// Who is told on this lane: all of it.
 #[derive(Default)]
-struct Told(RefCell<Vec<(Holder, Caching)>>);
+pub(super) struct Told(pub(super) RefCell<Vec<(Holder, Caching)>>);
 
 impl Breaker for Told {
     fn tell(&self, _: &Broken) -> Option<Telling> {
@@ -52,7 +52,7 @@ impl Breaker for Told {
     }
 }
 
-fn listen(volume: &Volume) -> (Rc<Told>, Rc<dyn Breaker>) {
+pub(super) fn listen(volume: &Volume) -> (Rc<Told>, Rc<dyn Breaker>) {
     let told = Rc::new(Told::default());
     let breaker: Rc<dyn Breaker> = Rc::clone(&told) as _;
     volume.cache().add_breaker(&breaker);

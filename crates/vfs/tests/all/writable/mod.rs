@@ -27,6 +27,7 @@ mod kept;
 mod kinds;
 mod lanes;
 mod leases;
+mod leases_behind;
 mod listed;
 mod local_locks;
 mod lost_lists;

@@ -1,0 +1,193 @@
+//! What clients cache under leases and oplocks, and another program changes: they are told, whether anybody looks or not.
+
+use std::time::Duration;
+
+use grants::{Caching, LeaseKey};
+use identity::Writable;
+use lane::backend::sim::{Config, Fs};
+use lane::time;
+use vfs::{Caller, How, Open, OpenHow, Over, Volume, Wanted};
+
+use super::grants::{EVERYTHING, listen, open};
+use super::{directory, name, nobody, on_lanes, path, root, watched};
+
+const NEW: How = How { exclusive: true, mode: 0o644 };
+/// Within so long the kernel's watches tell, and what they tell of is looked at.
+const SOON: Duration = Duration::from_secs(1);
+/// Longer than a lane remembers what nobody uses.
+const LONG: Duration = Duration::from_secs(400);
+/// Longer than the clock of a file system's stamps stands still.
+const TICK: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Copy, Debug)]
+enum Holds {
+    Lease(Caching),
+    Oplock(Caching),
+}
+
+impl Holds {
+    fn wanted(self) -> Wanted {
+        match self {
+            Self::Oplock(caching) => Wanted::Oplock(caching),
+            Self::Lease(caching) => {
+                let key = LeaseKey { client: [1; 16], key: [1; 16] };
+                Wanted::Lease { key, caching, epoch: Some(0), parent: None }
+            }
+        }
+    }
+
+    async fn open(self, volume: &Volume, at: &str) -> Open {
+        open(volume, at, &OpenHow { wanted: Some(self.wanted()), ..EVERYTHING }).await.unwrap()
+    }
+}
+
+const HOLDS: [Holds; 4] = [
+    Holds::Lease(Caching::R),
+    Holds::Lease(Caching::RH),
+    Holds::Oplock(Caching::R),
+    Holds::Oplock(Caching::RWH),
+];
+
+/// What the holder does between the open and the change, and where the file is then.
+#[derive(Clone, Copy, Debug)]
+enum Before {
+    Nothing,
+    Waits,
+    Renames,
+    MovesAway,
+    MovesAndWaits,
+}
+
+impl Before {
+    async fn happens(self, volume: &Volume, caller: &Caller) -> &'static str {
+        match self {
+            Self::Nothing => "d/file",
+            Self::Waits => {
+                time::sleep(LONG).await;
+                "d/file"
+            }
+            Self::Renames => {
+                let d = directory(volume, "d").await;
+                d.rename(caller, name("file"), &d, name("other"), Over::Nothing).await.unwrap();
+                "d/other"
+            }
+            Self::MovesAway | Self::MovesAndWaits => {
+                let d = directory(volume, "d").await;
+                let e = directory(volume, "e").await;
+                d.rename(caller, name("file"), &e, name("moved"), Over::Nothing).await.unwrap();
+                drop((d, e));
+                if matches!(self, Self::MovesAndWaits) {
+                    time::sleep(LONG).await;
+                }
+                "e/moved"
+            }
+        }
+    }
+}
+
+/// What another program does.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Writes,
+    Cuts,
+}
+
+impl Change {
+    fn happens(self, fs: &Fs, at: &str) {
+        let at = format!("/srv/{at}");
+        match self {
+            Self::Writes => fs.write_at(&at, 1, b"X").unwrap(),
+            Self::Cuts => fs.truncate(&at, 2).unwrap(),
+        }
+    }
+}
+
+async fn make(volume: &Volume) {
+    let top = root(volume).await;
+    for one in ["d", "e"] {
+        top.make_directory(&nobody(), name(one), 0o755).await.unwrap();
+    }
+    let file = directory(volume, "d").await.create(&nobody(), name("file"), NEW).await.unwrap();
+    drop(file);
+}
+
+#[test]
+fn what_another_program_does_to_a_file_that_a_client_caches_is_told_though_nobody_looks() {
+    use Before::*;
+    for holds in HOLDS {
+        for before in [Nothing, Waits, Renames, MovesAway, MovesAndWaits] {
+            for change in [Change::Writes, Change::Cuts] {
+                watched(Writable::anyone(), move |volume, fs| async move {
+                    let (told, _breaker) = listen(&volume);
+                    make(&volume).await;
+                    fs.write("/srv/d/file", "text").unwrap();
+                    time::sleep(TICK).await;
+                    let open = holds.open(&volume, "d/file").await;
+                    let at = before.happens(&volume, &open.caller(&nobody())).await;
+                    told.0.take();
+                    assert!(
+                        open.caching().is_some_and(|left| left.contains(Caching::R)),
+                        "{holds:?} {before:?}"
+                    );
+                    time::sleep(TICK).await;
+                    change.happens(&fs, at);
+                    time::sleep(SOON).await;
+                    let to: Vec<_> = told.0.take();
+                    let is_told = to.iter().any(|(holder, to)| *holder == open.holder() && to.is_none());
+                    assert!(is_told, "{holds:?}, {before:?}, {change:?}: {to:?}");
+                    let _ = open.acknowledge(volume.cache(), Caching::NONE);
+                    open.close(&volume, &nobody()).await.unwrap();
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn where_nothing_is_watched_the_first_look_of_anybody_tells() {
+    for holds in HOLDS {
+        on_lanes(1, Config::clean(), 1, move |_, process, volume| async move {
+            let (told, _breaker) = listen(&volume);
+            make(&volume).await;
+            process.host.fs().write("/srv/d/file", "text").unwrap();
+            let open = holds.open(&volume, "d/file").await;
+            time::sleep(TICK).await;
+            Change::Writes.happens(&process.host.fs(), "d/file");
+            time::sleep(SOON).await;
+            assert_eq!(told.0.take(), [], "nobody knows");
+            let need = identity::Rights::READ;
+            volume.lookup_as(&nobody(), path("d/file"), need).await.unwrap();
+            time::sleep(SOON).await;
+            assert_eq!(told.0.take(), [(open.holder(), Caching::NONE)], "{holds:?}");
+            let _ = open.acknowledge(volume.cache(), Caching::NONE);
+            open.close(&volume, &nobody()).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn what_the_holder_or_nobody_does_is_told_to_nobody() {
+    // A level II oplock goes with its holder's own writes too.
+    for holds in HOLDS.into_iter().filter(|holds| !matches!(holds, Holds::Oplock(Caching::R))) {
+        watched(Writable::anyone(), move |volume, fs| async move {
+            let (told, _breaker) = listen(&volume);
+            make(&volume).await;
+            fs.write("/srv/d/file", "text").unwrap();
+            time::sleep(TICK).await;
+            let open = holds.open(&volume, "d/file").await;
+            for round in 0..3 {
+                let writer = directory(&volume, "d").await;
+                let writer = writer.open_writer(&open.caller(&nobody()), name("file")).await.unwrap();
+                writer.truncate(&open.caller(&nobody()), 5 + round).await.unwrap();
+                drop(writer);
+                time::sleep(SOON).await;
+                // Beside it, and by its looks alone.
+                fs.write("/srv/d/beside", "x").unwrap();
+                volume.lookup_as(&nobody(), path("d/file"), identity::Rights::READ).await.unwrap();
+                time::sleep(SOON).await;
+                assert_eq!(told.0.take(), [], "{holds:?}");
+            }
+            open.close(&volume, &nobody()).await.unwrap();
+        });
+    }
+}
