@@ -64,8 +64,8 @@ enum Command {
     ///
     /// A volume, or a directory, whose lists were lost, as by a copy that leaves extended attributes out, is served to administrators alone
     /// until then.
-    /// Look at what there is before, by `linerate acl list DIR`: without a list everybody may read what the server can. It counts when the
-    /// server is next started.
+    /// Look at what there is before, by `linerate acl list DIR`: without a list everybody may read what the server can. It counts at once,
+    /// and from the next start on for a volume that is served to administrators alone.
     Accept(accept::Args),
 }
 
