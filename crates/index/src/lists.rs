@@ -84,6 +84,19 @@ impl Lists {
         self.moves.push(Move { volume, from: from.into(), to: to.into() });
     }
 
+    /// Nothing is at or beneath `top` any more.
+    pub(crate) fn clear(&mut self, volume: VolumeId, top: &[u8]) {
+        self.rename(volume, top, NOWHERE);
+        for key in self.keys_within(volume, NOWHERE) {
+            self.known.remove(&key);
+        }
+    }
+
+    /// Whether something may have been told of `top` or of what lies beneath.
+    pub(crate) fn concern(&self, volume: VolumeId, top: &[u8]) -> bool {
+        self.moves.iter().any(|moved| moved.volume == volume) || !self.keys_within(volume, top).is_empty()
+    }
+
     /// Forgets what was told of a volume.
     pub(crate) fn drop_volume(&mut self, volume: VolumeId) {
         self.moves.retain(|moved| moved.volume != volume);
@@ -144,6 +157,17 @@ pub(crate) fn read(
     record.map(|record| ListRecord::decode(record.value())).transpose()
 }
 
+/// Whether anything is committed for `top` or for what lies beneath.
+pub(crate) fn has_any(read: &ReadTransaction, VolumeId(volume): VolumeId, top: &[u8]) -> Result<bool, Error> {
+    let lists = match read.open_table(LISTS) {
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(false),
+        lists => lists?,
+    };
+    let (first, after) = inside(top);
+    let is_there = lists.get((volume, top))?.is_some();
+    Ok(is_there || lists.range((volume, &first[..])..(volume, &after[..]))?.next().is_some())
+}
+
 pub(crate) fn write(write: &WriteTransaction, lists: &Lists) -> Result<(), Error> {
     if lists.is_empty() {
         return Ok(());
@@ -167,6 +191,11 @@ pub(crate) fn write(write: &WriteTransaction, lists: &Lists) -> Result<(), Error
             table.insert((*volume, &path[..]), &record[..])?;
         }
     }
+    for Move { volume: VolumeId(volume), .. } in lists.moves.iter().filter(|moved| *moved.to == *NOWHERE) {
+        table.remove((*volume, NOWHERE))?;
+        let (first, after) = inside(NOWHERE);
+        table.retain_in((*volume, &first[..])..(*volume, &after[..]), |_, _| false)?;
+    }
     for ((VolumeId(volume), path), record) in &lists.known {
         match record {
             Some(record) => table.insert((*volume, &**path), &record.encode()[..])?,
@@ -182,6 +211,9 @@ pub(crate) fn clear(write: &WriteTransaction, VolumeId(volume): VolumeId) -> Res
     let mut lists = write.open_table(LISTS)?;
     Ok(lists.retain_in((volume, &[][..])..(after, &[][..]), |_, _| false)?)
 }
+
+/// No path: a name holds no zero byte.
+pub(crate) const NOWHERE: &[u8] = b"\0";
 
 impl ListRecord {
     fn encode(self) -> [u8; 20] {

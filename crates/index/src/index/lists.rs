@@ -3,7 +3,7 @@
 use redb::ReadableDatabase;
 
 use super::Index;
-use crate::lists::{self, ListRecord, Lists, Said};
+use crate::lists::{self, ListRecord, Lists, NOWHERE, Said};
 use crate::{Error, VolumeId};
 
 impl Index {
@@ -24,6 +24,28 @@ impl Index {
             lists.rename(volume, other, one);
             lists.rename(volume, NOWHERE, other);
         });
+    }
+
+    /// Forgets what is recorded at this path and beneath: what is put there next has lost no list. Where anything was it is safe when this
+    /// returns, however the server ends then. May wait for the disk.
+    ///
+    /// # Errors
+    /// As [`Index::flush`].
+    pub fn forget_lists(&self, volume: VolumeId, path: &[u8]) -> Result<(), Error> {
+        let is_told = {
+            let state = self.shared().state();
+            let mut told = std::iter::once(&state.pending).chain(state.underway.as_deref());
+            told.any(|told| told.lists.concern(volume, path))
+        };
+        let is_there = is_told
+            || self
+                .shared()
+                .with_database(|database| lists::has_any(&database.begin_read()?, volume, path))?;
+        if is_there {
+            self.tell_of_lists(|lists| lists.clear(volume, path));
+            self.flush()?;
+        }
+        Ok(())
     }
 
     fn tell_of_lists(&self, tell: impl FnOnce(&mut Lists)) {
@@ -62,6 +84,3 @@ impl Index {
         }
     }
 }
-
-/// No path: a name holds no zero byte.
-const NOWHERE: &[u8] = b"\0";

@@ -59,17 +59,18 @@ impl Directory {
             let file = directory.dir().as_file();
             let (object, shared) = (directory.changed()?, volume.shared().ok_or(Error::ReadOnly)?);
             let has_one = value.is_some();
-            if has_one {
-                shared.remember_list(object, path.as_path());
+            match has_one {
+                true => shared.remember_list(object, path.as_path()),
+                false => {
+                    shared.forget_list(Some(object), path.as_path());
+                    shared.lists_are_kept().await?;
+                }
             }
             let set = volume.root().keeping().set_list(file, value).await;
             set.map_err(Error::of_write)?;
             // The list is to count.
             if object.own().is_some() {
                 object.write_own(file, None).await?;
-            }
-            if !has_one {
-                shared.forget_list(Some(object), path.as_path());
             }
             Ok(())
         })
@@ -121,6 +122,14 @@ impl Here {
         match has_list || made.own().is_some() {
             true => shared.remember_list(made, path.as_path()),
             false => shared.forget_list(Some(made), path.as_path()),
+        }
+    }
+
+    /// Another directory is about to have this name: what is remembered of one that had it before is forgotten for good.
+    pub(super) async fn forget_lists(&self, name: &CString) -> Result<(), Error> {
+        match (self.volume().shared(), self.path_of(name)) {
+            (Some(shared), Some(path)) => shared.forget_lists(path.as_path()).await,
+            _ => Ok(()),
         }
     }
 

@@ -95,6 +95,10 @@ impl Directory {
             way.removed(there.object()?, other.as_bytes());
             if at_one.is_directory() || at_other.is_directory() {
                 here.exchange_lists(&one, &there, &other);
+                // Where they are not kept they are found otherwise than they are remembered after a kill alone.
+                if let Some(shared) = here.volume().shared() {
+                    _ = shared.lists_are_kept().await;
+                }
             }
             has_moved(&way, &at_one, (&here, &one), (&there, &other))?;
             has_moved(&way, &at_other, (&there, &other), (&here, &one))?;

@@ -61,6 +61,9 @@ impl Directory {
         let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
         to_the_end(way.held(), async move {
             here.volume().spare_name(here.directory().dir()).await?;
+            if here.nearest().for_new_directory().is_none() {
+                here.forget_lists(&name).await?;
+            }
             here.still()?;
             let charge = here.volume().charge(1, 0)?;
             way.rise();

@@ -131,6 +131,9 @@ impl Directory {
             if let Some(replaced) = &mut replaced {
                 replaced.count_names(&there, &to).await?;
             }
+            if moved.is_directory() {
+                there.forget_lists(&to).await?;
+            }
             here.still()?;
             there.still()?;
             way.rise();

@@ -99,6 +99,34 @@ impl SharedVolume {
         }
     }
 
+    /// What is remembered of this path, and of those beneath, is forgotten for good before another directory is put there: one that is found
+    /// after a kill of the server has lost no list.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the index cannot be written; [`Error::Overloaded`].
+    pub(crate) async fn forget_lists(&self, path: RelPath<'_>) -> Result<(), Error> {
+        let at = Box::<[u8]>::from(path.as_bytes());
+        self.tell_for_good(move |index, volume| index.forget_lists(volume, &at)).await
+    }
+
+    /// What was told of directories' lists is safe when this is done.
+    ///
+    /// # Errors
+    /// As [`SharedVolume::forget_lists`].
+    pub(crate) async fn lists_are_kept(&self) -> Result<(), Error> {
+        self.tell_for_good(|index, _| index.flush()).await
+    }
+
+    async fn tell_for_good(
+        &self,
+        tell: impl FnOnce(&Index, VolumeId) -> Result<(), index::Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        let Some((index, volume)) = self.remembered.records() else { return Ok(()) };
+        let (index, volume) = (Arc::clone(index), *volume);
+        let told = offload(None, move || tell(&index, volume)).await.map_err(|_| Error::Overloaded)?;
+        told.map_err(|error| self.told(&error))
+    }
+
     /// A directory has another path, and all that lies beneath it.
     pub(crate) fn move_lists(&self, from: RelPath<'_>, to: RelPath<'_>) {
         if let Some((index, volume)) = self.remembered.records() {

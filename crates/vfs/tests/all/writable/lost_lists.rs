@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Rights, Writable};
-use index::Index;
+use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, Fs, World};
 use lane::time;
 use vfs::{
@@ -346,6 +346,106 @@ fn a_mark_that_vanishes_while_the_volume_is_served_leaves_it_to_administrators()
             shared.look_at_mark(marks());
             assert!(shared.seal().unwrap().contains(why), "{:?}", shared.seal());
             all_read(&volume, &[("d", CLOSED), ("o/secret", CLOSED)], "the mark is gone").await;
+        });
+    }
+}
+
+/// What is done to directories with lists just before the server is killed.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    TakesTheListAway,
+    RemovesAndMakesAnew,
+    MovesAwayAndMakesAnew,
+    MovesOneWithoutThere,
+    Exchanges,
+    GivesAList,
+}
+
+impl Last {
+    async fn happens(self, volume: &Volume) {
+        let (top, who) = (root_as(volume).await, operator());
+        match self {
+            Self::TakesTheListAway => {
+                directory_as(volume, &who, "d/e").await.set_access_list(&who, None).await.unwrap();
+                directory_as(volume, &who, "d").await.set_access_list(&who, None).await.unwrap();
+            }
+            Self::RemovesAndMakesAnew => {
+                let d = directory_as(volume, &who, "d").await;
+                let e = directory_as(volume, &who, "d/e").await;
+                e.remove(&who, name("page")).await.unwrap();
+                d.remove_directory(&who, name("e")).await.unwrap();
+                d.remove(&who, name("page")).await.unwrap();
+                top.remove_directory(&who, name("d")).await.unwrap();
+                let d = top.make_directory(&who, name("d"), 0o755).await.unwrap();
+                d.make_directory(&who, name("e"), 0o755).await.unwrap();
+            }
+            Self::MovesAwayAndMakesAnew => {
+                top.rename(&who, name("d"), &top, name("f"), Over::Nothing).await.unwrap();
+                let d = top.make_directory(&who, name("d"), 0o755).await.unwrap();
+                d.make_directory(&who, name("e"), 0o755).await.unwrap();
+            }
+            Self::MovesOneWithoutThere => {
+                top.rename(&who, name("d"), &top, name("f"), Over::Nothing).await.unwrap();
+                let made = top.make_directory(&who, name("g"), 0o755).await.unwrap();
+                made.make_directory(&who, name("e"), 0o755).await.unwrap();
+                top.rename(&who, name("g"), &top, name("d"), Over::Nothing).await.unwrap();
+            }
+            Self::Exchanges => {
+                let made = top.make_directory(&who, name("f"), 0o755).await.unwrap();
+                made.make_directory(&who, name("e"), 0o755).await.unwrap();
+                top.exchange(&who, name("d"), &top, name("f")).await.unwrap();
+            }
+            Self::GivesAList => {
+                let readers = list(&[("alice", Rights::READER)]);
+                top.make_directory(&who, name("f"), 0o755).await.unwrap();
+                directory_as(volume, &who, "f").await.set_access_list(&who, Some(&readers)).await.unwrap();
+            }
+        }
+    }
+
+    /// Who reads in `d`, `d/e` and `f` after it.
+    fn wanted(self) -> Vec<(&'static str, [bool; 3])> {
+        match self {
+            Self::TakesTheListAway | Self::RemovesAndMakesAnew => vec![("d", OPEN), ("d/e", OPEN)],
+            Self::MovesAwayAndMakesAnew | Self::MovesOneWithoutThere | Self::Exchanges => {
+                vec![("d", OPEN), ("d/e", OPEN), ("f", LISTS), ("f/e", LISTS)]
+            }
+            Self::GivesAList => vec![("d", LISTS), ("d/e", LISTS), ("f", LISTS)],
+        }
+    }
+}
+
+#[test]
+fn what_clients_do_with_directories_just_before_a_kill_closes_none_after_it() {
+    use Last::*;
+    for last in [
+        TakesTheListAway,
+        RemovesAndMakesAnew,
+        MovesAwayAndMakesAnew,
+        MovesOneWithoutThere,
+        Exchanges,
+        GivesAList,
+    ] {
+        let (world, fs) = world();
+        plant(&fs, "d", Some("user.linerate.acl"));
+        let kept = Memory::default();
+        let index = || Arc::new(Index::open(kept.clone(), Options::default()).unwrap());
+        let first = index();
+        let told = Arc::clone(&first);
+        served(&world, &first, false, async move |volume| {
+            all_read(&volume, &[("d", LISTS), ("d/e", LISTS)], "before").await;
+            // Long enough for it to be kept.
+            told.flush().unwrap();
+            last.happens(&volume).await;
+        });
+        // Nothing of what waits comes through.
+        drop(first);
+        for (at, _) in last.wanted() {
+            fs.write(&format!("/srv/{at}/page"), "").unwrap();
+        }
+        served(&world, &index(), false, async move |volume| {
+            all_read(&volume, &last.wanted(), &format!("{last:?}")).await;
+            assert!(volume.shared().unwrap().lost_lists().is_empty(), "{last:?}");
         });
     }
 }
