@@ -56,6 +56,7 @@ fn reason(reason: DeadReason) -> &'static str {
     match reason {
         DeadReason::Silent => "the peer does not answer",
         DeadReason::Unreachable => "the network says that the peer cannot be reached",
+        DeadReason::PortClosed => "nobody has the peer's port",
         DeadReason::Idle => "no data moved for too long",
         DeadReason::HardLimit => "its time limit passed",
         DeadReason::Replaced => "its channel was taken over or its connection closed",

@@ -9,7 +9,7 @@ use lane::socket::unreachable::Unreachable;
 
 use crate::counters::RxCounters;
 use crate::handover::{Handed, Links, Mail, Undelivered};
-use rx::{Arrival, Endpoint, Route};
+use rx::{Arrival, Endpoint};
 use rxdebug::LaneDesk;
 
 /// One lane's way in, for one pass.
@@ -68,18 +68,18 @@ impl Intake<'_> {
             }
             Mail::Desk(mail) => self.desk.handle_mail(self.now, self.endpoint, mail),
             Mail::Unreachable(report) => {
-                self.endpoint.handle_unreachable(self.now, report.peer, &report.quoted);
+                let Unreachable { peer, ref quoted, port_closed } = report;
+                self.endpoint.handle_unreachable(self.now, peer, quoted, port_closed);
             }
         }
     }
 
     /// Takes the network's word of a packet of ours. The kernel gives it to any lane of a group.
     pub(super) fn take_unreachable(&mut self, report: Unreachable) {
-        let lanes = u32::try_from(self.links.lanes()).expect("far fewer lanes");
-        let owner = Route::of(&report.quoted).map_or(self.links.lane(), |route| route.lane(lanes) as usize);
-        if owner == self.links.lane() {
-            return self.endpoint.handle_unreachable(self.now, report.peer, &report.quoted);
-        }
+        let Unreachable { peer, ref quoted, port_closed } = report;
+        let Some(owner) = self.endpoint.sender_elsewhere(peer, quoted) else {
+            return self.endpoint.handle_unreachable(self.now, peer, quoted, port_closed);
+        };
         match self.links.send(owner, Mail::Unreachable(report)) {
             Ok(()) => {}
             Err(Undelivered::Full(_)) => self.counters.handover_full.increment(),

@@ -76,6 +76,8 @@ pub(crate) struct Core {
     pub(crate) error: Option<i32>,
     /// A call of it has been delivered: the application may keep something for it.
     pub(crate) delivered: bool,
+    /// See [`ConnectOptions`](crate::ConnectOptions).
+    pub(crate) ends_at_closed_port: bool,
     /// The network says that the peer cannot be reached.
     doubt: Option<unreachable::Doubt>,
     pub(crate) active_at: Instant,
@@ -122,6 +124,7 @@ pub(crate) struct Identity {
     pub(crate) service: u16,
     pub(crate) security_index: u8,
     pub(crate) wants_upgrade: bool,
+    pub(crate) ends_at_closed_port: bool,
 }
 
 impl Core {
@@ -220,6 +223,7 @@ impl Connection {
                 dscp: Dscp::DEFAULT,
                 error: None,
                 delivered: false,
+                ends_at_closed_port: identity.ends_at_closed_port,
                 doubt: None,
                 active_at: now,
                 queued: false,

@@ -130,6 +130,10 @@ pub struct ConnectOptions {
     /// Address of ours to send from, on hosts with several: the one at which the peer has reached us, as firewalls and
     /// NATs on the way know no other. `None` leaves it to the system.
     pub local_ip: Option<IpAddr>,
+    /// Calls end, as [`DeadReason::PortClosed`](crate::DeadReason::PortClosed), as soon as the peer's own address says that
+    /// nobody has the port: for peers that are to be told something which is nothing to them once their socket is closed.
+    /// Not for servers, which may be on their way back.
+    pub ends_at_closed_port: bool,
 }
 
 /// Why no call was opened.
@@ -278,6 +282,7 @@ impl Endpoint {
             service,
             security_index,
             wants_upgrade: options.upgrade,
+            ends_at_closed_port: options.ends_at_closed_port,
         };
         let key = ConnectionKey::client(self.epoch, cid);
         Ok(self.add_connection(now, key, identity, security))

@@ -49,6 +49,9 @@ pub enum DeadReason {
     Silent,
     /// The network said twice that the peer cannot be reached, and nothing was heard between.
     Unreachable,
+    /// The peer's own address said that nobody has the port, which is enough where the connection
+    /// [says so](crate::ConnectOptions::ends_at_closed_port), and for a client of a server that drains.
+    PortClosed,
     /// No data moved for the idle time.
     Idle,
     /// The hard time limit passed.

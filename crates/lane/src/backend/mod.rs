@@ -327,7 +327,7 @@ pub enum Incoming {
 //@ limit: reports of unreachable peers (ICMP)
 //@ section: Rx
 //@ unit: report, 64 bytes quoted
-//@ connection: two end its calls, 1.5 s apart and with nothing heard between
+//@ connection: two end its calls, 1.5 s apart and with nothing heard between; one of a closed port those to a host that is called back
 //@ all: lane: {} untaken of a socket
 //@ empty: dropped, and what quotes no recent packet of a call is ignored; others feel two system calls a report
 //@ counter: rx_unreachable, lane_unreachable_dropped

@@ -1,7 +1,7 @@
 //! IP_RECVERR and IPV6_RECVERR: what ICMP says of datagrams that a UDP socket sent (ip(7), ipv6(7)).
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, SockRef};
@@ -17,6 +17,9 @@ pub struct Unreachable {
     pub peer: SocketAddr,
     /// How it began, at most [`QUOTED_MAX`] bytes of it; a router may quote nothing.
     pub quoted: Vec<u8>,
+    /// The peer itself says that nobody has its port (ICMP port unreachable from the address where the datagram was to go);
+    /// false for what routers and firewalls on the way say.
+    pub port_closed: bool,
 }
 
 /// What stood first in a socket's queue of errors.
@@ -51,8 +54,9 @@ pub fn next(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     };
     let length = received.length;
     Ok(Some(match (origin(ControlMessages::new(received.control)), received.from.as_socket()) {
-        (Origin::Unreachable, Some(peer)) => {
-            Report::Unreachable(Unreachable { peer, quoted: quoted[..length].to_vec() })
+        (Origin::Unreachable { closed_at }, Some(peer)) => {
+            let port_closed = closed_at.is_some_and(|ip| ip.to_canonical() == peer.ip().to_canonical());
+            Report::Unreachable(Unreachable { peer, quoted: quoted[..length].to_vec(), port_closed })
         }
         (Origin::Local, _) => Report::Local,
         _ => Report::OtherRemote,
@@ -61,7 +65,10 @@ pub fn next(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    Unreachable,
+    Unreachable {
+        /// Who says that a port is closed there.
+        closed_at: Option<IpAddr>,
+    },
     Remote,
     Local,
 }
@@ -69,19 +76,32 @@ enum Origin {
 /// Reads the sock_extended_err: `ee_errno` (4 bytes), `ee_origin`, `ee_type`, `ee_code`.
 fn origin(control: ControlMessages<'_>) -> Origin {
     let v4 = control.clone().find_data(libc::IPPROTO_IP, libc::IP_RECVERR);
-    let Some(&[_, _, _, _, origin, kind, code, ..]) =
-        v4.or_else(|| control.find_data(libc::IPPROTO_IPV6, libc::IPV6_RECVERR))
-    else {
+    let Some(error) = v4.or_else(|| control.find_data(libc::IPPROTO_IPV6, libc::IPV6_RECVERR)) else {
         return Origin::Remote;
     };
+    let &[_, _, _, _, origin, kind, code, ..] = error else { return Origin::Remote };
     match (origin, kind, code) {
         (libc::SO_EE_ORIGIN_LOCAL, ..) => Origin::Local,
         // A path that is too narrow leads there all the same.
         (libc::SO_EE_ORIGIN_ICMP, ICMP_UNREACHABLE, ICMP_FRAGMENTATION_NEEDED) => Origin::Remote,
+        (libc::SO_EE_ORIGIN_ICMP, ICMP_UNREACHABLE, ICMP_PORT)
+        | (libc::SO_EE_ORIGIN_ICMP6, ICMP6_UNREACHABLE, ICMP6_PORT) => {
+            Origin::Unreachable { closed_at: offender(error) }
+        }
         (libc::SO_EE_ORIGIN_ICMP, ICMP_UNREACHABLE, _) | (libc::SO_EE_ORIGIN_ICMP6, ICMP6_UNREACHABLE, _) => {
-            Origin::Unreachable
+            Origin::Unreachable { closed_at: None }
         }
         _ => Origin::Remote,
+    }
+}
+
+/// Reads who reported: the sockaddr_in or sockaddr_in6 behind a sock_extended_err (SO_EE_OFFENDER).
+fn offender(error: &[u8]) -> Option<IpAddr> {
+    let address = error.get(EXTENDED_ERROR_BYTES..)?;
+    match i32::from(u16::from_ne_bytes(*address.first_chunk()?)) {
+        libc::AF_INET => Some(IpAddr::from(*address.get(4..)?.first_chunk::<4>()?)),
+        libc::AF_INET6 => Some(IpAddr::from(*address.get(8..)?.first_chunk::<16>()?)),
+        _ => None,
     }
 }
 
@@ -89,11 +109,15 @@ fn origin(control: ControlMessages<'_>) -> Origin {
 pub const QUOTED_MAX: usize = 64;
 /// Room for the error with the address of who reported it, and for where the datagram left from.
 const CONTROL_BYTES: usize = 256;
+/// Size of a sock_extended_err.
+const EXTENDED_ERROR_BYTES: usize = 16;
 /// RFC 792, RFC 1191.
 const ICMP_UNREACHABLE: u8 = 3;
+const ICMP_PORT: u8 = 3;
 const ICMP_FRAGMENTATION_NEEDED: u8 = 4;
 /// RFC 4443.
 const ICMP6_UNREACHABLE: u8 = 1;
+const ICMP6_PORT: u8 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -122,8 +146,27 @@ mod tests {
             assert_eq!(next(socket.as_fd()).unwrap(), None);
             socket.send_to(&[7; 300], nobody).unwrap();
             let Report::Unreachable(report) = first_report(&socket) else { panic!("a closed port") };
-            assert_eq!(report, Unreachable { peer: nobody, quoted: vec![7; QUOTED_MAX] });
+            assert_eq!(report, Unreachable { peer: nobody, quoted: vec![7; QUOTED_MAX], port_closed: true });
             assert_eq!(next(socket.as_fd()).unwrap(), None);
         }
+    }
+    /// A sock_extended_err of this origin, type and code, and behind it who reported.
+    fn reported(origin: u8, kind: u8, code: u8, offender: &[u8]) -> Vec<u8> {
+        [&[111, 0, 0, 0, origin, kind, code], &[0; 9][..], offender].concat()
+    }
+
+    #[test]
+    fn who_reports_is_read_from_behind_the_error() {
+        let v4 = [&(libc::AF_INET as u16).to_ne_bytes()[..], &[0, 0, 192, 0, 2, 7], &[0; 8]].concat();
+        assert_eq!(offender(&reported(2, 3, 3, &v4)), Some(IpAddr::from([192, 0, 2, 7])));
+        let ip: IpAddr = "2001:db8::7".parse().unwrap();
+        let IpAddr::V6(bytes) = ip else { panic!("it is one") };
+        let v6 = [&(libc::AF_INET6 as u16).to_ne_bytes()[..], &[0; 6], &bytes.octets(), &[0; 4]].concat();
+        assert_eq!(offender(&reported(3, 1, 4, &v6)), Some(ip));
+        for length in 0..18 {
+            assert_eq!(offender(&reported(2, 3, 3, &v4)[..length]), None);
+        }
+        assert_eq!(offender(&reported(2, 3, 3, &v4)[..20]), None);
+        assert_eq!(offender(&reported(2, 3, 3, &[0; 16])), None, "AF_UNSPEC: it is not known");
     }
 }

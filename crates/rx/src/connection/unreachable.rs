@@ -1,15 +1,18 @@
-//! What a client makes of the network's word that its server cannot be reached (ICMP).
+//! What a connection makes of the network's word that its peer cannot be reached (ICMP).
 //!
 //! Anybody can send such a report, and a true one may be of a server that is just being started again. So one report
 //! only makes a connection ask: after [`CONFIRM_AFTER`] it sends a PING. A second report, of a packet sent after the first
 //! came, ends the calls, if nothing at all was heard from the peer between. Whoever is not on the path has to guess
 //! the connection's ids and serials, which are random, and cannot keep the server's packets from coming.
+//!
+//! Where the peer keeps nothing once its socket is closed, as a client that a server calls back, its own word that the port is
+//! closed ends the calls at once: nobody is there to be waited for. It has to quote a packet of a call that is in progress.
 
 use std::time::{Duration, Instant};
 
 use super::Connection;
 use crate::event::{DeadReason, Side};
-use crate::header::{CHANNELS, serial_after};
+use crate::header::{CHANNELS, Header, serial_after};
 use crate::shared::Shared;
 
 /// The first report, while it waits for another.
@@ -24,10 +27,25 @@ pub(crate) struct Doubt {
 }
 
 impl Connection {
-    /// The network says that the packet with this serial did not reach the peer. False if that is not to be believed.
-    pub(crate) fn on_unreachable(&mut self, now: Instant, serial: u32, shared: &mut Shared) -> bool {
+    /// The network, or the peer's own address if `port_closed`, says that the packet with this header did not reach the peer.
+    /// False if that is not to be believed.
+    pub(crate) fn on_unreachable(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        port_closed: bool,
+        shared: &mut Shared,
+    ) -> bool {
+        let serial = header.serial;
         let recent = self.core.serial.wrapping_sub(serial) < SERIALS_RECENT;
-        if self.core.side != Side::Client || !self.has_calls() || !recent {
+        if !self.has_calls() || !recent {
+            return false;
+        }
+        if port_closed && self.ends_at_closed_port(shared) && self.is_of_call(header) {
+            self.kill_calls(DeadReason::PortClosed, shared);
+            return true;
+        }
+        if self.core.side != Side::Client {
             return false;
         }
         let received = shared.peers[self.core.peer].counters.bytes_received;
@@ -42,14 +60,33 @@ impl Connection {
             }
             Some(first) if now >= first.since + CONFIRM_AFTER && serial_after(serial, first.serial) => {
                 self.core.doubt = None;
-                for channel in 0..CHANNELS {
-                    self.kill_call(channel, DeadReason::Unreachable, shared);
-                }
+                self.kill_calls(DeadReason::Unreachable, shared);
             }
             // The same moment again.
             Some(_) => {}
         }
         true
+    }
+
+    /// Whether nobody waits for a peer whose port is closed: see [`ConnectOptions`](crate::ConnectOptions), and a server that
+    /// takes no calls any more waits for replies to arrive alone.
+    fn ends_at_closed_port(&self, shared: &Shared) -> bool {
+        match self.core.side {
+            Side::Client => self.core.ends_at_closed_port,
+            Side::Server => shared.refuses.is_some(),
+        }
+    }
+
+    /// Whether a packet belongs to a call that is in progress.
+    fn is_of_call(&self, header: &Header) -> bool {
+        let call = self.channels[header.channel()].call.as_ref();
+        call.is_some_and(|call| call.handle.number == header.call)
+    }
+
+    fn kill_calls(&mut self, reason: DeadReason, shared: &mut Shared) {
+        for channel in 0..CHANNELS {
+            self.kill_call(channel, reason, shared);
+        }
     }
 
     /// When to ask whether the peer is there after all.

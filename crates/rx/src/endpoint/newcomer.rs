@@ -85,6 +85,7 @@ impl Endpoint {
             service: upgraded(service, header).unwrap_or(header.service),
             security_index: header.security,
             wants_upgrade: false,
+            ends_at_closed_port: false,
         };
         let handle = self.add_connection(now, key, identity, security);
         if !self.connections[handle.index as usize].core.proof.reached {

@@ -8,27 +8,54 @@ use super::demux::ConnectionKey;
 use crate::header::Header;
 
 impl Endpoint {
-    /// The network says that a packet of ours for `peer`, which began with the bytes `quoted`, did not arrive. Believed
-    /// only where it quotes the header of a packet sent lately for a call that we make to that very peer. Two such
-    /// reports, with nothing heard between, end the calls of the connection as
-    /// [`DeadReason::Unreachable`](crate::DeadReason::Unreachable). Replies to clients that are gone end by the limits of
-    /// their calls: to a server a client that is behind a NAT, or restarting its network, is worth the wait.
-    pub fn handle_unreachable(&mut self, now: Instant, peer: SocketAddr, quoted: &[u8]) {
-        let believed = self.believes(now, peer, quoted);
+    /// The network says that a packet of ours for `peer`, which began with the bytes `quoted`, did not arrive;
+    /// `port_closed` where the peer's own address says that nobody has the port. Believed only where it quotes the header
+    /// of a packet sent lately for a call that we make to that very peer. Two such reports, with nothing heard between, end
+    /// the calls of the connection as [`DeadReason::Unreachable`](crate::DeadReason::Unreachable). One of a closed port
+    /// ends them as [`DeadReason::PortClosed`](crate::DeadReason::PortClosed) on a connection that
+    /// [asks for that](crate::ConnectOptions::ends_at_closed_port), and once calls are [refused](Self::refuse_calls) on
+    /// those of clients. Before that, replies to clients that are gone end by the limits of their calls: to a server a
+    /// client that is behind a NAT, or restarting its network, is worth the wait.
+    pub fn handle_unreachable(&mut self, now: Instant, peer: SocketAddr, quoted: &[u8], port_closed: bool) {
+        let believed = self.believes(now, peer, quoted, port_closed);
         let stats = &mut self.shared.stats;
         stats.unreachable_believed += u64::from(believed);
         stats.unreachable_ignored += u64::from(!believed);
     }
 
-    fn believes(&mut self, now: Instant, peer: SocketAddr, quoted: &[u8]) -> bool {
-        let Ok((header, _)) = Header::parse(quoted) else { return false };
-        if !header.from_client() {
-            return false;
+    /// The other lane whose connection has sent a packet that began with `quoted` to `peer`; `None` if it is of this one,
+    /// or of none that is known.
+    pub fn sender_elsewhere(&mut self, peer: SocketAddr, quoted: &[u8]) -> Option<usize> {
+        if self.roster.lanes() == 1 {
+            return None;
         }
-        let Some(index) = self.find_key(ConnectionKey::client(header.epoch, header.cid)) else {
-            return false;
-        };
+        let (header, _) = Header::parse(quoted).ok()?;
+        if header.from_client() {
+            let owner = self.roster.by_residue(&header);
+            return (owner != self.lane).then_some(owner);
+        }
+        if self.find_sender(&header, peer).is_some() {
+            return None;
+        }
+        let key = ConnectionKey::server(header.epoch, header.cid, peer);
+        self.roster.directory()?.owner(&key).filter(|&owner| owner != self.lane)
+    }
+
+    fn believes(&mut self, now: Instant, peer: SocketAddr, quoted: &[u8], port_closed: bool) -> bool {
+        let Ok((header, _)) = Header::parse(quoted) else { return false };
+        let Some(index) = self.find_sender(&header, peer) else { return false };
         let connection = &mut self.connections[index as usize];
-        connection.core.remote == peer && connection.on_unreachable(now, header.serial, &mut self.shared)
+        connection.core.remote == peer
+            && connection.on_unreachable(now, &header, port_closed, &mut self.shared)
+    }
+
+    /// The connection of this lane that sent a packet with this header.
+    fn find_sender(&mut self, header: &Header, peer: SocketAddr) -> Option<u32> {
+        let (epoch, cid) = (header.epoch, header.cid);
+        if header.from_client() {
+            return self.find_key(ConnectionKey::client(epoch, cid));
+        }
+        self.find_key(ConnectionKey::server(epoch, cid, peer))
+            .or_else(|| self.find_key(ConnectionKey::at(epoch, cid, peer)))
     }
 }

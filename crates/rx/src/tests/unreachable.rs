@@ -1,9 +1,11 @@
-//! The network's word that a server cannot be reached: believed when it must be, and only twice.
+//! The network's word that a peer cannot be reached: believed when it must be; of a server only twice, of who is called back and of
+//! clients of a server that drains at once.
 
 use std::time::Duration;
 
-use super::{Pair, Wire, pattern, small_config};
-use crate::{CallHandle, DeadReason, EndpointConfig, Event};
+use super::{ECHO, Pair, SECURITY_NULL, Wire, pattern, small_config};
+use crate::security::NullSecurity;
+use crate::{CallHandle, ConnectOptions, DeadReason, EndpointConfig, Event, abort};
 
 /// A client with a call to a server whose port is closed from the start: every packet there is lost.
 fn call_to_nobody() -> (Pair, CallHandle) {
@@ -23,7 +25,7 @@ fn last_sent(pair: &Pair) -> Wire {
 
 fn report(pair: &mut Pair, quoted: &[u8]) {
     let (now, server) = (pair.now, pair.server_address);
-    pair.client.handle_unreachable(now, server, quoted);
+    pair.client.handle_unreachable(now, server, quoted, false);
     pair.settle();
 }
 
@@ -100,7 +102,7 @@ fn reports_that_quote_no_recent_packet_of_a_call_of_ours_are_ignored() {
             report(&mut pair, &spoofed);
         }
         let (now, elsewhere) = (pair.now, "10.0.0.3:7000".parse().expect("address"));
-        pair.client.handle_unreachable(now, elsewhere, &good);
+        pair.client.handle_unreachable(now, elsewhere, &good, true);
         assert_eq!(counted(&pair), (0, round * 7));
     }
     assert!(pair.client.call(pair.now, call).is_some());
@@ -119,8 +121,102 @@ fn server_keeps_its_calls_whatever_the_network_says() {
         let client = pair.client_address;
         let sent = pair.trace.iter().rev().find(|wire| wire.to == client).expect("the server acknowledges");
         let quoted = sent.bytes.clone();
-        pair.server.handle_unreachable(pair.now, client, &quoted);
+        pair.server.handle_unreachable(pair.now, client, &quoted, false);
+        pair.server.handle_unreachable(pair.now, client, &quoted, true);
     }
-    assert_eq!(pair.server.stats().unreachable_ignored, 3);
+    assert_eq!(pair.server.stats().unreachable_ignored, 6);
     assert_eq!(pair.served.values().filter(|transfer| transfer.done).count(), 0);
+}
+
+/// As [`call_to_nobody`], on a connection whose calls end when the peer says that its port is closed.
+fn call_back_to_nobody() -> (Pair, CallHandle) {
+    let mut pair = Pair::new();
+    let server = pair.server_address;
+    pair.filter = Some(Box::new(move |wire| wire.to != server));
+    pair.keep_trace = true;
+    let options = ConnectOptions { ends_at_closed_port: true, ..ConnectOptions::default() };
+    let (now, security) = (pair.now, Box::new(NullSecurity));
+    let connection = pair.client.connect(now, server, ECHO, SECURITY_NULL, security, options).expect("room");
+    let call = pair.call(connection, pattern(10));
+    pair.settle();
+    (pair, call)
+}
+
+#[test]
+fn closed_port_ends_a_call_at_once_where_its_connection_asks_for_that() {
+    let (mut pair, call) = call_back_to_nobody();
+    let (now, server) = (pair.now, pair.server_address);
+    let quoted = last_sent(&pair).bytes;
+    pair.client.handle_unreachable(now, server, &quoted, true);
+    pair.settle();
+    assert!(pair.client_events.contains(&Event::Dead { call, reason: DeadReason::PortClosed }));
+    assert_eq!((counted(&pair), pair.now), ((1, 0), now));
+    // Its next call asks anew, and what is said of the last one does not end it.
+    let next = pair.call(call.connection, pattern(10));
+    pair.settle();
+    pair.client.handle_unreachable(now, server, &quoted, true);
+    assert!(pair.client.call(pair.now, next).is_some());
+    pair.filter = None;
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.transfers[&next].done));
+}
+
+#[test]
+fn forged_word_of_a_closed_port_ends_nothing() {
+    let (mut pair, call) = call_back_to_nobody();
+    let good = last_sent(&pair).bytes;
+    let (now, server, elsewhere) = (pair.now, pair.server_address, "10.0.0.3:7000".parse().expect("address"));
+    // Too little of it, and each bit of epoch, cid, call number and serial, and which side has sent it.
+    for length in 0..28 {
+        pair.client.handle_unreachable(now, server, &good[..length], true);
+    }
+    for bit in (0..12 * 8).chain(16 * 8..20 * 8).chain([21 * 8]) {
+        let mut forged = good.clone();
+        forged[bit / 8] ^= 1 << (bit % 8);
+        let serials = |bytes: &[u8]| u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+        // The newest serials are known to whoever sees the packets alone; they are as good as this one.
+        if serials(&good).wrapping_sub(serials(&forged)) >= 4096 {
+            pair.client.handle_unreachable(now, server, &forged, true);
+        }
+    }
+    pair.client.handle_unreachable(now, elsewhere, &good, true);
+    pair.settle();
+    assert!(pair.client.call(now, call).is_some(), "{:?}", pair.client_events);
+    // What somebody on the way says of a true one is only believed twice.
+    pair.client.handle_unreachable(now, server, &good, false);
+    pair.settle();
+    assert!(pair.client.call(now, call).is_some());
+}
+
+#[test]
+fn client_of_a_server_that_drains_is_asked_and_waited_for_no_longer_than_its_port_is_open() {
+    let mut pair = Pair::new();
+    pair.keep_trace = true;
+    pair.server_sleeps = true;
+    let connection = pair.connect();
+    let calls = [pair.call(connection, pattern(10)), pair.call(connection, pattern(10))];
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.server.calls_in_progress(), 2);
+    let client = pair.client_address;
+    pair.filter = Some(Box::new(move |wire| wire.to != client));
+    let sent_to_client =
+        |pair: &Pair| pair.trace.iter().rev().find(|wire| wire.to == client).expect("some").bytes.clone();
+    let before = sent_to_client(&pair);
+    pair.server.handle_unreachable(pair.now, client, &before, true);
+    assert_eq!(pair.server.calls_in_progress(), 2, "it may be behind a NAT that begins anew");
+    let sent = pair.trace.len();
+    pair.server.refuse_calls(abort::RESTARTING);
+    pair.settle();
+    assert!(pair.trace[sent..].iter().any(|wire| wire.to == client), "it asks");
+    let asked = sent_to_client(&pair);
+    pair.server.handle_unreachable(pair.now, client, &asked, false);
+    pair.server.handle_unreachable(pair.now, "10.0.0.3:7001".parse().expect("address"), &asked, true);
+    assert_eq!(pair.server.calls_in_progress(), 2);
+    pair.server.handle_unreachable(pair.now, client, &asked, true);
+    assert_eq!(pair.server.calls_in_progress(), 0);
+    pair.settle();
+    let dead = pair
+        .server_events
+        .iter()
+        .filter(|event| matches!(event, Event::Dead { reason: DeadReason::PortClosed, .. }));
+    assert_eq!(dead.count(), calls.len());
 }

@@ -249,7 +249,7 @@ impl Network {
             from_host: packet.to_host,
             to_host: packet.from_host,
             from: packet.from,
-            report: Unreachable { peer: to, quoted },
+            report: Unreachable { peer: to, quoted, port_closed: true },
         };
         let latency = self.links.config(packet.to_host, packet.from_host).latency;
         engine.after(latency, NetEvent::Unreachable(Box::new(unreached)).into());

@@ -141,7 +141,7 @@ fn datagrams_for_a_closed_port_are_reported_alike_and_fail_no_others() {
         // Nobody asked for reports yet.
         send(nobody, b"lost").await;
         let silent = time::timeout(Duration::from_millis(50), sender.recv(&mut received, 16)).await.is_err();
-        seen.push((silent, sender.try_take_unreachable().map(|report| report.quoted)));
+        seen.push((silent, sender.try_take_unreachable().map(|report| (report.quoted, report.port_closed))));
         sender.report_unreachable().unwrap();
         for payload in [&[1; 300][..], &[2; 30]] {
             send(nobody, payload).await;
@@ -150,7 +150,7 @@ fn datagrams_for_a_closed_port_are_reported_alike_and_fail_no_others() {
             let told = time::timeout(Duration::from_secs(5), sender.recv(&mut received, 16)).await.unwrap();
             let report = sender.try_take_unreachable().unwrap();
             assert_eq!(report.peer, nobody);
-            seen.push((told.is_err(), Some(report.quoted)));
+            seen.push((told.is_err(), Some((report.quoted, report.port_closed))));
             while sender.try_take_unreachable().is_some() {}
             let mut bytes = 0;
             while bytes < payload.len() {
