@@ -54,8 +54,8 @@ pub use object::{
 pub use page::{NamePage, PageEntry, PageLimits};
 pub use parts::DirectoryParts;
 pub use promise::{
-    Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,
-    Teller, What,
+    Broken, Client, Confirmed, Gone, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,
+    TellOutcome, Teller, What,
 };
 pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};

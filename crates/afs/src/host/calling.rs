@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use afs_wire::{Fid, rxafscb};
 use lane::time;
-use rx::{ConnectOptions, Limits};
+use rx::{ConnectOptions, DeadReason, Limits};
 use rx_lane::{Anonymous, CallError, Connection, Driver};
+use vfs::TellOutcome;
 use xdr::List;
 use xdr::afs::AfsUuid;
 use xdr::rpc::{Call, Failure, Received, code};
@@ -31,8 +32,21 @@ struct Open {
 enum Failed {
     /// The client does not offer such a call.
     Unknown,
-    /// It refused, answered nothing, or not what it should.
+    /// It refused, with this code.
+    Refused(i32),
+    /// Its own address says that nobody has the port.
+    PortClosed,
+    /// It answered nothing, or not what it should.
     Else,
+}
+
+impl Failed {
+    fn outcome(self) -> TellOutcome {
+        match self {
+            Self::PortClosed => TellOutcome::Gone,
+            Self::Unknown | Self::Refused(_) | Self::Else => TellOutcome::Silent,
+        }
+    }
 }
 
 impl Calls {
@@ -45,37 +59,43 @@ impl Calls {
         match self.call(at, &rxafscb::TellMeAboutYourself {}, patience).await {
             Ok(reply) => return Some(Told::of(&reply.get().interfaces)),
             Err(Failed::Unknown) => {}
-            Err(Failed::Else) => return None,
+            Err(_) => return None,
         }
         match self.call(at, &rxafscb::WhoAreYou {}, patience).await {
             Ok(reply) => Some(Told::of(&reply.get().interfaces)),
             // There it is known by its address alone.
             Err(Failed::Unknown) => Some(Told::default()),
-            Err(Failed::Else) => None,
+            Err(_) => None,
         }
     }
 
-    /// Whether the client of an identity is there; of a client without one, whether anybody is.
-    pub(super) async fn probe(&self, at: Place, uuid: Option<AfsUuid>, patience: Duration) -> bool {
-        match uuid {
-            Some(client) => self.call(at, &rxafscb::ProbeUuid { client }, patience).await.is_ok(),
-            None => self.call(at, &rxafscb::Probe {}, patience).await.is_ok(),
+    /// Whether the client of an identity is there; of a client without one, whether anybody is. Gone, too, where another client
+    /// says that it has the address by now.
+    pub(super) async fn probe(&self, at: Place, uuid: Option<AfsUuid>, patience: Duration) -> TellOutcome {
+        let failed = match uuid {
+            Some(client) => self.call(at, &rxafscb::ProbeUuid { client }, patience).await.err(),
+            None => self.call(at, &rxafscb::Probe {}, patience).await.err(),
+        };
+        match failed {
+            None => TellOutcome::Heard,
+            Some(Failed::Refused(ANOTHER)) if uuid.is_some() => TellOutcome::Gone,
+            Some(failed) => failed.outcome(),
         }
     }
 
-    /// Tells a client that it relies on nothing of the server of this identity; says whether it has heard.
-    pub(super) async fn reset(&self, at: Place, server: AfsUuid, patience: Duration) -> bool {
-        match self.call(at, &rxafscb::InitCallBackState3 { server }, patience).await {
-            Ok(_) => true,
-            Err(Failed::Unknown) => self.call(at, &rxafscb::InitCallBackState {}, patience).await.is_ok(),
-            Err(Failed::Else) => false,
-        }
+    /// Tells a client that it relies on nothing of the server of this identity.
+    pub(super) async fn reset(&self, at: Place, server: AfsUuid, patience: Duration) -> TellOutcome {
+        let told = match self.call(at, &rxafscb::InitCallBackState3 { server }, patience).await {
+            Err(Failed::Unknown) => self.call(at, &rxafscb::InitCallBackState {}, patience).await.err(),
+            told => told.err(),
+        };
+        told.map_or(TellOutcome::Heard, Failed::outcome)
     }
 
-    /// Tells a client that what it was promised of these files is over; says whether it has heard.
-    pub(super) async fn break_promises(&self, at: Place, files: Vec<Fid>, patience: Duration) -> bool {
+    /// Tells a client that what it was promised of these files is over.
+    pub(super) async fn break_promises(&self, at: Place, files: Vec<Fid>, patience: Duration) -> TellOutcome {
         let request = rxafscb::CallBack { files: List(files), call_backs: List(Vec::new()) };
-        self.call(at, &request, patience).await.is_ok()
+        self.call(at, &request, patience).await.err().map_or(TellOutcome::Heard, Failed::outcome)
     }
 
     /// Closes connections that have not been used since `before`.
@@ -92,10 +112,14 @@ impl Calls {
         match answer.await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(Failure::Stream(CallError::Aborted(code::OPCODE)))) => Err(Failed::Unknown),
-            _ => {
+            failed => {
                 // Whatever is wrong with the connection, the next call has another.
                 self.open.borrow_mut().remove(&(at.address, at.local));
-                Err(Failed::Else)
+                Err(match failed {
+                    Ok(Err(Failure::Stream(CallError::Aborted(code)))) => Failed::Refused(code),
+                    Ok(Err(Failure::Stream(CallError::Dead(DeadReason::PortClosed)))) => Failed::PortClosed,
+                    _ => Failed::Else,
+                })
             }
         }
     }
@@ -109,7 +133,8 @@ impl Calls {
             open.used = used;
             return Some(open.connection.clone());
         }
-        let options = ConnectOptions { local_ip: at.local, ..ConnectOptions::default() };
+        // What a client was promised is nothing to it once its socket is closed.
+        let options = ConnectOptions { local_ip: at.local, ends_at_closed_port: true, upgrade: false };
         let connection = self.driver.connect_with(at.address, SERVICE, &Anonymous, options).ok()?;
         let (idle_time, hard_time) = (Some(patience), Some(patience));
         connection.set_limits(Limits { dead_time: patience, idle_time, hard_time });
@@ -118,5 +143,7 @@ impl Calls {
     }
 }
 
+/// How a client answers ProbeUuid for another than itself.
+const ANOTHER: i32 = 1;
 /// RXAFSCB.
 const SERVICE: u16 = 1;

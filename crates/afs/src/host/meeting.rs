@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lane::offload::offload;
 use lane::time;
 use rx_lane::AbortCode;
+use vfs::TellOutcome;
 
 use super::Host;
 use super::asking::Turn;
@@ -76,7 +77,8 @@ impl LaneHosts {
                 }
                 Step::Probe { host, at, uuid } => {
                     self.counters.probes.increment();
-                    let answers = self.calls.probe(at, Some(uuid), self.hosts.options().probe).await;
+                    let probe = self.hosts.options().probe;
+                    let answers = self.calls.probe(at, Some(uuid), probe).await == TellOutcome::Heard;
                     if !answers {
                         self.counters.probes_failed.increment();
                     }
@@ -84,7 +86,7 @@ impl LaneHosts {
                 }
                 Step::Reset => {
                     self.counters.resets.increment();
-                    if !self.calls.reset(place, self.hosts.server(), patience).await {
+                    if self.calls.reset(place, self.hosts.server(), patience).await != TellOutcome::Heard {
                         return self.note_silent(place);
                     }
                     meeting.reset();

@@ -67,7 +67,7 @@ impl Default for HostOptions {
             //@ limit: time that a change waits for hosts
             //@ section: AFS hosts
             //@ unit: time
-            //@ address: {}, all at once; none for one that was silent three times
+            //@ address: {}, all at once; none for one that was silent three times, or whose address says that its port is closed
             //@ empty: as for clients that cache; others wait with the change
             //@ counter: afs_breaks_failed, vfs_clients_down
             //@ attack: afs-pools

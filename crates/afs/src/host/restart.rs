@@ -9,6 +9,7 @@ use futures_util::stream::iter;
 use index::{Error, HostRecord};
 use lane::offload::offload;
 use lane::time;
+use vfs::TellOutcome;
 
 use super::Host;
 use super::lane_hosts::LaneHosts;
@@ -107,7 +108,7 @@ impl LaneHosts {
         for &address in record.addresses.iter().take(2) {
             self.counters.resets.increment();
             let place = Place { address, epoch: 0, local: None };
-            if self.calls.reset(place, self.hosts.server(), patience).await {
+            if self.calls.reset(place, self.hosts.server(), patience).await == TellOutcome::Heard {
                 return true;
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use afs_wire::{FIDS_MAX, Fid};
 use futures_util::future::join_all;
-use vfs::{Client, Heard, Holder, Notice, Number, Teller};
+use vfs::{Client, Gone, Heard, Holder, Notice, Number, TellOutcome, Teller};
 
 use super::hosts::is_host;
 use super::lane_hosts::LaneHosts;
@@ -20,14 +20,28 @@ impl Teller for LaneHosts {
     fn tell(&self, client: &Arc<Client>, notices: Vec<Notice>) -> Heard {
         let (me, host) = (self.me.upgrade(), self.hosts.by_holder(client.holder()));
         Box::pin(async move {
-            let (Some(me), Some(host)) = (me, host) else { return false };
+            let (Some(me), Some(host)) = (me, host) else { return TellOutcome::Silent };
             let unheard = Unheard(&me.hosts, &host);
-            let has_heard = me.reach(&host, &notices).await;
-            if has_heard {
-                std::mem::forget(unheard);
-                host.has_answered();
+            let outcome = me.reach(&host, &notices).await;
+            match outcome {
+                TellOutcome::Heard => {
+                    std::mem::forget(unheard);
+                    host.has_answered();
+                }
+                // Whoever is gone holds nobody up, so it takes no place among the silent.
+                TellOutcome::Gone => std::mem::forget(unheard),
+                TellOutcome::Silent => {}
             }
-            has_heard
+            outcome
+        })
+    }
+
+    fn is_gone(&self, client: &Arc<Client>) -> Gone {
+        let (me, host) = (self.me.upgrade(), self.hosts.by_holder(client.holder()));
+        Box::pin(async move {
+            let (Some(me), Some(host)) = (me, host) else { return false };
+            let places = me.hosts.places(&host);
+            !places.is_empty() && me.look_for(&host, places).await == Err(TellOutcome::Gone)
         })
     }
 
@@ -47,18 +61,22 @@ impl Drop for Unheard<'_> {
 
 impl LaneHosts {
     /// Tells a host, at another of its addresses where it does not answer at the first.
-    async fn reach(&self, host: &Arc<Host>, notices: &[Notice]) -> bool {
+    async fn reach(&self, host: &Arc<Host>, notices: &[Notice]) -> TellOutcome {
         let places = self.hosts.places(host);
-        let Some(&first) = places.first() else { return false };
+        let Some(&first) = places.first() else { return TellOutcome::Silent };
         let options = self.hosts.options();
         if places.len() == 1 {
             return self.say(host, first, notices, options.patience).await;
         }
         // Where it may be elsewhere, half of the time is for finding it.
-        if !host.did_not_answer() && self.say(host, first, notices, options.probe).await {
-            return true;
+        if !host.did_not_answer() && self.say(host, first, notices, options.probe).await == TellOutcome::Heard
+        {
+            return TellOutcome::Heard;
         }
-        let Some(at) = self.look_for(host, places).await else { return false };
+        let at = match self.look_for(host, places).await {
+            Ok(at) => at,
+            Err(outcome) => return outcome,
+        };
         if at.address != first.address {
             self.counters.found_elsewhere.increment();
             self.hosts.lock().table.prefer(host.number, at.address);
@@ -66,18 +84,22 @@ impl LaneHosts {
         self.say(host, at, notices, options.probe).await
     }
 
-    /// The first of these places where the host's client answers.
-    async fn look_for(&self, host: &Arc<Host>, places: Vec<Place>) -> Option<Place> {
+    /// The first of these places where the host's client answers; it is gone only if it is at all of them.
+    async fn look_for(&self, host: &Arc<Host>, places: Vec<Place>) -> Result<Place, TellOutcome> {
         self.counters.probes.add(places.len() as u64);
         let probe = self.hosts.options().probe;
         let probes = places.iter().map(|&place| self.calls.probe(place, host.uuid, probe));
         let answers = join_all(probes).await;
-        self.counters.probes_failed.add(answers.iter().filter(|answers| !**answers).count() as u64);
-        places.into_iter().zip(answers).find(|(_, answers)| *answers).map(|(place, _)| place)
+        let failed = answers.iter().filter(|answer| **answer != TellOutcome::Heard);
+        self.counters.probes_failed.add(failed.count() as u64);
+        let is_gone = answers.iter().all(|answer| *answer == TellOutcome::Gone);
+        let answering = places.into_iter().zip(answers).find(|(_, answer)| *answer == TellOutcome::Heard);
+        let unheard = if is_gone { TellOutcome::Gone } else { TellOutcome::Silent };
+        answering.map(|(place, _)| place).ok_or(unheard)
     }
 
     /// Tells it there.
-    async fn say(&self, host: &Host, at: Place, notices: &[Notice], patience: Duration) -> bool {
+    async fn say(&self, host: &Host, at: Place, notices: &[Notice], patience: Duration) -> TellOutcome {
         let mut files = Vec::new();
         for notice in notices {
             match notice {
@@ -99,14 +121,15 @@ impl LaneHosts {
         self.break_all(at, &files, patience).await
     }
 
-    async fn break_all(&self, at: Place, files: &[Fid], patience: Duration) -> bool {
+    async fn break_all(&self, at: Place, files: &[Fid], patience: Duration) -> TellOutcome {
         for files in files.chunks(FIDS_MAX as usize) {
             self.counters.breaks.increment();
-            if !self.calls.break_promises(at, files.to_vec(), patience).await {
+            let outcome = self.calls.break_promises(at, files.to_vec(), patience).await;
+            if outcome != TellOutcome::Heard {
                 self.counters.breaks_failed.increment();
-                return false;
+                return outcome;
             }
         }
-        true
+        TellOutcome::Heard
     }
 }

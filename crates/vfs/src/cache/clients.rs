@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{Either, LocalBoxFuture, select};
 use lane::Task;
 use lane::time;
 
@@ -131,7 +131,7 @@ impl Joined {
             let (joined, arriving) = (Rc::clone(self), one.arriving.clone());
             lane::spawn(async move {
                 let overtake_max = joined.objects.options().promises.overtake_max;
-                let _ = time::timeout(overtake_max, over(&arriving)).await;
+                let _ = time::timeout(overtake_max, joined.over_or_gone(&client, &arriving)).await;
                 joined.post(&client, notice, matters_until, answer);
             })
             .detach();
@@ -150,6 +150,23 @@ impl Joined {
             waiting.end();
         })
         .detach();
+    }
+
+    /// Waits until none of these is on its way any more, or their client is known not to be there.
+    async fn over_or_gone(&self, client: &Arc<Client>, arriving: &[Rc<Arrivals>]) {
+        let mut over = pin!(over(arriving));
+        let soon = self.objects.options().promises.overtake_max / 10;
+        if time::timeout(soon, over.as_mut()).await.is_ok() {
+            return;
+        }
+        let is_gone = match teller_of(&self.tellers.borrow(), client.holder()) {
+            Some(teller) => teller.is_gone(client),
+            None => Box::pin(async { false }),
+        };
+        match select(over, is_gone).await {
+            Either::Left(_) | Either::Right((true, _)) => {}
+            Either::Right((false, over)) => over.await,
+        }
     }
 
     fn post(&self, client: &Arc<Client>, notice: Option<Notice>, until: Instant, answer: Answer) {

@@ -22,7 +22,7 @@ pub use self::promised::{Confirmed, Promised};
 pub use self::promised_link::PromisedLink;
 pub(crate) use self::promises::{Full, Leaving, Promise, Promises, Ticket};
 pub(crate) use self::sought::{Displaced, Sought};
-pub use self::teller::{Heard, Teller};
+pub use self::teller::{Gone, Heard, TellOutcome, Teller};
 pub(crate) use self::teller::{carry_on, tell, teller_of};
 
 mod answers;

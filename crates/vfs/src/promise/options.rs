@@ -50,7 +50,7 @@ impl Default for PromiseOptions {
             //@ limit: time that a change waits for clients
             //@ section: Writable volumes
             //@ unit: time
-            //@ address: {}, all at once; none for one that is down after three tellings without an answer
+            //@ address: {}, all at once; none for one that is down, after three tellings without an answer or as it is known to be gone
             //@ empty: the change goes on; the client hears before it is served again
             //@ counter: vfs_clients_late, vfs_clients_not_waited_for, vfs_clients_down
             //@ attack: afs-pools

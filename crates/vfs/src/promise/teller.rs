@@ -17,8 +17,13 @@ pub trait Teller {
     fn knows(&self, holder: Holder) -> bool;
 
     /// Tells the client, at most [`Teller::batch_max`] objects in one call, or one volume, or that all is void. Ends when it has
-    /// answered, with whether it has heard. It is given up after [`PromiseOptions::patience`](crate::PromiseOptions::patience).
+    /// answered, or is known not to. It is given up after [`PromiseOptions::patience`](crate::PromiseOptions::patience).
     fn tell(&self, client: &Arc<Client>, notices: Vec<Notice>) -> Heard;
+
+    /// Whether the client is known not to be there, as [`TellOutcome::Gone`]: asked where a reply to it takes long to arrive.
+    fn is_gone(&self, _: &Arc<Client>) -> Gone {
+        Box::pin(async { false })
+    }
 
     /// Objects that it tells of at once.
     fn batch_max(&self) -> usize {
@@ -26,8 +31,23 @@ pub trait Teller {
     }
 }
 
-/// Whether a client has heard.
-pub type Heard = Pin<Box<dyn Future<Output = bool>>>;
+/// What becomes of telling a client.
+pub type Heard = Pin<Box<dyn Future<Output = TellOutcome>>>;
+
+/// Whether a client is known not to be there.
+pub type Gone = Pin<Box<dyn Future<Output = bool>>>;
+
+/// What became of telling a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TellOutcome {
+    /// It has heard.
+    Heard,
+    /// It did not answer, or refused: it may be there all the same, and is told again.
+    Silent,
+    /// It is known not to be there: nobody waits for it, and it is told nothing more before it comes by itself. Only for what cannot
+    /// be said of a client that is there and can be reached.
+    Gone,
+}
 
 /// A batch on its way. Dropped with its lane, another lane takes it.
 struct OnItsWay<'a> {
@@ -55,16 +75,20 @@ pub(crate) async fn tell(
         counters.clients_told.increment();
         let telling = teller.tell(&client, notices);
         drop(teller);
-        let has_heard = lane::time::timeout(options.patience, telling).await.unwrap_or(false);
+        let outcome = lane::time::timeout(options.patience, telling).await.unwrap_or(TellOutcome::Silent);
         on_its_way.has_ended = true;
-        if has_heard {
-            client.heard();
-        } else {
-            counters.clients_late.increment();
-            if client.not_heard(options.late_max) {
-                counters.clients_down.increment();
-                return;
+        let late_max = match outcome {
+            TellOutcome::Heard => {
+                client.heard();
+                continue;
             }
+            TellOutcome::Silent => options.late_max,
+            TellOutcome::Gone => 0,
+        };
+        counters.clients_late.increment();
+        if client.not_heard(late_max) {
+            counters.clients_down.increment();
+            return;
         }
     }
 }

@@ -63,9 +63,14 @@ impl Scene {
 
     /// A client on a host of this address, at this port.
     fn client(&mut self, ip: &str, port: u16, kind: Kind) -> Rc<Client> {
+        self.client_that(ip, port, kind, true)
+    }
+
+    /// As [`Scene::client`]; one that is not careful would lose a break that overtakes a reply.
+    fn client_that(&mut self, ip: &str, port: u16, kind: Kind, is_careful: bool) -> Rc<Client> {
         let host = self.world.host(ip);
         let number = self.clients.len() as u8 + 1;
-        let client = Client::new(Some(host.clone()), kind, number, true);
+        let client = Client::new(Some(host.clone()), kind, number, is_careful);
         let begins = Rc::clone(&client);
         self.on(&host, async move { begins.begin(port, u64::from(number)) });
         self.clients.push(Rc::clone(&client));
@@ -271,6 +276,105 @@ fn a_stop_waits_for_nobody_who_gave_up_everything_or_is_down_and_for_who_relies_
     });
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert!(relies.cache.borrow().is_empty(), "who relies on something is told");
+    scene.end();
+}
+
+#[test]
+fn a_client_whose_port_is_closed_holds_up_no_change_no_stop_and_no_start_and_hears_when_it_comes_again() {
+    let mut scene = Scene::new(HostOptions::default());
+    let [writer, gone, deaf] =
+        ["10.0.1.1", "10.0.1.2", "10.0.1.3"].map(|ip| scene.client(ip, 7001, Kind::Today));
+    scene.keep(&gone, "a");
+    scene.read(&writer, "b").unwrap();
+    gone.host().kill();
+    assert!(scene.write(&writer, "a", 1).unwrap() < AT_ONCE);
+    assert_eq!(scene.process().vfs(|vfs| vfs.clients_down.get()), 1);
+    assert!(scene.write(&writer, "a", 2).unwrap() < AT_ONCE, "nobody tells it again");
+    // Who is there and does not answer is waited for beside it.
+    scene.keep(&deaf, "a");
+    deaf.mode.set(Mode::Deaf);
+    let took = scene.write(&writer, "a", 3).unwrap();
+    assert!(took > Duration::from_secs(3), "{took:?}");
+    deaf.mode.set(Mode::Good);
+    assert_eq!(scene.read(&deaf, "a"), Ok(3));
+    // It begins anew where it was, and is a host as before.
+    gone.end();
+    gone.host().restart();
+    let begins = Rc::clone(&gone);
+    scene.on(gone.host(), async move { begins.begin(7001, 77) });
+    scene.keep(&gone, "a");
+    scene.write(&writer, "a", 4).unwrap();
+    assert!(gone.cache.borrow().is_empty(), "it is told again");
+    scene.keep(&gone, "a");
+    gone.host().kill();
+    let hosts = Rc::clone(&scene.process().lanes.borrow()[0].hosts);
+    let (silent, took) = scene.on(&scene.server, async move {
+        let began = time::now();
+        (hosts.release_all().await, time::now() - began)
+    });
+    assert!(silent == 1 && took < AT_ONCE, "{silent}, {took:?}");
+    scene.process().index.flush().unwrap();
+    scene.fall();
+    scene.start(1);
+    let resets = scene.process().resets.get().expect("nobody is waited for");
+    assert_eq!((resets.heard, resets.silent), (0, 1));
+    scene.end();
+}
+
+#[test]
+fn clients_that_are_gone_keep_no_other_of_their_address_out() {
+    let options = HostOptions { silent_per_address_max: 16, ..HostOptions::default() };
+    let mut scene = Scene::new(options);
+    let writer = scene.client("10.0.1.1", 7001, Kind::Today);
+    scene.read(&writer, "b").unwrap();
+    for n in 0..40 {
+        let client = scene.client("10.0.3.1", 7001 + n, Kind::Today);
+        scene.keep(&client, "a");
+    }
+    let host = scene.clients[1].host().clone();
+    host.kill();
+    assert!(scene.write(&writer, "a", 1).unwrap() < AT_ONCE);
+    scene.clients[1..].iter().for_each(|client| client.end());
+    host.restart();
+    let other = scene.client("10.0.3.1", 9000, Kind::Today);
+    assert_eq!(scene.read(&other, "a"), Ok(1));
+    scene.end();
+}
+
+#[test]
+fn a_reply_to_a_client_that_is_gone_holds_up_what_breaks_its_promise_for_a_moment_only() {
+    let mut scene = Scene::new(HostOptions::default());
+    let [writer, gone] = ["10.0.1.1", "10.0.1.2"].map(|ip| scene.client_that(ip, 7001, Kind::Today, false));
+    scene.keep(&gone, "a");
+    scene.read(&writer, "b").unwrap();
+    scene.world.run_for(Duration::from_secs(1));
+    scene.read(&gone, "a").unwrap();
+    // It has not acknowledged the reply.
+    gone.host().kill();
+    let took = scene.write(&writer, "a", 1).unwrap();
+    assert!(Duration::from_millis(50) < took && took < Duration::from_millis(200), "{took:?}");
+    scene.end();
+}
+
+#[test]
+fn a_client_that_answers_at_another_of_its_addresses_is_not_gone() {
+    let mut scene = Scene::new(HostOptions::default());
+    let writer = scene.client("10.0.1.1", 7001, Kind::Today);
+    // The second is where the first says that it is too.
+    let [first, second] = ["10.0.1.2", "10.0.1.0"].map(|ip| scene.client(ip, 7001, Kind::Today));
+    second.uuid.set(first.uuid.get());
+    scene.read(&writer, "c").unwrap();
+    scene.keep(&first, "a");
+    scene.keep(&second, "a");
+    scene.keep(&second, "b");
+    assert_eq!(scene.process().hosts.len(), 2, "the writer, and one client at two places");
+    first.host().kill();
+    assert!(scene.write(&writer, "a", 1).unwrap() < AT_ONCE);
+    assert!(!second.cache.borrow().contains_key("a"), "it is told where it is");
+    assert_eq!(scene.process().vfs(|vfs| vfs.clients_down.get()), 0);
+    second.host().kill();
+    assert!(scene.write(&writer, "b", 1).unwrap() < AT_ONCE);
+    assert_eq!(scene.process().vfs(|vfs| vfs.clients_down.get()), 1, "it is at neither");
     scene.end();
 }
 

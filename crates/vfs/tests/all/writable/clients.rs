@@ -14,7 +14,9 @@ use lane::backend::sim::{Config, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{Client, Error, Heard, Holder, How, Identity, Notice, Resolved, Teller, Version, Volume};
+use vfs::{
+    Client, Error, Heard, Holder, How, Identity, Notice, Resolved, TellOutcome, Teller, Version, Volume,
+};
 
 use super::{Process, nobody, path, root};
 
@@ -94,6 +96,14 @@ enum Mode {
     Slow,
     /// It answers something else, at once.
     Garbage,
+    /// As [`Mode::Partitioned`], and its address says that nobody is there.
+    Gone,
+}
+
+impl Mode {
+    fn is_away(self) -> bool {
+        matches!(self, Self::Partitioned | Self::Gone)
+    }
 }
 
 /// How the clients of the bed are told, on every lane.
@@ -182,11 +192,11 @@ impl Bed {
             let pause = if rng.random_bool(0.2) { 4_000_000 } else { 20_000 };
             time::sleep(Duration::from_micros(rng.random_range(0..pause))).await;
             if rng.random_bool(0.12) {
-                let modes = [Mode::Good, Mode::Partitioned, Mode::Slow, Mode::Garbage];
+                let modes = [Mode::Good, Mode::Partitioned, Mode::Slow, Mode::Garbage, Mode::Gone];
                 client.mode.set(modes[rng.random_range(0..modes.len())]);
                 client.is_doubtful.set(true);
             }
-            if client.mode.get() == Mode::Partitioned {
+            if client.mode.get().is_away() {
                 continue;
             }
             let (lane, file) = (rng.random_range(0..LANES), FILES[rng.random_range(0..FILES.len())]);
@@ -279,7 +289,7 @@ impl Bed {
         assert!(before.is_none_or(|before| before == content), "{version:?} of {file} has two contents");
         time::sleep(Duration::from_micros(self.seed % 5 * 150)).await;
         let client = &self.clients[n];
-        if client.mode.get() != Mode::Partitioned {
+        if !client.mode.get().is_away() {
             let until = asked + LASTS - BIAS;
             client.cache.borrow_mut().insert(file, Kept { content, version, until });
             if client.mode.get() == Mode::Good {
@@ -351,17 +361,20 @@ impl Teller for Telling {
     fn tell(&self, client: &Arc<Client>, notices: Vec<Notice>) -> Heard {
         let (bed, n) = (self.0.clone(), client.holder().0 as usize);
         Box::pin(async move {
-            let Some(mode) = bed.upgrade().map(|bed| bed.clients[n].mode.get()) else { return false };
+            let Some(mode) = bed.upgrade().map(|bed| bed.clients[n].mode.get()) else {
+                return TellOutcome::Silent;
+            };
             match mode {
                 Mode::Good | Mode::Partitioned => time::sleep(Duration::from_micros(n as u64 * 400)).await,
                 Mode::Slow => time::sleep(Duration::from_secs(6)).await,
-                Mode::Garbage => return false,
+                Mode::Garbage => return TellOutcome::Silent,
+                Mode::Gone => return TellOutcome::Gone,
             }
             // Calls are sent again and again.
             while bed.upgrade().is_some_and(|bed| bed.clients[n].mode.get() == Mode::Partitioned) {
                 time::sleep(Duration::from_millis(200)).await;
             }
-            let Some(bed) = bed.upgrade() else { return false };
+            let Some(bed) = bed.upgrade() else { return TellOutcome::Silent };
             bed.told.set(bed.told.get() + 1);
             for notice in notices {
                 match notice {
@@ -372,7 +385,7 @@ impl Teller for Telling {
                     Notice::Volume(_) | Notice::All => bed.clients[n].cache.borrow_mut().clear(),
                 }
             }
-            true
+            TellOutcome::Heard
         })
     }
 

@@ -10,7 +10,7 @@ use lane::buffer::BufClass;
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{Client, Error, Heard, Holder, Notice, Teller, Volume};
+use vfs::{Client, Error, Heard, Holder, Notice, TellOutcome, Teller, Volume};
 
 use super::{nobody, path};
 
@@ -100,10 +100,10 @@ impl Teller for Keeper {
         let me = self.me.borrow().clone();
         Box::pin(async move {
             time::sleep(Duration::from_micros(300)).await;
-            let Some(me) = me.upgrade() else { return false };
+            let Some(me) = me.upgrade() else { return TellOutcome::Silent };
             me.kept.take();
             me.saw(1);
-            true
+            TellOutcome::Heard
         })
     }
 }

@@ -14,7 +14,7 @@ use lane::fs::{Allocate, AttributeChange, SetTime, Timestamp};
 use lane::time;
 use vfs::{
     Cache, CacheOptions, Client, Error, Heard, Holder, How, Notice, Objects, ObjectsOptions, Over, Quota,
-    Teller, Version, Volume, VolumeOptions, VolumeSpec,
+    TellOutcome, Teller, Version, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::{Process, name, nobody, path, root, watched};
@@ -30,7 +30,7 @@ impl Teller for Telling {
 
     fn tell(&self, client: &Arc<Client>, _: Vec<Notice>) -> Heard {
         self.0.borrow_mut().push(client.holder());
-        Box::pin(async { true })
+        Box::pin(async { TellOutcome::Heard })
     }
 }
 

@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
     Breaker, Broken, CacheOptions, Client, Expect, Heard, Holder, How, Identity, Notice, Numbered, Over,
-    Promised, Teller, Telling, Volume, What,
+    Promised, TellOutcome, Teller, Telling, Volume, What,
 };
 
 use super::access::operator;
@@ -554,7 +554,7 @@ impl Teller for Service {
             Notice::All => Said::All,
         });
         self.told.borrow_mut().extend(said.map(|said| (client.holder().0, said)));
-        Box::pin(async { true })
+        Box::pin(async { TellOutcome::Heard })
     }
 }
 
