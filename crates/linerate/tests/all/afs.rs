@@ -17,7 +17,7 @@ use testkit::netns::Namespace;
 use testkit::stock_cell::StockCell;
 
 use crate::manners::get_replaces_nothing_but_files;
-use crate::support::{Launch, Reloaded, linerate, output, patterned, raw, wait_for};
+use crate::support::{Launch, Reloaded, Server, linerate, output, patterned, raw, wait_for};
 
 fn failure(command: &mut Command) -> (i32, String) {
     let Output { status, stderr, .. } = command.output().unwrap();
@@ -74,6 +74,53 @@ fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
     output(linerate(["get", there, "-o"]).arg(&got));
     assert_eq!(std::fs::read(got).unwrap(), b"by HTTP");
     assert_ne!(raw::get(server.http[0], "/file").expect("etag"), second.expect("etag"));
+}
+
+#[test]
+fn clients_that_are_killed_hold_up_no_change_and_no_stop() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("pub");
+    std::fs::create_dir(&tree).unwrap();
+    let config = dir.path().join("linerate.toml");
+    let text = format!(
+        "[server]\nlanes = 2\ndrain_seconds = 30\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+         [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\n[[volume]]\nname = 'pub'\npath = {tree:?}\n\
+         writable = 'anyone'\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    std::fs::File::create(tree.join("big")).unwrap().set_len(1 << 40).unwrap();
+    let new = dir.path().join("new");
+    std::fs::write(&new, "by HTTP").unwrap();
+    let stops = |mut server: Server| {
+        let began = Instant::now();
+        server.signal(Signal::TERM);
+        assert!(server.wait().success());
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(2), "a stop took {took:?}");
+        took
+    };
+
+    let server = Launch::config(&config).start();
+    // By Rx alone, as any client of AFS does.
+    let mut get = linerate(["get", "--oob-threshold", "0", "afs://127.0.0.1/pub/big"]);
+    let mut get = get.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    server.wait_counted("linerate_rx_bytes_sent", "", 20 << 20);
+    assert!(get.try_wait().unwrap().is_none(), "it fetches");
+    get.kill().unwrap();
+    get.wait().unwrap();
+    let began = Instant::now();
+    let mut curl = crate::support::tool("curl", "curl");
+    output(curl.args(["-sf", "-T"]).arg(&new).arg(server.url("/big")));
+    let put = began.elapsed();
+    assert!(put < Duration::from_secs(1), "a PUT took {put:?}");
+    assert_eq!(std::fs::read(tree.join("big")).unwrap(), b"by HTTP");
+    println!("a PUT took {put:?}, and a stop after it {:?}", stops(server));
+
+    // One that ended by itself a moment ago may not have acknowledged the last reply.
+    let server = Launch::config(&config).start();
+    output(&mut linerate(["ls", "afs://127.0.0.1/pub"]));
+    println!("a stop after a listing took {:?}", stops(server));
 }
 
 #[test]
