@@ -28,6 +28,7 @@ pub(crate) use self::changes::Changes;
 pub use self::identity::{IdentitySection, default_accounts};
 pub use self::server::{NodesWithoutNic, ServerSection, default_state_dir};
 use crate::listeners::Change;
+use crate::logs;
 use crate::overlap::Places;
 
 /// What the program can serve, in the order of their lines in messages.
@@ -218,6 +219,7 @@ impl Config {
                 format!("{} is more than a day: give at most {DRAIN_SECONDS_MAX}", self.server.drain_seconds);
             return Err(ConfigError::invalid("server.drain_seconds", problem));
         }
+        self.log.check()?;
         self.admin.check_names()?;
         self.check_addresses()?;
         for (index, volume) in self.volumes.iter().enumerate() {
@@ -303,6 +305,23 @@ impl Config {
 impl fmt::Debug for Wish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(self.service.name()).field("settings", &self.settings).finish()
+    }
+}
+
+impl LogSection {
+    /// Lines of both in one file would be of two formats, and cut each other's file at a rotation.
+    fn check(&self) -> Result<(), ConfigError> {
+        let (Some(access), Some(audit)) = (&self.access, &self.audit) else { return Ok(()) };
+        if !logs::is_one(access, audit) {
+            return Ok(());
+        }
+        let place = |path: &Path| match path == Path::new("-") {
+            true => "standard output".to_owned(),
+            false => path.display().to_string(),
+        };
+        let (access, audit) = (place(access), place(audit));
+        let problem = format!("{access} is where log.audit goes too ({audit}): give each log a place of its own");
+        Err(ConfigError::invalid("log.access", problem))
     }
 }
 
@@ -501,6 +520,22 @@ mod tests {
                     assert!(error.starts_with("limits.send_rate_min: ") && error.contains(bound), "{error}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn two_logs_in_one_place_are_refused_by_both_keys() {
+        for (access, audit, is_one) in [
+            ("a.log", "a.log", true),
+            ("a.log", "./data/../a.log", true),
+            ("-", "-", true),
+            ("a.log", "b.log", false),
+            ("a.log", "-", false),
+            ("/dev/null", "/dev/null", false),
+        ] {
+            let loaded = load(&format!("[log]\naccess = '{access}'\naudit = '{audit}'\n{VOLUME}"));
+            let told = loaded.err().unwrap_or_default();
+            assert_eq!(told.contains("log.access: ") && told.contains("log.audit"), is_one, "{audit}: {told}");
         }
     }
 

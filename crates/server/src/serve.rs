@@ -333,10 +333,11 @@ impl Serving {
         let sites = offers.into_sites();
         let blocks = Blocks::default();
         logs::add_to(&blocks);
+        let health = Arc::default();
         let logs = match purpose {
             Purpose::Serve => {
                 let withheld = objects.withheld();
-                RequestLogs::start(&config.log, &blocks, withheld).map_err(io("the logs"))?
+                RequestLogs::start(&config.log, &blocks, &health, withheld).map_err(io("the logs"))?
             }
             Purpose::Check => RequestLogs::default(),
         };
@@ -418,7 +419,7 @@ impl Serving {
         let own_files = own_files.map_err(io("the watch over the server's own files"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
-        let (draining, health) = (Arc::default(), Arc::default());
+        let draining = Arc::default();
         let admin_counters = Arc::<AdminCounters>::default();
         blocks.add_of_process("admin", Arc::clone(&admin_counters) as _);
         blocks.add_of_process("descriptors", Arc::clone(lane::descriptors::budget().counters()) as _);

@@ -7,6 +7,7 @@
 mod diagnostics;
 mod limit;
 mod passed_on;
+mod place;
 mod requests;
 mod sink;
 
@@ -23,9 +24,11 @@ pub(crate) use self::diagnostics::add_to;
 pub use self::diagnostics::{Diagnostics, finish};
 pub(crate) use self::passed_on::error;
 pub use self::passed_on::warn;
+pub(crate) use self::place::is_one;
 use self::requests::{Kind, RequestLog};
 use self::sink::Sink;
 use crate::config::LogSection;
+use crate::health::Health;
 use crate::metrics::Blocks;
 
 /// The logs of requests that the configuration wants. Dropping them writes what is queued.
@@ -43,9 +46,14 @@ pub(crate) struct LaneLogs {
 }
 
 impl RequestLogs {
-    /// Opens and begins them. The files are `withheld`.
-    pub(crate) fn start(section: &LogSection, blocks: &Blocks, withheld: &Arc<Withheld>) -> io::Result<Self> {
-        let start = |kind| RequestLog::start(kind, section, blocks, withheld);
+    /// Opens and begins them. The files are `withheld`; what keeps one from being written is told in `health`.
+    pub(crate) fn start(
+        section: &LogSection,
+        blocks: &Blocks,
+        health: &Arc<Health>,
+        withheld: &Arc<Withheld>,
+    ) -> io::Result<Self> {
+        let start = |kind| RequestLog::start(kind, section, blocks, health, withheld);
         Ok(Self { access: start(Kind::Access)?, audit: start(Kind::Audit)? })
     }
 

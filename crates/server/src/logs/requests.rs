@@ -16,6 +16,7 @@ use vfs::Withheld;
 use super::sink::{Sink, count_lines};
 use super::{FAREWELL_MAX, STEP};
 use crate::config::LogSection;
+use crate::health::Health;
 use crate::metrics::Blocks;
 
 lane::counter_block! {
@@ -67,6 +68,14 @@ impl Kind {
         io::Error::new(error.kind(), format!("the {self}: {error}"))
     }
 
+    /// What people call it.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Access => "access log",
+            Self::Audit => "audit log",
+        }
+    }
+
     /// The name of its counters.
     fn block(self) -> &'static str {
         match self {
@@ -78,19 +87,18 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Access => "access log",
-            Self::Audit => "audit log",
-        })
+        f.write_str(self.words())
     }
 }
 
 impl RequestLog {
-    /// Opens the file that `section` names and starts the thread; `None` when there is no such log.
+    /// Opens the file that `section` names and starts the thread; `None` when there is no such log. What keeps it from being written
+    /// is told in `health`.
     pub(super) fn start(
         kind: Kind,
         section: &LogSection,
         blocks: &Blocks,
+        health: &Arc<Health>,
         withheld: &Arc<Withheld>,
     ) -> io::Result<Option<Self>> {
         let Some((path, format)) = kind.wanted(section) else { return Ok(None) };
@@ -110,6 +118,7 @@ impl RequestLog {
             sink,
             state: Arc::clone(&state),
             counters,
+            health: Arc::clone(health),
             lost: 0,
             stop_at: None,
             trouble: None,
@@ -155,6 +164,7 @@ struct Writer {
     sink: Sink,
     state: Arc<State>,
     counters: Arc<LogCounters>,
+    health: Arc<Health>,
     /// Lines given up here; the queue counts its own.
     lost: u64,
     /// Once the end was asked for.
@@ -215,6 +225,8 @@ impl Writer {
                 Err(super::sink::Trouble::Gone) => {
                     self.lost += self.sink.discard();
                     self.counters.lines_lost.set(self.lost());
+                    let told = "the reader of standard output has left, and its lines are lost";
+                    self.health.note(self.kind.words(), told);
                     return true;
                 }
                 Err(trouble) => self.suffer(&trouble),
@@ -236,6 +248,8 @@ impl Writer {
         if !spell.told && spell.since.elapsed() >= TROUBLE_MIN {
             spell.told = true;
             self.counters.stalled.set(1);
+            let told = format!("it cannot be written: {trouble}; later lines are lost; look at its disk or reader");
+            self.health.note(self.kind.words(), told);
             //@ cause: The file, pipe or socket of an access or audit log takes nothing: the disk is full, or its reader has stopped.
             //@ remedy: Make room, or start the reader again. Lines beyond what waits are lost, and their number is logged.
             tracing::error!(
@@ -252,6 +266,7 @@ impl Writer {
         self.counters.lines_lost.set(lost);
         if let Some(spell) = self.trouble.take().filter(|spell| spell.told) {
             self.counters.stalled.set(0);
+            self.health.clear(self.kind.words());
             tracing::info!(lost_lines = lost - spell.lost_before, "the {} is written again", self.kind);
         }
     }
@@ -288,15 +303,21 @@ impl Writer {
     }
 
     fn reopen_if_asked(&mut self) {
-        if self.state.reopen.swap(false, Ordering::AcqRel)
-            && let Err(error) = self.sink.reopen()
-        {
+        if !self.state.reopen.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let subject = format!("{}, reopening", self.kind);
+        if let Err(error) = self.sink.reopen() {
+            let told = format!("its file cannot be opened again: {error}; lines go to the old file");
+            self.health.note(&subject, told);
             //@ cause: After a log rotation the server could not open the file by its name: a directory is gone, or it may not write there.
             //@ remedy: Make the directory, or let the server's user write there, and send SIGHUP or SIGUSR1 again.
             tracing::error!(
                 "log: the {} cannot be opened again: {error}; lines go to the old file; mend its directory and reload [log-not-reopened]",
                 self.kind
             );
+        } else {
+            self.health.clear(&subject);
         }
     }
 }
@@ -340,9 +361,15 @@ mod tests {
     }
 
     fn start(path: &Path) -> (RequestLog, Blocks) {
-        let section = LogSection { access: Some(path.to_owned()), ..LogSection::default() };
+        start_told(Kind::Access, path, &Arc::default())
+    }
+
+    fn start_told(kind: Kind, path: &Path, health: &Arc<Health>) -> (RequestLog, Blocks) {
+        let path = Some(path.to_owned());
+        let section = LogSection { access: path.clone(), audit: path, ..LogSection::default() };
         let blocks = Blocks::default();
-        (RequestLog::start(Kind::Access, &section, &blocks, &Arc::default()).unwrap().unwrap(), blocks)
+        let log = RequestLog::start(kind, &section, &blocks, health, &Arc::default());
+        (log.unwrap().unwrap(), blocks)
     }
 
     fn counted(blocks: &Blocks, name: &str) -> u64 {
@@ -412,5 +439,36 @@ mod tests {
         drop(log);
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
         assert_eq!(counted(&blocks, "lines_lost"), 10);
+    }
+
+    #[test]
+    fn health_tells_which_log_cannot_be_written_or_opened_again_until_it_can() {
+        for kind in Kind::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let logs = dir.path().join("logs");
+            std::fs::create_dir(&logs).unwrap();
+            let path = logs.join("a.log");
+            std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+            let health = Arc::<Health>::default();
+            let (log, _) = start_told(kind, &path, &health);
+            let mut lane = log.lane();
+            assert_eq!(health.lines(), "");
+            lane.push(&record(b"/"));
+            lane.flush();
+            let begins = format!("{kind}: it cannot be written: No space left on device");
+            wait_for(|| health.lines().starts_with(&begins));
+            std::fs::remove_file(&path).unwrap();
+            log.reopen();
+            wait_for(|| health.lines().is_empty());
+
+            // A rotation that took the directory too.
+            std::fs::rename(&logs, dir.path().join("aside")).unwrap();
+            log.reopen();
+            let begins = format!("{kind}, reopening: its file cannot be opened again: ");
+            wait_for(|| health.lines().starts_with(&begins));
+            std::fs::create_dir(&logs).unwrap();
+            log.reopen();
+            wait_for(|| health.lines().is_empty());
+        }
     }
 }
