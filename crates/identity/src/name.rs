@@ -19,10 +19,10 @@ impl Id {
     /// Those that no user or group of an accounts file may have: AFS keeps them for itself, in part.
     pub(crate) const RESERVED_GROUPS: std::ops::RangeInclusive<i32> = -999..=0;
 
-    /// The next that a user may have.
-    pub(crate) fn after(self) -> Self {
-        let next = self.0.saturating_add(1);
-        Self(if next == Self::ANONYMOUS.0 { next + 1 } else { next })
+    /// The next that a user may have; `None` after the last that there is.
+    pub(crate) fn after(self) -> Option<Self> {
+        let next = self.0.checked_add(1)?;
+        Some(Self(if next == Self::ANONYMOUS.0 { next + 1 } else { next }))
     }
 }
 

@@ -44,7 +44,8 @@ impl People {
         }
         people.by_id.values_mut().for_each(|person| person.groups.sort_unstable());
         let [user, group] = accounts.next_ids();
-        (people.last_user, people.last_group) = (user.0 - 1, group.0 + 1);
+        people.last_user = user.map_or(i32::MAX, |next| next.0 - 1);
+        people.last_group = group.map_or(i32::MIN, |next| next.0 + 1);
         people
     }
 

@@ -62,12 +62,12 @@ version = 1
     /// Adds a user, and says his number.
     ///
     /// # Errors
-    /// His name or number is somebody's already, or cannot be.
+    /// His name or number is somebody's already, or cannot be, or no number is left.
     pub fn add_user(&mut self, user: &NewUser) -> Result<Id, AccountsError> {
         let [next, _] = self.accounts()?.next_ids();
-        let id = user.id.unwrap_or(next);
+        let id = user.id.or(next).ok_or_else(no_user_number)?;
         self.insert_user(user, id)?;
-        if id >= next {
+        if next.is_some_and(|next| id >= next) {
             self.document.insert("last_user", number(id.0));
         }
         self.accounts().map(|_| id)
@@ -77,7 +77,7 @@ version = 1
     /// stays. Says of each his number, and whether he was there.
     ///
     /// # Errors
-    /// A name is somebody's already, or cannot be.
+    /// A name is somebody's already, or cannot be, or no number is left.
     pub fn import_users(
         &mut self,
         users: &[NewUser],
@@ -93,10 +93,11 @@ version = 1
                 done.push((known, true));
                 continue;
             }
-            self.insert_user(user, next)?;
-            done.push((next, false));
-            last = Some(next);
-            next = next.after();
+            let id = next.ok_or_else(no_user_number)?;
+            self.insert_user(user, id)?;
+            done.push((id, false));
+            last = Some(id);
+            next = id.after();
         }
         if let Some(last) = last {
             self.document.insert("last_user", number(last.0));
@@ -145,14 +146,16 @@ version = 1
     /// Adds a group, and says its number.
     ///
     /// # Errors
-    /// Its name is somebody's already, or cannot be.
+    /// Its name is somebody's already, or cannot be, or no number is left.
     pub fn add_group(&mut self, name: &str, gid: Option<u32>) -> Result<Id, AccountsError> {
         check_group_name(name).map_err(|problem| AccountsError::invalid("the name", problem))?;
         self.refuse_taken(name)?;
         let [_, next] = self.accounts()?.next_ids();
         let mut table = Table::new();
-        let id = if name == "system:administrators" { Id::ADMINISTRATORS } else { next };
-        if id == next {
+        let is_administrators = name == "system:administrators";
+        let id = if is_administrators { Some(Id::ADMINISTRATORS) } else { next };
+        let id = id.ok_or_else(|| AccountsError::no_number("last_group", "group", Id(i32::MIN)))?;
+        if !is_administrators {
             table.insert("id", number(id.0));
             self.document.insert("last_group", number(id.0));
         }
@@ -287,6 +290,10 @@ version = 1
         });
         tables.as_table_like_mut().expect("the text has been read as accounts, where it is a table")
     }
+}
+
+fn no_user_number() -> AccountsError {
+    AccountsError::no_number("last_user", "user", Id(i32::MAX))
 }
 
 fn number(number: impl Into<i64>) -> Item {

@@ -108,13 +108,13 @@ impl AccountsFile {
         Ok(foreign)
     }
 
-    /// The numbers after the last that were given, to users and to groups.
-    pub(super) fn next_ids(&self) -> [Id; 2] {
+    /// The numbers after the last that were given, to users and to groups; `None` where that was the last that there is.
+    pub(super) fn next_ids(&self) -> [Option<Id>; 2] {
         let users = self.user.values().map(|user| user.id).filter(|id| *id != Id::ANONYMOUS.0);
         let last_user = users.chain([self.last_user, FIRST - 1]).max().unwrap_or_default();
         let groups = self.group.iter().map(|(name, group)| group.id(name).0);
         let last_group = groups.chain([self.last_group, 1 - FIRST]).min().unwrap_or_default();
-        [Id(last_user).after(), Id(last_group.saturating_sub(1))]
+        [Id(last_user).after(), last_group.checked_sub(1).map(Id)]
     }
 
     fn check(&self) -> Result<(), AccountsError> {

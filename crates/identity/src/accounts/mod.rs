@@ -33,7 +33,7 @@ pub struct Accounts {
     groups: HashMap<String, GroupTable>,
     memberships: Memberships,
     posix: Posix,
-    next_ids: [Id; 2],
+    next_ids: [Option<Id>; 2],
     anonymous: Principal,
     administrator: Principal,
     /// Verified when there is nothing to verify, so that the answer takes as long.
@@ -221,6 +221,11 @@ impl Accounts {
         user.and_then(|user| user.table.nt.as_ref()).unwrap_or(&self.nt_decoy)
     }
 
+    /// Whether somebody may sign in by a password that [`verify`](Self::verify) takes.
+    pub fn have_password(&self) -> bool {
+        self.users.values().any(|user| user.table.password.is_some() && !user.table.disabled)
+    }
+
     /// All users, by name.
     pub fn users(&self) -> Vec<Account> {
         let of = |(name, user): (&String, &User)| {
@@ -255,8 +260,8 @@ impl Accounts {
         groups
     }
 
-    /// The numbers that the next user and the next group get: none that anybody has had.
-    pub fn next_ids(&self) -> [Id; 2] {
+    /// The numbers that the next user and the next group get: none that anybody has had. `None`: there is none any more.
+    pub fn next_ids(&self) -> [Option<Id>; 2] {
         self.next_ids
     }
 
@@ -408,6 +413,16 @@ pub enum AccountsError {
 impl AccountsError {
     pub(crate) fn invalid(key: impl Into<String>, problem: impl fmt::Display) -> Self {
         Self::Invalid { key: key.into(), problem: problem.to_string() }
+    }
+
+    /// The last number was given, to a user or to a group.
+    pub(crate) fn no_number(key: &str, kind: &str, id: Id) -> Self {
+        Self::invalid(
+            key,
+            format!(
+                "no number is left for a {kind}: {id} is the last that there is, and numbers are not given twice"
+            ),
+        )
     }
 
     fn in_file(self, path: &Path) -> Self {

@@ -221,12 +221,17 @@ fn an_nt_hash_is_that_of_the_user_or_one_that_nothing_fits() {
 
 #[test]
 fn numbers_of_those_who_are_gone_are_not_given_again() {
-    let next =
-        |text: &str| Accounts::parse(&format!("version = 1\n{text}")).unwrap().next_ids().map(|id| id.0);
-    assert_eq!(next(""), [1000, -1000]);
-    assert_eq!(next("last_user = 1005\nlast_group = -1007"), [1006, -1008]);
-    assert_eq!(next("last_user = 5\n[user.a]\nid = 1010\n[group.g]\nid = -2000"), [1011, -2001]);
-    assert_eq!(next("last_user = 32765"), [32767, -1000], "32766 is anonymous");
+    let next = |text: &str| {
+        Accounts::parse(&format!("version = 1\n{text}")).unwrap().next_ids().map(|id| id.map(|id| id.0))
+    };
+    assert_eq!(next(""), [Some(1000), Some(-1000)]);
+    assert_eq!(next("last_user = 1005\nlast_group = -1007"), [Some(1006), Some(-1008)]);
+    let text = "last_user = 5\n[user.a]\nid = 1010\n[group.g]\nid = -2000";
+    assert_eq!(next(text), [Some(1011), Some(-2001)]);
+    assert_eq!(next("last_user = 32765"), [Some(32767), Some(-1000)], "32766 is anonymous");
+    assert_eq!(next("last_user = 2147483646\nlast_group = -2147483647"), [Some(i32::MAX), Some(i32::MIN)]);
+    assert_eq!(next("last_user = 2147483647\nlast_group = -2147483648"), [None, None]);
+    assert_eq!(next("[user.a]\nid = 2147483647\n[group.g]\nid = -2147483648"), [None, None]);
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn groups_come_go_and_take_their_memberships_along() {
     assert!(
         Accounts::parse(&text).unwrap().users().iter().all(|user| !user.groups.contains(&"staff".to_owned()))
     );
-    assert_eq!(Accounts::parse(&text).unwrap().next_ids()[1], Id(-1002));
+    assert_eq!(Accounts::parse(&text).unwrap().next_ids()[1], Some(Id(-1002)));
 }
 
 #[test]
@@ -189,6 +189,41 @@ fn users_are_imported_together_and_those_that_there_are_keep_all_but_their_hash(
     assert!(accounts.verify("bob", &"web".into()).is_ok(), "other services know him as before");
     assert_eq!(accounts.user("bob").unwrap().uid(), None);
     assert_eq!(accounts.user("carol").unwrap().uid(), Some(1002));
-    assert!(changed.contains("last_user = 1003\n") && accounts.next_ids()[0] == Id(1004));
+    assert!(changed.contains("last_user = 1003\n") && accounts.next_ids()[0] == Some(Id(1004)));
     assert_eq!(edited(WRITTEN, |edit| drop(edit.import_users(&[], false).unwrap())), WRITTEN);
+}
+
+#[test]
+fn after_the_last_number_none_is_given_again() {
+    let file = "version = 1\nlast_user = 2147483647\nlast_group = -2147483648\n";
+    let alice = || NewUser { name: "alice".to_owned(), ..NewUser::default() };
+    let refused = |change: &dyn Fn(&mut Edit) -> Result<(), AccountsError>| {
+        let mut edit = Edit::new(file).unwrap();
+        let told = change(&mut edit).unwrap_err().to_string();
+        assert_eq!(*edit.finish().unwrap(), file, "nothing is changed");
+        told
+    };
+    for told in [
+        refused(&|edit| edit.add_user(&alice()).map(drop)),
+        refused(&|edit| edit.import_users(&[alice()], false).map(drop)),
+        refused(&|edit| edit.add_group("staff", None).map(drop)),
+    ] {
+        assert!(told.contains("no number is left for a "), "{told}");
+    }
+    let mut edit = Edit::new(file).unwrap();
+    assert_eq!(
+        edit.add_user(&NewUser { id: Some(Id(7)), ..alice() }).unwrap(),
+        Id(7),
+        "a free one that was named"
+    );
+    assert_eq!(edit.add_group("system:administrators", None).unwrap(), Id::ADMINISTRATORS);
+    let text = edit.finish().unwrap();
+    assert!(text.contains("last_user = 2147483647\n"), "{}", *text);
+
+    // The last ones are given, and to one each.
+    let mut edit = Edit::new("version = 1\nlast_user = 2147483646\nlast_group = -2147483647\n").unwrap();
+    assert_eq!(edit.add_user(&alice()).unwrap(), Id(i32::MAX));
+    assert!(edit.add_user(&NewUser { name: "bob".to_owned(), ..NewUser::default() }).is_err());
+    assert_eq!(edit.add_group("staff", None).unwrap(), Id(i32::MIN));
+    assert!(edit.add_group("others", None).is_err());
 }
