@@ -40,7 +40,7 @@ impl Address {
             rest.split_once('/').unwrap_or((rest, ""))
         };
         let (host, port) = authority::split(authority, FILE_SERVER_PORT)?;
-        let names_all = !host.is_empty() && path.bytes().all(|byte| byte == b'/');
+        let names_all = !host.is_empty() && !authority.contains('@') && path.bytes().all(|byte| byte == b'/');
         let (host, volume, path) = (host.to_owned(), String::new(), Vec::new());
         names_all.then_some(Self { host, port, volume, path, directory: true })
     }
@@ -65,6 +65,14 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let error = |what| AddressError { text: text.to_owned(), what };
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| error("it does not begin with afs://"))?;
+        let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
+        let port_is_wrong = authority::split(authority, FILE_SERVER_PORT).is_none();
+        // A password may have slashes, and what it says is repeated nowhere.
+        if rest.contains('@') && (authority.contains('@') || port_is_wrong) {
+            let what = "an AFS address names no user and no password, which everybody on this machine could read in a command line: leave \
+                        them out";
+            return Err(AddressError { text: authority::without_user(text), what });
+        }
         let (authority, path) = rest.split_once('/').ok_or_else(|| error("it names no volume"))?;
         let (host, port) =
             authority::split(authority, FILE_SERVER_PORT).ok_or_else(|| error("its port is no number"))?;
@@ -163,6 +171,26 @@ mod tests {
         assert_eq!((root.host.as_str(), root.port, root.volume.as_str()), ("::1", 7000, "536870915"));
         assert_eq!((root.name(), root.directory), (&b"536870915"[..], true));
         assert_eq!(address.to_string(), "afs://srv.example:17000/pub/a b/c");
+    }
+
+    #[test]
+    fn a_password_is_refused_and_repeated_nowhere() {
+        for text in [
+            "afs://alice:Secret007@h/v",
+            "afs://alice:Secret007@h",
+            "afs://:Secret007@h/",
+            "afs://alice:Sec@Secret007@h:7000/v/a",
+            "afs://alice:Secret007/Secret007@h/v",
+            "afs://alice:1234/Secret007@h@x",
+            "afs://Secret007@h/v",
+            "afs://alice:7000@h/",
+        ] {
+            assert_eq!(Address::of_cell(text), None, "{text}");
+            let told = text.parse::<Address>().unwrap_err().to_string();
+            assert!(!told.contains("Secret007") && told.contains("no user and no password"), "{told}");
+        }
+        let address: Address = "afs://h/v/a@b".parse().unwrap();
+        assert_eq!(address.path, [b"a@b".to_vec()]);
     }
 
     #[test]

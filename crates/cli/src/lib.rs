@@ -4,13 +4,17 @@
 // Output goes by `cli::output` alone, which neither panics where its reader is gone nor loses what it cannot write.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Command, Parser};
+use clap::builder::Resettable;
+use clap::error::ContextValue;
+use clap::{Arg, Command, Parser};
+
+use transfer::authority::without_user;
 
 pub mod bar;
 pub mod cell;
@@ -35,12 +39,13 @@ pub fn ended(done: anyhow::Result<ExitCode>, complain: impl FnOnce(&str)) -> Exi
     if output::finish() { code } else { ExitCode::FAILURE }
 }
 
-/// The command line, taken apart. Where it is none, or asks for help or the version, it ends the program as it should.
+/// The command line, taken apart. Where it is none, or asks for help or the version, it ends the program as it should. A variable of
+/// the environment that is empty counts as one that is not set.
 ///
 /// # Errors
 /// The exit status then.
 pub fn parsed<T: Parser>(line: impl IntoIterator<Item = OsString>) -> Result<T, ExitCode> {
-    T::try_parse_from(line).map_err(|told| {
+    parsed_by(without_empty_variables(T::command()), line).map_err(without_passwords).map_err(|told| {
         let is_wrong = told.use_stderr();
         let styled = told.render();
         let is_terminal = match is_wrong {
@@ -58,6 +63,42 @@ pub fn parsed<T: Parser>(line: impl IntoIterator<Item = OsString>) -> Result<T, 
         let code = u8::try_from(told.exit_code()).unwrap_or(2);
         if output::finish() { code.into() } else { ExitCode::FAILURE }
     })
+}
+
+fn parsed_by<T: Parser>(
+    mut command: Command,
+    line: impl IntoIterator<Item = OsString>,
+) -> Result<T, clap::Error> {
+    let mut matches = command.try_get_matches_from_mut(line)?;
+    T::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Takes users and passwords out of the addresses that an error repeats.
+fn without_passwords(mut error: clap::Error) -> clap::Error {
+    let shown = |value: &ContextValue| match value {
+        ContextValue::String(text) => Some(ContextValue::String(without_user(text))),
+        ContextValue::Strings(texts) => {
+            Some(ContextValue::Strings(texts.iter().map(|text| without_user(text)).collect()))
+        }
+        _ => None,
+    };
+    let all: Vec<_> = error.context().filter_map(|(kind, value)| Some((kind, shown(value)?))).collect();
+    for (kind, value) in all {
+        error.insert(kind, value);
+    }
+    error
+}
+
+/// Has arguments not look at variables of the environment that are empty.
+fn without_empty_variables(command: Command) -> Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let without = |arg: Arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(Resettable::Reset),
+        false => arg,
+    };
+    let names: Vec<_> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let command = command.mut_args(without);
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, without_empty_variables))
 }
 
 /// Whether the user wants no colours (<https://no-color.org>), or has a terminal that knows none.
@@ -113,7 +154,37 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[arg(long)]
+        file: Option<std::path::PathBuf>,
+        #[arg(value_parser = refused)]
+        address: Option<String>,
+    }
+
+    fn refused(_: &str) -> Result<String, &'static str> {
+        Err("it is none")
+    }
+
+    #[test]
+    fn an_address_that_is_refused_is_repeated_without_its_password() {
+        for line in [&["x", "smb://u:Secret007@h/s"][..], &["x", "--file=x", "afs://u:Sec/ret007@h"]] {
+            let refused = parsed_by::<Line>(Line::command(), line.iter().map(OsString::from)).unwrap_err();
+            let told = without_passwords(refused).render().to_string();
+            assert!(
+                told.contains("://...@h") && !told.contains("Sec") && told.contains("it is none"),
+                "{told}"
+            );
+        }
+        let one_more =
+            parsed_by::<Line>(Line::command(), ["x", "--smb://u:Secret007@h/s"].map(OsString::from));
+        let told = without_passwords(one_more.unwrap_err()).render().to_string();
+        assert!(!told.contains("Secret007"), "{told}");
+    }
 
     #[test]
     fn an_error_says_each_cause_once() {

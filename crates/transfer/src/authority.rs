@@ -15,6 +15,15 @@ pub fn split(text: &str, port: u16) -> Option<(&str, u16)> {
     }
 }
 
+/// An address as it may be shown: without the user and password that it may begin with. Where a password has slashes, the last `@` of all
+/// tells where it ends.
+pub fn without_user(address: &str) -> String {
+    match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
+        Some((scheme, (_, rest))) => format!("{scheme}://...@{rest}"),
+        None => address.to_owned(),
+    }
+}
+
 /// An address of the host.
 ///
 /// # Errors
@@ -36,6 +45,14 @@ mod tests {
         assert_eq!(split("[::1]:80", 7), Some(("::1", 80)));
         for wrong in ["h:", "h:x", "h:70000", "[::1", "[::1]x", "[::1]:"] {
             assert_eq!(split(wrong, 7), None, "{wrong}");
+        }
+        for (address, shown) in [
+            ("smb://u:p@h/s", "smb://...@h/s"),
+            ("http://u:p/w@h", "http://...@h"),
+            ("afs://h/v", "afs://h/v"),
+            ("u:p@h", "u:p@h"),
+        ] {
+            assert_eq!(without_user(address), shown);
         }
         assert_eq!(resolve("127.0.0.1", 7).unwrap().to_string(), "127.0.0.1:7");
         assert_eq!(resolve("::1", 7).unwrap().to_string(), "[::1]:7");

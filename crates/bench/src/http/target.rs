@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use transfer::authority::without_user;
+
 /// Where to connect and what to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -26,6 +28,9 @@ pub enum TargetError {
     /// No host, or a port that is no number.
     #[error("{0:?} names no host, or a port that is no number")]
     Authority(String),
+    /// A user, and a password perhaps.
+    #[error("{0:?} names a user, and everybody is anonymous here: leave out what is before the @")]
+    User(String),
     /// Spaces or control bytes.
     #[error("{0:?} has a byte that must be percent-encoded in a URL")]
     Encoding(String),
@@ -46,20 +51,23 @@ impl Target {
     /// [`TargetError`].
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(TargetError::Encoding(url.to_owned()));
+            return Err(TargetError::Encoding(without_user(url)));
         }
         let (tls, rest) = if let Some(rest) = url.strip_prefix("http://") {
             (false, rest)
         } else if let Some(rest) = url.strip_prefix("https://") {
             (true, rest)
         } else {
-            return Err(TargetError::Scheme(url.to_owned()));
+            return Err(TargetError::Scheme(without_user(url)));
         };
         let rest = rest.split('#').next().unwrap_or(rest);
         let at = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(at);
+        if authority.contains('@') {
+            return Err(TargetError::User(without_user(url)));
+        }
         let (host, port) = split_port(authority, if tls { 443 } else { 80 })
-            .ok_or_else(|| TargetError::Authority(url.to_owned()))?;
+            .ok_or_else(|| TargetError::Authority(without_user(url)))?;
         let address = (host, port)
             .to_socket_addrs()
             .and_then(|mut found| found.next().ok_or_else(|| std::io::Error::other("no address")))
@@ -120,6 +128,21 @@ mod tests {
             "http://127.0.0.1/a b",
         ] {
             assert!(Target::parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_repeated_nowhere() {
+        for url in [
+            "http://u:Secret007@127.0.0.1/",
+            "https://u:Secret007@127.0.0.1:1",
+            "http://Secret007@127.0.0.1/",
+            "http://u:Secret007/Secret007@127.0.0.1/",
+            "http://u:Secret 007@127.0.0.1/",
+            "ftp://u:Secret007@127.0.0.1/",
+        ] {
+            let told = Target::parse(url).unwrap_err().to_string();
+            assert!(!told.contains("Secret"), "{told}");
         }
     }
 }
