@@ -14,7 +14,7 @@ use tls::{Alpn, CertificateFiles, KtlsPolicy, ServerTls, TlsConfig, Versions};
 
 use crate::limits::Limits;
 use crate::service::{HttpCounters, Mount, Role, Service, Site};
-use crate::settings::{ContentSecurityPolicy, HttpSettings, MountSection};
+use crate::settings::{Auth, ContentSecurityPolicy, HttpSettings, MountSection};
 
 /// The roles of sockets, as the server keeps them.
 pub(crate) const PLAIN: Numbered = Numbered(0);
@@ -36,6 +36,8 @@ pub(crate) struct HttpSite {
     public_port: Option<u16>,
     sockets: Vec<Bound>,
     uploads: Option<Uploads>,
+    /// The certificate that was made is gone with the check that it was made for.
+    is_trial: bool,
 }
 
 /// Where a file may be uploaded to.
@@ -76,6 +78,7 @@ impl HttpSite {
             public_port: https.public_port,
             sockets: Vec::new(),
             uploads: Uploads::first(settings, ground.volumes),
+            is_trial: ground.is_trial,
         })
     }
 
@@ -146,7 +149,11 @@ pub(crate) fn role_of(role: Numbered, site: &Site) -> Role {
 
 impl service::Site for HttpSite {
     fn warnings(&self) -> Vec<String> {
-        self.tls.iter().flat_map(|tls| &tls.warnings).map(ToString::to_string).collect()
+        let of_tls = self.tls.iter().flat_map(|tls| &tls.warnings);
+        let is_told =
+            |warning: &&tls::Warning| !self.is_trial || !matches!(warning, tls::Warning::SelfSigned { .. });
+        let of_tls = of_tls.filter(is_told).map(ToString::to_string);
+        of_tls.chain(no_passwords(&self.mounts, &self.accounts)).collect()
     }
 
     fn bound(&mut self, sockets: &[Bound]) {
@@ -179,6 +186,22 @@ impl service::Site for HttpSite {
     }
 }
 
+/// What is the matter with volumes that everybody has to sign in for, where nobody can.
+fn no_passwords(mounts: &[MountSection], accounts: &Accounts) -> Vec<String> {
+    let locked = mounts.iter().filter(|mount| mount.keys.auth == Auth::Always);
+    let told = locked.map(|MountSection { volume, .. }| {
+        //@ level: WARN
+        //@ cause: The volume has `auth = "always"`, and the accounts have no user with a password who is not disabled.
+        //@ remedy: Give somebody a password by `linerate user passwd NAME`, after `linerate user add NAME` where there is nobody, or leave
+        //@ `auth` away.
+        format!(
+            "volume {volume}: auth is \"always\", and no user has a password, so that HTTP lets nobody in; give one by `linerate user \
+             passwd NAME` and reload [volume-auth-nobody]"
+        )
+    });
+    if accounts.have_password() { Vec::new() } else { told.collect() }
+}
+
 fn tls_config(settings: &HttpSettings, state_dir: Option<&Path>) -> Result<TlsConfig, NoStateDir> {
     let https = &settings.https;
     // It is used for nothing else.
@@ -200,4 +223,41 @@ fn tls_config(settings: &HttpSettings, state_dir: Option<&Path>) -> Result<TlsCo
         tls.alpn.retain(|alpn| *alpn != Alpn::H2);
     }
     Ok(tls)
+}
+
+#[cfg(test)]
+mod tests {
+    use identity::{PasswordHash, Strength};
+
+    use super::*;
+    use crate::settings::VolumeKeys;
+
+    #[test]
+    fn volumes_that_nobody_can_sign_in_for_are_named() {
+        let mount = |name: &str, auth| MountSection {
+            volume: name.parse().unwrap(),
+            path: PathBuf::new(),
+            keys: VolumeKeys {
+                mount: "/".to_owned(),
+                listings: true,
+                precompressed: true,
+                auth,
+                content_security_policy: ContentSecurityPolicy::default(),
+            },
+        };
+        let mounts = [mount("open", Auth::Off), mount("as", Auth::Needed), mount("shut", Auth::Always)];
+        let hash = PasswordHash::new(&"Secret007".into(), Strength::default()).to_text();
+        let user = |keys: &str| Accounts::parse(&format!("version = 1\n[user.a]\nid = 1\n{keys}")).unwrap();
+        let password = format!("password = '{}'", hash.as_str());
+        for (accounts, is_told) in [
+            (Accounts::none(), true),
+            (user(""), true),
+            (user(&format!("{password}\ndisabled = true")), true),
+            (user(&password), false),
+        ] {
+            let told = no_passwords(&mounts, &accounts);
+            assert_eq!(told.len(), usize::from(is_told), "{told:?}");
+            assert!(told.iter().all(|line| line.starts_with("volume shut: auth is \"always\"")), "{told:?}");
+        }
+    }
 }

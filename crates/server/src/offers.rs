@@ -24,7 +24,7 @@ pub(crate) struct Offers {
 }
 
 impl Offers {
-    /// Loads what services need beside the configuration: accounts, certificates and the like.
+    /// Loads what services need beside the configuration: accounts, certificates and the like. With `is_trial` it is for a check alone.
     ///
     /// # Errors
     /// Accounts that are refused, or the first service that cannot be served.
@@ -33,6 +33,7 @@ impl Offers {
         layout: &Layout,
         objects: &ProcessObjects,
         state_dir: Option<&Path>,
+        is_trial: bool,
     ) -> Result<Self, ServerError> {
         let fit = descriptors::fit(config, layout.lane_count());
         let accounts = config.identity.load()?;
@@ -40,8 +41,16 @@ impl Offers {
         for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
             let (accounts, volumes) = (&accounts, &config.volumes[..]);
             let (objects, index_trouble) = (objects.objects(), objects.trouble());
-            let ground =
-                Ground { state_dir, connections_per_lane, accounts, volumes, layout, objects, index_trouble };
+            let ground = Ground {
+                state_dir,
+                connections_per_lane,
+                accounts,
+                volumes,
+                layout,
+                objects,
+                index_trouble,
+                is_trial,
+            };
             let loaded = wish.settings.as_ref().map(|settings| settings.load(&ground));
             let site = loaded.transpose().map_err(ServerError::Service)?;
             warnings.extend(site.iter().flat_map(|site| site.warnings()));

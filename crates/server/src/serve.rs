@@ -191,7 +191,7 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
     }
     let layout = layout(config, &Topology::of_this_machine()?)?;
     let trial = trial_state(config)?;
-    let offers = Offers::load(config, &layout, &ProcessObjects::default(), trial.path())?;
+    let offers = Offers::load(config, &layout, &ProcessObjects::default(), trial.path(), true)?;
     for volume in &config.volumes {
         std::fs::read_dir(&volume.path).map_err(io(volume.path.display().to_string()))?;
     }
@@ -303,7 +303,8 @@ impl Serving {
             Some(trial) => trial.path().map(std::path::Path::to_owned),
             None => config.server.state_dir(),
         };
-        let mut offers = Offers::load(&config, &layout, &objects, state_dir.as_deref())?;
+        let is_trial = purpose == Purpose::Check;
+        let mut offers = Offers::load(&config, &layout, &objects, state_dir.as_deref(), is_trial)?;
         // What is made at a first start is there by now.
         OwnFiles::of(&config).withhold(objects.withheld());
         let mut warnings = offers.warnings().to_vec();

@@ -128,6 +128,8 @@ pub struct Ground<'a> {
     /// What keeps the index from being used, so that numbers and versions of files end with the process; `None` also where
     /// nothing needs one.
     pub index_trouble: Option<&'a str>,
+    /// A configuration is checked: nothing lasts, and what follows from that is no trouble to be told.
+    pub is_trial: bool,
     /// The volumes, with what the command line says of them; in the order that [`Service::read`] had them.
     pub volumes: &'a [VolumeSection],
 }

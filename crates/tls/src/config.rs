@@ -482,6 +482,11 @@ impl CertificateFiles {
     }
 }
 
+/// Whether a client may ask for a server of this name, or `*.` in front for one of a domain.
+pub fn is_server_name(name: &str) -> bool {
+    subject_of(name).is_some()
+}
+
 /// A server name that a client may send for a configured one; `None` where there is none.
 fn subject_of(name: &str) -> Option<ServerName<'static>> {
     let of_domain = name.strip_prefix("*.").map(|domain| format!("any.{domain}"));

@@ -24,7 +24,9 @@ mod tickets;
 mod validity;
 
 pub use client::{ClientTrust, client_config, client_config_with};
-pub use config::{CertificateFiles, CipherOrder, ConfigError, ServerTls, TlsConfig, Versions, Warning};
+pub use config::{
+    CertificateFiles, CipherOrder, ConfigError, ServerTls, TlsConfig, Versions, Warning, is_server_name,
+};
 pub use error::TlsError;
 pub use established::KernelControl;
 pub use handshake::{Alpn, SessionInfo};

@@ -22,7 +22,7 @@ use crate::attached::{Attached, Attachment};
 use crate::cell::{Cell, Here, People};
 use crate::host::{HostOptions, Hosts};
 use crate::oob::OobOptions;
-use crate::settings::AfsSettings;
+use crate::settings::{AfsSettings, FILES_PORT, LOCATION_PORT, PROTECTION_PORT, VOLUME_PORT};
 
 /// What a configuration has AFS serve.
 pub(crate) struct AfsSite {
@@ -43,6 +43,8 @@ pub(crate) struct AfsSite {
     oob: OobOptions,
     root_volumes: bool,
     dscp: Dscp,
+    /// No number lasts, which is no trouble of the server that is to be.
+    is_trial: bool,
 }
 
 impl AfsSite {
@@ -83,6 +85,7 @@ impl AfsSite {
             kept,
             left_out: Mutex::default(),
             root_volumes: settings.section.root_volumes,
+            is_trial: ground.is_trial,
             dscp: settings.section.code_point().unwrap_or_default(),
             oob: OobOptions {
                 connections_max: ground.connections_per_lane,
@@ -121,7 +124,7 @@ impl AfsSite {
         let attached = Rc::new(attached);
         for (volume, why) in attached.left_out() {
             // Each lane finds the same.
-            if self.left_out().insert(volume.clone()) {
+            if self.left_out().insert(volume.clone()) && !self.is_trial {
                 //@ cause: AFS names files by numbers that have to last, and the server cannot keep them for this volume. The line says why:
                 //@ mostly the file system is read-only, or the server may not write to the directory.
                 //@ remedy: Let the server write to the volume's directory once, then mount it read-only if you like. See docs/afs.md.
@@ -165,13 +168,14 @@ impl Site for AfsSite {
         let left_out = self.left_out();
         let is_served = |(attachment, _): &(&Attachment, &PathBuf)| !left_out.contains(&attachment.volume);
         let serves = self.attachments.iter().zip(&self.paths).filter(is_served).map(of).collect();
-        let urls = reachable(files).iter().map(|address| format!("afs://{address}/")).collect();
+        let location = self.address(roles::LOCATION).map(|address| address.port());
+        let urls = reachable(files).iter().filter_map(|address| url(*address, location)).collect();
         let is_usual = |role, port| self.address(role).is_some_and(|address| address.port() == port);
         let known = [
-            (roles::FILES, 7000),
-            (roles::PROTECTION, 7002),
-            (roles::LOCATION, 7003),
-            (roles::VOLUMES, 7005),
+            (roles::FILES, FILES_PORT),
+            (roles::PROTECTION, PROTECTION_PORT),
+            (roles::LOCATION, LOCATION_PORT),
+            (roles::VOLUMES, VOLUME_PORT),
         ];
         // Stock clients find the servers of a cell at these ports and no others, and those that are elsewhere are not known here.
         let tries = match known.into_iter().all(|(role, port)| is_usual(role, port)) {
@@ -213,5 +217,30 @@ impl AfsSite {
             ));
         }
         tries
+    }
+}
+
+/// What `linerate ls` opens: it asks for volumes at a port 3 higher, or where it is told to. `None`: the cell's location service is
+/// elsewhere.
+fn url(files: SocketAddr, location: Option<u16>) -> Option<String> {
+    let location = location?;
+    Some(match files.port().checked_add(LOCATION_PORT - FILES_PORT) == Some(location) {
+        true => format!("afs://{files}/"),
+        false => format!("afs://{files}/ with --location {}", SocketAddr::new(files.ip(), location)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_told_with_what_it_takes_to_open_it() {
+        let url = |text: &str, location| url(text.parse().unwrap(), location);
+        assert_eq!(url("10.0.0.1:7000", Some(7003)).unwrap(), "afs://10.0.0.1:7000/");
+        assert_eq!(url("10.0.0.1:27070", Some(27_073)).unwrap(), "afs://10.0.0.1:27070/");
+        let elsewhere = url("10.0.0.1:27070", Some(7003)).unwrap();
+        assert_eq!(elsewhere, "afs://10.0.0.1:27070/ with --location 10.0.0.1:7003");
+        assert_eq!(url("10.0.0.1:7000", None), None);
     }
 }

@@ -45,12 +45,13 @@ pub struct AfsSection {
     pub root_volumes: bool,
     /// DSCP of packets to clients of the file server.
     pub dscp: u8,
-    /// Of the server of users and groups; stock clients know no other than 7002. Of each of these three, 0: there is none here.
-    pub protection_port: u16,
+    /// Of the server of users and groups; stock clients know no other than 7002. Of each of these three, 0: there is none here; absent:
+    /// as far from the file server's as 7002, 7003 and 7005 are from 7000.
+    pub protection_port: Option<u16>,
     /// Of the server that says where volumes are; stock clients know no other than 7003 but by DNS SRV.
-    pub location_port: u16,
+    pub location_port: Option<u16>,
     /// Of the server that `vos` asks about volumes; it knows no other than 7005.
-    pub volume_port: u16,
+    pub volume_port: Option<u16>,
     /// Whether large files go over TCP for clients that ask for it (docs/oob.md).
     pub oob: bool,
     /// TCP port for that; without it the file server's number.
@@ -216,10 +217,11 @@ impl AfsSettings {
         };
         let mut all = vec![wanted("afs.listen", listen.map_or(0, |listen| listen.port()), roles::FILES)];
         let others = [
-            ("afs.protection_port", protection_port, roles::PROTECTION),
-            ("afs.location_port", location_port, roles::LOCATION),
-            ("afs.volume_port", volume_port, roles::VOLUMES),
-        ];
+            ("afs.protection_port", protection_port, PROTECTION_PORT, roles::PROTECTION),
+            ("afs.location_port", location_port, LOCATION_PORT, roles::LOCATION),
+            ("afs.volume_port", volume_port, VOLUME_PORT, roles::VOLUMES),
+        ]
+        .map(|(key, said, usual, role)| (key, said.unwrap_or_else(|| beside(listen, usual)), role));
         // The cell may have others of them, or clients none.
         let here = others.into_iter().filter(|(_, port, _)| *port != 0);
         all.extend(here.map(|(key, port, role)| wanted(key, port, role)));
@@ -256,6 +258,18 @@ impl Settings for AfsSettings {
     }
 }
 
+/// The port of a server of the cell, from that of its file server: where `usual` is from 7000. Where that is chosen by the kernel, or the
+/// other would be none, it is `usual`.
+fn beside(listen: Option<SocketAddr>, usual: u16) -> u16 {
+    let files = listen.map(|listen| listen.port()).filter(|port| *port != 0);
+    files.and_then(|files| files.checked_add(usual - FILES_PORT)).unwrap_or(usual)
+}
+
+pub(crate) const FILES_PORT: u16 = 7000;
+pub(crate) const PROTECTION_PORT: u16 = 7002;
+pub(crate) const LOCATION_PORT: u16 = 7003;
+pub(crate) const VOLUME_PORT: u16 = 7005;
+
 impl Default for AfsSection {
     fn default() -> Self {
         Self {
@@ -263,9 +277,9 @@ impl Default for AfsSection {
             cell: "linerate.internal".to_owned(),
             root_volumes: true,
             dscp: 0,
-            protection_port: 7002,
-            location_port: 7003,
-            volume_port: 7005,
+            protection_port: None,
+            location_port: None,
+            volume_port: None,
             oob: true,
             oob_port: None,
             //@ limit: connections between two transfers
@@ -400,6 +414,18 @@ mod tests {
             ["0.0.0.0:7003", "0.0.0.0:17005", "0.0.0.0:7000"]
         );
         assert_eq!(settings.connections().per_lane, 1024);
+    }
+
+    #[test]
+    fn a_file_server_at_another_port_has_the_cells_servers_beside_it() {
+        let ports = |text: &str| {
+            let settings = read(&format!("{VOLUME}[afs]\noob = false\n{text}\n")).unwrap().unwrap();
+            settings.sockets().iter().map(|wanted| wanted.address.port()).collect::<Vec<_>>()
+        };
+        assert_eq!(ports("listen = '127.0.0.1:27070'"), [27_070, 27_072, 27_073, 27_075]);
+        assert_eq!(ports("listen = '127.0.0.1:27070'\nlocation_port = 7003"), [27_070, 27_072, 7003, 27_075]);
+        assert_eq!(ports("listen = '127.0.0.1:65533'"), [65_533, 65_535, 7003, 7005], "there are no more");
+        assert_eq!(ports("listen = '127.0.0.1:0'"), [0, 7002, 7003, 7005]);
     }
 
     #[test]

@@ -122,6 +122,7 @@ impl Server {
         };
         let layout = Layout { silos: vec![silo], shared_nics: Vec::new() };
         let ground = Ground {
+            is_trial: false,
             state_dir: None,
             connections_per_lane: 64,
             accounts: &accounts,

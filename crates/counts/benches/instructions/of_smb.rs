@@ -187,6 +187,7 @@ impl Server {
         let nt = NtHash::new(&PASSWORD.into()).expect("a password");
         let accounts = format!("version = 1\n[user.alice]\nid = 1000\nnt = '{}'\n", *nt.to_text());
         let ground = Ground {
+            is_trial: false,
             state_dir: None,
             connections_per_lane: 16,
             accounts: &Accounts::parse(&accounts).expect("an account"),

@@ -226,6 +226,17 @@ impl HttpSettings {
                 "there is no HTTPS to redirect to: set https.listen",
             ));
         }
+        for (index, section) in https.certificates.iter().enumerate() {
+            if let Some(name) = section.names.iter().find(|name| !tls::is_server_name(name)) {
+                return Err(ConfigError::invalid(
+                    format!("https.certificate[{index}].names"),
+                    format!(
+                        "no client asks for {name:?}: give DNS names such as \"files.example.org\", or all of a domain, \
+                         \"*.example.org\", without ports; without names those of the certificate count"
+                    ),
+                ));
+            }
+        }
         let mut seen = HashSet::new();
         for (index, section) in self.mounts.iter().enumerate() {
             let (key, mount) = (format!("volume[{index}].mount"), &section.keys.mount);
@@ -371,6 +382,33 @@ mod tests {
         let volumes = VolumeSection::all(&document).unwrap();
         let given = Http::listening(Some(vec![([127, 0, 0, 1], 1).into()]), None);
         assert_eq!(given.read(&document, &volumes).unwrap().unwrap().sockets().len(), 1);
+    }
+
+    #[test]
+    fn names_that_no_client_can_ask_for_are_refused_by_key_and_value() {
+        let table = |names: &str| {
+            let one = |names| format!("[[https.certificate]]\ncert = 'c'\nkey = 'k'\nnames = [{names}]\n");
+            format!("{}{}{VOLUME}", one("'a.example', '*.b.example'"), one(names))
+        };
+        for name in [
+            "a b",
+            "",
+            "*",
+            "a.*.example",
+            "*.*.x",
+            "*example.org",
+            "now.example:443",
+            "https://now.example",
+            "127.0.0.1",
+            "a.example.",
+        ] {
+            let problem = read(&table(&format!("'c.example', '{name}'"))).unwrap_err();
+            let told = problem.strip_prefix("https.certificate[1].names: ").expect(&problem);
+            assert!(told.contains(&format!("{name:?}")), "{told}");
+        }
+        for name in ["localhost", "a.example.org", "*.example.org", "xn--bcher-kva.example", "A.Example"] {
+            read(&table(&format!("'{name}'"))).unwrap();
+        }
     }
 
     #[test]

@@ -237,6 +237,36 @@ fn a_directory_is_served_over_afs_unless_something_is_in_its_way() {
 }
 
 #[test]
+fn an_address_that_is_printed_opens_as_it_is_printed_and_a_check_tells_nothing_of_itself() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tree = home.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let config = |name: &str, afs: &str| {
+        let path = home.path().join(name);
+        let text = format!(
+            "[server]\nstate_dir = 'state-{name}'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = '127.0.0.1:0'\n\
+             [admin]\nlisten = '127.0.0.1:0'\n[afs]\n{afs}\n[[volume]]\nname = 'tree'\npath = 'tree'\nwritable = 'anyone'\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        Launch::config(&path)
+    };
+    let by_flag =
+        || Launch::every_protocol(&tree).arg("--smb").arg("off").arg("--afs").arg("127.0.0.1:27070");
+    let elsewhere = || config("a", "listen = '127.0.0.1:28080'\nlocation_port = 7103");
+    for (launch, checked) in [(by_flag(), by_flag()), (elsewhere(), elsewhere())] {
+        let (status, said) = checked.state(home.path()).arg("--check").fail();
+        assert!(status.success() && said.is_empty(), "{said}");
+        let server = launch.state(home.path()).start();
+        let greeting = server.stdout();
+        let line = greeting.lines().find(|line| line.trim().starts_with("afs://")).expect(&greeting);
+        let words = line.split_whitespace().filter(|word| *word != "with");
+        let listed = output(linerate(["ls"]).args(words));
+        assert!(String::from_utf8_lossy(&listed).contains("tree"), "{line}");
+    }
+}
+
+#[test]
 fn packets_to_clients_have_the_configured_code_point_on_connections_that_begin_from_then_on() {
     let Some(_namespace) = Namespace::new_or_skip() else { return };
     let dir = tempfile::tempdir().unwrap();

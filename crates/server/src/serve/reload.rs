@@ -89,7 +89,7 @@ impl Serving {
         let volumes = volumes.map_err(|error| error.to_string())?;
         let tell = |error: ServerError| error.to_string();
         let state_dir = config.server.state_dir();
-        let loaded = Offers::load(&config, &self.layout, &self.objects, state_dir.as_deref());
+        let loaded = Offers::load(&config, &self.layout, &self.objects, state_dir.as_deref(), false);
         let mut offers = loaded.map_err(tell)?;
         own.withhold(self.objects.withheld());
         self.own_files.set(own);

@@ -219,6 +219,7 @@ fn smb_site(document: &Document, volumes: &[VolumeSection], objects: &Objects) -
     };
     let layout = Layout { silos: vec![silo], shared_nics: Vec::new() };
     let ground = Ground {
+        is_trial: false,
         state_dir: None,
         connections_per_lane: 64,
         accounts: &accounts,
