@@ -77,8 +77,8 @@ enum Check {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before there is any other thread, which would keep them.
     server::process::prepare().context("the privileges of the process cannot be given up")?;
-    let filter = std::env::var("LINERATE_LOG").ok();
-    let _diagnostics = Diagnostics::start(filter.as_deref()).context("LINERATE_LOG")?;
+    let filter = std::env::var("LINERATE_LOG").ok().filter(|filter| !filter.is_empty());
+    let _diagnostics = Diagnostics::start(filter.as_deref(), cli::is_plain()).context("LINERATE_LOG")?;
     let source = args.clone_source();
     // One value each for the process: what they keep outlives reloads.
     let services = source.services();

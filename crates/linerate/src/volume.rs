@@ -223,7 +223,7 @@ fn known(volumes: Vec<VolumeShown>, name: &str) -> anyhow::Result<VolumeShown> {
 }
 
 fn remove(args: &Remove) -> anyhow::Result<ExitCode> {
-    let state = args.place.state()?;
+    let state = args.place.existing()?;
     let opened = if args.yes { Volumes::open(&state)? } else { Volumes::look(&state)? };
     let Some(volumes) = opened else {
         bail!("there is no index in {}, and so no volume {}", state.display(), args.name);
@@ -250,23 +250,36 @@ fn remove(args: &Remove) -> anyhow::Result<ExitCode> {
 impl Look {
     /// Who was asked, and what that says: the index, or while a server holds it that server.
     fn look(&self) -> anyhow::Result<(String, Vec<VolumeShown>)> {
-        let state = self.place.state()?;
+        let state = self.place.existing()?;
         let index = format!("the index in {}", state.display());
-        match Volumes::look(&state) {
-            Ok(None) => Ok((index, Vec::new())),
-            Ok(Some(volumes)) => Ok((index, volumes.list())),
-            Err(VolumesError::InUse) => {
-                let asked = stat::fetch(self.server.server);
-                let asked = asked
-                    .context("a server holds the index, and is asked: --server gives its admin address")?;
-                Ok((format!("the server at {}", self.server.server), asked.volumes))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let asked = || stat::fetch(self.server.server);
+        let opened = match Volumes::look(&state) {
+            Err(VolumesError::InUse) => match asked() {
+                Ok(asked) => return Ok((format!("the server at {}", self.server.server), asked.volumes)),
+                // Another command may hold it, for a moment.
+                Err(error) => match Volumes::look_patiently(&state) {
+                    Err(VolumesError::InUse) => {
+                        let told = "a server holds the index, and is asked: --server gives its admin address";
+                        return Err(error.context(told));
+                    }
+                    opened => opened,
+                },
+            },
+            opened => opened,
+        };
+        Ok((index, opened?.map(|volumes| volumes.list()).unwrap_or_default()))
     }
 }
 
 impl Where {
+    /// As [`state`](Self::state), where something is looked for: a directory that was named is there.
+    fn existing(&self) -> anyhow::Result<PathBuf> {
+        if let Some(state) = self.state.as_ref().filter(|state| !state.is_dir()) {
+            bail!("there is no directory {}: --state takes the state directory of a server", state.display());
+        }
+        self.state()
+    }
+
     fn state(&self) -> anyhow::Result<PathBuf> {
         let state = self.state.clone().or_else(server::config::default_state_dir);
         state.context("nothing says where the index is: there is no HOME; give --state DIR")

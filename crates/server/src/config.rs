@@ -320,7 +320,8 @@ impl LogSection {
             false => path.display().to_string(),
         };
         let (access, audit) = (place(access), place(audit));
-        let problem = format!("{access} is where log.audit goes too ({audit}): give each log a place of its own");
+        let problem =
+            format!("{access} is where log.audit goes too ({audit}): give each log a place of its own");
         Err(ConfigError::invalid("log.access", problem))
     }
 }
@@ -535,7 +536,11 @@ mod tests {
         ] {
             let loaded = load(&format!("[log]\naccess = '{access}'\naudit = '{audit}'\n{VOLUME}"));
             let told = loaded.err().unwrap_or_default();
-            assert_eq!(told.contains("log.access: ") && told.contains("log.audit"), is_one, "{audit}: {told}");
+            assert_eq!(
+                told.contains("log.access: ") && told.contains("log.audit"),
+                is_one,
+                "{audit}: {told}"
+            );
         }
     }
 

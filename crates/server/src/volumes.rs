@@ -1,10 +1,11 @@
 //! What the index knows of volumes, for the command line: read while no server holds it, and as a server shows it.
 
 use std::ffi::CStr;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use index::{FileStorage, Index, Looking, Mark, Options, RightsIn, Stop, Tree, VolumeId, VolumeRecord};
 use lane::runtime::{RuntimeOptions, run_here};
@@ -90,7 +91,10 @@ pub struct Volumes {
 #[derive(Debug, thiserror::Error)]
 pub enum VolumesError {
     /// A server has it open, or another command for a moment.
-    #[error("a server holds the index: stop it first")]
+    #[error(
+        "a server holds the index: stop it first; where none runs, another command such as `linerate volume check` does: try again when \
+         it has ended"
+    )]
     InUse,
     /// A server writes to the tree, by another index: what it has in use would pass for what a crash left.
     #[error(
@@ -164,6 +168,14 @@ impl Volumes {
         Ok(Some(Self { index: Arc::new(Index::open(Looking::at(file), options())?) }))
     }
 
+    /// As [`look`](Self::look), and waits a moment for other commands.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub fn look_patiently(state: &Path) -> Result<Option<Self>, VolumesError> {
+        patiently(|| Self::look(state))
+    }
+
     /// Puts the index in the state directory `state` aside, which cannot be opened, and begins a new one. `None` where there is none.
     ///
     /// # Errors
@@ -173,10 +185,11 @@ impl Volumes {
         if !file.exists() {
             return Ok(None);
         }
-        Ok(Some(Self { index: Arc::new(Index::replace(file, options())?) }))
+        let index = patiently(|| Ok(Index::replace(FileStorage::in_directory(state), options())?))?;
+        Ok(Some(Self { index: Arc::new(index) }))
     }
 
-    /// Opens the index in the state directory `state`; `None` where there is none.
+    /// Opens the index in the state directory `state`; `None` where there is none. Waits a moment for other commands.
     ///
     /// # Errors
     /// [`VolumesError::InUse`] while a server holds it.
@@ -187,13 +200,14 @@ impl Volumes {
         Self::open_or_make(state).map(Some)
     }
 
-    /// Opens the index in the state directory `state`, or makes both.
+    /// Opens the index in the state directory `state`, or makes both. Waits a moment for other commands.
     ///
     /// # Errors
     /// [`VolumesError::InUse`] while a server holds it.
     pub fn open_or_make(state: &Path) -> Result<Self, VolumesError> {
         index_file::make_state_dir(state).map_err(|error| at(state, error))?;
-        Ok(Self { index: Arc::new(Index::open(FileStorage::in_directory(state), options())?) })
+        let index = patiently(|| Ok(Index::open(FileStorage::in_directory(state), options())?))?;
+        Ok(Self { index: Arc::new(index) })
     }
 
     /// Where the index is that was [replaced](Self::replace), and why it was.
@@ -220,7 +234,9 @@ impl Volumes {
         if let Some((id, _)) = self.index.volume(name) {
             return Err(index::Error::VolumeExists(format!("{name} (number {id})")).into());
         }
-        std::fs::create_dir_all(path).map_err(|error| at(path, error))?;
+        // Whatever the umask: what nobody has given to anybody, others do not write to.
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(path);
+        made.map_err(|error| at(path, error))?;
         let path = &path.canonicalize().map_err(|error| at(path, error))?;
         let text = path.to_str().ok_or_else(|| at(path, "a configuration takes paths of UTF-8 only"))?;
         let root = File::open(path).map_err(|error| at(path, error))?;
@@ -379,6 +395,17 @@ fn options() -> Options {
     Options { boot: index::boot(), ..Options::default() }
 }
 
+/// Tries again for as long as another command may hold the index.
+fn patiently<T>(open: impl Fn() -> Result<T, VolumesError>) -> Result<T, VolumesError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match open() {
+            Err(VolumesError::InUse) if Instant::now() < until => std::thread::sleep(TRY_AGAIN),
+            done => return done,
+        }
+    }
+}
+
 /// Whether the tree at its path bears its mark.
 fn looked_at(id: VolumeId, record: &VolumeRecord) -> VolumeShown {
     let shown = VolumeShown::of(id, record);
@@ -444,3 +471,8 @@ fn new_uuid() -> std::io::Result<[u8; 16]> {
 fn at(path: &Path, problem: impl ToString) -> VolumesError {
     VolumesError::Root { path: path.to_owned(), problem: problem.to_string() }
 }
+
+/// Commands hold the index for milliseconds, but for checks.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two attempts.
+const TRY_AGAIN: Duration = Duration::from_millis(20);

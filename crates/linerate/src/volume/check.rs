@@ -20,7 +20,7 @@ struct Outcome {
 }
 
 pub(super) fn run(args: &Check) -> anyhow::Result<ExitCode> {
-    let state = args.place.state()?;
+    let state = args.place.existing()?;
     if args.replace_index {
         return replace(&state);
     }

@@ -115,6 +115,7 @@ fn lost_output_is_a_failure_and_a_reader_that_has_left_is_none() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("accounts.toml"), "version = 1\n[user.alice]\nid = 1001\n").unwrap();
     std::fs::set_permissions(dir.path().join("accounts.toml"), PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::create_dir(dir.path().join("state")).unwrap();
     let command = |line: &[&str]| {
         let mut command = linerate(line);
         command.current_dir(dir.path()).env("LINERATE_STATE", "state").stdin(Stdio::null());
@@ -254,4 +255,85 @@ fn no_user_or_group_is_made_by_a_name_that_means_something_else() {
         }
     }
     assert_eq!(std::fs::read(home.path().join("a.toml")).unwrap(), before);
+}
+
+#[test]
+fn a_server_on_a_terminal_has_colours_unless_the_user_wants_none() {
+    let home = tempfile::tempdir().unwrap();
+    let tree = home.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    // What a terminal shows of a check that warns of something.
+    let shown = |name: &str, value: &str| {
+        let mut on_terminal = tool("python3", "python3");
+        on_terminal.args(["-c", "import pty, sys; pty.spawn(sys.argv[1:])"]);
+        on_terminal.arg(assert_cmd::cargo::cargo_bin!("linerate")).args(["serve", "--check"]).arg(&tree);
+        on_terminal.args([
+            "--http",
+            "0.0.0.0:0",
+            "--https",
+            "off",
+            "--afs",
+            "off",
+            "--smb",
+            "off",
+            "--admin",
+            "off",
+        ]);
+        on_terminal.args(["--writable", "anyone"]).env("XDG_STATE_HOME", home.path());
+        on_terminal.env_remove("NO_COLOR").env("TERM", "xterm").env(name, value);
+        let shown = String::from_utf8(output(&mut on_terminal)).unwrap();
+        assert!(shown.contains("volume-open-to-all"), "{shown}");
+        shown
+    };
+    for (name, value, has_colours) in
+        [("NO_COLOR", "1", false), ("TERM", "dumb", false), ("NO_COLOR", "", true), ("TERM", "xterm", true)]
+    {
+        let shown = shown(name, value);
+        assert_eq!(shown.contains('\x1b'), has_colours, "{name}={value}: {shown:?}");
+    }
+}
+
+#[test]
+fn an_empty_variable_of_the_environment_is_as_good_as_none() {
+    let home = tempfile::tempdir().unwrap();
+    let by_default = |line: &[&str]| {
+        let mut command = linerate(line);
+        command
+            .env("XDG_CONFIG_HOME", home.path())
+            .env("XDG_STATE_HOME", home.path())
+            .current_dir(home.path());
+        for name in ["LINERATE_ACCOUNTS", "LINERATE_STATE", "LINERATE_LOG"] {
+            command.env(name, "");
+        }
+        String::from_utf8(output(&mut command)).unwrap()
+    };
+    std::fs::create_dir(home.path().join("linerate")).unwrap();
+    by_default(&["group", "add", "staff"]);
+    assert!(home.path().join("linerate/accounts.toml").exists());
+    assert!(by_default(&["group", "list"]).contains("staff"));
+    by_default(&["volume", "create", "home", "tree"]);
+    assert!(by_default(&["volume", "list"]).contains("home"));
+    let off = ["--http", "127.0.0.1:0", "--https", "off", "--afs", "off", "--smb", "off", "--admin", "off"];
+    let check = [&["serve", "tree", "--check"], &off[..]].concat();
+    assert!(by_default(&check).contains("the configuration is good"));
+    // What is said on the command line is no omission.
+    let empty = linerate(["group", "list", "--accounts", ""]).output().unwrap();
+    assert_eq!(empty.status.code(), Some(2));
+}
+
+#[test]
+fn a_password_in_an_address_is_repeated_nowhere() {
+    for address in
+        ["afs://u:Secret007@h/v", "afs://u:Secret007@h", "smb://u:Secret007@h/s", "smb://u:Secret007@h"]
+    {
+        for line in
+            [&["ls", address][..], &["get", address], &["put", "x", address], &["ls", "smb://h/s", address]]
+        {
+            let refused = linerate(line).output().unwrap();
+            let told = String::from_utf8_lossy(&refused.stderr);
+            assert!(refused.status.code() == Some(2) && !told.contains("Secret007"), "{line:?}: {told}");
+        }
+    }
+    let refused = linerate(["bench", "http", "http://u:Secret007@h/"]).output().unwrap();
+    assert!(!refused.status.success() && !String::from_utf8_lossy(&refused.stderr).contains("Secret007"));
 }

@@ -1,7 +1,8 @@
 //! `linerate volume`: a volume from its making to its end, with a server between, and a server that has no place for its index.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::support::{Launch, Server, linerate, output, raw, tool};
 use rustix::fs::XattrFlags;
@@ -61,8 +62,15 @@ fn a_volume_is_made_served_asked_for_and_forgotten_and_its_files_stay() {
     // A directory whose file system keeps attributes, which that of temporary files may not.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = &dir.path().canonicalize().unwrap();
-    assert!(said(dir, &["list"]).starts_with("no volumes: "));
+    for look in [&["list"][..], &["list", "--json"], &["status", "home"], &["check"], &["check", "home"]] {
+        let told = refused(dir, look);
+        assert!(told.contains("there is no directory ") && told.contains("--state"), "{look:?}: {told}");
+    }
+    assert!(refused(dir, &["remove", "home", "--yes"]).contains("there is no directory "));
     assert!(!dir.join("state").exists(), "a look makes nothing");
+    std::fs::create_dir(dir.join("state")).unwrap();
+    assert!(said(dir, &["list"]).starts_with("no volumes: "));
+    assert!(said(dir, &["check"]).starts_with("no volumes: "));
     assert_eq!(json(dir, &["list", "--json"]), serde_json::json!([]));
     assert!(refused(dir, &["remove", "home", "--yes"]).contains("there is no index in "));
 
@@ -114,6 +122,29 @@ fn a_volume_is_made_served_asked_for_and_forgotten_and_its_files_stay() {
     assert_eq!(std::fs::read("Cargo.toml").unwrap(), std::fs::read(dir.join("tree/a.toml")).unwrap());
     let again = said(dir, &["create", "home", "tree"]);
     assert!(again.starts_with("home is volume 536870916. "), "no number is given twice: {again}");
+}
+
+#[test]
+fn volumes_that_are_made_at_once_are_all_made_and_a_directory_is_open_to_nobody_elses_writes() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    let create = |at: usize| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 0; exec \"$0\" volume create v$1 above/tree$1"]);
+        shell.arg(assert_cmd::cargo::cargo_bin!("linerate")).arg(at.to_string());
+        shell.env("LINERATE_STATE", dir.join("state")).current_dir(dir);
+        shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let made: Vec<_> = (0..8).map(create).collect();
+    for child in made {
+        let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+        assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    }
+    assert_eq!(json(dir, &["list", "--json"]).as_array().unwrap().len(), 8);
+    for made in ["above", "above/tree0", "above/tree7"] {
+        let mode = std::fs::metadata(dir.join(made)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode, 0o755, "{made}: {mode:o}");
+    }
 }
 
 #[test]

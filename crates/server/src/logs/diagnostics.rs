@@ -38,11 +38,12 @@ pub struct Diagnostics(());
 
 impl Diagnostics {
     /// Sends what this process says from now on to standard error, panics included. Once for a process. `filter`
-    /// is what the user asked for, as `tracing_subscriber::filter::Targets` reads it: `debug`, or `info,rustls=off`.
+    /// is what the user asked for, as `tracing_subscriber::filter::Targets` reads it: `debug`, or `info,rustls=off`. On a terminal lines
+    /// have colours unless they are to be `plain`.
     ///
     /// # Errors
     /// A filter that cannot be read, a thread that cannot be started.
-    pub fn start(filter: Option<&str>) -> io::Result<Self> {
+    pub fn start(filter: Option<&str>, plain: bool) -> io::Result<Self> {
         let filter: Targets = filter.unwrap_or(FILTER).parse().map_err(io::Error::other)?;
         let shared = Arc::new(Shared {
             queue: ArrayQueue::new(LINES_MAX),
@@ -68,7 +69,7 @@ impl Diagnostics {
         std::thread::Builder::new().name("diagnostics".to_owned()).spawn(|| writer.run())?;
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(Lines(Arc::clone(&shared)))
-            .with_ansi(io::stderr().is_terminal())
+            .with_ansi(!plain && io::stderr().is_terminal())
             .with_target(false);
         tracing_subscriber::registry()
             .with(filter)

@@ -248,7 +248,8 @@ impl Writer {
         if !spell.told && spell.since.elapsed() >= TROUBLE_MIN {
             spell.told = true;
             self.counters.stalled.set(1);
-            let told = format!("it cannot be written: {trouble}; later lines are lost; look at its disk or reader");
+            let told =
+                format!("it cannot be written: {trouble}; later lines are lost; look at its disk or reader");
             self.health.note(self.kind.words(), told);
             //@ cause: The file, pipe or socket of an access or audit log takes nothing: the disk is full, or its reader has stopped.
             //@ remedy: Make room, or start the reader again. Lines beyond what waits are lost, and their number is logged.
