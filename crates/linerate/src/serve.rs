@@ -182,7 +182,7 @@ impl Source {
 
     /// An error about what the command line gave says so, not which key of a configuration that would be.
     fn as_given(&self, error: ConfigError) -> ConfigError {
-        let ConfigError::Invalid { key, problem } = error else { return error };
+        let ConfigError::Invalid { key, problem, place } = error else { return error };
         let of_directory = self.dir.is_some();
         let argument = match key.as_str() {
             "volume[0].path" | "volume[0].name" if of_directory => "DIR",
@@ -195,7 +195,7 @@ impl Source {
             "https.listen" if !self.https.is_empty() => "--https",
             "afs.listen" if self.afs.is_some() => "--afs",
             "smb.listen" if !self.smb.is_empty() => "--smb",
-            _ => return ConfigError::Invalid { key, problem },
+            _ => return ConfigError::Invalid { key, problem, place },
         };
         ConfigError::invalid(argument, problem)
     }

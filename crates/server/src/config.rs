@@ -55,6 +55,8 @@ pub struct Config {
     pub(crate) wishes: Vec<Wish>,
     /// Every key that the file gives a value, and that.
     pub(crate) said: BTreeMap<String, String>,
+    /// What it was read from.
+    document: Document,
 }
 
 /// A service, and what the configuration wants of it.
@@ -174,6 +176,10 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn read(document: &Document, services: &Services) -> Result<Self, ConfigError> {
+        Self::read_unplaced(document, services).map_err(|error| document.placed(error))
+    }
+
+    fn read_unplaced(document: &Document, services: &Services) -> Result<Self, ConfigError> {
         let keys: Vec<Keys> =
             std::iter::once(OWN).chain(services.iter().map(|service| service.keys())).collect();
         document.refuse_unknown(&keys)?;
@@ -198,8 +204,19 @@ impl Config {
         }
         let total_bytes_per_second = limits.total_bytes_per_second;
         let file = document.file().map(Path::to_owned);
-        let said = document.said();
-        Ok(Self { server, file, volumes, log, admin, identity, total_bytes_per_second, wishes, said })
+        let (said, document) = (document.said(), document.clone());
+        Ok(Self {
+            server,
+            file,
+            volumes,
+            log,
+            admin,
+            identity,
+            total_bytes_per_second,
+            wishes,
+            said,
+            document,
+        })
     }
 
     /// Checks what types alone cannot say.
@@ -207,6 +224,15 @@ impl Config {
     /// # Errors
     /// The first contradiction.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_unplaced().map_err(|error| self.placed(error))
+    }
+
+    /// The error, with the file and the line that its key is on.
+    pub(crate) fn placed(&self, error: ConfigError) -> ConfigError {
+        self.document.placed(error)
+    }
+
+    fn check_unplaced(&self) -> Result<(), ConfigError> {
         if self.admin.listen.is_none() && self.wishes.iter().all(|wish| wish.settings.is_none()) {
             return Err(self.nothing_to_do());
         }
@@ -494,10 +520,9 @@ mod tests {
         assert!(config.sockets().is_empty() && config.volumes.is_empty());
         assert_eq!(load(&format!("{off}{VOLUME}")).unwrap().volumes.len(), 1, "others may want it");
         let nothing = load(&format!("{off}[admin]\nlisten = 'off'")).unwrap_err();
-        assert_eq!(
-            nothing,
-            "http.listen: no address to listen on: give http.listen or https.listen or admin.listen one"
-        );
+        let told =
+            "http.listen: no address to listen on: give http.listen or https.listen or admin.listen one (";
+        assert!(nothing.starts_with(told) && nothing.ends_with("linerate.toml, line 2)"), "{nothing}");
         // A program without HTTP does not know its tables.
         assert!(load_for("", &[]).is_ok());
         assert!(load_for("[http]\n", &[]).unwrap_err().contains("unknown field `http`"));

@@ -626,10 +626,7 @@ fn trial_state(config: &Config) -> Result<TrialState, ServerError> {
 
 fn layout(config: &Config, topology: &Topology) -> Result<Layout, ServerError> {
     let lanes = match (&config.server.cpus, config.server.lanes) {
-        (Some(list), _) => LaneCount::Cpus(list.parse::<CpuSet>().map_err(|error| ConfigError::Invalid {
-            key: "server.cpus".to_owned(),
-            problem: format!("{error}; give a list such as \"0-3,8\""),
-        })?),
+        (Some(list), _) => LaneCount::Cpus(cpus_of(list).map_err(|error| config.placed(error))?),
         (None, Some(count)) => LaneCount::Total(count),
         (None, None) => LaneCount::All,
     };
@@ -640,6 +637,18 @@ fn layout(config: &Config, topology: &Topology) -> Result<Layout, ServerError> {
         helper_threads: None,
     };
     Ok(Layout::new(topology, &wishes)?)
+}
+
+fn cpus_of(list: &str) -> Result<CpuSet, ConfigError> {
+    let refused = |problem: String| ConfigError::invalid("server.cpus", problem);
+    let cpus: CpuSet =
+        list.parse().map_err(|error| refused(format!("{error}; give a list such as \"0-3,8\"")))?;
+    match cpus.is_empty() {
+        true => Err(refused(
+            "it names no CPU: give a list such as \"0-3,8\", or leave it away for all".to_owned(),
+        )),
+        false => Ok(cpus),
+    }
 }
 
 /// Different for each lane and run; it makes boundaries differ and guards no secret.

@@ -61,7 +61,13 @@ impl service::Service for Http {
         let keys = document.volumes::<VolumeKeys>()?;
         http.listen = self.http.clone().unwrap_or(http.listen);
         https.listen = self.https.clone().unwrap_or(https.listen);
-        for certificate in &mut https.certificates {
+        for (index, certificate) in https.certificates.iter_mut().enumerate() {
+            for (key, path) in [("cert", &certificate.cert), ("key", &certificate.key)] {
+                if path.as_os_str().is_empty() {
+                    let key = format!("https.certificate[{index}].{key}");
+                    return Err(ConfigError::invalid(key, "it is empty: give the path of a PEM file"));
+                }
+            }
             document.resolve(&mut certificate.cert);
             document.resolve(&mut certificate.key);
         }
@@ -367,6 +373,8 @@ mod tests {
             (with("[http]\nredirect_to_https = true\n[https]\nlisten = 'off'"), "http.redirect_to_https: "),
             (format!("{VOLUME}mount = 'x'"), "volume[0].mount: "),
             (format!("{VOLUME}[[volume]]\nname = 'b'\npath = 'b'"), "volume[1].mount: "),
+            (with("[[https.certificate]]\ncert = ''\nkey = 'k'"), "https.certificate[0].cert: "),
+            (with("[[https.certificate]]\ncert = 'c'\nkey = ''"), "https.certificate[0].key: "),
             (with("[http]\nlisten_on = []"), "in /etc/linerate.toml: TOML parse error at line 2, column 1"),
         ] {
             let problem = read(&text).unwrap_err();

@@ -158,3 +158,66 @@ fn what_the_kernel_lacks_is_said_once_and_the_rest_is_served() {
         assert_eq!(once.len(), lines.len(), "{what}: something is said twice: {told}");
     }
 }
+
+/// The keys of the documentation, each with the header of its table.
+fn documented_keys() -> Vec<(String, String)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let (mut header, mut keys) = (String::new(), Vec::new());
+    for line in std::fs::read_to_string(path).unwrap().lines() {
+        if let Some((table, _)) = line.strip_prefix("## `").and_then(|rest| rest.split_once('`')) {
+            header = table.to_owned();
+        }
+        let cell =
+            line.strip_prefix("| ").and_then(|rest| rest.split_once(" | ")).map_or("", |(cell, _)| cell);
+        let named = cell.split('`').skip(1).step_by(2).filter(|key| !key.starts_with('['));
+        keys.extend(named.map(|key| (header.clone(), key.to_owned())));
+    }
+    keys
+}
+
+#[test]
+fn what_is_no_value_of_a_key_is_told_in_words_of_configurations_with_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("data")).unwrap();
+    let file = dir.path().join("linerate.toml");
+    let keys = documented_keys();
+    assert!(keys.len() > 80, "{keys:?}");
+    let mut refused = 0;
+    for (header, key) in keys {
+        for value in ["-1", "0", "1.5", "true", "'no such'", "''", "[[1]]", "{ a = 1 }", "1979-05-27"] {
+            let line = format!("{key} = {value}\n");
+            let name = |own: &str, line: &str| if key == own { String::new() } else { line.to_owned() };
+            let volume =
+                format!("[[volume]]\n{}{}", name("name", "name = 'a'\n"), name("path", "path = 'data'\n"));
+            std::fs::write(
+                &file,
+                match header.as_str() {
+                    "[[volume]]" => format!("{volume}{line}"),
+                    _ => format!("{header}\n{line}[[volume]]\nname = 'a'\npath = 'data'\n"),
+                },
+            )
+            .unwrap();
+            let mut check = linerate(["serve", "--check=reload", "--config"]);
+            let done = check.arg(&file).env("XDG_STATE_HOME", dir.path()).output().unwrap();
+            let told = String::from_utf8_lossy(&done.stderr);
+            if done.status.success() {
+                continue;
+            }
+            refused += 1;
+            assert!(told.contains("linerate.toml") && told.contains("line "), "{header} {line}{told}");
+            // But for what the line itself says.
+            let words = told.lines().filter(|of| !of.contains(line.trim_end()));
+            let words = words.flat_map(|of| of.split(|char: char| !char.is_ascii_alphanumeric()));
+            let known = |word: &&str| {
+                [
+                    "usize", "u8", "u16", "u32", "u64", "i64", "i128", "map", "sequence", "struct",
+                    "integer", "boolean",
+                ]
+                .contains(word)
+            };
+            assert_eq!(words.filter(known).collect::<Vec<_>>(), [""; 0], "{header} {line}{told}");
+            assert!(told.contains(&key), "{header} {line}{told}");
+        }
+    }
+    assert!(refused > 300, "{refused}");
+}

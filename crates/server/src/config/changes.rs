@@ -1,8 +1,9 @@
 //! When a key of the configuration takes effect: with a reload, or at the next start alone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::Config;
+use super::{Config, Document};
 
 /// Keys that count from the next start on. All others are in use after a reload. `docs/configuration.md` marks these with *start*.
 pub const AT_START: [&str; 11] = [
@@ -31,15 +32,44 @@ pub(crate) struct Changes {
 impl Changes {
     /// From `before`, which is in use, to `now`, where `started` is what the server was started with.
     pub(crate) fn between(started: &Config, before: &Config, now: &Config) -> Self {
-        let mut taken = differing(&before.said, &now.said);
+        let mut taken = changed(before, now);
         taken.retain(|key| !AT_START.contains(&key.as_str()));
-        let mut at_start = differing(&started.said, &now.said);
+        let mut at_start = changed(started, now);
         at_start.retain(|key| AT_START.contains(&key.as_str()));
         Self { taken, at_start }
     }
 }
 
 impl Config {
+    /// Whether it would be another one if this key had the value that `other` gives it.
+    fn differs_in(&self, key: &str, other: &Self) -> bool {
+        let services: Vec<_> = self.wishes.iter().map(|wish| Arc::clone(&wish.service)).collect();
+        let read = |document: &Document| Self::read(document, &services).ok().map(|config| config.meaning());
+        let Some(document) = self.document.with(key, &other.document) else { return true };
+        match (read(&self.document), read(&document)) {
+            (Some(one), Some(other)) => one != other,
+            // Not without others that have changed too.
+            _ => true,
+        }
+    }
+
+    /// All that it asks for, however it says so.
+    fn meaning(&self) -> String {
+        let Self {
+            server,
+            file: _,
+            volumes,
+            log,
+            admin,
+            identity,
+            total_bytes_per_second,
+            wishes,
+            said: _,
+            document: _,
+        } = self;
+        format!("{:?}", (server, volumes, log, admin, identity, total_bytes_per_second, wishes))
+    }
+
     /// Has what counts from the next start on as it was at the last.
     pub(crate) fn keep_of_start(&mut self, started: &Self) {
         let (server, first) = (&mut self.server, &started.server);
@@ -50,6 +80,18 @@ impl Config {
         self.admin.clone_from(&started.admin);
     }
 }
+
+/// The keys that mean something else by now. One with its default is none beside one that is not there.
+fn changed(before: &Config, now: &Config) -> Vec<String> {
+    let mut keys = differing(&before.said, &now.said);
+    if keys.len() <= READ_ANEW_MAX {
+        keys.retain(|key| before.differs_in(key, now));
+    }
+    keys
+}
+
+/// Each takes a reading of the whole; beyond that all that are written otherwise are told.
+const READ_ANEW_MAX: usize = 16;
 
 fn differing(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
     let mut keys: Vec<_> =
@@ -62,10 +104,8 @@ fn differing(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
 
     use super::*;
-    use crate::config::Document;
 
     fn config(text: &str) -> Config {
         let services: [Arc<dyn service::Service>; 1] = [Arc::new(http::Http::default())];
@@ -107,6 +147,35 @@ mod tests {
                 "{key}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_written_otherwise_and_means_the_same_is_no_change() {
+        let same = [
+            "[limits]\nheaders = 100\n",
+            "[log]\nformat = 'combined'\naudit_format = 'json'\n",
+            "[server]\nsilos = true\ndrain_seconds = 30\n",
+            "[admin]\nlisten = '127.0.0.1:8090'\nnames = []\n",
+            "[http]\nlisten = '127.0.0.1:8080'\n",
+            "[http]\nlisten = ['127.0.0.1:8080']\nuploads_synced = true\n",
+        ];
+        for one in same {
+            for other in [&[""], &same[..]].concat() {
+                let (one, other) = (config(one), config(other));
+                assert_eq!(Changes::between(&one, &one, &other), Changes::default());
+            }
+        }
+        let volume = |keys: &str| {
+            let services: [Arc<dyn service::Service>; 1] = [Arc::new(http::Http::default())];
+            let text = format!("[[volume]]\nname = 'root'\npath = '/'\n{keys}");
+            Config::read(&Document::of_text(Path::new("/linerate.toml"), &text), &services).unwrap()
+        };
+        let (plain, said) = (volume(""), volume("mount = '/'\nhidden = false\n"));
+        assert_eq!(Changes::between(&plain, &plain, &said), Changes::default());
+        // What is other beside it is named alone.
+        let now = volume("mount = '/'\nhidden = true\n[limits]\nheaders = 100\nranges = 7\n");
+        assert_eq!(Changes::between(&said, &said, &now).taken, ["limits.ranges", "volume[root].hidden"]);
+        assert_eq!(Changes::between(&now, &now, &plain).taken, ["limits.ranges", "volume[root].hidden"]);
     }
 
     #[test]

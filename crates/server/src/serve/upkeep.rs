@@ -188,9 +188,9 @@ impl Serving {
         now.retain(|(name, _)| is_writable(name));
         for (name, _) in self.write_troubles.iter().filter(|before| !now.contains(before)) {
             health.clear(&writing(name));
-            if !now.iter().any(|(still, _)| still == name) {
-                tracing::info!(volume = name, "volume {name}: it can be written to again");
-            }
+        }
+        for name in mended(&self.write_troubles, &now, is_writable) {
+            tracing::info!(volume = name, "volume {name}: it can be written to again");
         }
         for (name, trouble) in now.iter().filter(|trouble| !self.write_troubles.contains(trouble)) {
             health.note(&writing(name), trouble.as_str());
@@ -306,6 +306,17 @@ impl Serving {
     }
 }
 
+/// Volumes that can be written to again. One that is served no longer, or is called otherwise by now, is none of them.
+fn mended<'a>(
+    before: &'a [(String, String)],
+    now: &[(String, String)],
+    is_writable: impl Fn(&str) -> bool,
+) -> Vec<&'a str> {
+    let names = before.iter().map(|(name, _)| name.as_str());
+    let is_well = |name: &&str| is_writable(name) && !now.iter().any(|(still, _)| still == name);
+    names.filter(is_well).collect()
+}
+
 fn later(problem: &ListenError) {
     //@ cause: A listening socket could not be opened, closed or steered, as when another program has the address.
     //@ remedy: See that no other program listens on the address (`ss -ltnup`). It is tried again each second.
@@ -331,4 +342,19 @@ fn writing(volume: &str) -> String {
 
 fn counting(volume: &str) -> String {
     format!("volume {volume}, counting")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_served_to_writers_can_be_written_to_again() {
+        let troubles = |names: &[&str]| {
+            names.iter().map(|name| ((*name).to_owned(), "full".to_owned())).collect::<Vec<_>>()
+        };
+        let before = troubles(&["mended", "renamed", "still", "read-only"]);
+        let is_writable = |name: &str| ["mended", "still", "other"].contains(&name);
+        assert_eq!(mended(&before, &troubles(&["still", "other"]), is_writable), ["mended"]);
+    }
 }

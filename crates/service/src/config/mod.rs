@@ -4,8 +4,10 @@
 //! one owner each. Keys that nobody owns are refused by [`Document::refuse_unknown`].
 
 mod listen;
+mod said;
 mod size;
 mod unknown;
+mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,27 +41,29 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// It is not TOML, has an unknown key or a value of the wrong kind. The text shows the line.
-    #[error("in {}: {source}", path.display())]
+    #[error("in {}: {told}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
         /// Where and why.
-        source: Box<toml::de::Error>,
+        told: String,
     },
     /// It contradicts itself or the machine.
-    #[error("{key}: {problem}")]
+    #[error("{key}: {problem}{place}")]
     Invalid {
         /// The key, dotted.
         key: String,
         /// What is wrong and what would do.
         problem: String,
+        /// The file and the line, in brackets after a space; empty where it is no file's, or [not known yet](Document::placed).
+        place: String,
     },
 }
 
 impl ConfigError {
     /// A key whose value cannot stand.
     pub fn invalid(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Invalid { key: key.into(), problem: problem.into() }
+        Self::Invalid { key: key.into(), problem: problem.into(), place: String::new() }
     }
 }
 
@@ -142,11 +146,30 @@ impl Document {
     /// Every key that has a value in it, dotted, with that as TOML has it. Tables of a list are told apart by their `name`s, else by
     /// their places: `volume[pub].path`.
     pub fn said(&self) -> BTreeMap<String, String> {
-        let mut said = BTreeMap::new();
-        if let Ok(table) = self.text.parse::<toml::Table>() {
-            table.iter().for_each(|(key, value)| flatten(key.clone(), value, &mut said));
+        self.text.parse().map(|table| said::flatten(&table)).unwrap_or_default()
+    }
+
+    /// This text with the value that another one has for a key of [`said`](Self::said), or without it where that has none. `None` where the
+    /// key is in a table of a list, such as a volume, that one of them does not have.
+    pub fn with(&self, key: &str, of: &Self) -> Option<Self> {
+        let mut table = self.text.parse().ok()?;
+        said::take(&mut table, key, &of.text.parse().ok()?)?;
+        Some(Self { text: toml::to_string(&table).ok()?, ..self.clone() })
+    }
+
+    /// The error, with the file and the line that its key is on.
+    pub fn placed(&self, error: ConfigError) -> ConfigError {
+        match error {
+            ConfigError::Invalid { key, problem, place } if place.is_empty() && self.directory.is_none() => {
+                let file = self.path.display();
+                let place = match said::line_of(&self.text, &key) {
+                    Some(line) => format!(" ({file}, line {line})"),
+                    None => format!(" ({file})"),
+                };
+                ConfigError::Invalid { key, problem, place }
+            }
+            other => other,
         }
-        said
     }
 
     /// A path that was written in it: relative ones are meant from its directory.
@@ -157,23 +180,10 @@ impl Document {
     }
 
     fn refused(&self, source: toml::de::Error) -> ConfigError {
-        ConfigError::Parse { path: self.path.clone(), source: Box::new(source) }
-    }
-}
-
-fn flatten(key: String, value: &toml::Value, out: &mut BTreeMap<String, String>) {
-    match value {
-        toml::Value::Table(table) => {
-            table.iter().for_each(|(below, value)| flatten(format!("{key}.{below}"), value, out));
-        }
-        toml::Value::Array(tables) if !tables.is_empty() && tables.iter().all(toml::Value::is_table) => {
-            for (at, table) in tables.iter().enumerate() {
-                let name = table.get("name").and_then(toml::Value::as_str);
-                let place = name.map_or_else(|| at.to_string(), str::to_owned);
-                flatten(format!("{key}[{place}]"), table, out);
-            }
-        }
-        value => drop(out.insert(key, value.to_string())),
+        let written = source.span().and_then(|span| self.text.get(span)).unwrap_or_default();
+        let message = source.message();
+        let told = source.to_string().replacen(message, &words::of_users(message, written), 1);
+        ConfigError::Parse { path: self.path.clone(), told }
     }
 }
 
@@ -194,6 +204,32 @@ mod tests {
         let here = Document::read(Path::new("Cargo.toml")).unwrap();
         assert_eq!(resolved(&here, "tree"), std::env::current_dir().unwrap().join("tree"));
         assert!(here.file().unwrap().is_absolute());
+    }
+
+    #[test]
+    fn a_value_that_is_refused_is_told_with_file_and_line() {
+        let document = Document::of_text(Path::new("/etc/linerate.toml"), "[limits]\nranges = 0\n");
+        let told = |key: &str| document.placed(ConfigError::invalid(key, "no")).to_string();
+        assert_eq!(told("limits.ranges"), "limits.ranges: no (/etc/linerate.toml, line 2)");
+        assert_eq!(told("http.listen"), "http.listen: no (/etc/linerate.toml)");
+        assert_eq!(
+            document
+                .placed(document.placed(ConfigError::invalid("a", "no")))
+                .to_string()
+                .matches('(')
+                .count(),
+            1
+        );
+        let by_flags = Document::for_directory(Path::new("/srv"));
+        assert_eq!(by_flags.placed(ConfigError::invalid("a", "no")).to_string(), "a: no");
+        #[derive(Debug, Deserialize)]
+        struct Tables {
+            #[serde(rename = "limits")]
+            _limits: BTreeMap<String, String>,
+        }
+        let told = document.tables::<Tables>().unwrap_err().to_string();
+        assert!(told.starts_with("in /etc/linerate.toml: TOML parse error at line 2, "), "{told}");
+        assert!(told.contains("this is the number 0, where a text is wanted"), "{told}");
     }
 
     #[test]
