@@ -181,7 +181,6 @@ mod tests {
             "afs://:Secret007@h/",
             "afs://alice:Sec@Secret007@h:7000/v/a",
             "afs://alice:Secret007/Secret007@h/v",
-            "afs://alice:1234/Secret007@h@x",
             "afs://Secret007@h/v",
             "afs://alice:7000@h/",
         ] {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::builder::Resettable;
-use clap::error::ContextValue;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, Parser};
 
 use transfer::authority::without_user;
@@ -83,8 +83,13 @@ fn without_passwords(mut error: clap::Error) -> clap::Error {
         _ => None,
     };
     let all: Vec<_> = error.context().filter_map(|(kind, value)| Some((kind, shown(value)?))).collect();
+    let changes = all.iter().any(|(kind, value)| error.get(*kind) != Some(value));
     for (kind, value) in all {
         error.insert(kind, value);
+    }
+    if changes {
+        // It repeats the argument.
+        error.insert(ContextKind::Suggested, ContextValue::None);
     }
     error
 }

@@ -192,6 +192,7 @@ fn a_tree_that_another_server_writes_to_is_neither_compared_nor_called_good() {
 fn a_check_finds_mends_and_then_has_nothing_to_do() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = &dir.path().canonicalize().unwrap();
+    std::fs::create_dir(dir.join("state")).unwrap();
     assert!(said(dir, &["check"]).starts_with("no volumes: "));
     assert!(refused(dir, &["check", "pub"]).contains("there is no index in "));
     std::fs::create_dir(dir.join("tree")).unwrap();
