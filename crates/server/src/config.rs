@@ -188,6 +188,16 @@ impl Config {
             let problem = format!("{rate} is not within {} to {}", RATES.start(), RATES.end());
             return Err(ConfigError::invalid("limits.total_bytes_per_second", problem));
         }
+        let paths = [
+            ("server.state_dir", &server.state_dir),
+            ("identity.accounts", &identity.accounts),
+            ("log.access", &log.access),
+            ("log.audit", &log.audit),
+        ];
+        let is_empty = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str().is_empty());
+        if let Some((key, _)) = paths.into_iter().find(|(_, path)| is_empty(path)) {
+            return Err(ConfigError::invalid(key, "it is empty: give a path, or leave it away"));
+        }
         let mut volumes = VolumeSection::all(document)?;
         server.state_dir.iter_mut().for_each(|path| document.resolve(path));
         identity.accounts.iter_mut().for_each(|path| document.resolve(path));
@@ -235,6 +245,12 @@ impl Config {
     fn check_unplaced(&self) -> Result<(), ConfigError> {
         if self.admin.listen.is_none() && self.wishes.iter().all(|wish| wish.settings.is_none()) {
             return Err(self.nothing_to_do());
+        }
+        if self.server.lanes == Some(0) {
+            return Err(ConfigError::invalid(
+                "server.lanes",
+                "0 is none: give at least 1, or leave it away for one a core",
+            ));
         }
         if self.server.lanes.is_some() && self.server.cpus.is_some() {
             return Err(ConfigError::invalid("server.cpus", "excludes server.lanes: give one of them"));
@@ -454,7 +470,11 @@ mod tests {
                  `max_files`, `count`, `local_locks`, `mount`, `listings`, `precompressed`",
                 4,
             ),
-            (format!("[limits]\nranges = 'x'\n{VOLUME}"), "invalid type: string \"x\", expected usize", 2),
+            (
+                format!("[limits]\nranges = 'x'\n{VOLUME}"),
+                "this is the text \"x\", where a number from 0 on is wanted",
+                2,
+            ),
         ] {
             let error = load(&text).unwrap_err();
             assert!(error.contains(words) && error.contains(&format!("at line {line},")), "{error}");
@@ -484,6 +504,11 @@ mod tests {
                 "volume[0].max_files",
             ),
             ("[[volume]]\nname = 'a'\npath = 'data'\ncount = true", "volume[0].count"),
+            ("[server]\nlanes = 0\n[[volume]]\nname='a'\npath='data'", "server.lanes"),
+            ("[server]\nstate_dir = ''\n[[volume]]\nname='a'\npath='data'", "server.state_dir"),
+            ("[identity]\naccounts = ''\n[[volume]]\nname='a'\npath='data'", "identity.accounts"),
+            ("[log]\naccess = ''\n[[volume]]\nname='a'\npath='data'", "log.access"),
+            ("[log]\naudit = ''\n[[volume]]\nname='a'\npath='data'", "log.audit"),
             ("[limits]\nranges = 0\n[[volume]]\nname='a'\npath='data'", "limits.ranges"),
             ("[admin]\nnames = ['a:80']\n[[volume]]\nname='a'\npath='data'", "admin.names"),
             (

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lane::layout::Layout;
 use service::{Ground, Site};
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::descriptors;
 use crate::lane_main::Sites;
 use crate::listeners::Change;
@@ -23,6 +23,8 @@ pub(crate) struct Offers {
     descriptors: usize,
 }
 
+const ACCOUNTS: &str = "identity.accounts";
+
 impl Offers {
     /// Loads what services need beside the configuration: accounts, certificates and the like. With `is_trial` it is for a check alone.
     ///
@@ -36,7 +38,10 @@ impl Offers {
         is_trial: bool,
     ) -> Result<Self, ServerError> {
         let fit = descriptors::fit(config, layout.lane_count());
-        let accounts = config.identity.load()?;
+        let accounts = config.identity.load().map_err(|error| match config.said.contains_key(ACCOUNTS) {
+            true => config.placed(ConfigError::invalid(ACCOUNTS, error.to_string())).into(),
+            false => ServerError::Accounts(error),
+        })?;
         let (mut sites, mut warnings) = (Vec::new(), Vec::new());
         for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
             let (accounts, volumes) = (&accounts, &config.volumes[..]);
