@@ -192,7 +192,7 @@ fn no_passwords(mounts: &[MountSection], accounts: &Accounts) -> Vec<String> {
     let told = locked.map(|MountSection { volume, .. }| {
         //@ level: WARN
         //@ cause: The volume has `auth = "always"`, and the accounts have no user with a password who is not disabled.
-        //@ remedy: Give somebody a password by `linerate user passwd NAME`, after `linerate user add NAME` where there is nobody, or leave
+        //@ remedy: Give a user a password by `linerate user passwd NAME`, after `linerate user add NAME` where there is none, or leave
         //@ `auth` away.
         format!(
             "volume {volume}: auth is \"always\", and no user has a password, so that HTTP lets nobody in; give one by `linerate user \

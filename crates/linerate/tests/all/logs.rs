@@ -179,12 +179,15 @@ fn access_log_on_a_full_disk_says_so_once_and_goes_on_when_there_is_room_again()
     assert_both_lanes_serve(&server);
     crate::support::wait_for("the complaint", || server.stderr().contains("No space left").then_some(()));
     assert_both_lanes_serve(&server);
+    let told = "ok\naccess log: it cannot be written: No space left on device";
+    assert!(health(&server).starts_with(told), "{}", health(&server));
 
     std::fs::remove_file(&log).unwrap();
     server.signal(Signal::USR1);
     crate::support::wait_for("the word that it goes on", || {
         server.stderr().contains("is written again").then_some(())
     });
+    assert_eq!(health(&server), "ok\n");
     assert_eq!(server.stderr().matches("No space left").count(), 1, "{}", server.stderr());
     assert!(!server.stderr().contains("reloaded"), "SIGUSR1 opens logs and does nothing else");
     crate::support::wait_for("the lines of before", || {
@@ -263,7 +266,11 @@ fn assert_both_lanes_serve(server: &Server) {
     for (lane, before) in lanes.into_iter().zip(before) {
         assert!(served(lane) > before, "{lane} has served nobody");
     }
-    assert_eq!(raw::get(server.admin, "/health").body, b"ok\n");
+    assert!(health(server).starts_with("ok\n"));
+}
+
+fn health(server: &Server) -> String {
+    String::from_utf8(raw::get(server.admin, "/health").body).unwrap()
 }
 
 fn assert_ends_in_time(server: &mut Server, signal: Signal, code: Option<i32>) {
