@@ -170,7 +170,7 @@ fn datagrams_for_a_closed_port_are_reported_alike_and_fail_no_others() {
             // Reports of the datagrams after the first may come late.
             let _ = sender.recv(&mut received, 16).await;
         }
-        seen.push((false, Some(received[0].buf.to_vec())));
+        seen.push((false, Some((received[0].buf.to_vec(), false))));
         seen
     });
 }
