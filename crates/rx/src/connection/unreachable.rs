@@ -41,14 +41,17 @@ impl Connection {
         if !self.has_calls() || !recent {
             return false;
         }
-        if port_closed && self.ends_at_closed_port(shared) && self.is_of_call(header) {
-            self.kill_calls(DeadReason::PortClosed, shared);
-            return true;
+        let received = shared.peers[self.core.peer].counters.bytes_received;
+        if port_closed && self.is_of_call(header) {
+            if self.ends_at_closed_port(shared) {
+                self.kill_calls(DeadReason::PortClosed, shared);
+                return true;
+            }
+            self.core.closed_when = Some(received);
         }
         if self.core.side != Side::Client {
             return false;
         }
-        let received = shared.peers[self.core.peer].counters.bytes_received;
         let current = |doubt: &Doubt| {
             doubt.received == received && now.saturating_duration_since(doubt.since) < DOUBT_LASTS
         };
@@ -75,6 +78,18 @@ impl Connection {
             Side::Client => self.core.ends_at_closed_port,
             Side::Server => shared.refuses.is_some(),
         }
+    }
+
+    /// The server takes no further calls. Those whose client has said that its port is closed, and nothing since, end; the clients of
+    /// the others are asked whether they are there, as far as they may be sent anything.
+    pub(crate) fn look_for_client(&mut self, shared: &mut Shared) {
+        if self.core.closed_when == Some(shared.peers[self.core.peer].counters.bytes_received) {
+            return self.kill_calls(DeadReason::PortClosed, shared);
+        }
+        for call in self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()) {
+            call.ping_due = true;
+        }
+        shared.mark_ready(&mut self.core);
     }
 
     /// Whether a packet belongs to a call that is in progress.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::Endpoint;
 use crate::call::Delivery;
+use crate::connection::Connection;
 use crate::event::{ConnectionEnd, Side};
 use crate::header::CHANNELS;
 
@@ -11,18 +12,13 @@ impl Endpoint {
     /// Takes no further calls of clients: each is aborted with `code`, and so are those that services have not seen yet.
     /// [`RESTARTING`](crate::abort::RESTARTING) is what stock clients try again, elsewhere or later. Calls in progress go
     /// on, and calls we make are not concerned. Their clients are asked whether they are there: one whose address says that
-    /// nobody has the port any more ([`handle_unreachable`](Self::handle_unreachable)) is waited for no longer.
+    /// nobody has the port any more ([`handle_unreachable`](Self::handle_unreachable)), or has said so last, is waited for no longer.
     pub fn refuse_calls(&mut self, code: i32) {
         self.shared.refuses = Some(code);
         self.abort_calls(code, |delivery| delivery == Delivery::Held);
-        for (_, connection) in self
-            .connections
-            .iter_mut()
-            .filter(|(_, found)| found.core.side == Side::Server && found.has_calls())
-        {
-            let calls = connection.channels.iter_mut().filter_map(|channel| channel.call.as_mut());
-            calls.for_each(|call| call.ping_due = true);
-            self.shared.mark_ready(&mut connection.core);
+        let has_calls = |found: &Connection| found.core.side == Side::Server && found.has_calls();
+        for (_, connection) in self.connections.iter_mut().filter(|(_, found)| has_calls(found)) {
+            connection.look_for_client(&mut self.shared);
         }
     }
 

@@ -193,7 +193,7 @@ fn client_of_a_server_that_drains_is_asked_and_waited_for_no_longer_than_its_por
     pair.keep_trace = true;
     pair.server_sleeps = true;
     let connection = pair.connect();
-    let calls = [pair.call(connection, pattern(10)), pair.call(connection, pattern(10))];
+    let mut calls = vec![pair.call(connection, pattern(10)), pair.call(connection, pattern(10))];
     pair.run_for(Duration::from_millis(100));
     assert_eq!(pair.server.calls_in_progress(), 2);
     let client = pair.client_address;
@@ -203,6 +203,9 @@ fn client_of_a_server_that_drains_is_asked_and_waited_for_no_longer_than_its_por
     let before = sent_to_client(&pair);
     pair.server.handle_unreachable(pair.now, client, &before, true);
     assert_eq!(pair.server.calls_in_progress(), 2, "it may be behind a NAT that begins anew");
+    // It does, and is heard again.
+    calls.push(pair.call(connection, pattern(10)));
+    pair.run_for(Duration::from_millis(100));
     let sent = pair.trace.len();
     pair.server.refuse_calls(abort::RESTARTING);
     pair.settle();
@@ -210,7 +213,7 @@ fn client_of_a_server_that_drains_is_asked_and_waited_for_no_longer_than_its_por
     let asked = sent_to_client(&pair);
     pair.server.handle_unreachable(pair.now, client, &asked, false);
     pair.server.handle_unreachable(pair.now, "10.0.0.3:7001".parse().expect("address"), &asked, true);
-    assert_eq!(pair.server.calls_in_progress(), 2);
+    assert_eq!(pair.server.calls_in_progress(), 3);
     pair.server.handle_unreachable(pair.now, client, &asked, true);
     assert_eq!(pair.server.calls_in_progress(), 0);
     pair.settle();
@@ -219,4 +222,23 @@ fn client_of_a_server_that_drains_is_asked_and_waited_for_no_longer_than_its_por
         .iter()
         .filter(|event| matches!(event, Event::Dead { reason: DeadReason::PortClosed, .. }));
     assert_eq!(dead.count(), calls.len());
+}
+
+#[test]
+fn drain_waits_for_no_client_that_has_said_last_that_its_port_is_closed() {
+    let mut pair = Pair::new();
+    pair.keep_trace = true;
+    pair.server_sleeps = true;
+    let connection = pair.connect();
+    pair.call(connection, pattern(10));
+    pair.run_for(Duration::from_millis(100));
+    let client = pair.client_address;
+    pair.filter = Some(Box::new(move |_| false));
+    let quoted = pair.trace.iter().rev().find(|wire| wire.to == client).expect("some").bytes.clone();
+    pair.server.handle_unreachable(pair.now, client, &quoted, true);
+    // A reply that the client has not shown to know is not repeated for ever: nothing may be left to ask it by.
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!(pair.server.calls_in_progress(), 1);
+    pair.server.refuse_calls(abort::RESTARTING);
+    assert_eq!(pair.server.calls_in_progress(), 0);
 }
