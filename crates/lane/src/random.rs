@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::backend::kernel_random;
 use crate::context;
 
 /// Fills `bytes` with what nobody can foretell: from the kernel; on a simulated lane from the seed of its world, so that a history repeats.
@@ -9,7 +10,7 @@ use crate::context;
 /// # Errors
 /// What getrandom(2) says; nothing, once the kernel has started.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
-    if context::on_lane() { context::with(|lane| lane.backend().random(bytes)) } else { from_kernel(bytes) }
+    if context::on_lane() { context::with(|lane| lane.backend().random(bytes)) } else { kernel_random(bytes) }
 }
 
 /// As many random bytes as the array is long.
@@ -20,8 +21,4 @@ pub fn array<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     fill(&mut bytes).expect("the kernel has random bytes");
     bytes
-}
-
-pub(crate) fn from_kernel(bytes: &mut [u8]) -> io::Result<()> {
-    getrandom::fill(bytes).map_err(io::Error::from)
 }

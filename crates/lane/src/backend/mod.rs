@@ -54,6 +54,11 @@ pub(crate) use self::current::{enter, try_with};
 pub(crate) use self::held::Guard;
 pub(crate) use self::operation::OpFuture;
 
+/// Fills `bytes` with what nobody can foretell (getrandom(2)).
+pub(crate) fn kernel_random(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(io::Error::from)
+}
+
 /// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.
 /// It is a plain name; a [`Descriptor`] owns what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

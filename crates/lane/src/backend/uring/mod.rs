@@ -207,7 +207,7 @@ impl Backend for Uring {
     }
 
     fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
-        crate::random::from_kernel(bytes)
+        super::kernel_random(bytes)
     }
 
     fn try_read_at(&self, file: Fd, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {

@@ -4,7 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -76,6 +76,8 @@ struct SimClient {
     mode: Cell<Mode>,
     /// It was out of reach, and has not been served since.
     is_doubtful: Cell<bool>,
+    /// Tellings on their way that began when it could not be reached.
+    late: Cell<u32>,
     cache: RefCell<HashMap<&'static str, Kept>>,
 }
 
@@ -106,8 +108,32 @@ impl Mode {
     }
 }
 
+/// A telling of a client that could not be reached as it began: a change waits for it no longer than its patience, and then it hears
+/// before it is served again, also where it can be reached by then.
+struct Late {
+    bed: Weak<Bed>,
+    n: usize,
+}
+
+impl Late {
+    fn begin(bed: &Weak<Bed>, n: usize) -> Self {
+        bed.upgrade().into_iter().for_each(|bed| bed.clients[n].late.set(bed.clients[n].late.get() + 1));
+        Self { bed: bed.clone(), n }
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        if let Some(bed) = self.bed.upgrade() {
+            let client = &bed.clients[self.n];
+            client.late.set(client.late.get() - 1);
+            client.is_doubtful.set(true);
+        }
+    }
+}
+
 /// How the clients of the bed are told, on every lane.
-struct Telling(std::rc::Weak<Bed>);
+struct Telling(Weak<Bed>);
 
 impl Bed {
     fn new(world: &World, seed: u64) -> Self {
@@ -125,6 +151,7 @@ impl Bed {
             record: RefCell::default(),
             mode: Cell::new(Mode::Good),
             is_doubtful: Cell::new(false),
+            late: Cell::new(0),
             cache: RefCell::default(),
         };
         let truth = FILES.into_iter().map(|file| (file, Truth::default())).collect();
@@ -220,7 +247,7 @@ impl Bed {
     fn look(&self) {
         for client in &self.clients {
             client.cache.borrow_mut().retain(|_, kept| kept.until > time::now());
-            if client.mode.get() != Mode::Good || client.is_doubtful.get() {
+            if client.mode.get() != Mode::Good || client.is_doubtful.get() || client.late.get() > 0 {
                 continue;
             }
             for (file, kept) in &*client.cache.borrow() {
@@ -364,6 +391,7 @@ impl Teller for Telling {
             let Some(mode) = bed.upgrade().map(|bed| bed.clients[n].mode.get()) else {
                 return TellOutcome::Silent;
             };
+            let _late = (mode != Mode::Good).then(|| Late::begin(&bed, n));
             match mode {
                 Mode::Good | Mode::Partitioned => time::sleep(Duration::from_micros(n as u64 * 400)).await,
                 Mode::Slow => time::sleep(Duration::from_secs(6)).await,
