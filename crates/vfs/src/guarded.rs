@@ -36,15 +36,18 @@ impl Volume {
         if !self.has_objects() {
             return self.lookup_plain(path).await;
         }
-        let looked = self.look_as(caller, path, need).await?;
-        if let Some(object) = looked.resolved.object()
+        Ok(self.look_as(caller, path, need).await?.resolved)
+    }
+
+    /// What was found by this path is about to be read by a client. Where others may cache it, and it looks as another program has left it, they
+    /// are told soon.
+    pub fn note_look(&self, path: RelPath<'_>, found: &Resolved) {
+        if let Some(object) = found.object()
             && object.grants().is_in_use()
-            && object.looks_foreign(looked.resolved.attributes())
+            && object.looks_foreign(found.attributes())
         {
-            let real = looked.real.as_ref().map_or(path, |real| real.as_path());
-            self.cache().doubt_open(self.key(real));
+            self.cache().doubt_open(self.key(path));
         }
-        Ok(looked.resolved)
     }
 
     /// As [`Volume::lookup_as`], on a volume with objects, with the directory that the caller's rights rest on.

@@ -76,6 +76,8 @@ fn challenge(client: &Client) -> Refusal {
 impl Mount {
     /// What `path` names, to be read by `who`.
     pub(super) async fn lookup(&self, who: &Caller, path: RelPath<'_>) -> Result<Resolved, Error> {
-        self.volume.lookup_as(who, path, Rights::READ).await
+        let found = self.volume.lookup_as(who, path, Rights::READ).await?;
+        self.volume.note_look(path, &found);
+        Ok(found)
     }
 }

@@ -121,6 +121,7 @@ impl Volume {
             let again = self.lookup_as(caller, path, how.need).await;
             match again {
                 Ok(again) if again.object().is_some_and(|now| Arc::ptr_eq(now, &object)) => {
+                    self.note_look(path, &again);
                     return Ok((open, again));
                 }
                 Ok(_) => {}
