@@ -104,6 +104,8 @@ fn clients_that_are_killed_hold_up_no_change_and_no_stop() {
     let server = Launch::config(&config).start();
     // By Rx alone, as any client of AFS does.
     let mut get = linerate(["get", "--oob-threshold", "0", "afs://127.0.0.1/pub/big"]);
+    // Where it leaves what it has fetched.
+    let get = get.current_dir(dir.path());
     let mut get = get.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     server.wait_counted("linerate_rx_bytes_sent", "", 20 << 20);
     assert!(get.try_wait().unwrap().is_none(), "it fetches");
