@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use redb::{ReadTransaction, WriteTransaction};
+use redb::{ReadTransaction, Table, WriteTransaction};
 
 use crate::codec::Fields;
 use crate::tables::LISTS;
@@ -184,17 +184,13 @@ pub(crate) fn write(write: &WriteTransaction, lists: &Lists) -> Result<(), Error
             let rest = beneath(key.value().1, from).unwrap_or_default();
             moved.push(([to, rest].concat(), record.value().to_vec()));
         }
-        table.remove((*volume, &**to))?;
-        let (first, after) = inside(to);
-        table.retain_in((*volume, &first[..])..(*volume, &after[..]), |_, _| false)?;
+        drop_within(&mut table, *volume, to)?;
         for (path, record) in moved {
             table.insert((*volume, &path[..]), &record[..])?;
         }
     }
     for Move { volume: VolumeId(volume), .. } in lists.moves.iter().filter(|moved| *moved.to == *NOWHERE) {
-        table.remove((*volume, NOWHERE))?;
-        let (first, after) = inside(NOWHERE);
-        table.retain_in((*volume, &first[..])..(*volume, &after[..]), |_, _| false)?;
+        drop_within(&mut table, *volume, NOWHERE)?;
     }
     for ((VolumeId(volume), path), record) in &lists.known {
         match record {
@@ -203,6 +199,17 @@ pub(crate) fn write(write: &WriteTransaction, lists: &Lists) -> Result<(), Error
         };
     }
     Ok(())
+}
+
+/// Takes away what is at and beneath `top`.
+fn drop_within(
+    table: &mut Table<'_, (u32, &'static [u8]), &'static [u8]>,
+    volume: u32,
+    top: &[u8],
+) -> Result<(), Error> {
+    table.remove((volume, top))?;
+    let (first, after) = inside(top);
+    Ok(table.retain_in((volume, &first[..])..(volume, &after[..]), |_, _| false)?)
 }
 
 /// Takes all of a volume away.

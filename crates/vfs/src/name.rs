@@ -140,6 +140,11 @@ impl<'a> RelPath<'a> {
         Ok(joined)
     }
 
+    /// The path of an entry of this directory, as a file system or the kernel tells its name; `None` if there can be none of this name.
+    pub(crate) fn child(self, name: &[u8]) -> Option<RelPathBuf> {
+        self.join(Name::parse(name).ok()?).ok()
+    }
+
     /// The root and every directory on the way, down to the path itself.
     pub(crate) fn prefixes(self) -> impl Iterator<Item = RelPath<'a>> {
         let bytes = self.bytes;

@@ -211,8 +211,7 @@ async fn look_at_open(inner: Weak<Inner>) {
             let Some(volume) = volume(&key) else { continue };
             let Some(at) = volume.path_of(&directory) else { continue };
             for name in directory.open_names().all() {
-                let path = Name::parse(&name).ok().and_then(|name| at.as_path().join(name).ok());
-                if let Some(path) = path {
+                if let Some(path) = at.as_path().child(&name) {
                     volume.look_at_open(path.as_path()).await;
                 }
                 lane::yield_now().await;
@@ -256,8 +255,7 @@ async fn look_at_other_name(volumes: &[WeakVolume], displaced: &Displaced) {
     };
     let Some(volume) = volumes.iter().filter_map(WeakVolume::upgrade).find(is_its) else { return };
     let Some(above) = volume.path_of(&displaced.at.directory) else { return };
-    let path = Name::parse(&displaced.at.name).ok().and_then(|name| above.as_path().join(name).ok());
-    if let Some(path) = path {
+    if let Some(path) = above.as_path().child(&displaced.at.name) {
         volume.look_for(displaced, path.as_path()).await;
     }
 }

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use equivalent::Equivalent;
 
-use crate::name::{Name, RelPath, RelPathBuf};
+use crate::name::{RelPath, RelPathBuf};
 
 /// A volume as numbered by its lane's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +46,7 @@ impl<'a> KeyRef<'a> {
 
     /// The key of an entry in this directory; `None` if there can be none of this name.
     pub(super) fn child(self, name: &[u8]) -> Option<Key> {
-        let path = self.path.join(Name::parse(name).ok()?).ok()?;
-        Some(Key { volume: self.volume, path })
+        Some(Key { volume: self.volume, path: self.path.child(name)? })
     }
 
     pub(super) fn with_path(self, path: RelPath<'a>) -> Self {

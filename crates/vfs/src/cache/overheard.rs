@@ -233,7 +233,7 @@ async fn beneath(volume: &Volume, path: &RelPathBuf) -> Vec<RelPathBuf> {
     };
     let Ok(entries) = directory.entries(ENTRIES_MAX).await else { return Vec::new() };
     let directories = entries.iter().filter(|entry| entry.attributes.is_directory());
-    let below = |entry: &crate::Entry| path.as_path().join(Name::parse(&entry.name).ok()?).ok();
+    let below = |entry: &crate::Entry| path.as_path().child(&entry.name);
     directories.filter_map(below).collect()
 }
 

@@ -17,7 +17,7 @@ use super::key::Key;
 use super::vantage::Vantage;
 use super::watches::{WatchedDir, Watches};
 use super::{Cache, Inner};
-use crate::name::{Name, RelPath};
+use crate::name::RelPath;
 use crate::names::changes_between;
 use crate::volume::Volume;
 
@@ -205,8 +205,7 @@ impl Volume {
         while let Some(next) = from {
             let (given, rest) = joined.promises.given_in(directory, next, LOOKED_AT_ONCE);
             for given in given {
-                let path = Name::parse(&given.at.name).ok().and_then(|name| path.join(name).ok());
-                if let Some(path) = path {
+                if let Some(path) = path.child(&given.at.name) {
                     self.look_for(&given, path.as_path()).await;
                 }
             }

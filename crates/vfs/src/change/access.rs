@@ -157,7 +157,7 @@ impl Here {
     }
 
     fn path_of(&self, name: &CString) -> Option<RelPathBuf> {
-        self.path().join(Name::parse(name.as_bytes()).ok()?).ok()
+        self.path().child(name.as_bytes())
     }
 
     pub(super) fn nearest(&self) -> Nearest {

@@ -284,8 +284,7 @@ impl Here {
 
     /// What is open of it in this lane's cache is closed.
     pub(super) fn let_go_of(&self, name: &CString) {
-        let path = Name::parse(name.as_bytes()).ok().and_then(|name| self.path.as_path().join(name).ok());
-        if let Some(path) = path {
+        if let Some(path) = self.path.as_path().child(name.as_bytes()) {
             self.volume().cache().forget(self.volume().key(path.as_path()));
         }
     }

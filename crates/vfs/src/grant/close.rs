@@ -105,9 +105,7 @@ impl Open {
     pub fn path(&self, volume: &Volume) -> Option<RelPathBuf> {
         let link = self.object.grants().ask_if_any(|grants, _| grants.link(self.id).cloned())?.value?;
         match name_of(&link) {
-            Some((directory, name)) => {
-                volume.path_of(directory)?.as_path().join(Name::parse(name).ok()?).ok()
-            }
+            Some((directory, name)) => volume.path_of(directory)?.as_path().child(name),
             None => Some(RelPathBuf::root()),
         }
     }

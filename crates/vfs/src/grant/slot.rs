@@ -69,32 +69,34 @@ impl<'a> Slot<'a> {
         self.has(IN_USE, Ordering::SeqCst)
     }
 
+    /// Whether what is held is so; not where nothing is.
+    fn are(self, so: impl FnOnce(&Grants) -> bool) -> bool {
+        self.is_in_use() && self.object.lock_side().grants.as_ref().is_some_and(|held| so(&held.grants))
+    }
+
     /// Whether it is open.
     pub(crate) fn is_open(self) -> bool {
-        self.is_in_use() && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_open())
+        self.are(Grants::is_open)
     }
 
     /// Whether it is open by somebody who keeps no opens for later.
     pub(crate) fn is_open_to_stay(self) -> bool {
-        self.is_in_use()
-            && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_open_to_stay())
+        self.are(Grants::is_open_to_stay)
     }
 
     /// Whether it is open to be read or written, or by somebody who lets nobody delete it.
     pub(crate) fn is_used(self) -> bool {
-        self.is_in_use() && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_used())
+        self.are(Grants::is_used)
     }
 
     /// The same by somebody who keeps no opens for later.
     pub(crate) fn is_used_to_stay(self) -> bool {
-        self.is_in_use()
-            && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_used_to_stay())
+        self.are(Grants::is_used_to_stay)
     }
 
     /// Whether any client may cache anything of it.
     pub(crate) fn is_cached(self) -> bool {
-        self.is_in_use()
-            && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_cached())
+        self.are(Grants::is_cached)
     }
 
     /// Whether any range is locked.
