@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -40,19 +40,24 @@ fn files_and_trees_of_a_stock_cell_are_put_listed_and_got() {
     files_and_trees_are_put_listed_and_got(&StockCell::ADDRESS.to_string());
 }
 
-#[test]
-fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
-    let Some(_namespace) = Namespace::new_or_skip() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let tree = dir.path().join("pub");
+/// A tree `pub` in this directory and the configuration of a cell that anybody may write to, with these keys of `[server]` beside.
+fn writable_cell(dir: &Path, server: &str) -> (PathBuf, PathBuf) {
+    let (tree, config) = (dir.join("pub"), dir.join("linerate.toml"));
     std::fs::create_dir(&tree).unwrap();
-    let config = dir.path().join("linerate.toml");
     let text = format!(
-        "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+        "[server]\nlanes = 2\n{server}state_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
          [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\n[[volume]]\nname = 'pub'\npath = {tree:?}\n\
          writable = 'anyone'\n"
     );
     std::fs::write(&config, text).unwrap();
+    (tree, config)
+}
+
+#[test]
+fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, config) = writable_cell(dir.path(), "");
     let server = Launch::config(&config).start();
     files_and_trees_are_put_listed_and_got("127.0.0.1");
     // What came by AFS is there by HTTP and on disk, byte for byte.
@@ -80,15 +85,7 @@ fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
 fn clients_that_are_killed_hold_up_no_change_and_no_stop() {
     let Some(_namespace) = Namespace::new_or_skip() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let tree = dir.path().join("pub");
-    std::fs::create_dir(&tree).unwrap();
-    let config = dir.path().join("linerate.toml");
-    let text = format!(
-        "[server]\nlanes = 2\ndrain_seconds = 30\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
-         [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\n[[volume]]\nname = 'pub'\npath = {tree:?}\n\
-         writable = 'anyone'\n"
-    );
-    std::fs::write(&config, text).unwrap();
+    let (tree, config) = writable_cell(dir.path(), "drain_seconds = 30\n");
     std::fs::File::create(tree.join("big")).unwrap().set_len(1 << 40).unwrap();
     let new = dir.path().join("new");
     std::fs::write(&new, "by HTTP").unwrap();

@@ -102,13 +102,16 @@ impl Change {
     }
 }
 
-async fn make(volume: &Volume) {
+/// Two directories, and in one of them a file that somebody has written to a while ago.
+async fn make(volume: &Volume, fs: &Fs) {
     let top = root(volume).await;
     for one in ["d", "e"] {
         top.make_directory(&nobody(), name(one), 0o755).await.unwrap();
     }
     let file = directory(volume, "d").await.create(&nobody(), name("file"), NEW).await.unwrap();
     drop(file);
+    fs.write("/srv/d/file", "text").unwrap();
+    time::sleep(TICK).await;
 }
 
 #[test]
@@ -119,9 +122,7 @@ fn what_another_program_does_to_a_file_that_a_client_caches_is_told_though_nobod
             for change in [Change::Writes, Change::Cuts] {
                 watched(Writable::anyone(), move |volume, fs| async move {
                     let (told, _breaker) = listen(&volume);
-                    make(&volume).await;
-                    fs.write("/srv/d/file", "text").unwrap();
-                    time::sleep(TICK).await;
+                    make(&volume, &fs).await;
                     let open = holds.open(&volume, "d/file").await;
                     let at = before.happens(&volume, &open.caller(&nobody())).await;
                     told.0.take();
@@ -151,8 +152,7 @@ fn where_nothing_is_watched_the_first_look_of_anybody_tells() {
     for (holds, opens) in cases.filter(|&(holds, opens)| !is_asked_back(holds, opens)) {
         on_lanes(1, Config::clean(), 1, move |_, process, volume| async move {
             let (told, _breaker) = listen(&volume);
-            make(&volume).await;
-            process.host.fs().write("/srv/d/file", "text").unwrap();
+            make(&volume, &process.host.fs()).await;
             let open = holds.open(&volume, "d/file").await;
             time::sleep(TICK).await;
             Change::Writes.happens(&process.host.fs(), "d/file");
@@ -180,9 +180,7 @@ fn what_the_holder_or_nobody_does_is_told_to_nobody() {
     for holds in HOLDS.into_iter().filter(|holds| !matches!(holds, Holds::Oplock(Caching::R))) {
         watched(Writable::anyone(), move |volume, fs| async move {
             let (told, _breaker) = listen(&volume);
-            make(&volume).await;
-            fs.write("/srv/d/file", "text").unwrap();
-            time::sleep(TICK).await;
+            make(&volume, &fs).await;
             let open = holds.open(&volume, "d/file").await;
             for round in 0..3 {
                 let writer = directory(&volume, "d").await;
