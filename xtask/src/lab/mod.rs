@@ -107,14 +107,15 @@ fn run_all(
     for &scenario in chosen {
         let report = host::run(scenario, &kernel, &binaries, options);
         report.print(options.json)?;
-        if !report.is_pass() {
-            failed.push(scenario.name());
+        if let Some(error) = &report.error {
+            failed.push(format!("{}: {error}", scenario.name()));
         }
     }
     if failed.is_empty() {
         return Ok(());
     }
-    bail!("failed in the lab: {}", failed.join(", "))
+    // With their causes: of a long run only the last lines may be kept.
+    bail!("failed in the lab: {}", failed.join("; "))
 }
 
 /// What runs inside the guests.

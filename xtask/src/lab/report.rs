@@ -38,10 +38,6 @@ impl Report {
         }
     }
 
-    pub(crate) fn is_pass(&self) -> bool {
-        self.error.is_none()
-    }
-
     pub(crate) fn took(&mut self, time: Duration) {
         self.seconds = (time.as_secs_f64() * 10.0).round() / 10.0;
     }

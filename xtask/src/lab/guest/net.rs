@@ -56,12 +56,23 @@ impl Namespace {
         Ok(())
     }
 
-    /// Moves cards into it and joins them to one, as [`bond`] does, with an address.
-    pub(crate) fn take_bond(self, name: &str, slaves: &[&str], address: &str) -> anyhow::Result<()> {
+    /// Moves cards into it and joins them to one with an address.
+    pub(crate) fn take_bond(
+        self,
+        name: &str,
+        sends: Sends,
+        slaves: &[&str],
+        address: &str,
+    ) -> anyhow::Result<()> {
         for slave in slaves {
             ip(&format!("link set {slave} netns {}", self.0))?;
         }
-        join(&|words| self.ip(words), name, slaves, address)
+        join(&|words| self.ip(words), name, sends, slaves, address)
+    }
+
+    /// From now on a bond that sends by one card sends by this one.
+    pub(crate) fn send_by(self, bond: &str, slave: &str) -> anyhow::Result<()> {
+        self.ip(&format!("link set {bond} type bond active_slave {slave}")).map(drop)
     }
 
     /// `ip` inside it.
@@ -124,17 +135,31 @@ pub(crate) fn direct_interrupts(card: &str, node: u32) -> anyhow::Result<()> {
 /// cards at the other end of their wires must be joined too, or they hear only a part. The first slave gives the
 /// address of the hardware: let it be the vmxnet3 card, which as QEMU emulates it goes deaf when its own is changed.
 pub(crate) fn bond(name: &str, slaves: &[&str], address: &str) -> anyhow::Result<()> {
-    join(&ip, name, slaves, address)
+    join(&ip, name, Sends::ByHash, slaves, address)
+}
+
+/// By which of its cards a bond sends. It receives by all of them either way.
+#[derive(Clone, Copy)]
+pub(crate) enum Sends {
+    /// A hash of a connection's addresses and ports chooses.
+    ByHash,
+    /// All by one, as [`Namespace::send_by`] says.
+    ByOne,
 }
 
 fn join(
     ip: &dyn Fn(&str) -> anyhow::Result<String>,
     name: &str,
+    sends: Sends,
     slaves: &[&str],
     address: &str,
 ) -> anyhow::Result<()> {
     modprobe(&["bonding"])?;
-    ip(&format!("link add {name} type bond mode balance-xor miimon 100 xmit_hash_policy layer3+4"))?;
+    let mode = match sends {
+        Sends::ByHash => "mode balance-xor xmit_hash_policy layer3+4",
+        Sends::ByOne => "mode active-backup all_slaves_active 1",
+    };
+    ip(&format!("link add {name} type bond miimon 100 {mode}"))?;
     for slave in slaves {
         // One that is up cannot be joined.
         ip(&format!("addr flush dev {slave}"))?;

@@ -74,7 +74,7 @@ fn one_address_for_each_card(guest: &mut Guest) -> anyhow::Result<()> {
 fn join_the_cards() -> anyhow::Result<Namespace> {
     let clients = Namespace::new("joined")?;
     net::bond("bond0", &["n1", "n0"], &format!("{BONDED}/24"))?;
-    clients.take_bond("clients", &CLIENT_CARDS, "10.77.0.2/24")?;
+    clients.take_bond("clients", net::Sends::ByHash, &CLIENT_CARDS, "10.77.0.2/24")?;
     Ok(clients)
 }
 

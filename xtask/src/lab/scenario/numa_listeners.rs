@@ -29,7 +29,7 @@ impl Scenario for NumaListeners {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(480)
+        Duration::from_secs(900)
     }
 
     fn on_every_change(&self) -> bool {

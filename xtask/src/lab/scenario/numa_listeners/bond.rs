@@ -9,17 +9,18 @@ use lane::topology::{Irq, Topology};
 
 use super::{ACCEPTED, CONFIG, CONNECTIONS, Client, fetch};
 use crate::lab::guest::Guest;
-use crate::lab::guest::net::{self, Namespace};
+use crate::lab::guest::net::{self, Namespace, Sends};
+use crate::lab::guest::server::Server;
 use crate::process;
 
 /// Joins both cards, and the clients' cards at the other end of their wires.
 pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
-    for (client, card) in clients.into_iter().zip(["c0", "c1"]) {
+    for (client, card) in clients.into_iter().zip(CLIENT_CARDS) {
         client.namespace.ip(&format!("link set {card} netns 1"))?;
     }
     net::bond("bond0", &["n1", "n0"], "10.74.0.1/24")?;
     let behind = Namespace::new("behind")?;
-    behind.take_bond("clients", &["c0", "c1"], "10.74.0.2/24")?;
+    behind.take_bond(CLIENT_BOND, Sends::ByOne, &CLIENT_CARDS, "10.74.0.2/24")?;
     // Before Linux 6.8 only the CPU tells the card: each has to have its own.
     for (card, node) in CARDS.into_iter().zip(0..) {
         net::direct_interrupts(card, node)?;
@@ -28,42 +29,49 @@ pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2
     move_interrupts(behind, to)?;
     let server = guest.serve(CONFIG)?;
     let before = server.scrape()?;
-    let mut came = [0; 2];
-    let mut packets = received_at_rest()?;
-    for _ in 0..CONNECTIONS {
-        behind.within(|| fetch(to))?;
-        let now = received_at_rest()?;
-        let (by_n0, by_n1) = (now[0] - packets[0], now[1] - packets[1]);
-        packets = now;
-        // Those that are not its own, such as ARP's, may have come by the other.
-        let is_clear = by_n0.max(by_n1) > 2 * by_n0.min(by_n1);
-        ensure!(is_clear, "one connection brought {by_n0} packets by n0 and {by_n1} by n1");
-        came[usize::from(by_n1 > by_n0)] += 1;
+    for (node, sent_by) in CLIENT_CARDS.into_iter().enumerate() {
+        come_by(guest, &server, behind, to, node, sent_by)?;
     }
     let after = server.scrape()?;
-    ensure!(came.iter().all(|&count| count > 0), "the client's bond sent all by one card: {came:?}");
     let placed = |placement: &str| {
         let label = format!("placement=\"{placement}\"");
         after.grown(&before, "linerate_silo_accepts", &[&label])
     };
     let (local, handed, unknown) = (placed("local")?, placed("handed_off")?, placed("unknown")?);
     guest.note(format!(
-        "bond: {came:?} came by n0 and n1; {local} were accepted there, {handed} handed over, {unknown} unknown"
+        "bond: {local} were accepted where they came, {handed} handed over, {unknown} unknown"
     ))?;
-    for (node, came) in came.into_iter().enumerate() {
-        let served = after.grown(&before, ACCEPTED, &[&format!("silo=\"{node}\"")])?;
-        guest.figure(&format!("bond, came by n{node}"), f64::from(came), "connections")?;
-        guest.figure(&format!("bond, served on node {node}"), served, "connections")?;
-        ensure!(
-            served == f64::from(came),
-            "{came} came by n{node}, node {node} served {served}; interrupts: {}",
-            interrupts()?
-        );
-    }
-    ensure!(local + handed == CONNECTIONS as f64, "{local} local and {handed} handed over of {CONNECTIONS}");
+    let all = (CLIENT_CARDS.len() * CONNECTIONS) as f64;
+    ensure!(local + handed == all, "{local} local and {handed} handed over of {all}");
     ensure!(handed > 0.0, "the kernel's hash was right every time: nothing was shown");
     let taken = after.grown(&before, "linerate_silo_taken_over", &[])?;
     ensure!(taken == handed, "{handed} were handed over, {taken} taken");
+    Ok(())
+}
+
+/// Connections that come by the card of a node are served on that node.
+fn come_by(
+    guest: &mut Guest,
+    server: &Server,
+    behind: Namespace,
+    to: SocketAddr,
+    node: usize,
+    sent_by: &str,
+) -> anyhow::Result<()> {
+    behind.send_by(CLIENT_BOND, sent_by)?;
+    let (before, packets) = (server.scrape()?, received()?);
+    behind.within(|| (0..CONNECTIONS).try_for_each(|_| fetch(to)))?;
+    let (after, now) = (server.scrape()?, received()?);
+    let came: Vec<u64> = now.iter().zip(packets).map(|(now, before)| now - before).collect();
+    // The last packets of those before may come now, and ARP's by either card.
+    ensure!(came[node] > 2 * came[1 - node], "packets sent to n{node} came by n0 and n1: {came:?}");
+    let served = after.grown(&before, ACCEPTED, &[&format!("silo=\"{node}\"")])?;
+    guest.figure(&format!("bond, came by n{node}: served on node {node}"), served, "connections")?;
+    ensure!(
+        served == CONNECTIONS as f64,
+        "{CONNECTIONS} came by n{node}, node {node} served {served}; interrupts: {}",
+        interrupts()?
+    );
     Ok(())
 }
 
@@ -72,13 +80,16 @@ pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2
 /// Neighbours are found meanwhile, before packets are counted.
 fn move_interrupts(behind: Namespace, to: SocketAddr) -> anyhow::Result<()> {
     for _ in 0..ROUNDS {
-        behind.within(|| {
-            for _ in 0..CONNECTIONS {
-                let refused = TcpStream::connect_timeout(&to, Duration::from_secs(10));
-                ensure!(refused.is_err(), "somebody listens already");
-            }
-            Ok(())
-        })?;
+        for sent_by in CLIENT_CARDS {
+            behind.send_by(CLIENT_BOND, sent_by)?;
+            behind.within(|| {
+                for _ in 0..CONNECTIONS {
+                    let refused = TcpStream::connect_timeout(&to, Duration::from_secs(10));
+                    ensure!(refused.is_err(), "somebody listens already");
+                }
+                Ok(())
+            })?;
+        }
         if have_moved()? {
             return Ok(());
         }
@@ -111,20 +122,7 @@ fn interrupts() -> anyhow::Result<String> {
     process::output("sh", &["-c", script])
 }
 
-/// What has come by each card, once no more comes: a client sends its last packets after it has had its answer.
-fn received_at_rest() -> anyhow::Result<[u64; 2]> {
-    let mut before = received()?;
-    for _ in 0..LONGEST_WAIT.div_duration_f32(REST) as usize {
-        std::thread::sleep(REST);
-        let now = received()?;
-        if now == before {
-            return Ok(now);
-        }
-        before = now;
-    }
-    bail!("packets come by n0 and n1 without end: {before:?}")
-}
-
+/// How many packets have come by each card.
 fn received() -> anyhow::Result<[u64; 2]> {
     let count = |card: &str| -> anyhow::Result<u64> {
         let path = format!("/sys/class/net/{card}/statistics/rx_packets");
@@ -133,7 +131,8 @@ fn received() -> anyhow::Result<[u64; 2]> {
     Ok([count(CARDS[0])?, count(CARDS[1])?])
 }
 
-const REST: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const ROUNDS: usize = 20;
 const CARDS: [&str; 2] = ["n0", "n1"];
+/// Each at the other end of a wire of [`CARDS`].
+const CLIENT_CARDS: [&str; 2] = ["c0", "c1"];
+const CLIENT_BOND: &str = "clients";
