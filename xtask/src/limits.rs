@@ -1,4 +1,4 @@
-//! `cargo xtask limits`: everything that clients share, and how much of it one may have, as `docs/limits.md`.
+//! `cargo xtask limits`: everything that clients share, and how much of it one may have, as `docs/reference/limits.md`.
 //!
 //! A limit is told where the code sets it: a block of comments above its constant or option, one key a line.
 //!
@@ -39,10 +39,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let root = spec::root();
     let page = page(&limits(&root)?)?;
-    let path = root.join("docs/limits.md");
+    let path = root.join("docs/reference/limits.md");
     if args.check {
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        ensure!(kept == page, "docs/limits.md is not that of the code: run `cargo xtask limits`");
+        ensure!(kept == page, "docs/reference/limits.md is not that of the code: run `cargo xtask limits`");
         return Ok(());
     }
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))

@@ -1,4 +1,4 @@
-//! `cargo xtask messages`: every WARN and ERROR of the server's log, with its cause and what to do, as `docs/messages.md`.
+//! `cargo xtask messages`: every WARN and ERROR of the server's log, with its cause and what to do, as `docs/reference/messages.md`.
 //!
 //! A message is written once, where it is logged. Its text ends with its name in brackets, `[volume-moved]`, and comments above it
 //! say why it comes (`//@ cause: ...`) and what to do (`//@ remedy: ...`). A text that is made in one place and logged in another has
@@ -67,10 +67,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let root = spec::root();
     let page = page(&root)?;
-    let path = root.join("docs/messages.md");
+    let path = root.join("docs/reference/messages.md");
     if args.check {
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        ensure!(kept == page, "docs/messages.md is not that of the code: run `cargo xtask messages`");
+        ensure!(
+            kept == page,
+            "docs/reference/messages.md is not that of the code: run `cargo xtask messages`"
+        );
         return Ok(());
     }
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))

@@ -1,7 +1,7 @@
 //! `cargo xtask spec`: which sections of the specifications the code says it obeys, and where.
 //!
 //! A citation is two comments at the line that obeys: `//= MS-SMB2 3.3.5.9` names the section, `//# …` says in a
-//! sentence what it asks for. The report goes to `docs/spec.md`; a citation of a section that there is not, or without
+//! sentence what it asks for. The report goes to `docs/reference/spec.md`; a citation of a section that there is not, or without
 //! its sentence, is refused. Lists of sections are in `xtask/spec/`; of a specification without a list only the form
 //! is looked at.
 
@@ -25,10 +25,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let root = root();
     let report = report(&root)?;
-    let path = root.join("docs/spec.md");
+    let path = root.join("docs/reference/spec.md");
     if args.check {
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        ensure!(kept == report, "docs/spec.md is not that of the code: run `cargo xtask spec`");
+        ensure!(kept == report, "docs/reference/spec.md is not that of the code: run `cargo xtask spec`");
         return Ok(());
     }
     std::fs::write(&path, report).with_context(|| format!("cannot write {}", path.display()))

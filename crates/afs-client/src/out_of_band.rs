@@ -1,4 +1,4 @@
-//! Large pieces of files over TCP beside the call (docs/oob.md), where the server can: connections that are kept for the next
+//! Large pieces of files over TCP beside the call (docs/design/oob.md), where the server can: connections that are kept for the next
 //! transfer, and the way back to Rx.
 
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! What conflicts with what: three tables, and nothing else decides. docs/vfs.md shows them; a test goes through every cell.
+//! What conflicts with what: three tables, and nothing else decides. docs/design/vfs.md shows them; a test goes through every cell.
 
 use crate::caching::{Caching, Held};
 use crate::share::{Access, Share};

@@ -20,7 +20,7 @@ pub struct Validators {
 
 impl Validators {
     /// Those of what a file is at `now`, where its name has this standing, in a coding, on a volume that
-    /// [distrusts](vfs::Volume::distrusts_before) what is older than this: the table of docs/http.md.
+    /// [distrusts](vfs::Volume::distrusts_before) what is older than this: the table of docs/design/http.md.
     pub fn of(
         attributes: &Attributes,
         distrusts_before: u32,

@@ -1,5 +1,5 @@
 //! What is not committed yet, in memory of the machine that a kill of the process leaves as it was: number, version and what bears
-//! that out, of each file that has changed since. `docs/index.md` has the layout ("Over a kill").
+//! that out, of each file that has changed since. `docs/design/index.md` has the layout ("Over a kill").
 //!
 //! Nobody waits for it: a change costs a few stores to a part of the memory that nobody else writes meanwhile.
 

@@ -1,4 +1,4 @@
-//! The tables of the file (`docs/index.md`, "The file").
+//! The tables of the file (`docs/design/index.md`, "The file").
 
 use std::ops::RangeInclusive;
 

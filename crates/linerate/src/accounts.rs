@@ -35,7 +35,7 @@ pub(crate) fn refuse_reserved(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Words of `writable` (docs/configuration.md).
+/// Words of `writable` (docs/reference/configuration.md).
 const RESERVED: [&str; 3] = ["anyone", "listed", "nobody"];
 
 /// The accounts as they are; where there are none yet, what to do.

@@ -9,7 +9,7 @@ use crate::run::{LOCAL_BOUND, Run, bytes};
 impl Run {
     pub(crate) fn by_program(&mut self, step: &Step) -> anyhow::Result<()> {
         let until = time::now() + LOCAL_BOUND;
-        // What nobody has open then keeps its record until a check (docs/index.md, "The check").
+        // What nobody has open then keeps its record until a check (docs/design/index.md, "The check").
         let has_last_name = |path: &Path| {
             let object = self.model.names.get(path);
             object.is_some_and(|object| self.model.names_of(*object).count() == 1)
@@ -20,7 +20,7 @@ impl Run {
             _ => false,
         };
         let (disk, model) = (self.site.disk(), &mut self.model);
-        // A clock of whole seconds may have stood still, so nothing shows alone there (docs/index.md, "Versions").
+        // A clock of whole seconds may have stood still, so nothing shows alone there (docs/design/index.md, "Versions").
         let is_fine = |path: Path| !disk.is_of_whole_second(&path.text()).unwrap_or_default();
         match step.operation {
             Operation::LocalCreate { path, len } => {

@@ -229,7 +229,7 @@ impl Model {
     /// Of a rename to a name that is free, or may be replaced.
     fn moves(&self, object: Object, from: Path, to: Path) -> Expected {
         let has_several = self.names_of(object).count() > 1;
-        // One of several names stays in its directory where rights might differ (docs/vfs.md, "Names in several directories").
+        // One of several names stays in its directory where rights might differ (docs/design/vfs.md, "Names in several directories").
         if has_several && from.directory() != to.directory() { Either } else { Done }
     }
 }

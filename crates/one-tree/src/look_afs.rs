@@ -118,7 +118,7 @@ impl Run {
             ensure!(version >= before, "the version of {name} goes back from {before} to {version}");
             let is_same = contents == node.contents;
             ensure!(is_same || version > before, "{name} has changed, and has still version {version}");
-            // A directory's may rise for what its pages say otherwise (docs/vfs.md, "Images of directories").
+            // A directory's may rise for what its pages say otherwise (docs/design/vfs.md, "Images of directories").
             let may_rise = node.may_rise || node.is_directory;
             ensure!(
                 !is_same || version == before || may_rise,

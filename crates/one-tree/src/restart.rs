@@ -85,7 +85,7 @@ impl Run {
             }
             (_, None) => bail!("{path} is gone"),
         }
-        // An upload that has not its name yet may leave a record (docs/vfs.md, "Checked from outside").
+        // An upload that has not its name yet may leave a record (docs/design/vfs.md, "Checked from outside").
         self.is_to_mend |= change == Amid::Put;
         self.starts_again(End::Kill).await
     }

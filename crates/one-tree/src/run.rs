@@ -104,7 +104,7 @@ impl Run {
         self.touched = Touched::default();
         self.touches(&step.operation);
         if step.operation.is_local() {
-            // What is written in the tick of a change of the server's leaves no trace (docs/index.md, "Versions").
+            // What is written in the tick of a change of the server's leaves no trace (docs/design/index.md, "Versions").
             time::sleep(TICK).await;
         }
         let answer = self.act(step).await?;

@@ -1,4 +1,4 @@
-//! Out-of-band TCP without sockets, clock or threads: bytes in, bytes out (docs/oob.md).
+//! Out-of-band TCP without sockets, clock or threads: bytes in, bytes out (docs/design/oob.md).
 //!
 //! - [`Claim`]: the first bytes of a connection, with the [`Token`] of a call;
 //! - [`Claims`]: tokens that were given out and not claimed yet;

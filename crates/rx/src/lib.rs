@@ -2,7 +2,7 @@
 //! Linux.
 //!
 //! [`Endpoint`] takes datagrams and times, gives datagrams, events and the next timeout, and holds no socket, clock or
-//! thread; crate `rx-lane` puts it on lanes. `docs/rx.md` explains the state machines, timers and extensions.
+//! thread; crate `rx-lane` puts it on lanes. `docs/design/rx.md` explains the state machines, timers and extensions.
 
 pub mod abort;
 pub mod ack;

@@ -1,4 +1,4 @@
-//! What one server leaves to the next: its name to clients, and what durable opens they may come back for. docs/smb.md tells what of
+//! What one server leaves to the next: its name to clients, and what durable opens they may come back for. docs/design/smb.md tells what of
 //! it the next one believes.
 
 use std::sync::{Mutex, MutexGuard};

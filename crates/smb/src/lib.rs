@@ -1,4 +1,4 @@
-//! SMB 2 and 3 for stock clients, on lanes (docs/smb.md).
+//! SMB 2 and 3 for stock clients, on lanes (docs/design/smb.md).
 //!
 //! - [`Smb`]: what the server program knows of it; `[smb]` and the keys of `[[volume]]` are read in `settings`.
 //! - `server`, `session`: what lanes share: sessions, whose channels may live on different lanes, and what they agreed on.

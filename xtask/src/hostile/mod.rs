@@ -38,7 +38,8 @@ use walk::{Scrapes, Walk};
 pub(crate) struct Args {
     /// Scenarios to run; without any, all
     scenarios: Vec<String>,
-    /// Walk the lines of docs/limits.md: each attack runs once, and what its counters and the good client came to is told for each line
+    /// Walk the lines of docs/reference/limits.md: each attack runs once, and what its counters and the good client came to
+    /// is told for each line
     #[arg(long)]
     limits: bool,
     /// Name the scenarios, or the lines with their attacks, and run none

@@ -1,5 +1,5 @@
 //! `cargo xtask lab NAME…`: boots guests with other kernels and other machines than this one and runs a
-//! scenario inside. How it is built, and how to add a scenario: `docs/lab.md`.
+//! scenario inside. How it is built, and how to add a scenario: `docs/design/lab.md`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Abort codes of out-of-band TCP: ours, docs/oob.md. After each of them the client tries over Rx.
+//! Abort codes of out-of-band TCP: ours, docs/design/oob.md. After each of them the client tries over Rx.
 
 /// As many transfers as there may be, of all or of this client.
 pub const OOB_BUSY: i32 = 0x4c4e_1001;

@@ -1,4 +1,4 @@
-//! GetOutOfBand, FetchDataOOB, StoreDataOOB: as FetchData64 and StoreData64, with the bytes beside the call (docs/oob.md).
+//! GetOutOfBand, FetchDataOOB, StoreDataOOB: as FetchData64 and StoreData64, with the bytes beside the call (docs/design/oob.md).
 
 use std::rc::Rc;
 

@@ -2,7 +2,7 @@
 //!
 //! [`Hosts`] is the table of the process, [`LaneHosts`] what one lane does with it: it finds the [`Host`] behind a connection
 //! ([`Contact`]), and tells those whose home it is what they can rely on no more. `vfs` knows who relies on what
-//! (`vfs::Client`); this knows who that is and where he is called. docs/afs.md draws the life of a callback.
+//! (`vfs::Client`); this knows who that is and where he is called. docs/design/afs.md draws the life of a callback.
 
 pub use contact::Contact;
 pub use counters::HostCounters;

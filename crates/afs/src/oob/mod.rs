@@ -1,4 +1,4 @@
-//! Out-of-band TCP: the bytes of large files beside the Rx call that is about them (docs/oob.md).
+//! Out-of-band TCP: the bytes of large files beside the Rx call that is about them (docs/design/oob.md).
 //!
 //! - [`LaneOob`]: a lane's connections, from the first byte of each to its end;
 //! - `transfer`: what a call is granted, and what it hears of it;

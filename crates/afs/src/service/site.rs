@@ -127,7 +127,7 @@ impl AfsSite {
             if self.left_out().insert(volume.clone()) && !self.is_trial {
                 //@ cause: AFS names files by numbers that have to last, and the server cannot keep them for this volume. The line says why:
                 //@ mostly the file system is read-only, or the server may not write to the directory.
-                //@ remedy: Let the server write to the volume's directory once, then mount it read-only if you like. See docs/afs.md.
+                //@ remedy: Let the server write to the volume's directory once, then mount it read-only if you like. See docs/users/afs.md.
                 tracing::warn!(
                     %volume,
                     "volume {volume}: AFS does not serve it, the other protocols do: {why}; AFS names files by numbers that have to \

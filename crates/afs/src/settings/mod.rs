@@ -52,7 +52,7 @@ pub struct AfsSection {
     pub location_port: Option<u16>,
     /// Of the server that `vos` asks about volumes; it knows no other than 7005.
     pub volume_port: Option<u16>,
-    /// Whether large files go over TCP for clients that ask for it (docs/oob.md).
+    /// Whether large files go over TCP for clients that ask for it (docs/design/oob.md).
     pub oob: bool,
     /// TCP port for that; without it the file server's number.
     pub oob_port: Option<u16>,

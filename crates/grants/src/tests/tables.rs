@@ -161,7 +161,8 @@ fn every_cell_of_ranges() {
 
 #[test]
 fn the_table_in_the_docs_is_the_one_that_decides() {
-    let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vfs.md")).unwrap();
+    let docs =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/design/vfs.md")).unwrap();
     for asks in ASKS {
         let cell = |held| match answer(asks, held) {
             Answer::Keeps => "-".to_owned(),
@@ -170,7 +171,7 @@ fn the_table_in_the_docs_is_the_one_that_decides() {
         };
         let cells = Held::ALL.map(cell).join(" | ");
         let row = docs.lines().find(|line| line.starts_with(&format!("| `{asks:?}`:")));
-        let row = row.unwrap_or_else(|| panic!("docs/vfs.md has no row for {asks:?}"));
+        let row = row.unwrap_or_else(|| panic!("docs/design/vfs.md has no row for {asks:?}"));
         assert!(row.ends_with(&format!(" | {cells} |")), "{asks:?} is {cells}, and not {row}");
     }
 }

@@ -38,7 +38,7 @@ impl Edit {
     /// What a new file begins with.
     pub(super) const EMPTY: &str = "\
 # Users and groups of Linerate. `linerate user` and `linerate group` change this file and keep your comments; after
-# changes of your own, send the server a SIGHUP. The format: docs/access.md.
+# changes of your own, send the server a SIGHUP. The format: docs/users/access.md.
 version = 1
 ";
 

@@ -72,7 +72,7 @@ impl Accounts {
         Arc::clone(&NONE)
     }
 
-    /// Reads the text of an accounts file (docs/access.md).
+    /// Reads the text of an accounts file (docs/users/access.md).
     ///
     /// # Errors
     /// [`AccountsError::Syntax`] with the line, or [`AccountsError::Invalid`] with the key.

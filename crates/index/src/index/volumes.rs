@@ -26,7 +26,7 @@ impl Index {
     /// this returns. Waits for the disk.
     ///
     /// # Errors
-    /// [`Error::OtherTree`] and [`Error::BadMark`] (`docs/index.md`, "The volume's mark").
+    /// [`Error::OtherTree`] and [`Error::BadMark`] (`docs/design/index.md`, "The volume's mark").
     pub fn open_volume(&self, tree: Tree<'_>, now: SystemTime) -> Result<OpenedVolume, Error> {
         let Tree { name, path, .. } = tree;
         if name.len() > NAME_MAX || path.len() > PATH_MAX {

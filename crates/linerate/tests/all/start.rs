@@ -161,7 +161,7 @@ fn what_the_kernel_lacks_is_said_once_and_the_rest_is_served() {
 
 /// The keys of the documentation, each with the header of its table.
 fn documented_keys() -> Vec<(String, String)> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
     let (mut header, mut keys) = (String::new(), Vec::new());
     for line in std::fs::read_to_string(path).unwrap().lines() {
         if let Some((table, _)) = line.strip_prefix("## `").and_then(|rest| rest.split_once('`')) {

@@ -1,4 +1,4 @@
-//! When a call acknowledges what it received (OpenAFS `rxi_ReceiveDataPacket`; `docs/rx.md`, "ACK frequency").
+//! When a call acknowledges what it received (OpenAFS `rxi_ReceiveDataPacket`; `docs/design/rx.md`, "ACK frequency").
 
 use std::time::{Duration, Instant};
 

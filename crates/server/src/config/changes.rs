@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Config, Document};
 
-/// Keys that count from the next start on. All others are in use after a reload. `docs/configuration.md` marks these with *start*.
+/// Keys that count from the next start on. All others are in use after a reload. `docs/reference/configuration.md` marks these with *start*.
 pub const AT_START: [&str; 11] = [
     "server.lanes",
     "server.cpus",
@@ -180,9 +180,11 @@ mod tests {
 
     #[test]
     fn the_documentation_marks_what_counts_from_a_start_on() {
-        let text =
-            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md"))
-                .unwrap();
+        let text = std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/configuration.md"
+        ))
+        .unwrap();
         let (mut table, mut marked) = (String::new(), Vec::new());
         for line in text.lines() {
             if let Some(name) = line.strip_prefix("## `[").and_then(|rest| rest.split_once(']')) {

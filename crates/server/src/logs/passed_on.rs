@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Logs what the administrator should look at. The text ends with the name of its message (`docs/messages.md`).
+/// Logs what the administrator should look at. The text ends with the name of its message (`docs/reference/messages.md`).
 pub fn warn(text: &str) {
     check(text);
     tracing::warn!("{text}");

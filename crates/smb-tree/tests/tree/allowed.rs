@@ -1,5 +1,5 @@
-//! Who is granted what: MAXIMUM_ALLOWED is what asking for each right by itself gives, for each list of docs/access.md, owners and others,
-//! users with a `uid` and without; owners say who may do what with what is theirs.
+//! Who is granted what: MAXIMUM_ALLOWED is what asking for each right by itself gives, for each list of docs/users/access.md,
+//! owners and others, users with a `uid` and without; owners say who may do what with what is theirs.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ async fn at_most(side: &Side, who: &Asker, name: &str, is_directory: bool) -> u3
     }
 }
 
-/// Those of docs/access.md, by whom they are told of, and others of their kinds.
+/// Those of docs/users/access.md, by whom they are told of, and others of their kinds.
 const LISTS: [&str; 14] =
     ["all", "write", "read", "rlidwka", "rlidwk", "rlid", "rlw", "rlk", "rl", "li", "l", "a", "la", "none"];
 

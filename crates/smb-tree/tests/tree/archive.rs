@@ -1,4 +1,5 @@
-//! FILE_ATTRIBUTE_ARCHIVE: off where somebody has turned it off, and on again whatever changes the file (MS-FSA 2.1.4.17). The table of docs/smb.md.
+//! FILE_ATTRIBUTE_ARCHIVE: off where somebody has turned it off, and on again whatever changes the file (MS-FSA
+//! 2.1.4.17). The table of docs/design/smb.md.
 
 use std::sync::Arc;
 

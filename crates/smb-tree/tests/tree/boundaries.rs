@@ -1,5 +1,5 @@
 //! Boundary values of each field of each SET_INFO, of control codes and of names: negative, zero, -1, -2, the largest, empty, itself. What
-//! MS-FSA answers; docs/smb.md lists where Samba differs.
+//! MS-FSA answers; docs/design/smb.md lists where Samba differs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Every operation of SMB through symbolic links: it is done to what the link leads to, where that is; docs/smb.md has the rule.
+//! Every operation of SMB through symbolic links: it is done to what the link leads to, where that is; docs/design/smb.md has the rule.
 
 use smb_wire::Status;
 use smb_wire::create::access::rights;

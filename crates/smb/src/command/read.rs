@@ -1,4 +1,4 @@
-//! READ (MS-SMB2 3.3.5.12). Which way the bytes take: docs/smb.md "Data path".
+//! READ (MS-SMB2 3.3.5.12). Which way the bytes take: docs/design/smb.md "Data path".
 
 use std::rc::Rc;
 use std::sync::Arc;

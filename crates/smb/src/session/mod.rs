@@ -1,4 +1,4 @@
-//! Sessions, which lanes share (docs/smb.md "A session over lanes").
+//! Sessions, which lanes share (docs/design/smb.md "A session over lanes").
 //!
 //! A [`Session`] is one `Arc` in a table of the process. What it agreed on and its keys are read-only once it is
 //! signed in; channels and trees are behind its lock, which is taken when one comes or goes. Each connection has a

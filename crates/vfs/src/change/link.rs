@@ -54,7 +54,7 @@ impl Directory {
 
     /// As [`Directory::link_if`], the name being one in `to_directory`, and in one step in place of the file that has it where that may be.
     /// Takes [`Rights::INSERT`] there, and [`Rights::DELETE`] where something is replaced. In another directory the name is had only where
-    /// nobody gets or loses rights by it: docs/vfs.md says when that is.
+    /// nobody gets or loses rights by it: docs/design/vfs.md says when that is.
     ///
     /// # Errors
     /// [`Error::Denied`] where somebody would, and the caller lacks [`Rights::ADMINISTER`] here; [`Error::CrossDevice`] in another volume;

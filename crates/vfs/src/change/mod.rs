@@ -1,6 +1,6 @@
 //! Changes of a writable volume: one file for each kind, and one way for all ([`here`], [`way`]): permits of what is concerned,
 //! names confirmed under them, everybody who relies on it told, then the change itself, which runs to its end whatever
-//! becomes of who asked for it. docs/vfs.md draws it.
+//! becomes of who asked for it. docs/design/vfs.md draws it.
 
 pub(crate) use self::behind::{Doubted, Looked};
 pub use self::create::{Created, How};

@@ -1,5 +1,5 @@
 //! Whether the index and the tree of a volume agree, and the repair of what does not: for `linerate volume check`, while
-//! nothing else uses either. docs/index.md says what is compared.
+//! nothing else uses either. docs/design/index.md says what is compared.
 //!
 //! First the mark on the root: a tree that is not the volume's is not compared. Then the records with each other, then the
 //! tree, directory by directory, with the records, what it holds with what is recorded of that, and last the records that no

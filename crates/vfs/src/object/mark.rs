@@ -1,4 +1,4 @@
-//! The mark on a volume's root (docs/index.md, "The volume's mark"): read and written as the volume is opened, and again when
+//! The mark on a volume's root (docs/design/index.md, "The volume's mark"): read and written as the volume is opened, and again when
 //! its numbers run low.
 
 use std::ffi::{CStr, CString};

@@ -1,5 +1,5 @@
 //! What several lanes may use at once: one live [`Object`] for each file and directory of a writable volume that is in use,
-//! process-wide. docs/vfs.md shows who holds what.
+//! process-wide. docs/design/vfs.md shows who holds what.
 
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};

@@ -6,7 +6,7 @@
 //!
 //! *To clients.* What a client is told of an object it may keep until it is told otherwise. The lane that told it has that on its
 //! books ([`Promises`]), and is asked by its bit. What the client has to be told then waits in the client's own record
-//! ([`Client`]), one for all lanes, and is told on its home lane by its service ([`Teller`]). docs/vfs.md draws it.
+//! ([`Client`]), one for all lanes, and is told on its home lane by its service ([`Teller`]). docs/design/vfs.md draws it.
 
 pub(crate) use self::answers::{Answer, Answers};
 pub(crate) use self::arrivals::Arrivals;

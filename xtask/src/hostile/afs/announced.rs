@@ -164,7 +164,7 @@ const STORING: Duration = Duration::from_secs(3);
 const GIVEN_BACK: Duration = Duration::from_secs(20);
 const ANNOUNCED: u64 = 4 << 30;
 const SENT: u64 = 64 << 10;
-/// What may be taken ahead of what has come, a store (docs/limits.md), and rounded up.
+/// What may be taken ahead of what has come, a store (docs/reference/limits.md), and rounded up.
 const AHEAD: u64 = 2 << 20;
 /// What a file system rounds up.
 const SLACK: u64 = 64 << 10;

@@ -60,5 +60,5 @@ impl Scenario for Questions {
 
 const TURN: Duration = Duration::from_millis(5);
 const QUESTIONS_A_TURN: u32 = 100;
-/// What one address may have (docs/limits.md).
+/// What one address may have (docs/reference/limits.md).
 const ANSWERS_PER_SECOND: u64 = 250;

@@ -146,7 +146,7 @@ fn http_is_served_on(
     Ok(())
 }
 
-/// An Rx connection is owned by a lane of the node of the card that it came in by (docs/rx.md), and none of its packets
+/// An Rx connection is owned by a lane of the node of the card that it came in by (docs/design/rx.md), and none of its packets
 /// is handed to the other node.
 fn rx_is_served(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
     let mut server = guest.linerate();

@@ -1,4 +1,4 @@
-//! Validators (docs/http.md, "Versions"): what names a version, and that nobody joins or keeps what they do not name.
+//! Validators (docs/design/http.md, "Versions"): what names a version, and that nobody joins or keeps what they do not name.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -370,7 +370,7 @@ fn edit(fs: &Fs, rng: &mut SmallRng) {
     };
 }
 
-/// As docs/index.md has them.
+/// As docs/design/index.md has them.
 const OBJECTS: TableDefinition<'_, (u32, u32), &[u8]> = TableDefinition::new("objects");
 const IDENTITIES: TableDefinition<'_, (u32, &[u8]), u32> = TableDefinition::new("identities");
 /// Identity and name stand at the end of an object's record.

@@ -315,8 +315,9 @@ fn a_file_that_loses_one_of_two_names_is_found_by_its_number_after_a_restart_too
     }
 }
 
-/// What docs/access.md says of a file with several parents that is asked for by its number: the list of the one that is recorded decides, which
-/// is the first where rights differed as the second name was made, else the second; when that name goes, the other is recorded.
+/// What docs/users/access.md says of a file with several parents that is asked for by its number: the list of the
+/// one that is recorded decides, which is the first where rights differed as the second name was made, else the second; when that name
+/// goes, the other is recorded.
 #[test]
 fn by_its_number_a_file_has_the_rights_of_the_recorded_parent_and_of_the_other_when_that_name_goes() {
     on_lanes(1, Config::clean(), 1, |_, _, volume| async move {

@@ -282,7 +282,8 @@ const PASSWORD: &str = "Secret007";
 /// Files of the tree that is copied.
 const FEW: usize = 300;
 const MANY: usize = 10_000;
-/// From here on the client itself loses, now and then, what was written by a mapping, whatever the server (`cifs-mapped`, docs/smb.md).
+/// From here on the client itself loses, now and then, what was written by a mapping, whatever the server
+/// (`cifs-mapped`, docs/design/smb.md).
 const LOSES_MAPPED: (u32, u32) = (6, 10);
 const SHORT: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(600);
