@@ -232,7 +232,7 @@ impl Model {
     }
 
     /// A local program is about to change names or mode of this alone. Where nothing but the change time tells of it, or nobody has looked since
-    /// the change before, it may be a change of content as well (docs/design/vfs.md, "Behind the server's back").
+    /// the change before, it may be a change of content as well (docs/design/vfs.md, "How a look finds foreign changes").
     pub(crate) fn changes_beside(&mut self, path: Path, shows_alone: bool, until: Instant) {
         let Some(object) = self.names.get(&path) else { return };
         let node = &mut self.objects[*object];
