@@ -103,14 +103,6 @@ pub(super) fn simulated() -> io::Result<(Ends, usize)> {
     Ok((Ends::Simulated(VecDeque::new()), PIPE_BYTES_MIN))
 }
 
-//@ limit: pipes for spliced files
-//@ section: Lanes
-//@ unit: pipe of up to {PIPE_BYTES:b}
-//@ connection: 1 for each splice
-//@ all: lane: {} lent
-//@ empty: the file goes by sendfile instead; others feel nothing
-//@ counter: lane_pipes_short, lane_pipes_closed
-//@ attack: http-slow-readers
 /// Lent at a time; each is two descriptors and up to 256 KiB of page references.
 pub(super) const PIPES_MAX: usize = 16;
 const PIPE_BYTES: usize = 256 << 10;

@@ -165,13 +165,5 @@ impl FirstStep {
     }
 }
 
-//@ limit: buffers of zero-copy sends
-//@ section: Lanes
-//@ unit: buffer
-//@ connection: what its service gives it, until the peer has acknowledged the bytes
-//@ all: lane: its buffers
-//@ empty: who wants a buffer waits in line; others wait for a buffer
-//@ counter: lane_zero_copy_sends, lane_buffers_small_in_use, lane_buffers_large_in_use
-//@ attack: http-stalled-files
 /// IORING_SEND_ZC_REPORT_USAGE (Linux 6.2).
 const REPORT_USAGE: u16 = 1 << 3;
