@@ -1,4 +1,4 @@
-//! The bytes of an access list in its extended attribute (docs/users/access.md). One list has one encoding, so equal bytes are
+//! The bytes of an access list in its extended attribute (docs/design/access.md). One list has one encoding, so equal bytes are
 //! equal lists, and the other way round.
 
 use super::{Acl, Entry};

@@ -315,7 +315,7 @@ fn a_file_that_loses_one_of_two_names_is_found_by_its_number_after_a_restart_too
     }
 }
 
-/// What docs/users/access.md says of a file with several parents that is asked for by its number: the list of the
+/// What docs/design/access.md says of a file with several parents that is asked for by its number: the list of the
 /// one that is recorded decides, which is the first where rights differed as the second name was made, else the second; when that name
 /// goes, the other is recorded.
 #[test]
