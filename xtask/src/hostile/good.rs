@@ -2,7 +2,7 @@
 //! comes as a newcomer, on a connection of its own.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use smb_wire::create::Disposition;
 use smb_wire::create::access::{rights, share};
 
 use super::arena::{Arena, inside};
-use super::samples::{PATIENCE, Part, Samples};
+use super::samples::{Part, Samples};
 use super::server::{HTTP, HTTPS, RX, SMALL_BYTES, SMB};
 use super::smb;
 use super::smb::raw::{How, Raw};
@@ -28,7 +28,8 @@ pub(crate) fn http(arena: &Arena, samples: &Samples) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             inside(&arena.good, || {
-                ask_again_and_again(samples, NEWCOMER_PLAIN, Plain::connect, Plain::ask);
+                let connect = || Plain::connect(samples.patience());
+                ask_again_and_again(samples, NEWCOMER_PLAIN, connect, Plain::ask);
                 Ok(())
             })
         });
@@ -36,7 +37,7 @@ pub(crate) fn http(arena: &Arena, samples: &Samples) {
             inside(&arena.good, || {
                 let connect = || {
                     let client = Https::connect(HTTPS, TLS13_AES_128_GCM_SHA256)?;
-                    client.wait_at_most(PATIENCE)?;
+                    client.wait_at_most(samples.patience())?;
                     Ok(client)
                 };
                 let ask = |client: &mut Https| client.get("/small", "", &[b's'; SMALL_BYTES]).map(drop);
@@ -77,14 +78,20 @@ fn ask_again_and_again<C>(
     }
 }
 
+/// A connection that waits so long for what it is to read or write.
+fn connect(to: SocketAddr, patience: Duration) -> anyhow::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&to, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    Ok(stream)
+}
+
 /// HTTP/1.1 without TLS.
 struct Plain(TcpStream);
 
 impl Plain {
-    fn connect() -> anyhow::Result<Self> {
-        let stream = TcpStream::connect_timeout(&HTTP, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+    fn connect(patience: Duration) -> anyhow::Result<Self> {
+        let stream = connect(HTTP, patience)?;
         stream.set_nodelay(true)?;
         Ok(Self(stream))
     }
@@ -111,7 +118,7 @@ impl Plain {
 pub(crate) fn smb(arena: &Arena, samples: &Samples) -> anyhow::Result<()> {
     inside(&arena.good, || {
         let connect = || {
-            let stream = TcpStream::connect_timeout(&SMB, PATIENCE)?;
+            let stream = connect(SMB, samples.patience())?;
             stream.set_nodelay(true)?;
             Raw::arrive(stream, smb::GOOD, true)
         };
@@ -161,7 +168,7 @@ async fn call_again_and_again(driver: Rc<Driver>, samples: Arc<Samples>) {
         if number % NEWCOMER_RX == 0 {
             open = None;
         }
-        let outcome = lane::time::timeout(PATIENCE, async {
+        let outcome = lane::time::timeout(samples.patience(), async {
             let connection = match &open {
                 Some(connection) => connection,
                 none => {
@@ -173,7 +180,7 @@ async fn call_again_and_again(driver: Rc<Driver>, samples: Arc<Samples>) {
         });
         let outcome = match outcome.await {
             Ok(outcome) => outcome.map_err(|error| format!("{error:#}")),
-            Err(_) => Err(format!("no reply within {PATIENCE:?}")),
+            Err(_) => Err(format!("no reply within {:?}", samples.patience())),
         };
         if outcome.is_err() {
             open = None;

@@ -148,8 +148,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Other work on the machine can delay an answer; it cannot do so twice as if by the attack, nor cause an error, unless
-    /// it is so much that the good client's three seconds are over, or the time that an attack has to begin: where times are
-    /// not judged these have their second chance too.
+    /// it is so much that the time of an attack to begin is over: where times are not judged that has its second chance too.
     fn run_with_a_second_chance(&self, scenario: &dyn Scenario) -> anyhow::Result<Report> {
         let run = || self.run(scenario).with_context(|| scenario.name());
         let report = match run() {
@@ -180,7 +179,8 @@ impl Bench<'_> {
             Service::Smb => Server::smb(&arena, &self.program, &work, &self.tree, &wishes)?,
         };
         let stderr = Mutex::new(server.take_stderr());
-        let (samples, memory) = (Arc::new(Samples::new()), MemoryWatch::default());
+        let patience = if self.tell_late { PATIENCE_UNJUDGED } else { PATIENCE };
+        let (samples, memory) = (Arc::new(Samples::new(patience)), MemoryWatch::default());
         let _burners = Burners::start();
         let (free, findings, scrapes) = std::thread::scope(|scope| {
             scope.spawn(|| memory.run(server.pid()));
@@ -302,6 +302,10 @@ impl Parts<'_> {
     }
 }
 
+/// How long the good client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The same where late answers fail nothing: beside other work only what never comes is an error.
+const PATIENCE_UNJUDGED: Duration = Duration::from_secs(20);
 const WARM_UP: Duration = Duration::from_millis(500);
 const UNDISTURBED: Duration = Duration::from_secs(3);
 /// Where late answers fail nothing, little is compared with it.

@@ -23,6 +23,8 @@ pub(crate) enum Part {
 /// Where clients leave their latencies.
 #[derive(Debug)]
 pub(crate) struct Samples {
+    /// An answer that takes longer is an error: nobody waits for it.
+    patience: Duration,
     part: AtomicU8,
     kept: Mutex<[Kept; 3]>,
 }
@@ -47,8 +49,13 @@ pub(crate) struct Figures {
 }
 
 impl Samples {
-    pub(crate) fn new() -> Self {
-        Self { part: AtomicU8::new(Part::WarmUp as u8), kept: Mutex::default() }
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self { patience, part: AtomicU8::new(Part::WarmUp as u8), kept: Mutex::default() }
+    }
+
+    /// How long a client waits for an answer.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
     }
 
     pub(crate) fn enter(&self, part: Part) {
@@ -70,7 +77,7 @@ impl Samples {
             Part::WarmUp | Part::Over => return,
         };
         let took = asked.elapsed();
-        let outcome = outcome.and_then(|()| match took < PATIENCE {
+        let outcome = outcome.and_then(|()| match took < self.patience {
             true => Ok(()),
             false => Err(format!("an answer took {:.1} s", took.as_secs_f64())),
         });
@@ -107,22 +114,19 @@ impl Samples {
     }
 }
 
-/// An answer that takes longer is an error: nobody waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn percentiles_are_of_the_part_in_which_was_asked() {
-        let samples = Samples::new();
+        let samples = Samples::new(Duration::from_secs(3));
         let asked = Instant::now();
         samples.record(Part::WarmUp, asked, Err("not counted".to_owned()));
         for _ in 0..10 {
             samples.record(Part::During, asked, Ok(()));
         }
-        samples.record(Part::After, asked.checked_sub(PATIENCE).unwrap(), Ok(()));
+        samples.record(Part::After, asked.checked_sub(samples.patience()).unwrap(), Ok(()));
         let [before, during, after] = samples.figures();
         assert_eq!((before.requests, before.errors, before.p99_us), (0, 0, 0));
         assert_eq!((during.requests, during.errors), (10, 0));
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn parts_are_told_as_entered() {
-        let samples = Samples::new();
+        let samples = Samples::new(Duration::from_secs(3));
         for part in [Part::Before, Part::During, Part::After, Part::Over] {
             samples.enter(part);
             assert_eq!(samples.part(), part);

@@ -94,10 +94,12 @@ impl Keeps {
 }
 
 impl Raw {
-    /// A connection that has said nothing yet.
+    /// A connection that has said nothing yet. It waits as long as the stream does, 3 s if that has no limit.
     pub(crate) fn over(stream: TcpStream) -> anyhow::Result<Self> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        if stream.read_timeout()?.is_none() {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+        }
         Ok(Self { stream, next: 0, session: 0, tree: 0, signing: None, credits: 1 })
     }
 
