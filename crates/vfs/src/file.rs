@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
+use lane::backend::Watch;
 use lane::buffer::Buf;
 use lane::fs::File;
 
@@ -70,6 +71,11 @@ impl OpenFile {
     }
 
     /// Where it was found, for messages.
+    /// Begins to watch it, whichever name it is changed by.
+    pub(crate) fn watch(&self) -> io::Result<Watch> {
+        self.file.watch()
+    }
+
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }

@@ -134,7 +134,7 @@ pub struct NameStat {
     pub xattr: Option<Vec<u8>>,
 }
 
-/// A change in a watched directory.
+/// A change in a watched directory, or of a watched file by whichever of its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
     /// The entry `name` was created, removed, renamed, written or had its attributes changed.
@@ -148,9 +148,10 @@ pub enum WatchEvent {
         /// What it names, or named, is a directory.
         is_directory: bool,
     },
-    /// The directory itself has other attributes: mode, owner, times or extended ones.
+    /// The directory itself has other attributes: mode, owner, times or extended ones. A watched file has other ones, or other content,
+    /// or was closed by who could write it, or has one name more or less.
     Itself(Watch),
-    /// The directory itself was removed, moved or unmounted; the watch is gone.
+    /// It was removed, moved or unmounted itself; the watch is gone.
     Gone(Watch),
     /// Something was mounted beneath a watched directory, or is no more: a name may lead elsewhere, and no watch tells of it. Not
     /// simulated.

@@ -237,8 +237,8 @@ pub(crate) trait Backend {
     /// Makes what an operation opened somebody's; a file that it made in the directory `made_in` lies on its file system.
     fn own(&self, opened: Opened, made_in: Option<Fd>) -> Descriptor;
 
-    /// Begins to watch a directory for changes of its entries and of itself.
-    fn watch(&self, dir: Fd) -> io::Result<Watch>;
+    /// Begins to watch a file for changes of itself, a directory for those of its entries as well.
+    fn watch(&self, fd: Fd) -> io::Result<Watch>;
 
     /// Stops a watch.
     fn unwatch(&self, watch: Watch);
@@ -303,7 +303,7 @@ pub(crate) enum Quiet {
     Resting(StreamName),
 }
 
-/// Names a watched directory in [`WatchEvent`]s.
+/// Names a watched file or directory in [`WatchEvent`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Watch(pub i32);
 

@@ -4,7 +4,7 @@ use std::io::{self, IoSliceMut};
 
 use super::Dir;
 use crate::backend::operation as op;
-use crate::backend::{Descriptor, Fd, FileKind, OpFuture, Stat};
+use crate::backend::{Descriptor, Fd, FileKind, OpFuture, Stat, Watch};
 use crate::buffer::Buf;
 use crate::context;
 use crate::executor::give_way;
@@ -28,6 +28,14 @@ impl File {
     /// Attributes as the kernel has them now.
     pub fn stat(&self) -> io::Result<Stat> {
         context::with(|lane| lane.backend().stat(self.fd()))
+    }
+
+    /// Begins to watch this file, whatever name it is changed by; events come from [`watch_events`](super::watch_events) without a name.
+    ///
+    /// # Errors
+    /// `ENOSPC` where the user has no watch left, `ENOSYS` and others where the kernel has none (inotify_add_watch(2)).
+    pub fn watch(&self) -> io::Result<Watch> {
+        context::with(|lane| lane.backend().watch(self.fd()))
     }
 
     /// Reads at `offset` if the page cache has it all; `None` when it would wait.

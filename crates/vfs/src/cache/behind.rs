@@ -73,6 +73,13 @@ impl Inner {
         }
     }
 
+    /// What has this name may have changed, by whomever and by whichever name.
+    pub(super) fn doubt_name(self: &Rc<Self>, key: Key) {
+        if self.is_given() {
+            self.doubt_each([(key, None)]);
+        }
+    }
+
     /// What clients have open by this name may be as another program has left it.
     pub(super) fn doubt_open(self: &Rc<Self>, key: Option<Key>) {
         let mut doubts = self.doubts.borrow_mut();
@@ -150,6 +157,11 @@ impl DoubtedOpens {
 }
 
 impl Doubts {
+    /// The volumes of this lane.
+    pub(super) fn volumes(&self) -> impl Iterator<Item = &WeakVolume> {
+        self.volumes.iter()
+    }
+
     /// Has a name looked at, and what became of a name in it; `false`: they are too many.
     fn add(&mut self, key: Key, in_it: Option<Box<[u8]>>) -> bool {
         let known = self.waiting.iter_mut().find(|doubt| doubt.key == key);

@@ -54,6 +54,7 @@ impl Inner {
                 }
             }
             WatchEvent::Itself(watch) => {
+                self.hear_of_file(*watch, false);
                 for watched in self.watches.of_event(*watch) {
                     self.note_told(&watched);
                     watched.note_change();
@@ -62,6 +63,7 @@ impl Inner {
                 }
             }
             WatchEvent::Gone(watch) => {
+                self.hear_of_file(*watch, true);
                 if self.watches.forget_watch(*watch) {
                     self.counters.invalidated_gone.increment();
                 }

@@ -8,12 +8,14 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
+use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use index::Number;
 use lane::Task;
+use lane::backend::Watch;
 use lane::fs::FileKind;
 use quick_cache::Weighter;
 
@@ -43,6 +45,7 @@ mod hear;
 mod images;
 mod joined;
 mod key;
+mod linked;
 mod overheard;
 mod relied;
 mod rest;
@@ -370,6 +373,16 @@ impl Cache {
         }
     }
 
+    /// Watches a file itself as long as clients rely on it; says whether it is watched.
+    pub(crate) fn watch_file(&self, object: &Arc<Object>, watch: impl FnOnce() -> io::Result<Watch>) -> bool {
+        self.inner.watches.watch_file(object, watch)
+    }
+
+    /// Whether a file is watched itself.
+    pub(crate) fn is_file_watched(&self, object: &Arc<Object>) -> bool {
+        self.inner.watches.files().contains(object)
+    }
+
     /// Clients have something open in this directory, and may cache it: others may change it as well, for as long as that is open.
     pub(crate) fn rely_for_opens(&self, watched: &Rc<WatchedDir>) {
         self.rely_on(watched, lane::time::now());
@@ -591,6 +604,7 @@ impl Inner {
         let idle_max = self.options.idle_max;
         let elsewhere = self.watches.relied().sweep();
         self.doubt_all_open_in(elsewhere.iter().map(|watched| &**watched));
+        self.sweep_files();
         self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
         self.changed.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
@@ -608,6 +622,7 @@ impl Inner {
             && self.listings.borrow().is_empty()
             && self.images.is_empty()
             && self.watches.relied().is_empty()
+            && self.watches.files().len() == 0
     }
 
     fn gauge(&self) {

@@ -175,6 +175,8 @@ impl Volume {
         if object.is_busy() || !(joined.promises.is_given(object) || object.grants().is_cached()) {
             return Ok(());
         }
+        // It may have got another name since.
+        self.watch_by_all_names(&what);
         let (mark, now) = (object.look_mark(), what.attributes_now()?);
         self.looked_at(object, mark, &now, || what.attributes_now()).await?;
         Ok(())

@@ -116,6 +116,9 @@ impl Volume {
             let found = self.lookup_as(caller, path, how.need).await?;
             let object = Arc::clone(found.object().ok_or(Error::ReadOnly)?);
             let is_directory = matches!(found, Resolved::Directory(..));
+            if how.wanted.is_some() {
+                self.watch_by_all_names(&found);
+            }
             let open = self.open_object(path, &object, is_directory, how, holder).await?;
             // The name may have come to lead elsewhere meanwhile.
             let again = self.lookup_as(caller, path, how.need).await;

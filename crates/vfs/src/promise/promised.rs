@@ -73,6 +73,7 @@ impl Volume {
                 if let Some(before) = promise
                     && before.is_of(&resolved)
                 {
+                    self.watch_by_all_names(&resolved);
                     let promised = before.promised(resolved, directory);
                     let is_it = promised.stands(joined);
                     if is_it && !self.looked(&promised.resolved, promised.standing.mark).await? {
@@ -103,7 +104,14 @@ impl Volume {
             return None;
         }
         let before = Before { volume: self, object, ticket, mark: object.look_mark(), until };
-        let (resolved, directory) = match self.try_seen(caller, path, need)? {
+        let mut seen = self.try_seen(caller, path, need)?;
+        if let Ok((resolved, _)) = &seen
+            && !self.is_watched_by_all_names(resolved)
+            && self.watch_by_all_names(resolved)
+        {
+            seen = self.try_seen(caller, path, need)?;
+        }
+        let (resolved, directory) = match seen {
             Ok(seen) => seen,
             Err(error) => return Some(self.counted(Err(error))),
         };

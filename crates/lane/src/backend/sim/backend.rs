@@ -421,12 +421,9 @@ impl Backend for SimBackend {
         Descriptor::new(fd)
     }
 
-    fn watch(&self, dir: Fd) -> io::Result<Watch> {
+    fn watch(&self, fd: Fd) -> io::Result<Watch> {
         self.with(|state| {
-            let inode = state.inode(self.host, dir)?;
-            if inode.stat().kind != crate::backend::FileKind::Directory {
-                return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
-            }
+            let inode = state.inode(self.host, fd)?;
             Ok(state.disk(self.host).watches.add(self.lane, &inode))
         })
     }

@@ -516,7 +516,7 @@ impl Backend for Uring {
         }
     }
 
-    fn watch(&self, dir: Fd) -> io::Result<Watch> {
+    fn watch(&self, fd: Fd) -> io::Result<Watch> {
         if self.watcher.borrow().is_none() {
             let watcher = Watcher::new()?;
             let mounts = Mounts::new().ok();
@@ -525,11 +525,11 @@ impl Backend for Uring {
             self.arm_watch();
             self.arm_mounts();
         }
-        let (mut watcher, dir) = (self.watcher.borrow_mut(), self.borrow_fd(dir));
+        let (mut watcher, fd) = (self.watcher.borrow_mut(), self.borrow_fd(fd));
         let watching = watcher.as_mut().expect("made above");
-        let watch = watching.watcher.add(dir)?;
+        let watch = watching.watcher.add(fd)?;
         if let Some(mounts) = &mut watching.mounts {
-            mounts.note(dir);
+            mounts.note(fd);
         }
         Ok(watch)
     }

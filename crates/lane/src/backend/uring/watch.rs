@@ -23,9 +23,9 @@ impl Watcher {
         self.inotify.as_raw_fd()
     }
 
-    /// Watches the directory itself, whatever its name is by now.
-    pub(super) fn add(&self, dir: BorrowedFd<'_>) -> io::Result<Watch> {
-        let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
+    /// Watches the file or directory itself, whatever its name is by now.
+    pub(super) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Watch> {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let flags = WatchFlags::ATTRIB
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::MODIFY
@@ -34,8 +34,7 @@ impl Watcher {
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
             | WatchFlags::DELETE_SELF
-            | WatchFlags::MOVE_SELF
-            | WatchFlags::ONLYDIR;
+            | WatchFlags::MOVE_SELF;
         Ok(Watch(inotify::add_watch(self.inotify.as_fd(), path, flags)?))
     }
 
@@ -78,7 +77,7 @@ impl Watcher {
                 let (name, is_directory) = (name.to_bytes().to_vec(), flags.contains(ReadFlags::ISDIR));
                 events.push(WatchEvent::Entry { watch, name, what, is_directory });
             } else {
-                // An event without a name is the directory's own.
+                // An event without a name is the watched one's own.
                 events.push(WatchEvent::Itself(watch));
             }
         }

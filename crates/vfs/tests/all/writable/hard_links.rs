@@ -25,6 +25,8 @@ const NEW: How = How { exclusive: true, mode: 0o644 };
 /// Long enough for notification and for the search for files that are no longer where they were.
 const SOON: Duration = Duration::from_secs(1);
 const A_WHILE: Duration = Duration::from_millis(100);
+/// Longer than a lane remembers what nobody uses.
+const LONG: Duration = Duration::from_secs(400);
 
 /// What becomes of the first of two names.
 #[derive(Clone, Copy, Debug)]
@@ -365,5 +367,55 @@ fn an_upload_that_a_directory_refuses_leaves_neither_a_file_nor_a_record() {
             vfs::check(&index, id, options, Arc::default()).await.unwrap()
         });
         assert!(report.is_clean(), "{has_unnamed}: {report:?}");
+    }
+}
+
+#[test]
+fn a_name_in_a_directory_that_nobody_watches_hides_no_change_from_who_relies_on_the_file() {
+    let acts: [(&str, Act); 3] = [
+        ("written", |fs| fs.write("/srv/e/b", "by another program").unwrap()),
+        ("cut", |fs| fs.truncate("/srv/e/b", 2).unwrap()),
+        ("moved and written", |fs| {
+            fs.rename("/srv/e/b", "/srv/e/c").unwrap();
+            fs.write_at("/srv/e/c", 1, b"X").unwrap();
+        }),
+    ];
+    for (what, act) in acts {
+        for (again, bulk) in [(false, false), (false, true), (true, false)] {
+            watched(Writable::anyone(), move |volume, fs| async move {
+                let service = Service::on(&volume, &Rc::default());
+                let client = volume.cache().client(Holder(1)).unwrap();
+                let top = root(&volume).await;
+                for at in ["d", "e"] {
+                    top.make_directory(&nobody(), name(at), 0o755).await.unwrap();
+                }
+                make(&directory(&volume, "d").await, "a", "text").await;
+                fs.hard_link("/srv/d/a", "/srv/e/b").unwrap();
+                time::sleep(LONG).await;
+                let before = match bulk {
+                    false => promised(&volume, &client, "d/a").await.confirm().unwrap().version,
+                    true => {
+                        volume.lookup(path("d/a")).await.unwrap();
+                        let until = time::now() + 3 * LONG;
+                        let look = volume.try_promised(&nobody(), &client, path("d/a"), Rights::READ, until);
+                        look.unwrap().unwrap().confirm().unwrap().version
+                    }
+                };
+                if again {
+                    // The name that it is known by is another, and its watch is made anew.
+                    fs.rename("/srv/d/a", "/srv/d/z").unwrap();
+                    time::sleep(SOON).await;
+                    promised(&volume, &client, "d/z").await.confirm().unwrap();
+                }
+                time::sleep(LONG).await;
+                service.told.take();
+                act(&fs);
+                time::sleep(SOON).await;
+                assert_eq!(service.told.borrow().len(), 1, "{what}, {again}, {bulk}: who relies on it hears");
+                let at = if again { "d/z" } else { "d/a" };
+                let now = promised(&volume, &client, at).await.confirm().unwrap().version;
+                assert!(now > before, "{what}, {again}, {bulk}");
+            });
+        }
     }
 }

@@ -229,12 +229,10 @@ impl Disk {
     }
 
     /// Watchers of the directory in which it was found learn of a change, and those of its other names do not. It may have
-    /// lost the name meanwhile: that is told too. Of a directory those who watch it learn as well.
+    /// lost the name meanwhile: that is told too. Those who watch it itself learn as well.
     pub(super) fn notify(&mut self, inode: &Inode, engine: &mut Engine) {
         self.notify_above(inode, engine);
-        if inode.is_directory() {
-            self.watches.itself_changed(inode.serial(), engine);
-        }
+        self.watches.itself_changed(inode.serial(), engine);
     }
 
     fn notify_above(&mut self, inode: &Inode, engine: &mut Engine) {

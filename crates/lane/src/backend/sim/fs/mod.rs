@@ -67,7 +67,7 @@ pub(crate) struct Disk {
     space: Rc<Space>,
     /// Inodes by number, and those that had it before.
     by_number: BTreeMap<u64, Weak<Inode>>,
-    /// Directories without a name, which go when the last descriptor of theirs is closed.
+    /// Directories, and files that are watched, without a name: they go when the last descriptor of theirs is closed.
     removed: Vec<(u64, Weak<Inode>)>,
     last_serial: u64,
     /// Inodes made so far, but for what was set back: by it one is told from others that had its number.
@@ -125,7 +125,7 @@ impl Disk {
         engine.between(self.config.delay.clone())
     }
 
-    /// Tells watchers of removed directories that nobody holds open any more. Called after every close.
+    /// Tells watchers of what was removed and nobody holds open any more. Called after every close.
     pub(super) fn sweep(&mut self, engine: &mut Engine) {
         let Self { removed, watches, .. } = self;
         removed.retain(|(serial, inode)| {

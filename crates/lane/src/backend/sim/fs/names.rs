@@ -120,6 +120,7 @@ impl Disk {
         inode.nlink.set(inode.nlink.get() + 1);
         inode.is_temporary.set(false);
         inode.changed(stamp, &mut record);
+        self.watches.itself_changed(inode.serial(), engine);
         inode.put_at(dir, name, None, &mut record);
         self.entry_changed((dir, name), inode.is_directory(), EntryChange::Added, stamp, &mut record, engine);
         self.journal.push(record);
@@ -215,7 +216,7 @@ impl Disk {
         engine: &mut Engine,
     ) {
         let (stamp, mut record) = (self.stamp(engine), Record::new());
-        let replaced = before.as_ref().filter(|before| before.is_directory()).map(|before| before.serial());
+        let replaced = before.as_ref().map(|before| before.serial());
         if let Some(before) = before {
             self.drop_link(&before, to_dir, to, stamp, &mut record);
         }
@@ -226,7 +227,7 @@ impl Disk {
         let (removed, added) = (EntryChange::MovedAway, EntryChange::MovedHere);
         self.entry_changed((from_dir, from), moved.is_directory(), removed, stamp, &mut record, engine);
         self.entry_changed((to_dir, to), moved.is_directory(), added, stamp, &mut record, engine);
-        // A directory that was replaced has lost its link, which is an attribute.
+        // What was replaced has lost a link, which is an attribute.
         replaced.into_iter().for_each(|serial| self.watches.itself_changed(serial, engine));
         self.watches.gone(moved.serial(), engine);
         self.journal.push(record);
@@ -298,6 +299,9 @@ impl Disk {
         self.drop_link(&inode, dir, name, stamp, &mut record);
         record.push(no_name(dir, name));
         let is_directory = inode.is_directory();
+        if !is_directory {
+            self.watches.itself_changed(inode.serial(), engine);
+        }
         drop(inode);
         self.sweep(engine);
         self.entry_changed((dir, name), is_directory, EntryChange::Removed, stamp, &mut record, engine);
@@ -320,6 +324,9 @@ impl Disk {
                 self.removed.push((inode.serial(), Rc::downgrade(inode)));
             }
             false => inode.nlink.set(inode.nlink.get() - 1),
+        }
+        if inode.nlink.get() == 0 && !inode.is_directory() && self.watches.are_of(inode.serial()) {
+            self.removed.push((inode.serial(), Rc::downgrade(inode)));
         }
         inode.changed(stamp, record);
     }

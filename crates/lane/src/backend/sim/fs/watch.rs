@@ -17,7 +17,7 @@ pub(in crate::backend::sim) struct Watches {
 
 #[derive(Default)]
 struct LaneWatches {
-    /// The serial number of each directory.
+    /// The serial number of each file and directory.
     watched: BTreeMap<i32, u64>,
     last: i32,
     queue: VecDeque<WatchEvent>,
@@ -25,14 +25,14 @@ struct LaneWatches {
 }
 
 impl Watches {
-    /// Watches a directory; the same directory again is the same watch.
-    pub(in crate::backend::sim) fn add(&mut self, lane: usize, dir: &Rc<Inode>) -> Watch {
+    /// Watches a file or directory; the same again is the same watch.
+    pub(in crate::backend::sim) fn add(&mut self, lane: usize, inode: &Rc<Inode>) -> Watch {
         let lane = self.lanes.entry(lane).or_default();
-        if let Some((&watch, _)) = lane.watched.iter().find(|&(_, &serial)| serial == dir.serial()) {
+        if let Some((&watch, _)) = lane.watched.iter().find(|&(_, &serial)| serial == inode.serial()) {
             return Watch(watch);
         }
         lane.last += 1;
-        lane.watched.insert(lane.last, dir.serial());
+        lane.watched.insert(lane.last, inode.serial());
         Watch(lane.last)
     }
 
@@ -67,7 +67,7 @@ impl Watches {
         }
     }
 
-    /// A directory's own attributes have changed.
+    /// A directory's own attributes have changed, or those of a file, or its content or count of names.
     pub(super) fn itself_changed(&mut self, serial: u64, engine: &mut Engine) {
         for lane in self.lanes.values_mut() {
             if let Some(watch) = lane.watch_of(serial) {
@@ -76,7 +76,12 @@ impl Watches {
         }
     }
 
-    /// A directory was removed or moved.
+    /// Whether somebody watches it.
+    pub(super) fn are_of(&self, serial: u64) -> bool {
+        self.lanes.values().any(|lane| lane.watch_of(serial).is_some())
+    }
+
+    /// It was removed or moved.
     pub(super) fn gone(&mut self, serial: u64, engine: &mut Engine) {
         for lane in self.lanes.values_mut() {
             if let Some(watch) = lane.watch_of(serial) {

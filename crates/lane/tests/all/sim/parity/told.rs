@@ -89,6 +89,59 @@ fn a_change_through_another_name_is_told_where_that_name_is() {
     });
 }
 
+#[test]
+fn a_watched_file_is_told_of_by_whichever_name_it_is_changed() {
+    let tree = [Entry::File("one/a", "content"), Entry::File("other/x", ""), Entry::File("other/y", "")];
+    same_on_both(&tree, |root, edit| async move {
+        let root = Dir::open_root(&root).unwrap();
+        let open = async |path: &str| root.open(&name(path), OpenHow::NO_SYMLINKS).await.unwrap();
+        let (one, other) = (open("one").await.into_dir().unwrap(), open("other").await.into_dir().unwrap());
+        let directory = one.watch().unwrap();
+        let file = open("one/a").await;
+        let itself = file.watch().unwrap();
+        assert_eq!(file.watch().unwrap(), itself);
+        let told = async || {
+            settle().await;
+            let mut told = Vec::new();
+            while let Ok(events) = time::timeout(Duration::from_millis(20), watch_events()).await {
+                told.extend(events.unwrap().into_iter().map(|event| match event {
+                    WatchEvent::Entry { watch, name, what, .. } if watch == directory => {
+                        format!("{what:?} {}", String::from_utf8(name).unwrap())
+                    }
+                    WatchEvent::Itself(watch) if watch == itself => "itself".to_owned(),
+                    WatchEvent::Gone(watch) if watch == itself => "gone".to_owned(),
+                    other => panic!("{other:?}"),
+                }));
+            }
+            told.dedup();
+            told
+        };
+        let mut seen = Vec::new();
+        other.link(&file, &name("b")).await.unwrap();
+        seen.push(("link".to_owned(), told().await));
+        for change in [
+            Edit::Append("other/b", "more"),
+            Edit::Mode("other/b", 0o600),
+            Edit::Append("one/a", "more"),
+            Edit::Mode("one/a", 0o640),
+            Edit::Append("other/x", "more"),
+        ] {
+            edit(change);
+            seen.push((format!("{change:?}"), told().await));
+        }
+        other.rename(&name("y"), &other, &name("b"), RenameHow::Replace).await.unwrap();
+        seen.push(("replaced".to_owned(), told().await));
+        drop(file);
+        edit(Edit::Remove("one/a"));
+        seen.push(("removed".to_owned(), told().await));
+        // What was moved away has its watch no more: it is looked at anew.
+        let moved = open("other/x").await;
+        assert_ne!(moved.watch().unwrap(), itself);
+        drop(moved);
+        seen
+    });
+}
+
 async fn make(change: u32, root: &Dir, sub: &Dir, file: &File) {
     let mtime = SetTime::At(Timestamp { secs: 7, nanos: 7 });
     match change {
