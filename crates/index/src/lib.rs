@@ -39,7 +39,7 @@ pub use error::Error;
 pub use host::{HostRecord, HostState};
 pub use index::{Health, Index, Options, Stop};
 pub use journal::{Changing, Left, Slot, Words};
-pub use lists::ListRecord;
+pub use lists::{ListRecord, RecordedList};
 pub use looking::Looking;
 pub use mark::{MARK_LEN, Mark, RightsIn, checksum};
 pub use memory::Memory;

@@ -2,14 +2,17 @@
 //! that leaves attributes out, is told from one that never had any.
 //!
 //! A path outlives what has it: another directory in its place is recognised, and so is each that lies beneath another.
+//!
+//! A record is safe before the list itself is: the file system may lose that with the machine's power. Until somebody says that list and
+//! name are on the disk, the record bears the boot in which it was told, and counts in that boot alone.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use redb::{ReadTransaction, Table, WriteTransaction};
+use redb::{ReadOnlyTable, ReadTransaction, Table, TableDefinition, WriteTransaction};
 
 use crate::codec::Fields;
-use crate::tables::LISTS;
+use crate::tables::{LISTS, LISTS_UNSYNCED};
 use crate::{Error, Number, VolumeId};
 
 /// A directory that was seen with a list or descriptor of its own.
@@ -21,6 +24,18 @@ pub struct ListRecord {
     pub generation: u32,
     /// When it was seen, in milliseconds since 1970.
     pub seen_ms: u64,
+    /// The file system is known to have the list on its disk, at this path.
+    pub is_synced: bool,
+}
+
+/// What is recorded of a directory, behind its path.
+pub type RecordedList = (Box<[u8]>, ListRecord);
+
+impl ListRecord {
+    /// Whether the other one was told of the same look at the same directory, whatever is known of the disk.
+    pub(crate) fn is_of_same(&self, other: &Self) -> bool {
+        Self { is_synced: false, ..*self } == Self { is_synced: false, ..*other }
+    }
 }
 
 /// What was told of such directories, in two steps: paths that moved, and then what is known of single ones.
@@ -78,7 +93,7 @@ impl Lists {
         self.known.insert((volume, path.into()), record);
     }
 
-    /// What was at and beneath `from` is at and beneath `to`, in place of what was there.
+    /// What was at and beneath `from` is at and beneath `to`, in place of what was there. The disk may not have the new names yet.
     pub(crate) fn rename(&mut self, volume: VolumeId, from: &[u8], to: &[u8]) {
         self.carry(volume, from, to);
         self.moves.push(Move { volume, from: from.into(), to: to.into() });
@@ -119,6 +134,7 @@ impl Lists {
         }
         for key in self.keys_within(volume, from) {
             let record = self.known.remove(&key).flatten();
+            let record = record.map(|record| ListRecord { is_synced: false, ..record });
             let rest = beneath(&key.1, from).expect("it was looked for there");
             self.known.insert((volume, [to, rest].concat().into()), record);
         }
@@ -143,67 +159,125 @@ fn inside(top: &[u8]) -> (Vec<u8>, Vec<u8>) {
     ([top, b"/"].concat(), [top, b"0"].concat())
 }
 
-/// What is committed for a path.
+/// What is committed for a path, and counts in this boot.
 pub(crate) fn read(
     read: &ReadTransaction,
     VolumeId(volume): VolumeId,
     path: &[u8],
+    boot: [u8; 16],
 ) -> Result<Option<ListRecord>, Error> {
-    let lists = match read.open_table(LISTS) {
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-        lists => lists?,
+    let (Some(lists), unsynced) = (opened(read, LISTS)?, opened(read, LISTS_UNSYNCED)?) else {
+        return Ok(None);
     };
-    let record = lists.get((volume, path))?;
-    record.map(|record| ListRecord::decode(record.value())).transpose()
+    let Some(record) = lists.get((volume, path))? else { return Ok(None) };
+    let told_in = match unsynced {
+        Some(unsynced) => unsynced.get((volume, path))?.map(|told_in| *told_in.value()),
+        None => None,
+    };
+    let is_past = told_in.is_some_and(|told_in| told_in != boot);
+    (!is_past).then(|| ListRecord::decode(record.value(), told_in.is_none())).transpose()
 }
 
 /// Whether anything is committed for `top` or for what lies beneath.
 pub(crate) fn has_any(read: &ReadTransaction, VolumeId(volume): VolumeId, top: &[u8]) -> Result<bool, Error> {
-    let lists = match read.open_table(LISTS) {
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(false),
-        lists => lists?,
-    };
+    let Some(lists) = opened(read, LISTS)? else { return Ok(false) };
     let (first, after) = inside(top);
     let is_there = lists.get((volume, top))?.is_some();
     Ok(is_there || lists.range((volume, &first[..])..(volume, &after[..]))?.next().is_some())
 }
 
-pub(crate) fn write(write: &WriteTransaction, lists: &Lists) -> Result<(), Error> {
+/// The first of those committed of which the disk may have no list yet, in this boot, behind a path; in the order of paths.
+pub(crate) fn unsynced(
+    read: &ReadTransaction,
+    VolumeId(volume): VolumeId,
+    behind: Option<&[u8]>,
+    boot: [u8; 16],
+    most: usize,
+) -> Result<Vec<RecordedList>, Error> {
+    let (Some(lists), Some(unsynced)) = (opened(read, LISTS)?, opened(read, LISTS_UNSYNCED)?) else {
+        return Ok(Vec::new());
+    };
+    let first = behind.map_or(Bound::Included((volume, &[][..])), |path| Bound::Excluded((volume, path)));
+    let after = volume.checked_add(1).expect("volumes are numbered below the last");
+    let mut found = Vec::new();
+    for entry in unsynced.range((first, Bound::Excluded((after, &[][..]))))? {
+        let (key, told_in) = entry?;
+        if *told_in.value() != boot {
+            continue;
+        }
+        if let Some(record) = lists.get(key.value())? {
+            found.push((key.value().1.into(), ListRecord::decode(record.value(), false)?));
+        }
+        if found.len() == most {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn write(write: &WriteTransaction, lists: &Lists, boot: [u8; 16]) -> Result<(), Error> {
     if lists.is_empty() {
         return Ok(());
     }
-    let mut table = write.open_table(LISTS)?;
+    let (mut table, mut unsynced) = (write.open_table(LISTS)?, write.open_table(LISTS_UNSYNCED)?);
     for Move { volume: VolumeId(volume), from, to } in &lists.moves {
         let mut moved = Vec::new();
         if let Some(record) = table.remove((*volume, &**from))? {
-            moved.push((to.to_vec(), record.value().to_vec()));
+            moved.push((Vec::new(), record.value().to_vec()));
         }
         let (first, after) = inside(from);
         for entry in table.extract_from_if((*volume, &first[..])..(*volume, &after[..]), |_, _| true)? {
             let (key, record) = entry?;
             let rest = beneath(key.value().1, from).unwrap_or_default();
-            moved.push(([to, rest].concat(), record.value().to_vec()));
+            moved.push((rest.to_vec(), record.value().to_vec()));
+        }
+        let mut told_in = BTreeMap::new();
+        for (rest, _) in &moved {
+            let removed = unsynced.remove((*volume, &[from, &rest[..]].concat()[..]))?;
+            told_in.insert(rest.clone(), removed.map_or(boot, |told_in| *told_in.value()));
         }
         drop_within(&mut table, *volume, to)?;
-        for (path, record) in moved {
+        drop_within(&mut unsynced, *volume, to)?;
+        for (rest, record) in moved {
+            let path = [to, &rest[..]].concat();
             table.insert((*volume, &path[..]), &record[..])?;
+            unsynced.insert((*volume, &path[..]), &told_in[&rest])?;
         }
     }
     for Move { volume: VolumeId(volume), .. } in lists.moves.iter().filter(|moved| *moved.to == *NOWHERE) {
         drop_within(&mut table, *volume, NOWHERE)?;
+        drop_within(&mut unsynced, *volume, NOWHERE)?;
     }
     for ((VolumeId(volume), path), record) in &lists.known {
+        let key = (*volume, &**path);
         match record {
-            Some(record) => table.insert((*volume, &**path), &record.encode()[..])?,
-            None => table.remove((*volume, &**path))?,
+            Some(record) => table.insert(key, &record.encode()[..])?,
+            None => table.remove(key)?,
+        };
+        match record {
+            Some(record) if !record.is_synced => unsynced.insert(key, &boot)?,
+            _ => unsynced.remove(key)?,
         };
     }
     Ok(())
 }
 
+type ByPath<V> = ReadOnlyTable<(u32, &'static [u8]), V>;
+
+/// A table, where there is one.
+fn opened<V: redb::Value + 'static>(
+    read: &ReadTransaction,
+    table: TableDefinition<'_, (u32, &'static [u8]), V>,
+) -> Result<Option<ByPath<V>>, Error> {
+    match read.open_table(table) {
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        table => Ok(Some(table?)),
+    }
+}
+
 /// Takes away what is at and beneath `top`.
-fn drop_within(
-    table: &mut Table<'_, (u32, &'static [u8]), &'static [u8]>,
+fn drop_within<V: redb::Value + 'static>(
+    table: &mut Table<'_, (u32, &'static [u8]), V>,
     volume: u32,
     top: &[u8],
 ) -> Result<(), Error> {
@@ -216,7 +290,9 @@ fn drop_within(
 pub(crate) fn clear(write: &WriteTransaction, VolumeId(volume): VolumeId) -> Result<(), Error> {
     let after = volume.checked_add(1).expect("volumes are numbered below the last");
     let mut lists = write.open_table(LISTS)?;
-    Ok(lists.retain_in((volume, &[][..])..(after, &[][..]), |_, _| false)?)
+    lists.retain_in((volume, &[][..])..(after, &[][..]), |_, _| false)?;
+    let mut unsynced = write.open_table(LISTS_UNSYNCED)?;
+    Ok(unsynced.retain_in((volume, &[][..])..(after, &[][..]), |_, _| false)?)
 }
 
 /// No path: a name holds no zero byte.
@@ -224,7 +300,7 @@ pub(crate) const NOWHERE: &[u8] = b"\0";
 
 impl ListRecord {
     fn encode(self) -> [u8; 20] {
-        let Self { directory: Number { vnode, uniquifier }, generation, seen_ms } = self;
+        let Self { directory: Number { vnode, uniquifier }, generation, seen_ms, is_synced: _ } = self;
         let mut value = [0; 20];
         value[..4].copy_from_slice(&vnode.to_le_bytes());
         value[4..8].copy_from_slice(&uniquifier.to_le_bytes());
@@ -233,9 +309,9 @@ impl ListRecord {
         value
     }
 
-    fn decode(value: &[u8]) -> Result<Self, Error> {
+    fn decode(value: &[u8], is_synced: bool) -> Result<Self, Error> {
         let mut fields = Fields::of(value, "the record of a directory's list");
         let directory = Number { vnode: fields.u32()?, uniquifier: fields.u32()? };
-        Ok(Self { directory, generation: fields.u32()?, seen_ms: fields.u64()? })
+        Ok(Self { directory, generation: fields.u32()?, seen_ms: fields.u64()?, is_synced })
     }
 }

@@ -14,6 +14,9 @@ pub(crate) const OBJECTS: TableDefinition<(u32, u32), &[u8]> = TableDefinition::
 pub(crate) const IDENTITIES: TableDefinition<(u32, &[u8]), u32> = TableDefinition::new("identities");
 /// Volume and path to what is known of a directory that has a list of its own.
 pub(crate) const LISTS: TableDefinition<(u32, &[u8]), &[u8]> = TableDefinition::new("lists");
+/// Those of [`LISTS`] whose lists the disk may not have yet, to the boot in which they were told.
+pub(crate) const LISTS_UNSYNCED: TableDefinition<(u32, &[u8]), &[u8; 16]> =
+    TableDefinition::new("lists_unsynced");
 /// A host's uuid to its record.
 pub(crate) const HOSTS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("hosts");
 

@@ -223,6 +223,8 @@ fn set(args: &Set) -> anyhow::Result<()> {
     }
     write(&file, attribute, &acl)
         .and_then(|()| clear_other(&file, attribute, marked.as_ref()))
+        // Whoever is told that it counts relies on it, over a loss of power too.
+        .and_then(|()| Ok(file.sync_all()?))
         .with_context(|| format!("cannot set the list of {}", dir.display()))?;
     told(args.server, args.state.as_deref(), |server| server::console::list_given(server, &dir));
     show(&acl);

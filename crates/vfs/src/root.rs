@@ -181,7 +181,7 @@ impl Root {
         object.read_own(dir.as_file()).await?;
         let Some(shared) = self.shared().filter(|_| !keeping.is_sealed()) else { return Ok(list) };
         if list.is_some() || object.own().is_some() {
-            shared.remember_list(object, path);
+            shared.remember_list(&self.dir, object, path, Some(dir));
             return Ok(list);
         }
         let is_lost = shared.has_lost_list(&self.dir, dir, object, path).await?;

@@ -86,7 +86,7 @@ fn write(database: &Database, batch: &Pending, boot: [u8; 16], number: u64) -> R
     let write = database.begin_write()?;
     write_volumes(&write, batch)?;
     write_objects(&write, batch)?;
-    lists::write(&write, &batch.lists)?;
+    lists::write(&write, &batch.lists, boot)?;
     {
         let mut hosts = write.open_table(HOSTS)?;
         for (host, record) in &batch.hosts {

@@ -2,8 +2,8 @@
 
 use redb::ReadableDatabase;
 
-use super::Index;
-use crate::lists::{self, ListRecord, Lists, NOWHERE, Said};
+use super::{Index, State};
+use crate::lists::{self, ListRecord, Lists, NOWHERE, RecordedList, Said};
 use crate::{Error, VolumeId};
 
 impl Index {
@@ -12,7 +12,8 @@ impl Index {
         self.tell_of_lists(|lists| lists.put(volume, path, record));
     }
 
-    /// What was recorded at and beneath `from` is at and beneath `to` now, in place of what was there. Waits for nobody.
+    /// What was recorded at and beneath `from` is at and beneath `to` now, in place of what was there; the disk may not have these names
+    /// yet. Waits for nobody.
     pub fn move_lists(&self, volume: VolumeId, from: &[u8], to: &[u8]) {
         self.tell_of_lists(|lists| lists.rename(volume, from, to));
     }
@@ -48,19 +49,60 @@ impl Index {
         Ok(())
     }
 
+    /// Records of which the disk may have no list yet, the first `most` behind a path, in the order of paths. Commits what was told before.
+    ///
+    /// # Errors
+    /// As [`Index::flush`].
+    pub fn unsynced_lists(
+        &self,
+        volume: VolumeId,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<Vec<RecordedList>, Error> {
+        self.flush()?;
+        let (shared, boot) = (self.shared(), self.shared().options.boot);
+        shared.with_database(|database| lists::unsynced(&database.begin_read()?, volume, behind, boot, most))
+    }
+
+    /// The disk has the list that is recorded of this path, and its name, if that is still `record`. May wait for the disk.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn note_synced_list(&self, volume: VolumeId, path: &[u8], record: ListRecord) -> Result<(), Error> {
+        for _ in 0..SYNCED_ATTEMPTS {
+            let told = self.shared().state().lists_told;
+            if !self.list_at(volume, path)?.is_some_and(|found| found.is_of_same(&record)) {
+                return Ok(());
+            }
+            let mut state = self.shared().state();
+            if state.lists_told == told {
+                let synced = ListRecord { is_synced: true, ..record };
+                self.tell_of_lists_in(&mut state, |lists| lists.put(volume, path, Some(synced)));
+                return Ok(());
+            }
+        }
+        // Others tell more meanwhile: it is noted another time.
+        Ok(())
+    }
+
     fn tell_of_lists(&self, tell: impl FnOnce(&mut Lists)) {
+        self.tell_of_lists_in(&mut self.shared().state(), tell);
+    }
+
+    fn tell_of_lists_in(&self, state: &mut State, tell: impl FnOnce(&mut Lists)) {
         let shared = self.shared();
-        let mut state = shared.state();
         let is_first = state.pending.lists.is_empty();
         tell(&mut state.pending.lists);
+        state.lists_told += 1;
         state.tell();
-        shared.count(&state);
+        shared.count(state);
         if is_first {
             shared.bell.notify_all();
         }
     }
 
-    /// What is recorded of the directory of this path. May wait for the disk.
+    /// What is recorded of the directory of this path: not what an earlier boot of the machine has told that the disk may not have had
+    /// when the power went. May wait for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -79,8 +121,13 @@ impl Index {
             Said::Record(record) => Ok(record),
             // What is committed meanwhile was told before.
             Said::Beneath(path) => {
-                self.shared().with_database(|database| lists::read(&database.begin_read()?, volume, &path))
+                let boot = self.shared().options.boot;
+                self.shared()
+                    .with_database(|database| lists::read(&database.begin_read()?, volume, &path, boot))
             }
         }
     }
 }
+
+/// How often it is tried while others tell more.
+const SYNCED_ATTEMPTS: u32 = 4;

@@ -107,6 +107,8 @@ pub(crate) struct State {
     /// Counts what is told and what is committed.
     told: u64,
     committed: u64,
+    /// Counts what is told of directories that have lists.
+    lists_told: u64,
     /// Why commits fail, and since when.
     failing: Option<(String, SystemTime)>,
     /// Since when a commit has been under way.

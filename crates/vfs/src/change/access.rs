@@ -54,27 +54,28 @@ impl Directory {
         here.still()?;
         let value = acl.map(Acl::encode);
         let path = RelPathBuf::from(here.path());
-        here.change_itself(caller, permits, What::Rights, async move |directory| {
+        let change = here.change_itself(caller, permits, What::Rights, async move |directory| {
             let volume = directory.volume();
             let file = directory.dir().as_file();
             let (object, shared) = (directory.changed()?, volume.shared().ok_or(Error::ReadOnly)?);
             let has_one = value.is_some();
-            match has_one {
-                true => shared.remember_list(object, path.as_path()),
-                false => {
-                    shared.forget_list(Some(object), path.as_path());
-                    shared.lists_are_kept().await?;
-                }
+            if !has_one {
+                shared.forget_list(Some(object), path.as_path());
+                shared.lists_are_kept().await?;
             }
             let set = volume.root().keeping().set_list(file, value).await;
             set.map_err(Error::of_write)?;
+            if has_one {
+                shared.remember_list(volume.root().dir(), object, path.as_path(), None);
+            }
             // The list is to count.
             if object.own().is_some() {
                 object.write_own(file, None).await?;
             }
             Ok(())
-        })
-        .await
+        });
+        change.await?;
+        here.rights_are_kept().await
     }
 }
 
@@ -108,6 +109,15 @@ impl Here {
             .map_or(Rights::NONE, |(watched, policy)| watched.rights_of(&caller.principal, policy, of, own))
     }
 
+    /// The directory's own rights are on the disk when this is done: whoever was told that they count relies on it.
+    pub(super) async fn rights_are_kept(&self) -> Result<(), Unmade> {
+        match self.directory().dir().sync().await {
+            // Not every file system syncs directories.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(()),
+            synced => Ok(synced.map_err(Error::of_write)?),
+        }
+    }
+
     /// Gives a directory just made here the list that counts here, as AFS does; says whether there is one.
     pub(super) async fn give_list(&self, made: &Dir) -> Result<bool, Error> {
         let Some(list) = self.nearest().for_new_directory() else { return Ok(false) };
@@ -120,7 +130,7 @@ impl Here {
     pub(super) fn remember_made(&self, name: Name<'_>, made: &Object, has_list: bool) {
         let (Some(shared), Ok(path)) = (self.volume().shared(), self.path().join(name)) else { return };
         match has_list || made.own().is_some() {
-            true => shared.remember_list(made, path.as_path()),
+            true => shared.remember_list(self.volume().root().dir(), made, path.as_path(), None),
             false => shared.forget_list(Some(made), path.as_path()),
         }
     }
@@ -144,7 +154,7 @@ impl Here {
     pub(super) fn move_lists(&self, from: &CString, there: &Self, to: &CString) {
         let paths = self.path_of(from).zip(there.path_of(to));
         if let (Some(shared), Some((from, to))) = (self.volume().shared(), paths) {
-            shared.move_lists(from.as_path(), to.as_path());
+            shared.move_lists(self.volume().root().dir(), from.as_path(), to.as_path());
         }
     }
 
@@ -152,7 +162,7 @@ impl Here {
     pub(super) fn exchange_lists(&self, one: &CString, there: &Self, other: &CString) {
         let paths = self.path_of(one).zip(there.path_of(other));
         if let (Some(shared), Some((one, other))) = (self.volume().shared(), paths) {
-            shared.exchange_lists(one.as_path(), other.as_path());
+            shared.exchange_lists(self.volume().root().dir(), one.as_path(), other.as_path());
         }
     }
 

@@ -54,13 +54,16 @@ impl Directory {
                 let permits = here.permit().await?;
                 here.still()?;
                 let (descriptor, path) = (Arc::clone(descriptor), RelPathBuf::from(here.path()));
-                here.change_itself(caller, permits, What::Rights, async move |directory| {
-                    let (object, shared) = (directory.changed()?, directory.volume().shared());
+                let change = here.change_itself(caller, permits, What::Rights, async move |directory| {
+                    let (object, volume) = (directory.changed()?, directory.volume());
                     object.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
-                    shared.into_iter().for_each(|shared| shared.remember_list(object, path.as_path()));
+                    if let Some(shared) = volume.shared() {
+                        shared.remember_list(volume.root().dir(), object, path.as_path(), None);
+                    }
                     Ok(())
-                })
-                .await
+                });
+                change.await?;
+                here.rights_are_kept().await
             })
             .await
         })

@@ -57,6 +57,7 @@ mod place;
 mod record;
 mod remembered;
 mod room_record;
+mod synced_lists;
 mod table;
 mod volume;
 mod watches;

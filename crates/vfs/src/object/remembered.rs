@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,6 +15,7 @@ use index::{Index, ListRecord, Number, VolumeId};
 use lane::fs::{Dir, File, OpenHow, OpenKind};
 use lane::offload::offload;
 
+use super::synced_lists::is_old;
 use super::{ACCEPTED_TRUSTED, ACCEPTED_USER, Object, SharedVolume};
 use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
@@ -26,6 +28,8 @@ pub(super) struct Remembered {
     is_kept: bool,
     /// Lists or descriptors lie in it, or have.
     has_rights: AtomicBool,
+    /// A task of some lane is to have lists come to the disk that were told of.
+    pub(super) is_syncing: AtomicBool,
     /// Directories that have lost theirs, the first of them, and are closed to all but administrators.
     lost: Mutex<BTreeSet<RelPathBuf>>,
 }
@@ -34,7 +38,7 @@ impl Remembered {
     pub(super) fn new(by: Option<(Arc<Index>, VolumeId)>, is_kept: bool) -> Self {
         let record = by.as_ref().and_then(|(index, volume)| index.volume_of(*volume));
         let has_rights = AtomicBool::new(record.is_some_and(|record| record.has_rights));
-        Self { by, is_kept, has_rights, lost: Mutex::default() }
+        Self { by, is_kept, has_rights, is_syncing: AtomicBool::new(false), lost: Mutex::default() }
     }
 
     fn lost(&self) -> MutexGuard<'_, BTreeSet<RelPathBuf>> {
@@ -42,7 +46,7 @@ impl Remembered {
     }
 
     /// Where to record what is found, once there is anything to be told from it.
-    fn records(&self) -> Option<&(Arc<Index>, VolumeId)> {
+    pub(super) fn records(&self) -> Option<&(Arc<Index>, VolumeId)> {
         self.by.as_ref().filter(|_| self.is_kept && self.has_rights.load(Ordering::Relaxed))
     }
 }
@@ -64,8 +68,15 @@ impl SharedVolume {
         lost.iter().map(|path| OsStr::from_bytes(path.as_path().as_bytes()).into()).collect()
     }
 
-    /// The directory `object` has a list or descriptor of its own. Its index remembers that.
-    pub(crate) fn remember_list(&self, object: &Object, path: RelPath<'_>) {
+    /// The directory `object` has a list or descriptor of its own. Its index remembers that, over a loss of power once the disk is known to
+    /// have it: `seen`, the directory where its list is merely seen, may say so. `root` is the volume's directory.
+    pub(crate) fn remember_list(
+        self: &Arc<Self>,
+        root: &Rc<Dir>,
+        object: &Object,
+        path: RelPath<'_>,
+        seen: Option<&Dir>,
+    ) {
         self.note_rights();
         let Some((index, volume)) = self.remembered.records() else { return };
         let mut hasher = DefaultHasher::new();
@@ -75,18 +86,24 @@ impl SharedVolume {
         }
         let (directory, generation) = (object.number(), self.generation);
         let seen_ms = milliseconds(lane::time::wall_clock());
-        index.record_list(*volume, path.as_bytes(), Some(ListRecord { directory, generation, seen_ms }));
+        let is_synced = seen.and_then(|dir| dir.stat().ok()).is_some_and(|stat| is_old(&stat));
+        let record = ListRecord { directory, generation, seen_ms, is_synced };
+        index.record_list(*volume, path.as_bytes(), Some(record));
+        if !is_synced {
+            self.begin_to_sync_lists(root);
+        }
         self.forget_loss(path);
     }
 
-    /// The directory of this path has been given a list beside the server, which may not have looked at it yet.
+    /// The directory of this path has been given a list beside the server, which may not have looked at it yet, and was synced.
     pub fn remember_list_at(&self, path: RelPath<'_>) {
         self.note_rights();
         if let Some((index, volume)) = self.remembered.records() {
             // It is known by its path alone until it is looked at.
             let directory = Number { vnode: 0, uniquifier: 0 };
             let (generation, seen_ms) = (self.generation, milliseconds(SystemTime::now()));
-            index.record_list(*volume, path.as_bytes(), Some(ListRecord { directory, generation, seen_ms }));
+            let record = ListRecord { directory, generation, seen_ms, is_synced: true };
+            index.record_list(*volume, path.as_bytes(), Some(record));
         }
     }
 
@@ -127,17 +144,19 @@ impl SharedVolume {
         told.map_err(|error| self.told(&error))
     }
 
-    /// A directory has another path, and all that lies beneath it.
-    pub(crate) fn move_lists(&self, from: RelPath<'_>, to: RelPath<'_>) {
+    /// A directory has another path, and all that lies beneath it. `root` is the volume's directory.
+    pub(crate) fn move_lists(self: &Arc<Self>, root: &Rc<Dir>, from: RelPath<'_>, to: RelPath<'_>) {
         if let Some((index, volume)) = self.remembered.records() {
             index.move_lists(*volume, from.as_bytes(), to.as_bytes());
+            self.begin_to_sync_lists(root);
         }
     }
 
-    /// Two paths have changed places.
-    pub(crate) fn exchange_lists(&self, one: RelPath<'_>, other: RelPath<'_>) {
+    /// Two paths have changed places. `root` is the volume's directory.
+    pub(crate) fn exchange_lists(self: &Arc<Self>, root: &Rc<Dir>, one: RelPath<'_>, other: RelPath<'_>) {
         if let Some((index, volume)) = self.remembered.records() {
             index.exchange_lists(*volume, one.as_bytes(), other.as_bytes());
+            self.begin_to_sync_lists(root);
         }
     }
 
@@ -251,7 +270,7 @@ async fn accepted(file: &File, name: &CStr) -> Option<Accepted> {
     Accepted::parse(&file.xattr(&name.into(), Accepted::BYTES_MAX).await.ok()?)
 }
 
-fn milliseconds(time: SystemTime) -> u64 {
+pub(super) fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

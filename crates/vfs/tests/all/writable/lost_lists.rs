@@ -32,7 +32,7 @@ fn plant(fs: &Fs, top: &str, attribute: Option<&str>) {
     }
 }
 
-fn world() -> (World, Fs) {
+pub(super) fn world() -> (World, Fs) {
     let world = World::new(1, Config::clean());
     let fs = world.host("10.0.0.1").fs();
     fs.configure(|config| config.privileged = true);
@@ -41,7 +41,7 @@ fn world() -> (World, Fs) {
 }
 
 /// Who reads the page of each directory: nobody in particular, Alice, an administrator.
-async fn readers(volume: &Volume, at: &str) -> [bool; 3] {
+pub(super) async fn readers(volume: &Volume, at: &str) -> [bool; 3] {
     let at = format!("{at}/page");
     [
         reads(volume, &nobody(), &at).await,
@@ -50,9 +50,9 @@ async fn readers(volume: &Volume, at: &str) -> [bool; 3] {
     ]
 }
 
-const OPEN: [bool; 3] = [true; 3];
-const LISTS: [bool; 3] = [false, true, true];
-const CLOSED: [bool; 3] = [false, false, true];
+pub(super) const OPEN: [bool; 3] = [true; 3];
+pub(super) const LISTS: [bool; 3] = [false, true, true];
+pub(super) const CLOSED: [bool; 3] = [false, false, true];
 
 async fn all_read(volume: &Volume, wanted: &[(&str, [bool; 3])], why: &str) {
     for (at, wanted) in wanted {

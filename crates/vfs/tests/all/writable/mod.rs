@@ -31,6 +31,7 @@ mod leases_behind;
 mod listed;
 mod local_locks;
 mod lost_lists;
+mod lost_power;
 mod made;
 mod marks;
 mod names;
