@@ -52,6 +52,8 @@ impl Share {
             if !self.opens().remove(open) {
                 return Err(Status::FILE_CLOSED);
             }
+            // Its session may have ended meanwhile, as that of a CREATE that is cut has: it waits for no client.
+            self.opens().disconnected().claim(open);
             // Nobody else closes it from here on, whatever becomes of who asked.
             lane::to_the_end(self.clone().finish(asker.clone(), Arc::clone(open))).await;
             Ok(response)

@@ -267,6 +267,11 @@ impl crate::tree::Side {
             hand.forget_names();
         }
         let mut close = Vec::from_iter(self.rest(open, durability.timeout));
+        // A CREATE that is cut closes what it has made: who closes it has looked for it here before.
+        if opens.find_any(open.id().volatile.get()).is_none() {
+            opens.disconnected().claim(open);
+            return close;
+        }
         // Who was told meanwhile is not heard any more.
         if !open.keeps_handle() && opens.disconnected().claim(open) {
             counters.durable_gave_way_conflict.increment();

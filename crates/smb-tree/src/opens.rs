@@ -4,7 +4,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use budget::{Books, Consumer, Shares, Short, give_back};
 use grants::Holder;
@@ -118,7 +118,8 @@ struct Owners {
 
 /// Room for one open. Dropped, it is given back.
 pub(crate) struct Room {
-    opens: Arc<Opens>,
+    /// Whose table has the open: who goes by it does not keep it, as a table with opens would never go.
+    opens: Weak<Opens>,
     /// 0 while it has none.
     session: AtomicU64,
     consumer: Consumer,
@@ -147,7 +148,7 @@ struct ToldBy {
 
 /// A holder who can be told, for as long as this lives.
 pub(crate) struct Tellable {
-    opens: Arc<Opens>,
+    opens: Weak<Opens>,
     holder: Holder,
 }
 
@@ -306,7 +307,7 @@ impl Opens {
     ) -> Room {
         let (ranges, ranges_of) = (AtomicUsize::new(0), OnceLock::new());
         let session = AtomicU64::new(session);
-        Room { opens: Arc::clone(self), session, consumer, volatile, ranges, ranges_of, _descriptors }
+        Room { opens: Arc::downgrade(self), session, consumer, volatile, ranges, ranges_of, _descriptors }
     }
 
     /// The open has no session from now on; `false` where it had none.
@@ -361,7 +362,7 @@ impl Opens {
                 new.insert(ToldBy { told, party, tellables: 1 });
             }
         }
-        Tellable { opens: Arc::clone(self), holder }
+        Tellable { opens: Arc::downgrade(self), holder }
     }
 
     /// The holder is told so from now on.
@@ -426,10 +427,11 @@ impl Room {
     /// # Errors
     /// `STATUS_INSUFFICIENT_RESOURCES` where the session, the address, the user or the process has as many as it may.
     pub(crate) fn take_ranges(&self, count: usize) -> Result<(), Status> {
-        let mut held = lock(&self.opens.ranges);
+        let opens = self.opens.upgrade().ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        let mut held = lock(&opens.ranges);
         let session = *self.ranges_of.get_or_init(|| self.session());
         let of_session = held.sessions.get(&session).copied().unwrap_or_default();
-        if of_session + count > self.opens.limits.ranges_per_session_max {
+        if of_session + count > opens.limits.ranges_per_session_max {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         held.books.take(self.consumer, count).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
@@ -439,7 +441,8 @@ impl Room {
 
     /// Counts ranges that are locked already, whether there is room for them or not.
     pub(crate) fn has_ranges(&self, count: usize) {
-        let mut held = lock(&self.opens.ranges);
+        let Some(opens) = self.opens.upgrade() else { return };
+        let mut held = lock(&opens.ranges);
         let session = *self.ranges_of.get_or_init(|| self.session());
         held.books.charge(self.consumer, count);
         self.add_ranges(&mut held, session, count);
@@ -454,7 +457,8 @@ impl Room {
 
     /// Gives back the room of `count` ranges that are unlocked.
     pub(crate) fn give_ranges(&self, count: usize) {
-        let mut held = lock(&self.opens.ranges);
+        let Some(opens) = self.opens.upgrade() else { return };
+        let mut held = lock(&opens.ranges);
         let count = count.min(self.ranges.load(Ordering::Relaxed));
         let Some(session) = self.ranges_of.get().filter(|_| count > 0) else { return };
         self.ranges.fetch_sub(count, Ordering::Relaxed);
@@ -492,8 +496,9 @@ impl Owners {
 
 impl Drop for Room {
     fn drop(&mut self) {
+        let Some(opens) = self.opens.upgrade() else { return };
         self.give_ranges(usize::MAX);
-        let mut owners = self.opens.owners();
+        let mut owners = opens.owners();
         owners.leave(self.session(), self.volatile);
         owners.books.give_back(self.consumer, 1);
     }
@@ -501,7 +506,8 @@ impl Drop for Room {
 
 impl Drop for Tellable {
     fn drop(&mut self) {
-        let mut told = lock(&self.opens.told);
+        let Some(opens) = self.opens.upgrade() else { return };
+        let mut told = lock(&opens.told);
         let mut over = None;
         if let Entry::Occupied(mut known) = told.entry(self.holder) {
             known.get_mut().tellables -= 1;
@@ -511,7 +517,7 @@ impl Drop for Tellable {
         }
         drop(told);
         if let Some(told) = over {
-            self.opens.late.closed(told.into());
+            opens.late.closed(told.into());
         }
     }
 }

@@ -62,6 +62,48 @@ impl Side {
     }
 }
 
+/// A CREATE that is cut as its session ends closes what it has made, while that puts it to rest.
+#[test]
+fn a_durable_open_that_is_closed_as_its_session_ends_waits_for_no_client() {
+    for ms in 0..60 {
+        on_slow_disk(1, move |side| async move {
+            let one = asker(1);
+            let open = side.durable_file(&one, "a", GUID, 300_000).await;
+            side.share.write_bytes(&one, &open, 0, b"kept", false).await.unwrap();
+            let closing = {
+                let (side, one, open) = (side.clone(), one.clone(), Arc::clone(&open));
+                lane::spawn(async move { side.share.close(&one, &open, 0).await.map(drop) })
+            };
+            sleep(Duration::from_millis(ms)).await;
+            side.tree.leave_session(&one, vec![open]).await;
+            let closed = closing.await;
+            assert!(matches!(closed, Ok(()) | Err(Status::FILE_CLOSED)), "{closed:?}");
+            let usage = side.tree.opens().usage();
+            assert_eq!((usage.opens, usage.disconnected), (0, 0), "after {ms} ms");
+        });
+    }
+}
+
+#[test]
+fn opens_that_are_left_go_with_the_last_tree_that_has_their_table() {
+    alone(async |beside: Side| {
+        let tree = Tree::new(Opens::new(OpensLimits::default()), Rc::clone(&beside.heard) as _);
+        let share = tree.add_share("test", beside.volume.clone(), ShareOptions::default());
+        let side = Side { volume: beside.volume.clone(), share, tree, heard: Rc::clone(&beside.heard) };
+        let one = asker(1);
+        drop(side.durable_file(&one, "resting", GUID, 300_000).await);
+        side.lose(&one).await;
+        let leased = wish(LEASE, |out| lease(out, 1, 7));
+        drop(side.open(&asker(2), "open", &leased).await);
+        assert_eq!((side.disconnected(), side.tree.opens().usage().opens), (1, 2));
+        let table = Arc::downgrade(side.tree.opens());
+        drop(side);
+        // Who closes what rests for too long finds that the tree is gone.
+        sleep(Duration::from_secs(2)).await;
+        assert!(table.upgrade().is_none(), "its opens keep the table that has them");
+    });
+}
+
 /// The same client in another session.
 pub(super) fn next_session(asker: &Asker) -> Asker {
     Asker { session: asker.session + 100, tree: 5, ..asker.clone() }
