@@ -78,8 +78,6 @@ pub(crate) struct Core {
     pub(crate) delivered: bool,
     /// See [`ConnectOptions`](crate::ConnectOptions).
     pub(crate) ends_at_closed_port: bool,
-    /// What had been received from the client, on all connections, when its address said that its port is closed, bytes.
-    closed_when: Option<u64>,
     /// The network says that the peer cannot be reached.
     doubt: Option<unreachable::Doubt>,
     pub(crate) active_at: Instant,
@@ -226,7 +224,6 @@ impl Connection {
                 error: None,
                 delivered: false,
                 ends_at_closed_port: identity.ends_at_closed_port,
-                closed_when: None,
                 doubt: None,
                 active_at: now,
                 queued: false,

@@ -49,6 +49,8 @@ pub struct Peer {
     pub(crate) proved_at: Option<Instant>,
     /// When it last acknowledged something sent here; `None` also once it was silent for too long after that.
     pub(crate) acknowledged_at: Option<Instant>,
+    /// What had been received from here when the address said that its port is closed, bytes.
+    closed_when: Option<u64>,
     pub(crate) connections: u32,
     /// Whom the packets of its connections are charged to.
     pub(crate) account: Account,
@@ -111,6 +113,7 @@ impl Peer {
             ask_rtt_at: None,
             proved_at: None,
             acknowledged_at: None,
+            closed_when: None,
             connections: 0,
             account,
             idle_since: now,
@@ -169,6 +172,16 @@ impl Peer {
     pub(crate) fn on_unanswered(&mut self, now: Instant) {
         let rto = self.rtt.rto();
         self.acknowledged_at = self.acknowledged_at.filter(|at| now.saturating_duration_since(*at) < rto);
+    }
+
+    /// The address says, of a packet of a call in progress, that its port is closed.
+    pub(crate) fn on_port_closed(&mut self) {
+        self.closed_when = Some(self.counters.bytes_received);
+    }
+
+    /// Whether the last that came from here is that its port is closed.
+    pub(crate) fn is_port_closed(&self) -> bool {
+        self.closed_when == Some(self.counters.bytes_received)
     }
 
     /// Remote address and port.

@@ -11,6 +11,7 @@
 use std::time::{Duration, Instant};
 
 use super::Connection;
+use super::server::PROBE_LEN_MIN;
 use crate::event::{DeadReason, Side};
 use crate::header::{CHANNELS, Header, serial_after};
 use crate::shared::Shared;
@@ -43,11 +44,11 @@ impl Connection {
         }
         let received = shared.peers[self.core.peer].counters.bytes_received;
         if port_closed && self.is_of_call(header) {
+            shared.peers[self.core.peer].on_port_closed();
             if self.ends_at_closed_port(shared) {
                 self.kill_calls(DeadReason::PortClosed, shared);
                 return true;
             }
-            self.core.closed_when = Some(received);
         }
         if self.core.side != Side::Client {
             return false;
@@ -80,16 +81,27 @@ impl Connection {
         }
     }
 
-    /// The server takes no further calls. Those whose client has said that its port is closed, and nothing since, end; the clients of
-    /// the others are asked whether they are there, as far as they may be sent anything.
+    /// The server takes no further calls. Those whose client's address has said that its port is closed, and nothing since, end; the
+    /// clients of the others are asked whether they are there. One question to each may be sent whatever it was sent before:
+    /// without it nothing would tell of a client that went before it acknowledged anything.
     pub(crate) fn look_for_client(&mut self, shared: &mut Shared) {
-        if self.core.closed_when == Some(shared.peers[self.core.peer].counters.bytes_received) {
-            return self.kill_calls(DeadReason::PortClosed, shared);
+        if self.end_if_port_closed(shared) {
+            return;
         }
+        self.core.proof.budget = self.core.proof.budget.max(PROBE_LEN_MIN);
         for call in self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()) {
             call.ping_due = true;
         }
         shared.mark_ready(&mut self.core);
+    }
+
+    /// Ends the calls of a client whose address has said last that its port is closed, whichever connection that was said of.
+    pub(crate) fn end_if_port_closed(&mut self, shared: &mut Shared) -> bool {
+        let is_closed = shared.peers[self.core.peer].is_port_closed();
+        if is_closed {
+            self.kill_calls(DeadReason::PortClosed, shared);
+        }
+        is_closed
     }
 
     /// Whether a packet belongs to a call that is in progress.

@@ -16,9 +16,15 @@ impl Endpoint {
     pub fn refuse_calls(&mut self, code: i32) {
         self.shared.refuses = Some(code);
         self.abort_calls(code, |delivery| delivery == Delivery::Held);
-        let has_calls = |found: &Connection| found.core.side == Side::Server && found.has_calls();
-        for (_, connection) in self.connections.iter_mut().filter(|(_, found)| has_calls(found)) {
+        for (_, connection) in self.connections.iter_mut().filter(|(_, found)| is_served(found)) {
             connection.look_for_client(&mut self.shared);
+        }
+    }
+
+    /// A drain waits for no client whose address has said last that its port is closed, on none of its connections.
+    pub(super) fn end_calls_of_closed_ports(&mut self) {
+        for (_, connection) in self.connections.iter_mut().filter(|(_, found)| is_served(found)) {
+            connection.end_if_port_closed(&mut self.shared);
         }
     }
 
@@ -62,4 +68,9 @@ impl Endpoint {
         done.iter().for_each(|&index| self.remove(now, index, ConnectionEnd::Closed));
         done.len()
     }
+}
+
+/// Whether a client has calls on the connection.
+fn is_served(connection: &Connection) -> bool {
+    connection.core.side == Side::Server && connection.has_calls()
 }

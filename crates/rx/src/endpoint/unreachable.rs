@@ -45,8 +45,12 @@ impl Endpoint {
         let Ok((header, _)) = Header::parse(quoted) else { return false };
         let Some(index) = self.find_sender(&header, peer) else { return false };
         let connection = &mut self.connections[index as usize];
-        connection.core.remote == peer
-            && connection.on_unreachable(now, &header, port_closed, &mut self.shared)
+        let believed = connection.core.remote == peer
+            && connection.on_unreachable(now, &header, port_closed, &mut self.shared);
+        if believed && port_closed && self.shared.refuses.is_some() {
+            self.end_calls_of_closed_ports();
+        }
+        believed
     }
 
     /// The connection of this lane that sent a packet with this header.

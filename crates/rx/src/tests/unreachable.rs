@@ -242,3 +242,75 @@ fn drain_waits_for_no_client_that_has_said_last_that_its_port_is_closed() {
     pair.server.refuse_calls(abort::RESTARTING);
     assert_eq!(pair.server.calls_in_progress(), 0);
 }
+
+/// A client of three connections, with a call on each, that hears nothing any more.
+fn gone_with_three_connections() -> Pair {
+    let mut pair = Pair::new();
+    pair.keep_trace = true;
+    pair.server_sleeps = true;
+    for _ in 0..3 {
+        let connection = pair.connect();
+        pair.call(connection, pattern(10));
+    }
+    pair.run_for(Duration::from_millis(100));
+    pair.filter = Some(Box::new(move |_| false));
+    assert_eq!(pair.server.calls_in_progress(), 3);
+    pair
+}
+
+fn last_to_client(pair: &Pair) -> Vec<u8> {
+    let client = pair.client_address;
+    pair.trace.iter().rev().find(|wire| wire.to == client).expect("the server sends").bytes.clone()
+}
+
+#[test]
+fn word_of_a_closed_port_ends_a_drain_on_all_connections_of_that_client() {
+    for before in [true, false] {
+        let mut pair = gone_with_three_connections();
+        let (client, quoted) = (pair.client_address, last_to_client(&pair));
+        if before {
+            pair.server.handle_unreachable(pair.now, client, &quoted, true);
+            assert_eq!(pair.server.calls_in_progress(), 3);
+            pair.run_for(Duration::from_secs(1));
+        }
+        pair.server.refuse_calls(abort::RESTARTING);
+        pair.settle();
+        if !before {
+            assert_eq!(pair.server.calls_in_progress(), 3);
+            let quoted = last_to_client(&pair);
+            pair.server.handle_unreachable(pair.now, "10.0.0.3:7001".parse().expect("address"), &quoted, true);
+            pair.server.handle_unreachable(pair.now, client, &quoted, false);
+            assert_eq!(pair.server.calls_in_progress(), 3);
+            pair.server.handle_unreachable(pair.now, client, &quoted, true);
+        }
+        assert_eq!(pair.server.calls_in_progress(), 0, "before: {before}");
+    }
+}
+
+#[test]
+fn drain_asks_clients_that_went_before_they_acknowledged_a_reply() {
+    for size in [10, 1000, 100_000] {
+        let mut pair = Pair::new();
+        pair.keep_trace = true;
+        let client = pair.client_address;
+        // It has asked, over a path that brings it nothing more once its request is there.
+        pair.filter = Some(Box::new(move |wire| wire.to != client || wire.bytes[20] != 1));
+        let connection = pair.connect();
+        pair.call(connection, pattern(size));
+        pair.run_for(Duration::from_millis(100));
+        pair.filter = Some(Box::new(|_| false));
+        // What it may be sent unasked is used up, and an address's credit lasts some seconds.
+        pair.run_for(Duration::from_secs(8));
+        if pair.server.calls_in_progress() == 0 {
+            panic!("{size}: the reply is on its way");
+        }
+        let sent = pair.trace.len();
+        pair.server.refuse_calls(abort::RESTARTING);
+        pair.settle();
+        let asked: Vec<_> = pair.trace[sent..].iter().filter(|wire| wire.to == client).collect();
+        assert_eq!(asked.len(), 1, "{size}: it asks, once");
+        let quoted = asked[0].bytes.clone();
+        pair.server.handle_unreachable(pair.now, client, &quoted, true);
+        assert_eq!(pair.server.calls_in_progress(), 0, "{size}");
+    }
+}
