@@ -17,7 +17,7 @@ use crate::handshake::Alpn;
 use crate::self_signed;
 use crate::sni::SniResolver;
 use crate::tickets::TicketKeys;
-use crate::validity::{self, Standing};
+use crate::validity::{self, Standing, Validity};
 
 /// A certificate that ends sooner than this brings a warning.
 const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
@@ -92,9 +92,41 @@ pub struct ServerTls {
     pub warnings: Vec<Warning>,
     /// The self-signed certificate, when one is used.
     pub self_signed: Option<PathBuf>,
+    /// Of the certificates whose validity can be read.
+    validities: Vec<(PathBuf, Validity)>,
 }
 
 impl ServerTls {
+    /// The certificates that clients refuse at this time, by their files: those that are not valid yet or have expired.
+    pub fn out_of_time(&self, now: SystemTime) -> Vec<(PathBuf, Warning)> {
+        let told = |(path, validity): &(PathBuf, Validity)| {
+            let from = validity::day(validity.not_before);
+            let until = validity::day(validity.not_after);
+            let warning = match validity.at(now) {
+                Standing::NotYet => Warning::NotYetValid { path: path.clone(), from, until },
+                Standing::Over => Warning::Expired { path: path.clone(), from, until },
+                Standing::Valid(_) => return None,
+            };
+            Some((path.clone(), warning))
+        };
+        self.validities.iter().filter_map(told).collect()
+    }
+
+    /// Whether the self-signed certificate is to be replaced at this time: [`TlsConfig::load`] makes another.
+    pub fn is_outdated(&self, now: SystemTime) -> bool {
+        self.self_signed.is_some()
+            && self.validities.iter().any(|(_, validity)| !self_signed::is_kept(*validity, now))
+    }
+
+    fn about_to_end(&self, now: SystemTime) -> impl Iterator<Item = Warning> {
+        self.validities.iter().filter_map(move |(path, validity)| match validity.at(now) {
+            Standing::Valid(left) if left < WARN_BEFORE => {
+                Some(Warning::ExpiresSoon { path: path.clone(), days: left.as_secs() / 86_400 })
+            }
+            _ => None,
+        })
+    }
+
     /// A copy for one lane, so that lanes do not share the counter that each connection touches.
     pub fn lane_config(&self) -> Arc<ServerConfig> {
         Arc::new(ServerConfig::clone(&self.config))
@@ -315,9 +347,14 @@ impl TlsConfig {
             certificates.push(files);
         }
         let provider = Arc::new(self.provider());
-        let resolver = load_certificates(&certificates, &provider, now, &mut warnings)?;
+        let mut validities = Vec::new();
+        let resolver = load_certificates(&certificates, &provider, &mut validities, &mut warnings)?;
         let config = self.build(provider, Arc::new(resolver), tickets)?;
-        Ok(ServerTls { config: Arc::new(config), warnings, self_signed })
+        let mut tls = ServerTls { config: Arc::new(config), warnings, self_signed, validities };
+        let out_of_time = tls.out_of_time(now).into_iter().map(|(_, warning)| warning);
+        let of_time: Vec<_> = out_of_time.chain(tls.about_to_end(now)).collect();
+        tls.warnings.splice(0..0, of_time);
+        Ok(tls)
     }
 
     fn build(
@@ -376,13 +413,15 @@ fn speed_rank(suite: &SupportedCipherSuite) -> (bool, u8) {
 fn load_certificates(
     certificates: &[CertificateFiles],
     provider: &CryptoProvider,
-    now: SystemTime,
+    validities: &mut Vec<(PathBuf, Validity)>,
     warnings: &mut Vec<Warning>,
 ) -> Result<SniResolver, ConfigError> {
     let mut resolver = SniResolver::new();
     for (index, files) in certificates.iter().enumerate() {
         let key = Arc::new(files.load(provider)?);
-        files.check(&key, now, warnings)?;
+        files.check_mode(warnings)?;
+        let validity = key.cert.first().and_then(validity::of);
+        validities.extend(validity.map(|validity| (files.certificate.clone(), validity)));
         let names = files.names_of(&key, warnings)?;
         let mut is_used = resolver.add_default(&key);
         if names.is_empty() && index > 0 {
@@ -410,47 +449,25 @@ impl CertificateFiles {
             return Err(self.bad_certificate("no CERTIFICATE section".to_owned()));
         }
         let pem = zeroize::Zeroizing::new(read(&self.key)?);
-        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| bad_key(crate::pem::told(error)))?;
-        let key = provider.key_provider.load_private_key(key).map_err(|error| bad_key(error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| bad_key(crate::pem::told_of_key(error, &pem)))?;
+        let key = provider.key_provider.load_private_key(key);
+        let key = key.map_err(|error| bad_key(crate::pem::told_of_unusable_key(&error)))?;
         let certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => Ok(certified),
             Err(rustls::Error::InconsistentKeys(_)) => {
                 Err(ConfigError::Mismatch { certificate: self.certificate.clone(), key: self.key.clone() })
             }
-            Err(error) => Err(self.bad_certificate(error.to_string())),
+            Err(error) => Err(self.bad_certificate(crate::pem::told_of_content(&error))),
         }
     }
 
-    fn check(
-        &self,
-        key: &CertifiedKey,
-        now: SystemTime,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<(), ConfigError> {
+    fn check_mode(&self, warnings: &mut Vec<Warning>) -> Result<(), ConfigError> {
         let metadata = std::fs::metadata(&self.key)
             .map_err(|source| ConfigError::Read { path: self.key.clone(), source })?;
         let mode = metadata.permissions().mode() & 0o7777;
         if mode & 0o007 != 0 {
             warnings.push(Warning::KeyMode { path: self.key.clone(), mode });
-        }
-        let path = self.certificate.clone();
-        let Some(validity) = key.cert.first().and_then(validity::of) else { return Ok(()) };
-        match validity.at(now) {
-            Standing::NotYet => warnings.push(Warning::NotYetValid {
-                path,
-                from: validity::day(validity.not_before),
-                until: validity::day(validity.not_after),
-            }),
-            Standing::Over => warnings.push(Warning::Expired {
-                path,
-                from: validity::day(validity.not_before),
-                until: validity::day(validity.not_after),
-            }),
-            Standing::Valid(left) if left < WARN_BEFORE => {
-                warnings.push(Warning::ExpiresSoon { path, days: left.as_secs() / 86_400 });
-            }
-            Standing::Valid(_) => {}
         }
         Ok(())
     }
@@ -459,7 +476,7 @@ impl CertificateFiles {
         let der = key.end_entity_cert()?;
         let parsed = webpki::EndEntityCert::try_from(der);
         if self.names.is_empty() {
-            let certificate = parsed.map_err(|error| self.bad_certificate(error.to_string()))?;
+            let certificate = parsed.map_err(|_| self.bad_certificate(crate::pem::NO_CERTIFICATE.to_owned()))?;
             return Ok(certificate.valid_dns_names().map(str::to_owned).collect());
         }
         for name in &self.names {

@@ -1,5 +1,6 @@
 //! What is wrong with a PEM file, in words.
 
+use rustls::CertificateError;
 use rustls::pki_types::pem::Error;
 
 /// Says it to the administrator; the library shows lines as numbers of bytes.
@@ -18,6 +19,41 @@ pub(crate) fn told(error: Error) -> String {
         other => other.to_string(),
     }
 }
+
+/// As [`told`], of a file that should have a private key in it.
+pub(crate) fn told_of_key(error: Error, file: &[u8]) -> String {
+    let is_encrypted = |line: &[u8]| line.starts_with(b"-----BEGIN ENCRYPTED");
+    match error {
+        Error::NoItemsFound if file.split(|byte| *byte == b'\n').any(is_encrypted) => {
+            "its key is encrypted, and the server asks for no password: write it out without one by `openssl pkey -in FILE -out NEW`"
+                .to_owned()
+        }
+        Error::NoItemsFound => "no PRIVATE KEY section".to_owned(),
+        other => told(other),
+    }
+}
+
+/// Why the library takes a key that PEM has whole for none of the kinds that it knows.
+pub(crate) fn told_of_unusable_key(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::General(_) => "it is no whole RSA, ECDSA (P-256, P-384, P-521) or Ed25519 key: make one of them, as by `openssl \
+                                      genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`, and have it certified"
+            .to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What is wrong with a certificate that PEM has whole.
+pub(crate) fn told_of_content(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::BadEncoding) => NO_CERTIFICATE.to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Of what is no certificate though it stands where one does.
+pub(crate) const NO_CERTIFICATE: &str =
+    "what stands between its BEGIN and END lines is no X.509 certificate, or a part of one: copy the file anew";
 
 /// `CERTIFICATE` of `-----END CERTIFICATE-----`, or of that word alone.
 fn label_of(marker: &str) -> &str {

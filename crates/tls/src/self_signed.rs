@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::config::{CertificateFiles, ConfigError};
 use crate::pem;
-use crate::validity::{self, Standing};
+use crate::validity::{self, Standing, Validity};
 
 /// Longer than this, Apple's clients refuse a certificate even when the user trusts it.
 const VALIDITY: Duration = Duration::from_secs(825 * 86_400);
@@ -41,8 +41,8 @@ pub(crate) fn load_or_create(
         key: state_dir.join("self-signed.key"),
         names: Vec::new(),
     };
-    let is_kept = exists(&files.certificate)? && exists(&files.key)?;
-    if is_kept && is_good(&files.certificate, now)? {
+    let is_there = exists(&files.certificate)? && exists(&files.key)?;
+    if is_there && is_good(&files.certificate, now)? {
         return Ok((files, false));
     }
     create(state_dir, &files, now)?;
@@ -71,7 +71,12 @@ fn is_good(certificate: &Path, now: SystemTime) -> Result<bool, ConfigError> {
     let unreadable = |reason: String| ConfigError::Certificate { path: certificate.to_owned(), reason };
     let der = CertificateDer::from_pem_file(certificate).map_err(|error| unreadable(pem::told(error)))?;
     let validity = validity::of(&der).ok_or_else(|| unreadable("its validity cannot be read".to_owned()))?;
-    Ok(matches!(validity.at(now), Standing::Valid(left) if left >= RENEW_BEFORE))
+    Ok(is_kept(validity, now))
+}
+
+/// Whether a certificate with this validity is not replaced at this time.
+pub(crate) fn is_kept(validity: Validity, now: SystemTime) -> bool {
+    matches!(validity.at(now), Standing::Valid(left) if left >= RENEW_BEFORE)
 }
 
 fn create(state_dir: &Path, files: &CertificateFiles, now: SystemTime) -> Result<(), ConfigError> {

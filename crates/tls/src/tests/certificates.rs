@@ -295,3 +295,99 @@ fn forced_version_refuses_the_other_one() {
         assert!(error.to_string().contains("ProtocolVersion"), "{error}");
     }
 }
+
+/// PEM of this, as a section of this name.
+fn pem_of(label: &str, der: &[u8]) -> String {
+    let base64 = base64(der);
+    let lines: Vec<_> = base64.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for at in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
+            text.push(if at <= chunk.len() { digit as char } else { '=' });
+        }
+    }
+    text
+}
+
+#[test]
+fn content_that_is_no_certificate_and_no_usable_key_is_told_in_words_of_people() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = make(dir.path(), "a", &["a.example"], 2090);
+    let good = [&files.certificate, &files.key].map(|path| fs::read_to_string(path).unwrap());
+    let of_library = ["invalid peer", "BadEncoding", "BadDer", "unexpected error", "failed to parse", "General("];
+    let told = |certificate: &str, key: &str| {
+        fs::write(&files.certificate, certificate).unwrap();
+        fs::write(&files.key, key).unwrap();
+        let told = error_of(vec![files.clone()]);
+        assert!(!of_library.iter().any(|words| told.contains(words)), "{told}");
+        told
+    };
+    let certificate = der_of(&good[0]);
+    let whole: &[u8] = certificate.as_ref();
+    for cut in (0..whole.len()).step_by(7) {
+        let part = pem_of("CERTIFICATE", &whole[..cut]);
+        for names in [Vec::new(), vec!["a.example".to_owned()]] {
+            let named = CertificateFiles { names, ..files.clone() };
+            fs::write(&files.certificate, &part).unwrap();
+            let told = error_of(vec![named]);
+            let says = told.contains("no X.509 certificate, or a part of one");
+            assert!(says && !of_library.iter().any(|words| told.contains(words)), "{cut}: {told}");
+        }
+    }
+    let key = rcgen::KeyPair::generate().unwrap().serialize_der();
+    for cut in (0..key.len()).step_by(7) {
+        let part = pem_of("PRIVATE KEY", &key[..cut]);
+        assert!(told(&good[0], &part).contains("no whole RSA, ECDSA"), "{cut}");
+    }
+    // X25519, which agrees on keys and signs nothing.
+    let of_other_kind = [&[0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x6e, 4, 0x22, 4, 0x20][..], &[7; 32]];
+    let other = pem_of("PRIVATE KEY", &of_other_kind.concat());
+    assert!(told(&good[0], &other).contains("no whole RSA, ECDSA (P-256, P-384, P-521) or Ed25519 key"));
+    assert!(told(&good[0], &pem_of("RSA PRIVATE KEY", &key)).contains("no whole RSA, ECDSA"));
+    assert!(told(&good[0], &pem_of("ENCRYPTED PRIVATE KEY", &key)).contains("openssl pkey -in FILE"));
+    assert!(told(&good[0], &good[0]).contains("no PRIVATE KEY section"));
+}
+
+#[test]
+fn certificate_is_out_of_time_before_its_first_and_after_its_last_second() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = make(dir.path(), "a", &["a.example"], 2031);
+    let tls = load(vec![files.clone()]).unwrap();
+    let at = |seconds: u64| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    // 2031-01-01; rcgen begins in 1975.
+    let end = 1_924_992_000;
+    for (now, is_told) in [(at(0), true), (at(end - 1), false), (at(end + 1), true)] {
+        let told = tls.out_of_time(now);
+        assert_eq!(told.len(), usize::from(is_told), "{now:?}: {told:?}");
+        for (path, warning) in told {
+            let text = warning.to_string();
+            assert!(path == files.certificate && text.contains("2031-01-01") && text.contains("1975-01-01"), "{text}");
+        }
+        assert!(!tls.is_outdated(now), "the administrator renews it");
+    }
+}
+
+#[test]
+fn self_signed_certificate_is_outdated_where_a_start_would_replace_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = TlsConfig::new(dir.path());
+    let tls = config.load(Arc::new(TicketKeys::new().unwrap())).unwrap();
+    let now = std::time::SystemTime::now();
+    let days = |days: u64| std::time::Duration::from_secs(days * 86_400);
+    for (at, is_outdated) in [
+        (now, false),
+        (now - days(2), true),
+        (now + days(790), false),
+        (now + days(800), true),
+        (now + days(3650), true),
+    ] {
+        assert_eq!(tls.is_outdated(at), is_outdated, "{at:?}");
+    }
+}
