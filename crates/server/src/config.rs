@@ -304,15 +304,17 @@ impl Config {
     /// A file that is in two volumes would have two numbers and two versions, and clients of the one would not hear of changes by
     /// those of the other. Where nobody writes and nothing is numbered it may be in several.
     fn check_overlaps(&self) -> Result<(), ConfigError> {
-        let is_numbered = |volume: &&VolumeSection| volume.objects || volume.writable != Writable::Nobody;
-        let numbered: Vec<_> = self.volumes.iter().filter(is_numbered).collect();
+        let is_numbered = |(_, volume): &(usize, &VolumeSection)| {
+            volume.objects || volume.writable != Writable::Nobody
+        };
+        let numbered: Vec<_> = self.volumes.iter().enumerate().filter(is_numbered).collect();
         if numbered.len() < 2 {
             return Ok(());
         }
         let places = Places::now();
-        for (at, volume) in numbered.iter().enumerate() {
-            let overlap = |other: &&&VolumeSection| places.overlap(&volume.path, &other.path);
-            let Some(other) = numbered[..at].iter().find(overlap) else { continue };
+        for (at, (index, volume)) in numbered.iter().enumerate() {
+            let overlap = |(_, other): &&(usize, &VolumeSection)| places.overlap(&volume.path, &other.path);
+            let Some((_, other)) = numbered[..at].iter().find(overlap) else { continue };
             let problem = format!(
                 "{} of volume {} and {} of volume {} lie one inside the other, and a file that is served by AFS or SMB, or that can \
                  be written to, is in one volume: give one of them another directory, or serve it by HTTP alone and have nobody \
@@ -322,7 +324,7 @@ impl Config {
                 other.path.display(),
                 other.name
             );
-            return Err(ConfigError::invalid("volume.path", problem));
+            return Err(ConfigError::invalid(format!("volume[{index}].path"), problem));
         }
         Ok(())
     }
@@ -439,7 +441,8 @@ mod tests {
         };
         for other in ["tree", "tree/below", ".", "link"] {
             let problem = load(other, "listed").unwrap_err();
-            assert!(problem.starts_with("volume.path: "), "{problem}");
+            assert!(problem.starts_with("volume[1].path: "), "{problem}");
+            assert!(problem.ends_with("/linerate.toml, line 7)"), "{problem}");
             assert!(
                 problem.contains("of volume b and ") && problem.contains("one inside the other"),
                 "{problem}"
