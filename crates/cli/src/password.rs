@@ -6,13 +6,14 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, bail};
 use identity::{NtHash, Secret};
 use rustix::io::Errno;
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use rustix::process::{Pid, Signal, getpgid, getpid, getppid, getsid, kill_process};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use smb_auth::Credentials;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -64,7 +65,7 @@ pub fn prompt(text: &str) -> anyhow::Result<Secret> {
 
 fn ask(text: &str) -> io::Result<Secret> {
     let mut terminal = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
-    let silent = Silent::begin(&terminal)?;
+    let silent = Silent::begin(&terminal, text)?;
     write!(terminal, "{text}")?;
     let line = line_of(terminal.as_fd());
     drop(silent);
@@ -72,61 +73,118 @@ fn ask(text: &str) -> io::Result<Secret> {
 }
 
 /// A terminal that does not show what is typed, until this is gone: whether the line has come, the process is told to end by a signal,
-/// or something fails.
-struct Silent {
-    terminal: Arc<(File, Termios)>,
-    /// A signal that comes from now on has nothing to put right.
-    is_over: Arc<AtomicBool>,
+/// or something fails. While the process is stopped (Ctrl-Z) the terminal is as it was.
+struct Silent;
+
+/// The terminal that a password is asked for at, and how it was and is to be.
+struct Asked {
+    terminal: File,
+    shown: Termios,
+    hidden: Termios,
+    /// What was asked, which is said again after a stop.
+    text: String,
 }
 
 impl Silent {
-    fn begin(terminal: &File) -> io::Result<Self> {
+    fn begin(terminal: &File, text: &str) -> io::Result<Self> {
         let shown = tcgetattr(terminal)?;
-        let terminal = Arc::new((terminal.try_clone()?, shown));
-        let silent = Self { terminal: Arc::clone(&terminal), is_over: Arc::default() };
-        // Before the first change, so that no signal comes between.
-        restore_at_signals(terminal, Arc::clone(&silent.is_over))?;
-        let (file, shown) = &*silent.terminal;
         let mut hidden = shown.clone();
         hidden.local_modes.remove(LocalModes::ECHO);
         hidden.local_modes.insert(LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG);
-        // A process that is stopped would leave the terminal so.
-        hidden.special_codes[SpecialCodeIndex::VSUSP] = NO_CODE;
-        tcsetattr(file, OptionalActions::Now, &hidden)?;
-        Ok(silent)
+        // Before the first change, so that no signal comes between.
+        heed_signals()?;
+        let mut asked = asked();
+        let now = Asked { terminal: terminal.try_clone()?, shown, hidden, text: text.to_owned() };
+        let now = asked.insert(now);
+        tcsetattr(&now.terminal, OptionalActions::Now, &now.hidden)?;
+        Ok(Self)
     }
 }
 
 impl Drop for Silent {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::SeqCst);
-        restore(&self.terminal);
+        if let Some(asked) = asked().take() {
+            asked.restore();
+        }
     }
 }
 
-fn restore((file, shown): &(File, Termios)) {
-    let _ = tcsetattr(file, OptionalActions::Now, shown);
+impl Asked {
+    fn restore(&self) {
+        let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.shown);
+    }
 }
 
-/// Has signals that end the process put the terminal right before they do.
-fn restore_at_signals(terminal: Arc<(File, Termios)>, is_over: Arc<AtomicBool>) -> io::Result<()> {
+/// What is asked now. Who has it changes the terminal, and nobody else does.
+fn asked() -> MutexGuard<'static, Option<Asked>> {
+    ASKED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has signals that end or stop the process put the terminal right before they do.
+fn heed_signals() -> io::Result<()> {
+    if HEEDS.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut caught = {
+    let (mut stops, mut ends) = {
         let _within = runtime.enter();
-        let caught = ENDING.map(|(kind, name)| signal(kind()).map(|signal| (signal, name)));
-        caught.into_iter().collect::<io::Result<Vec<_>>>()?
+        let ends = ENDING.map(|(kind, name)| signal(kind()).map(|signal| (signal, name)));
+        let stops = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
+        (stops, ends.into_iter().collect::<io::Result<Vec<_>>>()?)
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let waits =
-            caught.iter_mut().map(|(signal, name)| Box::pin(async move { (signal.recv().await, *name).1 }));
-        let (name, ..) = runtime.block_on(futures_util::future::select_all(waits));
-        if !is_over.swap(true, Ordering::SeqCst) {
-            restore(&terminal);
-            let _ = writeln!(&terminal.0);
+        let name = runtime.block_on(async {
+            loop {
+                let waits =
+                    ends.iter_mut().map(|(signal, name)| Box::pin(async move { (signal.recv().await, *name).1 }));
+                tokio::select! {
+                    (name, ..) = futures_util::future::select_all(waits) => return name,
+                    _ = stops.recv() => stop(),
+                }
+            }
+        });
+        if let Some(asked) = asked().take() {
+            asked.restore();
+            let _ = writeln!(&asked.terminal);
         }
         end_by(name);
     })?;
     Ok(())
+}
+
+/// Stops the process, as the signal does that was caught, with the terminal as it was, and hides again once it goes on.
+fn stop() {
+    if !is_waited_for() {
+        return;
+    }
+    let asked = asked();
+    asked.iter().for_each(Asked::restore);
+    let _ = kill_process(getpid(), Signal::STOP);
+    if let Some(Asked { terminal, hidden, text, .. }) = &*asked {
+        // In the background this stops the process again, until it has the terminal.
+        let _ = tcsetattr(terminal, OptionalActions::Now, hidden);
+        let _ = write!(&*terminal, "{text}");
+    }
+}
+
+/// Whether a shell with job control is there to have the process go on: of groups without one the kernel stops none either.
+fn is_waited_for() -> bool {
+    let (Ok(group), Ok(session)) = (getpgid(None), getsid(None)) else { return false };
+    let mut above = getppid();
+    while let Some(pid) = above.filter(|pid| getsid(Some(*pid)) == Ok(session)) {
+        if getpgid(Some(pid)) != Ok(group) {
+            return true;
+        }
+        above = parent_of(pid);
+    }
+    false
+}
+
+/// As proc(5) has it.
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    Pid::from_raw(behind_name.split_whitespace().nth(1)?.parse().ok()?)
 }
 
 /// Ends the process by the signal, as if it had not been caught: a shell that runs a script ends it only where its command was ended so.
@@ -156,8 +214,9 @@ fn line_of(from: BorrowedFd<'_>) -> io::Result<Secret> {
 }
 
 const VARIABLE: &str = "LINERATE_PASSWORD";
-/// What stands for no key in a terminal's settings.
-const NO_CODE: u8 = 0;
+static ASKED: Mutex<Option<Asked>> = Mutex::new(None);
+/// The thread that hears signals is there.
+static HEEDS: AtomicBool = AtomicBool::new(false);
 /// What makes it, as that is no constant.
 type Kind = fn() -> SignalKind;
 /// Signals that end a process, and their names for `kill`.
