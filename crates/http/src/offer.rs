@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use identity::{Accounts, Writable};
 use service::socket::reachable;
@@ -154,6 +155,15 @@ impl service::Site for HttpSite {
             |warning: &&tls::Warning| !self.is_trial || !matches!(warning, tls::Warning::SelfSigned { .. });
         let of_tls = of_tls.filter(is_told).map(ToString::to_string);
         of_tls.chain(no_passwords(&self.mounts, &self.accounts)).collect()
+    }
+
+    fn troubles(&self, now: SystemTime) -> Vec<(String, String)> {
+        let troubles = self.tls.iter().flat_map(|tls| tls.out_of_time(now));
+        troubles.map(|(path, told)| (format!("certificate {}", path.display()), told.to_string())).collect()
+    }
+
+    fn is_outdated(&self, now: SystemTime) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_outdated(now))
     }
 
     fn bound(&mut self, sockets: &[Bound]) {

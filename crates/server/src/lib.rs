@@ -17,6 +17,7 @@ mod egress;
 mod handover;
 mod health;
 mod index_file;
+mod lacks;
 mod lane_main;
 mod lane_services;
 mod listeners;

@@ -13,7 +13,8 @@ use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology, TopologyError};
 use service::config::is_narrowed_to_ipv4;
 use service::pacer::RateShare;
-use service::volumes::VolumeTable;
+use service::socket::Transport;
+use service::volumes::{VolumeSection, VolumeTable};
 use service::{Bound, Greeting};
 use tokio::time::Instant;
 
@@ -22,7 +23,8 @@ use crate::config::{Config, ConfigError};
 use crate::console;
 use crate::control::{self, LaneControl, NewsDesk};
 use crate::egress::{self, Egress, EgressError};
-use crate::lane_main::{Boot, Control, News, lane_main};
+use crate::lacks;
+use crate::lane_main::{Boot, Control, News, Sites, lane_main};
 use crate::listeners::{ListenError, Listeners};
 use crate::logs::{self, RequestLogs};
 use crate::metrics::Blocks;
@@ -37,11 +39,13 @@ use crate::silo::{Loads, MemoryWatch, Placement, Taking, TakingError, who_serves
 use crate::threshold::Threshold;
 use crate::tree_use;
 use crate::trial::TrialState;
+use crate::volumes::{Volumes, VolumesError};
 use crate::writers;
 
 use self::reload::{ReloadCounters, Reloading};
 
 mod reload;
+mod sites;
 mod upkeep;
 mod volumes;
 
@@ -85,6 +89,12 @@ struct Serving {
     /// As the lanes have them open.
     volumes: VolumeTable,
     objects: ProcessObjects,
+    /// What services serve on every lane.
+    sites: Sites,
+    /// What is wrong with that, as `/health` has it.
+    site_troubles: Vec<(String, String)>,
+    /// When what the server made for them was last made again.
+    renewed: Option<Instant>,
     /// As `/health` has them.
     write_troubles: Vec<(String, String)>,
     /// As `/health` has it.
@@ -187,7 +197,7 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
         let Serving { runtime, warnings, controls, .. } = Serving::start(config.clone(), Purpose::Check)?;
         drop(controls);
         runtime.join().map_err(|_| ServerError::LaneEnded)?;
-        return Ok(warnings.into_iter().chain(in_use(config)).collect());
+        return Ok(warnings.into_iter().chain(in_use(config)).chain(unusable_index(config)).collect());
     }
     let layout = layout(config, &Topology::of_this_machine()?)?;
     let trial = trial_state(config)?;
@@ -197,7 +207,29 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
     }
     Taking::new(&layout, &config.server.drained_nodes)?;
     egress::check(&config.server.egress_marks)?;
-    Ok(offers.warnings().to_vec())
+    Ok(offers.warnings().iter().cloned().chain(unusable_index(config)).collect())
+}
+
+/// What keeps a start from using the index that is there, which nothing is done to.
+fn unusable_index(config: &Config) -> Option<String> {
+    let state = config.server.state_dir()?;
+    let is_numbered = |volume: &VolumeSection| volume.objects || volume.writable != Writable::Nobody;
+    if !config.volumes.iter().any(is_numbered) {
+        return None;
+    }
+    let problem = match Volumes::look_patiently(&state) {
+        // A server that runs has it, which is told of where it matters.
+        Ok(_) | Err(VolumesError::InUse) => return None,
+        Err(problem) => problem,
+    };
+    //@ level: WARN
+    //@ cause: `linerate serve --check` found an index in the state directory that cannot be read: it is damaged, or of a later program.
+    //@ remedy: Do what the line says. A server that starts all the same lets nobody write, and does not serve AFS.
+    Some(format!(
+        "index: the one in {} cannot be used: {problem}; a server that starts with it lets nobody write and does not serve AFS \
+         [index-unusable]",
+        state.display()
+    ))
 }
 
 /// What others hold that a start would need to write.
@@ -318,6 +350,8 @@ impl Serving {
                     .to_owned(),
             );
         }
+        let sends_datagrams = config.sockets().iter().any(|(_, wanted)| wanted.transport == Transport::Rx);
+        warnings.extend(lacks::warnings(layout.lane_count(), sends_datagrams));
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
         let placement =
             Arc::new(Placement::new(&topology, &layout, &taking, config.server.nodes_without_nic));
@@ -461,6 +495,9 @@ impl Serving {
             subject,
             volumes,
             objects,
+            sites,
+            site_troubles: Vec::new(),
+            renewed: None,
             write_troubles: Vec::new(),
             index_trouble: None,
             seals: Vec::new(),
@@ -474,6 +511,7 @@ impl Serving {
         };
         if purpose == Purpose::Serve {
             serving.look_at_objects();
+            serving.look_at_sites(true);
         }
         Ok(serving)
     }
@@ -514,8 +552,14 @@ impl Serving {
                 () = Self::closed(self.reloading.as_ref()) => self.taken(),
                 sighting = self.roots.next() => self.hear_root(sighting),
                 () = self.egress.next_look() => self.follow_links(),
-                _ = rounds.tick() => self.look_around(),
-                _ = health.tick() => self.look_at_objects(),
+                _ = rounds.tick() => {
+                    self.look_around();
+                    self.renew();
+                }
+                _ = health.tick() => {
+                    self.look_at_objects();
+                    self.look_at_sites(false);
+                }
             }
             if self.reload_again && self.reloading.is_none() {
                 self.reload(&load);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use identity::Accounts;
 use lane::counters::CounterBlock;
@@ -138,6 +138,20 @@ pub struct Ground<'a> {
 pub trait Site: Any + Send + Sync {
     /// What the administrator should know though all is well.
     fn warnings(&self) -> Vec<String>;
+
+    /// What is wrong with it at this time, by the clock or by the machine, though it is served: its subject in `/health`, which has it
+    /// for as long as it lasts, and the line of the log that tells of it, which begins with the subject or a part of it. Asked for
+    /// twice a second.
+    fn troubles(&self, now: SystemTime) -> Vec<(String, String)> {
+        let _ = now;
+        Vec::new()
+    }
+
+    /// Whether what the server made for it, such as a certificate, has to be made anew at this time, which loading it again does.
+    fn is_outdated(&self, now: SystemTime) -> bool {
+        let _ = now;
+        false
+    }
 
     /// Hears which ports the kernel chose, before any lane hears of the site.
     fn bound(&mut self, sockets: &[Bound]);

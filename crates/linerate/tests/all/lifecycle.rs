@@ -256,6 +256,91 @@ fn the_self_signed_certificate_is_made_once_and_kept() {
     assert_eq!(mode("self-signed.key"), 0o600, "nobody else reads the key");
 }
 
+/// A certificate that is valid from and until so many seconds from now, and its key, as PEM.
+fn certificate(name: &str, from: i64, until: i64) -> (String, String) {
+    let now = std::time::SystemTime::now();
+    let at = |seconds: i64| {
+        let by = std::time::Duration::from_secs(seconds.unsigned_abs());
+        if seconds < 0 { now - by } else { now + by }
+    };
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    (params.not_before, params.not_after) = (at(from).into(), at(until).into());
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+fn write_pair(dir: &Path, stem: &str, (certificate, key): (String, String)) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(dir.join(format!("{stem}.crt")), certificate).unwrap();
+    std::fs::write(dir.join(format!("{stem}.key")), key).unwrap();
+    std::fs::set_permissions(dir.join(format!("{stem}.key")), PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn certificates_that_the_time_has_left_or_not_reached_are_told_in_health_while_they_are_served() {
+    const DAY: i64 = 86_400;
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("tree")).unwrap();
+    write_pair(home.path(), "ends", certificate("ends.example", -400 * DAY, 20));
+    write_pair(home.path(), "begins", certificate("begins.example", 20, 400 * DAY));
+    write_pair(home.path(), "over", certificate("over.example", -400 * DAY, -DAY));
+    let pair = |stem: &str| format!("[[https.certificate]]\ncert = '{stem}.crt'\nkey = '{stem}.key'\n");
+    let config = home.path().join("linerate.toml");
+    let tables = "[http]\nlisten = 'off'\n[https]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n";
+    let volume = "[[volume]]\nname = 'tree'\npath = 'tree'\n";
+    let text = format!("{tables}{}{}{}{volume}", pair("ends"), pair("begins"), pair("over"));
+    std::fs::write(&config, text).unwrap();
+    let server = Launch::config(&config).start();
+    let lines = || String::from_utf8(health(&server).1).unwrap();
+    let of = |stem: &str, text: &str| {
+        let subject = format!("certificate {}", home.path().join(format!("{stem}.crt")).display());
+        text.lines().find(|line| line.starts_with(&subject)).map(str::to_owned)
+    };
+    let is_dated = |line: &str| {
+        let words: Vec<_> = line.split([' ', ',']).collect();
+        let dates = words.iter().filter(|word| word.len() == 10 && word.matches('-').count() == 2);
+        dates.count() == 2
+    };
+    let first = lines();
+    let (begins, over) = (of("begins", &first).expect("it begins later"), of("over", &first).expect("it ended"));
+    assert!(begins.contains("not yet") && is_dated(&begins), "{begins}");
+    assert!(over.contains("has expired") && is_dated(&over), "{over}");
+    assert_eq!(of("ends", &first), None, "{first}");
+    let told = || ["[certificate-expired]", "[certificate-not-yet-valid]"].map(|word| server.stderr().matches(word).count());
+    crate::support::wait_for("the log", || (told() == [1, 1]).then_some(()));
+
+    let ends = crate::support::wait_for("the one to expire", || of("ends", &lines()));
+    assert!(ends.contains("has expired") && is_dated(&ends), "{ends}");
+    crate::support::wait_for("the other to begin", || of("begins", &lines()).is_none().then_some(()));
+    assert!(of("over", &lines()).is_some());
+    crate::support::wait_for("the log", || (told() == [2, 1]).then_some(()));
+}
+
+#[test]
+fn a_self_signed_certificate_is_replaced_while_the_server_runs_when_the_time_has_come() {
+    const DAY: i64 = 86_400;
+    let site = Site::new(&[("a.txt", b"hello\n")], "");
+    let state = tempfile::tempdir().unwrap();
+    let kept = state.path().join("linerate");
+    std::fs::create_dir(&kept).unwrap();
+    // It is replaced 30 days before its end.
+    write_pair(&kept, "self-signed", certificate("localhost", -400 * DAY, 30 * DAY + 15));
+    let server = site.launch().state(state.path()).start();
+    let first = fingerprint(server.https[0]);
+    let mut idle = asking(server.http[0], "/a.txt");
+    assert_eq!(raw::read_response(&mut idle).status, 200);
+    assert!(!server.stderr().contains("[certificate-self-signed]"), "{}", server.stderr());
+    let second = crate::support::wait_for("another certificate", || {
+        Some(fingerprint(server.https[0])).filter(|print| *print != first)
+    });
+    server.says("[certificate-self-signed]");
+    raw::send_all(&mut idle, b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(raw::read_response(&mut idle).status, 200, "connections go on");
+    assert_eq!(health(&server).1, b"ok\n");
+    drop(server);
+    assert_eq!(fingerprint(site.launch().state(state.path()).start().https[0]), second, "it is kept");
+}
+
 #[test]
 fn clients_resume_their_tls_sessions() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");

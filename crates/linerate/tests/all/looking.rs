@@ -130,6 +130,10 @@ fn looking_never_writes_however_the_server_stopped_and_whatever_the_index_is() {
             let is_about_it = line.starts_with("volume");
             assert_eq!(is_about_it && told.contains(words), is_about_it, "{line}: {told}");
             assert!(!is_about_it || told.contains("volume check --replace-index"), "{line}: {told}");
+            // What a start would say, and does below.
+            if line.starts_with("serve") {
+                assert!(told.contains(words) && told.contains("[index-unusable]"), "{line}: {told}");
+            }
         }
         // A server that cannot read it serves, says so, and lets nothing be written.
         let mut server = Launch::config(&dir.path().join("linerate.toml")).start();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::raw;
 use crate::support::site::{ANY_PORT, Site};
-use crate::support::{Launch, linerate};
+use crate::support::{Launch, linerate, output};
 
 /// Whether the check is passed, and what it says.
 fn check(site: &Site, how: &str) -> (bool, String) {
@@ -132,9 +132,11 @@ fn what_the_kernel_lacks_is_said_once_and_the_rest_is_served() {
     std::fs::write(dir.path().join("a.txt"), "hello\n").unwrap();
     for (what, calls, word) in [
         ("IPv6", &["41:0=10=97"][..], Some("[addresses-narrowed]")),
-        ("UDP segmentation", &["54:2=103=92"], None),
+        // Nobody sends datagrams here.
+        ("UDP segmentation", &["55:2=103=92"], None),
         ("fanotify", &["300=38"], None),
-        ("inotify", &["294=38"], None),
+        ("inotify", &["294=38"], Some("[changes-unwatched]")),
+        ("further inotify instances", &["294=24"], Some("raise fs.inotify.max_user_instances")),
         ("handles", &["303=95", "304=1"], None),
         ("a filter that lets handles be asked for", &["303=1", "304=1"], None),
         ("the calls of handles", &["303=38", "304=38"], None),
@@ -156,6 +158,24 @@ fn what_the_kernel_lacks_is_said_once_and_the_rest_is_served() {
             told.lines().map(|line| line.split_once(' ').map_or(line, |(_, text)| text)).collect();
         let once: std::collections::HashSet<_> = lines.iter().collect();
         assert_eq!(once.len(), lines.len(), "{what}: something is said twice: {told}");
+    }
+}
+
+#[test]
+fn a_kernel_without_udp_segmentation_is_told_where_afs_is_served() {
+    let Some(_namespace) = testkit::netns::Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.txt"), "hello\n").unwrap();
+    for (calls, is_told) in [(&["55:2=103=92"][..], true), (&["55:2=103=1"], true), (&[], false)] {
+        let launch = Launch::every_protocol(dir.path()).arg("--smb").arg("off").without(calls);
+        let mut server = launch.start();
+        assert!(server.stdout().contains("afs://127.0.0.1:7000/"), "{}", server.stdout());
+        let listed = output(&mut linerate(["ls", "afs://127.0.0.1/"]));
+        assert!(!listed.is_empty());
+        server.signal(rustix::process::Signal::TERM);
+        assert!(server.wait().success());
+        let told = server.stderr();
+        assert_eq!(told.matches("[packets-unsegmented]").count(), usize::from(is_told), "{calls:?}: {told}");
     }
 }
 

@@ -9,6 +9,7 @@ use super::volumes::not_reopened;
 use super::{ServerError, Serving};
 use crate::config::{Changes, Config};
 use crate::egress;
+use crate::lane_main::Sites;
 use crate::listeners::Change;
 use crate::logs;
 use crate::objects::{Closing, Use};
@@ -34,6 +35,7 @@ lane::counter_block! {
 /// A reload that the lanes make ready or carry out.
 pub(super) struct Reloading {
     round: Round,
+    sites: Sites,
     config: Config,
     taking: Taking,
     /// Bound, but taking no connections before the verdict.
@@ -103,10 +105,12 @@ impl Serving {
         let listeners = (0..self.controls.len()).map(|lane| change.for_lane(lane));
         let listeners = listeners.collect::<Result<Vec<_>, _>>().map_err(|error| tell(error.into()))?;
         self.orders += 1;
-        let what = (&offers.into_sites(), &volumes);
+        let sites = offers.into_sites();
+        let what = (&sites, &volumes);
         let round = Round::begin(self.orders, &self.controls, what, listeners, change.closed())?;
+        let closing = None;
         self.reloading =
-            Some(Reloading { round, config, taking, change, roots, volumes, closing: None, reopened });
+            Some(Reloading { round, sites, config, taking, change, roots, volumes, closing, reopened });
         Ok(())
     }
 
@@ -194,10 +198,10 @@ impl Serving {
 
     /// Every lane serves it, and nobody changes what is not to be changed any more: what the control thread keeps follows.
     pub(super) fn taken(&mut self) {
-        let Some(Reloading { config, taking, change, roots, volumes, reopened, .. }) = self.reloading.take()
-        else {
-            return;
-        };
+        let Some(reloading) = self.reloading.take() else { return };
+        let Reloading { sites, config, taking, change, roots, volumes, reopened, .. } = reloading;
+        self.sites = sites;
+        self.look_at_sites(true);
         self.roots.set(roots);
         self.volumes = volumes;
         let changes = Changes::between(&self.started, &self.config, &config);

@@ -1,0 +1,58 @@
+//! What the kernel, or a filter of system calls, refuses though all is served: told once, at the start, with what it means.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::inotify::{self, CreateFlags};
+use rustix::io::Errno;
+
+/// A line for each. `sends_datagrams`: some service has a socket of UDP.
+pub(crate) fn warnings(lanes: usize, sends_datagrams: bool) -> Vec<String> {
+    let segments = sends_datagrams && !matches!(lane::socket::gso::is_available(), Ok(true));
+    watches(lanes).err().map(without_watches).into_iter().chain(segments.then(without_segments)).collect()
+}
+
+/// Whether each lane can have what tells it of changes, as it does once it needs it.
+fn watches(lanes: usize) -> Result<(), Errno> {
+    let opened: Result<Vec<OwnedFd>, _> = (0..lanes).map(|_| inotify::init(CreateFlags::CLOEXEC)).collect();
+    opened.map(drop)
+}
+
+fn without_watches(error: Errno) -> String {
+    let remedy = match error {
+        Errno::MFILE => "raise fs.inotify.max_user_instances (sysctl)",
+        _ => "allow inotify_init1(2) in the seccomp profile",
+    };
+    //@ level: WARN
+    //@ cause: The kernel gives the server no inotify instance for each of its lanes: this user has as many as it may, or a seccomp filter
+    //@ refuses the call.
+    //@ remedy: Raise `fs.inotify.max_user_instances`, or allow `inotify_init1` and `inotify_add_watch` in the filter's profile. Nothing is
+    //@ needed where no other program changes what is served.
+    format!(
+        "file changes: inotify is refused ({error}), so what other programs change is seen up to a second late, and by clients of AFS at \
+         the next look by any client; {remedy} [changes-unwatched]"
+    )
+}
+
+fn without_segments() -> String {
+    //@ level: WARN
+    //@ cause: The kernel is older than 4.18, or a filter of system calls hides UDP segmentation (GSO) from the server.
+    //@ remedy: None is needed: AFS is served all the same, at less speed. For full speed run a later kernel, or allow socket options of
+    //@ UDP in the seccomp profile.
+    "packets: UDP segmentation (GSO) is refused, so each packet of AFS takes a share of a system call of its own and large files are sent \
+     at less than full speed; use Linux 4.18 or later, or allow the socket option UDP_SEGMENT [packets-unsegmented]"
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_told_with_what_helps() {
+        assert!(without_watches(Errno::MFILE).contains("raise fs.inotify.max_user_instances"));
+        for error in [Errno::NOSYS, Errno::PERM] {
+            let told = without_watches(error);
+            assert!(told.contains("seccomp") && told.contains(&error.to_string()), "{told}");
+        }
+        assert!(without_segments().contains("at less than full speed"));
+    }
+}
