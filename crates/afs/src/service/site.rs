@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
-use identity::Accounts;
+use identity::{Accounts, Writable};
+use lane::fs::changes_identities;
 use lane::socket::reuseport::Steering;
 use rx::Dscp;
 use service::socket::reachable;
@@ -18,7 +20,7 @@ use xdr::afs::AfsUuid;
 use super::kept::Kept;
 use super::lane_service::LaneAfs;
 use super::roles;
-use crate::attached::{Attached, Attachment};
+use crate::attached::{Attached, Attachment, Kind};
 use crate::cell::{Cell, Here, People};
 use crate::host::{HostOptions, Hosts};
 use crate::oob::OobOptions;
@@ -38,6 +40,8 @@ pub(crate) struct AfsSite {
     here: Arc<Here>,
     hosts: Hosts,
     kept: Arc<Kept>,
+    /// Volumes that somebody may write to, but not by AFS, since numbers of their files end at a first change.
+    fixed: Vec<VolumeName>,
     /// Volumes that no lane attaches.
     left_out: Mutex<BTreeSet<VolumeName>>,
     oob: OobOptions,
@@ -66,9 +70,20 @@ impl AfsSite {
             }
         };
         let hindrance = settings.hindrance().map(str::to_owned);
+        let (mut attachments, mut fixed) = (settings.attachments.clone(), Vec::new());
+        for (attachment, path) in attachments.iter_mut().zip(&settings.paths) {
+            if attachment.kind == Kind::ReadWrite && changes_identities(path).is_ok_and(|changes| changes) {
+                attachment.kind = Kind::ReadOnly;
+                let mut named = ground.volumes.iter().filter(|volume| volume.name == attachment.volume);
+                if named.any(|volume| volume.writable != Writable::Nobody) {
+                    fixed.push(attachment.volume.clone());
+                }
+            }
+        }
         Ok(Self {
             cell: settings.section.cell.clone(),
-            attachments: settings.attachments.clone(),
+            attachments,
+            fixed,
             paths: settings.paths.clone(),
             hosts: match hindrance {
                 None => kept.hosts(uuid, ground.objects),
@@ -149,7 +164,25 @@ impl AfsSite {
 
 impl Site for AfsSite {
     fn warnings(&self) -> Vec<String> {
-        self.hindrance.iter().cloned().collect()
+        let fixed = self.troubles(SystemTime::now()).into_iter().map(|(_, told)| told);
+        self.hindrance.iter().cloned().chain(fixed).collect()
+    }
+
+    fn troubles(&self, _: SystemTime) -> Vec<(String, String)> {
+        let told = |volume: &VolumeName| {
+            //@ level: WARN
+            //@ cause: The volume lies on an overlayfs that gives no file handles. There a file of a lower layer becomes another one when it
+            //@ is first changed, and the number by which clients of AFS know it ends.
+            //@ remedy: Mount it with `nfs_export=on,index=on`, or serve a directory of another file system. To have it read-only, and not
+            //@ be told, say `afs = "readonly"`.
+            let told = format!(
+                "volume {volume}: nobody can write to it by AFS, as overlayfs without nfs_export ends the numbers of files when they are \
+                 first changed; mount it with nfs_export=on,index=on [afs-volume-layered]"
+            );
+            (format!("volume {volume}, AFS"), told)
+        };
+        // Without addresses nobody asks.
+        if self.hindrance.is_some() { Vec::new() } else { self.fixed.iter().map(told).collect() }
     }
 
     fn bound(&mut self, sockets: &[Bound]) {

@@ -16,6 +16,7 @@ pub use crate::backend::{
 pub use self::dir::Dir;
 pub use self::file::{File, SyncOf};
 pub use self::keeper::LockKeeper;
+pub use self::layers::changes_identities;
 pub use self::names::CreateHow;
 
 mod attributes;
@@ -23,6 +24,7 @@ mod dir;
 mod file;
 mod handle;
 mod keeper;
+mod layers;
 mod lock;
 mod names;
 mod room;

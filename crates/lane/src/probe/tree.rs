@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use super::{Area, Finding, Verdict};
-use crate::fs::{Dir, FileHandle};
+use crate::fs::{Dir, FileHandle, changes_identities};
 use crate::privileges;
 use crate::runtime::{RuntimeOptions, run_here};
 
@@ -47,7 +47,10 @@ pub(super) fn all(path: &Path, has: CapabilitySet) -> Vec<Finding> {
                 Finding::new(Area::Trees, path.display().to_string(), error.to_string(), "readable");
             vec![finding.unless(false, Verdict::Bad, advice)]
         }
-        Ok(_) => handles(path, has).into_iter().chain([attributes(path, has)]).collect(),
+        Ok(_) => {
+            let found = handles(path, has).into_iter().chain([attributes(path, has)]);
+            found.chain(layers(path)).collect()
+        }
     }
 }
 
@@ -102,6 +105,16 @@ fn judged(name: &str, tried: &Tried, may_open: bool) -> Finding {
         ),
     };
     Finding::new(Area::Trees, name, found, "given and opened").unless(false, Verdict::Warn, advice)
+}
+
+/// Of a file system of layers; nothing of others.
+fn layers(path: &Path) -> Option<Finding> {
+    let advice = "overlayfs makes another file of one of a lower layer when it is first changed, so that clients that know files by \
+                  number lose it: AFS serves the directory read-only. Mount it with nfs_export=on,index=on, or serve a directory of \
+                  another file system";
+    let name = format!("{} identities", path.display());
+    let found = changes_identities(path).ok().filter(|changes| *changes).map(|_| "end at a file's first change");
+    found.map(|found| Finding::new(Area::Trees, name, found, "last").unless(false, Verdict::Warn, advice))
 }
 
 /// The volume's mark and access lists are extended attributes: with CAP_SYS_ADMIN of the class `trusted`, which no client

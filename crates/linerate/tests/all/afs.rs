@@ -17,6 +17,7 @@ use testkit::netns::Namespace;
 use testkit::stock_cell::StockCell;
 
 use crate::manners::get_replaces_nothing_but_files;
+use crate::volume::Mounted;
 use crate::support::{Launch, Reloaded, Server, linerate, output, patterned, raw, wait_for};
 
 fn failure(command: &mut Command) -> (i32, String) {
@@ -81,6 +82,27 @@ fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
     assert_ne!(raw::get(server.http[0], "/file").expect("etag"), second.expect("etag"));
 }
 
+/// `afsio`, which is about to do this (`fidread`) with a file of the volume `pub`; `None` where there is none.
+fn stock_client(home: &Path, does: &str, name: &str) -> Option<Command> {
+    if Command::new("afsio").arg("help").output().is_err() {
+        testkit::skip("the Debian package openafs-client is not installed; `cargo xtask test` installs it");
+        return None;
+    }
+    let listed = lines(linerate(["ls", "--json", "afs://127.0.0.1/pub"]).stdin(Stdio::null()));
+    let found = listed.iter().find(|line| line["name"] == name).expect("it is listed");
+    let number = |key: &str| found[key].as_u64().expect("a number");
+    let fid = format!("{}.{}.{}", number("volume"), number("vnode"), number("uniquifier"));
+    let etc = home.join("etc");
+    std::fs::create_dir_all(&etc).unwrap();
+    std::fs::write(etc.join("ThisCell"), "linerate.internal\n").unwrap();
+    std::fs::write(etc.join("CellServDB"), ">linerate.internal\n127.0.0.1 #server\n").unwrap();
+    let mut command = Command::new("unshare");
+    // It takes the place of the shell, which has that of `unshare`: what is killed is the client.
+    let script = "mount --bind etc /etc/openafs && exec afsio \"$@\"";
+    command.args(["-m", "sh", "-c", script, "sh", does, &fid]).current_dir(home);
+    Some(command)
+}
+
 #[test]
 fn clients_that_are_killed_hold_up_no_change_and_no_stop() {
     let Some(_namespace) = Namespace::new_or_skip() else { return };
@@ -116,10 +138,85 @@ fn clients_that_are_killed_hold_up_no_change_and_no_stop() {
     assert_eq!(std::fs::read(tree.join("big")).unwrap(), b"by HTTP");
     println!("a PUT took {put:?}, and a stop after it {:?}", stops(server));
 
+    // A stock client: one that is killed before it has acknowledged its first replies, and one that is in the middle of a file.
+    for bytes in [1 << 10, 40 << 10] {
+        let server = Launch::config(&config).start();
+        std::fs::File::create(tree.join("big")).unwrap().set_len(4 << 30).unwrap();
+        let Some(mut afsio) = stock_client(dir.path(), "fidread", "big") else { break };
+        let before = server.counted("linerate_rx_bytes_sent", "");
+        let mut afsio = afsio.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        server.wait_counted("linerate_rx_bytes_sent", "", before + bytes);
+        assert!(afsio.try_wait().unwrap().is_none(), "it reads, until nobody takes what it has read");
+        afsio.kill().unwrap();
+        afsio.wait().unwrap();
+        let began = Instant::now();
+        let mut curl = crate::support::tool("curl", "curl");
+        output(curl.args(["-sf", "-T"]).arg(&new).arg(server.url("/big")));
+        let put = began.elapsed();
+        assert!(put < Duration::from_secs(1), "a PUT took {put:?}");
+        println!("a PUT took {put:?}, and a stop after a stock client {:?}", stops(server));
+    }
+
     // One that ended by itself a moment ago may not have acknowledged the last reply.
     let server = Launch::config(&config).start();
     output(&mut linerate(["ls", "afs://127.0.0.1/pub"]));
     println!("a stop after a listing took {:?}", stops(server));
+}
+
+#[test]
+fn a_tree_of_layers_is_read_only_to_afs_where_numbers_end_and_the_start_health_and_doctor_say_so() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for (name, options, lasts) in [("plain", "", false), ("lasting", ",nfs_export=on,index=on", true)] {
+        let dir = home.path().join(name);
+        for name in ["lower", "upper", "work"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        for file in ["file", "other"] {
+            std::fs::write(dir.join("lower").join(file), "of the lower layer").unwrap();
+        }
+        let (tree, config) = writable_cell(&dir, "");
+        let of = |name: &str| dir.join(name).display().to_string();
+        let layers = format!("lowerdir={},upperdir={},workdir={}{options}", of("lower"), of("upper"), of("work"));
+        let _mounted = Mounted::new(&tree, &["-t", "overlay", "overlay", "-o", &layers]);
+        let server = Launch::config(&config).start();
+
+        if !lasts {
+            server.says("[afs-volume-layered]");
+        }
+        let health = String::from_utf8(raw::get(server.admin, "/health").body).unwrap();
+        assert_eq!(health.contains("volume pub, AFS: nobody can write to it by AFS"), !lasts, "{health}");
+        let doctor = linerate(["doctor", "--json"]).arg(&tree).output().unwrap();
+        let findings: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+        let name = format!("{} identities", tree.display());
+        let found = findings.as_array().unwrap().iter().find(|finding| finding["name"] == *name);
+        assert_eq!(found.map(|found| &found["verdict"]), (!lasts).then_some(&"warn".into()), "{findings}");
+
+        // What is written in place is there, or nothing is and the client says so.
+        if let Some(mut afsio) = stock_client(&dir, "fidwrite", "file") {
+            let mut afsio =
+                afsio.arg("-force").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            std::io::Write::write_all(&mut afsio.stdin.take().unwrap(), b"by AFS").unwrap();
+            let done = afsio.wait_with_output().unwrap();
+            let is_done = std::fs::read(tree.join("file")).unwrap().starts_with(b"by AFS");
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert_eq!(is_done, lasts, "{}: {said}", done.status);
+            assert!(lasts || !said.trim().is_empty(), "it says nothing");
+        }
+        let new = dir.join("new");
+        std::fs::write(&new, "anew").unwrap();
+        let put = linerate(["put", "--overwrite"]).arg(&new).arg("afs://127.0.0.1/pub/other").output().unwrap();
+        let is_done = std::fs::read(tree.join("other")).unwrap() == b"anew";
+        assert_eq!((put.status.success(), is_done), (lasts, lasts), "{}", String::from_utf8_lossy(&put.stderr));
+        // By other protocols it can be written to, and read by all.
+        let mut curl = crate::support::tool("curl", "curl");
+        output(curl.args(["-sf", "-T"]).arg(&new).arg(server.url("/other")));
+        let got = dir.join("got");
+        output(linerate(["get", "afs://127.0.0.1/pub/other", "-o"]).arg(&got));
+        assert_eq!(std::fs::read(got).unwrap(), b"anew");
+        let told = server.stderr();
+        assert_eq!(told.matches("[afs-volume-layered]").count(), usize::from(!lasts), "{told}");
+    }
 }
 
 #[test]

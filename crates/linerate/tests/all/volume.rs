@@ -396,10 +396,10 @@ fn a_file_of_two_volumes_is_served_in_one_and_the_other_says_so() {
 }
 
 /// Something that is mounted, until this is dropped.
-struct Mounted(std::path::PathBuf);
+pub(crate) struct Mounted(std::path::PathBuf);
 
 impl Mounted {
-    fn new(at: &Path, args: &[&str]) -> Self {
+    pub(crate) fn new(at: &Path, args: &[&str]) -> Self {
         output(Command::new("mount").args(args).arg(at));
         Self(at.to_owned())
     }

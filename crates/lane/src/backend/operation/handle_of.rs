@@ -50,7 +50,7 @@ impl Call for HandleOf {
 }
 
 /// The handle of what has a name in a directory, links not followed.
-pub(super) fn handle_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<FileHandle> {
+pub(crate) fn handle_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<FileHandle> {
     handle(dir, name, 0)
 }
 

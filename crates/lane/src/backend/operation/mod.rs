@@ -77,6 +77,7 @@ mod write_vectored;
 
 pub(crate) use self::call::Call;
 pub(crate) use self::future::OpFuture;
+pub(crate) use self::handle_of::handle_at;
 pub(crate) use self::lock::{find_lock, set_lock};
 pub(crate) use self::message::datagram_control;
 pub(crate) use self::send_zero_copy::FirstStep;
