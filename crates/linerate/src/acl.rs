@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use afs_client::addressed;
 use anyhow::{Context, bail, ensure};
 use identity::{ATTRIBUTE_WITNESS, Accounts, Acl, Rights, Side, Who};
 use rustix::fs::{OFlags, XattrFlags};
@@ -625,6 +626,8 @@ fn as_json(dir: &Path, acl: &Acl) -> Value {
     };
     json!({
         "directory": dir.display().to_string(),
+        // Of names that are no UTF-8 the one above stands for several.
+        "path": addressed(dir.as_os_str().as_bytes()),
         "positive": of(Side::Given),
         "negative": of(Side::Denied),
     })

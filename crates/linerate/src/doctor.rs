@@ -46,7 +46,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let columns = output::columns().unwrap_or(COLUMNS);
         say!("{}", report(&findings, columns));
         if let Some(lanes) = lanes(columns) {
-            say!("\nWhich lanes serve what, unless the configuration says otherwise:\n{lanes}");
+            let title = "Which lanes serve what, unless the configuration says otherwise:";
+            say!("\n{}\n{lanes}", wrapped(title, columns.into(), 2));
         }
     }
     let works = findings.iter().all(|finding| finding.verdict != Verdict::Bad);

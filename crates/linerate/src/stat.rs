@@ -207,15 +207,33 @@ pub(crate) fn fetch(server: SocketAddr) -> anyhow::Result<Snapshot> {
         format!("no server answers at {server} (is it running, and is this the admin address it printed?)")
     })?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    write!(stream, "GET /stats.json HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
+    // At once: what answers the first part and closes would have the rest end as a pipe without a reader.
+    let request = format!("GET /stats.json HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
     let text = String::from_utf8_lossy(&answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { bail!("{server} does not speak HTTP") };
     if !head.starts_with("HTTP/1.1 200") {
-        bail!("{server} answered {:?}: not a Linerate admin address", head.lines().next().unwrap_or(""));
+        bail!("{}", not_ours(server, head));
     }
-    serde_json::from_str(body).with_context(|| format!("{server} is not a Linerate admin address"))
+    if serde_json::from_str::<serde_json::Value>(body).is_err() {
+        bail!("{}", not_ours(server, head));
+    }
+    serde_json::from_str(body).with_context(|| format!("the server at {server} is of another version"))
+}
+
+/// What is told of a server of HTTP that is another one's: by its name, if it says that.
+fn not_ours(server: SocketAddr, head: &str) -> String {
+    let of_field = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("server").then(|| cli::output::printable(value.trim().as_bytes()))
+    };
+    let named = head.lines().find_map(of_field).map(|name| format!(" ({name})")).unwrap_or_default();
+    format!(
+        "{server} is no admin address of Linerate: a web server{named} answers there; give the address that `linerate serve` was given \
+         as admin.listen or --admin"
+    )
 }
 
 /// A counter of all lanes.

@@ -151,9 +151,9 @@ fn lost_output_is_a_failure_and_a_reader_that_has_left_is_none() {
 fn a_terminal_shows_what_is_typed_again_however_the_prompt_ends() {
     let home = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/support/prompt.py");
-    // By the line, by Ctrl-C, and by signals of others. A script goes on after all but SIGINT.
+    // By the line, by Ctrl-C, by Ctrl-Z and `fg`, and by signals of others. A script goes on after all but SIGINT.
     for (how, goes_on) in
-        [("line", true), ("key", false), ("SIGINT", true), ("SIGTERM", true), ("SIGHUP", true)]
+        [("line", true), ("stop", true), ("key", false), ("SIGINT", true), ("SIGTERM", true), ("SIGHUP", true)]
     {
         let mut asked = tool("python3", "python3");
         asked.arg(&script).arg(how).arg(assert_cmd::cargo::cargo_bin!("linerate"));
@@ -168,8 +168,13 @@ fn a_terminal_shows_what_is_typed_again_however_the_prompt_ends() {
         let told: Value = serde_json::from_slice(&output(asked.current_dir(home.path()))).unwrap();
         assert_eq!((&told["hidden"], &told["shown"]), (&true.into(), &true.into()), "{how}: {told}");
         assert!(!told["said"].as_str().unwrap().contains("Secret007"), "{how}: {told}");
+        if how == "stop" {
+            let stop = &told["stop"];
+            assert_eq!((&stop["shown"], &stop["hidden_after"]), (&true.into(), &true.into()), "{told}");
+            assert!(stop["asks"] == 2 && told["said"].as_str().unwrap().contains("u-stop is user"), "{told}");
+        }
         // To bash itself the terminal gives Ctrl-C too, a signal to the command alone nobody.
-        if how != "SIGINT" {
+        if !["SIGINT", "stop"].contains(&how) {
             assert_eq!(told["after"], goes_on, "{how}: {told}");
         }
     }
@@ -334,4 +339,135 @@ fn a_password_in_an_address_is_repeated_nowhere() {
             assert!(refused.status.code() == Some(2) && !told.contains("Secret007"), "{line:?}: {told}");
         }
     }
+}
+
+#[test]
+fn another_web_server_is_told_from_an_admin_address_in_words() {
+    for (answer, named) in [
+        ("HTTP/1.1 404 Not Found\r\nServer: nginx/1.22\r\n\r\n", " (nginx/1.22)"),
+        ("HTTP/1.1 301 Moved Permanently\r\nLocation: /\r\n\r\n", ""),
+        ("HTTP/1.0 400 Bad Request\r\nserver: a\u{1b}[31mb\r\n\r\n", " (a\\u{1b}[31mb)"),
+        ("HTTP/1.1 200 OK\r\n\r\n<html>", ""),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                asked.push(byte[0]);
+            }
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let Output { status, stderr, .. } = linerate(["stat", &address.to_string()]).output().unwrap();
+        server.join().unwrap();
+        let told = String::from_utf8(stderr).unwrap();
+        let words = format!("{address} is no admin address of Linerate: a web server{named} answers there");
+        assert!(!status.success() && told.contains(&words) && !told.contains("HTTP/1."), "{told}");
+    }
+}
+
+#[test]
+fn every_listing_in_json_tells_files_apart_whose_names_are_no_utf8() {
+    use std::collections::BTreeSet;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tree = home.path().join("tree");
+    let names: [&[u8]; 6] = [b"a\xff", b"a\xfe", b"a\xff\xfe", "a\u{fffd}".as_bytes(), b"a%ff", b"a\xc3"];
+    for name in names {
+        std::fs::create_dir_all(tree.join(OsStr::from_bytes(name))).unwrap();
+        output(linerate(["acl", "set"]).arg(tree.join(OsStr::from_bytes(name))).arg("anyone=read"));
+    }
+    let unescaped = |text: &str| {
+        let mut bytes = Vec::new();
+        let mut rest = text.as_bytes();
+        while let [first, tail @ ..] = rest {
+            rest = match (first, tail.split_at_checked(2)) {
+                (b'%', Some((digits, behind))) => {
+                    bytes.push(u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap());
+                    behind
+                }
+                _ => {
+                    bytes.push(*first);
+                    tail
+                }
+            };
+        }
+        bytes
+    };
+    let wanted: BTreeSet<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
+    let told = |command: &mut Command| serde_json::from_slice::<Value>(&output(command)).unwrap();
+    let lists = told(linerate(["acl", "list", "--json"]).arg(&tree));
+    let of_lists = lists.as_array().unwrap().iter().map(|list| unescaped(list["path"].as_str().unwrap()));
+    let found: BTreeSet<_> = of_lists.map(|path| path.rsplit(|byte| *byte == b'/').next().unwrap().to_vec()).collect();
+    assert_eq!(found, wanted, "{lists}");
+    let one = told(linerate(["acl", "get", "--json"]).arg(tree.join(OsStr::from_bytes(names[0]))));
+    assert!(unescaped(one["path"].as_str().unwrap()).ends_with(b"/a\xff"), "{one}");
+
+    let server = crate::support::Launch::dir(&tree).start();
+    let mut curl = tool("curl", "curl");
+    let listing = told(curl.args(["-sSf", "-H", "Accept: application/json"]).arg(server.url("/")));
+    let rows = listing["entries"].as_array().unwrap();
+    let found: BTreeSet<_> =
+        rows.iter().map(|row| unescaped(row["href"].as_str().unwrap().trim_end_matches('/'))).collect();
+    assert_eq!(found, wanted, "{listing}");
+}
+
+#[test]
+fn no_command_writes_a_line_that_is_wider_than_its_terminal() {
+    let Some(_namespace) = testkit::netns::Namespace::new_or_skip() else { return };
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tree = home.path().join("tree");
+    for name in ["short", &"a name of many words ".repeat(10), &"x".repeat(240)] {
+        std::fs::create_dir_all(tree.join(name)).unwrap();
+        std::fs::write(tree.join(name).join("file"), "text").unwrap();
+        output(linerate(["acl", "set"]).arg(tree.join(name)).args(["anyone=read", "system:authuser=write"]));
+    }
+    let share = Share::new(home.path(), &tree, "guest = true\n[afs]\nlisten = '127.0.0.1:7000'", "");
+    let mut client = share.smbclient();
+    // It has a session for as long as its input is open.
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = client.stdin.take().unwrap();
+    input.write_all(b"cd short\nget file /dev/null\n").unwrap();
+    let (admin, smb) = (share.server.admin.to_string(), share.address);
+    let smb = format!("smb://{USER}@{smb}/tree");
+    crate::support::wait_for("a session", || {
+        let told = output(&mut linerate(["smb", "sessions", "--server", &admin]));
+        String::from_utf8(told).unwrap().contains(USER).then_some(())
+    });
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/support/terminal.py");
+    let lines: [&[&str]; 10] = [
+        &["ls", "afs://127.0.0.1/"],
+        &["ls", "afs://127.0.0.1/tree"],
+        &["ls", &smb],
+        &["volume", "list", "--server", &admin],
+        &["volume", "status", "tree", "--server", &admin],
+        &["smb", "sessions", "--server", &admin],
+        &["smb", "opens", "--server", &admin],
+        &["acl", "list", "tree"],
+        &["user", "list", "--accounts", "accounts.toml"],
+        &["doctor", "tree"],
+    ];
+    for columns in [40, 80, 132] {
+        for line in lines {
+            let mut shown = tool("python3", "python3");
+            shown.arg(&script).arg(columns.to_string()).arg(assert_cmd::cargo::cargo_bin!("linerate"));
+            let shown = shown.args(line).env("LINERATE_PASSWORD", PASSWORD).current_dir(home.path());
+            let told = String::from_utf8(output(shown)).unwrap();
+            assert!(!told.trim().is_empty(), "{line:?}");
+            // Commands that are to be copied stand further in.
+            let is_copied = |line: &&str| !line.starts_with("       ") || line.trim_start().starts_with('-');
+            for text in told.lines().filter(is_copied) {
+                let is_one_word = text.split_whitespace().count() == 1;
+                let width = text.chars().count();
+                assert!(width <= columns || is_one_word, "{columns}, {line:?}: {width}\n{told}");
+            }
+        }
+    }
+    drop(input);
+    client.wait().unwrap();
 }
