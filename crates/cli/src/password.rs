@@ -135,8 +135,9 @@ fn heed_signals() -> io::Result<()> {
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let name = runtime.block_on(async {
             loop {
-                let waits =
-                    ends.iter_mut().map(|(signal, name)| Box::pin(async move { (signal.recv().await, *name).1 }));
+                let waits = ends
+                    .iter_mut()
+                    .map(|(signal, name)| Box::pin(async move { (signal.recv().await, *name).1 }));
                 tokio::select! {
                     (name, ..) = futures_util::future::select_all(waits) => return name,
                     _ = stops.recv() => stop(),

@@ -304,9 +304,8 @@ impl Config {
     /// A file that is in two volumes would have two numbers and two versions, and clients of the one would not hear of changes by
     /// those of the other. Where nobody writes and nothing is numbered it may be in several.
     fn check_overlaps(&self) -> Result<(), ConfigError> {
-        let is_numbered = |(_, volume): &(usize, &VolumeSection)| {
-            volume.objects || volume.writable != Writable::Nobody
-        };
+        let is_numbered =
+            |(_, volume): &(usize, &VolumeSection)| volume.objects || volume.writable != Writable::Nobody;
         let numbered: Vec<_> = self.volumes.iter().enumerate().filter(is_numbered).collect();
         if numbered.len() < 2 {
             return Ok(());

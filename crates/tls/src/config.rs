@@ -449,7 +449,8 @@ impl CertificateFiles {
             return Err(self.bad_certificate("no CERTIFICATE section".to_owned()));
         }
         let pem = zeroize::Zeroizing::new(read(&self.key)?);
-        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| bad_key(crate::pem::told_of_key(error, &pem)))?;
+        let key = PrivateKeyDer::from_pem_slice(&pem)
+            .map_err(|error| bad_key(crate::pem::told_of_key(error, &pem)))?;
         let key = provider.key_provider.load_private_key(key);
         let key = key.map_err(|error| bad_key(crate::pem::told_of_unusable_key(&error)))?;
         let certified = CertifiedKey::new(chain, key);
@@ -476,7 +477,8 @@ impl CertificateFiles {
         let der = key.end_entity_cert()?;
         let parsed = webpki::EndEntityCert::try_from(der);
         if self.names.is_empty() {
-            let certificate = parsed.map_err(|_| self.bad_certificate(crate::pem::NO_CERTIFICATE.to_owned()))?;
+            let certificate =
+                parsed.map_err(|_| self.bad_certificate(crate::pem::NO_CERTIFICATE.to_owned()))?;
             return Ok(certificate.valid_dns_names().map(str::to_owned).collect());
         }
         for name in &self.names {

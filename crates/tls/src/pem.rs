@@ -52,8 +52,7 @@ pub(crate) fn told_of_content(error: &rustls::Error) -> String {
 }
 
 /// Of what is no certificate though it stands where one does.
-pub(crate) const NO_CERTIFICATE: &str =
-    "what stands between its BEGIN and END lines is no X.509 certificate, or a part of one: copy the file anew";
+pub(crate) const NO_CERTIFICATE: &str = "what stands between its BEGIN and END lines is no X.509 certificate, or a part of one: copy the file anew";
 
 /// `CERTIFICATE` of `-----END CERTIFICATE-----`, or of that word alone.
 fn label_of(marker: &str) -> &str {

@@ -113,7 +113,8 @@ fn layers(path: &Path) -> Option<Finding> {
                   number lose it: AFS serves the directory read-only. Mount it with nfs_export=on,index=on, or serve a directory of \
                   another file system";
     let name = format!("{} identities", path.display());
-    let found = changes_identities(path).ok().filter(|changes| *changes).map(|_| "end at a file's first change");
+    let found =
+        changes_identities(path).ok().filter(|changes| *changes).map(|_| "end at a file's first change");
     found.map(|found| Finding::new(Area::Trees, name, found, "last").unless(false, Verdict::Warn, advice))
 }
 
@@ -190,7 +191,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let findings = all(dir.path(), has);
-        assert_eq!(findings.len(), 2);
+        // Of a tree of layers there is another.
+        assert!((2..=3).contains(&findings.len()), "{findings:?}");
         assert!(findings.iter().all(|finding| finding.verdict != Verdict::Bad), "{findings:?}");
         assert!(
             findings.iter().all(|finding| (finding.verdict == Verdict::Good) == finding.advice.is_none())

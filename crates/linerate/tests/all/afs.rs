@@ -17,8 +17,8 @@ use testkit::netns::Namespace;
 use testkit::stock_cell::StockCell;
 
 use crate::manners::get_replaces_nothing_but_files;
-use crate::volume::Mounted;
 use crate::support::{Launch, Reloaded, Server, linerate, output, patterned, raw, wait_for};
+use crate::volume::Mounted;
 
 fn failure(command: &mut Command) -> (i32, String) {
     let Output { status, stderr, .. } = command.output().unwrap();
@@ -177,7 +177,8 @@ fn a_tree_of_layers_is_read_only_to_afs_where_numbers_end_and_the_start_health_a
         }
         let (tree, config) = writable_cell(&dir, "");
         let of = |name: &str| dir.join(name).display().to_string();
-        let layers = format!("lowerdir={},upperdir={},workdir={}{options}", of("lower"), of("upper"), of("work"));
+        let layers =
+            format!("lowerdir={},upperdir={},workdir={}{options}", of("lower"), of("upper"), of("work"));
         let _mounted = Mounted::new(&tree, &["-t", "overlay", "overlay", "-o", &layers]);
         let server = Launch::config(&config).start();
 
@@ -194,8 +195,7 @@ fn a_tree_of_layers_is_read_only_to_afs_where_numbers_end_and_the_start_health_a
 
         // What is written in place is there, or nothing is and the client says so.
         if let Some(mut afsio) = stock_client(&dir, "fidwrite", "file") {
-            let mut afsio =
-                afsio.arg("-force").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut afsio = afsio.arg("-force").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             std::io::Write::write_all(&mut afsio.stdin.take().unwrap(), b"by AFS").unwrap();
             let done = afsio.wait_with_output().unwrap();
             let is_done = std::fs::read(tree.join("file")).unwrap().starts_with(b"by AFS");
@@ -205,9 +205,15 @@ fn a_tree_of_layers_is_read_only_to_afs_where_numbers_end_and_the_start_health_a
         }
         let new = dir.join("new");
         std::fs::write(&new, "anew").unwrap();
-        let put = linerate(["put", "--overwrite"]).arg(&new).arg("afs://127.0.0.1/pub/other").output().unwrap();
+        let put =
+            linerate(["put", "--overwrite"]).arg(&new).arg("afs://127.0.0.1/pub/other").output().unwrap();
         let is_done = std::fs::read(tree.join("other")).unwrap() == b"anew";
-        assert_eq!((put.status.success(), is_done), (lasts, lasts), "{}", String::from_utf8_lossy(&put.stderr));
+        assert_eq!(
+            (put.status.success(), is_done),
+            (lasts, lasts),
+            "{}",
+            String::from_utf8_lossy(&put.stderr)
+        );
         // By other protocols it can be written to, and read by all.
         let mut curl = crate::support::tool("curl", "curl");
         output(curl.args(["-sf", "-T"]).arg(&new).arg(server.url("/other")));

@@ -302,11 +302,15 @@ fn certificates_that_the_time_has_left_or_not_reached_are_told_in_health_while_t
         dates.count() == 2
     };
     let first = lines();
-    let (begins, over) = (of("begins", &first).expect("it begins later"), of("over", &first).expect("it ended"));
+    let (begins, over) =
+        (of("begins", &first).expect("it begins later"), of("over", &first).expect("it ended"));
     assert!(begins.contains("not yet") && is_dated(&begins), "{begins}");
     assert!(over.contains("has expired") && is_dated(&over), "{over}");
     assert_eq!(of("ends", &first), None, "{first}");
-    let told = || ["[certificate-expired]", "[certificate-not-yet-valid]"].map(|word| server.stderr().matches(word).count());
+    let told = || {
+        ["[certificate-expired]", "[certificate-not-yet-valid]"]
+            .map(|word| server.stderr().matches(word).count())
+    };
     crate::support::wait_for("the log", || (told() == [1, 1]).then_some(()));
 
     let ends = crate::support::wait_for("the one to expire", || of("ends", &lines()));

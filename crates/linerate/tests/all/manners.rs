@@ -152,9 +152,14 @@ fn a_terminal_shows_what_is_typed_again_however_the_prompt_ends() {
     let home = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/support/prompt.py");
     // By the line, by Ctrl-C, by Ctrl-Z and `fg`, and by signals of others. A script goes on after all but SIGINT.
-    for (how, goes_on) in
-        [("line", true), ("stop", true), ("key", false), ("SIGINT", true), ("SIGTERM", true), ("SIGHUP", true)]
-    {
+    for (how, goes_on) in [
+        ("line", true),
+        ("stop", true),
+        ("key", false),
+        ("SIGINT", true),
+        ("SIGTERM", true),
+        ("SIGHUP", true),
+    ] {
         let mut asked = tool("python3", "python3");
         asked.arg(&script).arg(how).arg(assert_cmd::cargo::cargo_bin!("linerate"));
         asked.args([
@@ -403,7 +408,8 @@ fn every_listing_in_json_tells_files_apart_whose_names_are_no_utf8() {
     let told = |command: &mut Command| serde_json::from_slice::<Value>(&output(command)).unwrap();
     let lists = told(linerate(["acl", "list", "--json"]).arg(&tree));
     let of_lists = lists.as_array().unwrap().iter().map(|list| unescaped(list["path"].as_str().unwrap()));
-    let found: BTreeSet<_> = of_lists.map(|path| path.rsplit(|byte| *byte == b'/').next().unwrap().to_vec()).collect();
+    let found: BTreeSet<_> =
+        of_lists.map(|path| path.rsplit(|byte| *byte == b'/').next().unwrap().to_vec()).collect();
     assert_eq!(found, wanted, "{lists}");
     let one = told(linerate(["acl", "get", "--json"]).arg(tree.join(OsStr::from_bytes(names[0]))));
     assert!(unescaped(one["path"].as_str().unwrap()).ends_with(b"/a\xff"), "{one}");

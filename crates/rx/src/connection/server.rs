@@ -328,7 +328,7 @@ impl Call {
 //@ limit: bytes sent to an address that has not answered
 //@ section: Rx
 //@ unit: byte
-//@ connection: {} times what it sent, at most {BUDGET_MAX:b} ahead
+//@ connection: {} times what it sent, at most {BUDGET_MAX:b} ahead; one question more when the server stops
 //@ address: the same for each of its connections
 //@ empty: held back until a probe is answered; a spoofed address gets less than it would from any other server
 //@ counter: rx_amplification_limited

@@ -278,7 +278,12 @@ fn word_of_a_closed_port_ends_a_drain_on_all_connections_of_that_client() {
         if !before {
             assert_eq!(pair.server.calls_in_progress(), 3);
             let quoted = last_to_client(&pair);
-            pair.server.handle_unreachable(pair.now, "10.0.0.3:7001".parse().expect("address"), &quoted, true);
+            pair.server.handle_unreachable(
+                pair.now,
+                "10.0.0.3:7001".parse().expect("address"),
+                &quoted,
+                true,
+            );
             pair.server.handle_unreachable(pair.now, client, &quoted, false);
             assert_eq!(pair.server.calls_in_progress(), 3);
             pair.server.handle_unreachable(pair.now, client, &quoted, true);

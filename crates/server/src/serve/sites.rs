@@ -34,7 +34,10 @@ impl Serving {
     pub(super) fn renew(&mut self) {
         let now = SystemTime::now();
         let is_early = self.renewed.is_some_and(|at| at.elapsed() < RENEWAL_PAUSE);
-        if is_early || self.reloading.is_some() || !self.sites.iter().flatten().any(|site| site.is_outdated(now)) {
+        if is_early
+            || self.reloading.is_some()
+            || !self.sites.iter().flatten().any(|site| site.is_outdated(now))
+        {
             return;
         }
         self.renewed = Some(Instant::now());
@@ -53,7 +56,8 @@ impl Serving {
 fn text_of<'a>(subject: &str, told: &'a str) -> &'a str {
     let behind_subject = told.strip_prefix(subject).and_then(|rest| rest.strip_prefix(": "));
     // That of the log may be less: one of the log may have several in `/health`.
-    let behind_part = || told.split_once(": ").filter(|(part, _)| subject.starts_with(part)).map(|(_, text)| text);
+    let behind_part =
+        || told.split_once(": ").filter(|(part, _)| subject.starts_with(part)).map(|(_, text)| text);
     let text = behind_subject.or_else(behind_part).unwrap_or(told);
     text.rsplit_once(" [").map_or(text, |(text, _)| text)
 }

@@ -307,7 +307,8 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let bits =
+            chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for at in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
             text.push(if at <= chunk.len() { digit as char } else { '=' });
@@ -321,7 +322,8 @@ fn content_that_is_no_certificate_and_no_usable_key_is_told_in_words_of_people()
     let dir = tempfile::tempdir().unwrap();
     let files = make(dir.path(), "a", &["a.example"], 2090);
     let good = [&files.certificate, &files.key].map(|path| fs::read_to_string(path).unwrap());
-    let of_library = ["invalid peer", "BadEncoding", "BadDer", "unexpected error", "failed to parse", "General("];
+    let of_library =
+        ["invalid peer", "BadEncoding", "BadDer", "unexpected error", "failed to parse", "General("];
     let told = |certificate: &str, key: &str| {
         fs::write(&files.certificate, certificate).unwrap();
         fs::write(&files.key, key).unwrap();
@@ -347,7 +349,8 @@ fn content_that_is_no_certificate_and_no_usable_key_is_told_in_words_of_people()
         assert!(told(&good[0], &part).contains("no whole RSA, ECDSA"), "{cut}");
     }
     // X25519, which agrees on keys and signs nothing.
-    let of_other_kind = [&[0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x6e, 4, 0x22, 4, 0x20][..], &[7; 32]];
+    let of_other_kind =
+        [&[0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x6e, 4, 0x22, 4, 0x20][..], &[7; 32]];
     let other = pem_of("PRIVATE KEY", &of_other_kind.concat());
     assert!(told(&good[0], &other).contains("no whole RSA, ECDSA (P-256, P-384, P-521) or Ed25519 key"));
     assert!(told(&good[0], &pem_of("RSA PRIVATE KEY", &key)).contains("no whole RSA, ECDSA"));
@@ -368,7 +371,10 @@ fn certificate_is_out_of_time_before_its_first_and_after_its_last_second() {
         assert_eq!(told.len(), usize::from(is_told), "{now:?}: {told:?}");
         for (path, warning) in told {
             let text = warning.to_string();
-            assert!(path == files.certificate && text.contains("2031-01-01") && text.contains("1975-01-01"), "{text}");
+            assert!(
+                path == files.certificate && text.contains("2031-01-01") && text.contains("1975-01-01"),
+                "{text}"
+            );
         }
         assert!(!tls.is_outdated(now), "the administrator renews it");
     }
