@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use identity::{Principal, Rights};
+use index::Kind;
 use lane::fs::{File, XattrHow};
 use smb_sid::{Sids, inherited, ntacl, rights_of};
 use smb_wire::info::security::{Descriptor, Sid};
@@ -99,13 +100,16 @@ impl Object {
         drop(before);
     }
 
-    /// Reads what it has, and who made it.
+    /// Reads what it has, who made it, and of a file whether a client of SMB has marked it as backed up.
     ///
     /// # Errors
     /// Those of the file system: it may have one.
     pub(crate) async fn read_own(&self, file: &File) -> Result<(), Error> {
         let before = self.own_changes.load(Ordering::Acquire);
-        let Apart { own, maker, left } = self.volume().keeping().own_of(file).await?;
+        let Apart { own, maker, left, has_dos } = self.volume().keeping().own_of(file).await?;
+        if has_dos && self.number().kind() == Kind::File {
+            self.read_backed_up(file).await;
+        }
         if own.is_some() {
             self.volume().note_rights();
         }

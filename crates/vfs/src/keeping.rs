@@ -10,6 +10,7 @@ use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, ATTRIBUTE_WITNESS, 
 use index::RightsIn;
 use lane::fs::{File, XattrHow};
 use smb_sid::ntacl;
+use smb_wire::dos;
 
 use crate::descriptor::Own;
 use crate::maker::{self, Maker};
@@ -35,6 +36,8 @@ pub(crate) struct Apart {
     pub(crate) maker: Option<Maker>,
     /// What its POSIX list leaves of its mode, if it has one, or one for what is made in it.
     pub(crate) left: Option<Left>,
+    /// Clients of SMB keep DOS attributes with it.
+    pub(crate) has_dos: bool,
 }
 
 impl Keeping {
@@ -161,6 +164,7 @@ impl Keeping {
             own: self.descriptor_among(&names, file).await?,
             maker: maker.and_then(|record| Maker::parse(&record)),
             left: list.map(|list| Left::of(&list)).or(handed_down),
+            has_dos: names.iter().any(|has| has.as_bytes().strip_prefix(b"user.") == Some(dos::NAME)),
         })
     }
 

@@ -1,26 +1,30 @@
 //! FILE_ATTRIBUTE_ARCHIVE: off where somebody has turned it off, and on again whatever changes the file (MS-FSA
-//! 2.1.4.17). The table of docs/design/smb.md.
+//! 2.1.4.17), by SMB or another protocol. The table of docs/design/smb.md.
 
 use std::sync::Arc;
 
+use identity::Rights;
+use lane::buffer::BufClass;
+use lane::fs::{AttributeChange, SetTime, Timestamp};
 use smb_tree::{Asker, Open};
 use smb_wire::Status;
 use smb_wire::body::query_info::info_type;
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::{Disposition, options};
+use smb_wire::dos::Dos;
 use smb_wire::fsctl::code;
 use smb_wire::fsctl::copy::{Chunk, Copy, ResumeKeyResponse};
 use smb_wire::info::ea::{self, Ea};
 use smb_wire::info::file::{BasicInformation, class, plain};
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
 use smb_wire::time::from_unix;
-use vfs::Expect;
+use vfs::{Expect, Name, Over, RelPath};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::information::{file, full, renamed, set, set_of};
 use super::own_file::put;
-use super::{Side, Wish, alone, asker, on_lanes};
+use super::{Side, Wish, alone, asker, beside_programs, on_lanes};
 
 /// What is done through an open of `page`.
 #[derive(Clone, Copy, Debug)]
@@ -317,5 +321,163 @@ fn what_is_kept_with_a_file_stays_where_put_replaces_it() {
         let open = side.open(&who, "plain", &full()).await;
         assert_eq!(attributes_of(&side, &who, &open).await, attributes::ARCHIVE);
         side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+/// What is done to `page` without an open of SMB, as AFS does it.
+#[derive(Clone, Copy, Debug)]
+enum Beside {
+    Store,
+    StoreNothing,
+    Cut,
+    Lengthen,
+    SetMode,
+    SetTimes,
+    Rename,
+    RenameOver,
+    // What leaves it off.
+    Fetch,
+    Look,
+    LinkedBeside,
+}
+
+const BESIDE: [Beside; 11] = [
+    Beside::Store,
+    Beside::StoreNothing,
+    Beside::Cut,
+    Beside::Lengthen,
+    Beside::SetMode,
+    Beside::SetTimes,
+    Beside::Rename,
+    Beside::RenameOver,
+    Beside::Fetch,
+    Beside::Look,
+    Beside::LinkedBeside,
+];
+
+impl Beside {
+    fn is_change(self) -> bool {
+        !matches!(self, Self::Fetch | Self::Look | Self::LinkedBeside)
+    }
+
+    fn name_after(self) -> &'static str {
+        if matches!(self, Self::Rename | Self::RenameOver) { "other" } else { "page" }
+    }
+
+    async fn is_done(self, side: &Side, who: &Asker) {
+        let (caller, name) = (&who.caller, |text: &'static str| Name::parse(text.as_bytes()).unwrap());
+        let top = side.volume.lookup_as(caller, RelPath::ROOT, Rights::NONE).await.unwrap();
+        let top = top.into_directory().unwrap().0;
+        let file = async || {
+            let found = side.volume.lookup_as(caller, RelPath::parse(b"page").unwrap(), Rights::READ).await;
+            found.unwrap().into_file().unwrap().0
+        };
+        let store = async || {
+            let object = Arc::clone(file().await.object().unwrap());
+            side.volume.reopen_writer(caller, object.identity()).await.unwrap().store(caller)
+        };
+        let bytes = async |bytes: &[u8]| {
+            let mut buf = lane::current().buffers().get(BufClass::Small).await;
+            assert_eq!(buf.append(bytes), bytes.len());
+            buf
+        };
+        let change = |change: AttributeChange| top.set_attributes_of(caller, name("page"), change);
+        match self {
+            Self::Store => {
+                store()
+                    .await
+                    .write_vectored_at(1, vec![bytes(b"x").await, bytes(b"y").await])
+                    .await
+                    .0
+                    .unwrap();
+            }
+            Self::StoreNothing | Self::Cut | Self::Lengthen => {
+                let len = match self {
+                    Self::StoreNothing => 5,
+                    Self::Cut => 1,
+                    _ => 99,
+                };
+                store().await.truncate(len).await.unwrap();
+            }
+            Self::SetMode => {
+                change(AttributeChange { mode: Some(0o600), ..AttributeChange::NONE }).await.unwrap()
+            }
+            Self::SetTimes => {
+                let mtime = SetTime::At(Timestamp { secs: 1_000_000, nanos: 0 });
+                change(AttributeChange { mtime, ..AttributeChange::NONE }).await.unwrap();
+            }
+            Self::Rename | Self::RenameOver => {
+                if matches!(self, Self::RenameOver) {
+                    side.make(who, "other", b"1").await;
+                }
+                top.rename(caller, name("page"), &top, name("other"), Over::Anything).await.unwrap();
+            }
+            Self::Fetch => drop(file().await.read_at(0, 5, bytes(b"").await).await.0.unwrap()),
+            Self::Look => drop(top.lookup(name("page")).await.unwrap()),
+            Self::LinkedBeside => side.make(who, "another", b"1").await,
+        }
+    }
+}
+
+#[test]
+fn what_is_changed_without_an_open_has_archive_too_whoever_has_it_open_or_has_never_looked() {
+    for act in BESIDE {
+        for (is_open, is_hidden) in [(true, true), (false, true), (false, false)] {
+            beside_programs(move |side, fs| async move {
+                let who = asker(1);
+                let bits = if is_hidden { attributes::HIDDEN } else { attributes::SYSTEM };
+                let open = match is_hidden {
+                    true => {
+                        side.make(&who, "page", b"12345").await;
+                        let open = side.open(&who, "page", &full()).await;
+                        set_attributes(&side, &who, &open, bits).await;
+                        Some(open)
+                    }
+                    // As another server has left it, so that no client has asked for it.
+                    false => {
+                        fs.write("/srv/page", "12345").unwrap();
+                        let dos = Dos { attributes: Some(bits), ..Dos::default() };
+                        fs.set_xattr("/srv/page", "user.DOSATTRIB", &dos.to_bytes()).unwrap();
+                        None
+                    }
+                };
+                if let Some(open) = open.as_ref().filter(|_| !is_open) {
+                    side.share.close(&who, open, 0).await.unwrap();
+                }
+                lane::time::sleep(std::time::Duration::from_secs(3)).await;
+                act.is_done(&side, &asker(2)).await;
+                let reads = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
+                let now = side.open(&who, act.name_after(), &reads).await;
+                let told = attributes_of(&side, &who, &now).await;
+                let archive = if act.is_change() { attributes::ARCHIVE } else { 0 };
+                assert_eq!(told, bits | archive, "{act:?}, open: {is_open}, {bits:x}");
+                side.share.close(&who, &now, 0).await.unwrap();
+                if let Some(open) = open.filter(|_| is_open) {
+                    side.share.close(&who, &open, 0).await.unwrap();
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn what_is_not_to_be_written_is_put_over_and_deleted_by_other_protocols() {
+    alone(|side| async move {
+        let who = asker(1);
+        side.make(&who, "page", b"12345").await;
+        let open = side.open(&who, "page", &full()).await;
+        set_attributes(&side, &who, &open, attributes::READONLY).await;
+        side.share.close(&who, &open, 0).await.unwrap();
+        put(&side, &who, "page", b"another", Expect::Anything).await.unwrap();
+        let open = side.open(&who, "page", &Wish { access: rights::FILE_READ, ..full() }).await;
+        let left = attributes_of(&side, &who, &open).await;
+        assert_eq!(left, attributes::READONLY | attributes::ARCHIVE);
+        side.share.close(&who, &open, 0).await.unwrap();
+        let writes = Wish { access: rights::FILE_WRITE, ..Wish::new(Disposition::Open) };
+        assert_eq!(side.status(&who, "page", &writes).await, Status::ACCESS_DENIED);
+        let top = side.volume.lookup_as(&who.caller, RelPath::ROOT, Rights::NONE).await.unwrap();
+        let top = top.into_directory().unwrap().0;
+        top.remove(&who.caller, Name::parse(b"page").unwrap()).await.unwrap();
+        assert_eq!(side.content(&who, "page").await, Err(Status::OBJECT_NAME_NOT_FOUND));
     });
 }

@@ -156,6 +156,9 @@ impl Directory {
                 }
             };
             set.map_err(Error::of_write)?;
+            if let (FileKind::File, Some(file)) = (found.kind, open) {
+                found.object.turn_archive_on(file).await;
+            }
             let left = match open {
                 Some(file) => file.stat(),
                 None => here.directory().dir().stat_at(&name).await,

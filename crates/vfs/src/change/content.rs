@@ -23,7 +23,7 @@ impl Writer {
         reach: Reach,
         work: impl AsyncFnOnce(Rc<OpenFile>, u64) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
-        let sheds = sheds(caller);
+        let (sheds, archives) = (sheds(caller), step.archives);
         let before = move |volume: &Volume, file: &Rc<OpenFile>| {
             let content = ContentChange::begin(volume, file, reach)?;
             let end =
@@ -37,11 +37,17 @@ impl Writer {
             }
         };
         let work = async move |file: Rc<OpenFile>, (end, content): (u64, Option<ContentChange>)| {
+            let archived = archives.then(|| Rc::clone(&file));
             let done = match shed(&file, sheds).await {
                 Ok(()) => work(file, end).await,
                 Err(error) => Err(error),
             };
             content.into_iter().for_each(|content| content.end(done.is_ok()));
+            if let Some(file) = archived.filter(|_| done.is_ok())
+                && let Some(object) = file.object()
+            {
+                object.turn_archive_on(file.lane_file()).await;
+            }
             done
         };
         // Two that append at once would begin at the same end.

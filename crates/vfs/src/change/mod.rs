@@ -16,6 +16,7 @@ pub use self::writer::Writer;
 mod access;
 mod ahead;
 mod anew;
+mod archived;
 mod aside;
 mod attributes;
 mod become_link;

@@ -124,6 +124,12 @@ impl Directory {
             None => None,
         };
         let gone = replaced.as_ref().map(|replaced| (replaced, What::Gone));
+        // A client of SMB does that by its open.
+        let archives = caller.open.is_none() && moved.kind == FileKind::File;
+        if archives {
+            // What cannot be looked at moves all the same.
+            let _ = here.own_of(from, &moved.object).await;
+        }
         let what = told(here.object()?, from, there.object()?, to, &moved, gone);
         let way = self.volume().tell(caller, permits, what).await?;
         let (from, to) = (c_name(from), c_name(to));
@@ -164,6 +170,9 @@ impl Directory {
             has_moved(&way, &moved, (&here, &from), (&there, &to))?;
             if moved.object.grants().is_in_use() {
                 there.rely_for_opens();
+            }
+            if archives {
+                there.turn_archive_on(to_name, &moved).await;
             }
             moved.was_moved(&way, &there, &to).await;
             if has_others && !Arc::ptr_eq(here.object()?, there.object()?) {

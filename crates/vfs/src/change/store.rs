@@ -109,7 +109,7 @@ impl Store {
 
     /// A step that raises the version only if none before it has.
     fn of_this(&self) -> Step<'static> {
-        Step { raises: Raises::With(Rc::clone(&self.raised)), ..Step::default() }
+        Step { raises: Raises::With(Rc::clone(&self.raised)), archives: true, ..Step::default() }
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Step<'a> {
     pub(super) reads: Option<&'a Arc<Object>>,
     /// With nobody else at it, not even the caller.
     pub(super) alone: bool,
+    /// Has the file the DOS attribute "archive", as no other does for it.
+    pub(super) archives: bool,
     pub(super) raises: Raises,
 }
 
@@ -94,7 +96,7 @@ impl Writer {
         before: impl FnOnce(&Volume, &Rc<OpenFile>) -> Result<P, Error> + 'static,
         work: impl AsyncFnOnce(Rc<OpenFile>, P) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
-        let Step { reads, alone, raises } = step;
+        let Step { reads, alone, raises, .. } = step;
         let changed = async {
             let object = self.file.object().ok_or(Error::ReadOnly)?;
             let sharer = caller.holder.map_or(Sharer::Writer(self.number), Sharer::Holder);
