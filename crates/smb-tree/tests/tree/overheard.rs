@@ -1,9 +1,14 @@
 //! What other programs of the machine do in directories that clients watch is told within a second, and what this server does itself once.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lane::backend::sim::{Config, World};
+use identity::Rights;
+use lane::backend::sim::{Config, Fs, World, seeds};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use smb_tree::{Asker, Open, OpensLimits};
 use smb_wire::Status;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, FLAG_WATCH_TREE, filter};
@@ -12,8 +17,10 @@ use smb_wire::create::{Disposition, options};
 use smb_wire::fixed::Fixed;
 use smb_wire::info::file::class;
 use smb_wire::info::notify::{action, parse};
+use vfs::{Expect, Name, Over, RelPath};
 
 use super::information::{full, renamed, set};
+use super::own_file::put;
 use super::{Side, Wish, asker, beside_programs, in_world_beside};
 
 const ALL: u32 =
@@ -67,7 +74,7 @@ fn what_other_programs_do_is_told_within_a_second() {
             assert_eq!(heard(&side, &who, &open, 0).await, events(expected), "{what}");
         };
         fs.write("/srv/sub/page", "1").unwrap();
-        told("made and written", &[(action::ADDED, "page")]).await;
+        told("made and written", &[(action::ADDED, "page"), (action::MODIFIED, "page")]).await;
         fs.append("/srv/sub/page", b"2").unwrap();
         told("written to", &[(action::MODIFIED, "page")]).await;
         fs.set_mode("/srv/sub/page", 0o600).unwrap();
@@ -164,4 +171,284 @@ fn what_this_server_does_is_told_once_however_many_lanes_hear_of_it() {
             lane::time::sleep(Duration::from_secs(2)).await;
         });
     }
+}
+
+/// Deeds of this server.
+async fn make(side: &Side, who: &Asker, name: &str) -> bool {
+    let Ok(made) = side.create(who, &format!("sub\\{name}"), &Wish::new(Disposition::Create)).await else {
+        return false;
+    };
+    side.share.write_bytes(who, &made.open, 0, b"1", false).await.unwrap();
+    side.share.close(who, &made.open, 0).await.unwrap();
+    true
+}
+
+async fn write(side: &Side, who: &Asker, name: &str) -> bool {
+    let Ok(opened) = side.create(who, &format!("sub\\{name}"), &Wish::new(Disposition::Open)).await else {
+        return false;
+    };
+    side.share.write_bytes(who, &opened.open, 0, b"22", false).await.unwrap();
+    side.share.close(who, &opened.open, 0).await.unwrap();
+    true
+}
+
+async fn rename(side: &Side, who: &Asker, from: &str, to: &str) -> bool {
+    let opens = Wish { disposition: Disposition::Open, ..full() };
+    let Ok(opened) = side.create(who, &format!("sub\\{from}"), &opens).await else { return false };
+    let moved = set(side, who, &opened.open, class::RENAME, &renamed(&format!("sub\\{to}"), false)).await;
+    side.share.close(who, &opened.open, 0).await.unwrap();
+    moved.is_ok()
+}
+
+async fn delete(side: &Side, who: &Asker, name: &str) -> bool {
+    let goes = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };
+    side.status(who, &format!("sub\\{name}"), &goes.with(options::DELETE_ON_CLOSE)).await == Status::SUCCESS
+}
+
+#[test]
+fn what_this_server_puts_in_place_of_another_is_told_once_and_hides_nothing_that_programs_do_next() {
+    use action::{ADDED, MODIFIED, REMOVED, RENAMED_NEW_NAME, RENAMED_OLD_NAME};
+    beside_programs(|side, fs| async move {
+        let who = asker(1);
+        let open = directory(&side, &who, "").await;
+        assert_eq!(heard(&side, &who, &open, 0).await, []);
+        let told = async |what: &str, expected: &[(u32, &str)]| {
+            assert_eq!(heard(&side, &who, &open, 0).await, events(expected), "{what}");
+        };
+        for name in ["/srv/a", "/srv/b"] {
+            fs.write(name, "1").unwrap();
+        }
+        heard(&side, &who, &open, 0).await;
+        put(&side, &who, "a", b"another", Expect::Anything).await.unwrap();
+        told("put", &[(MODIFIED, "a")]).await;
+        fs.remove("/srv/a").unwrap();
+        fs.write("/srv/a", "1").unwrap();
+        told("removed and made behind it", &[(REMOVED, "a"), (ADDED, "a"), (MODIFIED, "a")]).await;
+        let found = side.volume.lookup_as(&who.caller, RelPath::ROOT, Rights::NONE).await.unwrap();
+        let top = found.into_directory().unwrap().0;
+        let [from, to] = [b"a", b"b"].map(|name| Name::parse(name).unwrap());
+        top.rename(&who.caller, from, &top, to, Over::Anything).await.unwrap();
+        let renamed = [(REMOVED, "b"), (RENAMED_OLD_NAME, "a"), (RENAMED_NEW_NAME, "b"), (MODIFIED, "b")];
+        told("renamed over", &renamed).await;
+        fs.remove("/srv/b").unwrap();
+        fs.write("/srv/b", "1").unwrap();
+        told("the same behind that", &[(REMOVED, "b"), (ADDED, "b"), (MODIFIED, "b")]).await;
+        side.share.close(&who, &open, 0).await.unwrap();
+        lane::time::sleep(Duration::from_secs(2)).await;
+    });
+}
+
+/// What happened to one name, or was told of it; a rename is told by both.
+fn of_name<'a>(name: &'a str, events: &'a [(u32, String)]) -> impl Iterator<Item = u32> + 'a {
+    events.iter().filter(move |(_, of)| of == name).map(|(what, _)| *what)
+}
+
+/// Between names that come and go, whether something was modified.
+fn spans(events: impl Iterator<Item = u32>) -> (Vec<u32>, Vec<bool>) {
+    let (mut names, mut modified) = (Vec::new(), vec![false]);
+    for what in events {
+        match what {
+            action::MODIFIED => *modified.last_mut().expect("there is one") = true,
+            what => {
+                names.push(what);
+                modified.push(false);
+            }
+        }
+    }
+    (names, modified)
+}
+
+/// Each name is told in the order in which it happened, and nothing is left out.
+fn check(what: &str, told: &[(u32, String)], happened: &[(u32, String)]) {
+    let mut names: Vec<_> = happened.iter().chain(told).map(|(_, name)| name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let ((told_names, told_modified), (names, modified)) =
+            (spans(of_name(name, told)), spans(of_name(name, happened)));
+        assert_eq!(told_names, names, "{what}: {name} of {told:?}, where {happened:?}");
+        let is_told = modified.iter().zip(&told_modified).all(|(is, told)| *told || !is);
+        assert!(is_told, "{what}: {name} was modified: {told:?}, where {happened:?}");
+    }
+    let halves = told.windows(2).filter(|pair| pair[0].0 == action::RENAMED_OLD_NAME);
+    assert!(halves.clone().all(|pair| pair[1].0 == action::RENAMED_NEW_NAME), "{what}: {told:?}");
+}
+
+#[test]
+fn what_a_program_does_at_once_is_told_as_it_happened_and_nothing_is_left_out() {
+    use action::{ADDED, MODIFIED, REMOVED, RENAMED_NEW_NAME, RENAMED_OLD_NAME};
+    beside_programs(|side, fs| async move {
+        let who = asker(1);
+        let open = directory(&side, &who, "sub").await;
+        assert_eq!(heard(&side, &who, &open, 0).await, []);
+        let told = async |what: &str, expected: &[(u32, &str)]| {
+            assert_eq!(heard(&side, &who, &open, 0).await, events(expected), "{what}");
+        };
+        fs.write("/srv/sub/a", "1").unwrap();
+        fs.append("/srv/sub/a", b"2").unwrap();
+        fs.rename("/srv/sub/a", "/srv/sub/b").unwrap();
+        fs.append("/srv/sub/b", b"3").unwrap();
+        fs.remove("/srv/sub/b").unwrap();
+        let all = [
+            (ADDED, "a"),
+            (MODIFIED, "a"),
+            (RENAMED_OLD_NAME, "a"),
+            (RENAMED_NEW_NAME, "b"),
+            (MODIFIED, "b"),
+            (REMOVED, "b"),
+        ];
+        told("all of a life", &all).await;
+        fs.write("/srv/sub/a", "1").unwrap();
+        assert!(rename(&side, &who, "a", "b").await);
+        fs.append("/srv/sub/b", b"3").unwrap();
+        assert!(delete(&side, &who, "b").await);
+        let now = heard(&side, &who, &open, 0).await;
+        check("beside this server", &now, &events(&all));
+        for name in ["a", "b"] {
+            fs.write(&format!("/srv/sub/{name}"), "1").unwrap();
+        }
+        heard(&side, &who, &open, 0).await;
+        fs.rename("/srv/sub/a", "/srv/sub/b").unwrap();
+        told("renamed over", &[(RENAMED_OLD_NAME, "a"), (RENAMED_NEW_NAME, "b")]).await;
+        for _ in 0..20 {
+            fs.append("/srv/sub/b", b"3").unwrap();
+        }
+        told("written to many times", &[(MODIFIED, "b")]).await;
+        side.share.close(&who, &open, 0).await.unwrap();
+        lane::time::sleep(Duration::from_secs(1)).await;
+    });
+}
+
+#[test]
+fn what_this_server_and_programs_do_to_a_name_is_told_in_its_order() {
+    for lanes in [1, 2] {
+        seeds(if lanes == 1 { 150 } else { 60 }, move |seed| {
+            let world = World::new(seed, Config::clean());
+            let host = world.host("10.0.0.1");
+            let happened: Rc<RefCell<Vec<(u32, String)>>> = Rc::default();
+            in_world_beside(world, &host, OpensLimits::default(), lanes, move |lane, side, fs| {
+                let happened = Rc::clone(&happened);
+                async move {
+                    let who = asker(lane as u64 + 1);
+                    let open = directory(&side, &who, "sub").await;
+                    let acting = async {
+                        lane::time::sleep(Duration::from_secs(1)).await;
+                        if lane == 0 {
+                            act_at_random(seed, &side, &who, &fs, &happened).await;
+                        }
+                    };
+                    let hearing = heard_for(Duration::from_secs(5), &side, &who, &open, 0);
+                    let (told, ()) = futures_util::join!(hearing, acting);
+                    check(&format!("seed {seed}, lane {lane} of {lanes}"), &told, &happened.borrow());
+                    side.share.close(&who, &open, 0).await.unwrap();
+                    lane::time::sleep(Duration::from_secs(2)).await;
+                }
+            });
+        });
+    }
+}
+
+async fn act_at_random(seed: u64, side: &Side, who: &Asker, fs: &Fs, happened: &RefCell<Vec<(u32, String)>>) {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let happens = |what: u32, name: &str| happened.borrow_mut().push((what, name.to_owned()));
+    let mut there: Vec<&str> = Vec::new();
+    for _ in 0..14 {
+        // What it has not heard of yet this server may refuse.
+        let free: Vec<_> = ["a", "b", "c"].into_iter().filter(|name| !there.contains(name)).collect();
+        let new = (!free.is_empty()).then(|| free[rng.random_range(0..free.len())]);
+        let old = (!there.is_empty()).then(|| rng.random_range(0..there.len()));
+        let (is_own, path) = (rng.random_bool(0.4), |name: &str| format!("/srv/sub/{name}"));
+        match (rng.random_range(0..4), old, new) {
+            (0, _, Some(new)) => {
+                if !is_own {
+                    fs.write(&path(new), "1").unwrap();
+                } else if !make(side, who, new).await {
+                    continue;
+                }
+                happens(action::ADDED, new);
+                happens(action::MODIFIED, new);
+                there.push(new);
+            }
+            (1, Some(old), _) => {
+                if !is_own {
+                    fs.append(&path(there[old]), b"2").unwrap();
+                } else if !write(side, who, there[old]).await {
+                    continue;
+                }
+                happens(action::MODIFIED, there[old]);
+            }
+            (2, Some(old), Some(new)) => {
+                if !is_own {
+                    fs.rename(&path(there[old]), &path(new)).unwrap();
+                } else if !rename(side, who, there[old], new).await {
+                    continue;
+                }
+                happens(action::RENAMED_OLD_NAME, there[old]);
+                happens(action::RENAMED_NEW_NAME, new);
+                there[old] = new;
+            }
+            (3, Some(old), _) => {
+                if !is_own {
+                    fs.remove(&path(there[old])).unwrap();
+                } else if !delete(side, who, there[old]).await {
+                    continue;
+                }
+                happens(action::REMOVED, there.remove(old));
+            }
+            _ => {}
+        }
+        let pause = [0, 0, 0, 1, 20, 60, 130][rng.random_range(0..7)];
+        lane::time::sleep(Duration::from_millis(pause)).await;
+    }
+}
+
+#[test]
+fn who_watches_is_not_sent_to_look_for_what_he_is_told_though_others_rely_on_the_directory() {
+    beside_programs(|side, fs| async move {
+        let who = asker(1);
+        let open = directory(&side, &who, "sub").await;
+        assert_eq!(heard(&side, &who, &open, 0).await, []);
+        // As a client of AFS does that has listed it.
+        let found = side.volume.lookup_as(&who.caller, RelPath::parse(b"sub").unwrap(), Rights::LOOKUP).await;
+        let listed = found.unwrap().into_directory().unwrap().0;
+        let history = listed.names(10).await.unwrap().history;
+        for round in 0..3 {
+            fs.write("/srv/sub/page", "1").unwrap();
+            lane::time::sleep(Duration::from_millis(round * 60)).await;
+            fs.rename("/srv/sub/page", "/srv/sub/other").unwrap();
+            listed.lookup(Name::parse(b"other").unwrap()).await.unwrap();
+            fs.remove("/srv/sub/other").unwrap();
+            let told = heard(&side, &who, &open, 0).await;
+            let told: Vec<_> = told.into_iter().filter(|(what, _)| *what != action::MODIFIED).collect();
+            let all = [
+                (action::ADDED, "page"),
+                (action::RENAMED_OLD_NAME, "page"),
+                (action::RENAMED_NEW_NAME, "other"),
+                (action::REMOVED, "other"),
+            ];
+            assert_eq!(told, events(&all), "{round}");
+        }
+        drop(history);
+        side.share.close(&who, &open, 0).await.unwrap();
+        lane::time::sleep(Duration::from_secs(2)).await;
+    });
+}
+
+#[test]
+fn who_watches_is_sent_to_look_where_the_kernel_has_lost_what_happened() {
+    beside_programs(|side, fs| async move {
+        let who = asker(1);
+        let open = directory(&side, &who, "sub").await;
+        assert_eq!(heard(&side, &who, &open, 0).await, []);
+        fs.write("/srv/sub/page", "1").unwrap();
+        fs.overflow_watches();
+        let mut request = ChangeNotifyRequest::blank();
+        request.completion_filter.set(ALL);
+        request.output_buffer_length.set(4096);
+        let waits = side.share.change_notify(&who, &open, &request);
+        let answer = lane::time::timeout(Duration::from_secs(1), waits).await.expect("it is told").unwrap();
+        assert_eq!(answer.status, Status::NOTIFY_ENUM_DIR);
+        side.share.close(&who, &open, 0).await.unwrap();
+        lane::time::sleep(Duration::from_secs(2)).await;
+    });
 }

@@ -303,6 +303,24 @@ impl Inner {
         Some((doubt, volume))
     }
 
+    /// The volume that holds an object.
+    pub(super) fn volume_of_object(&self, object: &Object) -> Option<Volume> {
+        let doubts = self.doubts.borrow();
+        let mut volumes = doubts.volumes.iter().filter_map(WeakVolume::upgrade);
+        volumes.find(|volume| volume.shared().is_some_and(|shared| Arc::ptr_eq(shared, object.volume())))
+    }
+
+    /// What the kernel's watches would have told is lost: who watches for clients is to look.
+    pub(super) fn tell_all_lost(&self) {
+        for volume in self.doubts.borrow().volumes.iter().filter_map(WeakVolume::upgrade) {
+            if let Some(watches) =
+                volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any())
+            {
+                watches.tell_all_lost();
+            }
+        }
+    }
+
     /// The volume that a key is of.
     pub(super) fn volume_of(&self, key: KeyRef<'_>) -> Option<Volume> {
         let doubts = self.doubts.borrow();

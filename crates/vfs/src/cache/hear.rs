@@ -23,6 +23,7 @@ impl Cache {
                     && let Some(inner) = inner.upgrade()
                 {
                     inner.counters.notify_errors.increment();
+                    inner.tell_all_lost();
                     inner.doubt_everything();
                 }
                 hear_changes(inner.clone())
@@ -74,6 +75,7 @@ impl Inner {
             }
             WatchEvent::Overflow => {
                 self.counters.notify_overflows.increment();
+                self.tell_all_lost();
                 self.doubt_everything();
             }
         }
@@ -119,6 +121,7 @@ async fn hear_changes(inner: Weak<Inner>) -> Ended {
             Ok(events) => events.iter().for_each(|event| inner.hear(event)),
             Err(_) => {
                 inner.counters.notify_errors.increment();
+                inner.tell_all_lost();
                 inner.doubt_everything();
                 drop(inner);
                 lane::time::sleep(NOTIFY_ERROR_PAUSE).await;

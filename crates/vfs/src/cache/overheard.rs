@@ -5,36 +5,27 @@
 use std::ffi::CString;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use identity::{Accounts, Rights};
 use lane::Task;
 use lane::fs::EntryChange;
 
-use super::key::Key;
 use super::watches::WatchedDir;
 use super::{Cache, Inner};
 use crate::caller::Caller;
 use crate::name::{Name, RelPathBuf};
-use crate::object::{Behind, Happened, Kinds, Object, Watch, WatchAlive};
+use crate::object::{Kinds, Looks, Next, Noticed, Object, SharedVolume, Watch, WatchAlive};
 use crate::volume::{Volume, WeakVolume};
 
 /// Of one lane.
 #[derive(Default)]
 pub(super) struct Overheard {
-    noticed: Vec<Noticed>,
+    /// Volumes in which this lane, as it is numbered there, has noticed what is not told yet.
+    noticing: Vec<(Arc<SharedVolume>, usize)>,
     telling: Option<Task<()>>,
     kept: Vec<Kept>,
     keeping: Option<Task<()>>,
-}
-
-/// An entry of a watched directory has changed, by whomever.
-struct Noticed {
-    directory: Arc<Object>,
-    key: Key,
-    name: Box<[u8]>,
-    what: EntryChange,
-    kinds: Kinds,
 }
 
 /// A client's watch, and the directories that are kept watched for it.
@@ -73,17 +64,18 @@ impl Inner {
         if Name::parse(name).is_ok_and(Name::is_reserved) || !watches.concern(directory) {
             return;
         }
-        let mut overheard = self.overheard.borrow_mut();
-        if overheard.noticed.len() >= NOTICED_MAX {
-            return watches.tell_lost(directory);
-        }
+        let Some(lane) = self.joined.get().map(|joined| joined.member().index()) else { return };
         let kinds = match (what, is_directory) {
             (EntryChange::Modified, _) => Kinds::CONTENT | Kinds::ATTRIBUTES | Kinds::RIGHTS,
             (_, true) => Kinds::DIRECTORIES,
             (_, false) => Kinds::FILES,
         };
-        let (directory, key) = (Arc::clone(directory), watched.key().to_key());
-        overheard.noticed.push(Noticed { directory, key, name: name.into(), what, kinds });
+        let noticed = Noticed { directory: Arc::clone(directory), name: name.into(), what, kinds, lane };
+        if !watches.notice(noticed) {
+            return watches.tell_lost(directory);
+        }
+        let mut overheard = self.overheard.borrow_mut();
+        overheard.is_noticing(Arc::clone(directory.volume()), lane);
         if overheard.telling.as_ref().is_none_or(Task::is_finished) {
             overheard.telling = Some(lane::spawn(tell(Rc::downgrade(self))));
         }
@@ -93,85 +85,62 @@ impl Inner {
 /// Tells what was noticed a while ago, by when this server has told what it does itself.
 async fn tell(inner: Weak<Inner>) {
     loop {
-        lane::time::sleep(OWN_FIRST).await;
-        let Some(inner) = inner.upgrade() else { return };
-        let noticed = std::mem::take(&mut inner.overheard.borrow_mut().noticed);
-        if noticed.is_empty() {
-            return;
-        }
-        let Some(lane) = inner.joined.get().map(|joined| joined.member().index()) else { return };
-        let mut rest = &noticed[..];
-        while let [first, more @ ..] = rest {
-            rest = more;
-            // Somebody writes to it still, or it has gone: what comes later says so.
-            let is_last = |later: &Noticed| later.is_of(first);
-            if first.what == EntryChange::Modified && more.iter().any(is_last) {
-                continue;
-            }
-            match more {
-                [second, after @ ..] if first.is_moved_to(second) => {
-                    rest = after;
-                    first.tell_moved_to(second, lane);
+        let next = {
+            let Some(inner) = inner.upgrade() else { return };
+            let volumes = std::mem::take(&mut inner.overheard.borrow_mut().noticing);
+            let mut next = None;
+            for (volume, lane) in volumes {
+                if let Some(due) = inner.tell_due(&volume, lane).await {
+                    next = next.into_iter().chain([due]).min();
+                    inner.overheard.borrow_mut().is_noticing(volume, lane);
                 }
-                _ => first.tell(&inner, lane).await,
             }
+            if next.is_none() && inner.overheard.borrow().noticing.is_empty() {
+                return;
+            }
+            next
+        };
+        // Whatever came meanwhile is due later.
+        let pause = next.map_or(PAUSE_MIN, |due| due.saturating_duration_since(lane::time::now()));
+        lane::time::sleep(pause.max(PAUSE_MIN)).await;
+    }
+}
+
+impl Overheard {
+    fn is_noticing(&mut self, volume: Arc<SharedVolume>, lane: usize) {
+        if !self.noticing.iter().any(|(known, _)| Arc::ptr_eq(known, &volume)) {
+            self.noticing.push((volume, lane));
         }
     }
 }
 
-impl Noticed {
-    fn is_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.directory, &other.directory) && self.name == other.name
-    }
-
-    /// Whether both are a rename within the directory.
-    fn is_moved_to(&self, next: &Self) -> bool {
-        (self.what, next.what) == (EntryChange::MovedAway, EntryChange::MovedHere)
-            && Arc::ptr_eq(&self.directory, &next.directory)
-    }
-
-    fn behind(&self, what: Happened, lane: usize) -> Behind<'_> {
-        Behind { directory: &self.directory, name: &self.name, what, kinds: self.kinds, lane }
-    }
-
-    fn tell_moved_to(&self, to: &Self, lane: usize) {
-        let watches = self.directory.volume().watches();
-        let (from, to) = (self.behind(Happened::RenamedFrom, lane), to.behind(Happened::RenamedTo, lane));
-        // Each half by itself is what it was where the other is this server's.
-        if !watches.has_told(&from) && !watches.has_told(&to) {
-            watches.tell_behind(&from, None);
-            watches.tell_behind(&to, None);
-        }
-    }
-
-    async fn tell(&self, inner: &Inner, lane: usize) {
-        let watches = self.directory.volume().watches();
-        let happened = match self.what {
-            EntryChange::Added | EntryChange::MovedHere => Happened::Added,
-            EntryChange::Removed | EntryChange::MovedAway => Happened::Removed,
-            EntryChange::Modified => Happened::Modified,
-        };
-        let behind = self.behind(happened, lane);
-        if self.what != EntryChange::Modified {
-            if !watches.has_told(&behind) {
-                watches.tell_behind(&behind, None);
+impl Inner {
+    /// Tells what is due. Gives when the next is, if there is any.
+    async fn tell_due(&self, volume: &Arc<SharedVolume>, lane: usize) -> Option<Instant> {
+        let watches = volume.watches();
+        loop {
+            let Next { serial, due, modified } = watches.next_noticed(lane)?;
+            if due > lane::time::now() {
+                return Some(due);
             }
-            return;
-        }
-        // Closing what this server has written raises an event as well, and changes nothing.
-        if let Some(changed) = self.changed(inner).await
-            && !watches.has_told_until(&behind, changed)
-        {
-            watches.tell_behind(&behind, Some(changed));
+            let looks = match modified {
+                Some((directory, name)) => self.looks(&directory, &name).await,
+                None => Looks::Unknown,
+            };
+            watches.tell_noticed(serial, looks);
         }
     }
 
-    /// When what has the name was changed last; `None` where nothing has it.
-    async fn changed(&self, inner: &Inner) -> Option<std::time::SystemTime> {
-        let volume = inner.volume_of(self.key.as_ref())?;
-        let directory = volume.root().open_real_directory(self.key.as_ref().path).await.ok()?;
-        let stat = directory.stat_at(&CString::new(&self.name[..]).ok()?).await.ok()?;
-        Some(stat.ctime.to_system_time())
+    /// When what has the name was changed last.
+    async fn looks(&self, directory: &Arc<Object>, name: &[u8]) -> Looks {
+        let changed = async {
+            let volume = self.volume_of_object(directory)?;
+            let path = volume.path_of(directory)?;
+            let directory = volume.root().open_real_directory(path.as_path()).await.ok()?;
+            let stat = directory.stat_at(&CString::new(name).ok()?).await.ok()?;
+            Some(stat.ctime.to_system_time())
+        };
+        changed.await.map_or(Looks::Unknown, Looks::Changed)
     }
 }
 
@@ -183,6 +152,7 @@ async fn keep(inner: Weak<Inner>) {
         kept.retain(|kept| kept.watch.is_alive());
         for one in &mut kept {
             one.hold(&strong).await;
+            one.watch.is_heard(one.is_heard());
         }
         let is_over = {
             // Others may have come meanwhile.
@@ -199,6 +169,13 @@ async fn keep(inner: Weak<Inner>) {
 }
 
 impl Kept {
+    /// Whether the kernel's watch of the directory tells what others do in it.
+    fn is_heard(&self) -> bool {
+        let hears =
+            |held: &Rc<WatchedDir>| held.is_current() && held.watch().is_some() && !held.told().rests();
+        self.held.first().is_some_and(hears)
+    }
+
     async fn hold(&mut self, inner: &Rc<Inner>) {
         let (Some(volume), Some(directory)) = (self.volume.upgrade(), self.watch.directory()) else {
             return self.held.clear();
@@ -237,20 +214,10 @@ async fn beneath(volume: &Volume, path: &RelPathBuf) -> Vec<RelPathBuf> {
     directories.filter_map(below).collect()
 }
 
-/// By when this server has told what it does itself.
-const OWN_FIRST: Duration = Duration::from_millis(100);
+/// Between two looks at what is due.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Between two looks whether what clients watch is still watched.
 const KEEP_EVERY: Duration = Duration::from_millis(500);
-//@ limit: changes by other programs in directories that clients watch
-//@ section: SMB
-//@ unit: change
-//@ all: lane: {} in a tenth of a second
-//@ empty: STATUS_NOTIFY_ENUM_DIR: the client looks for itself
-//@ counter: smb_notify_overflows
-//@ attack: none, only other programs of the machine cause it
-//@ reach: server
-/// Noticed, and not told yet.
-const NOTICED_MAX: usize = 4096;
 //@ limit: directories beneath one that a client watches with all that is beneath
 //@ section: SMB
 //@ unit: directory

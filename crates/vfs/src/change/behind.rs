@@ -131,7 +131,11 @@ impl Volume {
             log.note_unnamed(version);
         }
         self.counters().changes_behind.increment();
+        let is_unseen = matches!(foreign, Foreign::Changed(None));
         way.end(self);
+        if is_unseen {
+            object.volume().watches().tell_lost(object);
+        }
         Ok(Some(version))
     }
 

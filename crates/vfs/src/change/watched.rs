@@ -1,7 +1,7 @@
 //! What a change is to those who watch: told under its permits, so that changes of one name are told in their order.
 
 use super::edited::Edited;
-use crate::object::{Edit, Happened, Kinds, Object, Watches};
+use crate::object::{Echo, Edit, Happened, Kinds, Object, OwnChange, Watches};
 use crate::promise::{Broken, What};
 
 /// A change was made.
@@ -24,7 +24,7 @@ pub(super) fn tell(watches: &Watches, broken: &[Broken], edited: &[Edited]) {
             What::Rights => watches.tell_modified(&broken.object, Kinds::RIGHTS),
             What::Gone => watches.tell_going(&broken.object),
             What::Unknown => {
-                watches.tell_lost(&broken.object);
+                watches.tell_seen(&broken.object);
                 watches.tell_modified(&broken.object, Kinds::CONTENT | Kinds::ATTRIBUTES);
             }
             What::Names(_) | What::Place | What::Subtree => {}
@@ -47,7 +47,6 @@ impl Change<'_> {
         if edits.is_empty() {
             return self.watches.tell_lost(&edited.object);
         }
-        let tell = |name: &[u8], what, kinds| self.watches.tell(&edited.object, name, what, kinds);
         let mut gone = edits.iter().filter(|edit| !is_added(edit)).map(name_of).collect::<Vec<_>>();
         let added = edits.iter().find_map(|edit| match edit {
             Edit::Added { name, number } => Some((&**name, Kinds::of_name(*number))),
@@ -57,24 +56,32 @@ impl Change<'_> {
         if let (Some((name, kinds)), [one], None) = (added, &*gone, self.moved)
             && *one == name
         {
-            return tell(name, Happened::Modified, kinds | Kinds::CONTENT | Kinds::ATTRIBUTES);
+            let kinds = kinds | Kinds::CONTENT | Kinds::ATTRIBUTES;
+            let replaced = OwnChange { name, what: Happened::Modified, kinds, echo: Echo::Came };
+            return self.watches.tell_own(&edited.object, &[replaced]);
         }
         let either = Kinds::FILES | Kinds::DIRECTORIES;
         let of = |object: Option<&Object>| object.map_or(either, |object| Kinds::of_name(object.number()));
         let moved = self.moved.filter(|_| !gone.is_empty() && (added.is_none() || !self.is_of_two));
         let from = moved.map(|moved| (gone.remove(0), of(Some(moved))));
-        gone.iter().for_each(|name| tell(name, Happened::Removed, of(self.gone)));
+        let same = |name, what, kinds| OwnChange { name, what, kinds, echo: Echo::Same };
+        let mut changes: Vec<_> =
+            gone.iter().map(|name| same(*name, Happened::Removed, of(self.gone))).collect();
+        // Of what was replaced the kernel tells that the other came.
+        let is_replaced = |change: &&mut OwnChange<'_>| added.is_some_and(|(name, _)| name == change.name);
+        changes.iter_mut().filter(is_replaced).for_each(|change| change.echo = Echo::None);
         match (from, added) {
             (Some((from, kinds)), Some((to, _))) => {
-                tell(from, Happened::RenamedFrom, kinds);
-                tell(to, Happened::RenamedTo, kinds);
+                changes
+                    .extend([same(from, Happened::RenamedFrom, kinds), same(to, Happened::RenamedTo, kinds)]);
             }
-            (Some((from, kinds)), None) => tell(from, Happened::Removed, kinds),
-            (None, Some((to, kinds))) => tell(to, Happened::Added, kinds),
+            (Some((from, kinds)), None) => changes.push(same(from, Happened::Removed, kinds)),
+            (None, Some((to, kinds))) => changes.push(same(to, Happened::Added, kinds)),
             (None, None) => {}
         }
+        self.watches.tell_own(&edited.object, &changes);
         if let (Some(_), Some((to, Kinds::FILES))) = (self.moved, added) {
-            tell(to, Happened::Modified, Kinds::MOVED);
+            self.watches.tell(&edited.object, to, Happened::Modified, Kinds::MOVED);
         }
     }
 }

@@ -2,14 +2,16 @@
 //! and whichever service does it. Where nobody watches, a change looks at one number.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use budget::{Books, Consumer, Shares};
 use index::{Kind, Number};
+use lane::fs::EntryChange;
 
+use super::noticed::{Next, Noticed, Own, Queue as Noticing, Waiting};
 use super::{Object, Place, SharedVolume};
 use crate::name::{Name, RelPath, RelPathBuf};
 
@@ -111,18 +113,61 @@ struct Watched {
     queue: Mutex<Queue>,
     /// How often directories have come or gone beneath.
     grown: AtomicU32,
+    /// The kernel's watch tells what others do in the directory.
+    is_heard: AtomicBool,
 }
 
 /// Whether somebody still watches.
 pub(crate) struct WatchAlive(Weak<Watched>);
 
-/// What somebody else has done to a name, as the kernel's watch tells it on one lane.
-pub(crate) struct Behind<'a> {
-    pub(crate) directory: &'a Arc<Object>,
+/// How a file looks of whose change the kernel tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Looks {
+    /// It was changed last at this time.
+    Changed(SystemTime),
+    /// Nothing has the name any more, or nobody has looked.
+    Unknown,
+}
+
+/// A change of this server, of one name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnChange<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) what: Happened,
     pub(crate) kinds: Kinds,
-    pub(crate) lane: usize,
+    pub(crate) echo: Echo,
+}
+
+/// What the kernel's watch tells of a change of this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// What is told.
+    Same,
+    /// That the name came: another file has come to have it in one step.
+    Came,
+    /// Nothing: the same, of which that is told.
+    None,
+}
+
+impl OwnChange<'_> {
+    fn heard_as(&self) -> Option<Change> {
+        match self.echo {
+            Echo::Same => Some(self.what.into()),
+            Echo::Came => Some(Change::Came),
+            Echo::None => None,
+        }
+    }
+}
+
+/// What is told of a name.
+struct Telling<'a> {
+    directory: &'a Arc<Object>,
+    name: &'a [u8],
+    what: Happened,
+    kinds: Kinds,
+    is_own: bool,
+    until: SystemTime,
+    heard: u64,
 }
 
 /// What was told of a name lately, so that the kernel's word of it is known.
@@ -131,6 +176,8 @@ struct Recent {
     directory: usize,
     name: Box<[u8]>,
     change: Change,
+    /// By this server.
+    is_own: bool,
     at: Instant,
     /// It was changed until then.
     until: SystemTime,
@@ -140,7 +187,7 @@ struct Recent {
 
 /// How a name changed, as the kernel tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+pub(super) enum Change {
     Came,
     Went,
     Other,
@@ -161,6 +208,7 @@ struct All {
     /// Who has how many.
     books: Books,
     recent: VecDeque<Recent>,
+    noticed: Noticing,
 }
 
 /// Who watches in one volume.
@@ -234,7 +282,7 @@ impl Watched {
 impl Default for All {
     fn default() -> Self {
         let books = Books::new(WATCHES_MAX, Shares::THRICE);
-        Self { by_directory: HashMap::new(), books, recent: VecDeque::new() }
+        Self { by_directory: HashMap::new(), books, recent: VecDeque::new(), noticed: Noticing::default() }
     }
 }
 
@@ -248,9 +296,47 @@ impl All {
         self.recent.push_back(recent);
     }
 
-    /// What was told of a name lately.
-    fn recent_of(&mut self, directory: usize, name: &[u8]) -> impl Iterator<Item = &mut Recent> {
+    /// What was told lately of a name of which the kernel tells.
+    fn recent_of(&mut self, of: &Noticed) -> impl Iterator<Item = &mut Recent> {
+        let (directory, name) = (key(&of.directory), &*of.name);
         self.recent.iter_mut().filter(move |recent| recent.directory == directory && *recent.name == *name)
+    }
+
+    /// Whether it is known already, of which the lane had not heard yet: that counts once.
+    fn has_told(&mut self, waiting: &Waiting) -> bool {
+        let (change, bit) = (waiting.change(), waiting.bit());
+        // Of how a file looks this server tells as often as it likes.
+        let is_it = |recent: &Recent| recent.change == change && (change != Change::Other || !recent.is_own);
+        let mut of_name: Vec<_> = self.recent_of(&waiting.noticed).collect();
+        let told = of_name.iter().position(|recent| is_it(recent) && recent.heard & bit == 0);
+        // The lane hears things in their order: it hears of nothing before this any more.
+        if let Some(told) = told {
+            of_name[..=told].iter_mut().for_each(|recent| recent.heard |= bit);
+        }
+        told.is_some()
+    }
+
+    /// Until when a file was changed that looks so, if that was not told yet. Closing what this server has written raises an event as well, and
+    /// changes nothing.
+    fn changed_until(&mut self, waiting: &Waiting, looks: Looks) -> Option<SystemTime> {
+        let mut is_told = false;
+        for recent in self.recent_of(&waiting.noticed) {
+            let is_it = match looks {
+                Looks::Changed(changed) => recent.until >= changed,
+                Looks::Unknown => recent.is_own && recent.until + OWN_CLOSE >= waiting.seen,
+            };
+            match (recent.is_own, recent.change) {
+                // Of the file that had the name then, if the lane has not heard yet that it went.
+                (_, Change::Went) => is_told = recent.heard & waiting.bit() == 0,
+                (false, Change::Came) => is_told = false,
+                (true, Change::Came) => is_told = is_it,
+                (_, Change::Other) => is_told |= is_it,
+            }
+        }
+        match looks {
+            Looks::Changed(changed) => (!is_told).then_some(changed),
+            Looks::Unknown => (!is_told && !self.has_told(waiting)).then_some(waiting.seen),
+        }
     }
 }
 
@@ -289,6 +375,13 @@ impl WatchAlive {
     pub(crate) fn grown(&self) -> u32 {
         self.0.upgrade().map_or(0, |watched| watched.grown.load(Ordering::Relaxed))
     }
+
+    /// Whether the kernel's watch tells what others do in the directory.
+    pub(crate) fn is_heard(&self, is_heard: bool) {
+        if let Some(watched) = self.0.upgrade() {
+            watched.is_heard.store(is_heard, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Watches {
@@ -309,7 +402,9 @@ impl Watches {
                 all.by_directory.remove(&key(&watched.directory));
             }
             all.books.give_back(watched.consumer, 1);
-            self.count.fetch_sub(1, Ordering::Release);
+            if self.count.fetch_sub(1, Ordering::Release) == 1 {
+                all.noticed.clear();
+            }
         }
         self.kept.fetch_sub(watched.lock().events.len(), Ordering::Relaxed);
     }
@@ -329,48 +424,115 @@ impl Watches {
         false
     }
 
-    /// Whether a name that came or went is one that was told already, and of which the lane had not heard yet: that counts once.
-    pub(crate) fn has_told(&self, behind: &Behind<'_>) -> bool {
-        let (change, bit) = (Change::from(behind.what), 1u64 << (behind.lane % 64));
+    /// An entry of a directory has changed, by whomever. It is told a while later, by [`Watches::tell_noticed`], or before what this server does
+    /// to the name; `false`: too many wait.
+    #[must_use]
+    pub(crate) fn notice(&self, noticed: Noticed) -> bool {
         let mut all = self.lock();
-        let told = all
-            .recent_of(key(behind.directory), behind.name)
-            .find(|recent| recent.change == change && recent.heard & bit == 0);
-        told.map(|recent| recent.heard |= bit).is_some()
+        let has_room = all.noticed.len() < NOTICED_MAX;
+        if has_room {
+            all.noticed.push(noticed, lane::time::wall_clock());
+        }
+        has_room
     }
 
-    /// Whether something was told of a name since it was changed last.
-    pub(crate) fn has_told_until(&self, behind: &Behind<'_>, changed: SystemTime) -> bool {
-        self.lock().recent_of(key(behind.directory), behind.name).any(|recent| recent.until >= changed)
+    /// What a lane has noticed and is to tell next.
+    pub(crate) fn next_noticed(&self, lane: usize) -> Option<Next> {
+        self.lock().noticed.next_of(lane)
     }
 
-    /// Somebody else has done something to a name, `changed` when.
-    pub(crate) fn tell_behind(&self, behind: &Behind<'_>, changed: Option<SystemTime>) {
-        let until = changed.unwrap_or_else(lane::time::wall_clock);
-        self.tell_noted(
-            behind.directory,
-            behind.name,
-            (behind.what, behind.kinds),
-            (until, 1 << (behind.lane % 64)),
-        );
-    }
-
-    /// Something has happened to a name of a directory.
-    pub(crate) fn tell(&self, directory: &Arc<Object>, name: &[u8], what: Happened, kinds: Kinds) {
-        self.tell_noted(directory, name, (what, kinds), (lane::time::wall_clock() + TICK_MAX, 0));
-    }
-
-    fn tell_noted(
-        &self,
-        directory: &Arc<Object>,
-        name: &[u8],
-        (what, kinds): (Happened, Kinds),
-        (until, heard): (SystemTime, u64),
-    ) {
-        let mut all = self.lock();
-        let (at, change) = (lane::time::now(), what.into());
-        all.note(Recent { directory: key(directory), name: name.into(), change, at, until, heard });
+    /// Tells what was noticed, if it was not told meanwhile, nor is this server's own.
+    pub(crate) fn tell_noticed(&self, serial: u64, looks: Looks) {
         let mut woken = Vec::new();
+        let mut all = self.lock();
+        let noticed = all.noticed.take(serial);
+        self.tell_each(&mut all, noticed, looks, &mut woken);
+        drop(all);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// This server has done something to a name of a directory.
+    pub(crate) fn tell(&self, directory: &Arc<Object>, name: &[u8], what: Happened, kinds: Kinds) {
+        self.tell_own(directory, &[OwnChange { name, what, kinds, echo: Echo::Same }]);
+    }
+
+    /// As [`Watches::tell`], of the names of one change.
+    pub(crate) fn tell_own(&self, directory: &Arc<Object>, changes: &[OwnChange<'_>]) {
+        let mut woken = Vec::new();
+        let own = changes.iter().filter_map(|one| {
+            let change = one.heard_as()?;
+            Some(Own { directory, name: one.name, change })
+        });
+        let own: Vec<_> = own.collect();
+        let mut all = self.lock();
+        let (before, heard) = all.noticed.take_before(&own);
+        self.tell_each(&mut all, before, Looks::Unknown, &mut woken);
+        let until = lane::time::wall_clock() + TICK_MAX;
+        let mut heard = heard.into_iter();
+        for OwnChange { name, what, kinds, echo } in changes.iter().copied() {
+            let by = if echo == Echo::None { None } else { heard.next() };
+            let heard = by.unwrap_or(u64::MAX);
+            let telling = Telling { directory, name, what, kinds, is_own: true, until, heard };
+            self.tell_one(&mut all, telling, &mut woken);
+            if echo == Echo::Came {
+                let (directory, at, change) = (key(directory), lane::time::now(), Change::Came);
+                all.note(Recent { directory, name: name.into(), change, is_own: true, at, until, heard });
+            }
+        }
+        drop(all);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn tell_each(&self, all: &mut All, noticed: Vec<Waiting>, looks: Looks, woken: &mut Vec<Waker>) {
+        let mut noticed = noticed.into_iter().peekable();
+        while let Some(first) = noticed.next() {
+            let mut tell = |all: &mut All, of: &Waiting, what, until| {
+                let Noticed { directory, name, kinds, .. } = &of.noticed;
+                let (kinds, heard) = (*kinds, of.bit());
+                let telling = Telling { directory, name, what, kinds, is_own: false, until, heard };
+                self.tell_one(all, telling, woken);
+            };
+            let other = noticed.next_if(|next| first.is_moved_to(next));
+            let is_told = |all: &mut All, of: &Waiting| of.change() != Change::Other && all.has_told(of);
+            let (known, known_other) =
+                (is_told(all, &first), other.as_ref().is_some_and(|other| is_told(all, other)));
+            match (first.noticed.what, &other) {
+                (_, Some(other)) if !known && !known_other => {
+                    tell(all, &first, Happened::RenamedFrom, first.seen);
+                    tell(all, other, Happened::RenamedTo, other.seen);
+                    continue;
+                }
+                (EntryChange::Modified, _) => {
+                    if let Some(until) = all.changed_until(&first, looks) {
+                        tell(all, &first, Happened::Modified, until);
+                    }
+                }
+                // Half of it is this server's.
+                _ if known => {}
+                (EntryChange::Added | EntryChange::MovedHere, _) => {
+                    tell(all, &first, Happened::Added, first.seen);
+                }
+                (EntryChange::Removed | EntryChange::MovedAway, _) => {
+                    tell(all, &first, Happened::Removed, first.seen);
+                }
+            }
+            if let Some(other) = other.filter(|_| !known_other) {
+                tell(all, &other, Happened::Added, other.seen);
+            }
+        }
+    }
+
+    fn tell_one(&self, all: &mut All, telling: Telling<'_>, woken: &mut Vec<Waker>) {
+        let Telling { directory, name, what, kinds, is_own, until, heard } = telling;
+        let (at, change) = (lane::time::now(), what.into());
+        if !is_own && change != Change::Other {
+            // The lane hears of nothing any more that this server has done before.
+            let before = all.recent.iter_mut().filter(|recent| recent.is_own && *recent.name == *name);
+            before
+                .filter(|recent| recent.directory == key(directory))
+                .for_each(|recent| recent.heard |= heard);
+        }
+        all.note(Recent { directory: key(directory), name: name.into(), change, is_own, at, until, heard });
         let mut names = vec![Box::from(name)];
         let mut at = Arc::clone(directory);
         while names.len() <= DEPTH_MAX {
@@ -399,8 +561,6 @@ impl Watches {
             let most = all.by_directory.values().flatten().max_by_key(|watched| watched.lock().events.len());
             woken.extend(most.and_then(|watched| watched.lose(&mut watched.lock())));
         }
-        drop(all);
-        woken.into_iter().for_each(Waker::wake);
     }
 
     /// What has the object's name has changed.
@@ -413,6 +573,24 @@ impl Watches {
     /// Names of the directory have changed, nobody knows which.
     pub(crate) fn tell_lost(&self, directory: &Arc<Object>) {
         self.each_of(directory, Watched::lose);
+    }
+
+    /// Somebody else has changed something in the directory, as a look has shown: who watches it is told what, where the kernel's watch tells
+    /// of that.
+    pub(crate) fn tell_seen(&self, directory: &Arc<Object>) {
+        self.each_of(directory, |watched, queue| match watched.is_heard.load(Ordering::Relaxed) {
+            true => None,
+            false => watched.lose(queue),
+        });
+    }
+
+    /// What the kernel's watches would have told is lost.
+    pub(crate) fn tell_all_lost(&self) {
+        let all = self.lock();
+        let each = all.by_directory.values().flatten();
+        let woken: Vec<_> = each.filter_map(|watched| watched.lose(&mut watched.lock())).collect();
+        drop(all);
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// The directory is taken away, or is to be.
@@ -440,7 +618,14 @@ impl SharedVolume {
         let mut all = watches.lock();
         all.books.take(consumer, 1).ok()?;
         let (directory_of, queue) = (Arc::clone(directory), Mutex::default());
-        let watched = Watched { directory: directory_of, how, consumer, queue, grown: AtomicU32::new(0) };
+        let watched = Watched {
+            directory: directory_of,
+            how,
+            consumer,
+            queue,
+            grown: AtomicU32::new(0),
+            is_heard: AtomicBool::new(false),
+        };
         let watched = Arc::new(watched);
         all.by_directory.entry(key(directory)).or_default().push(Arc::clone(&watched));
         watches.count.fetch_add(1, Ordering::AcqRel);
@@ -493,6 +678,16 @@ const EVENTS_MAX: usize = 1024;
 //@ attack: smb-pools
 /// Events that all watches of a volume keep; beyond them the one that keeps most loses its own.
 const KEPT_MAX: usize = 131_072;
+//@ limit: changes by other programs in directories that clients watch
+//@ section: SMB
+//@ unit: change
+//@ all: process: {} of a volume in a tenth of a second, those that several lanes hear of counted for each
+//@ empty: STATUS_NOTIFY_ENUM_DIR: the client looks for itself
+//@ counter: smb_notify_overflows
+//@ attack: none, only other programs of the machine cause it
+//@ reach: server
+/// Noticed, and not told yet.
+const NOTICED_MAX: usize = 4096;
 //@ limit: changes told to clients that watch, known again when the kernel tells of them
 //@ section: SMB
 //@ unit: change
@@ -504,6 +699,8 @@ const KEPT_MAX: usize = 131_072;
 const RECENT_MAX: usize = 4096;
 /// How long the kernel's word of it may take.
 const RECENT_FOR: Duration = Duration::from_secs(3);
+/// How long behind what this server has done to a file its closing may tell of that, where nobody can look any more.
+const OWN_CLOSE: Duration = Duration::from_secs(1);
 /// Longest tick of the clock that file systems stamp with.
 const TICK_MAX: Duration = Duration::from_millis(20);
 /// Directories above one another: places may form a circle while directories move.
