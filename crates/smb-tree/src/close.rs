@@ -6,7 +6,6 @@ use std::task::Waker;
 use futures_util::future::LocalBoxFuture;
 use smb_wire::Status;
 use smb_wire::body::close::{CloseResponse, FLAG_POSTQUERY_ATTRIB};
-use smb_wire::create::options;
 use smb_wire::fixed::Fixed;
 use vfs::Ended;
 
@@ -65,7 +64,7 @@ impl Share {
         let (asker, open) = (&asker, &open);
         let watching = open.state().watching.close();
         watching.into_iter().for_each(Waker::wake);
-        let may_go = open.named().is_deleting() || open.has_options(options::DELETE_ON_CLOSE);
+        let may_go = open.named().is_deleting() || open.deletes_on_close();
         let ended = self.end(asker, open).await;
         if may_go && ended.is_some() && open.is_directory() && open.by_link.is_none() {
             // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use grants::Caching;
 use smb_proto::channel_word::ChannelWord;
+use smb_wire::create::options;
 use smb_wire::{FileId, Guid};
 
 use crate::asker::Asker;
@@ -85,6 +86,8 @@ pub(crate) struct State {
     pub(crate) stream: Option<Arc<str>>,
     /// FILE_MODE_INFORMATION, as it was set.
     pub(crate) mode: Option<u32>,
+    /// It was made to delete on close, and is not to after all.
+    pub(crate) stays_on_close: bool,
     /// Which extended attribute is told next.
     pub(crate) ea_next: usize,
     /// The time of the last write that was set by this open, which its writes do not move,
@@ -222,6 +225,11 @@ impl Open {
     /// Whether it was made with any of these options.
     pub(crate) fn has_options(&self, options: u32) -> bool {
         self.options & options != 0
+    }
+
+    /// Whether its name goes when it is closed, and whatever else is open by it.
+    pub(crate) fn deletes_on_close(&self) -> bool {
+        self.has_options(options::DELETE_ON_CLOSE) && !self.state().stays_on_close
     }
 
     /// Whether it was granted any of these rights.

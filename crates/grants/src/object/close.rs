@@ -96,17 +96,17 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Has the name, or the named stream, deleted when the open is closed, and whatever is open by it (FILE_DELETE_ON_CLOSE).
+    /// Has the name, or the named stream, deleted when the open is closed, and whatever is open by it (FILE_DELETE_ON_CLOSE), or not after all.
     ///
     /// # Errors
     /// [`Refused::Access`] without [`Access::DELETE`]; [`Refused::NotOpen`].
-    pub fn delete_on_close(&mut self, open: OpenId) -> Result<(), Refused> {
+    pub fn delete_on_close(&mut self, open: OpenId, deletes: bool) -> Result<(), Refused> {
         let at = self.stream_of(open)?;
         let open = self.streams[at].open_mut(open).ok_or(Refused::NotOpen)?;
         if !open.access.contains(Access::DELETE) {
             return Err(Refused::Access);
         }
-        open.deletes_on_close = true;
+        open.deletes_on_close = deletes;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ fn the_last_close_takes_the_name_away_and_nobody_opens_it_meanwhile() {
     let mut bench = Bench::new();
     bench.granted(request(1));
     bench.granted(request(2));
-    bench.object.delete_on_close(OpenId(1)).unwrap();
+    bench.object.delete_on_close(OpenId(1), true).unwrap();
     bench.granted(request(3));
     assert_eq!(bench.close(1), Closed::Stays);
     assert_eq!(bench.open(request(4)), Asked::Refused(Refused::DeletePending));
@@ -52,7 +52,7 @@ fn a_deletion_is_taken_back_and_needs_the_right() {
     bench.granted(request(1));
     bench.granted(Request { access: Access::READ, ..request(2) });
     assert_eq!(dispose(&mut bench, 2, true), Asked::Refused(Refused::Access));
-    assert_eq!(bench.object.delete_on_close(OpenId(2)), Err(Refused::Access));
+    assert_eq!(bench.object.delete_on_close(OpenId(2), true), Err(Refused::Access));
     assert_eq!(dispose(&mut bench, 1, true), Asked::Granted(()));
     assert!(bench.object.is_deleted(&"page"));
     assert_eq!(dispose(&mut bench, 1, false), Asked::Granted(()));
@@ -111,7 +111,7 @@ fn a_deletion_spares_the_directorys_lease_only_if_who_set_it_and_who_closes_last
     // Set by CREATE, it is set when that open is closed.
     let mut bench = Bench::new();
     bench.granted(with_parent(1, 1));
-    bench.object.delete_on_close(OpenId(1)).unwrap();
+    bench.object.delete_on_close(OpenId(1), true).unwrap();
     bench.granted(request(2));
     assert_eq!(bench.close(1), Closed::Stays);
     assert_eq!(bench.close(2), Closed::DeleteName { link: "page", parent: None });
@@ -153,7 +153,7 @@ fn who_writes_or_renames_without_an_open_waits_while_the_name_goes() {
     };
     for asks in [Asks::Write, Asks::Overwrite, Asks::Rename] {
         bench.granted(Request { share: Share::NONE, ..request(1) });
-        bench.object.delete_on_close(OpenId(1)).unwrap();
+        bench.object.delete_on_close(OpenId(1), true).unwrap();
         let before = ask(&mut bench, asks, None, None);
         assert_eq!(
             before,

@@ -359,7 +359,7 @@ impl History {
         let Some(open) = self.any_open() else { return "nothing" };
         match self.rng.random_range(0..4) {
             0 => {
-                let set = self.object.delete_on_close(OpenId(open.id)).is_ok();
+                let set = self.object.delete_on_close(OpenId(open.id), true).is_ok();
                 assert_eq!(set, open.does.contains(&'d'));
                 self.model
                     .opens

@@ -205,7 +205,7 @@ pub(super) fn beside(asker: &Asker, share_access: u32, mask: u32) -> OpenHow<'st
 /// Its name goes with it, if that is asked for.
 pub(super) fn delete_on_close(ask: &Ask<'_>, open: &vfs::Open) -> Result<(), Status> {
     match ask.has(options::DELETE_ON_CLOSE) {
-        true => open.delete_on_close().map_err(status::of_open),
+        true => open.delete_on_close(true).map_err(status::of_open),
         false => Ok(()),
     }
 }

@@ -23,6 +23,7 @@ use crate::open::{Open, OpenKind};
 use crate::read::Reading;
 use crate::share::Share;
 use crate::status;
+use crate::write::FILE_SIZE_MAX;
 use smb_wire::dos::Dos;
 
 /// What names an open to copy from: its id, and its session.
@@ -124,6 +125,10 @@ impl Share {
         //# A chunk that reaches behind the source's end: STATUS_INVALID_VIEW_SIZE.
         if part.from.checked_add(part.len).is_none_or(|end| end > size) {
             return Err(Status::INVALID_VIEW_SIZE);
+        }
+        // As a WRITE there.
+        if part.to.checked_add(part.len).is_none_or(|end| end > FILE_SIZE_MAX) {
+            return Err(Status::INVALID_PARAMETER);
         }
         let is_same = Arc::ptr_eq(open.grants().object(), source.grants().object());
         let overlaps = is_same && part.from.abs_diff(part.to) < part.len;

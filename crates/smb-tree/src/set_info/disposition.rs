@@ -5,6 +5,7 @@ use std::sync::Arc;
 use identity::Rights;
 use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
+use smb_wire::create::options;
 use smb_wire::info::file::{class, disposition, plain};
 use vfs::{Directory, Error, Resolved};
 use zerocopy::little_endian::U32;
@@ -29,8 +30,17 @@ impl Share {
             class::DISPOSITION => u32::from(*data.first().ok_or(Status::INFO_LENGTH_MISMATCH)? != 0),
             _ => plain::<U32>(data).map_err(mismatch)?.get(),
         };
+        if bits & !disposition::ALL != 0 {
+            return Err(Status::INVALID_PARAMETER);
+        }
         if !open.may(rights::DELETE) {
             return Err(Status::ACCESS_DENIED);
+        }
+        //= MS-FSCC 2.4.12
+        //# FILE_DISPOSITION_ON_CLOSE says it of an open that was made to delete on close, as Windows has it: STATUS_NOT_SUPPORTED of others.
+        let is_on_close = bits & disposition::ON_CLOSE != 0;
+        if is_on_close && !open.has_options(options::DELETE_ON_CLOSE) {
+            return Err(Status::NOT_SUPPORTED);
         }
         let deletes = bits & disposition::DELETE != 0;
         if deletes {
@@ -50,6 +60,10 @@ impl Share {
                 let directory = hand.directory().ok_or(Status::NOT_A_DIRECTORY)?;
                 check_empty(directory).await?;
             }
+        }
+        if is_on_close {
+            open.state().stays_on_close = !deletes;
+            return open.named().delete_on_close(deletes).map_err(status::of_open);
         }
         let set = open.named().set_deletion(self.volume(), deletes).await;
         set.map_err(status::of_open)?;

@@ -191,10 +191,14 @@ pub mod disposition {
     pub const DELETE: u32 = 0x01;
     /// At once, though others have it open.
     pub const POSIX_SEMANTICS: u32 = 0x02;
-    /// With the last close.
+    /// Unless it is mapped as a program.
+    pub const FORCE_IMAGE_SECTION_CHECK: u32 = 0x04;
+    /// When the open is closed that was made to delete then.
     pub const ON_CLOSE: u32 = 0x08;
     /// Though it is not to be written.
     pub const IGNORE_READONLY: u32 = 0x10;
+    /// All of them.
+    pub const ALL: u32 = DELETE | POSIX_SEMANTICS | FORCE_IMAGE_SECTION_CHECK | ON_CLOSE | IGNORE_READONLY;
 }
 
 wire! {

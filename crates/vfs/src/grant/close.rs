@@ -75,12 +75,12 @@ impl Open {
         })
     }
 
-    /// Has the name deleted when this is closed, and whatever else is open by it.
+    /// Has the name deleted when this is closed, and whatever else is open by it, or not after all.
     ///
     /// # Errors
     /// [`grants::Refused::Access`] without [`grants::Access::DELETE`].
-    pub fn delete_on_close(&self) -> Result<(), OpenError> {
-        Ok(self.object.grants().ask(|grants, _| grants.delete_on_close(self.id)).value?)
+    pub fn delete_on_close(&self, deletes: bool) -> Result<(), OpenError> {
+        Ok(self.object.grants().ask(|grants, _| grants.delete_on_close(self.id, deletes)).value?)
     }
 
     /// Has the name deleted when all that is open by it is closed, or not after all. Waits for who keeps opens.
