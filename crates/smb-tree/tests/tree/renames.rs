@@ -15,7 +15,9 @@ use smb_wire::text::encoded;
 use smb_wire::{Guid, Status};
 use vfs::{Expect, Name, Over, RelPath};
 
+use super::durable::{GUID, LEASE, again, durable, lease as durable_lease, next_session, wish};
 use super::information::{file, renamed, set};
+use super::kept::{Site, user};
 use super::leases::{lease, until};
 use super::notifies::told;
 use super::{Side, Wish, alone, asker};
@@ -343,6 +345,101 @@ fn who_speaks_apples_or_posix_extensions_renames_a_directory_with_all_that_is_op
                     assert_eq!(side.content(&who, "moved\\sub\\page").await, Ok(b"X2345".to_vec()), "{case}");
                 }
             });
+        }
+    }
+}
+
+#[test]
+fn a_durable_open_in_a_renamed_directory_is_had_again_by_its_new_path_alone() {
+    for speaks in [Speaks::Apple, Speaks::Posix] {
+        for is_lost_first in [false, true] {
+            alone(move |side| async move {
+                let who = match speaks {
+                    Speaks::Apple => mac(&side, 1).await,
+                    _ => Asker { posix: true, ..asker(1) },
+                };
+                for name in ["top", "top\\sub"] {
+                    assert_eq!(side.status(&who, name, &directory()).await, Status::SUCCESS);
+                }
+                let leased = wish(LEASE, |out| {
+                    durable(out, GUID, 0);
+                    durable_lease(out, 1, 7);
+                });
+                let open = side.open(&who, "top\\sub\\page", &leased).await;
+                side.share.write_bytes(&who, &open, 0, b"12345", false).await.unwrap();
+                let (id, mover) = (open.id(), Asker { session: 9, ..who.clone() });
+                drop(open);
+                let case = format!("{speaks:?}, lost before the rename: {is_lost_first}");
+                if is_lost_first {
+                    side.lose(&who).await;
+                }
+                let top = side.open(&mover, "top", &directory()).await;
+                let moved = set(&side, &mover, &top, class::RENAME, &renamed("moved", false)).await;
+                assert_eq!(moved, Ok(()), "{case}");
+                side.share.close(&mover, &top, 0).await.unwrap();
+                if !is_lost_first {
+                    side.lose(&who).await;
+                }
+                let (next, wanted) = (next_session(&who), again(id, GUID, |out| durable_lease(out, 1, 7)));
+                let before = side.status(&next, "top\\sub\\page", &wanted).await;
+                assert_eq!(before, Status::INVALID_PARAMETER, "{case}");
+                let had = side.create(&next, "moved\\sub\\page", &wanted).await;
+                let had = had.unwrap_or_else(|error| panic!("{case}: {:?}", error.status)).open;
+                assert_eq!(had.id(), id, "{case}");
+                side.share.write_bytes(&next, &had, 0, b"X", false).await.unwrap();
+                assert_eq!(side.share.stored_path(&had).as_deref(), Some("/moved/sub/page"), "{case}");
+                side.share.close(&next, &had, 0).await.unwrap();
+                assert_eq!(side.content(&next, "moved\\sub\\page").await, Ok(b"X2345".to_vec()), "{case}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_durable_open_in_a_renamed_directory_is_had_again_after_a_restart() {
+    for is_lost_first in [false, true] {
+        for lanes in [1, 2] {
+            let mut site = Site::new(5, lanes);
+            let (process, _) = site.begin(None);
+            let alice = Asker { posix: true, ..user(&site.accounts, "alice", 1) };
+            let (side, who) = (process.sides[0].clone(), alice.clone());
+            let id = site.on(0, async move {
+                for name in ["top", "top\\sub"] {
+                    assert_eq!(side.status(&who, name, &directory()).await, Status::SUCCESS);
+                }
+                let leased = wish(LEASE, |out| {
+                    durable(out, GUID, 0);
+                    durable_lease(out, 1, 7);
+                });
+                let open = side.open(&who, "top\\sub\\page", &leased).await;
+                side.share.write_bytes(&who, &open, 0, b"12345", false).await.unwrap();
+                if is_lost_first {
+                    side.lose(&who).await;
+                }
+                open.id()
+            });
+            let (side, mover) = (process.sides[lanes - 1].clone(), Asker { session: 9, ..alice.clone() });
+            site.on(lanes - 1, async move {
+                let top = side.open(&mover, "top", &directory()).await;
+                set(&side, &mover, &top, class::RENAME, &renamed("moved", false)).await.unwrap();
+                side.share.close(&mover, &top, 0).await.unwrap();
+            });
+            let down = site.end(process);
+            assert_eq!((down.kept, down.left_out), (1, 0), "{is_lost_first} {lanes}");
+            let (process, taken) = site.begin(down.page);
+            assert_eq!((taken.restored, taken.lost), (1, 0), "{is_lost_first} {lanes}");
+            let side = process.sides[0].clone();
+            site.on(0, async move {
+                let (next, wanted) = (next_session(&alice), again(id, GUID, |out| durable_lease(out, 1, 7)));
+                let before = side.status(&next, "top\\sub\\page", &wanted).await;
+                assert_eq!(before, Status::INVALID_PARAMETER);
+                let had = side.create(&next, "moved\\sub\\page", &wanted).await.unwrap().open;
+                assert_eq!(had.id(), id);
+                side.share.write_bytes(&next, &had, 0, b"X", false).await.unwrap();
+                side.share.close(&next, &had, 0).await.unwrap();
+                assert_eq!(side.content(&next, "moved\\sub\\page").await, Ok(b"X2345".to_vec()));
+            });
+            site.end(process);
         }
     }
 }
