@@ -338,7 +338,7 @@ enum Beside {
     // What leaves it off.
     Fetch,
     Look,
-    LinkedBeside,
+    MadeAnother,
 }
 
 const BESIDE: [Beside; 11] = [
@@ -352,12 +352,12 @@ const BESIDE: [Beside; 11] = [
     Beside::RenameOver,
     Beside::Fetch,
     Beside::Look,
-    Beside::LinkedBeside,
+    Beside::MadeAnother,
 ];
 
 impl Beside {
     fn is_change(self) -> bool {
-        !matches!(self, Self::Fetch | Self::Look | Self::LinkedBeside)
+        !matches!(self, Self::Fetch | Self::Look | Self::MadeAnother)
     }
 
     fn name_after(self) -> &'static str {
@@ -414,7 +414,7 @@ impl Beside {
             }
             Self::Fetch => drop(file().await.read_at(0, 5, bytes(b"").await).await.0.unwrap()),
             Self::Look => drop(top.lookup(name("page")).await.unwrap()),
-            Self::LinkedBeside => side.make(who, "another", b"1").await,
+            Self::MadeAnother => side.make(who, "another", b"1").await,
         }
     }
 }

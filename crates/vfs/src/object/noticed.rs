@@ -193,9 +193,10 @@ impl Queue {
         while let Some(at) = ahead.pop() {
             let Some(half) = self.waiting[at].half else { continue };
             let Some(half) = self.waiting.iter().position(|waiting| waiting.serial == half) else { continue };
-            for before in 0..=half {
-                if fates[before] == Fate::Waits && self.waiting[before].is_beside(&self.waiting[half]) {
-                    fates[before] = Fate::Told;
+            let other = &self.waiting[half];
+            for (before, fate) in fates.iter_mut().enumerate().take(half + 1) {
+                if *fate == Fate::Waits && self.waiting[before].is_beside(other) {
+                    *fate = Fate::Told;
                     ahead.push(before);
                 }
             }

@@ -88,7 +88,7 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
         drop(home.create(&alice(), name("made"), NEW).await.unwrap());
         let at = path("home/made");
         let (made, _) = volume.open_shared(&alice(), at, &how(Access::DELETE), &mut |_| {}).await.unwrap();
-        made.delete_on_close().unwrap();
+        made.delete_on_close(true).unwrap();
         assert_eq!(made.close(&volume, &alice()).await.unwrap(), Ended::Deleted);
         assert!(matches!(volume.lookup_as(&operator(), at, Rights::NONE).await, Err(Error::NotFound)));
         // And who may delete it does, whoever looks at it last.

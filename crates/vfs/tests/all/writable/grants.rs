@@ -103,7 +103,7 @@ fn a_name_goes_with_its_last_open_and_a_new_file_of_that_name_stays() {
         page(&volume).await;
         let first = open(&volume, "page", &EVERYTHING).await.unwrap();
         let second = open(&volume, "page", &EVERYTHING).await.unwrap();
-        first.delete_on_close().unwrap();
+        first.delete_on_close(true).unwrap();
         first.close(&volume, &nobody()).await.unwrap();
         let refused = open(&volume, "page", &EVERYTHING).await.unwrap_err();
         assert!(matches!(refused, OpenError::Refused(Refused::DeletePending)));
@@ -136,7 +136,7 @@ fn nothing_is_done_for_good_to_a_file_that_goes_with_who_let_nobody_do_it() {
             let number = writer.file().object().unwrap().number();
             let reading = OpenHow { share: Share::from_bits(1), ..EVERYTHING };
             let kept = open(&volume, "page", &reading).await.unwrap();
-            kept.delete_on_close().unwrap();
+            kept.delete_on_close(true).unwrap();
             let (closes_at, stores) = (dice.random_range(0..2_000), dice.random_bool(0.7));
             let closed = async {
                 time::sleep(Duration::from_micros(closes_at)).await;
