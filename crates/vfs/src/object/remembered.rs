@@ -9,13 +9,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{Index, ListRecord, Number, VolumeId};
-use lane::fs::{Dir, File, OpenHow, OpenKind};
+use lane::fs::{Dir, File, OpenHow, OpenKind, Stat};
 use lane::offload::offload;
 
-use super::synced_lists::is_old;
 use super::{ACCEPTED_TRUSTED, ACCEPTED_USER, Object, SharedVolume};
 use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
@@ -270,11 +269,20 @@ async fn accepted(file: &File, name: &CStr) -> Option<Accepted> {
     Accepted::parse(&file.xattr(&name.into(), Accepted::BYTES_MAX).await.ok()?)
 }
 
+/// Whether something has not changed for so long that every file system has it on its disk.
+fn is_old(stat: &Stat) -> bool {
+    let age = lane::time::wall_clock().duration_since(stat.ctime.to_system_time());
+    age.is_ok_and(|age| age >= OLD_AFTER)
+}
+
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 const ALONE: &str = " alone";
+/// What was changed longer ago is on the disk: twice the longest interval at which file systems of Linux write their journals by default
+/// (ext4 5 s, xfs and btrfs 30 s, f2fs 60 s).
+const OLD_AFTER: Duration = Duration::from_secs(120);
 /// As many as are told of at once.
 const LOST_MAX: usize = 16;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak as ArcWeak};
 use std::time::Duration;
 
 use index::{Index, RecordedList, VolumeId};
-use lane::fs::{Dir, OpenHow, OpenKind, Stat};
+use lane::fs::{Dir, OpenHow, OpenKind};
 use lane::offload::offload;
 
 use super::SharedVolume;
@@ -49,12 +49,6 @@ impl SharedVolume {
             lane::time::sleep(BETWEEN_BATCHES).await;
         }
     }
-}
-
-/// Whether something has not changed for so long that every file system has it on its disk.
-pub(super) fn is_old(stat: &Stat) -> bool {
-    let age = lane::time::wall_clock().duration_since(stat.ctime.to_system_time());
-    age.is_ok_and(|age| age >= OLD_AFTER)
 }
 
 async fn see_to(shared: ArcWeak<SharedVolume>, root: Weak<Dir>) {
@@ -127,9 +121,6 @@ async fn sync(root: &Dir, path: &[u8]) -> io::Result<()> {
 /// How long a list waits for that: by then most file systems have written it of themselves.
 const SYNC_AFTER: Duration = Duration::from_secs(30);
 const SYNC_AFTER_MS: u64 = 30_000;
-/// What was changed longer ago is on the disk: twice the longest interval at which file systems of Linux write their journals by default
-/// (ext4 5 s, xfs and btrfs 30 s, f2fs 60 s).
-const OLD_AFTER: Duration = Duration::from_secs(120);
 /// Records looked at in a row.
 const BATCH: usize = 64;
 const BETWEEN_BATCHES: Duration = Duration::from_millis(100);
