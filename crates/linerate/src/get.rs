@@ -54,11 +54,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let name = match &args.address {
-        Remote::Afs(address) => address.name(),
-        Remote::Smb(address) => address.path.last().unwrap_or(&address.share).as_bytes(),
+        Remote::Afs(address) => address.name().to_vec(),
+        Remote::Smb(address) => {
+            smb_client::local_name(address.path.last().unwrap_or(&address.share))?.into_bytes()
+        }
     };
     let is_of_one = !args.recursive && !args.resume;
-    let target = Target::of(args.output.as_deref(), name, args.overwrite, is_of_one)?;
+    let target = Target::of(args.output.as_deref(), &name, args.overwrite, is_of_one)?;
     let (dir, name, path) = (target.dir.clone(), target.name.clone(), target.path());
     let done = match &args.address {
         Remote::Afs(address) => of_cell(args, address, dir, name, path)?,

@@ -91,10 +91,7 @@ fn to_share(args: &Args, address: &smb_client::Address, from: From) -> anyhow::R
         let From { dir, name, local, is_directory } = from;
         let put = smb_client::Put { overwrite, progress: reached.progress.clone() };
         let path = match reached.look(&told.name()).await? {
-            There::Directory => {
-                let name = name.to_str().with_context(|| format!("{name:?} cannot be a name there"))?;
-                smb_client::joined(&told.name(), name)
-            }
+            There::Directory => smb_client::joined(&told.name(), &smb_client::remote_name(name.as_bytes())?),
             There::File { .. } if is_directory => bail!("{told}: not a directory"),
             There::File { .. } if !overwrite => bail!("{told} is there already; --overwrite replaces it"),
             There::File { .. } | There::Nothing => told.name(),

@@ -7,8 +7,10 @@ use std::str::FromStr;
 use percent_encoding::percent_decode_str;
 use transfer::authority;
 
-/// What a user names: a server, who asks, a share, and a path from its root. `%` and two hexadecimal digits stand for a byte of
-/// UTF-8.
+use crate::local::remote_name;
+
+/// What a user names: a server, who asks, a share, and a path from its root. `%` and two hexadecimal digits stand for a byte; a name that is no
+/// UTF-8 is [spelled](smb_wire::spelling) as SMB's are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Who signs in; empty is nobody in particular.
@@ -79,7 +81,14 @@ impl FromStr for Address {
             is_name.then(|| decoded.into_owned())
         };
         let user = decoded(user).ok_or_else(|| error("no user can have this name"))?;
-        let names = path.split('/').filter(|name| !name.is_empty()).map(decoded);
+        let named = |part| {
+            let bytes: Vec<u8> = percent_decode_str(part).collect();
+            match std::str::from_utf8(&bytes) {
+                Ok(_) => decoded(part),
+                Err(_) => remote_name(&bytes).ok(),
+            }
+        };
+        let names = path.split('/').filter(|name| !name.is_empty()).map(named);
         let mut names: Vec<String> =
             names.collect::<Option<_>>().ok_or_else(|| error("it has a name that no file can have"))?;
         if names.is_empty() {
@@ -135,6 +144,8 @@ mod tests {
         let six: Address = "smb://[::1]/s".parse().unwrap();
         assert_eq!((six.host.as_str(), six.port, six.path.len(), six.user.as_str()), ("::1", 445, 0, ""));
         assert_eq!(six.to_string(), "smb://[::1]/s");
+        let bytes: Address = "smb://host/share/caf%e9/caf%c3%a9".parse().unwrap();
+        assert_eq!(bytes.path, ["caf\u{efe9}", "caf\u{e9}"], "by its bytes, or as text");
     }
 
     #[test]
@@ -146,7 +157,8 @@ mod tests {
             ("smb://a@/share", "it names no host"),
             ("smb://host:x/share", "its port is no number"),
             ("smb://host/share/a%5cb", "it has a name that no file can have"),
-            ("smb://host/share/%ff", "it has a name that no file can have"),
+            ("smb://host/share/%ff%2f", "it has a name that no file can have"),
+            ("smb://host/share/%ff%00", "it has a name that no file can have"),
         ] {
             assert_eq!(text.parse::<Address>().unwrap_err().what, what, "{text}");
         }

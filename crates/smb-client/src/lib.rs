@@ -46,7 +46,7 @@ pub use exchange::{Ask, Pending, Reply};
 pub use file::{Data, How, Open};
 pub use get::Get;
 pub use handle::Handle;
-pub use local::{TransferError, joined};
+pub use local::{TransferError, joined, local_name, remote_name};
 pub use options::{Options, Random, Sealing, Signing};
 pub use put::Put;
 pub use tree::{SharedTree, Tree};

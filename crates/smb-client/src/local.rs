@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::io;
 
-use smb_wire::Status;
+use smb_wire::{Status, spelling};
 use transfer::{EndsAll, Progress};
 
 use crate::error::Error;
@@ -72,17 +72,30 @@ pub(crate) fn there<T>(name: &str, result: Result<T, Error>) -> Result<T, Transf
     result.map_err(|error| TransferError::Server(name.to_owned(), error))
 }
 
-/// The local name of one that a server tells: a plain one, whatever the server says.
-pub(crate) fn local_name(name: &str) -> Result<CString, TransferError> {
-    let is_plain = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
-    let name_error = || TransferError::Name(name.to_owned());
-    if is_plain { CString::new(name).map_err(|_| name_error()) } else { Err(name_error()) }
+/// The local name of one that a server tells: a plain one, whatever the server says. What is [spelled](spelling) has the bytes that it stands
+/// for.
+///
+/// # Errors
+/// [`TransferError::Name`].
+pub fn local_name(name: &str) -> Result<CString, TransferError> {
+    let bytes = spelling::to_stored(name).unwrap_or_else(|| name.as_bytes().to_vec());
+    let told = if is_plain(&bytes) { CString::new(bytes).ok() } else { None };
+    told.ok_or_else(|| TransferError::Name(name.to_owned()))
 }
 
-/// The name that a server is told of a local one.
-pub(crate) fn remote_name(name: &[u8]) -> Result<&str, TransferError> {
-    let told = std::str::from_utf8(name).ok().filter(|name| !name.is_empty() && !name.contains(['\\', '/']));
-    told.ok_or_else(|| TransferError::Name(String::from_utf8_lossy(name).into_owned()))
+/// The name that a server is told of a local one, [spelled](spelling) where it is no UTF-8, or holds what no name in SMB may.
+///
+/// # Errors
+/// [`TransferError::Name`] for what is no name.
+pub fn remote_name(name: &[u8]) -> Result<String, TransferError> {
+    match is_plain(name) {
+        true => Ok(spelling::to_wire(name).into_owned()),
+        false => Err(TransferError::Name(String::from_utf8_lossy(name).into_owned())),
+    }
+}
+
+fn is_plain(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
 /// A name of a directory of the share, from its root on.
@@ -98,13 +111,28 @@ mod tests {
     #[test]
     fn names_of_either_side_lead_nowhere_else() {
         assert_eq!(local_name("a b\\c").unwrap().as_bytes(), b"a b\\c");
-        for wrong in ["", ".", "..", "a/b", "/", "../x", "a\0"] {
+        // A name that stands for one that leads elsewhere is no better.
+        for wrong in ["", ".", "..", "a/b", "/", "../x", "a\0", "\u{f029}", ".\u{f029}", "\u{f029}\u{f029}"] {
             assert!(matches!(local_name(wrong), Err(TransferError::Name(_))), "{wrong:?}");
         }
-        assert_eq!(remote_name("größe".as_bytes()).unwrap(), "größe");
-        for wrong in [&b""[..], b"a\\b", b"\xff"] {
+        for wrong in [&b""[..], b".", b"..", b"a/b"] {
             assert!(matches!(remote_name(wrong), Err(TransferError::Name(_))), "{wrong:?}");
         }
+        for (local, remote) in [
+            ("größe".as_bytes(), "größe"),
+            (b"a:b", "a\u{f022}b"),
+            (b"a\\b", "a\u{f026}b"),
+            (b"end.", "end\u{f029}"),
+            (b"\x01", "\u{f001}"),
+            (b"caf\xe9", "caf\u{efe9}"),
+            (b"\xff", "\u{efff}"),
+            ("\u{f022}".as_bytes(), "\u{efef}\u{ef80}\u{efa2}"),
+        ] {
+            assert_eq!(remote_name(local).unwrap(), remote);
+            assert_eq!(local_name(remote).unwrap().as_bytes(), local);
+        }
+        // Another server's name that ours would not spell so stays what it is.
+        assert_eq!(local_name("\u{efc3}\u{efa9}").unwrap().as_bytes(), "\u{efc3}\u{efa9}".as_bytes());
         assert_eq!((joined("", "a"), joined("a\\b", "c")), ("a".to_owned(), "a\\b\\c".to_owned()));
     }
 }

@@ -72,8 +72,7 @@ impl Put {
     ///
     /// # Errors
     /// Of the directory itself; what ends all, as that the connection is gone. Any other failure beneath it is counted in
-    /// [`transfer::Tree::failed`], told by [`Progress::take_failures`], and the rest goes: names too that are no UTF-8, as SMB's are
-    /// UTF-16.
+    /// [`transfer::Tree::failed`], told by [`Progress::take_failures`], and the rest goes.
     pub async fn tree(
         &self,
         tree: &Tree,
@@ -109,7 +108,7 @@ impl Put {
                 match stat.kind {
                     FileKind::Directory | FileKind::File => {
                         let at = transfer::below(&place, &name);
-                        let remote = local::remote_name(&name).map(|name| joined(&path, name));
+                        let remote = local::remote_name(&name).map(|name| joined(&path, &name));
                         match self.progress.or_failed(&at, remote)? {
                             None => done.failed += 1,
                             Some(remote) if stat.kind == FileKind::Directory => {

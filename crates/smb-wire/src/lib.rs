@@ -28,6 +28,7 @@ pub mod name;
 pub mod negotiate;
 pub mod request;
 pub mod role;
+pub mod spelling;
 pub mod status;
 pub mod text;
 pub mod time;

@@ -92,7 +92,7 @@ fn the_rest_is_moved(command: impl Fn(&[&str]) -> Command, volume: &str, tree: &
 }
 
 #[test]
-fn the_rest_of_a_tree_is_moved_over_smb_and_what_is_no_utf_8_is_named() {
+fn the_rest_of_a_tree_is_moved_over_smb_and_each_name_comes_back_byte_by_byte() {
     let (home, tree) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let share = Share::new(home.path(), tree.path(), "", "");
     let volume = format!("smb://{USER}@{}/tree", share.address);
@@ -104,15 +104,65 @@ fn the_rest_of_a_tree_is_moved_over_smb_and_what_is_no_utf_8_is_named() {
     let here = tempfile::tempdir().unwrap();
     the_rest_is_moved(command, &volume, tree.path(), here.path());
     let odd = here.path().join("odd");
-    std::fs::create_dir(&odd).unwrap();
-    std::fs::write(odd.join("plain"), "").unwrap();
-    std::fs::write(odd.join(OsStr::from_bytes(b"caf\xe9")), "").unwrap();
-    std::fs::create_dir(odd.join(OsStr::from_bytes(b"d\xe9"))).unwrap();
-    let (told, complained) =
-        failed(command(&["put", "-r", "--json", "odd", &format!("{volume}/")]).current_dir(here.path()));
-    assert!(told["files"] == 1 && told["failed"] == 2, "{told}");
-    assert!(complained.contains("cannot be a name there"), "{complained}");
-    assert!(tree.path().join("odd/plain").exists());
+    let odd_names: [&[u8]; 14] = [
+        b"plain",
+        b"caf\xe9",
+        b"\xff",
+        b"\xff\xfe.txt",
+        b"a:b",
+        b"a\\b",
+        b"what?",
+        b"<*>|\"",
+        b"end.",
+        b"blank ",
+        b"\x01\x1f",
+        "gr\u{f6}\u{df}e".as_bytes(),
+        "\u{f022}".as_bytes(),
+        "\u{efe9}".as_bytes(),
+    ];
+    let below = odd.join(OsStr::from_bytes(b"d\xe9."));
+    std::fs::create_dir_all(&below).unwrap();
+    for name in odd_names {
+        for directory in [&odd, &below] {
+            std::fs::write(directory.join(OsStr::from_bytes(name)), name).unwrap();
+        }
+    }
+    output(command(&["put", "-r", "odd", &format!("{volume}/")]).current_dir(here.path()));
+    let back = here.path().join("back");
+    std::fs::create_dir(&back).unwrap();
+    output(command(&["get", "-r", &format!("{volume}/odd")]).current_dir(&back));
+    for beneath in [&b""[..], b"d\xe9."] {
+        let under = |top: &Path| top.join("odd").join(OsStr::from_bytes(beneath));
+        for top in [tree.path(), &back] {
+            let mut expected = names(&under(here.path()));
+            assert_eq!(names(&under(top)), expected, "{beneath:?} of {top:?}");
+            expected.remove(&b"d\xe9."[..]);
+            for name in expected {
+                assert_eq!(std::fs::read(under(top).join(OsStr::from_bytes(&name))).unwrap(), name);
+            }
+        }
+    }
+    // Alone, by raw bytes, and by each name that is listed.
+    let alone = [volume.as_bytes(), b"/odd/caf\xe9"].concat();
+    output(command(&["get"]).arg(OsStr::from_bytes(&alone)).current_dir(here.path()));
+    assert_eq!(std::fs::read(here.path().join(OsStr::from_bytes(b"caf\xe9"))).unwrap(), b"caf\xe9");
+    let put = command(&["put", "--overwrite"])
+        .arg(odd.join(OsStr::from_bytes(b"\xff")))
+        .arg(format!("{volume}/odd/"))
+        .current_dir(here.path())
+        .output();
+    assert!(put.unwrap().status.success());
+    let listed = output(&mut command(&["ls", "--json", &format!("{volume}/odd")]));
+    let mut seen = BTreeSet::new();
+    for line in String::from_utf8(listed).unwrap().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if line["type"] == "file" {
+            let (got, name) = (here.path().join("one"), line["name"].as_str().unwrap());
+            output(command(&["get", "--overwrite", &format!("{volume}/odd/{name}"), "-o"]).arg(&got));
+            assert!(seen.insert(std::fs::read(got).unwrap()), "{name}");
+        }
+    }
+    assert_eq!(seen, odd_names.iter().map(|name| name.to_vec()).collect());
 }
 
 #[test]
