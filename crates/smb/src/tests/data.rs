@@ -8,6 +8,7 @@ use smb_client::{How, Open, Sealing, Signing as Signs};
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::create::access::rights;
+use smb_wire::create::{Disposition, options};
 use smb_wire::{Command, Dialect, Status};
 
 use super::bed::{rules, run, sign_in};
@@ -126,5 +127,43 @@ fn a_request_that_is_under_way_while_its_open_is_closed_leaves_no_descriptor() {
         // What the cache has open goes.
         sleep(Duration::from_secs(1000)).await;
         assert_eq!(bed.host.descriptors(), before);
+    });
+}
+
+#[test]
+fn a_name_with_a_backslash_at_its_end_arrives_as_it_was_sent_and_is_no_files() {
+    run(1, rules(), async |bed, world| {
+        bed.fs.write("/srv/page", "1").unwrap();
+        bed.fs.create_dir_all("/srv/sub").unwrap();
+        let (address, options) = (bed.address, bed.client());
+        let story = async move {
+            let tree = sign_in(address, options).await.unwrap();
+            let other = options::NON_DIRECTORY_FILE;
+            let (ok, no_name) = (Status::SUCCESS, Status::OBJECT_NAME_INVALID);
+            for (name, disposition, bits, expected) in [
+                ("page", Disposition::Open, other, ok),
+                ("page\\", Disposition::Open, other, no_name),
+                ("page\\", Disposition::Open, 0, no_name),
+                ("page\\", Disposition::OverwriteIf, other, no_name),
+                ("page\\", Disposition::Open, options::DIRECTORY_FILE, Status::NOT_A_DIRECTORY),
+                ("sub", Disposition::Open, other, Status::FILE_IS_A_DIRECTORY),
+                ("sub\\", Disposition::Open, other, no_name),
+                ("sub\\", Disposition::Open, 0, ok),
+                ("sub\\", Disposition::Open, options::DIRECTORY_FILE, ok),
+                ("none\\", Disposition::Create, other, no_name),
+                ("none\\", Disposition::Create, 0, no_name),
+                ("none\\", Disposition::Open, 0, Status::OBJECT_NAME_NOT_FOUND),
+            ] {
+                let how = How { disposition, options: bits, ..How::read() };
+                let came = match Open::create(&tree, name, &how).await {
+                    Ok(open) => open.close(0).await.map(|_| ok).unwrap(),
+                    Err(error) => error.status().expect("the server refuses it"),
+                };
+                assert_eq!(came, expected, "{name} {disposition:?} {bits:x}");
+            }
+            tree.channel().log_off().await.unwrap();
+        };
+        world.on(0, story).await;
+        assert_eq!(bed.fs.read("/srv/page").unwrap(), b"1");
     });
 }
