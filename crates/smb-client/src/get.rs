@@ -85,9 +85,9 @@ impl Get {
             done.directories += 1;
             let mut files = Vec::new();
             for listed in names {
-                let at = transfer::below(&place, listed.name.as_bytes());
                 let name = local::local_name(&listed.name);
-                let Some(name) = self.progress.or_failed(&at, name)? else {
+                let told = transfer::below(&place, listed.name.as_bytes());
+                let Some(name) = self.progress.or_failed(&told, name)? else {
                     done.failed += 1;
                     continue;
                 };
@@ -95,6 +95,7 @@ impl Get {
                 if listed.attributes & attributes::REPARSE_POINT != 0 {
                     done.skipped += 1;
                 } else if listed.attributes & attributes::DIRECTORY != 0 {
+                    let at = transfer::below(&place, name.as_bytes());
                     ahead.push((below, CString::new(at).expect("of names without zeros")));
                 } else {
                     files.push((below, name));
