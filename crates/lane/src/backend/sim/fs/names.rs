@@ -303,8 +303,11 @@ impl Disk {
             self.watches.itself_changed(inode.serial(), engine);
         }
         drop(inode);
-        self.sweep(engine);
+        if is_directory {
+            self.sweep(engine);
+        }
         self.entry_changed((dir, name), is_directory, EntryChange::Removed, stamp, &mut record, engine);
+        self.sweep(engine);
         self.journal.push(record);
     }
 
