@@ -201,56 +201,26 @@ fn what_the_holder_or_nobody_does_is_told_to_nobody() {
     }
 }
 
-/// How the file comes to its other name.
-#[derive(Clone, Copy, Debug)]
-enum Linked {
-    Before,
-    AfterBeside,
-    AfterByUs,
-}
-
 #[test]
 fn what_is_done_by_a_name_in_a_directory_that_nobody_watches_is_told_to_who_caches_the_file() {
     for holds in HOLDS {
-        for linked in [Linked::Before, Linked::AfterBeside, Linked::AfterByUs] {
-            for change in [Change::Writes, Change::Cuts] {
-                watched(Writable::anyone(), move |volume, fs| async move {
-                    let (told, _breaker) = listen(&volume);
-                    make(&volume, &fs).await;
-                    if matches!(linked, Linked::Before) {
-                        fs.hard_link("/srv/d/file", "/srv/e/other").unwrap();
-                        time::sleep(LONG).await;
-                    }
-                    let open = holds.open(&volume, "d/file").await;
-                    match linked {
-                        Linked::Before => {}
-                        Linked::AfterBeside => {
-                            fs.hard_link("/srv/d/file", "/srv/d/beside").unwrap();
-                            time::sleep(SOON).await;
-                            fs.rename("/srv/d/beside", "/srv/e/other").unwrap();
-                        }
-                        Linked::AfterByUs => {
-                            let d = directory(&volume, "d").await;
-                            let caller = open.caller(&nobody());
-                            d.link(&caller, name("file"), name("beside")).await.unwrap();
-                            fs.rename("/srv/d/beside", "/srv/e/other").unwrap();
-                        }
-                    }
-                    time::sleep(LONG).await;
-                    told.0.take();
-                    assert!(
-                        open.caching().is_some_and(|left| left.contains(Caching::R)),
-                        "{holds:?} {linked:?}"
-                    );
-                    change.happens(&fs, "e/other");
-                    time::sleep(SOON).await;
-                    let to = told.0.take();
-                    let is_told = to.iter().any(|(holder, to)| *holder == open.holder() && to.is_none());
-                    assert!(is_told, "{holds:?}, {linked:?}, {change:?}: {to:?}");
-                    let _ = open.acknowledge(volume.cache(), Caching::NONE);
-                    open.close(&volume, &nobody()).await.unwrap();
-                });
-            }
+        for change in [Change::Writes, Change::Cuts] {
+            watched(Writable::anyone(), move |volume, fs| async move {
+                let (told, _breaker) = listen(&volume);
+                make(&volume, &fs).await;
+                fs.hard_link("/srv/d/file", "/srv/e/other").unwrap();
+                time::sleep(LONG).await;
+                let open = holds.open(&volume, "d/file").await;
+                time::sleep(LONG).await;
+                told.0.take();
+                change.happens(&fs, "e/other");
+                time::sleep(SOON).await;
+                let to = told.0.take();
+                let is_told = to.iter().any(|(holder, to)| *holder == open.holder() && to.is_none());
+                assert!(is_told, "{holds:?}, {change:?}: {to:?}");
+                let _ = open.acknowledge(volume.cache(), Caching::NONE);
+                open.close(&volume, &nobody()).await.unwrap();
+            });
         }
     }
 }
