@@ -343,7 +343,7 @@ fn agrees(client: &mut AfsMount, tree: &Path, names: impl Iterator<Item = String
 }
 
 /// What the index had not heard of when the server was killed: names are written to it a moment after they are changed, and looked at anew by
-/// the next run (docs/design/index.md).
-const AFTER_A_KILL: [&str; 2] = ["moved", "gone"];
+/// the next run (docs/design/index.md). What a client was putting has its own name until it is whole, and the next start removes it.
+const AFTER_A_KILL: [&str; 3] = ["moved", "gone", "leftover"];
 /// Longer than anything takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
