@@ -158,7 +158,9 @@ impl Bench<'_> {
             }
             outcome => outcome?,
         };
-        if report.reached || !(self.tell_late || report.is_late_only()) {
+        let is_late_only = report.is_late_only();
+        // Where late answers are judged they are tried again, and where they are told alone whatever else was missed.
+        if report.reached || is_late_only == self.tell_late {
             return Ok(report);
         }
         eprintln!("{}: {}; once more", scenario.name(), report.missed.join(", "));
