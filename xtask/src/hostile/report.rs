@@ -72,7 +72,7 @@ impl Report {
         bar(rss_max_bytes <= bars.rss_bytes, format!("{} MiB resident", rss_max_bytes >> 20));
         let free_after_seconds = free.as_ref().ok().copied();
         if let Err(held) = free {
-            bar(false, format!("not free after {FREE_SECONDS_MAX} s: {}", held.join(", ")));
+            bar(false, format!("not free in time: {}", held.join(", ")));
         }
         let stop_seconds = stop.as_ref().ok().copied();
         if let Err(error) = stop {
