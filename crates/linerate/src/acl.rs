@@ -224,7 +224,7 @@ fn set(args: &Set) -> anyhow::Result<()> {
     }
     write(&file, attribute, &acl)
         .and_then(|()| clear_other(&file, attribute, marked.as_ref()))
-        // Whoever is told that it counts relies on it, over a loss of power too.
+        // The answer says that it counts, which holds over a loss of power too.
         .and_then(|()| Ok(file.sync_all()?))
         .with_context(|| format!("cannot set the list of {}", dir.display()))?;
     told(args.server, args.state.as_deref(), |server| server::console::list_given(server, &dir));

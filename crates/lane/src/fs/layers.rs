@@ -9,9 +9,9 @@ use rustix::fs::{StatVfsMountFlags, fstatfs, fstatvfs};
 
 use crate::backend::operation::handle_at;
 
-/// Whether a file beneath the directory is another one, to whoever knows files by what the kernel calls them, once it is changed for
-/// the first time: overlayfs copies it from a lower layer into its upper one then, and gives handles that stay only if it is mounted
-/// with `nfs_export=on`. Blocks: for start-up and configuration.
+/// Tells whether files beneath the directory get another handle and inode number by their first change. Overlayfs copies a file from a
+/// lower layer into its upper one then, and gives handles that stay only if it is mounted with `nfs_export=on`. Blocks: for start-up and
+/// configuration.
 ///
 /// # Errors
 /// Those of opening the directory, and of statfs(2).

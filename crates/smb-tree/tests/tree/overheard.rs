@@ -60,16 +60,25 @@ async fn directory(side: &Side, who: &Asker, name: &str) -> Arc<Open> {
     side.open(who, name, &wish.with(options::DIRECTORY_FILE)).await
 }
 
+/// Runs a test beside other programs, by an open of `sub` that has been told of nothing yet.
+fn watching<F: Future<Output = ()> + 'static>(
+    test: impl Fn(Side, Fs, Asker, Arc<Open>) -> F + Copy + 'static,
+) {
+    beside_programs(move |side, fs| async move {
+        let who = asker(1);
+        let open = directory(&side, &who, "sub").await;
+        assert_eq!(heard(&side, &who, &open, 0).await, []);
+        test(side, fs, who, open).await;
+    });
+}
+
 fn events(expected: &[(u32, &str)]) -> Vec<(u32, String)> {
     expected.iter().map(|(what, name)| (*what, (*name).to_owned())).collect()
 }
 
 #[test]
 fn what_other_programs_do_is_told_within_a_second() {
-    beside_programs(|side, fs| async move {
-        let who = asker(1);
-        let open = directory(&side, &who, "sub").await;
-        assert_eq!(heard(&side, &who, &open, 0).await, []);
+    watching(|side, fs, who, open| async move {
         let told = async |what: &str, expected: &[(u32, &str)]| {
             assert_eq!(heard(&side, &who, &open, 0).await, events(expected), "{what}");
         };
@@ -277,10 +286,7 @@ fn check(what: &str, told: &[(u32, String)], happened: &[(u32, String)]) {
 #[test]
 fn what_a_program_does_at_once_is_told_as_it_happened_and_nothing_is_left_out() {
     use action::{ADDED, MODIFIED, REMOVED, RENAMED_NEW_NAME, RENAMED_OLD_NAME};
-    beside_programs(|side, fs| async move {
-        let who = asker(1);
-        let open = directory(&side, &who, "sub").await;
-        assert_eq!(heard(&side, &who, &open, 0).await, []);
+    watching(|side, fs, who, open| async move {
         let told = async |what: &str, expected: &[(u32, &str)]| {
             assert_eq!(heard(&side, &who, &open, 0).await, events(expected), "{what}");
         };
@@ -404,10 +410,7 @@ async fn act_at_random(seed: u64, side: &Side, who: &Asker, fs: &Fs, happened: &
 
 #[test]
 fn who_watches_is_not_sent_to_look_for_what_he_is_told_though_others_rely_on_the_directory() {
-    beside_programs(|side, fs| async move {
-        let who = asker(1);
-        let open = directory(&side, &who, "sub").await;
-        assert_eq!(heard(&side, &who, &open, 0).await, []);
+    watching(|side, fs, who, open| async move {
         // As a client of AFS does that has listed it.
         let found = side.volume.lookup_as(&who.caller, RelPath::parse(b"sub").unwrap(), Rights::LOOKUP).await;
         let listed = found.unwrap().into_directory().unwrap().0;
@@ -436,10 +439,7 @@ fn who_watches_is_not_sent_to_look_for_what_he_is_told_though_others_rely_on_the
 
 #[test]
 fn who_watches_is_sent_to_look_where_the_kernel_has_lost_what_happened() {
-    beside_programs(|side, fs| async move {
-        let who = asker(1);
-        let open = directory(&side, &who, "sub").await;
-        assert_eq!(heard(&side, &who, &open, 0).await, []);
+    watching(|side, fs, who, open| async move {
         fs.write("/srv/sub/page", "1").unwrap();
         fs.overflow_watches();
         let mut request = ChangeNotifyRequest::blank();

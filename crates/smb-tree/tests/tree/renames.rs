@@ -349,6 +349,20 @@ fn who_speaks_apples_or_posix_extensions_renames_a_directory_with_all_that_is_op
     }
 }
 
+/// Makes `top\sub\page` with five bytes, and opens it durably under a lease.
+async fn durable_page(side: &Side, who: &Asker) -> Arc<Open> {
+    for name in ["top", "top\\sub"] {
+        assert_eq!(side.status(who, name, &directory()).await, Status::SUCCESS);
+    }
+    let leased = wish(LEASE, |out| {
+        durable(out, GUID, 0);
+        durable_lease(out, 1, 7);
+    });
+    let open = side.open(who, "top\\sub\\page", &leased).await;
+    side.share.write_bytes(who, &open, 0, b"12345", false).await.unwrap();
+    open
+}
+
 #[test]
 fn a_durable_open_in_a_renamed_directory_is_had_again_by_its_new_path_alone() {
     for speaks in [Speaks::Apple, Speaks::Posix] {
@@ -358,15 +372,7 @@ fn a_durable_open_in_a_renamed_directory_is_had_again_by_its_new_path_alone() {
                     Speaks::Apple => mac(&side, 1).await,
                     _ => Asker { posix: true, ..asker(1) },
                 };
-                for name in ["top", "top\\sub"] {
-                    assert_eq!(side.status(&who, name, &directory()).await, Status::SUCCESS);
-                }
-                let leased = wish(LEASE, |out| {
-                    durable(out, GUID, 0);
-                    durable_lease(out, 1, 7);
-                });
-                let open = side.open(&who, "top\\sub\\page", &leased).await;
-                side.share.write_bytes(&who, &open, 0, b"12345", false).await.unwrap();
+                let open = durable_page(&side, &who).await;
                 let (id, mover) = (open.id(), Asker { session: 9, ..who.clone() });
                 drop(open);
                 let case = format!("{speaks:?}, lost before the rename: {is_lost_first}");
@@ -404,15 +410,7 @@ fn a_durable_open_in_a_renamed_directory_is_had_again_after_a_restart() {
             let alice = Asker { posix: true, ..user(&site.accounts, "alice", 1) };
             let (side, who) = (process.sides[0].clone(), alice.clone());
             let id = site.on(0, async move {
-                for name in ["top", "top\\sub"] {
-                    assert_eq!(side.status(&who, name, &directory()).await, Status::SUCCESS);
-                }
-                let leased = wish(LEASE, |out| {
-                    durable(out, GUID, 0);
-                    durable_lease(out, 1, 7);
-                });
-                let open = side.open(&who, "top\\sub\\page", &leased).await;
-                side.share.write_bytes(&who, &open, 0, b"12345", false).await.unwrap();
+                let open = durable_page(&side, &who).await;
                 if is_lost_first {
                     side.lose(&who).await;
                 }

@@ -157,11 +157,6 @@ impl DoubtedOpens {
 }
 
 impl Doubts {
-    /// The volumes of this lane.
-    pub(super) fn volumes(&self) -> impl Iterator<Item = &WeakVolume> {
-        self.volumes.iter()
-    }
-
     /// Has a name looked at, and what became of a name in it; `false`: they are too many.
     fn add(&mut self, key: Key, in_it: Option<Box<[u8]>>) -> bool {
         let known = self.waiting.iter_mut().find(|doubt| doubt.key == key);
@@ -260,12 +255,15 @@ async fn seek(inner: Weak<Inner>) {
     }
 }
 
+/// Finds the volume that holds an object.
+fn volume_with(volumes: &[WeakVolume], object: &Object) -> Option<Volume> {
+    let is_its = |volume: &Volume| volume.shared().is_some_and(|shared| Arc::ptr_eq(shared, object.volume()));
+    volumes.iter().filter_map(WeakVolume::upgrade).find(is_its)
+}
+
 /// Looks at a file by the name that it was last found by, as it may have lost another.
 async fn look_at_other_name(volumes: &[WeakVolume], displaced: &Displaced) {
-    let is_its = |volume: &Volume| {
-        volume.shared().is_some_and(|shared| Arc::ptr_eq(shared, displaced.object.volume()))
-    };
-    let Some(volume) = volumes.iter().filter_map(WeakVolume::upgrade).find(is_its) else { return };
+    let Some(volume) = volume_with(volumes, &displaced.object) else { return };
     let Some(above) = volume.path_of(&displaced.at.directory) else { return };
     if let Some(path) = above.as_path().child(&displaced.at.name) {
         volume.look_for(displaced, path.as_path()).await;
@@ -305,9 +303,7 @@ impl Inner {
 
     /// The volume that holds an object.
     pub(super) fn volume_of_object(&self, object: &Object) -> Option<Volume> {
-        let doubts = self.doubts.borrow();
-        let mut volumes = doubts.volumes.iter().filter_map(WeakVolume::upgrade);
-        volumes.find(|volume| volume.shared().is_some_and(|shared| Arc::ptr_eq(shared, object.volume())))
+        volume_with(&self.doubts.borrow().volumes, object)
     }
 
     /// What the kernel's watches would have told is lost: who watches for clients is to look.

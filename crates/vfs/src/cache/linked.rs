@@ -12,7 +12,7 @@ use lane::fs::unwatch;
 use super::Inner;
 use super::key::Key;
 use crate::object::Object;
-use crate::volume::{Resolved, Volume, WeakVolume};
+use crate::volume::{Resolved, Volume};
 
 /// Those of one lane. They count among its watches.
 #[derive(Default)]
@@ -57,23 +57,13 @@ impl WatchedFiles {
 
 impl Volume {
     /// Has a file of several names watched itself for as long as clients rely on it: what is done by a name in a directory that nobody
-    /// watches is told then too. Says whether what is read of it from now on is told of, as far as that depends on its other names.
+    /// watches is told then too. Says whether the watch begins now: what was looked at before may have changed untold.
     pub(crate) fn watch_by_all_names(&self, resolved: &Resolved) -> bool {
         match resolved {
             Resolved::File(file, attributes) if attributes.nlink > 1 => {
-                file.object().is_none_or(|object| self.cache().watch_file(object, || file.watch()))
+                file.object().is_some_and(|object| self.cache().watch_file(object, || file.watch()))
             }
-            _ => true,
-        }
-    }
-
-    /// As [`Volume::watch_by_all_names`], without beginning to.
-    pub(crate) fn is_watched_by_all_names(&self, resolved: &Resolved) -> bool {
-        match resolved {
-            Resolved::File(file, attributes) if attributes.nlink > 1 => {
-                file.object().is_none_or(|object| self.cache().is_file_watched(object))
-            }
-            _ => true,
+            _ => false,
         }
     }
 }
@@ -98,9 +88,7 @@ impl Inner {
     /// Where a file was last found.
     fn key_of_file(&self, object: &Arc<Object>) -> Option<Key> {
         let place = object.place()?;
-        let doubts = self.doubts.borrow();
-        let is_its = |volume: &Volume| volume.shared().is_some_and(|it| Arc::ptr_eq(it, object.volume()));
-        let volume = doubts.volumes().filter_map(WeakVolume::upgrade).find(is_its)?;
+        let volume = self.volume_of_object(object)?;
         let path = volume.path_of(&place.directory)?.as_path().child(&place.name)?;
         Some(volume.key(path.as_path()).to_key())
     }

@@ -373,14 +373,9 @@ impl Cache {
         }
     }
 
-    /// Watches a file itself as long as clients rely on it; says whether it is watched.
+    /// Begins to watch a file itself for as long as clients rely on it; says whether it does.
     pub(crate) fn watch_file(&self, object: &Arc<Object>, watch: impl FnOnce() -> io::Result<Watch>) -> bool {
         self.inner.watches.watch_file(object, watch)
-    }
-
-    /// Whether a file is watched itself.
-    pub(crate) fn is_file_watched(&self, object: &Arc<Object>) -> bool {
-        self.inner.watches.files().contains(object)
     }
 
     /// Clients have something open in this directory, and may cache it: others may change it as well, for as long as that is open.

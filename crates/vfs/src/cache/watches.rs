@@ -187,12 +187,10 @@ impl Watches {
         &self.files
     }
 
-    /// Watches a file itself; says whether it is.
+    /// Begins to watch a file itself; says whether it does, and was not watched already.
     pub(super) fn watch_file(&self, object: &Arc<Object>, watch: impl FnOnce() -> io::Result<Watch>) -> bool {
-        if self.files.contains(object) {
-            return true;
-        }
-        if self.files.len() >= self.limit / FILES_PART || self.is_refused() {
+        let is_full = || self.files.len() >= self.limit / FILES_PART;
+        if self.files.contains(object) || is_full() || self.is_refused() {
             return false;
         }
         match watch() {

@@ -109,7 +109,7 @@ impl Here {
             .map_or(Rights::NONE, |(watched, policy)| watched.rights_of(&caller.principal, policy, of, own))
     }
 
-    /// The directory's own rights are on the disk when this is done: whoever was told that they count relies on it.
+    /// Has the directory's own rights on the disk before an answer says that they count.
     pub(super) async fn rights_are_kept(&self) -> Result<(), Unmade> {
         match self.directory().dir().sync().await {
             // Not every file system syncs directories.

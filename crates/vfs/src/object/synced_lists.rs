@@ -82,7 +82,8 @@ async fn sync_batch(
     // Their names lie in these.
     let mut above: BTreeMap<Box<[u8]>, bool> = BTreeMap::new();
     for (path, record) in found {
-        if milliseconds(lane::time::wall_clock()).abs_diff(record.seen_ms) < SYNC_AFTER_MS {
+        let age_ms = milliseconds(lane::time::wall_clock()).abs_diff(record.seen_ms);
+        if u128::from(age_ms) < SYNC_AFTER.as_millis() {
             left = left.max(Left::Young);
             continue;
         }
@@ -120,7 +121,6 @@ async fn sync(root: &Dir, path: &[u8]) -> io::Result<()> {
 
 /// How long a list waits for that: by then most file systems have written it of themselves.
 const SYNC_AFTER: Duration = Duration::from_secs(30);
-const SYNC_AFTER_MS: u64 = 30_000;
 /// Records looked at in a row.
 const BATCH: usize = 64;
 const BETWEEN_BATCHES: Duration = Duration::from_millis(100);

@@ -105,10 +105,7 @@ impl Volume {
         }
         let before = Before { volume: self, object, ticket, mark: object.look_mark(), until };
         let mut seen = self.try_seen(caller, path, need)?;
-        if let Ok((resolved, _)) = &seen
-            && !self.is_watched_by_all_names(resolved)
-            && self.watch_by_all_names(resolved)
-        {
+        if seen.as_ref().is_ok_and(|(resolved, _)| self.watch_by_all_names(resolved)) {
             seen = self.try_seen(caller, path, need)?;
         }
         let (resolved, directory) = match seen {
