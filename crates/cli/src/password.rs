@@ -11,8 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, bail};
 use identity::{NtHash, Secret};
+use nix::sys::signal::{Signal, raise};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpgid, getpid, getppid, getsid, kill_process};
+use rustix::process::{Pid, getpgid, getppid, getsid};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use smb_auth::Credentials;
 use tokio::signal::unix::{SignalKind, signal};
@@ -129,7 +130,7 @@ fn heed_signals() -> io::Result<()> {
     let (mut stops, mut ends) = {
         let _within = runtime.enter();
         let ends = ENDING.map(|(kind, name)| signal(kind()).map(|signal| (signal, name)));
-        let stops = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
+        let stops = signal(SignalKind::from_raw(Signal::SIGTSTP as i32))?;
         (stops, ends.into_iter().collect::<io::Result<Vec<_>>>()?)
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -160,7 +161,8 @@ fn stop() {
     }
     let asked = asked();
     asked.iter().for_each(Asked::restore);
-    let _ = kill_process(getpid(), Signal::STOP);
+    // To this thread: one for the process may stop another first, and this one would hide again before it stops.
+    let _ = raise(Signal::SIGSTOP);
     if let Some(Asked { terminal, hidden, text, .. }) = &*asked {
         // In the background this stops the process again, until it has the terminal.
         let _ = tcsetattr(terminal, OptionalActions::Now, hidden);
