@@ -178,7 +178,7 @@ impl Volume {
         let directory = at.watched().filter(|_| is_it && vantage.is_current() && at.is_current());
         let Some(directory) = directory.cloned() else { return Ok(Seen::Moving(at.hindrance().cloned())) };
         note_place(&node, &vantage, path, cache.options().ttl);
-        cache.keep_open(key, node.clone(), vantage);
+        let node = cache.keep_open(key, node, vantage);
         let resolved = self.resolved(&node, Attributes::of(&stat, node.object()));
         self.allowed(caller, &directory, resolved.attributes(), own_of(&resolved).as_ref(), need)?;
         Ok(Seen::Resolved(resolved, directory))

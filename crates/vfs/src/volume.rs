@@ -308,7 +308,7 @@ impl Volume {
             let (cache, key) = (&self.inner.cache, self.key(path));
             let (opened, vantage) = self.open_plain(path).await;
             let (node, stat, vantage) = self.seen(path, opened, vantage).await?;
-            cache.keep_open(key, node.clone(), vantage);
+            let node = cache.keep_open(key, node, vantage);
             Ok(self.resolved(&node, stat.into()))
         })
     }

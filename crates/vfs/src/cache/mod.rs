@@ -332,16 +332,20 @@ impl Cache {
         self.inner.open.borrow().peek(&key).map(|(node, _)| node.clone())
     }
 
-    pub(crate) fn keep_open(&self, key: KeyRef<'_>, node: Node, vantage: Vantage) {
+    /// Keeps `node` open for `key`, and gives what its users share: where another look was faster and found the same, that one's node.
+    pub(crate) fn keep_open(&self, key: KeyRef<'_>, node: Node, vantage: Vantage) -> Node {
         let inner = &*self.inner;
         inner.absent.borrow_mut().remove(&key);
+        let faster = self.peek(key).filter(|kept| kept.is_same(&node));
+        let node = faster.unwrap_or(node);
         // A change heard of during the look may be the one that the look missed.
         if vantage.keeps(inner.options.ttl) {
-            inner.open.borrow_mut().insert(key.to_key(), (node, vantage));
+            inner.open.borrow_mut().insert(key.to_key(), (node.clone(), vantage));
         } else {
             inner.open.borrow_mut().remove(&key);
         }
         self.kept();
+        node
     }
 
     pub(crate) fn keep_absent(&self, key: KeyRef<'_>, vantage: Vantage) {
@@ -564,6 +568,15 @@ impl Node {
             Self::File(file) => Some(file),
             Self::Directory(_) => None,
         }
+    }
+
+    /// Whether both are the same file or directory.
+    fn is_same(&self, other: &Self) -> bool {
+        let same_object = match (self.object(), other.object()) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        self.kind() == other.kind() && self.id() == other.id() && same_object
     }
 
     pub(crate) fn kind(&self) -> FileKind {

@@ -145,6 +145,27 @@ fn a_name_is_found_in_any_case_as_it_is_stored_and_as_given_first() {
 }
 
 #[test]
+fn a_crowd_that_looks_for_a_directory_and_lists_it_reads_it_once() {
+    alone(|process, volume| async move {
+        for n in 0..100 {
+            process.host.fs().write(&format!("/srv/dir/f{n}"), "x").unwrap();
+        }
+        // Within the tick of the file system's clock no listing is kept.
+        lane::time::sleep(std::time::Duration::from_secs(3)).await;
+        let crowd: Vec<_> = (0..50)
+            .map(|_| {
+                let volume = volume.clone();
+                lane::spawn(async move { directory(&volume, "dir").await.entries(1000).await.unwrap().len() })
+            })
+            .collect();
+        for listing in crowd {
+            assert_eq!(listing.await, 100);
+        }
+        assert_eq!(volume.counters().listings.get(), 1);
+    });
+}
+
+#[test]
 fn the_names_of_a_directory_are_read_once_for_all_that_comes_and_goes_in_it() {
     alone(|process, volume| async move {
         let root = root(&volume).await;
