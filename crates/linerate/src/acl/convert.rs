@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use afs_client::addressed;
 use anyhow::{Context, bail, ensure};
 use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, ATTRIBUTE_WITNESS};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, XattrFlags};
@@ -108,19 +109,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn tell(args: &Args, dir: &Path, to: RightsIn, moved: &Moved) -> anyhow::Result<()> {
     let word = Attribute::from(to).word();
     if args.json {
-        let paths =
-            |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-        let failed = moved.failed.iter();
-        let failed = failed.map(|(path, why)| json!({ "path": path.display().to_string(), "why": why }));
+        // Of names that are no UTF-8 what is shown stands for several.
+        let of = |path: &PathBuf| {
+            let exact = addressed(path.as_os_str().as_bytes());
+            json!({ "name": path.display().to_string(), "path": exact })
+        };
+        let all = |paths: &[PathBuf]| paths.iter().map(of).collect::<Vec<_>>();
+        let failed = moved.failed.iter().map(|(path, why)| {
+            let mut shown = of(path);
+            shown["why"] = why.as_str().into();
+            shown
+        });
         let shown = json!({
             "directory": dir.display().to_string(),
+            "path": addressed(dir.as_os_str().as_bytes()),
             "to": word,
             "dry_run": args.dry_run,
             "names": moved.names,
             "lists": moved.lists,
             "descriptors": moved.descriptors,
-            "conflicts": paths(&moved.conflicts),
-            "lost": paths(&moved.lost),
+            "conflicts": all(&moved.conflicts),
+            "lost": all(&moved.lost),
             "failed": failed.collect::<Vec<_>>(),
         });
         say!("{}", serde_json::to_string_pretty(&shown)?);

@@ -380,6 +380,9 @@ fn every_listing_in_json_tells_files_apart_whose_names_are_no_utf8() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
+    use identity::ATTRIBUTE_UNPRIVILEGED;
+    use rustix::fs::XattrFlags;
+
     let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let tree = home.path().join("tree");
     let names: [&[u8]; 6] = [b"a\xff", b"a\xfe", b"a\xff\xfe", "a\u{fffd}".as_bytes(), b"a%ff", b"a\xc3"];
@@ -421,6 +424,23 @@ fn every_listing_in_json_tells_files_apart_whose_names_are_no_utf8() {
     let found: BTreeSet<_> =
         rows.iter().map(|row| unescaped(row["href"].as_str().unwrap().trim_end_matches('/'))).collect();
     assert_eq!(found, wanted, "{listing}");
+
+    drop(server);
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // Each has a list in either place, and the two differ.
+    for name in names {
+        let dir = tree.join(OsStr::from_bytes(name));
+        rustix::fs::setxattr(&dir, ATTRIBUTE_UNPRIVILEGED, b"1 anyone=a\n", XattrFlags::empty()).unwrap();
+    }
+    let convert = linerate(["acl", "convert", "--to", "user", "--dry-run", "--json"]).arg(&tree).output();
+    let converted: Value = serde_json::from_slice(&convert.unwrap().stdout).unwrap();
+    let conflicts = converted["conflicts"].as_array().unwrap();
+    let paths = conflicts.iter().map(|conflict| unescaped(conflict["path"].as_str().unwrap()));
+    let found: BTreeSet<_> =
+        paths.map(|path| path.rsplit(|byte| *byte == b'/').next().unwrap().to_vec()).collect();
+    assert_eq!(found, wanted, "{converted}");
 }
 
 #[test]
