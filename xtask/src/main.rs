@@ -15,6 +15,7 @@ mod interop;
 mod lab;
 mod limits;
 mod messages;
+mod metrics;
 mod one_tree;
 mod packages;
 mod process;
@@ -57,6 +58,8 @@ enum Task {
     Limits(limits::Args),
     /// List every WARN and ERROR of the server's log with its cause and what to do
     Messages(messages::Args),
+    /// List every metric that a server tells
+    Metrics,
     /// Change one tree by SMB, AFS, HTTP and local programs at random, and hold what all of them see against a model
     OneTree(one_tree::Args),
     /// Run Samba's tests of SMB against the server, and hold them against what smbd passes
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Task::Lab(args) => lab::run(&args),
         Task::Limits(args) => limits::run(&args),
         Task::Messages(args) => messages::run(&args),
+        Task::Metrics => metrics::run(),
         Task::OneTree(args) => one_tree::run(&args),
         Task::Smbtorture(args) => smbtorture::run(&args),
         Task::Spec(args) => spec::run(&args),
@@ -98,5 +102,42 @@ fn main() -> ExitCode {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests_of_documents {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn tasks_that_documents_name_exist() {
+        let root = spec::root();
+        let known: Vec<_> = Cli::command().get_subcommands().map(|task| task.get_name().to_owned()).collect();
+        let mut files: Vec<_> =
+            ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root.join(name)).into();
+        for part in ["", "users", "operators", "design", "reference"] {
+            let entries = std::fs::read_dir(root.join("docs").join(part)).unwrap();
+            files.extend(
+                entries
+                    .map(|entry| entry.unwrap().path())
+                    .filter(|path| path.extension().is_some_and(|kind| kind == "md")),
+            );
+        }
+        let mut named = 0;
+        for path in files {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for rest in text.split("cargo xtask ").skip(1) {
+                let task: String =
+                    rest.chars().take_while(|char| char.is_ascii_lowercase() || *char == '-').collect();
+                // Such as "cargo xtask TASK".
+                if !task.is_empty() {
+                    assert!(known.contains(&task), "{}: cargo xtask {task}", path.display());
+                    named += 1;
+                }
+            }
+        }
+        assert!(named > 20, "{named}");
     }
 }

@@ -7,6 +7,7 @@ mod afs_killed;
 mod chromium;
 mod cli;
 mod curl;
+mod documents;
 mod egress;
 mod faults;
 mod homes;

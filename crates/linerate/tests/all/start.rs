@@ -190,7 +190,9 @@ fn documented_keys() -> Vec<(String, String)> {
         let cell =
             line.strip_prefix("| ").and_then(|rest| rest.split_once(" | ")).map_or("", |(cell, _)| cell);
         let named = cell.split('`').skip(1).step_by(2).filter(|key| !key.starts_with('['));
-        keys.extend(named.map(|key| (header.clone(), key.to_owned())));
+        // One that is given with its table stands outside of all.
+        let header = |key: &str| if key.contains('.') { String::new() } else { header.clone() };
+        keys.extend(named.map(|key| (header(key), key.to_owned())));
     }
     keys
 }

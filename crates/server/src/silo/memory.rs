@@ -59,22 +59,22 @@ lane::counter_block! {
 }
 
 impl MemoryWatch {
-    /// Stands ready to look at the lanes, where there is more than one node to find memory on.
+    /// Counts for every lane, and looks at the lanes' memory where there is more than one node for it to lie on.
     pub(crate) fn start(
         topology: &Topology,
         lanes: &[LaneInfo],
         blocks: &Blocks,
     ) -> io::Result<Option<Self>> {
-        if topology.nodes.iter().filter(|node| node.memory_bytes > 0).count() < 2 {
-            return Ok(None);
-        }
         let mut rounds = Rounds::default();
         for lane in lanes {
-            let Some(node) = lane.node else { continue };
             let counters = Arc::new(MemoryCounters::default());
             blocks.add("memory", lane.id.0, lane.silo.0, Arc::clone(&counters) as _);
+            let Some(node) = lane.node else { continue };
             let watched = Watched { memory: Arc::clone(&lane.memory), node, counters };
             rounds.silo(lane.silo.0.into()).push(watched);
+        }
+        if topology.nodes.iter().filter(|node| node.memory_bytes > 0).count() < 2 {
+            return Ok(None);
         }
         Self::spawn(rounds, LOOK_AFTER).map(Some)
     }
