@@ -323,6 +323,34 @@ mod tests {
         run(&Args { check: true }).unwrap();
     }
 
+    #[test]
+    fn metrics_that_documents_name_are_those_of_the_code() {
+        let (root, mut exported, mut files) = (spec::root(), Exported::default(), Vec::new());
+        spec::sources(&root.join("crates"), &mut files).unwrap();
+        files.iter().for_each(|file| exported.read(&std::fs::read_to_string(file).unwrap()));
+        let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
+        let monitoring = read("docs/operators/monitoring.md");
+        let named = monitoring.split("linerate_").skip(1).map(|rest| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let name = rest.split(|c| !is_name(c)).next().unwrap();
+            name.strip_suffix("_total").unwrap_or(name)
+        });
+        let named: Vec<_> = named.collect();
+        assert!(named.len() > 10, "{named:?}");
+        for name in named {
+            assert!(exported.has(name), "monitoring.md: there is no metric {name}");
+        }
+        let changelog = read("CHANGELOG.md");
+        let (_, renamed) = changelog.split_once("| metric before").unwrap();
+        let rows: Vec<_> = renamed.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+        assert!(rows.len() > 10, "{rows:?}");
+        for row in rows {
+            let names: Vec<_> = row.split('`').skip(1).step_by(2).collect();
+            let (old, new) = (names[0], names[names.len() - 1]);
+            assert!(!exported.has(old) && exported.has(new), "CHANGELOG.md: {row}");
+        }
+    }
+
     const GOOD: &str = r#"
         const OTHER: u64 = 64 << 10;
         //@ limit: open pipes

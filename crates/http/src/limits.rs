@@ -127,7 +127,7 @@ impl Default for Limits {
             //@ address: `uploads_per_address` ({uploads_per_address})
             //@ all: lane: `uploads_per_lane` ({})
             //@ empty: 503; when the lane has none left, the slowest of the address with most ends for one with fewer
-            //@ counter: http_refused{reason="uploads_too_many"}, http_uploads_gave_way, http_uploads_open
+            //@ counter: http_refused{reason="uploads_too_many"}, http_uploads_evicted, http_uploads_open
             //@ attack: http-slow-uploads
             uploads_max: 1024,
             handshake_timeout: Duration::from_secs(10),
@@ -137,9 +137,9 @@ impl Default for Limits {
             //@ connection: one
             //@ address: what is free; when places are short the address that holds most gives up its own, those that do nothing
             //@ first
-            //@ all: lane: `limits.connections_per_lane` ({}), and no more than there are descriptors for
+            //@ all: lane: `http.limits.connections_per_lane` ({}), and no more than there are descriptors for
             //@ empty: who holds most gets 503 (TLS: a close) for its next; newcomers are taken at once
-            //@ counter: http_gave_way, http_connections_refused, http_connections
+            //@ counter: http_connections_evicted, http_connections_refused, http_connections
             //@ attack: http-places-taken
             connections_max: 16_384,
         }

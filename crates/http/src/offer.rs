@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use identity::{Accounts, Writable};
+use service::config::Size;
 use service::socket::reachable;
 use service::volumes::{LaneVolumes, VolumeSection};
 use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Role as Numbered};
@@ -64,13 +65,13 @@ impl HttpSite {
             true => None,
             false => Some(Arc::new(tls_config(settings, ground.state_dir)?.load(settings.tickets()?)?)),
         };
-        let mut limits = settings.limits.to_http();
+        let mut limits = settings.http.limits.to_http();
         limits.upload_bytes_max = settings.http.upload_max;
         limits.connections_max = limits.connections_max.min(ground.connections_per_lane);
         Ok(Self {
             mounts: settings.mounts.clone(),
             limits,
-            pacing: settings.limits.pacing_bytes_per_second,
+            pacing: settings.http.limits.pacing_bytes_per_second.map(|Size(rate)| rate),
             accounts: Arc::clone(ground.accounts),
             uploads_synced: settings.http.uploads_synced,
             tls,
@@ -255,7 +256,7 @@ mod tests {
                 content_security_policy: ContentSecurityPolicy::default(),
             },
         };
-        let mounts = [mount("open", Auth::Off), mount("as", Auth::Needed), mount("shut", Auth::Always)];
+        let mounts = [mount("open", Auth::Off), mount("as", Auth::WhenRequired), mount("shut", Auth::Always)];
         let hash = PasswordHash::new(&"Secret007".into(), Strength::default()).to_text();
         let user = |keys: &str| Accounts::parse(&format!("version = 1\n[user.a]\nid = 1\n{keys}")).unwrap();
         let password = format!("password = '{}'", hash.as_str());

@@ -51,11 +51,11 @@ enum Command {
     Stat(stat::Args),
     /// Show who uses a server's SMB shares, or end that
     Smb(smb_users::Args),
-    /// Say who may sign in
+    /// Manage users
     User(user::Args),
-    /// Put users together, for access lists
+    /// Manage groups of users, for access lists
     Group(group::Args),
-    /// Say who may do what in a directory
+    /// Show and edit access lists
     Acl(acl::Args),
     /// Give volumes their numbers, show them, forget them
     Volume(volume::Args),

@@ -55,7 +55,10 @@ pub(crate) struct Args {
     json_log: bool,
     /// Serve and list names that begin with a dot
     #[arg(long, conflicts_with = "config")]
-    hidden: bool,
+    serve_dotfiles: bool,
+    /// How `--serve-dotfiles` was called before
+    #[arg(long = "hidden", hide = true)]
+    renamed_hidden: bool,
     /// Who may write: `anyone`, `listed` for whom access lists let, or users and groups with commas between
     #[arg(long, value_name = "WHO", conflicts_with = "config")]
     writable: Option<Writable>,
@@ -75,6 +78,7 @@ enum Check {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(!args.renamed_hidden, "--hidden is called --serve-dotfiles now");
     // Before there is any other thread, which would keep them.
     server::process::prepare().context("the privileges of the process cannot be given up")?;
     let filter = std::env::var("LINERATE_LOG").ok().filter(|filter| !filter.is_empty());
@@ -129,7 +133,7 @@ struct Source {
     no_silo: bool,
     access_log: Option<PathBuf>,
     json_log: bool,
-    hidden: bool,
+    serve_dotfiles: bool,
     writable: Option<Writable>,
 }
 
@@ -148,7 +152,7 @@ impl Args {
             no_silo: self.no_silo,
             access_log: self.access_log.clone(),
             json_log: self.json_log,
-            hidden: self.hidden,
+            serve_dotfiles: self.serve_dotfiles,
             writable: self.writable.clone(),
         }
     }
@@ -229,8 +233,8 @@ impl Source {
         if self.json_log {
             config.log.format = LogFormat::Json;
         }
-        if self.hidden {
-            config.volumes.iter_mut().for_each(|volume| volume.hidden = true);
+        if self.serve_dotfiles {
+            config.volumes.iter_mut().for_each(|volume| volume.serve_dotfiles = true);
         }
         if let Some(writable) = &self.writable {
             config.volumes.iter_mut().for_each(|volume| volume.writable = writable.clone());
@@ -310,6 +314,9 @@ fn put_greeting(server: &Server, out: &mut String) -> std::fmt::Result {
     }
     writeln!(out, "\nCtrl-C ends it after transfers in progress; a second Ctrl-C at once.")
 }
+
+#[cfg(test)]
+mod keys;
 
 #[cfg(test)]
 mod tests {

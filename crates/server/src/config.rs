@@ -49,8 +49,6 @@ pub struct Config {
     pub admin: AdminSection,
     /// Users.
     pub identity: IdentitySection,
-    /// Sending rate of everything together, bytes per second (`limits.total_bytes_per_second`); absent: no bound.
-    pub total_bytes_per_second: Option<u64>,
     /// What each service is to do.
     pub(crate) wishes: Vec<Wish>,
     /// Every key that the file gives a value, and that.
@@ -77,13 +75,6 @@ struct Tables {
     admin: AdminSection,
     #[serde(default)]
     identity: IdentitySection,
-    #[serde(default)]
-    limits: Limits,
-}
-
-#[derive(Default, Deserialize)]
-struct Limits {
-    total_bytes_per_second: Option<u64>,
 }
 
 /// `[log]`
@@ -183,11 +174,8 @@ impl Config {
         let keys: Vec<Keys> =
             std::iter::once(OWN).chain(services.iter().map(|service| service.keys())).collect();
         document.refuse_unknown(&keys)?;
-        let Tables { mut server, mut log, admin, mut identity, limits } = document.tables()?;
-        if let Some(rate) = limits.total_bytes_per_second.filter(|rate| !RATES.contains(rate)) {
-            let problem = format!("{rate} is not within {} to {}", RATES.start(), RATES.end());
-            return Err(ConfigError::invalid("limits.total_bytes_per_second", problem));
-        }
+        let Tables { mut server, mut log, admin, mut identity } = document.tables()?;
+        server.check_egress_rate()?;
         let paths = [
             ("server.state_dir", &server.state_dir),
             ("identity.accounts", &identity.accounts),
@@ -212,21 +200,9 @@ impl Config {
             let mut wanted = wishes.iter().filter_map(|wish| wish.settings.as_ref());
             volume.objects = wanted.any(|settings| settings.needs_objects(&volume.name));
         }
-        let total_bytes_per_second = limits.total_bytes_per_second;
         let file = document.file().map(Path::to_owned);
         let (said, document) = (document.said(), document.clone());
-        Ok(Self {
-            server,
-            file,
-            volumes,
-            log,
-            admin,
-            identity,
-            total_bytes_per_second,
-            wishes,
-            said,
-            document,
-        })
+        Ok(Self { server, file, volumes, log, admin, identity, wishes, said, document })
     }
 
     /// Checks what types alone cannot say.
@@ -396,13 +372,20 @@ impl Default for AdminSection {
 
 /// A server that is to stop is to stop on the same day.
 const DRAIN_SECONDS_MAX: u64 = 86_400;
-/// Beyond these a rate is no rate, or sums overflow.
-const RATES: std::ops::RangeInclusive<u64> = 1..=u64::MAX / 4;
 /// What the server reads itself.
 const OWN: Keys = Keys {
     tables: &["server", "log", "admin", "identity"],
-    volume: &["name", "path", "symlinks", "hidden", "writable", "quota", "max_files", "count", "local_locks"],
-    limits: &["total_bytes_per_second"],
+    volume: &[
+        "name",
+        "path",
+        "symlinks",
+        "serve_dotfiles",
+        "writable",
+        "quota",
+        "max_files",
+        "track_usage",
+        "posix_locks",
+    ],
 };
 
 #[cfg(test)]
@@ -456,24 +439,23 @@ mod tests {
         for (text, words, line) in [
             (
                 format!("[http]\nlisten_on = []\n{VOLUME}"),
-                "unknown field `listen_on`, expected one of `listen`, `redirect_to_https`, `upload_max`, `uploads_synced`",
+                "unknown field `listen_on`, expected one of `listen`, `redirect_to_https`, `upload_max`, `uploads_synced`, `limits`",
                 2,
             ),
             (format!("[server]\nlane = 2\n{VOLUME}"), "unknown field `lane`, expected one of `lanes`", 2),
             (
                 format!("{VOLUME}[htp]\n"),
-                "unknown field `htp`, expected one of `server`, `log`, `admin`, `identity`, `http`, `https`, `volume`, \
-                 `limits`",
+                "unknown field `htp`, expected one of `server`, `log`, `admin`, `identity`, `http`, `https`, `volume`",
                 4,
             ),
             (
                 format!("{VOLUME}symlink = true\n"),
-                "unknown field `symlink`, expected one of `name`, `path`, `symlinks`, `hidden`, `writable`, `quota`, \
-                 `max_files`, `count`, `local_locks`, `mount`, `listings`, `precompressed`",
+                "unknown field `symlink`, expected one of `name`, `path`, `symlinks`, `serve_dotfiles`, `writable`, `quota`, \
+                 `max_files`, `track_usage`, `posix_locks`, `mount`, `listings`, `precompressed`",
                 4,
             ),
             (
-                format!("[limits]\nranges = 'x'\n{VOLUME}"),
+                format!("[http.limits]\nranges = 'x'\n{VOLUME}"),
                 "this is the text \"x\", where a number from 0 on is wanted",
                 2,
             ),
@@ -485,8 +467,8 @@ mod tests {
 
     #[test]
     fn locks_of_clients_and_other_programs_meet_unless_a_volume_says_otherwise() {
-        assert!(load(VOLUME).unwrap().volumes[0].local_locks);
-        assert!(!load(&format!("{VOLUME}local_locks = false\n")).unwrap().volumes[0].local_locks);
+        assert!(load(VOLUME).unwrap().volumes[0].posix_locks);
+        assert!(!load(&format!("{VOLUME}posix_locks = false\n")).unwrap().volumes[0].posix_locks);
     }
 
     #[test]
@@ -505,18 +487,15 @@ mod tests {
                 "[[volume]]\nname = 'a'\npath = 'data'\nwritable = 'anyone'\nmax_files = 0",
                 "volume[0].max_files",
             ),
-            ("[[volume]]\nname = 'a'\npath = 'data'\ncount = true", "volume[0].count"),
+            ("[[volume]]\nname = 'a'\npath = 'data'\ntrack_usage = true", "volume[0].track_usage"),
             ("[server]\nlanes = 0\n[[volume]]\nname='a'\npath='data'", "server.lanes"),
             ("[server]\nstate_dir = ''\n[[volume]]\nname='a'\npath='data'", "server.state_dir"),
             ("[identity]\naccounts = ''\n[[volume]]\nname='a'\npath='data'", "identity.accounts"),
             ("[log]\naccess = ''\n[[volume]]\nname='a'\npath='data'", "log.access"),
             ("[log]\naudit = ''\n[[volume]]\nname='a'\npath='data'", "log.audit"),
-            ("[limits]\nranges = 0\n[[volume]]\nname='a'\npath='data'", "limits.ranges"),
+            ("[http.limits]\nranges = 0\n[[volume]]\nname='a'\npath='data'", "http.limits.ranges"),
             ("[admin]\nnames = ['a:80']\n[[volume]]\nname='a'\npath='data'", "admin.names"),
-            (
-                "[limits]\ntotal_bytes_per_second = 0\n[[volume]]\nname='a'\npath='data'",
-                "limits.total_bytes_per_second",
-            ),
+            ("[server]\negress_rate = 0\n[[volume]]\nname='a'\npath='data'", "server.egress_rate"),
             (
                 "[server]\negress_marks = { eth0 = 0 }\n[[volume]]\nname='a'\npath='data'",
                 "server.egress_marks",
@@ -558,19 +537,28 @@ mod tests {
     #[test]
     fn a_floor_that_the_servers_own_rates_do_not_reach_is_refused() {
         for (limits, bound) in [
-            ("send_rate_min = 2000\npacing_bytes_per_second = 1000", Some("limits.pacing_bytes_per_second")),
-            ("send_rate_min = 1000\npacing_bytes_per_second = 1000", Some("limits.pacing_bytes_per_second")),
-            ("send_rate_min = 2000\ntotal_bytes_per_second = 1500", Some("limits.total_bytes_per_second")),
-            ("send_rate_min = 999\npacing_bytes_per_second = 1000\ntotal_bytes_per_second = 1000", None),
+            (
+                "send_rate_min = 2000\npacing_bytes_per_second = 1000",
+                Some("http.limits.pacing_bytes_per_second"),
+            ),
+            (
+                "send_rate_min = 1000\npacing_bytes_per_second = 1000",
+                Some("http.limits.pacing_bytes_per_second"),
+            ),
+            ("send_rate_min = 2000\n[server]\negress_rate = 1500", Some("server.egress_rate")),
+            ("send_rate_min = 999\npacing_bytes_per_second = 1000\n[server]\negress_rate = 1000", None),
             ("send_rate_min = 2000", None),
-            ("pacing_bytes_per_second = 1\ntotal_bytes_per_second = 1", None),
+            ("pacing_bytes_per_second = 1\n[server]\negress_rate = 1", None),
         ] {
-            let loaded = load(&format!("[limits]\n{limits}\n{VOLUME}"));
+            let loaded = load(&format!("[http.limits]\n{limits}\n{VOLUME}"));
             match bound {
                 None => assert!(loaded.is_ok(), "{limits}: {loaded:?}"),
                 Some(bound) => {
                     let error = loaded.unwrap_err();
-                    assert!(error.starts_with("limits.send_rate_min: ") && error.contains(bound), "{error}");
+                    assert!(
+                        error.starts_with("http.limits.send_rate_min: ") && error.contains(bound),
+                        "{error}"
+                    );
                 }
             }
         }

@@ -78,7 +78,7 @@ const CONNECTIONS_MIN: usize = 4;
 mod tests {
     use super::*;
 
-    const ONE: ConnectionsMax = ConnectionsMax { key: "limits.connections_per_lane", per_lane: 16_384 };
+    const ONE: ConnectionsMax = ConnectionsMax { key: "http.limits.connections_per_lane", per_lane: 16_384 };
 
     #[test]
     fn connections_leave_descriptors_for_files_and_a_limit_that_does_not_fit_is_told() {

@@ -397,7 +397,7 @@ impl Serving {
         let (controls, orders) = control::controls(layout.lane_count(), CONTROLS_MAX);
         let mut boots = Vec::new();
         let shares = (0..layout.lane_count()).map(|_| Arc::<RateShare>::default()).collect();
-        let pacing = Pacing::new(shares, config.total_bytes_per_second);
+        let pacing = Pacing::new(shares, config.server.egress_rate());
         let loads = Loads::new(layout.lane_count());
         let threshold = Threshold::new(layout.lane_count());
         for (lane, (control, news)) in orders.into_iter().zip(tellers).enumerate() {

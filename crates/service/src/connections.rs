@@ -218,7 +218,7 @@ fn mark(stream: &TcpStream, mark: u32, counters: &ConnectionCounters) {
 //@ connection: one, and those of its open files
 //@ all: process: the hard limit of open files
 //@ empty: a part of {} of the lane's connections gives way, and so many fewer are taken for {FITTING_LASTS}
-//@ counter: http_accept_pauses, http_gave_way
+//@ counter: http_accept_pauses, http_connections_evicted
 //@ attack: http-places-taken
 /// One of so many descriptors is left to files, and so many at least.
 const SPARE_DIVISOR: usize = 16;

@@ -5,9 +5,9 @@ lane::counter_block! {
     pub struct ConnectionCounters {
         gauge connections: "Connections open.",
         count connections_refused: "Connections refused because the lane had its maximum and nobody had to give way.",
-        count gave_way_idle as gave_way [state = "idle"]: "Connections ended to make room when places or descriptors were short.",
-        count gave_way_opening as gave_way [state = "opening"]: "Connections ended to make room when places or descriptors were short.",
-        count gave_way_busy as gave_way [state = "answered"]: "Connections ended to make room when places or descriptors were short.",
+        count evicted_idle as connections_evicted [state = "idle"]: "Connections ended to make room when places or descriptors were short.",
+        count evicted_opening as connections_evicted [state = "opening"]: "Connections ended to make room when places or descriptors were short.",
+        count evicted_busy as connections_evicted [state = "answered"]: "Connections ended to make room when places or descriptors were short.",
         count accept_pauses: "Times a listener paused because descriptors or memory ran out.",
         count connections_remarked: "Open connections whose packet mark was changed because a link came or went.",
         count marks_failed: "Connections whose packets could not be marked.",

@@ -10,7 +10,7 @@
 //!
 //! | | HTTP(S) | AFS (Rx) | SMB | OOB TCP |
 //! |---|---|---|---|---|
-//! | tables | `[http]`, `[https]`, keys of `[limits]`; `mount`, … of a volume | `[afs]`: cell, keytab, addresses; the volume's number and type | `[smb]`: addresses, users; the volume's share name | of `[afs]`; where it is reached is told to clients through AFS |
+//! | tables | `[http]`, `[https]`; `mount`, … of a volume | `[afs]`: cell, keytab, addresses; the volume's number and type | `[smb]`: addresses, users; the volume's share name | of `[afs]`; where it is reached is told to clients through AFS |
 //! | sockets | TCP: plain, TLS or redirect by [`Role`] | [`Transport::Rx`], one per lane: 7000, 7005 by role | TCP 445 | TCP, one role |
 //! | another lane's connection | [`LaneService::take`] | none comes: a packet that strays is handed on by the transport | `take`, before the first byte | `take`; the grant says which lane holds it |
 //! | [`Settings::load`] | certificates | keytab, cell keys | machine secret, users | shares the cell key of AFS by a handle that both factories hold |

@@ -467,7 +467,7 @@ impl Drop for Charge {
 //@ address: three times what is free, so that a newcomer finds some; an IPv6 /56 four times, a /48 six times
 //@ all: lane: 30 MiB for all services together
 //@ empty: who may have no more waits, at most `stall_seconds`; of the address or network with most the connection that stalled longest ends
-//@ counter: http_reply_memory_bytes, http_reply_memory_waits, http_aborted{cause="gave_way"}
+//@ counter: http_reply_memory_bytes, http_reply_memory_waits, http_aborted{cause="evicted"}
 //@ attack: http-stalled-files
 /// A connection may hold what is free divided by this.
 const CONNECTION_DIVISOR: usize = 32;

@@ -170,9 +170,9 @@ impl Places {
             return false;
         };
         match place.state.get() {
-            State::Idle => &counters.gave_way_idle,
-            State::Opening => &counters.gave_way_opening,
-            State::Busy => &counters.gave_way_busy,
+            State::Idle => &counters.evicted_idle,
+            State::Opening => &counters.evicted_opening,
+            State::Busy => &counters.evicted_busy,
         }
         .increment();
         place.gave_way.set(true);
@@ -332,7 +332,7 @@ mod tests {
             let other = place(&places, [192, 0, 2, 1].into(), true);
             assert!(!places.make_room(Some(v6(200 * 256)), &counters));
             assert!(places.make_room(Some([198, 51, 100, 7].into()), &counters));
-            assert_eq!((counters.gave_way_busy.get(), other.1.gave_way()), (1, false));
+            assert_eq!((counters.evicted_busy.get(), other.1.gave_way()), (1, false));
         });
     }
 

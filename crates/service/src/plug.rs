@@ -106,7 +106,7 @@ pub trait Settings: fmt::Debug + Send + Sync {
 /// A bound of connections, and the key that sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionsMax {
-    /// Such as `limits.connections_per_lane`.
+    /// Such as `http.limits.connections_per_lane`.
     pub key: &'static str,
     /// 0 for a service whose connections take no descriptors.
     pub per_lane: usize,

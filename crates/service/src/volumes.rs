@@ -10,8 +10,8 @@ use vfs::{Cache, Objects, Quota, SharedVolume, Volume, VolumeName, VolumeOptions
 
 use crate::config::{ConfigError, Document, Size};
 
-/// What a configuration says of a volume that concerns everybody: `name`, `path`, `symlinks`, `hidden`, `writable`,
-/// `quota`, `max_files`, `count`.
+/// What a configuration says of a volume that concerns everybody: `name`, `path`, `symlinks`, `serve_dotfiles`, `writable`,
+/// `quota`, `max_files`, `track_usage`, `posix_locks`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSection {
     /// Its name in logs, metrics and all protocols.
@@ -21,7 +21,7 @@ pub struct VolumeSection {
     /// Whether symbolic links that stay inside the directory are followed. Links that lead out never are.
     pub symlinks: bool,
     /// Whether names that begin with a dot are served and listed.
-    pub hidden: bool,
+    pub serve_dotfiles: bool,
     /// Who may change what is in it.
     pub writable: Writable,
     /// A service wants its files [shared](crate::Settings::needs_objects) by the lanes.
@@ -29,9 +29,9 @@ pub struct VolumeSection {
     /// What it may hold.
     pub quota: Quota,
     /// What it holds is counted, though nothing limits it.
-    pub count: bool,
+    pub track_usage: bool,
     /// What clients lock other programs on this machine find locked, and the other way round.
-    pub local_locks: bool,
+    pub posix_locks: bool,
 }
 
 /// A directory as a path led to it at some moment.
@@ -95,14 +95,14 @@ impl VolumeSection {
             #[serde(default = "yes")]
             symlinks: bool,
             #[serde(default)]
-            hidden: bool,
+            serve_dotfiles: bool,
             writable: Option<String>,
             quota: Option<Size>,
             max_files: Option<u64>,
             #[serde(default)]
-            count: bool,
+            track_usage: bool,
             #[serde(default = "yes")]
-            local_locks: bool,
+            posix_locks: bool,
         }
         if let Some(directory) = document.directory() {
             return Ok(vec![Self::new(VolumeName::of_directory(directory), directory.to_owned())]);
@@ -120,9 +120,17 @@ impl VolumeSection {
                 ConfigError::invalid(format!("volume[{index}].writable"), format!("{problem}"))
             })?;
             let quota = Quota { bytes: section.quota.map(|Size(bytes)| bytes), files: section.max_files };
-            let Section { mut path, symlinks, hidden, count, local_locks, .. } = section;
+            let Section { mut path, symlinks, serve_dotfiles, track_usage, posix_locks, .. } = section;
             document.resolve(&mut path);
-            all.push(Self { symlinks, hidden, writable, quota, count, local_locks, ..Self::new(name, path) });
+            all.push(Self {
+                symlinks,
+                serve_dotfiles,
+                writable,
+                quota,
+                track_usage,
+                posix_locks,
+                ..Self::new(name, path)
+            });
         }
         all.iter().enumerate().try_for_each(|(index, section)| section.check_room(index))?;
         Ok(all)
@@ -135,12 +143,12 @@ impl VolumeSection {
             name,
             path,
             symlinks: true,
-            hidden: false,
+            serve_dotfiles: false,
             writable,
             objects: false,
             quota,
-            count: false,
-            local_locks: true,
+            track_usage: false,
+            posix_locks: true,
         }
     }
 
@@ -149,7 +157,7 @@ impl VolumeSection {
         let keys = [
             ("quota", self.quota.bytes.is_some(), self.quota.bytes),
             ("max_files", self.quota.files.is_some(), self.quota.files),
-            ("count", self.count, None),
+            ("track_usage", self.track_usage, None),
         ];
         for (key, _, limit) in keys.into_iter().filter(|(_, is_given, _)| *is_given) {
             let key = format!("volume[{index}].{key}");
@@ -181,10 +189,13 @@ impl VolumeSection {
     }
 
     fn spec(&self) -> VolumeSpec {
-        let options = VolumeOptions { follow_symlinks: self.symlinks, serve_hidden: self.hidden };
+        let options = VolumeOptions { follow_symlinks: self.symlinks, serve_hidden: self.serve_dotfiles };
         let spec = VolumeSpec::new(self.name.clone(), &self.path, options).writable_by(self.writable.clone());
-        let spec =
-            VolumeSpec { counted: self.count, local_locks: self.local_locks, ..spec.limited_to(self.quota) };
+        let spec = VolumeSpec {
+            counted: self.track_usage,
+            local_locks: self.posix_locks,
+            ..spec.limited_to(self.quota)
+        };
         if self.objects { spec.with_objects() } else { spec }
     }
 }
@@ -355,7 +366,7 @@ mod tests {
             |table: &VolumeTable| -> Vec<u64> { table.entries().iter().map(VolumeEntry::opening).collect() };
         assert_eq!(openings(&old), [1, 2, 3, 4]);
         // Kept; another path; other options; another directory behind the path.
-        let hidden = VolumeSection { hidden: true, ..section("c", "/c") };
+        let hidden = VolumeSection { serve_dotfiles: true, ..section("c", "/c") };
         let second = [section("a", "/a"), section("b", "/bb"), hidden, section("d", "/d")];
         let same =
             |s: &VolumeSection| at(if s.name.as_str() == "d" { 99 } else { s.path.as_os_str().len() as u64 });

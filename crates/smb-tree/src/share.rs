@@ -215,7 +215,7 @@ impl Share {
         let descriptors = self.opens().descriptors_of(asker.consumer())?;
         let identity = open.grants().object().identity();
         let found = self.volume().reopen(&asker.caller, identity, REOPENED).await;
-        self.counters().hands_reopened.increment();
+        self.counters().lane_handles_reopened.increment();
         let hand = Rc::new(Hand::new(found.map_err(status::of)?, None));
         // Where it was closed meanwhile nobody would let go of what is kept for it.
         if self.opens().find_any(open.id().volatile.get()).is_none() {

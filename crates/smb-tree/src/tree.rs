@@ -244,7 +244,7 @@ impl Side {
     fn swept(&self, hands: &mut NumberMap<u64, AtHand>) -> Vec<AtHand> {
         let closed = hands.extract_if(|_, at_hand| at_hand.open.strong_count() == 0);
         let closed: Vec<_> = closed.map(|(_, at_hand)| at_hand).collect();
-        self.counters.hands_swept.add(closed.len() as u64);
+        self.counters.lane_handles_reaped.add(closed.len() as u64);
         self.hands_mark.set((2 * hands.len()).max(HANDS_MARK_MIN));
         closed
     }
@@ -295,7 +295,7 @@ impl Breaker for Breaking {
                     names: told.names,
                 });
             }
-            None => self.counters.breaks_homeless.increment(),
+            None => self.counters.breaks_of_closed_opens.increment(),
         }
     }
 }

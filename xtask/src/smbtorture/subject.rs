@@ -69,7 +69,7 @@ impl Subject {
             let path = trees.join(share);
             write!(
                 config,
-                "[[volume]]\nname = '{share}'\nmount = '/{share}'\npath = '{}'\nwritable = 'listed'\nhidden = true\n",
+                "[[volume]]\nname = '{share}'\nmount = '/{share}'\npath = '{}'\nwritable = 'listed'\nserve_dotfiles = true\n",
                 path.display()
             )?;
             // As Samba's own selftest has its shares.
@@ -79,8 +79,8 @@ impl Subject {
             }
             match *share {
                 DYNAMIC => writeln!(config, "smb = 'off'")?,
-                "hideunread" => writeln!(config, "smb_hide_unreadable = true")?,
-                "non_canonical" => writeln!(config, "smb_keep_inherited = true")?,
+                "hideunread" => writeln!(config, "smb_access_based_enumeration = true")?,
+                "non_canonical" => writeln!(config, "smb_acl_flag_inherited_canonicalization = false")?,
                 _ => {}
             }
             if TIMED.contains(share) {

@@ -101,7 +101,7 @@ impl Serving {
                     Resolved::Directory(directory, _) => {
                         let snapshot = inner.images.of(&asked.caller, directory, &inner.counters).await?;
                         if snapshot.version != version {
-                            inner.counters.replies_anew.increment();
+                            inner.counters.replies_rebuilt.increment();
                             continue;
                         }
                         Content::Directory(snapshot.directory)

@@ -117,7 +117,7 @@ impl Images {
                 names => names?,
             };
             if is_new {
-                counters.images_relaid.increment();
+                counters.images_version_bumped.increment();
             }
             match self.layouts.enter(key, &names.history, is_new) {
                 Ok(entered) => return Ok((names, entered)),

@@ -71,7 +71,7 @@ impl Serving {
                 self.keep_on_its_way(asked, &look);
                 return Ok(told);
             }
-            self.server.inner.counters.replies_anew.increment();
+            self.server.inner.counters.replies_rebuilt.increment();
         }
         Err(vfs::Error::Busy.into())
     }

@@ -120,8 +120,8 @@ impl Sum {
         }
         self.fetched_bytes += counts.files.fetched_bytes.get();
         self.stored_bytes += counts.files.stored_bytes.get();
-        self.call_backs.gave_up += counts.hosts.gave_up.get();
-        self.call_backs.gave_up_all += counts.hosts.gave_up_all.get();
+        self.call_backs.gave_up += counts.hosts.callbacks_given_up.get();
+        self.call_backs.gave_up_all += counts.hosts.callbacks_given_up_all.get();
         self.call_backs.calls += counts.hosts.breaks.get();
     }
 

@@ -91,7 +91,7 @@ impl LaneHosts {
     /// The client says that it relies on nothing any more (GiveUpAllCallBacks): all that it was promised on every lane is void.
     /// Who says so from another address than where it is called is told that it does, as it may not be the same one.
     pub async fn gives_up_all(&self, contact: &Contact, host: &Arc<Host>) {
-        self.counters.gave_up_all.increment();
+        self.counters.callbacks_given_up_all.increment();
         let first = self.hosts.places(host).first().map(|place| place.address);
         match contact.connection().remote() {
             Some(from) if first == Some(from) => host.client().forgets_all(),
@@ -103,7 +103,7 @@ impl LaneHosts {
     /// of them again since, by a call that came before this one, and would not hear of its next change. What it does not
     /// need runs out, or leaves when places are short.
     pub fn gives_up(&self, files: usize) {
-        self.counters.gave_up.add(files as u64);
+        self.counters.callbacks_given_up.add(files as u64);
     }
 
     /// What is counted on this lane.

@@ -154,7 +154,7 @@ impl LaneHosts {
     /// Has those told who are hosts no more, and forgets them.
     pub(super) fn see_off(&self, left: Vec<Left<Arc<Host>>>) {
         for left in left {
-            self.counters.hosts_gave_way.increment();
+            self.counters.hosts_evicted.increment();
             self.hosts.begin_leaving(&left);
             left.what.leave();
             let (hosts, cache) = (self.hosts.clone(), self.cache.clone());

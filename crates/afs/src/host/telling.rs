@@ -109,11 +109,11 @@ impl LaneHosts {
                     return self.calls.reset(at, self.hosts.server(), patience).await;
                 }
                 Notice::Volume(volume) => {
-                    self.counters.volumes_told.increment();
+                    self.counters.callbacks_broken_volumes.increment();
                     files.extend(host.fids(volume.id(), Number { vnode: 0, uniquifier: 0 }));
                 }
                 Notice::Object(object) => {
-                    self.counters.files_told.increment();
+                    self.counters.callbacks_broken_files.increment();
                     files.extend(host.fids(object.volume().id(), object.number()));
                 }
             }

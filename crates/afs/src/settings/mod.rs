@@ -138,7 +138,7 @@ impl service::Service for Afs {
     }
 
     fn keys(&self) -> Keys {
-        Keys { tables: &["afs"], volume: &["afs", "afs_name"], limits: &[] }
+        Keys { tables: &["afs"], volume: &["afs", "afs_name"] }
     }
 
     fn listen_keys(&self) -> &'static [&'static str] {
@@ -298,7 +298,7 @@ impl Default for AfsSection {
             //@ address: as many as fit, until others come
             //@ all: lane: `afs.oob_connections_per_lane` ({})
             //@ empty: the address that holds most gives one up, those that do nothing first; others feel nothing
-            //@ counter: oob_connections, oob_gave_way, oob_connections_refused
+            //@ counter: oob_connections, oob_connections_evicted, oob_connections_refused
             //@ attack: oob-pools
             oob_connections_per_lane: 1024,
             //@ limit: transfers

@@ -46,7 +46,7 @@ impl How {
         let on = |bit: u8| self.options >> bit & 1 == 1;
         let credits = if on(0) { 16 } else { 128 };
         let encryption = if on(1) { "off" } else { "allowed" };
-        let (names, hides, inherited, guest) = (on(2), on(3), on(4), !on(5));
+        let (names, hides, canonical, guest) = (on(2), on(3), !on(4), !on(5));
         let late = if on(6) { 500 } else { 0 };
         let (test, delay) = if on(7) { (true, "smb_test_delay_ms = 50\n") } else { (false, "") };
         format!(
@@ -57,8 +57,8 @@ impl How {
              [[smb.share]]\nname = 'home'\nvolume = 'files'\ndirectory = 'home/%U'\ncreate = true\n\
              [[volume]]\nname = 'files'\npath = '/srv/files'\nwritable = 'anyone'\nsmb_short_names = {names}\n\
              smb_write_time_delay_ms = {late}\nsmb_hide = ['secret*']\n{delay}\
-             [[volume]]\nname = 'listed'\npath = '/srv/listed'\nwritable = 'alice,bob'\nsmb_hide_unreadable = {hides}\n\
-             smb_keep_inherited = {inherited}\nhidden = true\n\
+             [[volume]]\nname = 'listed'\npath = '/srv/listed'\nwritable = 'alice,bob'\nsmb_access_based_enumeration = {hides}\n\
+             smb_acl_flag_inherited_canonicalization = {canonical}\nserve_dotfiles = true\n\
              [[volume]]\nname = 'shut'\npath = '/srv/shut'\n"
         )
     }

@@ -91,7 +91,7 @@ impl Uploads {
         let slowest = theirs.min_by_key(|upload| upload.rate()).ok_or(Refusal::UploadsTooMany)?;
         slowest.gives_way.set(true);
         slowest.waker.take().into_iter().for_each(Waker::wake);
-        self.counters.uploads_gave_way.increment();
+        self.counters.uploads_evicted.increment();
         Ok(())
     }
 }

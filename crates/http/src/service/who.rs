@@ -28,7 +28,7 @@ pub(super) async fn who<'s>(
 ) -> Result<Cow<'s, Caller>, Refusal> {
     let counts = match mount.auth {
         Auth::Off => false,
-        Auth::Needed => mount.volume.has_objects(),
+        Auth::WhenRequired => mount.volume.has_objects(),
         Auth::Always => true,
     };
     match fields.authorization {

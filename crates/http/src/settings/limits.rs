@@ -1,23 +1,25 @@
-//! `[limits]`: what one connection may take, and how fast all of them are served.
+//! `[http.limits]`: what one connection may take, and how fast it is served.
 
 use std::time::Duration;
 
 use serde::Deserialize;
-use service::config::ConfigError;
+use service::config::{ConfigError, Size};
 
 use crate::limits::{HEAD_BYTES_CAP, HEADERS_CAP, Limits};
 
-/// `[limits]`
+/// `[http.limits]`
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
+#[serde(deny_unknown_fields, default)]
 pub struct LimitsSection {
     /// Open connections of each lane.
     pub connections_per_lane: usize,
     /// Bytes of a request's line and headers.
+    #[serde(deserialize_with = "service::config::bytes")]
     pub header_bytes: usize,
     /// Header lines of a request.
     pub headers: usize,
     /// Bytes of a request body that is read and thrown away.
+    #[serde(deserialize_with = "service::config::bytes")]
     pub body_bytes: u64,
     /// From the first byte of a request to the end of its headers, seconds.
     pub header_seconds: u64,
@@ -28,8 +30,10 @@ pub struct LimitsSection {
     /// Without the client taking a byte, seconds.
     pub stall_seconds: u64,
     /// Slowest average rate of taking a body, bytes per second, judged after `stall_seconds`; 0: no floor.
+    #[serde(deserialize_with = "service::config::bytes")]
     pub send_rate_min: u64,
     /// Slowest average rate of an upload, bytes per second, judged after `stall_seconds`; 0: no floor.
+    #[serde(deserialize_with = "service::config::bytes")]
     pub upload_rate_min: u64,
     /// Uploads at once of one connection.
     pub uploads_per_connection: usize,
@@ -48,36 +52,10 @@ pub struct LimitsSection {
     /// Entries of a directory that are sorted; more are listed in the order of the file system.
     pub listing_sorted: usize,
     /// Sending rate of each connection, bytes per second; absent: no bound.
-    pub pacing_bytes_per_second: Option<u64>,
-    /// Sending rate of everything together, bytes per second; absent: no bound. The server's own: it is here for what
-    /// follows from it.
-    pub total_bytes_per_second: Option<u64>,
+    pub pacing_bytes_per_second: Option<Size>,
 }
 
 impl LimitsSection {
-    /// The keys that are about HTTP.
-    pub(super) const KEYS: &[&str] = &[
-        "connections_per_lane",
-        "header_bytes",
-        "headers",
-        "body_bytes",
-        "header_seconds",
-        "body_seconds",
-        "idle_seconds",
-        "stall_seconds",
-        "send_rate_min",
-        "upload_rate_min",
-        "uploads_per_connection",
-        "uploads_per_address",
-        "uploads_per_lane",
-        "handshake_seconds",
-        "requests_per_connection",
-        "ranges",
-        "listing_entries",
-        "listing_sorted",
-        "pacing_bytes_per_second",
-    ];
-
     /// The limits as the HTTP service takes them.
     pub fn to_http(&self) -> Limits {
         Limits {
@@ -103,7 +81,8 @@ impl LimitsSection {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    /// `egress_rate` is that of the server.
+    pub(super) fn check(&self, egress_rate: Option<u64>) -> Result<(), ConfigError> {
         let bounds = [
             ("connections_per_lane", self.connections_per_lane as u64, 1, 1 << 22),
             ("header_bytes", self.header_bytes as u64, 1 << 10, HEAD_BYTES_CAP as u64),
@@ -119,33 +98,40 @@ impl LimitsSection {
             ("uploads_per_lane", self.uploads_per_lane as u64, 1, 1 << 16),
             ("listing_entries", self.listing_entries as u64, 1, 1 << 32),
             ("listing_sorted", self.listing_sorted as u64, 1, 1 << 20),
-            ("pacing_bytes_per_second", self.pacing_bytes_per_second.unwrap_or(1), 1, u64::MAX),
+            (
+                "pacing_bytes_per_second",
+                self.pacing_bytes_per_second.map_or(1, |Size(rate)| rate),
+                1,
+                u64::MAX,
+            ),
         ];
         for (key, value, least, most) in bounds {
             if !(least..=most).contains(&value) {
                 return Err(ConfigError::invalid(
-                    format!("limits.{key}"),
+                    format!("http.limits.{key}"),
                     format!("{value} is not within {least} to {most}"),
                 ));
             }
         }
-        self.check_rates()
+        self.check_rates(egress_rate)
     }
 
     /// A client can take no more than the server sends.
-    fn check_rates(&self) -> Result<(), ConfigError> {
+    fn check_rates(&self, egress_rate: Option<u64>) -> Result<(), ConfigError> {
         let refuse = |bound: &str, rate: u64| {
             let problem = format!(
-                "{} is not below limits.{bound}, which is {rate}: the server would cut off every client as too \
+                "{} is not below {bound}, which is {rate}: the server would cut off every client as too \
                  slow that it slows down itself; lower the one or raise the other",
                 self.send_rate_min
             );
-            Err(ConfigError::invalid("limits.send_rate_min", problem))
+            Err(ConfigError::invalid("http.limits.send_rate_min", problem))
         };
-        match (self.pacing_bytes_per_second, self.total_bytes_per_second) {
+        match (self.pacing_bytes_per_second, egress_rate) {
             // A paced connection comes close to its rate and never goes beyond.
-            (Some(rate), _) if self.send_rate_min >= rate => refuse("pacing_bytes_per_second", rate),
-            (_, Some(rate)) if self.send_rate_min >= rate => refuse("total_bytes_per_second", rate),
+            (Some(Size(rate)), _) if self.send_rate_min >= rate => {
+                refuse("http.limits.pacing_bytes_per_second", rate)
+            }
+            (_, Some(rate)) if self.send_rate_min >= rate => refuse("server.egress_rate", rate),
             _ => Ok(()),
         }
     }
@@ -174,7 +160,6 @@ impl Default for LimitsSection {
             listing_entries: limits.listing_entries_max,
             listing_sorted: limits.listing_sorted_max,
             pacing_bytes_per_second: None,
-            total_bytes_per_second: None,
         }
     }
 }

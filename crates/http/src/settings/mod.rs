@@ -1,4 +1,4 @@
-//! What the configuration says of HTTP: `[http]`, `[https]`, most of `[limits]`, and where volumes are mounted.
+//! What the configuration says of HTTP: `[http]` with `[http.limits]`, `[https]`, and where volumes are mounted.
 
 mod limits;
 
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
-use service::config::{ConfigError, Document, Keys};
+use service::config::{ConfigError, Document, Keys, Size};
 use service::volumes::VolumeSection;
 use service::{ConnectionsMax, Ground, Problem, Settings, Transport, Wanted};
 use tls::TicketKeys;
@@ -44,7 +44,6 @@ impl service::Service for Http {
         Keys {
             tables: &["http", "https"],
             volume: &["mount", "listings", "precompressed", "auth", "content_security_policy"],
-            limits: LimitsSection::KEYS,
         }
     }
 
@@ -57,7 +56,7 @@ impl service::Service for Http {
         document: &Document,
         volumes: &[VolumeSection],
     ) -> Result<Option<Arc<dyn Settings>>, ConfigError> {
-        let Tables { mut http, mut https, limits } = document.tables()?;
+        let Tables { mut http, mut https, server } = document.tables()?;
         let keys = document.volumes::<VolumeKeys>()?;
         http.listen = self.http.clone().unwrap_or(http.listen);
         https.listen = self.https.clone().unwrap_or(https.listen);
@@ -77,7 +76,8 @@ impl service::Service for Http {
             keys,
         });
         let tickets = Arc::clone(&self.tickets);
-        let settings = HttpSettings { http, https, limits, mounts: mounts.collect(), tickets };
+        let (mounts, egress_rate) = (mounts.collect(), server.egress_rate.map(|Size(rate)| rate));
+        let settings = HttpSettings { http, https, egress_rate, mounts, tickets };
         settings.check()?;
         let is_wanted = !settings.http.listen.is_empty() || !settings.https.listen.is_empty();
         Ok(is_wanted.then(|| Arc::new(settings) as _))
@@ -91,8 +91,8 @@ pub struct HttpSettings {
     pub http: HttpSection,
     /// `[https]`
     pub https: HttpsSection,
-    /// `[limits]`
-    pub limits: LimitsSection,
+    /// `server.egress_rate`: the server's own, here for what follows from it.
+    egress_rate: Option<u64>,
     /// The volumes, in the order of the configuration.
     pub mounts: Vec<MountSection>,
     tickets: Arc<OnceLock<Arc<TicketKeys>>>,
@@ -116,7 +116,13 @@ struct Tables {
     #[serde(default)]
     https: HttpsSection,
     #[serde(default)]
-    limits: LimitsSection,
+    server: ServerKeys,
+}
+
+/// What of `[server]` concerns HTTP.
+#[derive(Default, Deserialize)]
+struct ServerKeys {
+    egress_rate: Option<Size>,
 }
 
 /// Keys of `[[volume]]` that are about HTTP.
@@ -154,14 +160,14 @@ pub enum ContentSecurityPolicy {
 
 /// When the users of a volume say who they are, with a password (RFC 7617).
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Auth {
     /// Never: everybody is anonymous.
     Off,
     /// For what the anonymous may not do; who says it is taken at his word everywhere. Only volumes that somebody may
     /// change have anything of that kind.
     #[default]
-    Needed,
+    WhenRequired,
     /// For everything.
     Always,
 }
@@ -176,9 +182,12 @@ pub struct HttpSection {
     /// Answer every plain request with a redirect to HTTPS.
     pub redirect_to_https: bool,
     /// Bytes of the longest file that is uploaded.
+    #[serde(deserialize_with = "service::config::bytes")]
     pub upload_max: u64,
     /// Whether an upload is on the disk, with its name, before it is answered.
     pub uploads_synced: bool,
+    /// `[http.limits]`
+    pub limits: LimitsSection,
 }
 
 /// `[https]`
@@ -218,7 +227,7 @@ impl HttpSettings {
     fn check(&self) -> Result<(), ConfigError> {
         let (http, https) = (&self.http, &self.https);
         if http.listen.is_empty() && https.listen.is_empty() {
-            return self.limits.check();
+            return http.limits.check(self.egress_rate);
         }
         if self.mounts.is_empty() {
             return Err(ConfigError::invalid(
@@ -258,7 +267,7 @@ impl HttpSettings {
                 return Err(ConfigError::invalid(key, format!("{mount:?} is used twice")));
             }
         }
-        self.limits.check()
+        http.limits.check(self.egress_rate)
     }
 
     /// The keys of session tickets, which outlive reloads.
@@ -284,7 +293,10 @@ impl Settings for HttpSettings {
     }
 
     fn connections(&self) -> ConnectionsMax {
-        ConnectionsMax { key: "limits.connections_per_lane", per_lane: self.limits.connections_per_lane }
+        ConnectionsMax {
+            key: "http.limits.connections_per_lane",
+            per_lane: self.http.limits.connections_per_lane,
+        }
     }
 
     fn own_files(&self) -> Vec<PathBuf> {
@@ -304,6 +316,7 @@ impl Default for HttpSection {
             redirect_to_https: false,
             upload_max: Limits::default().upload_bytes_max,
             uploads_synced: true,
+            limits: LimitsSection::default(),
         }
     }
 }
@@ -369,7 +382,7 @@ mod tests {
         let with = |text: &str| format!("{text}\n{VOLUME}");
         for (text, start) in [
             (String::new(), "volume: "),
-            (with("[limits]\nranges = 0"), "limits.ranges: "),
+            (with("[http.limits]\nranges = 0"), "http.limits.ranges: "),
             (with("[http]\nredirect_to_https = true\n[https]\nlisten = 'off'"), "http.redirect_to_https: "),
             (format!("{VOLUME}mount = 'x'"), "volume[0].mount: "),
             (format!("{VOLUME}[[volume]]\nname = 'b'\npath = 'b'"), "volume[1].mount: "),

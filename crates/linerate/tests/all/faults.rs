@@ -210,7 +210,7 @@ fn links_and_special_files_are_not_a_way_out() {
 
 #[test]
 fn a_head_that_takes_too_long_is_refused() {
-    let site = Site::new(&[("a.txt", b"hello\n")], "[limits]\nheader_seconds = 1");
+    let site = Site::new(&[("a.txt", b"hello\n")], "[http.limits]\nheader_seconds = 1");
     let server = site.start();
     let begun = Instant::now();
     let mut stream = raw::connect(server.http[0]);
@@ -235,7 +235,7 @@ fn a_head_that_takes_too_long_is_refused() {
 
 #[test]
 fn silent_clients_are_let_go() {
-    let site = Site::new(&[("a.txt", b"hello\n")], "[limits]\nidle_seconds = 1\nhandshake_seconds = 1");
+    let site = Site::new(&[("a.txt", b"hello\n")], "[http.limits]\nidle_seconds = 1\nhandshake_seconds = 1");
     let server = site.start();
     let (mut plain, mut tls) = (raw::connect(server.http[0]), raw::connect(server.https[0]));
     raw::send_all(&mut plain, b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -249,7 +249,7 @@ fn silent_clients_are_let_go() {
 #[test]
 fn clients_that_never_read_are_cut_and_harm_nobody() {
     let body = patterned(16 << 20);
-    let site = Site::new(&[("a.txt", b"hello\n"), ("big", &body)], "[limits]\nstall_seconds = 1");
+    let site = Site::new(&[("a.txt", b"hello\n"), ("big", &body)], "[http.limits]\nstall_seconds = 1");
     let server = site.start();
     let mute: Vec<TcpStream> = (0..100).map(|_| asking(server.http[0], "/big")).collect();
     let begun = Instant::now();
@@ -268,7 +268,7 @@ fn clients_that_never_read_are_cut_and_harm_nobody() {
 #[test]
 fn a_transfer_that_stands_still_is_cut_by_every_way() {
     let body = patterned(24 << 20);
-    let site = Site::new(&[("a.txt", b"hello\n"), ("big", &body)], "[limits]\nstall_seconds = 1");
+    let site = Site::new(&[("a.txt", b"hello\n"), ("big", &body)], "[http.limits]\nstall_seconds = 1");
     let server = site.start();
     for (cut, way) in WAYS.into_iter().enumerate() {
         let mut transfer = Transfer::begin(&server, "big", way);
@@ -299,7 +299,7 @@ fn readers_below_the_floor_are_cut() {
 }
 
 /// More than anybody reads who pauses between reads.
-const FLOOR: &str = "[limits]\nstall_seconds = 4\nsend_rate_min = 50000000";
+const FLOOR: &str = "[http.limits]\nstall_seconds = 4\nsend_rate_min = 50000000";
 
 const NARROW_BYTES: usize = 64 << 10;
 
@@ -404,7 +404,7 @@ fn who_takes_all_descriptors_gives_them_up_to_newcomers_and_nobody_else_feels_it
         raw::send_all(&mut first, format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
         assert_eq!(raw::read_response(&mut first).status, 200, "{target}");
     }
-    assert!(server.counted("linerate_http_gave_way", "state=\"opening\"") > 200);
+    assert!(server.counted("linerate_http_connections_evicted", "state=\"opening\"") > 200);
     drop(hogs);
     assert_serves(&server);
 }
@@ -412,7 +412,7 @@ fn who_takes_all_descriptors_gives_them_up_to_newcomers_and_nobody_else_feels_it
 #[test]
 fn heads_that_never_end_from_one_address_lock_out_no_other() {
     let site =
-        Site::new(&[("a.txt", b"hello\n")], "[server]\nlanes = 1\n[limits]\nconnections_per_lane = 200");
+        Site::new(&[("a.txt", b"hello\n")], "[server]\nlanes = 1\n[http.limits]\nconnections_per_lane = 200");
     let server = site.start();
     let mut kept = raw::connect(server.http[0]);
     raw::send_all(&mut kept, b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -434,7 +434,7 @@ fn heads_that_never_end_from_one_address_lock_out_no_other() {
     }
     raw::send_all(&mut kept, b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(raw::read_response(&mut kept).status, 200, "an idle connection of another keeps its place");
-    assert!(server.counted("linerate_http_gave_way", "state=\"opening\"") >= 350);
+    assert!(server.counted("linerate_http_connections_evicted", "state=\"opening\"") >= 350);
     assert_eq!(server.counted("linerate_http_connections_refused", ""), 0);
 }
 
@@ -463,7 +463,7 @@ fn a_full_accept_queue_loses_no_client() {
 #[test]
 fn connections_beyond_the_limit_are_told_to_come_back() {
     let big = patterned(32 << 20);
-    let configuration = "[server]\nlanes = 1\n[limits]\nconnections_per_lane = 4";
+    let configuration = "[server]\nlanes = 1\n[http.limits]\nconnections_per_lane = 4";
     let site = Site::new(&[("a.txt", b"hello\n"), ("big", &big)], configuration);
     let server = site.start();
     // All of one address, and all being answered: nobody gives way to one more of them.
@@ -655,7 +655,7 @@ fn files_of_the_server_are_served_to_nobody_by_any_protocol_under_any_name() {
     // Clients' own files lie elsewhere.
     let outside = tempfile::tempdir().unwrap();
     let tables = "[afs]\nlisten = '127.0.0.1:7000'\n[log]\naccess = 'logs/access.log'\n";
-    let share = Share::new(home, home, tables, "hidden = true\n");
+    let share = Share::new(home, home, tables, "serve_dotfiles = true\n");
     let server = &share.server;
     let at = |path: &str| home.join(path);
     std::fs::hard_link(at("accounts.toml"), at("open/hard")).unwrap();

@@ -180,7 +180,7 @@ fn a_start_that_cannot_succeed_says_what_to_do() {
         assert!(!status.success() && named.iter().all(|word| said.contains(word)), "{said}");
     };
     refused(
-        "[limits]\nheader_secs = 1\n",
+        "[http.limits]\nheader_secs = 1\n",
         &["unknown field `header_secs`", "header_seconds", "linerate.toml"],
     );
     refused("[http]\nlisten = [\"localhost:80\"]\n", &["listen", "localhost:80"]);

@@ -13,7 +13,7 @@ use crate::support::{Server, tool};
 
 #[test]
 fn connections_together_keep_the_servers_rate_and_a_reload_changes_it_under_them() {
-    let limits = |rate: u64| format!("[limits]\ntotal_bytes_per_second = {rate}\n");
+    let limits = |rate: u64| format!("[server]\negress_rate = {rate}\n");
     let (site, server) = serve(&limits(RATE));
     let plain = (0..8).map(|_| download(server.http[0]));
     let mut clients: Vec<Download> = plain.chain([download_sealed(&server)]).collect();
@@ -25,7 +25,7 @@ fn connections_together_keep_the_servers_rate_and_a_reload_changes_it_under_them
 
 #[test]
 fn each_connection_keeps_its_rate_and_a_reload_changes_it_under_it() {
-    let limits = |rate: u64| format!("[limits]\npacing_bytes_per_second = {rate}\n");
+    let limits = |rate: u64| format!("[http.limits]\npacing_bytes_per_second = {rate}\n");
     let (site, server) = serve(&limits(RATE));
     let mut clients = vec![download(server.http[0]), download(server.http[0]), download_sealed(&server)];
     assert_rate(&mut clients, 3, RATE);

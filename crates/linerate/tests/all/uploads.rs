@@ -336,7 +336,7 @@ fn clients_that_send_their_bodies_by_drops_are_let_go_and_others_upload() {
     let served = dir.path().join("served");
     std::fs::create_dir(&served).unwrap();
     let config = dir.path().join("linerate.toml");
-    let text = "[server]\nlanes = 1\n[limits]\nstall_seconds = 2\nuploads_per_lane = 60\nuploads_per_address = 50\n\
+    let text = "[server]\nlanes = 1\n[http.limits]\nstall_seconds = 2\nuploads_per_lane = 60\nuploads_per_address = 50\n\
         [http]\nlisten = [\"127.0.0.1:0\"]\n[https]\nlisten = []\n[admin]\nlisten = \"127.0.0.1:0\"\n\
         [[volume]]\nname = \"files\"\npath = \"served\"\nwritable = \"anyone\"\n";
     std::fs::write(&config, text).unwrap();

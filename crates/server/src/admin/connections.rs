@@ -18,7 +18,7 @@ lane::counter_block! {
     /// What the admin address counts.
     pub(crate) struct AdminCounters {
         gauge connections: "Connections open at the admin address.",
-        count gave_way: "Connections of the admin address ended because others came and there were as many as may be.",
+        count connections_evicted: "Connections of the admin address ended because others came and there were as many as may be.",
         count timed_out: "Connections of the admin address ended because nothing came or was taken in time.",
         count hosts_refused: "Requests at the admin address refused because their Host field does not name it.",
     }
@@ -115,7 +115,7 @@ impl Places {
                 let mut oldest = lock(&oldest);
                 oldest.gave_way = true;
                 oldest.waker.take().into_iter().for_each(Waker::wake);
-                places.counters.gave_way.increment();
+                places.counters.connections_evicted.increment();
             }
             all.push(Arc::clone(&place));
             places.counters.connections.set(all.len() as u64);
@@ -212,7 +212,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 //@ connection: 10 s from a request's first byte to its answer, 60 s between two
 //@ all: process: {}
 //@ empty: the one that was answered longest ago gives way; others feel nothing
-//@ counter: admin_connections, admin_gave_way, admin_timed_out
+//@ counter: admin_connections, admin_connections_evicted, admin_timed_out
 //@ attack: admin-places
 /// Connections at once.
 pub(crate) const CONNECTIONS_MAX: usize = 64;
@@ -285,7 +285,7 @@ mod tests {
             assert!(ask(address).await.ends_with("here\n"));
         }
         assert!(counters.connections.get() <= CONNECTIONS_MAX as u64);
-        assert!(counters.gave_way.get() >= 4 * CONNECTIONS_MAX as u64);
+        assert!(counters.connections_evicted.get() >= 4 * CONNECTIONS_MAX as u64);
         assert!(is_ended(&held[0]).await);
     }
 

@@ -55,19 +55,8 @@ impl Config {
 
     /// All that it asks for, however it says so.
     fn meaning(&self) -> String {
-        let Self {
-            server,
-            file: _,
-            volumes,
-            log,
-            admin,
-            identity,
-            total_bytes_per_second,
-            wishes,
-            said: _,
-            document: _,
-        } = self;
-        format!("{:?}", (server, volumes, log, admin, identity, total_bytes_per_second, wishes))
+        let Self { server, file: _, volumes, log, admin, identity, wishes, said: _, document: _ } = self;
+        format!("{:?}", (server, volumes, log, admin, identity, wishes))
     }
 
     /// Has what counts from the next start on as it was at the last.
@@ -152,7 +141,7 @@ mod tests {
     #[test]
     fn what_is_written_otherwise_and_means_the_same_is_no_change() {
         let same = [
-            "[limits]\nheaders = 100\n",
+            "[http.limits]\nheaders = 100\n",
             "[log]\nformat = 'combined'\naudit_format = 'json'\n",
             "[server]\nsilos = true\ndrain_seconds = 30\n",
             "[admin]\nlisten = '127.0.0.1:8090'\nnames = []\n",
@@ -170,12 +159,31 @@ mod tests {
             let text = format!("[[volume]]\nname = 'root'\npath = '/'\n{keys}");
             Config::read(&Document::of_text(Path::new("/linerate.toml"), &text), &services).unwrap()
         };
-        let (plain, said) = (volume(""), volume("mount = '/'\nhidden = false\n"));
+        let (plain, said) = (volume(""), volume("mount = '/'\nserve_dotfiles = false\n"));
         assert_eq!(Changes::between(&plain, &plain, &said), Changes::default());
+        for (table, key) in [
+            ("server", "egress_rate"),
+            ("http", "upload_max"),
+            ("http.limits", "header_bytes"),
+            ("http.limits", "body_bytes"),
+            ("http.limits", "send_rate_min"),
+            ("http.limits", "upload_rate_min"),
+            ("http.limits", "pacing_bytes_per_second"),
+        ] {
+            let [text, bytes] =
+                ["'8K'", "8192"].map(|value| config(&format!("[{table}]\n{key} = {value}\n")));
+            assert_eq!(Changes::between(&text, &text, &bytes), Changes::default(), "{table}.{key}");
+        }
         // What is other beside it is named alone.
-        let now = volume("mount = '/'\nhidden = true\n[limits]\nheaders = 100\nranges = 7\n");
-        assert_eq!(Changes::between(&said, &said, &now).taken, ["limits.ranges", "volume[root].hidden"]);
-        assert_eq!(Changes::between(&now, &now, &plain).taken, ["limits.ranges", "volume[root].hidden"]);
+        let now = volume("mount = '/'\nserve_dotfiles = true\n[http.limits]\nheaders = 100\nranges = 7\n");
+        assert_eq!(
+            Changes::between(&said, &said, &now).taken,
+            ["http.limits.ranges", "volume[root].serve_dotfiles"]
+        );
+        assert_eq!(
+            Changes::between(&now, &now, &plain).taken,
+            ["http.limits.ranges", "volume[root].serve_dotfiles"]
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use service::config::ConfigError;
+use service::config::{ConfigError, Size};
 
 /// `[server]`
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -23,6 +23,8 @@ pub struct ServerSection {
     /// Marks (SO_MARK) of the packets that leave a silo, by the name of its NIC; not 0, none twice. Needs
     /// CAP_NET_ADMIN.
     pub egress_marks: BTreeMap<String, u32>,
+    /// Sending rate of all services together, bytes per second; absent: no bound.
+    pub egress_rate: Option<Size>,
     /// Whether two lanes may share a core (SMT siblings).
     pub share_cores: bool,
     /// Where the self-signed certificate is kept; absent: the user's state directory.
@@ -39,13 +41,28 @@ pub enum NodesWithoutNic {
     Idle,
     /// They also take connections of a NIC all whose own lanes are full.
     #[default]
-    Help,
+    Assist,
 }
 
 impl ServerSection {
     /// Where what is to outlive the process is kept, if anything says where.
     pub fn state_dir(&self) -> Option<PathBuf> {
         self.state_dir.clone().or_else(default_state_dir)
+    }
+
+    /// Sending rate of all services together, bytes per second.
+    pub(crate) fn egress_rate(&self) -> Option<u64> {
+        self.egress_rate.map(|Size(rate)| rate)
+    }
+
+    pub(super) fn check_egress_rate(&self) -> Result<(), ConfigError> {
+        match self.egress_rate().filter(|rate| !RATES.contains(rate)) {
+            None => Ok(()),
+            Some(rate) => {
+                let problem = format!("{rate} is not within {} to {}", RATES.start(), RATES.end());
+                Err(ConfigError::invalid("server.egress_rate", problem))
+            }
+        }
     }
 
     pub(super) fn check_marks(&self) -> Result<(), ConfigError> {
@@ -75,6 +92,7 @@ impl Default for ServerSection {
             drained_nodes: Vec::new(),
             nodes_without_nic: NodesWithoutNic::default(),
             egress_marks: BTreeMap::new(),
+            egress_rate: None,
             share_cores: false,
             state_dir: None,
             drain_seconds: 30,
@@ -96,5 +114,7 @@ pub fn default_state_dir() -> Option<PathBuf> {
     })
 }
 
+/// Beyond these a rate is no rate, or sums overflow.
+const RATES: std::ops::RangeInclusive<u64> = 1..=u64::MAX / 4;
 /// IFNAMSIZ, without the zero at the end.
 const NIC_NAME_BYTES_MAX: usize = 15;

@@ -215,7 +215,7 @@ impl Serving {
             );
         }
         self.listeners.commit(change);
-        self.pacing.set_rate(config.total_bytes_per_second);
+        self.pacing.set_rate(config.server.egress_rate());
         self.steer_to(taking);
         self.mark_by(&config.server.egress_marks);
         self.config = config;

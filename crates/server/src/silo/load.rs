@@ -76,7 +76,7 @@ impl Meter {
 //@ section: Lanes
 //@ unit: 90 % of a lane's time, in two looks {} apart
 //@ all: lane: its time
-//@ empty: new connections go to lanes without a NIC (`nodes_without_nic = "help"`); others get their answers sooner
+//@ empty: new connections go to lanes without a NIC (`nodes_without_nic = "assist"`); others get their answers sooner
 //@ counter: silo_accepts{placement="helped"}, silo_full
 //@ attack: none, a measure of load on machines of several nodes, which refuses nothing
 //@ reach: server

@@ -169,7 +169,7 @@ fn helpers(
     let idle = |silo: usize| layout.silos[silo].nics.is_empty();
     let free: Vec<usize> = (0..layout.silos.len()).filter(|&silo| idle(silo) && taking.silo(silo)).collect();
     let of_one = |silo: usize| match (layout.silos[silo].node, without_nic) {
-        (Some(node), NodesWithoutNic::Help) if !idle(silo) => {
+        (Some(node), NodesWithoutNic::Assist) if !idle(silo) => {
             let mut near = free.clone();
             near.sort_by_key(|&helper| layout.silos[helper].node.map(|there| topology.distance(node, there)));
             near
@@ -277,18 +277,18 @@ pub(super) mod tests {
 
     #[test]
     fn nodes_without_a_nic_help_those_with_one_the_nearest_first() {
-        let placement = placed(NodesWithoutNic::Help, &[]);
+        let placement = placed(NodesWithoutNic::Assist, &[]);
         let helpers: Vec<&[usize]> = (0..4).map(|silo| placement.helpers_of(silo)).collect();
         assert_eq!(helpers, [&[1, 3][..], &[], &[3, 1], &[]]);
         let idle = placed(NodesWithoutNic::Idle, &[]);
         assert!((0..4).all(|silo| idle.helpers_of(silo).is_empty()));
-        assert_eq!(placed(NodesWithoutNic::Help, &[1]).helpers_of(0), [3], "who is drained helps nobody");
+        assert_eq!(placed(NodesWithoutNic::Assist, &[1]).helpers_of(0), [3], "who is drained helps nobody");
     }
 
     #[test]
     fn a_silo_is_full_when_all_its_lanes_are_and_somebody_may_help() {
         let loads = Loads::new(8);
-        let (help, idle) = (placed(NodesWithoutNic::Help, &[]), placed(NodesWithoutNic::Idle, &[]));
+        let (help, idle) = (placed(NodesWithoutNic::Assist, &[]), placed(NodesWithoutNic::Idle, &[]));
         loads.set_full(0, true);
         assert!(!help.is_full(0, &loads), "one of its lanes has time");
         loads.set_full(1, true);

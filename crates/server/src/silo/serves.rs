@@ -22,7 +22,7 @@ pub fn who_serves_what(layout: &Layout, without_nic: NodesWithoutNic) -> Vec<Str
             (false, ..) if nics.is_empty() => "serve what the kernel deals out".to_owned(),
             (false, ..) => format!("serve {}", nics.join(", ")),
             (true, false, _) => "serve what the kernel deals out".to_owned(),
-            (true, true, NodesWithoutNic::Help) => {
+            (true, true, NodesWithoutNic::Assist) => {
                 "have no NIC: they help while all lanes of another node's NIC are full".to_owned()
             }
             (true, true, NodesWithoutNic::Idle) => {
@@ -46,7 +46,7 @@ mod tests {
     fn each_silo_says_whom_it_serves() {
         let layout = Layout::new(&four_nodes_with_cards_on_two(), &Wishes::default()).unwrap();
         assert_eq!(
-            who_serves_what(&layout, NodesWithoutNic::Help),
+            who_serves_what(&layout, NodesWithoutNic::Assist),
             [
                 "node 0: lanes 0-1 on CPUs 0-1 serve eth0",
                 "node 1: lanes 2-3 on CPUs 2-3 have no NIC: they help while all lanes of another node's NIC are full",
@@ -59,7 +59,7 @@ mod tests {
         let wishes = Wishes { silos: false, ..Wishes::default() };
         let one = Layout::new(&four_nodes_with_cards_on_two(), &wishes).unwrap();
         assert_eq!(
-            who_serves_what(&one, NodesWithoutNic::Help),
+            who_serves_what(&one, NodesWithoutNic::Assist),
             ["all nodes: lanes 0-7 on CPUs 0-7 serve eth0, eth2"]
         );
     }
@@ -77,7 +77,7 @@ mod tests {
         topology.nics.extend([made_up("lo", 1), made_up("ifb0", 7)]);
         let wishes = Wishes { silos: false, ..Wishes::default() };
         let told = |topology: &Topology| {
-            who_serves_what(&Layout::new(topology, &wishes).unwrap(), NodesWithoutNic::Help).remove(0)
+            who_serves_what(&Layout::new(topology, &wishes).unwrap(), NodesWithoutNic::Assist).remove(0)
         };
         assert!(told(&topology).ends_with(" serve eth0, eth2"));
         topology.nics.retain(|nic| nic.kind == NicKind::Virtual);

@@ -1,9 +1,10 @@
 //! A configuration as services read it: the text of `linerate.toml`, of which each reads the tables that it owns.
 //!
-//! A table has one owner, who refuses what is wrong in it; two are shared, `[[volume]]` and `[limits]`, whose keys have
+//! A table has one owner, who refuses what is wrong in it; one is shared, `[[volume]]`, whose keys have
 //! one owner each. Keys that nobody owns are refused by [`Document::refuse_unknown`].
 
 mod listen;
+mod renamed;
 mod said;
 mod size;
 mod unknown;
@@ -16,7 +17,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 pub use self::listen::{address, addresses, is_narrowed_to_ipv4, parse_listen};
-pub use self::size::Size;
+pub use self::renamed::{RENAMED, Renamed};
+pub use self::size::{Size, bytes};
 
 /// What an owner calls its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,8 +27,6 @@ pub struct Keys {
     pub tables: &'static [&'static str],
     /// Keys of every `[[volume]]`.
     pub volume: &'static [&'static str],
-    /// Keys of `[limits]`.
-    pub limits: &'static [&'static str],
 }
 
 /// A configuration that cannot be used.
@@ -135,11 +135,12 @@ impl Document {
         Ok(self.tables::<Volumes<T>>()?.volume)
     }
 
-    /// Refuses keys that none of the `owners` knows.
+    /// Refuses [renamed](RENAMED) keys, and those that none of the `owners` knows.
     ///
     /// # Errors
-    /// [`ConfigError::Parse`] with line and column, and what there is instead.
+    /// [`ConfigError::Invalid`] with the new name; [`ConfigError::Parse`] with line and column, and what there is instead.
     pub fn refuse_unknown(&self, owners: &[Keys]) -> Result<(), ConfigError> {
+        renamed::refuse(&self.text)?;
         unknown::refuse(&self.text, owners).map_err(|source| self.refused(source))
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// A number of bytes: an integer, or a text of digits and one of K, M, G or T, which are powers of 1024.
+/// A number of bytes, or of bytes per second: an integer, or a text of digits and one of K, M, G or T, which are powers of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -24,6 +24,16 @@ impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(SizeVisitor)
     }
+}
+
+/// Reads a [`Size`] into a number (`deserialize_with`).
+///
+/// # Errors
+/// What would do instead.
+pub fn bytes<'de, D: Deserializer<'de>, N: TryFrom<u64>>(from: D) -> Result<N, D::Error> {
+    let Size(bytes) = Size::deserialize(from)?;
+    N::try_from(bytes)
+        .map_err(|_| D::Error::custom(format!("{bytes} bytes are more than this machine counts")))
 }
 
 struct SizeVisitor;

@@ -9,24 +9,22 @@ use super::Keys;
 /// Refuses the first key of `text` that no owner knows.
 pub(super) fn refuse(text: &str, owners: &[Keys]) -> Result<(), toml::de::Error> {
     let all = |of: fn(&Keys) -> &'static [&'static str]| owners.iter().flat_map(of).copied().collect();
-    let (tables, volume, limits): (Vec<_>, Vec<_>, Vec<_>) =
-        (all(|keys| keys.tables), all(|keys| keys.volume), all(|keys| keys.limits));
-    let tables = tables.into_iter().chain([VOLUME, LIMITS]).collect();
-    let known = Known { tables, volume, limits };
+    let (mut tables, volume): (Vec<_>, Vec<_>) = (all(|keys| keys.tables), all(|keys| keys.volume));
+    tables.push(VOLUME);
+    let known = Known { tables, volume };
     Level { keys: &known.tables, below: Some(&known) }.deserialize(toml::Deserializer::parse(text)?)
 }
 
 struct Known {
     tables: Vec<&'static str>,
     volume: Vec<&'static str>,
-    limits: Vec<&'static str>,
 }
 
 /// A table, or several, of which the keys are known.
 #[derive(Clone, Copy)]
 struct Level<'k> {
     keys: &'k [&'static str],
-    /// Of the top: the tables below that are shared.
+    /// Of the top: the table below that is shared.
     below: Option<&'k Known>,
 }
 
@@ -50,9 +48,6 @@ impl<'de> Visitor<'de> for Level<'_> {
             match self.below {
                 Some(known) if key == VOLUME => {
                     map.next_value_seed(Level { keys: &known.volume, below: None })?;
-                }
-                Some(known) if key == LIMITS => {
-                    map.next_value_seed(Level { keys: &known.limits, below: None })?;
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -110,7 +105,6 @@ impl Visitor<'_> for Key<'_> {
 }
 
 const VOLUME: &str = "volume";
-const LIMITS: &str = "limits";
 
 #[cfg(test)]
 mod tests {
@@ -118,20 +112,19 @@ mod tests {
 
     #[test]
     fn a_key_that_nobody_owns_is_refused_where_it_stands() {
-        let web = Keys { tables: &["web"], volume: &["mount"], limits: &["rate"] };
-        let files = Keys { tables: &["files"], volume: &["name", "path"], limits: &[] };
+        let web = Keys { tables: &["web"], volume: &["mount"] };
+        let files = Keys { tables: &["files"], volume: &["name", "path"] };
         let check = |text: &str| refuse(text, &[web, files]).map_err(|error| error.to_string());
-        let good = "[web]\nanything = { a = 1 }\n[limits]\nrate = 1\n[[volume]]\nname = 'a'\nmount = '/'\n[files]\nx = [1]\n";
+        let good = "[web]\nanything = { a = 1 }\n[[volume]]\nname = 'a'\nmount = '/'\n[files]\nx = [1]\n";
         check(good).unwrap();
         // A key of the wrong kind is its owner's to refuse.
-        check("web = 3\nlimits = 1.5\nvolume = 'no table'\n[files]\nwhen = 2020-01-01\n").unwrap();
+        check("web = 3\nvolume = 'no table'\n[files]\nwhen = 2020-01-01\n").unwrap();
         for (text, line, words) in [
             (
                 "[web]\n[wbe]\nlisten = 1\n",
                 2,
-                "unknown field `wbe`, expected one of `web`, `files`, `volume`, `limits`",
+                "unknown field `wbe`, expected one of `web`, `files`, `volume`",
             ),
-            ("[limits]\nrate = 1\nrats = 2\n", 3, "unknown field `rats`, expected one of `rate`"),
             (
                 "[[volume]]\nname = 'a'\n[[volume]]\npath = 'b'\nmuont = '/'\n",
                 5,

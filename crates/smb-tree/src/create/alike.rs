@@ -60,7 +60,7 @@ impl Share {
             return None;
         }
         self.volume().recall_lease(&key).await;
-        self.counters().leases_of_two_files.increment();
+        self.counters().lease_key_conflicts.increment();
         Some(Arc::new(keys.join(key)))
     }
 }

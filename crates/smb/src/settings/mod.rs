@@ -150,7 +150,7 @@ impl Default for SmbSection {
             //@ address: as many as fit, until others come
             //@ all: lane: `smb.connections_per_lane` ({})
             //@ empty: the address that holds most gives one up, those that do nothing first; others feel nothing
-            //@ counter: smb_connections, smb_gave_way, smb_connections_refused
+            //@ counter: smb_connections, smb_connections_evicted, smb_connections_refused
             //@ attack: smb-silent-10000
             connections_per_lane: 4096,
             //@ limit: sessions
@@ -195,9 +195,9 @@ struct VolumeKeys {
     #[serde(default)]
     smb_short_names: bool,
     #[serde(default)]
-    smb_hide_unreadable: bool,
-    #[serde(default)]
-    smb_keep_inherited: bool,
+    smb_access_based_enumeration: bool,
+    #[serde(default = "yes")]
+    smb_acl_flag_inherited_canonicalization: bool,
     #[serde(default)]
     smb_write_time_delay_ms: u16,
     #[serde(default)]
@@ -205,6 +205,10 @@ struct VolumeKeys {
     #[serde(default)]
     smb_hide_attributes: Vec<String>,
     smb_test_delay_ms: Option<u16>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// As what SMB serves a volume.
@@ -282,14 +286,13 @@ impl service::Service for Smb {
                 "smb",
                 "smb_share",
                 "smb_short_names",
-                "smb_hide_unreadable",
-                "smb_keep_inherited",
+                "smb_access_based_enumeration",
+                "smb_acl_flag_inherited_canonicalization",
                 "smb_write_time_delay_ms",
                 "smb_hide",
                 "smb_hide_attributes",
                 "smb_test_delay_ms",
             ],
-            limits: &[],
         }
     }
 
@@ -493,8 +496,8 @@ fn share(
         path: volume.path.clone(),
         writable: volume.writable != identity::Writable::Nobody,
         short_names: keys.smb_short_names,
-        hide_unreadable: keys.smb_hide_unreadable,
-        keep_inherited: keys.smb_keep_inherited,
+        hide_unreadable: keys.smb_access_based_enumeration,
+        keep_inherited: !keys.smb_acl_flag_inherited_canonicalization,
         write_time_delay: Duration::from_millis(keys.smb_write_time_delay_ms.into()),
         hide: hidden(index, "smb_hide", &keys.smb_hide)?,
         hide_attributes: hidden(index, "smb_hide_attributes", &keys.smb_hide_attributes)?,

@@ -140,7 +140,7 @@ impl Inner {
     pub(super) fn doubt_all(&self) {
         self.doubts.borrow_mut().forget_names();
         if let Some(joined) = self.joined.get() {
-            self.counters.doubted_all.increment();
+            self.counters.callbacks_voided_all.increment();
             joined.void_clients();
         }
     }
@@ -274,7 +274,7 @@ impl Inner {
     fn seek(self: &Rc<Self>, looked: Looked, volume: WeakVolume) {
         let mut doubts = self.doubts.borrow_mut();
         if doubts.looked.len() >= DOUBTS_MAX {
-            return self.counters.displaced_unsought.increment();
+            return self.counters.replaced_scans_skipped.increment();
         }
         doubts.looked.push((looked, volume));
         if doubts.seeking.as_ref().is_none_or(Task::is_finished) {
@@ -330,7 +330,7 @@ impl Inner {
 //@ unit: name
 //@ all: lane: {}
 //@ empty: every promise of the lane is voided, and clients ask again
-//@ counter: vfs_doubted_all, vfs_changes_behind
+//@ counter: vfs_callbacks_voided_all, vfs_external_changes
 //@ attack: none, only other programs of the machine cause it
 //@ reach: server
 /// Names that wait to be looked at, and those in one of them.
@@ -342,7 +342,7 @@ const OPEN_PAUSE: Duration = Duration::from_millis(100);
 //@ unit: promise looked through
 //@ all: lane: {} in one turn; 256 names in {SEEK_PAUSE}
 //@ empty: what is beyond is found at the next look; others feel nothing
-//@ counter: vfs_displaced_unsought, vfs_changes_behind
+//@ counter: vfs_replaced_scans_skipped, vfs_external_changes
 //@ attack: none, only other programs of the machine cause it
 //@ reach: server
 /// Promises looked through in one turn of the lane.

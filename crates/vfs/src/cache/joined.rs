@@ -150,8 +150,8 @@ impl Inner {
         let joined = self.joined.get().expect("changes are made on volumes that share");
         let answers = Answers::default();
         let asked = joined.objects.desks().ask(&joined.ringer, all, &answers, lane::time::now());
-        self.counters.breaks_asked.add(asked.questions);
-        self.counters.breaks_spared.add(asked.spared);
+        self.counters.invalidations_sent.add(asked.questions);
+        self.counters.invalidations_filtered.add(asked.spared);
         for broken in all {
             self.forget_broken(broken);
             for telling in joined.telling(broken) {
@@ -187,7 +187,7 @@ impl Inner {
     /// Answers one question of another lane.
     fn answer(self: &Rc<Self>, question: Break) {
         let joined = self.joined.get().expect("lanes that share are asked");
-        self.counters.breaks_answered.increment();
+        self.counters.invalidations_acked.increment();
         self.forget_broken(&question.broken);
         let telling = joined.telling(&question.broken);
         joined.tell_clients(&question.broken, || question.answer.clone());

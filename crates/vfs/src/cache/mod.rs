@@ -373,7 +373,7 @@ impl Cache {
             return;
         }
         if self.inner.watches.relied().keep(watched, until) {
-            self.inner.counters.relied_let_go.increment();
+            self.inner.counters.pinned_watches_evicted.increment();
         }
     }
 
@@ -538,7 +538,7 @@ impl Default for CacheOptions {
             //@ unit: directory
             //@ all: lane: half of {}
             //@ empty: the one whose promises end first is watched no more; its clients hear at the next look
-            //@ counter: vfs_relied_let_go, vfs_watches
+            //@ counter: vfs_pinned_watches_evicted, vfs_watches
             //@ attack: afs-pools
             watches_max: 8192,
             ttl: Duration::from_secs(1),

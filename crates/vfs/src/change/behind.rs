@@ -130,7 +130,7 @@ impl Volume {
         if let (Foreign::Changed(_), Some(log)) = (&foreign, object.log()) {
             log.note_unnamed(version);
         }
-        self.counters().changes_behind.increment();
+        self.counters().external_changes.increment();
         let is_unseen = matches!(foreign, Foreign::Changed(None));
         way.end(self);
         if is_unseen {

@@ -16,7 +16,7 @@ impl LaneBits {
     //@ unit: question
     //@ all: lane: one for each object under a permit
     //@ empty: the change waits until the lane has answered, or is gone
-    //@ counter: vfs_breaks_asked, vfs_breaks_answered
+    //@ counter: vfs_invalidations_sent, vfs_invalidations_acked
     //@ attack: none, lanes ask each other
     //@ reach: server
     /// Lanes that there is room for.

@@ -85,7 +85,7 @@ impl Drop for Mark {
 //@ unit: count
 //@ all: lane: {} (256 KiB) for however many names
 //@ empty: names share a count, and the lane is asked in vain; others feel nothing
-//@ counter: vfs_breaks_asked, vfs_breaks_spared
+//@ counter: vfs_invalidations_sent, vfs_invalidations_filtered
 //@ attack: none, a table of fixed size whose spots are shared
 //@ reach: server
 /// Five for each name that a lane remembers at most by default: one question in six is in vain then.

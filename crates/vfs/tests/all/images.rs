@@ -48,7 +48,7 @@ fn names_that_the_server_takes_away_are_edits_of_an_image_though_nobody_had_thei
                     time::sleep(Duration::from_millis(30)).await;
                 }
             }
-            assert_eq!(volume.counters().changes_behind.get(), 0);
+            assert_eq!(volume.counters().external_changes.get(), 0);
         })
         .unwrap();
     }

@@ -33,7 +33,7 @@ impl Scenario for Edges {
         let drop = work.join("drop");
         std::fs::create_dir_all(&drop)?;
         let config = format!(
-            "[limits]\nstall_seconds = 2\nsend_rate_min = 1000000\n[[volume]]\nname = 'drop'\npath = '{}'\nmount = '/drop'\n\
+            "[http.limits]\nstall_seconds = 2\nsend_rate_min = 1000000\n[[volume]]\nname = 'drop'\npath = '{}'\nmount = '/drop'\n\
              writable = 'anyone'\nquota = '8M'",
             drop.display()
         );

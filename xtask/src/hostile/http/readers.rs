@@ -26,7 +26,7 @@ impl Scenario for Readers {
 
     /// The patience of the default, 30 s, scaled down to the time there is.
     fn prepare(&self, _work: &Path) -> anyhow::Result<Wishes> {
-        Ok(Wishes { config: format!("[limits]\nstall_seconds = {STALL_SECONDS}"), ..Wishes::default() })
+        Ok(Wishes { config: format!("[http.limits]\nstall_seconds = {STALL_SECONDS}"), ..Wishes::default() })
     }
 
     fn seconds_least(&self) -> u64 {

@@ -30,7 +30,7 @@ impl Scenario for SlowUploads {
         let drop = work.join("drop");
         std::fs::create_dir_all(&drop)?;
         let config = format!(
-            "[limits]\nstall_seconds = 5\n[[volume]]\nname = 'drop'\npath = '{}'\nmount = '/drop'\nwritable = 'anyone'",
+            "[http.limits]\nstall_seconds = 5\n[[volume]]\nname = 'drop'\npath = '{}'\nmount = '/drop'\nwritable = 'anyone'",
             drop.display()
         );
         Ok(Wishes { config, ..Wishes::default() })

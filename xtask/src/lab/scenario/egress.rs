@@ -108,7 +108,7 @@ fn behind_a_bond(guest: &mut Guest, clients: Namespace) -> anyhow::Result<String
 fn a_cable_is_pulled(guest: &mut Guest, clients: Namespace, marks: &str) -> anyhow::Result<()> {
     let quickly = drained(1, marks);
     // A transfer takes a minute, so that it is under way whatever else the machine does.
-    let slowly = format!("{quickly}[limits]\npacing_bytes_per_second = {}\n", FILE_BYTES / 60);
+    let slowly = format!("{quickly}[http.limits]\npacing_bytes_per_second = {}\n", FILE_BYTES / 60);
     let server = guest.serve(&slowly)?;
     let mark = egress_mark(&server, 0)?;
     ensure!(mark > 0.0, "node 0 marks nothing");

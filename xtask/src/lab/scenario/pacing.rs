@@ -77,7 +77,7 @@ fn each_connection_keeps_its_rate(
 ) -> anyhow::Result<()> {
     let records = if kernel_tls { "kernel TLS" } else { "user TLS" };
     let config = |rate: u64| {
-        format!("{CONFIG}kernel_tls = {kernel_tls}\n[limits]\npacing_bytes_per_second = {rate}\n")
+        format!("{CONFIG}kernel_tls = {kernel_tls}\n[http.limits]\npacing_bytes_per_second = {rate}\n")
     };
     let server = guest.serve(&config(rate))?;
     let clients = Client::start_all(namespace, &[HTTP, HTTP, HTTPS])?;
@@ -107,7 +107,7 @@ fn all_connections_together_keep_the_servers_rate(
     namespace: Namespace,
     rate: u64,
 ) -> anyhow::Result<()> {
-    let config = |rate: u64| format!("{CONFIG}[limits]\ntotal_bytes_per_second = {rate}\n");
+    let config = |rate: u64| format!("{CONFIG}[server]\negress_rate = {rate}\n");
     for count in [1, 10] {
         let server = guest.serve(&config(rate))?;
         let urls = [HTTP, HTTPS, HTTP2].into_iter().chain(std::iter::repeat(HTTP));

@@ -91,7 +91,7 @@ fn a_client_that_kept_its_copy_lists_what_is_there_whatever_the_server_let_go_of
         let goes_on = befalls == Befalls::Nothing;
         assert_eq!(keeper.edited.get(), 290 + u32::from(goes_on), "{befalls:?}");
         assert_eq!(
-            site.life().sum(|counters| counters.images_relaid.get()),
+            site.life().sum(|counters| counters.images_version_bumped.get()),
             u64::from(!goes_on),
             "{befalls:?}"
         );
@@ -122,7 +122,7 @@ fn what_nobody_changed_lies_as_it_did_and_keeps_its_version() {
             let d = Fid { vnode: d.vnode, uniquifier: d.uniquifier, ..root };
             (d, client.fetch(0, d).await)
         });
-        let relaid = |site: &Site| site.life().sum(|counters| counters.images_relaid.get());
+        let relaid = |site: &Site| site.life().sum(|counters| counters.images_version_bumped.get());
         // It was found by its name, and nobody knows who knew it before.
         let is_new_life = matches!(befalls, Befalls::Stop | Befalls::Kill);
         let known = if is_new_life { 0 } else { relaid(&site) };
@@ -255,7 +255,7 @@ impl History {
 
     fn count_relaid(&mut self) {
         *self.counts.entry("relaid").or_default() +=
-            self.site.life().sum(|counters| counters.images_relaid.get());
+            self.site.life().sum(|counters| counters.images_version_bumped.get());
     }
 
     fn step(&mut self) {

@@ -243,7 +243,7 @@ fn who_gives_up_everything_is_told_nothing() {
     scene.on(two.host(), async move { me.call(1, &[GIVE_UP_ALL]).await.unwrap() });
     two.mode.set(Mode::Deaf);
     assert!(scene.write(&one, "a", 1).unwrap() < AT_ONCE);
-    assert_eq!(scene.process().sum(|hosts| hosts.gave_up_all.get()), 1);
+    assert_eq!(scene.process().sum(|hosts| hosts.callbacks_given_up_all.get()), 1);
     two.mode.set(Mode::Good);
     assert_eq!(scene.read(&two, "a"), Ok(1));
     scene.end();
@@ -568,6 +568,6 @@ fn an_address_that_another_client_has_by_now_is_that_one() {
     scene.on(one.host(), async move { me.begin(at.port(), 4711) });
     scene.read(&one, "a").unwrap();
     assert_eq!(scene.process().hosts.len(), 1, "who was there is no more");
-    assert_eq!(scene.process().sum(|hosts| hosts.hosts_gave_way.get()), 1);
+    assert_eq!(scene.process().sum(|hosts| hosts.hosts_evicted.get()), 1);
     scene.end();
 }

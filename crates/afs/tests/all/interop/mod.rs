@@ -74,7 +74,7 @@ fn stock_tools_look_at_volumes_users_and_connections() {
     let text = format!(
         "[server]\nlanes = 2\ndrain_seconds = 30\nstate_dir = 'state'\n[admin]\nlisten = 'off'\n\
          [identity]\naccounts = 'accounts.toml'\n[afs]\nlisten = '{ADDRESS}:7000'\ncell = '{CELL}'\nroot_volumes = false\n\
-         [[volume]]\nname = 'files'\npath = 'files'\nwritable = 'anyone'\nhidden = true\n\
+         [[volume]]\nname = 'files'\npath = 'files'\nwritable = 'anyone'\nserve_dotfiles = true\n\
          [[volume]]\nname = 'songs'\npath = 'music'\nafs = 'readonly'\nafs_name = 'music'\n"
     );
     std::fs::write(at("linerate.toml"), text).unwrap();

@@ -45,7 +45,7 @@ fn ten_thousand_connections_that_make_no_claim_keep_nobody_else_out_and_are_clos
         assert!(lane::time::now() - began <= Duration::from_secs(11), "in time");
         bed.settled().await;
         let gave_way: u64 =
-            bed.served.oob.iter().map(|oob| oob.connection_counters().gave_way_opening.get()).sum();
+            bed.served.oob.iter().map(|oob| oob.connection_counters().evicted_opening.get()).sum();
         assert_eq!(counted!(bed, claims_late), CONNECTIONS as u64);
         assert!(gave_way >= (CONNECTIONS - 2 * room) as u64, "{gave_way} of {CONNECTIONS} gave way");
     });

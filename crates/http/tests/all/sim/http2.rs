@@ -382,7 +382,7 @@ fn header_block_that_comes_slowly_ends_its_connection_and_one_that_ends_in_time_
 #[test]
 fn uploads_of_one_connection_come_whole_as_fast_as_they_are_taken() {
     seeds(SEEDS, |seed| {
-        let site = || writable(Writable::anyone(), Auth::Needed);
+        let site = || writable(Writable::anyone(), Auth::WhenRequired);
         let config = if seed % 2 == 0 { Config::rough() } else { Config::default() };
         let pair = Pair::serving(seed, config, Limits::default(), &[("f3", b"old")], Role::Tls, site);
         let bodies: Vec<Vec<u8>> = (0..5).map(|n| noise(seed + n, 1 + n as usize * 90_001)).collect();

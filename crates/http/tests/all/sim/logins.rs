@@ -55,7 +55,7 @@ async fn ask(role: Role, method: &str, lines: &str) -> Response {
 #[test]
 fn user_may_what_the_anonymous_may_not() {
     seeds(10, |seed| {
-        let pair = pair(seed, Role::Tls, Auth::Needed);
+        let pair = pair(seed, Role::Tls, Auth::WhenRequired);
         pair.run(async {
             assert_eq!(ask(Role::Tls, "GET", "").await.body, b"old");
             let asked = ask(Role::Tls, "PUT", "").await;
@@ -81,7 +81,7 @@ fn user_may_what_the_anonymous_may_not() {
 
 #[test]
 fn passwords_are_neither_taken_nor_asked_for_where_others_may_listen() {
-    let pair = pair(1, Role::Plain, Auth::Needed);
+    let pair = pair(1, Role::Plain, Auth::WhenRequired);
     pair.run(async {
         assert_eq!(ask(Role::Plain, "GET", "").await.body, b"old");
         for (method, lines) in [("PUT", ""), ("PUT", RIGHT), ("GET", RIGHT), ("DELETE", WRONG)] {
@@ -103,7 +103,7 @@ fn volume_says_when_users_are_asked() {
         (Auth::Always, WRONG, 401, 401),
         (Auth::Always, "Authorization: Bearer x\r\n", 401, 401),
         (Auth::Always, RIGHT, 200, 204),
-        (Auth::Needed, "Authorization: Bearer x\r\n", 200, 401),
+        (Auth::WhenRequired, "Authorization: Bearer x\r\n", 200, 401),
     ] {
         let pair = pair(1, Role::Tls, auth);
         pair.run(async move {
@@ -117,7 +117,7 @@ fn volume_says_when_users_are_asked() {
 #[test]
 fn address_that_guesses_is_not_listened_to_for_a_while() {
     seeds(10, |seed| {
-        let pair = pair(seed, Role::Tls, Auth::Needed);
+        let pair = pair(seed, Role::Tls, Auth::WhenRequired);
         pair.run(async {
             assert_eq!(ask(Role::Tls, "GET", RIGHT).await.status, 200);
             for _ in 0..10 {
@@ -141,7 +141,7 @@ fn address_that_guesses_is_not_listened_to_for_a_while() {
 
 #[test]
 fn crowd_of_one_address_waits_in_turns_and_is_bounded() {
-    let pair = pair(1, Role::Tls, Auth::Needed);
+    let pair = pair(1, Role::Tls, Auth::WhenRequired);
     pair.run(async {
         let asked: Vec<_> = (0..40).map(|_| lane::spawn(ask(Role::Tls, "GET", WRONG))).collect();
         let mut statuses = Vec::new();
@@ -161,7 +161,7 @@ fn what_is_forbidden_by_a_files_own_descriptor_is_asked_for_in_vain() {
     // A list of nothing, as Samba keeps it with a file.
     let mut nobody = vec![1, 0, 1, 0, 0, 0, 2, 0, 1, 0, 4, 128];
     nobody.extend([[0; 4], [0; 4], [0; 4], [20, 0, 0, 0], [2, 0, 8, 0], [0; 4]].concat());
-    let pair = pair(1, Role::Tls, Auth::Needed);
+    let pair = pair(1, Role::Tls, Auth::WhenRequired);
     pair.server.fs().set_xattr("/srv/f", "user.NTACL", &nobody).unwrap();
     pair.run(async {
         for (method, lines, status) in [("GET", "", 401), ("GET", RIGHT, 403), ("PUT", RIGHT, 403)] {

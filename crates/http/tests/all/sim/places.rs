@@ -41,7 +41,7 @@ fn crowd(host: &Host, count: usize, bytes: &'static str, hold: Duration) -> Rc<C
 }
 
 fn gave_way(counters: &ConnectionCounters) -> [u64; 3] {
-    [counters.gave_way_idle.get(), counters.gave_way_opening.get(), counters.gave_way_busy.get()]
+    [counters.evicted_idle.get(), counters.evicted_opening.get(), counters.evicted_busy.get()]
 }
 
 #[test]

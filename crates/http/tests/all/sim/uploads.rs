@@ -32,7 +32,7 @@ pub(crate) fn writable(by: Writable, auth: Auth) -> Site {
 }
 
 fn pair(seed: u64, config: Config, limits: Limits, files: &[(&str, &[u8])], role: Role) -> Pair {
-    Pair::serving(seed, config, limits, files, role, || writable(Writable::anyone(), Auth::Needed))
+    Pair::serving(seed, config, limits, files, role, || writable(Writable::anyone(), Auth::WhenRequired))
 }
 
 /// A PUT with this body, whole.
@@ -467,7 +467,7 @@ fn what_somebody_has_open_and_does_not_share_is_locked() {
     let slot: Rc<std::cell::RefCell<Option<Volume>>> = Rc::default();
     let volume = Rc::clone(&slot);
     let site = move || {
-        let site = writable(Writable::anyone(), Auth::Needed);
+        let site = writable(Writable::anyone(), Auth::WhenRequired);
         volume.replace(site.volume(&"sim".parse().unwrap()).cloned());
         site
     };
@@ -544,7 +544,7 @@ fn killed_server_leaves_one_version_or_another_and_nothing_else() {
         assert!(others.len() <= 1, "{others:?}");
         pair.server.restart();
         pair.server.spawn(async {
-            let site = writable(Writable::anyone(), Auth::Needed);
+            let site = writable(Writable::anyone(), Auth::WhenRequired);
             site.volume(&"sim".parse().unwrap()).unwrap().sweep().await;
         });
         pair.world.run_for(Duration::from_secs(2 * 3600));

@@ -96,7 +96,7 @@ impl Silos {
 #[test]
 fn lanes_without_a_nic_take_connections_only_while_all_lanes_of_the_nics_node_are_full() {
     seeds(10, |seed| {
-        let silos = Silos::new(seed, &placement(NodesWithoutNic::Help));
+        let silos = Silos::new(seed, &placement(NodesWithoutNic::Assist));
         assert_eq!(silos.connect(4), [0; 4]);
         silos.set_full(&[0], true);
         assert_eq!(silos.connect(4), [0; 4], "lane 1 has time, and the kernel deals out to it too");
@@ -127,7 +127,7 @@ fn idle_means_that_nobody_is_asked_however_full_the_lanes_are() {
 #[test]
 fn a_connection_of_another_nodes_card_goes_to_its_lanes_and_to_a_helper_while_they_are_full() {
     seeds(10, |seed| {
-        let silos = Silos::new(seed, &placement(NodesWithoutNic::Help));
+        let silos = Silos::new(seed, &placement(NodesWithoutNic::Assist));
         // eth0 has index 2; the third address is on eth2.
         ["10.0.1.1", "10.0.2.1"].iter().for_each(|address| silos.host.add_address(address));
         let client = silos.world.host("10.0.0.2");

@@ -54,7 +54,7 @@ impl Service for Echo {
     }
 
     fn keys(&self) -> Keys {
-        Keys { tables: &["echo"], volume: &["echoed"], limits: &[] }
+        Keys { tables: &["echo"], volume: &["echoed"] }
     }
 
     fn listen_keys(&self) -> &'static [&'static str] {

@@ -30,7 +30,7 @@ const ECHO: &str = "[echo]\nlisten = '127.0.0.1:0'\ndatagrams = '127.0.0.1:0'\n"
 /// With times that no machine is too slow for, as HTTP's.
 const SERVER: &str = "[server]\nlanes = 2\ndrain_seconds = 300\n[admin]\nlisten = '127.0.0.1:0'\n";
 const HTTP: &str =
-    "[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n[limits]\nheader_seconds = 300\n";
+    "[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n[http.limits]\nheader_seconds = 300\n";
 
 fn volume(dir: &Path) -> String {
     format!("[[volume]]\nname = 'files'\npath = '{}'\n", dir.display())
@@ -397,8 +397,8 @@ fn an_rx_service_has_its_part_of_the_servers_rate_and_no_more() {
     let services: Arc<Services> = Arc::new([Arc::new(http::Http::default()), Arc::new(perf)]);
     // The client leaves without a word, so the last call is there until its deadline.
     let server = SERVER.replace("lanes = 2", "lanes = 1").replace("drain_seconds = 300", "drain_seconds = 1");
-    let limits = format!("total_bytes_per_second = {RATE}\n");
-    let text = format!("{server}{HTTP}{limits}[perf]\nlisten = '127.0.0.1:0'\n{}", volume(dir.path()));
+    let server = server.replace("[server]", &format!("[server]\negress_rate = {RATE}"));
+    let text = format!("{server}{HTTP}[perf]\nlisten = '127.0.0.1:0'\n{}", volume(dir.path()));
     let server = Running::start(services, &text);
     let (web, perf) = (server.at("http", Tcp), server.at("perf", Rx));
     let began = Instant::now();

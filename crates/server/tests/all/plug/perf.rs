@@ -42,7 +42,7 @@ impl Service for Perf {
     }
 
     fn keys(&self) -> Keys {
-        Keys { tables: &["perf"], volume: &[], limits: &[] }
+        Keys { tables: &["perf"], volume: &[] }
     }
 
     fn listen_keys(&self) -> &'static [&'static str] {

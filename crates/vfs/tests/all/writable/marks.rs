@@ -45,13 +45,13 @@ fn a_lane_is_asked_of_names_that_it_remembers_and_of_no_others() {
                 root.remove(&nobody(), name("moved")).await.unwrap();
             }
             // Two names may have one count, by chance.
-            assert!(asked.breaks_asked.get() < 6, "{} questions", asked.breaks_asked.get());
-            assert!(asked.breaks_spared.get() > 50);
-            let before = asked.breaks_asked.get();
+            assert!(asked.invalidations_sent.get() < 6, "{} questions", asked.invalidations_sent.get());
+            assert!(asked.invalidations_filtered.get() > 50);
+            let before = asked.invalidations_sent.get();
             root.create(&nobody(), name("absent"), NEW).await.unwrap();
             root.remove(&nobody(), name("there")).await.unwrap();
             root.rename(&nobody(), name("dir"), &root, name("elsewhere"), Over::Nothing).await.unwrap();
-            assert!(asked.breaks_asked.get() >= before + 3);
+            assert!(asked.invalidations_sent.get() >= before + 3);
             step.set(2);
         },
         async |volume, step| {
@@ -100,7 +100,7 @@ fn a_lane_is_asked_no_more_once_its_client_has_heard_that_all_is_void() {
             for n in 0..20 {
                 root.create(&nobody(), name(&format!("new{n}")), NEW).await.unwrap();
             }
-            let asked = volume.counters().breaks_asked.get();
+            let asked = volume.counters().invalidations_sent.get();
             // Two names may have one count, by chance.
             assert!(asked <= 3, "{asked} questions");
             step.set(2);
@@ -131,8 +131,12 @@ fn uploads_to_one_name_from_two_lanes_ask_nobody_once_it_is_there() {
             }
         }
         // The first one is kept, as it took nobody's place.
-        assert!(volume.counters().breaks_asked.get() <= 1, "{}", volume.counters().breaks_asked.get());
-        assert!(volume.counters().breaks_spared.get() > 10);
+        assert!(
+            volume.counters().invalidations_sent.get() <= 1,
+            "{}",
+            volume.counters().invalidations_sent.get()
+        );
+        assert!(volume.counters().invalidations_filtered.get() > 10);
     }
     in_turns(|volume, step| upload(volume, step, 0), |volume, step| upload(volume, step, 1));
 }

@@ -132,7 +132,7 @@ fn numbers_that_are_reserved_change_nothing_that_anybody_is_told_of() {
         assert_ne!(stamp(), before, "its mark has been written");
         promised(&volume, &client, "").await;
         assert_eq!(service.told.take(), []);
-        assert_eq!(volume.counters().changes_behind.get(), 0);
+        assert_eq!(volume.counters().external_changes.get(), 0);
     });
 }
 

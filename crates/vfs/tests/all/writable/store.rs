@@ -335,7 +335,7 @@ fn what_one_client_writes_through_one_lane_and_relies_on_by_another_is_nobody_el
                 time::sleep(Duration::from_millis(37)).await;
             }
             assert!(telling.0.borrow().is_empty(), "nobody else has changed it");
-            volume.counters().changes_behind.get()
+            volume.counters().external_changes.get()
         });
         let writing = process.clone();
         let behind = world.block_on(&process.host, async move {
@@ -359,7 +359,7 @@ fn what_one_client_writes_through_one_lane_and_relies_on_by_another_is_nobody_el
                 time::sleep(Duration::from_millis(15)).await;
             }
             is_over.set(true);
-            reader.await + volume.counters().changes_behind.get()
+            reader.await + volume.counters().external_changes.get()
         });
         assert_eq!(behind, 0, "a change of ours was taken for somebody else's");
     });

@@ -222,7 +222,7 @@ fn a_file_that_waits_for_its_name_is_no_change_of_its_directory() {
                 time::sleep(Duration::from_secs(1)).await;
                 assert_eq!(service.told.take().len(), usize::from(publishes));
             }
-            assert_eq!(volume.counters().changes_behind.get(), 0);
+            assert_eq!(volume.counters().external_changes.get(), 0);
         });
     }
 }
@@ -248,12 +248,12 @@ fn a_file_that_is_made_anew_after_a_look_found_its_name_gone_was_not_replaced() 
         promised(&volume, &client, "page").await;
         time::sleep(Duration::from_secs(5)).await;
         assert_eq!(service.told.take(), []);
-        assert_eq!(volume.counters().changes_behind.get(), 0);
+        assert_eq!(volume.counters().external_changes.get(), 0);
     });
 }
 
 #[test]
-fn what_somebody_changes_behind_the_servers_back_is_told_when_notification_tells() {
+fn what_somebody_external_changes_the_servers_back_is_told_when_notification_tells() {
     watched(Writable::anyone(), |volume, fs| async move {
         fs.write("/srv/page", "first").unwrap();
         let service = Service::on(&volume, &Rc::default());
@@ -266,7 +266,7 @@ fn what_somebody_changes_behind_the_servers_back_is_told_when_notification_tells
         until(|| !service.told.borrow().is_empty()).await;
         assert_eq!(service.told.take(), [(1, Said::Object(page))], "nobody had to look");
         assert!(look.confirm().is_none());
-        assert_eq!(volume.counters().changes_behind.get(), 1);
+        assert_eq!(volume.counters().external_changes.get(), 1);
         let look = promised(&volume, &one, "page").await;
         assert!(look.confirm().unwrap().version > before);
         let (file, _) = look.resolved().clone().into_file().unwrap();
@@ -277,14 +277,14 @@ fn what_somebody_changes_behind_the_servers_back_is_told_when_notification_tells
         let writer = root.open_writer(&caller, name("page")).await.unwrap();
         write(&writer, 0, "third!").await.unwrap();
         time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(volume.counters().changes_behind.get(), 1);
+        assert_eq!(volume.counters().external_changes.get(), 1);
         service.told.take();
         // A new name: of that hears who relies on the directory.
         fs.write("/srv/new", "").unwrap();
         until(|| !service.told.borrow().is_empty()).await;
         let top = root.object().unwrap().identity().clone();
         assert_eq!(service.told.take(), [(2, Said::Object(top))]);
-        assert_eq!(volume.counters().changes_behind.get(), 2);
+        assert_eq!(volume.counters().external_changes.get(), 2);
     });
 }
 
@@ -314,7 +314,7 @@ fn what_others_do_in_a_directory_is_told_for_as_long_as_somebody_relies_on_it() 
         // Two hours later nobody relies on anything.
         time::sleep(Duration::from_secs(7200)).await;
         assert_eq!(volume.counters().watches.get(), 0);
-        assert_eq!(volume.counters().relied_let_go.get(), 0);
+        assert_eq!(volume.counters().pinned_watches_evicted.get(), 0);
     });
 }
 
@@ -344,8 +344,8 @@ fn who_relies_on_a_file_alone_hears_that_somebody_else_has_replaced_it_or_taken_
         root(&volume).await.remove(&caller, name("ours")).await.unwrap();
         time::sleep(Duration::from_secs(5)).await;
         assert_eq!(service.told.take(), [(2, Said::Object(of["ours"].clone()))]);
-        assert_eq!(volume.counters().changes_behind.get(), 3);
-        assert_eq!(volume.counters().displaced_unsought.get(), 0);
+        assert_eq!(volume.counters().external_changes.get(), 3);
+        assert_eq!(volume.counters().replaced_scans_skipped.get(), 0);
     });
 }
 
@@ -484,7 +484,7 @@ fn without_notification_it_is_told_before_somebody_else_is_answered() {
             assert_eq!(service.told.take(), [], "nothing says so");
             let look = promised(&volume, &two, "page").await;
             assert_eq!(service.told.take(), [(1, Said::Object(page))]);
-            assert_eq!(volume.counters().changes_behind.get(), 1);
+            assert_eq!(volume.counters().external_changes.get(), 1);
             let (file, _) = look.resolved().clone().into_file().unwrap();
             assert_eq!(read(&file).await, "second");
         }
@@ -505,7 +505,7 @@ fn of_more_changes_than_are_looked_at_one_by_one_clients_hear_that_all_is_void()
         until(|| !service.told.borrow().is_empty()).await;
         assert_eq!(service.told.take(), [(1, Said::All)]);
         assert!(look.confirm().is_none());
-        assert!(volume.counters().doubted_all.get() > 0);
+        assert!(volume.counters().callbacks_voided_all.get() > 0);
     });
 }
 

@@ -174,7 +174,7 @@ fn config() -> String {
     format!(
         "[server]\nstate_dir = \"{STATE}\"\n[identity]\naccounts = \"{ACCOUNTS}\"\n\
          [http]\nlisten = []\n[https]\nlisten = []\n[smb]\nlisten = \"0.0.0.0:445\"\nsigning = \"allowed\"\n{interfaces}\
-         [[volume]]\nname = \"tree\"\npath = \"{TREE}\"\nwritable = \"{USER}\"\nhidden = true\n"
+         [[volume]]\nname = \"tree\"\npath = \"{TREE}\"\nwritable = \"{USER}\"\nserve_dotfiles = true\n"
     )
 }
 

@@ -215,7 +215,7 @@ fn serve(guest: &Guest) -> anyhow::Result<Server> {
     guest.serve(&format!(
         "[server]\nstate_dir = \"{STATE}\"\n[identity]\naccounts = \"{ACCOUNTS}\"\n\
          [http]\nlisten = []\n[https]\nlisten = []\n[smb]\nlisten = \"{SERVER}:445\"\nsigning = \"allowed\"\n\
-         [[volume]]\nname = \"tree\"\npath = \"{TREE}\"\nwritable = \"{USER}\"\nhidden = true\n"
+         [[volume]]\nname = \"tree\"\npath = \"{TREE}\"\nwritable = \"{USER}\"\nserve_dotfiles = true\n"
     ))
 }
 

@@ -173,7 +173,7 @@ fn lengths(root: &str) -> String {
 
 fn start(guest: &Guest) -> anyhow::Result<Server> {
     guest.serve(&format!(
-        "[[volume]]\nname = \"tree\"\npath = \"{TREE}\"\nwritable = \"anyone\"\nhidden = true\nafs_name = \"root.cell\"\n\
+        "[[volume]]\nname = \"tree\"\npath = \"{TREE}\"\nwritable = \"anyone\"\nserve_dotfiles = true\nafs_name = \"root.cell\"\n\
          [server]\nstate_dir = \"{STATE}\"\n\
          [http]\nlisten = [\"{SERVER_IP}:8080\"]\n[https]\nlisten = []\n\
          [log]\naudit = \"{AUDIT}\"\naudit_format = \"openafs\"\n\
@@ -276,7 +276,7 @@ const DONE: [&str; 2] = ["first is done", "second is done"];
 /// What the server was asked last is in the report, if a client has failed.
 const TOLD: &str = "told";
 const PACKAGES: &[&str] = &["e2fsprogs", "gcc", "git", "libc6-dev", "make"];
-const BEHIND: &str = "linerate_vfs_changes_behind";
+const BEHIND: &str = "linerate_vfs_external_changes";
 const SHORT: Duration = Duration::from_secs(20);
 /// In step 3,468 of these Linux 6.1 reads other bytes than it wrote, from the stock server as from this one.
 const STEPS_MAX: u32 = 3_000;
