@@ -6,11 +6,11 @@ use grants::{BadAcknowledgement, Caching};
 use smb_wire::create::oplock_level;
 use smb_wire::{Guid, Status};
 
-use crate::asker::Asker;
 use crate::breaks::{Held, Told, caching_of, level};
-use crate::create::ask::lease_key;
+use crate::create::params::lease_key;
 use crate::late::Of;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 
 impl Share {
@@ -18,7 +18,7 @@ impl Share {
     ///
     /// # Errors
     /// `STATUS_INVALID_PARAMETER` for a level that no break leaves; `STATUS_INVALID_OPLOCK_PROTOCOL` where nothing was asked back.
-    pub fn oplock_break(&self, _: &Asker, open: &Arc<Open>, kept: u8) -> Result<u8, Status> {
+    pub fn oplock_break(&self, _: &RequestContext, open: &Arc<Open>, kept: u8) -> Result<u8, Status> {
         //= MS-SMB2 3.3.5.22.1
         //# A lease is not acknowledged by its open, and LEASE is no level: STATUS_INVALID_PARAMETER.
         if kept == oplock_level::LEASE || matches!(open.held, Held::Lease { .. }) {
@@ -47,7 +47,7 @@ impl Share {
     /// # Errors
     /// `STATUS_OBJECT_NAME_NOT_FOUND` for a lease that is not there; `STATUS_UNSUCCESSFUL` where nothing was asked back;
     /// `STATUS_REQUEST_NOT_ACCEPTED` where more is kept than was left.
-    pub fn lease_break(&self, asker: &Asker, key: Guid, state: u32) -> Result<u32, Status> {
+    pub fn lease_break(&self, ctx: &RequestContext, key: Guid, state: u32) -> Result<u32, Status> {
         //= MS-SMB2 3.3.5.22.2
         //# A state with other bits than read, handle and write is more than was left.
         let bits = u8::try_from(state).ok().filter(|bits| bits & !7 == 0);
@@ -57,8 +57,8 @@ impl Share {
         if caching.bits() != bits {
             return Err(Status::REQUEST_NOT_ACCEPTED);
         }
-        let of = Of::from(Told::Lease { client: asker.client, key });
-        let acknowledge = || self.volume().acknowledge(&lease_key(asker, key), caching);
+        let of = Of::from(Told::Lease { client: ctx.client, key });
+        let acknowledge = || self.volume().acknowledge(&lease_key(ctx, key), caching);
         let left = self.opens().late().acknowledged(of, acknowledge);
         left.map(|left| left.bits().into()).map_err(|bad| match bad {
             BadAcknowledgement::NoHolder => Status::OBJECT_NAME_NOT_FOUND,

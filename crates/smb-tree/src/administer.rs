@@ -26,7 +26,7 @@ impl Tree {
         Box::pin(async move {
             let Some(open) = self.opens().find_any(volatile) else { return false };
             self.opens().disconnected().claim(&open);
-            self.side().closer().close(open).await;
+            self.lane_state().closer().close(open).await;
             true
         })
     }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use smb_wire::Status;
 use smb_wire::create::context::{AaplRequest, aapl_response};
 
-use crate::asker::Asker;
 use crate::attributes::Info;
-use crate::hand::{Hand, VALUE_MAX};
+use crate::lane_handle::{LaneHandle, VALUE_MAX};
 use crate::names::Spot;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::streams;
 
@@ -66,9 +66,9 @@ impl Apple {
 
 impl Kept {
     /// As it lies in a file's streams.
-    pub(crate) async fn of(hand: &Hand) -> Result<Self, Status> {
-        let information = streams::content(hand, INFORMATION_STREAM).await?;
-        let resource = streams::content(hand, RESOURCE_STREAM).await?;
+    pub(crate) async fn of(handle: &LaneHandle) -> Result<Self, Status> {
+        let information = streams::content(handle, INFORMATION_STREAM).await?;
+        let resource = streams::content(handle, RESOURCE_STREAM).await?;
         let resource_len = resource.map_or(0, |fork| fork.len() as u64);
         let finder = information.as_deref().and_then(finder_of);
         Ok(Self { finder: finder.unwrap_or_default(), resource_len, is_known: finder.is_some() })
@@ -99,21 +99,21 @@ impl Listed {
 
 impl Share {
     /// What a Mac is told of a name beside what everybody is. Who may not look at it sees that he may nothing.
-    pub(crate) async fn apple_listed(&self, asker: &Asker, spot: &Spot) -> Listed {
+    pub(crate) async fn apple_listed(&self, ctx: &RequestContext, spot: &Spot) -> Listed {
         let nothing = Kept { finder: [0; 12], resource_len: 0, is_known: false };
-        match self.try_apple_listed(asker, spot).await {
+        match self.try_apple_listed(ctx, spot).await {
             Ok(listed) => listed,
             Err(_) => Listed { access: 0, kept: nothing },
         }
     }
 
-    async fn try_apple_listed(&self, asker: &Asker, spot: &Spot) -> Result<Listed, Status> {
+    async fn try_apple_listed(&self, ctx: &RequestContext, spot: &Spot) -> Result<Listed, Status> {
         let path = spot.path.as_path();
-        let found = self.volume().lookup_with_rights(&asker.caller, path, identity::Rights::NONE).await;
+        let found = self.volume().lookup_with_rights(&ctx.caller, path, identity::Rights::NONE).await;
         let found = found.map_err(crate::status::of)?;
         let is_directory = found.resolved.attributes().is_directory();
-        let access = self.allowed(asker, spot, &found, is_directory).await?.mask();
-        let kept = self.apple_kept(&Hand::new(found.resolved, None)).await?;
+        let access = self.allowed(ctx, spot, &found, is_directory).await?.mask();
+        let kept = self.apple_kept(&LaneHandle::new(found.resolved, None)).await?;
         Ok(Listed { access, kept })
     }
 }

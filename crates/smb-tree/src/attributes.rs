@@ -15,7 +15,7 @@ use smb_wire::time::from_unix;
 use vfs::{Attributes, EntryExtended, FileId, FileKind};
 
 use crate::apple;
-use crate::hand::{Hand, What};
+use crate::lane_handle::{LaneHandle, What};
 use crate::open::Open;
 use crate::share::Share;
 use smb_wire::dos::{self, Dos};
@@ -87,8 +87,8 @@ impl Seen {
     }
 
     /// Who writes to the file finds that its attribute "archive" is off.
-    fn note_in(&self, hand: &Hand) {
-        if let (What::File(file), true) = (&hand.what, self.dos.is_backed_up())
+    fn note_in(&self, handle: &LaneHandle) {
+        if let (What::File(file), true) = (&handle.what, self.dos.is_backed_up())
             && let Some(object) = file.object()
         {
             object.note_backed_up(true);
@@ -123,9 +123,9 @@ impl Known {
 
 impl Share {
     /// What an open file or directory is now.
-    pub(crate) async fn info(&self, hand: &Hand, name: Option<&[u8]>) -> Result<Info, Status> {
-        let now = hand.attributes()?;
-        let seen = self.seen(hand, &now).await?;
+    pub(crate) async fn info(&self, handle: &LaneHandle, name: Option<&[u8]>) -> Result<Info, Status> {
+        let now = handle.attributes()?;
+        let seen = self.seen(handle, &now).await?;
         Ok(self.info_of(&now, &seen, name))
     }
 
@@ -133,52 +133,52 @@ impl Share {
     pub(crate) async fn info_by(
         &self,
         open: &Open,
-        hand: &Hand,
+        handle: &LaneHandle,
         name: Option<&[u8]>,
     ) -> Result<Info, Status> {
-        let mut now = hand.attributes()?;
+        let mut now = handle.attributes()?;
         let renamed = open.state().renamed.filter(|renamed| renamed.holds(&now));
         now.ctime = renamed.map_or(now.ctime, |renamed| renamed.before);
-        let seen = self.seen(hand, &now).await?;
+        let seen = self.seen(handle, &now).await?;
         Ok(self.info_of(&now, &seen, name))
     }
 
     /// What is kept with a file.
-    pub(crate) async fn dos_of(&self, hand: &Hand) -> Result<Dos, Status> {
-        let now = hand.attributes()?;
-        Ok(self.seen(hand, &now).await?.dos)
+    pub(crate) async fn dos_of(&self, handle: &LaneHandle) -> Result<Dos, Status> {
+        let now = handle.attributes()?;
+        Ok(self.seen(handle, &now).await?.dos)
     }
 
     /// What Finder keeps with a file.
-    pub(crate) async fn apple_kept(&self, hand: &Hand) -> Result<apple::Kept, Status> {
-        let now = hand.attributes()?;
-        let seen = self.seen(hand, &now).await?;
+    pub(crate) async fn apple_kept(&self, handle: &LaneHandle) -> Result<apple::Kept, Status> {
+        let now = handle.attributes()?;
+        let seen = self.seen(handle, &now).await?;
         if let Some(kept) = seen.apple {
             return Ok(kept);
         }
-        let kept = apple::Kept::of(hand).await?;
+        let kept = apple::Kept::of(handle).await?;
         if is_settled(now.ctime) {
-            self.side().known().keep(now.id, Seen { apple: Some(kept), ..seen });
+            self.lane_state().known().keep(now.id, Seen { apple: Some(kept), ..seen });
         }
         Ok(kept)
     }
 
-    async fn seen(&self, hand: &Hand, now: &Attributes) -> Result<Seen, Status> {
-        let known = self.side().known();
+    async fn seen(&self, handle: &LaneHandle, now: &Attributes) -> Result<Seen, Status> {
+        let known = self.lane_state().known();
         if let Some(seen) = known.find(now) {
-            seen.note_in(hand);
+            seen.note_in(handle);
             return Ok(seen);
         }
-        let value = hand.extended(dos::NAME, dos::VALUE_MAX).await?;
+        let value = handle.extended(dos::NAME, dos::VALUE_MAX).await?;
         let dos = value.map(|value| Dos::parse(&value)).unwrap_or_default();
-        let particulars = match &hand.what {
+        let particulars = match &handle.what {
             What::Directory(directory) => directory.particulars().await.ok(),
             What::File(file) => file.lane_file().particulars().await.ok(),
             What::Link(_) => None,
         };
         let Particulars { born, is_compressed } = particulars.unwrap_or_default();
         let seen = Seen { changed: now.ctime, dos, born, is_compressed, apple: None };
-        seen.note_in(hand);
+        seen.note_in(handle);
         // A change within the tick of the file system's clock would leave the time as it is.
         if is_settled(now.ctime) {
             known.keep(now.id, seen);
@@ -188,21 +188,21 @@ impl Share {
 
     /// Whether all is remembered of a file that has these attributes.
     pub(crate) fn remembers(&self, now: &Attributes) -> bool {
-        self.side().known().find(now).is_some()
+        self.lane_state().known().find(now).is_some()
     }
 
     /// What a look at a name found in its file, remembered.
     pub(crate) fn saw(&self, looked: &EntryExtended) -> Seen {
         let (now, seen) = (&looked.attributes, Seen::of(looked));
         if is_settled(now.ctime) {
-            self.side().known().keep(now.id, seen);
+            self.lane_state().known().keep(now.id, seen);
         }
         seen
     }
 
     /// As [`Share::info`] of an entry of a listing, if all is remembered.
     pub(crate) fn try_info_of(&self, now: &Attributes, name: &[u8]) -> Option<Info> {
-        let seen = self.side().known().find(now)?;
+        let seen = self.lane_state().known().find(now)?;
         Some(self.info_of(now, &seen, Some(name)))
     }
 

@@ -9,8 +9,8 @@ use smb_wire::body::close::{CloseResponse, FLAG_POSTQUERY_ATTRIB};
 use smb_wire::fixed::Fixed;
 use vfs::Ended;
 
-use crate::asker::Asker;
 use crate::open::{Open, OpenKind};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::streams::{self, Change};
 
@@ -21,7 +21,7 @@ impl Share {
     /// `STATUS_FILE_CLOSED` where it was closed before.
     pub fn close<'a>(
         &'a self,
-        asker: &'a Asker,
+        ctx: &'a RequestContext,
         open: &'a Arc<Open>,
         flags: u16,
     ) -> LocalBoxFuture<'a, Result<CloseResponse, Status>> {
@@ -31,13 +31,13 @@ impl Share {
                 let _ = open.grants().settled(self.volume()).await;
             }
             self.tell_write_time(open);
-            self.keep_sticky(asker, open).await;
+            self.keep_sticky(ctx, open).await;
             let mut response = CloseResponse::blank();
             //= MS-SMB2 3.3.5.10
             //# With SMB2_CLOSE_FLAG_POSTQUERY_ATTRIB the response tells the file's attributes; without, they are zero.
             if flags & FLAG_POSTQUERY_ATTRIB != 0
-                && let Ok(hand) = self.hand(asker, open).await
-                && let Ok(info) = self.open_info(open, &hand).await
+                && let Ok(handle) = self.handle(ctx, open).await
+                && let Ok(info) = self.open_info(open, &handle).await
             {
                 response.flags.set(FLAG_POSTQUERY_ATTRIB);
                 response.creation_time.set(info.created);
@@ -54,46 +54,46 @@ impl Share {
             // Its session may have ended meanwhile, as that of a CREATE that is cut has: it waits for no client.
             self.opens().disconnected().claim(open);
             // Nobody else closes it from here on, whatever becomes of who asked.
-            lane::to_the_end(self.clone().finish(asker.clone(), Arc::clone(open))).await;
+            lane::to_the_end(self.clone().finish(ctx.clone(), Arc::clone(open))).await;
             Ok(response)
         })
     }
 
     /// Ends an open that is out of the table: its watches, locks and grants, and the name that was to go with it.
-    async fn finish(self, asker: Asker, open: Arc<Open>) {
-        let (asker, open) = (&asker, &open);
+    async fn finish(self, ctx: RequestContext, open: Arc<Open>) {
+        let (ctx, open) = (&ctx, &open);
         let watching = open.state().watching.close();
         watching.into_iter().for_each(Waker::wake);
         let may_go = open.named().is_deleting() || open.deletes_on_close();
-        let ended = self.end(asker, open).await;
+        let ended = self.end(ctx, open).await;
         if may_go && ended.is_some() && open.is_directory() && open.by_link.is_none() {
             // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
             open.grants().object().announce_end();
         }
         if ended == Some(Ended::StreamGoes) {
             // Seldom, and longer than all else that a CLOSE holds.
-            Box::pin(self.remove_stream(asker, open)).await;
+            Box::pin(self.remove_stream(ctx, open)).await;
         }
-        self.side().let_go(open);
+        self.lane_state().let_go(open);
         self.counters().closed(open);
     }
 
-    async fn remove_stream(&self, asker: &Asker, open: &Arc<Open>) {
-        let Ok(hand) = self.hand(asker, open).await else { return };
+    async fn remove_stream(&self, ctx: &RequestContext, open: &Arc<Open>) {
+        let Ok(handle) = self.handle(ctx, open).await else { return };
         let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
         // As with names: who closes is not told why it stayed.
-        let _ = self.change_stream(&asker.by(open), &hand, object, &stream, Change::Remove).await;
+        let _ = self.change_stream(&ctx.by(open), &handle, object, &stream, Change::Remove).await;
     }
 
     /// Gives back what the open holds, and says what goes with it; `None` where what was to go has stayed.
-    async fn end(&self, asker: &Asker, open: &Arc<Open>) -> Option<Ended> {
+    async fn end(&self, ctx: &RequestContext, open: &Arc<Open>) -> Option<Ended> {
         if let Some(before) = open.grants_before() {
             // Its file has no name that could go.
-            let _ = before.close(self.volume(), &asker.caller).await;
+            let _ = before.close(self.volume(), &ctx.caller).await;
         }
-        let ended = open.grants().close(self.volume(), &asker.caller).await.ok();
+        let ended = open.grants().close(self.volume(), &ctx.caller).await.ok();
         match &open.by_link {
-            Some(link) => link.close(self.volume(), &asker.caller).await.ok(),
+            Some(link) => link.close(self.volume(), &ctx.caller).await.ok(),
             None => ended,
         }
     }
@@ -102,16 +102,16 @@ impl Share {
     pub(crate) async fn open_info(
         &self,
         open: &Open,
-        hand: &crate::hand::Hand,
+        handle: &crate::lane_handle::LaneHandle,
     ) -> Result<crate::attributes::Info, Status> {
         let path = open.grants().path(self.volume());
         let name = path.as_ref().and_then(|path| path.as_path().file_name());
-        let mut info = self.info_by(open, hand, name.map(|name| name.as_bytes())).await?;
+        let mut info = self.info_by(open, handle, name.map(|name| name.as_bytes())).await?;
         if let Some(written) = self.late_write_time(open) {
             info.written = written;
         }
         if open.kind() == OpenKind::Stream {
-            let size = streams::read(hand, &open.stream().unwrap_or_default()).await?.len() as u64;
+            let size = streams::read(handle, &open.stream().unwrap_or_default()).await?.len() as u64;
             info.size = size;
             info.allocation = crate::attributes::allocated(size);
         }

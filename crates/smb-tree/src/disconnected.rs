@@ -14,8 +14,8 @@ use futures_util::future::LocalBoxFuture;
 use grants::{Caching, Holder};
 use smb_wire::create::options;
 
-use crate::asker::Asker;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::tree::{Closer, Tree};
 
 /// What makes an open outlive its session (MS-SMB2 3.3.1.10).
@@ -237,23 +237,27 @@ impl Open {
 impl Tree {
     /// The session that had these opens has ended: durable ones stay without one, until their clients come back or their time is over;
     /// the others are closed, with the deletions that come of it.
-    pub fn leave_session<'a>(&'a self, asker: &'a Asker, opens: Vec<Arc<Open>>) -> LocalBoxFuture<'a, ()> {
+    pub fn leave_session<'a>(
+        &'a self,
+        ctx: &'a RequestContext,
+        opens: Vec<Arc<Open>>,
+    ) -> LocalBoxFuture<'a, ()> {
         Box::pin(async move {
             let (durable, others): (Vec<_>, Vec<_>) =
                 opens.into_iter().partition(|open| open.outlives_session());
             let mut go = Vec::new();
             for open in durable {
-                go.extend(self.side().disconnect(&open));
+                go.extend(self.lane_state().disconnect(&open));
             }
             for open in go {
-                self.side().closer().close(open).await;
+                self.lane_state().closer().close(open).await;
             }
-            self.close_all(asker, others).await;
+            self.close_all(ctx, others).await;
         })
     }
 }
 
-impl crate::tree::Side {
+impl crate::tree::LaneState {
     /// Puts an open away. Gives those that have to be closed now.
     fn disconnect(self: &Rc<Self>, open: &Arc<Open>) -> Vec<Arc<Open>> {
         let Some(durability) = open.durability else { return vec![Arc::clone(open)] };
@@ -263,8 +267,8 @@ impl crate::tree::Side {
         }
         counters.durable_disconnected.increment();
         // Nobody goes on with a listing until its client is back, and then the names are read again.
-        if let Some(hand) = self.hand(open) {
-            hand.forget_names();
+        if let Some(handle) = self.handle(open) {
+            handle.forget_names();
         }
         let mut close = Vec::from_iter(self.rest(open, durability.timeout));
         // A CREATE that is cut closes what it has made: who closes it has looked for it here before.
@@ -296,11 +300,12 @@ impl crate::tree::Side {
         if self.reaper.borrow().as_ref().is_some_and(|reaper| !reaper.is_finished()) {
             return;
         }
-        let (side, closer) = (Rc::downgrade(self), self.closer());
+        let (lane_state, closer) = (Rc::downgrade(self), self.closer());
         let reaper = lane::spawn(async move {
             loop {
-                let Some((opens, counters)) =
-                    side.upgrade().map(|side| (Arc::clone(side.opens()), Arc::clone(side.counters())))
+                let Some((opens, counters)) = lane_state
+                    .upgrade()
+                    .map(|lane_state| (Arc::clone(lane_state.opens()), Arc::clone(lane_state.counters())))
                 else {
                     return;
                 };

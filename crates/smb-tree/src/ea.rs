@@ -8,14 +8,14 @@ use smb_wire::chain::{Entries, EntryWriter};
 use smb_wire::info::ea;
 use vfs::Caller;
 
-use crate::hand::{Edit, Hand, VALUE_MAX};
+use crate::lane_handle::{Edit, LaneHandle, VALUE_MAX};
 use crate::share::Share;
 use crate::{Answer, status, streams};
 use smb_wire::dos;
 
 /// Names of a file's attributes that clients see.
-async fn names(hand: &Hand, hidden: &[String]) -> Result<Vec<Vec<u8>>, Status> {
-    let mut names = hand.extended_names().await?;
+async fn names(handle: &LaneHandle, hidden: &[String]) -> Result<Vec<Vec<u8>>, Status> {
+    let mut names = handle.extended_names().await?;
     names.retain(|name| is_shown(name, hidden));
     Ok(names)
 }
@@ -28,10 +28,10 @@ fn is_shown(name: &[u8], hidden: &[String]) -> bool {
 }
 
 /// Bytes that a list of all of them takes; 0 where there are none.
-pub(crate) async fn size(hand: &Hand, hidden: &[String]) -> Result<u32, Status> {
+pub(crate) async fn size(handle: &LaneHandle, hidden: &[String]) -> Result<u32, Status> {
     let mut size = 0;
-    for name in names(hand, hidden).await? {
-        let len = hand.extended(&name, VALUE_MAX).await?.map_or(0, |value| value.len());
+    for name in names(handle, hidden).await? {
+        let len = handle.extended(&name, VALUE_MAX).await?.map_or(0, |value| value.len());
         size += (HEAD_LEN + name.len() + 1 + len).next_multiple_of(4);
     }
     Ok(size as u32)
@@ -42,13 +42,13 @@ pub(crate) async fn size(hand: &Hand, hidden: &[String]) -> Result<u32, Status> 
 /// # Errors
 /// `STATUS_NO_EAS_ON_FILE`; `STATUS_BUFFER_TOO_SMALL` where not even one fits.
 pub(crate) async fn list(
-    hand: &Hand,
+    handle: &LaneHandle,
     hidden: &[String],
     first: usize,
     is_single: bool,
     len_max: usize,
 ) -> Result<(Answer, usize), Status> {
-    let names = names(hand, hidden).await?;
+    let names = names(handle, hidden).await?;
     if names.len() <= first {
         //= MS-SMB2 3.3.5.20.1
         //# STATUS_NO_EAS_ON_FILE where there are none, STATUS_NO_MORE_EAS behind the last.
@@ -59,7 +59,7 @@ pub(crate) async fn list(
     let mut told = 0;
     let mut status = Status::SUCCESS;
     for name in &names[first..] {
-        let value = hand.extended(name, VALUE_MAX).await?.unwrap_or_default();
+        let value = handle.extended(name, VALUE_MAX).await?.unwrap_or_default();
         if !ea::write(&mut entries, &ea::Ea { name, value: &value }) {
             if told == 0 {
                 return Err(Status::BUFFER_TOO_SMALL);
@@ -80,12 +80,12 @@ pub(crate) async fn list(
 /// # Errors
 /// `STATUS_INVALID_PARAMETER` for a list that is not whole; `STATUS_BUFFER_TOO_SMALL`.
 pub(crate) async fn named(
-    hand: &Hand,
+    handle: &LaneHandle,
     hidden: &[String],
     wanted: &[u8],
     len_max: usize,
 ) -> Result<Answer, Status> {
-    let known = names(hand, hidden).await?;
+    let known = names(handle, hidden).await?;
     let mut output = Vec::new();
     let mut entries = EntryWriter::new(&mut output, 4, len_max);
     for entry in Entries::new(wanted, 4, 5) {
@@ -93,7 +93,7 @@ pub(crate) async fn named(
         let name = entry.get(5..5 + usize::from(entry[4])).ok_or(Status::INVALID_PARAMETER)?;
         let stored = known.iter().find(|known| known.eq_ignore_ascii_case(name));
         let value = match stored {
-            Some(stored) => hand.extended(stored, VALUE_MAX).await?.unwrap_or_default(),
+            Some(stored) => handle.extended(stored, VALUE_MAX).await?.unwrap_or_default(),
             None => Vec::new(),
         };
         if !ea::write(&mut entries, &ea::Ea { name, value: &value }) {
@@ -111,13 +111,13 @@ impl Share {
     pub(crate) async fn set_eas(
         &self,
         caller: &Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         object: &vfs::Object,
         list: &[u8],
     ) -> Result<(), Status> {
         //= MS-FSA 2.1.5.15.6
         //# What is a reparse point has none: STATUS_EAS_NOT_SUPPORTED.
-        if hand.link().is_some() {
+        if handle.link().is_some() {
             return Err(Status::EAS_NOT_SUPPORTED);
         }
         // All of it is read before any of it is set.
@@ -126,7 +126,7 @@ impl Share {
         if list.iter().any(|item| item.name.len() > SET_NAME_MAX) {
             return Err(Status::INVALID_EA_NAME);
         }
-        let stored = hand.extended_names().await?;
+        let stored = handle.extended_names().await?;
         for item in list {
             let same = stored.iter().find(|name| name.eq_ignore_ascii_case(item.name));
             let name = same.map_or(item.name, |name| name);
@@ -135,7 +135,7 @@ impl Share {
             }
             let value = (!item.value.is_empty()).then(|| item.value.to_vec());
             let edit: Edit = Rc::new(move |_| value.clone());
-            let set = hand.edit_extended(self.volume(), caller, object, name, VALUE_MAX, edit).await;
+            let set = handle.edit_extended(self.volume(), caller, object, name, VALUE_MAX, edit).await;
             set.map_err(|error| match error {
                 vfs::Error::NoSpace => Status::EA_TOO_LARGE,
                 error => status::of(error),

@@ -6,9 +6,9 @@ use lane::fs::SyncOf;
 use smb_wire::Status;
 use smb_wire::create::access::rights::{APPEND_DATA, WRITE_DATA};
 
-use crate::asker::Asker;
-use crate::hand::What;
+use crate::lane_handle::What;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
@@ -17,7 +17,7 @@ impl Share {
     ///
     /// # Errors
     /// `STATUS_ACCESS_DENIED` for an open that may not write.
-    pub async fn flush(&self, asker: &Asker, open: &Arc<Open>) -> Result<(), Status> {
+    pub async fn flush(&self, ctx: &RequestContext, open: &Arc<Open>) -> Result<(), Status> {
         //= MS-SMB2 3.3.5.11
         //# An open without FILE_WRITE_DATA and FILE_APPEND_DATA (of a directory: FILE_ADD_FILE, FILE_ADD_SUBDIRECTORY) fails
         //# with STATUS_ACCESS_DENIED.
@@ -25,12 +25,12 @@ impl Share {
             return Err(Status::ACCESS_DENIED);
         }
         self.tell_write_time(open);
-        let hand = self.hand(asker, open).await?;
-        let synced = match &hand.what {
+        let handle = self.handle(ctx, open).await?;
+        let synced = match &handle.what {
             What::Directory(directory) => directory.sync().await,
             What::Link(_) => Ok(()),
             What::File(_) => {
-                let writer = hand.writer(self.volume(), &asker.by(open), open.grants().object()).await;
+                let writer = handle.writer(self.volume(), &ctx.by(open), open.grants().object()).await;
                 writer.map_err(status::of)?.sync(SyncOf::All).await
             }
         };

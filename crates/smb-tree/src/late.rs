@@ -15,8 +15,8 @@ use lane::time::now;
 use smb_wire::Guid;
 use vfs::RelPath;
 
-use crate::asker::Asker;
 use crate::breaks::Told;
+use crate::request_context::RequestContext;
 use crate::tree::guid_bytes;
 
 /// Who holds something that may have to be given back, and of which file.
@@ -95,9 +95,9 @@ impl From<Told> for Of {
 
 impl Late {
     /// Who opens `path`.
-    pub(crate) fn party(&self, asker: &Asker, path: RelPath<'_>) -> Party {
-        let user = AtAddress { address: asker.address, user: asker.caller.principal.id() };
-        Party { user, client: asker.client, file: self.hasher.hash_one(path) }
+    pub(crate) fn party(&self, ctx: &RequestContext, path: RelPath<'_>) -> Party {
+        let user = AtAddress { address: ctx.address, user: ctx.caller.principal.id() };
+        Party { user, client: ctx.client, file: self.hasher.hash_one(path) }
     }
 
     /// A client is asked to give something back and has to acknowledge it.
@@ -149,14 +149,14 @@ impl Late {
     }
 
     /// Whether the client was late in the last minutes, or its user was with this file or too often.
-    pub(crate) fn is_late(&self, asker: &Asker, path: RelPath<'_>) -> bool {
+    pub(crate) fn is_late(&self, ctx: &RequestContext, path: RelPath<'_>) -> bool {
         if !self.is_used.load(Ordering::Acquire) {
             return false;
         }
         let mut all = self.lock();
         all.settle();
         self.note(&all);
-        let marks = self.party(asker, path).marks();
+        let marks = self.party(ctx, path).marks();
         marks.iter().any(|(mark, times)| all.marks.get(mark).is_some_and(|counted| counted >= times))
     }
 

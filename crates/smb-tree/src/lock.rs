@@ -11,9 +11,9 @@ use smb_wire::{Dialect, Status};
 use vfs::OpenError;
 
 use crate::access::Allowed;
-use crate::asker::Asker;
 use crate::lock_sequences::Numbered;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
@@ -41,7 +41,7 @@ impl Share {
     /// channel, `STATUS_FILE_NOT_AVAILABLE` where it comes later than that.
     pub fn lock<'a>(
         &'a self,
-        asker: &'a Asker,
+        ctx: &'a RequestContext,
         open: &'a Arc<Open>,
         request: &'a LockRequest<'a>,
         channel_sequence: u16,
@@ -50,7 +50,7 @@ impl Share {
             if open.is_directory() {
                 return Err(Status::INVALID_DEVICE_REQUEST);
             }
-            let sequence = (asker.dialect >= Dialect::Smb300).then(|| request.fixed.sequence());
+            let sequence = (ctx.dialect >= Dialect::Smb300).then(|| request.fixed.sequence());
             //= MS-SMB2 3.3.5.14
             //# A request whose sequence number is that of its entry was done: it is answered with success, and nothing else.
             let Some(numbered) = Numbered::begin(open, sequence, channel_sequence).await? else {
@@ -82,7 +82,7 @@ impl Share {
                         return Err(Status::ACCESS_DENIED);
                     }
                     // Shared ranges keep writers out as well.
-                    if !self.may_lock(asker, open).await? {
+                    if !self.may_lock(ctx, open).await? {
                         return Err(Status::ACCESS_DENIED);
                     }
                     let room = RangesRoom::take(open, locks.len())
@@ -131,13 +131,13 @@ impl Share {
     }
 
     /// Whether an open may keep others from what it locks: it was opened to write, or its user has the right to lock now.
-    async fn may_lock(&self, asker: &Asker, open: &Open) -> Result<bool, Status> {
+    async fn may_lock(&self, ctx: &RequestContext, open: &Open) -> Result<bool, Status> {
         if open.may(WRITE_DATA | APPEND_DATA) {
             return Ok(true);
         }
         let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
-        let found = self.volume().lookup_with_rights(&asker.caller, path.as_path(), Rights::NONE).await;
-        let (found, who) = (found.map_err(status::of)?, &asker.caller.principal);
+        let found = self.volume().lookup_with_rights(&ctx.caller, path.as_path(), Rights::NONE).await;
+        let (found, who) = (found.map_err(status::of)?, &ctx.caller.principal);
         let allowed = Allowed::of(who, &found, None, false);
         Ok(allowed.locks())
     }

@@ -8,8 +8,8 @@ use std::rc::{Rc, Weak};
 use smb_wire::Status;
 use vfs::{Caller, Directory, Error, Listing, NamePage, PageLimits};
 
-use crate::asker::Asker;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
@@ -31,7 +31,7 @@ pub(crate) struct Kept {
 /// The opens of a lane that have a page at hand, the one that was read last behind.
 #[derive(Default)]
 pub(crate) struct Pages {
-    hands: RefCell<VecDeque<Weak<Hand>>>,
+    handles: RefCell<VecDeque<Weak<LaneHandle>>>,
 }
 
 impl Names {
@@ -54,22 +54,22 @@ impl Names {
 impl Pages {
     /// Forgets the pages read longest ago, until there is room for one more of so many bytes.
     fn make_room(&self, bytes: usize) {
-        let mut hands = self.hands.borrow_mut();
-        let mut held: Vec<_> = hands.drain(..).filter_map(|hand| hand.upgrade()).collect();
-        held.retain(|hand| hand.page_bytes() > 0);
-        let mut free = PAGE_BYTES_MAX.saturating_sub(held.iter().map(|hand| hand.page_bytes()).sum());
-        for hand in held {
+        let mut handles = self.handles.borrow_mut();
+        let mut held: Vec<_> = handles.drain(..).filter_map(|handle| handle.upgrade()).collect();
+        held.retain(|handle| handle.page_bytes() > 0);
+        let mut free = PAGE_BYTES_MAX.saturating_sub(held.iter().map(|handle| handle.page_bytes()).sum());
+        for handle in held {
             if free < bytes {
-                free += hand.page_bytes();
-                hand.forget_names();
+                free += handle.page_bytes();
+                handle.forget_names();
             } else {
-                hands.push_back(Rc::downgrade(&hand));
+                handles.push_back(Rc::downgrade(&handle));
             }
         }
     }
 
-    fn note(&self, hand: &Rc<Hand>) {
-        self.hands.borrow_mut().push_back(Rc::downgrade(hand));
+    fn note(&self, handle: &Rc<LaneHandle>) {
+        self.handles.borrow_mut().push_back(Rc::downgrade(handle));
     }
 }
 
@@ -77,27 +77,27 @@ impl Share {
     /// The names behind `after` of the directory that an open is of, as the lane has read them for this scan.
     pub(crate) async fn names_behind(
         &self,
-        asker: &Asker,
-        hand: &Rc<Hand>,
+        ctx: &RequestContext,
+        handle: &Rc<LaneHandle>,
         directory: &Directory,
         (scan, after): (u64, Option<&[u8]>),
     ) -> Result<Names, Status> {
-        let kept = hand.names().filter(|kept| kept.scan == scan);
+        let kept = handle.names().filter(|kept| kept.scan == scan);
         let is_large = matches!(&kept, Some(Kept { names: Names::Page(_), .. }));
         if let Some(Kept { names, .. }) = kept.filter(|kept| kept.names.covers(after)) {
             return Ok(names);
         }
         // Before the next ones are read: the memory holds one page.
-        hand.forget_names();
-        let names = self.read_names(&asker.caller, directory, after, is_large).await.map_err(|error| {
+        handle.forget_names();
+        let names = self.read_names(&ctx.caller, directory, after, is_large).await.map_err(|error| {
             if matches!(error, Error::TooLarge { .. } | Error::Overloaded) {
                 self.counters().listings_refused.increment();
             }
             status::of(error)
         })?;
-        hand.keep_names(Kept { scan, names: names.clone() });
+        handle.keep_names(Kept { scan, names: names.clone() });
         if names.page_bytes() > 0 {
-            self.side().pages().note(hand);
+            self.lane_state().pages().note(handle);
         }
         Ok(names)
     }
@@ -122,7 +122,7 @@ impl Share {
             }
         }
         let limits = PageLimits { names_max, bytes_max: options.page_bytes_max };
-        self.side().pages().make_room(limits.bytes_max);
+        self.lane_state().pages().make_room(limits.bytes_max);
         let page = directory.page_behind(caller, after, limits).await?;
         Ok(Names::Page(Rc::new(page)))
     }

@@ -16,9 +16,9 @@ use vfs::{Error, Event, Happened, Kinds, RelPath, RelPathBuf, Told, Watch, Watch
 
 use crate::Answer;
 use crate::access::Allowed;
-use crate::asker::Asker;
 use crate::names;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 
 /// What an open watches.
@@ -124,7 +124,7 @@ impl Share {
     /// `STATUS_INSUFFICIENT_RESOURCES` where too many wait by one open, or watch in the volume.
     pub fn change_notify<'a>(
         &'a self,
-        asker: &'a Asker,
+        ctx: &'a RequestContext,
         open: &'a Arc<Open>,
         request: &'a ChangeNotifyRequest,
     ) -> LocalBoxFuture<'a, Result<Answer, Status>> {
@@ -139,8 +139,8 @@ impl Share {
             if !open.may(READ_DATA) {
                 return Err(Status::ACCESS_DENIED);
             }
-            let hand = self.hand(asker, open).await?;
-            let directory = hand.directory().ok_or(Status::INVALID_PARAMETER)?;
+            let handle = self.handle(ctx, open).await?;
+            let directory = handle.directory().ok_or(Status::INVALID_PARAMETER)?;
             let waiting = {
                 let mut state = open.state();
                 let watching = &mut state.watching;
@@ -154,7 +154,7 @@ impl Share {
                     //# What the first request of an open asks for counts for all of them.
                     let beneath = request.flags.get() & FLAG_WATCH_TREE != 0;
                     let how = WatchHow { beneath, kinds: kinds(wanted) };
-                    watching.watch = directory.watch(how, asker.consumer());
+                    watching.watch = directory.watch(how, ctx.consumer());
                 }
                 if is_full || (watching.watch.is_none() && !watching.is_closed) {
                     self.counters().notify_refused.increment();
@@ -172,7 +172,7 @@ impl Share {
                 return Ok(match told {
                     Some(Told::Events(events)) => {
                         let mut telling = Telling { open, events };
-                        let answer = self.tell(asker, open, &telling.events, room).await;
+                        let answer = self.tell(ctx, open, &telling.events, room).await;
                         telling.events.clear();
                         match answer {
                             Some(answer) => answer,
@@ -189,12 +189,12 @@ impl Share {
     }
 
     /// The answer that tells those of the events that the client may know; `None` where it may know none.
-    async fn tell(&self, asker: &Asker, open: &Open, events: &[Event], room: usize) -> Option<Answer> {
+    async fn tell(&self, ctx: &RequestContext, open: &Open, events: &[Event], room: usize) -> Option<Answer> {
         let mut output = Vec::new();
         let mut known = BTreeMap::new();
         let mut shown = Vec::with_capacity(events.len());
         for event in events {
-            match self.is_told(asker, open, event.path.as_path(), &mut known).await {
+            match self.is_told(ctx, open, event.path.as_path(), &mut known).await {
                 Listed::Yes => shown.push(event),
                 Listed::No => {}
                 // Nobody can say any more who might list it: the client has to look for itself.
@@ -219,7 +219,7 @@ impl Share {
     /// Whether a client that watches is told of a name beneath: whether a listing would show it. `known` holds what was found before.
     async fn is_told(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Open,
         path: RelPath<'_>,
         known: &mut BTreeMap<Vec<u8>, Listed>,
@@ -230,7 +230,7 @@ impl Share {
                 Some(listed) => *listed,
                 None => {
                     let listed = match self.watched_path(open, above) {
-                        Some(path) => self.lists(asker, path.as_path()).await.into(),
+                        Some(path) => self.lists(ctx, path.as_path()).await.into(),
                         None => Listed::Gone,
                     };
                     known.insert(above.as_bytes().to_vec(), listed);
@@ -245,15 +245,15 @@ impl Share {
             return Listed::Yes;
         }
         match self.watched_path(open, path) {
-            Some(path) => self.reads(asker, path.as_path()).await.into(),
+            Some(path) => self.reads(ctx, path.as_path()).await.into(),
             None => Listed::Gone,
         }
     }
 
     /// Whether the user may list the directory that has this path of the volume.
-    async fn lists(&self, asker: &Asker, path: RelPath<'_>) -> Result<bool, Error> {
-        let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await?;
-        let who = &asker.caller.principal;
+    async fn lists(&self, ctx: &RequestContext, path: RelPath<'_>) -> Result<bool, Error> {
+        let found = self.volume().lookup_with_rights(&ctx.caller, path, Rights::NONE).await?;
+        let who = &ctx.caller.principal;
         let allowed = Allowed::of(who, &found, None, true);
         Ok(allowed.mask() & READ_DATA != 0)
     }

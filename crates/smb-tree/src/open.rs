@@ -9,14 +9,14 @@ use smb_proto::channel_word::ChannelWord;
 use smb_wire::create::options;
 use smb_wire::{FileId, Guid};
 
-use crate::asker::Asker;
 use crate::breaks::Held;
-use crate::create::alike::KeyOfTwo;
+use crate::create::lease_key_conflict::SharedLeaseKey;
 use crate::disconnected::Durability;
 use crate::instances::Member;
 use crate::names::Case;
 use crate::opens::{Room, Tellable};
 use crate::replays::Entry;
+use crate::request_context::RequestContext;
 use crate::root::Root;
 
 /// What an open is of.
@@ -45,10 +45,10 @@ pub struct Open {
     /// Its client can be told of breaks for as long as this lives.
     pub(crate) _tellable: Option<Tellable>,
     /// The key of its lease is another file's too for as long as this lives.
-    pub(crate) _of_two: Option<Arc<KeyOfTwo>>,
+    pub(crate) _of_two: Option<Arc<SharedLeaseKey>>,
     /// 0 while it has no session.
     pub(crate) tree: AtomicU32,
-    pub(crate) made_by: Asker,
+    pub(crate) made_by: RequestContext,
     pub(crate) share: Arc<str>,
     /// Where the share began for who made it. Of one that a server has taken up from the last it is not known: the volume's own directory.
     pub(crate) root: Arc<Root>,

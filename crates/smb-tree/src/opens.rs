@@ -13,14 +13,14 @@ use smb_proto::numbers::NumberMap;
 use smb_wire::{FileId, Status};
 use vfs::RelPath;
 
-use crate::asker::Asker;
 use crate::breaks::Told;
-use crate::create::alike::KeysOfTwo;
+use crate::create::lease_key_conflict::SharedLeaseKeys;
 use crate::disconnected::Disconnected;
 use crate::instances::Instances;
 use crate::late::{Late, Party};
 use crate::open::Open;
 use crate::replays::Replays;
+use crate::request_context::RequestContext;
 use crate::tunnel::Tunnel;
 
 /// How many opens there may be.
@@ -104,7 +104,7 @@ pub struct Opens {
     replays: Arc<Replays>,
     instances: Arc<Instances>,
     tunnel: Tunnel,
-    keys_of_two: Arc<KeysOfTwo>,
+    shared_lease_keys: Arc<SharedLeaseKeys>,
     next: AtomicU64,
 }
 
@@ -175,7 +175,7 @@ impl Opens {
             replays: Arc::default(),
             instances: Arc::default(),
             tunnel: Tunnel::default(),
-            keys_of_two: Arc::default(),
+            shared_lease_keys: Arc::default(),
             // Numbers of an earlier run are not this run's.
             next: AtomicU64::new(u64::from_le_bytes(start) >> 16),
         })
@@ -253,8 +253,8 @@ impl Opens {
     }
 
     /// Keys of leases by which two files are open.
-    pub(crate) fn keys_of_two(&self) -> &Arc<KeysOfTwo> {
-        &self.keys_of_two
+    pub(crate) fn shared_lease_keys(&self) -> &Arc<SharedLeaseKeys> {
+        &self.shared_lease_keys
     }
 
     /// Long names of what was found by short ones.
@@ -347,18 +347,18 @@ impl Opens {
         self.shard(open.id().volatile.get()).remove(&open.id().volatile.get()).is_some()
     }
 
-    /// From now on the holder, which `asker` has of `path`, is told so.
+    /// From now on the holder, which `ctx` has of `path`, is told so.
     pub(crate) fn tellable(
         self: &Arc<Self>,
         holder: Holder,
         told: Told,
-        asker: &Asker,
+        ctx: &RequestContext,
         path: RelPath<'_>,
     ) -> Tellable {
         match lock(&self.told).entry(holder) {
             Entry::Occupied(mut known) => known.get_mut().tellables += 1,
             Entry::Vacant(new) => {
-                let party = self.late.party(asker, path);
+                let party = self.late.party(ctx, path);
                 new.insert(ToldBy { told, party, tellables: 1 });
             }
         }

@@ -16,12 +16,12 @@ use smb_wire::info::directory::{self, Class, Matcher};
 use vfs::{Attributes, Directory, Entry, EntryExtended, Error, FileKind, Listing, Name, NamePage, PageEntry};
 
 use crate::apple::Listed;
-use crate::asker::Asker;
 use crate::attributes::{Info, Seen};
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::names;
 use crate::names_at_hand::Names;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::{ANSWER_MAX, Answer, short};
@@ -52,7 +52,7 @@ enum Next {
 
 /// Who lists what.
 struct Place<'a> {
-    asker: &'a Asker,
+    ctx: &'a RequestContext,
     open: &'a Arc<Open>,
     directory: &'a Directory,
 }
@@ -90,13 +90,13 @@ impl Share {
     /// the last; `STATUS_INFO_LENGTH_MISMATCH` without room for one.
     pub fn query_directory<'a>(
         &'a self,
-        asker: &'a Asker,
+        ctx: &'a RequestContext,
         open: &'a Arc<Open>,
         request: &'a QueryDirectoryRequest<'a>,
     ) -> LocalBoxFuture<'a, Result<Answer, Status>> {
         Box::pin(async move {
             let class = Class::from_wire(request.fixed.file_information_class);
-            let class = class.filter(|class| *class != Class::Posix || asker.posix);
+            let class = class.filter(|class| *class != Class::Posix || ctx.posix);
             let class = class.ok_or(Status::INVALID_INFO_CLASS)?;
             //= MS-SMB2 3.3.5.18
             //# An open of something else than a directory fails with STATUS_INVALID_PARAMETER.
@@ -108,9 +108,9 @@ impl Share {
             }
             let bits = request.fixed.flags;
             let mut state = begin_or_go_on(open, request, bits)?;
-            let hand = self.hand(asker, open).await?;
+            let handle = self.handle(ctx, open).await?;
             if state.next == Next::This {
-                hand.forget_names();
+                handle.forget_names();
             }
             let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
             if len_max < class.fixed_len() {
@@ -123,7 +123,7 @@ impl Share {
             let (matcher, name) = (Matcher::default(), Vec::new());
             let mut reply =
                 Reply { entries, class, is_single, short_names, given: 0, matcher, name, steps: 0 };
-            let is_full = self.fill(asker, open, &hand, &mut state, &mut reply).await?;
+            let is_full = self.fill(ctx, open, &handle, &mut state, &mut reply).await?;
             let given = reply.given;
             let had_given = state.has_given;
             state.has_given |= given > 0;
@@ -142,15 +142,15 @@ impl Share {
     /// Fills a reply; `true` where an entry was left out for want of room.
     async fn fill(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
-        hand: &Rc<Hand>,
+        handle: &Rc<LaneHandle>,
         state: &mut Enumeration,
         reply: &mut Reply<'_>,
     ) -> Result<bool, Status> {
-        let directory = hand.directory().ok_or(Status::INVALID_PARAMETER)?;
+        let directory = handle.directory().ok_or(Status::INVALID_PARAMETER)?;
         if let Some(single) = state.single.clone().filter(|_| state.next == Next::This) {
-            let has_no_room = self.fill_single(asker, open, directory, &single, reply).await?;
+            let has_no_room = self.fill_single(ctx, open, directory, &single, reply).await?;
             if !has_no_room {
                 state.next = Next::Nothing;
             }
@@ -162,7 +162,7 @@ impl Share {
                 continue;
             }
             if reply.fits(&state.pattern, dots) {
-                let info = self.dots_info(asker, open, hand, dots).await?;
+                let info = self.dots_info(ctx, open, handle, dots).await?;
                 if !reply.push(dots, &info, None) {
                     return Ok(true);
                 }
@@ -172,10 +172,10 @@ impl Share {
                 return Ok(false);
             }
         }
-        let place = Place { asker, open, directory };
+        let place = Place { ctx, open, directory };
         while let Next::After(after) = state.next.clone() {
             let after = after.as_deref();
-            let names = self.names_behind(asker, hand, directory, (state.scan, after)).await?;
+            let names = self.names_behind(ctx, handle, directory, (state.scan, after)).await?;
             let filled = match &names {
                 Names::Whole(listing) => self.fill_of_listing(&place, listing, after, state, reply).await,
                 Names::Page(page) => self.fill_of_page(&place, page, after, state, reply).await?,
@@ -188,7 +188,7 @@ impl Share {
                 Filled::All => state.next = Next::Nothing,
             }
         }
-        hand.forget_names();
+        handle.forget_names();
         Ok(false)
     }
 
@@ -213,7 +213,7 @@ impl Share {
                     lane::give_way().await;
                 }
                 let name = names::to_wire(&entry.name);
-                if reply.fits(&state.pattern, &name) && self.is_listed(place.asker, place.open, entry).await {
+                if reply.fits(&state.pattern, &name) && self.is_listed(place.ctx, place.open, entry).await {
                     batch.push((entry, name));
                 }
                 last = Some(entry);
@@ -266,7 +266,7 @@ impl Share {
             };
             for (name, looked) in names.iter().zip(looked) {
                 let Some(PageEntry { entry, extended }) = looked else { continue };
-                if !self.is_listed(place.asker, place.open, &entry).await {
+                if !self.is_listed(place.ctx, place.open, &entry).await {
                     continue;
                 }
                 // More than is remembered: it would push out what others use.
@@ -289,12 +289,12 @@ impl Share {
         state: &mut Enumeration,
         reply: &mut Reply<'_>,
     ) -> Option<Filled> {
-        let Place { asker, open, directory } = *place;
+        let Place { ctx, open, directory } = *place;
         let info = match looked {
             Some((now, seen)) => self.info_of(&now, &seen, Some(&entry.name)),
-            None => self.entry_info(asker, directory, &entry.name, &entry.attributes).await,
+            None => self.entry_info(ctx, directory, &entry.name, &entry.attributes).await,
         };
-        let more = self.apple_entry(asker, open, reply.class, &entry.name).await;
+        let more = self.apple_entry(ctx, open, reply.class, &entry.name).await;
         if !reply.push(name, &info, more) {
             return Some(Filled::NoRoom);
         }
@@ -328,7 +328,7 @@ impl Share {
 
     async fn fill_single(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Open,
         directory: &Directory,
         single: &str,
@@ -337,13 +337,13 @@ impl Share {
         let Some(stored) = names::to_stored(single) else { return Ok(false) };
         let Ok(name) = Name::parse(&stored) else { return Ok(false) };
         let names_max = self.options().names_max;
-        let mut found = directory.lookup_folded(&asker.caller, name, Rights::NONE, names_max).await;
+        let mut found = directory.lookup_folded(&ctx.caller, name, Rights::NONE, names_max).await;
         if reply.short_names
             && matches!(found, Err(Error::NotFound))
-            && let Some(long) = short::find(self, directory, &asker.caller, single).await?
+            && let Some(long) = short::find(self, directory, &ctx.caller, single).await?
             && let Ok(long) = Name::parse(&long)
         {
-            found = directory.lookup_folded(&asker.caller, long, Rights::NONE, names_max).await;
+            found = directory.lookup_folded(&ctx.caller, long, Rights::NONE, names_max).await;
         }
         let (stored, found) = match found {
             Ok(found) => found,
@@ -351,28 +351,34 @@ impl Share {
             Err(error) => return Err(status::of(error)),
         };
         let name = names::to_wire(&stored);
-        if !self.is_shown(asker, open, &stored).await {
+        if !self.is_shown(ctx, open, &stored).await {
             return Ok(false);
         }
-        let info = self.entry_info(asker, directory, &stored, found.attributes()).await;
-        let more = self.apple_entry(asker, open, reply.class, &stored).await;
+        let info = self.entry_info(ctx, directory, &stored, found.attributes()).await;
+        let more = self.apple_entry(ctx, open, reply.class, &stored).await;
         Ok(!reply.push(&name, &info, more))
     }
 
     /// What a Mac is told besides, in the class that it asks for.
-    async fn apple_entry(&self, asker: &Asker, open: &Open, class: Class, name: &[u8]) -> Option<Listed> {
-        if class != Class::IdBothDirectory || !asker.apple.lists() {
+    async fn apple_entry(
+        &self,
+        ctx: &RequestContext,
+        open: &Open,
+        class: Class,
+        name: &[u8],
+    ) -> Option<Listed> {
+        if class != Class::IdBothDirectory || !ctx.apple.lists() {
             return None;
         }
         let above = open.grants().path(self.volume())?;
         let path = Name::parse(name).and_then(|name| above.as_path().join(name)).ok()?;
-        Some(self.apple_listed(asker, &names::spot(self, path, None)).await)
+        Some(self.apple_listed(ctx, &names::spot(self, path, None)).await)
     }
 
     /// What a name of a directory is of: looked up where this lane does not remember it.
     async fn entry_info(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         directory: &Directory,
         name: &[u8],
         attributes: &Attributes,
@@ -384,8 +390,8 @@ impl Share {
             return info;
         }
         if let Ok(at) = Name::parse(name)
-            && let Ok(found) = directory.lookup_as(&asker.caller, at, Rights::NONE).await
-            && let Ok(info) = self.info(&Hand::new(found, None), Some(name)).await
+            && let Ok(found) = directory.lookup_as(&ctx.caller, at, Rights::NONE).await
+            && let Ok(info) = self.info(&LaneHandle::new(found, None), Some(name)).await
         {
             return info;
         }
@@ -395,21 +401,21 @@ impl Share {
 
     async fn dots_info(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
-        hand: &Hand,
+        handle: &LaneHandle,
         dots: &str,
     ) -> Result<Info, Status> {
         if dots == ".." {
             let path = open.grants().path(self.volume()).filter(|_| !self.is_root(open));
             let above = path.as_ref().and_then(|path| path.as_path().parent());
             if let Some(above) = above
-                && let Ok(found) = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await
+                && let Ok(found) = self.volume().lookup_as(&ctx.caller, above, Rights::NONE).await
             {
-                return self.info(&Hand::new(found, None), None).await;
+                return self.info(&LaneHandle::new(found, None), None).await;
             }
         }
-        self.info(hand, None).await
+        self.info(handle, None).await
     }
 }
 

@@ -9,9 +9,9 @@ use smb_wire::Status;
 use smb_wire::create::access::rights::{EXECUTE, READ_DATA};
 use vfs::OpenFile;
 
-use crate::asker::Asker;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::streams;
 
@@ -38,15 +38,15 @@ impl Share {
     /// `STATUS_END_OF_FILE` at or behind the end, or where fewer than `minimum` are there.
     pub async fn read(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         offset: u64,
         length: u32,
         minimum: u32,
     ) -> Result<Reading, Status> {
-        let hand = self.readable(asker, open, offset, length).await?;
+        let handle = self.readable(ctx, open, offset, length).await?;
         if open.kind() == OpenKind::Stream {
-            let mut data = streams::read(&hand, &open.stream().unwrap_or_default()).await?;
+            let mut data = streams::read(&handle, &open.stream().unwrap_or_default()).await?;
             let len = within(data.len() as u64, offset, length, minimum)?;
             open.set_position(offset + u64::from(len));
             let begin = offset.min(data.len() as u64) as usize;
@@ -54,8 +54,8 @@ impl Share {
             data.truncate(len as usize);
             return Ok(Reading::Bytes(data));
         }
-        let file = Rc::clone(hand.file()?);
-        let size = hand.attributes()?.size;
+        let file = Rc::clone(handle.file()?);
+        let size = handle.attributes()?.size;
         let len = within(size, offset, length, minimum)?;
         open.set_position(offset + u64::from(len));
         Ok(Reading::File { file, offset, len })
@@ -68,19 +68,19 @@ impl Share {
     /// As there.
     pub async fn read_resident(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         offset: u64,
         into: &mut [u8],
     ) -> Result<bool, Status> {
         let length = u32::try_from(into.len()).map_err(|_| Status::INVALID_PARAMETER)?;
-        let hand = self.readable(asker, open, offset, length).await?;
+        let handle = self.readable(ctx, open, offset, length).await?;
         if open.kind() == OpenKind::Stream {
             return Ok(false);
         }
         // What fails fails again for who asks next, and is told by him.
         let is_all =
-            matches!(hand.file()?.lane_file().try_read_at(offset, into), Ok(Some(n)) if n == into.len());
+            matches!(handle.file()?.lane_file().try_read_at(offset, into), Ok(Some(n)) if n == into.len());
         if is_all {
             open.set_position(offset + u64::from(length));
         }
@@ -90,11 +90,11 @@ impl Share {
     /// What an open is of, if these bytes of it may be read.
     async fn readable(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         offset: u64,
         length: u32,
-    ) -> Result<Rc<Hand>, Status> {
+    ) -> Result<Rc<LaneHandle>, Status> {
         if open.is_directory() {
             return Err(Status::INVALID_DEVICE_REQUEST);
         }
@@ -107,7 +107,7 @@ impl Share {
         end.ok_or(Status::INVALID_PARAMETER)?;
         let range = Range { offset, len: length.into() };
         open.grants().check(range, Wants::Reading).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
-        self.hand(asker, open).await
+        self.handle(ctx, open).await
     }
 }
 

@@ -8,8 +8,8 @@ use identity::Rights;
 use smb_wire::Status;
 use vfs::{Directory, Error, Found, RelPath, RelPathBuf, Resolved};
 
-use crate::asker::Asker;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
@@ -67,21 +67,21 @@ impl Share {
     /// those of a directory that is made.
     pub fn enter<'a>(
         &'a self,
-        asker: &'a Asker,
+        ctx: &'a RequestContext,
         entrance: &'a Entrance,
     ) -> LocalBoxFuture<'a, Result<Arc<Root>, Status>> {
         Box::pin(async move {
             let path = entrance.path.as_path();
             let mut makes = entrance.makes;
             loop {
-                let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await;
+                let found = self.volume().lookup_with_rights(&ctx.caller, path, Rights::NONE).await;
                 match found {
                     Ok(Found { resolved: Resolved::File(..), .. }) => return Err(Status::BAD_NETWORK_NAME),
                     Ok(found) => {
                         let path = found.directory().ok_or(Status::BAD_NETWORK_NAME)?;
                         return Ok(Arc::new(Root { path, varies: entrance.varies }));
                     }
-                    Err(Error::NotFound) if makes => self.make_root(asker, path).await?,
+                    Err(Error::NotFound) if makes => self.make_root(ctx, path).await?,
                     Err(error) => return Err(of_entrance(error)),
                 }
                 makes = false;
@@ -90,11 +90,11 @@ impl Share {
     }
 
     /// Nobody but who connects may enter it, until he says otherwise; unless access lists say who may.
-    async fn make_root(&self, asker: &Asker, path: RelPath<'_>) -> Result<(), Status> {
+    async fn make_root(&self, ctx: &RequestContext, path: RelPath<'_>) -> Result<(), Status> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-        let above = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await;
+        let above = self.volume().lookup_as(&ctx.caller, above, Rights::NONE).await;
         let (above, _) = above.and_then(Resolved::into_directory).map_err(of_entrance)?;
-        match above.make_directory(&asker.caller, name, ROOT_MODE).await {
+        match above.make_directory(&ctx.caller, name, ROOT_MODE).await {
             // Somebody was faster.
             Ok(_) | Err(Error::Exists) => Ok(()),
             Err(error) => Err(of_entrance(error)),
@@ -152,14 +152,14 @@ impl Share {
     /// `STATUS_ACCESS_DENIED`.
     pub(crate) async fn holds_opened(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         path: RelPath<'_>,
         object: &Arc<vfs::Object>,
     ) -> Result<(), Status> {
         if self.is_whole() {
             return Ok(());
         }
-        let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await;
+        let found = self.volume().lookup_with_rights(&ctx.caller, path, Rights::NONE).await;
         let found = found.map_err(status::of)?;
         let is_it = found.resolved.object().is_some_and(|now| Arc::ptr_eq(now, object));
         if is_it { self.holds_found(&found) } else { Err(Status::ACCESS_DENIED) }

@@ -17,17 +17,17 @@ use vfs::{Directory, Error, Ownership, Resolved};
 
 use crate::Answer;
 use crate::access::Allowed;
-use crate::asker::Asker;
 use crate::attributes::Info;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::{Share, ShareOptions};
 use crate::status;
 
 impl Share {
     pub(crate) async fn query_security(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         wanted: u32,
         len_max: usize,
@@ -37,7 +37,7 @@ impl Share {
         if wanted & (OWNER | GROUP | DACL) != 0 && !open.may(READ_CONTROL) {
             return Err(Status::ACCESS_DENIED);
         }
-        let output = self.descriptor(asker, open, wanted).await?.to_bytes();
+        let output = self.descriptor(ctx, open, wanted).await?.to_bytes();
         if output.len() > len_max {
             //= MS-SMB2 3.3.5.20.3
             //# A descriptor that does not fit: STATUS_BUFFER_TOO_SMALL, and how long it is.
@@ -48,10 +48,15 @@ impl Share {
     }
 
     /// What is so.
-    async fn descriptor(&self, asker: &Asker, open: &Arc<Open>, wanted: u32) -> Result<Descriptor, Status> {
-        let hand = self.hand(asker, open).await?;
-        let info = self.info(&hand, None).await?;
-        if let Some(own) = own_of(&hand, open) {
+    async fn descriptor(
+        &self,
+        ctx: &RequestContext,
+        open: &Arc<Open>,
+        wanted: u32,
+    ) -> Result<Descriptor, Status> {
+        let handle = self.handle(ctx, open).await?;
+        let info = self.info(&handle, None).await?;
+        if let Some(own) = own_of(&handle, open) {
             return Ok(self.part_of(&own, &info, wanted));
         }
         let mut descriptor = Descriptor::default();
@@ -62,7 +67,7 @@ impl Share {
             descriptor.group = Some(self.group_of(&info));
         }
         if wanted & DACL != 0 {
-            descriptor.dacl = Some(self.dacl(asker, open, &info).await?);
+            descriptor.dacl = Some(self.dacl(ctx, open, &info).await?);
             descriptor.control |= control::DACL_AUTO_INHERITED;
         }
         Ok(descriptor)
@@ -93,9 +98,9 @@ impl Share {
     }
 
     /// Who may do what: the nearest list, or where there is none what the mode says.
-    async fn dacl(&self, asker: &Asker, open: &Open, info: &Info) -> Result<Vec<Ace>, Status> {
-        let directory = self.list_directory(asker, open, info.is_directory).await?;
-        let nearest = directory.access_list(&asker.caller).await.map_err(status::of)?;
+    async fn dacl(&self, ctx: &RequestContext, open: &Open, info: &Info) -> Result<Vec<Ace>, Status> {
+        let directory = self.list_directory(ctx, open, info.is_directory).await?;
+        let nearest = directory.access_list(&ctx.caller).await.map_err(status::of)?;
         Ok(match nearest {
             Nearest::List(acl) => self.listed(&acl, info.is_directory),
             Nearest::None => self.moded(info),
@@ -106,14 +111,14 @@ impl Share {
     /// The directory whose list counts for an open.
     async fn list_directory(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Open,
         is_directory: bool,
     ) -> Result<Directory, Status> {
         let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let at = if is_directory { Some(path.as_path()) } else { path.as_path().parent() };
         let at = at.ok_or(Status::FILE_DELETED)?;
-        let found = self.volume().lookup_as(&asker.caller, at, Rights::NONE).await;
+        let found = self.volume().lookup_as(&ctx.caller, at, Rights::NONE).await;
         Ok(found.and_then(Resolved::into_directory).map_err(status::of)?.0)
     }
 
@@ -135,7 +140,7 @@ impl Share {
 
     pub(crate) async fn set_security(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         wanted: u32,
         data: &[u8],
@@ -148,8 +153,8 @@ impl Share {
             return Err(Status::ACCESS_DENIED);
         }
         let asked = Descriptor::parse(data).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
-        let hand = self.hand(asker, open).await?;
-        let now = self.descriptor(asker, open, OWNER | GROUP | DACL).await?;
+        let handle = self.handle(ctx, open).await?;
+        let now = self.descriptor(ctx, open, OWNER | GROUP | DACL).await?;
         // Whom the accounts know is also called as the POSIX user that he is, in descriptors that clients have kept.
         let other = |asked: Option<Sid>, now: Option<Sid>, bit: u32| {
             let asked = asked.filter(|_| wanted & bit != 0);
@@ -157,10 +162,10 @@ impl Share {
         };
         let (owner, group) = (other(asked.owner, now.owner, OWNER), other(asked.group, now.group, GROUP));
         // A group that is named gets rights by the list, as an owner does.
-        if [owner, group].into_iter().flatten().any(|named| !self.may_own(asker, &named)) {
+        if [owner, group].into_iter().flatten().any(|named| !self.may_own(ctx, &named)) {
             return Err(self.security_refused());
         }
-        let has_own = own_of(&hand, open).is_some();
+        let has_own = own_of(&handle, open).is_some();
         let is_same_list = wanted & DACL == 0
             || match has_own {
                 true => {
@@ -175,8 +180,8 @@ impl Share {
             }
             let acl = asked.dacl.as_deref().filter(|_| !has_own).and_then(|aces| self.to_acl(aces));
             if let (Some(acl), true) = (acl, open.is_directory()) {
-                let directory = self.list_directory(asker, open, true).await?;
-                match directory.set_access_list(&asker.by(open), Some(&acl)).await {
+                let directory = self.list_directory(ctx, open, true).await?;
+                match directory.set_access_list(&ctx.by(open), Some(&acl)).await {
                     // The owner of a directory says who may do what with it, and with nothing else in the list's reach.
                     Err(Error::Denied(_)) => {}
                     set => return set.map_err(status::of),
@@ -193,39 +198,39 @@ impl Share {
             group: group.or(now.group),
             dacl: list.dacl.as_deref().map(kept_list).transpose()?,
         };
-        self.keep_descriptor(asker, open, &hand, &Arc::new(new)).await
+        self.keep_descriptor(ctx, open, &handle, &Arc::new(new)).await
     }
 
     /// Keeps a descriptor with what is open.
     async fn keep_descriptor(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Open,
-        hand: &Hand,
+        handle: &LaneHandle,
         descriptor: &Arc<Descriptor>,
     ) -> Result<(), Status> {
-        let caller = asker.by(open);
-        if let Some(directory) = hand.directory() {
+        let caller = ctx.by(open);
+        if let Some(directory) = handle.directory() {
             return directory.set_descriptor(&caller, descriptor).await.map_err(status::of);
         }
-        if hand.link().is_some() {
+        if handle.link().is_some() {
             return Err(self.security_refused());
         }
         let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let name = path.as_path().file_name().ok_or(Status::FILE_DELETED)?;
-        let directory = self.list_directory(asker, open, false).await?;
+        let directory = self.list_directory(ctx, open, false).await?;
         let object = open.grants().object();
         directory.set_descriptor_of(&caller, name, object, descriptor).await.map_err(status::of)?;
         //= MS-FSA 2.1.5.17
         //# A file whose descriptor is set has FILE_ATTRIBUTE_ARCHIVE.
-        self.archive(asker, open, hand).await;
+        self.archive(ctx, open, handle).await;
         Ok(())
     }
 
     /// Whether somebody may have this owner or group named as his files': himself, or one of his groups; administrators whomever they
     /// like.
-    pub(crate) fn may_own(&self, asker: &Asker, named: &Sid) -> bool {
-        let who = &asker.caller.principal;
+    pub(crate) fn may_own(&self, ctx: &RequestContext, named: &Sid) -> bool {
+        let who = &ctx.caller.principal;
         who.is_administrator() || (who.is_user() && self.options().sids.is_called(who, named))
     }
 
@@ -306,8 +311,8 @@ impl Share {
 }
 
 /// The descriptor that what is open has of its own; links have none.
-fn own_of(hand: &Hand, open: &Open) -> Option<Arc<Descriptor>> {
-    open.grants().object().descriptor().filter(|_| hand.link().is_none())
+fn own_of(handle: &LaneHandle, open: &Open) -> Option<Arc<Descriptor>> {
+    open.grants().object().descriptor().filter(|_| handle.link().is_none())
 }
 
 /// What is kept of a list: generic rights are what they mean, but where they wait for what is below.

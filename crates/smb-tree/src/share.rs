@@ -13,15 +13,15 @@ use smb_wire::info::directory::fits;
 use vfs::Volume;
 
 use crate::access::Allowed;
-use crate::asker::Asker;
 use crate::counters::TreeCounters;
-use crate::hand::{Hand, REOPENED};
+use crate::lane_handle::{LaneHandle, REOPENED};
 use crate::open::{Open, OpenKind};
 use crate::opens::Opens;
 use crate::query_directory::folded;
+use crate::request_context::RequestContext;
 use crate::root::Root;
 use crate::status;
-use crate::tree::Side;
+use crate::tree::LaneState;
 
 /// How a volume is shown.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ pub(crate) struct Inner {
     pub(crate) name: Arc<str>,
     pub(crate) volume: Volume,
     pub(crate) options: ShareOptions,
-    pub(crate) side: Rc<Side>,
+    pub(crate) lane_state: Rc<LaneState>,
     /// Whether files of the volume can share their room, once that is known.
     pub(crate) shares_room: Cell<Option<bool>>,
 }
@@ -158,11 +158,11 @@ impl Share {
     }
 
     /// What somebody may do in its root at most: `MaximalAccess` of TREE_CONNECT.
-    pub fn maximal_access<'a>(&'a self, asker: &'a Asker) -> LocalBoxFuture<'a, Result<u32, Status>> {
+    pub fn maximal_access<'a>(&'a self, ctx: &'a RequestContext) -> LocalBoxFuture<'a, Result<u32, Status>> {
         Box::pin(async move {
-            let found = self.volume().lookup_with_rights(&asker.caller, self.root_path(), Rights::NONE).await;
+            let found = self.volume().lookup_with_rights(&ctx.caller, self.root_path(), Rights::NONE).await;
             let found = found.map_err(status::of)?;
-            let who = &asker.caller.principal;
+            let who = &ctx.caller.principal;
             Ok(Allowed::of(who, &found, None, true).mask())
         })
     }
@@ -190,46 +190,52 @@ impl Share {
         &self.inner.options
     }
 
-    pub(crate) fn side(&self) -> &Side {
-        &self.inner.side
+    pub(crate) fn lane_state(&self) -> &LaneState {
+        &self.inner.lane_state
     }
 
     pub(crate) fn opens(&self) -> &Arc<Opens> {
-        self.inner.side.opens()
+        self.inner.lane_state.opens()
     }
 
     pub(crate) fn counters(&self) -> &Arc<TreeCounters> {
-        self.inner.side.counters()
+        self.inner.lane_state.counters()
     }
 
     /// What an open is of, as this lane has it: opened again where another lane has made the open.
-    pub(crate) async fn hand(&self, asker: &Asker, open: &Arc<Open>) -> Result<Rc<Hand>, Status> {
+    pub(crate) async fn handle(
+        &self,
+        ctx: &RequestContext,
+        open: &Arc<Open>,
+    ) -> Result<Rc<LaneHandle>, Status> {
         let is_link = open.kind() == OpenKind::Link;
         // What has become a link is a file still to lanes that had it at hand before.
-        if let Some(hand) = self.side().hand(open).filter(|hand| hand.link().is_some() == is_link) {
-            return Ok(hand);
+        if let Some(handle) =
+            self.lane_state().handle(open).filter(|handle| handle.link().is_some() == is_link)
+        {
+            return Ok(handle);
         }
         if is_link {
-            return self.link_hand(asker, open).await;
+            return self.link_handle(ctx, open).await;
         }
-        let descriptors = self.opens().descriptors_of(asker.consumer())?;
+        let descriptors = self.opens().descriptors_of(ctx.consumer())?;
         let identity = open.grants().object().identity();
-        let found = self.volume().reopen(&asker.caller, identity, REOPENED).await;
+        let found = self.volume().reopen(&ctx.caller, identity, REOPENED).await;
         self.counters().lane_handles_reopened.increment();
-        let hand = Rc::new(Hand::new(found.map_err(status::of)?, None));
+        let handle = Rc::new(LaneHandle::new(found.map_err(status::of)?, None));
         // Where it was closed meanwhile nobody would let go of what is kept for it.
         if self.opens().find_any(open.id().volatile.get()).is_none() {
-            return Ok(hand);
+            return Ok(handle);
         }
-        Ok(self.side().keep_hand(open, hand, Some(descriptors)))
+        Ok(self.lane_state().keep_handle(open, handle, Some(descriptors)))
     }
 
-    async fn link_hand(&self, asker: &Asker, open: &Arc<Open>) -> Result<Rc<Hand>, Status> {
+    async fn link_handle(&self, ctx: &RequestContext, open: &Arc<Open>) -> Result<Rc<LaneHandle>, Status> {
         let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
-        let found = self.volume().find_link(&asker.caller, path.as_path()).await.map_err(status::of)?;
+        let found = self.volume().find_link(&ctx.caller, path.as_path()).await.map_err(status::of)?;
         let is_it = |found: &vfs::FoundLink| Arc::ptr_eq(&found.link.object, open.grants().object());
         let found = found.filter(is_it).ok_or(Status::FILE_DELETED)?;
-        Ok(self.side().keep_hand(open, Rc::new(Hand::of_link(found.link)), None))
+        Ok(self.lane_state().keep_handle(open, Rc::new(LaneHandle::of_link(found.link)), None))
     }
 }
 

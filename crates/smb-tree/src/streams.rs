@@ -6,7 +6,7 @@ use std::rc::Rc;
 use smb_wire::Status;
 use vfs::{Caller, Error};
 
-use crate::hand::{Edit, Hand, VALUE_MAX};
+use crate::lane_handle::{Edit, LaneHandle, VALUE_MAX};
 use crate::share::Share;
 use crate::status;
 
@@ -41,8 +41,8 @@ pub(crate) fn folded(stream: &str) -> String {
 }
 
 /// The stream of this name in whatever case, as it is stored.
-pub(crate) async fn find(hand: &Hand, stream: &str) -> Result<Option<String>, Status> {
-    let names = hand.extended_names().await?;
+pub(crate) async fn find(handle: &LaneHandle, stream: &str) -> Result<Option<String>, Status> {
+    let names = handle.extended_names().await?;
     let stored = || names.iter().filter_map(|name| stream_of(name));
     let wanted = folded(stream);
     let found =
@@ -51,12 +51,12 @@ pub(crate) async fn find(hand: &Hand, stream: &str) -> Result<Option<String>, St
 }
 
 /// All of them, with their sizes.
-pub(crate) async fn all(hand: &Hand) -> Result<Vec<Stream>, Status> {
+pub(crate) async fn all(handle: &LaneHandle) -> Result<Vec<Stream>, Status> {
     let mut streams = Vec::new();
-    for attribute in hand.extended_names().await? {
+    for attribute in handle.extended_names().await? {
         let Some(name) = stream_of(&attribute) else { continue };
         // It may have gone meanwhile.
-        if let Some(value) = hand.extended(&attribute, VALUE_MAX).await? {
+        if let Some(value) = handle.extended(&attribute, VALUE_MAX).await? {
             streams.push(Stream { name: name.to_owned(), size: data(&value).len() as u64 });
         }
     }
@@ -68,13 +68,13 @@ pub(crate) async fn all(hand: &Hand) -> Result<Vec<Stream>, Status> {
 ///
 /// # Errors
 /// `STATUS_FILE_DELETED` once it is gone.
-pub(crate) async fn read(hand: &Hand, stream: &str) -> Result<Vec<u8>, Status> {
-    content(hand, stream).await?.ok_or(Status::FILE_DELETED)
+pub(crate) async fn read(handle: &LaneHandle, stream: &str) -> Result<Vec<u8>, Status> {
+    content(handle, stream).await?.ok_or(Status::FILE_DELETED)
 }
 
 /// What the stream of just this name holds; `None` without one.
-pub(crate) async fn content(hand: &Hand, stream: &str) -> Result<Option<Vec<u8>>, Status> {
-    let value = hand.extended(&attribute(stream), VALUE_MAX).await?;
+pub(crate) async fn content(handle: &LaneHandle, stream: &str) -> Result<Option<Vec<u8>>, Status> {
+    let value = handle.extended(&attribute(stream), VALUE_MAX).await?;
     Ok(value.map(|mut value| {
         value.truncate(data(&value).len());
         value
@@ -108,7 +108,7 @@ impl Share {
     pub(crate) async fn change_stream(
         &self,
         caller: &Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         object: &vfs::Object,
         stream: &str,
         change: Change,
@@ -123,7 +123,7 @@ impl Share {
         }
         let edit: Edit = Rc::new(move |before| changed(before, &change));
         let edited =
-            hand.edit_extended(self.volume(), caller, object, &attribute(stream), VALUE_MAX, edit).await;
+            handle.edit_extended(self.volume(), caller, object, &attribute(stream), VALUE_MAX, edit).await;
         edited.map_err(of_stream)
     }
 }
@@ -154,7 +154,7 @@ fn changed(before: Option<Vec<u8>>, change: &Change) -> Option<Vec<u8>> {
 
 /// Where the file system keeps no attributes there are no streams.
 fn of_stream(error: Error) -> Status {
-    if crate::hand::is_unsupported(&error) { Status::OBJECT_NAME_INVALID } else { status::of(error) }
+    if crate::lane_handle::is_unsupported(&error) { Status::OBJECT_NAME_INVALID } else { status::of(error) }
 }
 
 #[cfg(test)]

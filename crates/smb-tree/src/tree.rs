@@ -13,30 +13,30 @@ use smb_wire::Guid;
 use vfs::{Breaker, Broken, ByLease, Telling, Volume};
 use zerocopy::IntoBytes;
 
-use crate::asker::Asker;
 use crate::attributes::Known;
 use crate::breaks::{Breaks, LeaseBroken, Told, level};
 use crate::counters::TreeCounters;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::names_at_hand::Pages;
 use crate::open::Open;
 use crate::opens::Opens;
+use crate::request_context::RequestContext;
 use crate::root::Root;
 use crate::share::{Inner as ShareInner, Share, ShareOptions};
 
 /// One lane's part of what SMB does with trees. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Tree {
-    side: Rc<Side>,
+    lane_state: Rc<LaneState>,
     shares: Rc<Shares>,
 }
 
-/// What all shares of a lane have in common.
-pub(crate) struct Side {
+/// The state that all shares of one lane have in common.
+pub(crate) struct LaneState {
     opens: Arc<Opens>,
-    hands: RefCell<NumberMap<u64, AtHand>>,
-    /// Hands that there may be before those of closed opens are looked for.
-    hands_mark: Cell<usize>,
+    handles: RefCell<NumberMap<u64, HandleEntry>>,
+    /// The number of handles from which those of closed opens are looked for.
+    sweep_threshold: Cell<usize>,
     known: Known,
     pages: Pages,
     counters: Arc<TreeCounters>,
@@ -52,15 +52,16 @@ pub(crate) struct Side {
 #[derive(Clone)]
 pub(crate) struct Closer {
     shares: Weakly<Shares>,
-    side: Weakly<Side>,
+    lane_state: Weakly<LaneState>,
 }
 
 type Shares = RefCell<HashMap<Arc<str>, Share>>;
 
+/// An open and its handle on this lane.
 #[derive(Clone)]
-struct AtHand {
+struct HandleEntry {
     open: Weak<Open>,
-    hand: Rc<Hand>,
+    handle: Rc<LaneHandle>,
     /// Of the client, where another lane has made the open.
     _descriptors: Option<Rc<Descriptors>>,
 }
@@ -77,18 +78,18 @@ impl Tree {
     pub fn new(opens: Arc<Opens>, breaks: Rc<dyn Breaks>) -> Self {
         let counters = Arc::new(TreeCounters::default());
         let shares = Rc::<Shares>::default();
-        let side = Rc::new_cyclic(|side| {
-            let closer = Closer { shares: Rc::downgrade(&shares), side: side.clone() };
+        let lane_state = Rc::new_cyclic(|lane_state| {
+            let closer = Closer { shares: Rc::downgrade(&shares), lane_state: lane_state.clone() };
             let breaking = Breaking {
                 closer: closer.clone(),
                 opens: Arc::clone(&opens),
                 breaks,
                 counters: Arc::clone(&counters),
             };
-            Side {
+            LaneState {
                 opens,
-                hands: RefCell::default(),
-                hands_mark: Cell::new(HANDS_MARK_MIN),
+                handles: RefCell::default(),
+                sweep_threshold: Cell::new(SWEEP_THRESHOLD_MIN),
                 known: Known::new(),
                 pages: Pages::default(),
                 counters,
@@ -98,21 +99,21 @@ impl Tree {
                 reaper: RefCell::default(),
             }
         });
-        Self { side, shares }
+        Self { lane_state, shares }
     }
 
     /// Shows a volume, which was opened [with objects](vfs::VolumeSpec::with_objects), by this name; a share that had it is another
     /// from now on.
     pub fn add_share(&self, name: &str, volume: Volume, options: ShareOptions) -> Share {
-        if !self.side.is_known.replace(true) {
-            volume.cache().add_breaker(&self.side.breaker);
+        if !self.lane_state.is_known.replace(true) {
+            volume.cache().add_breaker(&self.lane_state.breaker);
         }
         let name: Arc<str> = name.into();
         let inner = ShareInner {
             name: Arc::clone(&name),
             volume,
             options,
-            side: Rc::clone(&self.side),
+            lane_state: Rc::clone(&self.lane_state),
             shares_room: Cell::default(),
         };
         let share = Share { inner: Rc::new(inner), root: Root::whole() };
@@ -133,19 +134,19 @@ impl Tree {
 
     /// Every open of the process.
     pub fn opens(&self) -> &Arc<Opens> {
-        &self.side.opens
+        &self.lane_state.opens
     }
 
     /// What this lane has counted.
     pub fn counters(&self) -> &Arc<TreeCounters> {
-        &self.side.counters
+        &self.lane_state.counters
     }
 
     /// Closes opens whose session or tree connect has ended, or whose last connection is lost, with the deletions that come of it.
-    pub fn close_all<'a>(&'a self, asker: &'a Asker, opens: Vec<Arc<Open>>) -> LocalBoxFuture<'a, ()> {
+    pub fn close_all<'a>(&'a self, ctx: &'a RequestContext, opens: Vec<Arc<Open>>) -> LocalBoxFuture<'a, ()> {
         Box::pin(async move {
             for open in opens {
-                self.side.closer.close_by(asker, &open).await;
+                self.lane_state.closer.close_by(ctx, &open).await;
             }
         })
     }
@@ -159,8 +160,8 @@ impl Tree {
         }
     }
 
-    pub(crate) fn side(&self) -> &Rc<Side> {
-        &self.side
+    pub(crate) fn lane_state(&self) -> &Rc<LaneState> {
+        &self.lane_state
     }
 }
 
@@ -170,16 +171,16 @@ impl Closer {
         self.close_by(&open.made_by, &open).await;
     }
 
-    async fn close_by(&self, asker: &Asker, open: &Arc<Open>) {
+    async fn close_by(&self, ctx: &RequestContext, open: &Arc<Open>) {
         let share = self.shares.upgrade().and_then(|shares| find(&shares.borrow(), open.share_name()));
         match share {
             Some(share) => {
                 // There is nobody to be told why a name stayed.
-                let _ = share.close(asker, open, 0).await;
+                let _ = share.close(ctx, open, 0).await;
             }
             None => {
-                if let Some(side) = self.side.upgrade() {
-                    side.let_go(open);
+                if let Some(lane_state) = self.lane_state.upgrade() {
+                    lane_state.let_go(open);
                 }
             }
         }
@@ -192,7 +193,7 @@ fn find(shares: &HashMap<Arc<str>, Share>, name: &str) -> Option<Share> {
     shares.get(name).or_else(in_any_case).cloned()
 }
 
-impl Side {
+impl LaneState {
     pub(crate) fn opens(&self) -> &Arc<Opens> {
         &self.opens
     }
@@ -207,8 +208,8 @@ impl Side {
 
     /// The open is no more.
     pub(crate) fn let_go(&self, open: &Open) {
-        let hand = self.hands.borrow_mut().remove(&open.id().volatile.get());
-        drop(hand);
+        let handle = self.handles.borrow_mut().remove(&open.id().volatile.get());
+        drop(handle);
         let watching = open.state().watching.close();
         watching.into_iter().for_each(Waker::wake);
         if self.opens.remove(open) {
@@ -216,36 +217,38 @@ impl Side {
         }
     }
 
-    pub(crate) fn hand(&self, open: &Open) -> Option<Rc<Hand>> {
-        let hands = self.hands.borrow();
-        hands.get(&open.id().volatile.get()).map(|at_hand| Rc::clone(&at_hand.hand))
+    pub(crate) fn handle(&self, open: &Open) -> Option<Rc<LaneHandle>> {
+        let handles = self.handles.borrow();
+        handles.get(&open.id().volatile.get()).map(|entry| Rc::clone(&entry.handle))
     }
 
-    /// Keeps what an open is of; where somebody was faster, his.
-    pub(crate) fn keep_hand(
+    /// Keeps the lane's handle of an open, and returns it; where there is one already, that one.
+    pub(crate) fn keep_handle(
         &self,
         open: &Arc<Open>,
-        hand: Rc<Hand>,
+        handle: Rc<LaneHandle>,
         descriptors: Option<Descriptors>,
-    ) -> Rc<Hand> {
-        let mut hands = self.hands.borrow_mut();
-        let swept = if hands.len() < self.hands_mark.get() { Vec::new() } else { self.swept(&mut hands) };
-        let at_hand = AtHand { open: Arc::downgrade(open), hand, _descriptors: descriptors.map(Rc::new) };
-        let at = hands.entry(open.id().volatile.get()).or_insert_with(|| at_hand.clone());
-        let is_link = |at_hand: &AtHand| at_hand.hand.link().is_some();
-        let before = (is_link(&at_hand) && !is_link(at)).then(|| std::mem::replace(at, at_hand));
-        let kept = Rc::clone(&at.hand);
-        drop(hands);
+    ) -> Rc<LaneHandle> {
+        let mut handles = self.handles.borrow_mut();
+        let swept =
+            if handles.len() < self.sweep_threshold.get() { Vec::new() } else { self.swept(&mut handles) };
+        let entry =
+            HandleEntry { open: Arc::downgrade(open), handle, _descriptors: descriptors.map(Rc::new) };
+        let at = handles.entry(open.id().volatile.get()).or_insert_with(|| entry.clone());
+        let is_link = |entry: &HandleEntry| entry.handle.link().is_some();
+        let before = (is_link(&entry) && !is_link(at)).then(|| std::mem::replace(at, entry));
+        let kept = Rc::clone(&at.handle);
+        drop(handles);
         drop((swept, before));
         kept
     }
 
-    /// Takes out what was closed on other lanes: twice as many as are left may come before the next time.
-    fn swept(&self, hands: &mut NumberMap<u64, AtHand>) -> Vec<AtHand> {
-        let closed = hands.extract_if(|_, at_hand| at_hand.open.strong_count() == 0);
-        let closed: Vec<_> = closed.map(|(_, at_hand)| at_hand).collect();
+    /// Removes the handles of opens that other lanes have closed. The next sweep comes when there are twice as many as are left.
+    fn swept(&self, handles: &mut NumberMap<u64, HandleEntry>) -> Vec<HandleEntry> {
+        let closed = handles.extract_if(|_, entry| entry.open.strong_count() == 0);
+        let closed: Vec<_> = closed.map(|(_, entry)| entry).collect();
         self.counters.lane_handles_reaped.add(closed.len() as u64);
-        self.hands_mark.set((2 * hands.len()).max(HANDS_MARK_MIN));
+        self.sweep_threshold.set((2 * handles.len()).max(SWEEP_THRESHOLD_MIN));
         closed
     }
 
@@ -270,7 +273,7 @@ impl Breaker for Breaking {
 
     fn give_back(&self, asked: &ByLease) {
         let told = asked.told;
-        let way = Side::gives_way(&self.closer, &self.opens, told.holder, told.to);
+        let way = LaneState::gives_way(&self.closer, &self.opens, told.holder, told.to);
         self.counters.durable_gave_way_conflict.add(way.closed);
         if !way.is_heard {
             return;
@@ -305,4 +308,4 @@ pub(crate) fn guid_bytes(guid: Guid) -> [u8; 16] {
     guid.as_bytes().try_into().expect("sixteen bytes")
 }
 
-const HANDS_MARK_MIN: usize = 256;
+const SWEEP_THRESHOLD_MIN: usize = 256;

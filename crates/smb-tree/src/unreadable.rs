@@ -5,35 +5,35 @@ use smb_wire::create::access::rights::{READ_ATTRIBUTES, READ_CONTROL, READ_DATA,
 use vfs::{Entry, Error, FileKind, Name, RelPath};
 
 use crate::access::Allowed;
-use crate::asker::Asker;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 
 impl Share {
     /// Whether a name of the directory that is open is told in its listing. A link that is told as one has nothing to be read.
-    pub(crate) async fn is_listed(&self, asker: &Asker, open: &Open, entry: &Entry) -> bool {
-        entry.attributes.kind == FileKind::Symlink || self.is_shown(asker, open, &entry.name).await
+    pub(crate) async fn is_listed(&self, ctx: &RequestContext, open: &Open, entry: &Entry) -> bool {
+        entry.attributes.kind == FileKind::Symlink || self.is_shown(ctx, open, &entry.name).await
     }
 
     /// The same of a name that is no link, or is told as what it leads to.
-    pub(crate) async fn is_shown(&self, asker: &Asker, open: &Open, name: &[u8]) -> bool {
-        !self.options().hide_unreadable || self.may_read(asker, open, name).await.unwrap_or(false)
+    pub(crate) async fn is_shown(&self, ctx: &RequestContext, open: &Open, name: &[u8]) -> bool {
+        !self.options().hide_unreadable || self.may_read(ctx, open, name).await.unwrap_or(false)
     }
 
     /// `None` for what is gone or cannot be looked at.
-    async fn may_read(&self, asker: &Asker, open: &Open, name: &[u8]) -> Option<bool> {
+    async fn may_read(&self, ctx: &RequestContext, open: &Open, name: &[u8]) -> Option<bool> {
         let above = open.grants().path(self.volume())?;
         let path = above.as_path().join(Name::parse(name).ok()?).ok()?;
-        self.reads(asker, path.as_path()).await.ok()
+        self.reads(ctx, path.as_path()).await.ok()
     }
 
     /// Whether the user may read what has this path of the volume.
     ///
     /// # Errors
     /// Those of the look-up.
-    pub(crate) async fn reads(&self, asker: &Asker, path: RelPath<'_>) -> Result<bool, Error> {
-        let found = self.volume().lookup_with_rights(&asker.caller, path, Rights::NONE).await?;
-        let who = &asker.caller.principal;
+    pub(crate) async fn reads(&self, ctx: &RequestContext, path: RelPath<'_>) -> Result<bool, Error> {
+        let found = self.volume().lookup_with_rights(&ctx.caller, path, Rights::NONE).await?;
+        let who = &ctx.caller.principal;
         //= MS-SMB2 3.3.5.18
         //# Where the share enumerates by access, what the user has no GENERIC_READ of is left out. Its descriptor alone counts here: that
         //# the directory shows attributes is what is switched off.

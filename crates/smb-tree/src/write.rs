@@ -12,9 +12,9 @@ use smb_wire::create::access::rights::{APPEND_DATA, WRITE_DATA};
 use smb_wire::create::options;
 use vfs::Writer;
 
-use crate::asker::Asker;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::streams::Change;
@@ -27,28 +27,28 @@ impl Share {
     /// what the file system says. Some of it may be written then.
     pub async fn write(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         offset: u64,
         bufs: Vec<Buf>,
         write_through: bool,
     ) -> (Result<u32, Status>, Option<Vec<Buf>>) {
         let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
-        let hand = match self.to_write(asker, open, offset, len).await {
-            Ok(hand) => hand,
+        let handle = match self.to_write(ctx, open, offset, len).await {
+            Ok(handle) => handle,
             Err(status) => return (Err(status), Some(bufs)),
         };
         if open.kind() == OpenKind::Stream {
             let data: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
-            let written = self.write_stream(asker, open, &hand, offset, data).await;
+            let written = self.write_stream(ctx, open, &handle, offset, data).await;
             return (written.map(|()| len as u32), Some(bufs));
         }
-        let caller = asker.by(open);
-        let writer = match hand.writer(self.volume(), &caller, open.grants().object()).await {
+        let caller = ctx.by(open);
+        let writer = match handle.writer(self.volume(), &caller, open.grants().object()).await {
             Ok(writer) => writer,
             Err(error) => return (Err(status::of(error)), Some(bufs)),
         };
-        let before = self.before_write(open, &hand);
+        let before = self.before_write(open, &handle);
         open.writes.fetch_add(1, Ordering::AcqRel);
         let (written, bufs) = writer.write_vectored_at(&caller, offset, bufs).await;
         // Not so where this is dropped: who takes the open over or closes it waits for the kernel then.
@@ -56,8 +56,8 @@ impl Share {
         if let Err(error) = written {
             return (Err(of_write(error)), bufs);
         }
-        self.archive(asker, open, &hand).await;
-        self.after_write(open, &hand, before);
+        self.archive(ctx, open, &handle).await;
+        self.after_write(open, &handle, before);
         let synced = self.written(open, &writer, write_through).await;
         (synced.map(|()| len as u32), bufs)
     }
@@ -68,7 +68,7 @@ impl Share {
     /// As there.
     pub async fn write_bytes(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         offset: u64,
         data: &[u8],
@@ -76,8 +76,8 @@ impl Share {
     ) -> Result<u32, Status> {
         let len = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
         if open.kind() == OpenKind::Stream {
-            let hand = self.to_write(asker, open, offset, len.into()).await?;
-            self.write_stream(asker, open, &hand, offset, data.to_vec()).await?;
+            let handle = self.to_write(ctx, open, offset, len.into()).await?;
+            self.write_stream(ctx, open, &handle, offset, data.to_vec()).await?;
             return Ok(len);
         }
         let mut done = 0;
@@ -88,7 +88,7 @@ impl Share {
             let at = offset.checked_add(done as u64).ok_or(Status::INVALID_PARAMETER)?;
             done += n;
             let is_last = done == data.len();
-            self.write(asker, open, at, vec![buf], write_through && is_last).await.0?;
+            self.write(ctx, open, at, vec![buf], write_through && is_last).await.0?;
             if is_last {
                 return Ok(len);
             }
@@ -97,11 +97,11 @@ impl Share {
 
     async fn to_write(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         offset: u64,
         len: u64,
-    ) -> Result<std::rc::Rc<Hand>, Status> {
+    ) -> Result<std::rc::Rc<LaneHandle>, Status> {
         if open.is_directory() {
             return Err(Status::INVALID_DEVICE_REQUEST);
         }
@@ -118,21 +118,21 @@ impl Share {
         }
         let range = Range { offset, len };
         open.grants().check(range, Wants::Writing).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
-        self.hand(asker, open).await
+        self.handle(ctx, open).await
     }
 
     async fn write_stream(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
-        hand: &Hand,
+        handle: &LaneHandle,
         offset: u64,
         data: Vec<u8>,
     ) -> Result<(), Status> {
         let stream = open.stream().unwrap_or_default();
         let change = Change::Write(offset, data);
-        self.change_stream(&asker.by(open), hand, open.grants().object(), &stream, change).await?;
-        self.archive(asker, open, hand).await;
+        self.change_stream(&ctx.by(open), handle, open.grants().object(), &stream, change).await?;
+        self.archive(ctx, open, handle).await;
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::attributes::wire_time;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::open::Open;
 use crate::share::Share;
 
@@ -27,18 +27,18 @@ impl Late {
 
 impl Share {
     /// Before an open writes: the time that it tells for a while, where it is this one that makes it late.
-    pub(crate) fn before_write(&self, open: &Open, hand: &Hand) -> Option<u64> {
+    pub(crate) fn before_write(&self, open: &Open, handle: &LaneHandle) -> Option<u64> {
         if self.options().write_time_delay.is_zero() || open.state().late.is_some() {
             return None;
         }
-        hand.attributes().ok().map(|now| wire_time(now.mtime))
+        handle.attributes().ok().map(|now| wire_time(now.mtime))
     }
 
     /// It has written, and tells the time from before its first write.
-    pub(crate) fn after_write(&self, open: &Open, hand: &Hand, before: Option<u64>) {
+    pub(crate) fn after_write(&self, open: &Open, handle: &LaneHandle, before: Option<u64>) {
         // Asked of the kernel by those alone that tell it late.
         if let Some(before) = before
-            && let Ok(now) = hand.attributes()
+            && let Ok(now) = handle.attributes()
         {
             let late = Late { before, first: wire_time(now.mtime), since: lane::time::now() };
             open.state().late.get_or_insert(late);

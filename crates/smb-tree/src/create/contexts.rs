@@ -9,20 +9,20 @@ use zerocopy::FromZeros;
 
 use super::Answering;
 use super::durable::Durable;
-use crate::asker::Asker;
 use crate::attributes::Info;
 use crate::breaks::Held;
 use crate::disconnected::Durability;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 
 /// The contexts of a response.
-pub(super) fn write(asker: &Asker, answering: &Answering<'_>, info: &Info) -> Vec<u8> {
-    let &Answering { wishes, open, .. } = answering;
+pub(super) fn write(ctx: &RequestContext, answering: &Answering<'_>, info: &Info) -> Vec<u8> {
+    let &Answering { contexts, open, .. } = answering;
     let mut out = ContextWriter::new();
-    if let Some(since) = wishes.maximal_access {
+    if let Some(since) = contexts.maximal_access {
         out.push_plain(tag::MAXIMAL_ACCESS, &maximal_access(since, open, info));
     }
-    if wishes.on_disk_id {
+    if contexts.on_disk_id {
         let response = OnDiskIdResponse {
             disk_file_id: info.index.into(),
             volume_id: info.device.into(),
@@ -30,16 +30,16 @@ pub(super) fn write(asker: &Asker, answering: &Answering<'_>, info: &Info) -> Ve
         };
         out.push_plain(tag::ON_DISK_ID, &response);
     }
-    if let (Some(lease), Held::Lease { .. }) = (&wishes.lease, open.held) {
+    if let (Some(lease), Held::Lease { .. }) = (&contexts.lease, open.held) {
         push_lease(&mut out, lease, &answering.standing);
     }
     if let Some(durability) = open.durability.filter(|_| answering.tells_durable) {
-        push_durable(&mut out, wishes.durable, durability);
+        push_durable(&mut out, contexts.durable, durability);
     }
-    if let Some(told) = wishes.aapl.and_then(|asked| asker.apple.answer(asked)) {
+    if let Some(told) = contexts.aapl.and_then(|asked| ctx.apple.answer(asked)) {
         out.push(tag::AAPL, &told);
     }
-    if wishes.posix.is_some() && asker.posix {
+    if contexts.posix.is_some() && ctx.posix {
         let mut told = Vec::new();
         info.posix().write(&mut told);
         out.push(tag::POSIX, &told);

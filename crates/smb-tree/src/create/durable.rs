@@ -7,9 +7,9 @@ use smb_wire::create::context::{CreateContext, DurableRequestV2};
 use smb_wire::{FileId, Guid, Status};
 
 use super::granted::Granted;
-use crate::asker::Asker;
 use crate::breaks::Held;
 use crate::disconnected::Durability;
+use crate::request_context::RequestContext;
 
 /// Whether the open is to outlive its session.
 #[derive(Clone, Copy, Default)]
@@ -52,7 +52,7 @@ impl Durable<'_> {
         //= MS-SMB2 3.3.5.9.6
         //# Durable is an open of a file with a batch oplock, or with a lease that has SMB2_LEASE_HANDLE_CACHING.
         let is_kept = held.keeps_handle(granted.open.opened().caching);
-        (is_kept && granted.hand.directory().is_none()).then_some(Durability { timeout })
+        (is_kept && granted.handle.directory().is_none()).then_some(Durability { timeout })
     }
 }
 
@@ -61,18 +61,18 @@ impl Reconnect {
     ///
     /// # Errors
     /// `STATUS_INVALID_PARAMETER` where it wants several of these things at once.
-    pub(super) fn of(asker: &Asker, request: &CreateRequest<'_>) -> Result<Option<Self>, Status> {
+    pub(super) fn of(ctx: &RequestContext, request: &CreateRequest<'_>) -> Result<Option<Self>, Status> {
         let (mut reconnect, mut v1, mut v2) = (None, false, false);
         let mut reconnects = 0;
         for context in request.contexts.iter() {
             match context.map_err(|malformed| malformed.status())? {
                 CreateContext::DurableRequest => v1 = true,
-                CreateContext::DurableRequestV2(_) if asker.dialect.is_smb3() => v2 = true,
+                CreateContext::DurableRequestV2(_) if ctx.dialect.is_smb3() => v2 = true,
                 CreateContext::DurableReconnect(id) => {
                     reconnects += 1;
                     reconnect = Some(Self { id, create_guid: None });
                 }
-                CreateContext::DurableReconnectV2(asked) if asker.dialect.is_smb3() => {
+                CreateContext::DurableReconnectV2(asked) if ctx.dialect.is_smb3() => {
                     reconnects += 1;
                     reconnect = Some(Self { id: asked.file_id, create_guid: Some(asked.create_guid) });
                 }

@@ -8,13 +8,13 @@ use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::{create_action, options};
 use vfs::{Found, Resolved, Writer};
 
-use super::ask::Ask;
-use super::granted::{Granted, It, Unopened, action};
+use super::granted::{Granted, OpenAttemptError, OpenTarget, action};
+use super::params::CreateParams;
 use crate::access::Allowed;
-use crate::asker::Asker;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::names::Spot;
 use crate::opens::Room;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::streams::{self, Change};
@@ -22,88 +22,92 @@ use crate::streams::{self, Change};
 impl Share {
     pub(super) async fn open_existing(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         room: &Room,
         spot: &Spot,
         found: &Found,
-    ) -> Result<Granted, Unopened> {
+    ) -> Result<Granted, OpenAttemptError> {
         let is_directory = matches!(found.resolved, Resolved::Directory(..));
-        let hand = Hand::new(found.resolved.clone(), None);
-        let stream = self.stream_there(ask, &hand).await?;
-        if ask.name.stream.is_some() {
-            if ask.has(options::DIRECTORY_FILE) {
+        let handle = LaneHandle::new(found.resolved.clone(), None);
+        let stream = self.stream_there(params, &handle).await?;
+        if params.name.stream.is_some() {
+            if params.has(options::DIRECTORY_FILE) {
                 return Err(Status::NOT_A_DIRECTORY.into());
             }
-            if ask.name.is_directory {
+            if params.name.is_directory {
                 return Err(Status::OBJECT_NAME_INVALID.into());
             }
-            if stream.is_none() && !ask.makes() {
+            if stream.is_none() && !params.makes() {
                 return Err(Status::OBJECT_NAME_NOT_FOUND.into());
             }
         }
-        let is_there = ask.name.stream.is_none() || stream.is_some();
-        if is_there && !ask.opens() {
+        let is_there = params.name.stream.is_none() || stream.is_some();
+        if is_there && !params.opens() {
             return Err(Status::OBJECT_NAME_COLLISION.into());
         }
-        if ask.name.stream.is_none() {
-            check_kind(ask, is_directory)?;
+        if params.name.stream.is_none() {
+            check_kind(params, is_directory)?;
         }
-        let allowed = self.allowed(asker, spot, found, is_directory).await?;
-        let link = self.link_of(asker, ask, spot).await?;
+        let allowed = self.allowed(ctx, spot, found, is_directory).await?;
+        let link = self.link_of(ctx, params, spot).await?;
         let mut mask = allowed.mask();
         if let Some(link) = &link {
             mask = (mask & !rights::DELETE) | link.allowed;
         }
-        let empties = ask.overwrites() && is_there;
-        let kept = self.dos_of(&hand).await?.attributes.unwrap_or_default();
+        let empties = params.overwrites() && is_there;
+        let kept = self.dos_of(&handle).await?.attributes.unwrap_or_default();
         let (access, maximal_access) =
-            access_of(ask, (mask, allowed.beside(&asker.caller.principal)), kept, is_directory, empties)?;
-        let share_access = allowed.shared(ask.share_access);
+            access_of(params, (mask, allowed.beside(&ctx.caller.principal)), kept, is_directory, empties)?;
+        let share_access = allowed.shared(params.share_access);
         // What the name is a link to stays: who has it open is not asked for its deletion.
         let mask = if link.is_some() { access & !rights::DELETE } else { access };
         let (path, is_linked) = (spot.path.as_path(), link.is_some());
-        let it = It { path, mask, share_access, is_new: false, is_directory, is_linked };
-        let (open, resolved, tellable) = self.open_beside(asker, ask, room, &it).await?;
+        let target = OpenTarget { path, mask, share_access, is_new: false, is_directory, is_linked };
+        let (open, resolved, tellable) = self.open_beside(ctx, params, room, &target).await?;
         let by_link = match link.filter(|_| access & rights::DELETE != 0) {
-            Some(link) => Some(self.open_named_link(asker, ask, &link).await?),
+            Some(link) => Some(self.open_named_link(ctx, params, &link).await?),
             None => None,
         };
         let caller = match empties {
-            true => open.overwriting_caller(&asker.caller),
-            false => open.caller(&asker.caller),
+            true => open.overwriting_caller(&ctx.caller),
+            false => open.caller(&ctx.caller),
         };
         let writes = access & (rights::WRITE_DATA | rights::APPEND_DATA) != 0 || empties;
-        let writer = match (&resolved, writes && ask.name.stream.is_none()) {
+        let writer = match (&resolved, writes && params.name.stream.is_none()) {
             (Resolved::File(..), true) => Some(self.writer_of(&caller, spot).await?),
             _ => None,
         };
-        let hand = Rc::new(Hand::new(resolved, writer));
+        let handle = Rc::new(LaneHandle::new(resolved, writer));
         let object = open.object();
-        let stream = match (&ask.name.stream, stream) {
+        let stream = match (&params.name.stream, stream) {
             (Some(_), Some(stored)) if empties => {
-                self.change_stream(&caller, &hand, object, &stored, Change::Empty).await?;
-                self.archive_by(&caller, &hand, object).await;
+                self.change_stream(&caller, &handle, object, &stored, Change::Empty).await?;
+                self.archive_by(&caller, &handle, object).await;
                 Some(stored)
             }
             (Some(wanted), None) => {
-                self.change_stream(&caller, &hand, object, wanted, Change::Make).await?;
-                self.archive_by(&caller, &hand, object).await;
+                self.change_stream(&caller, &handle, object, wanted, Change::Make).await?;
+                self.archive_by(&caller, &handle, object).await;
                 Some(wanted.clone())
             }
             (_, stream) => stream,
         };
-        if empties && ask.name.stream.is_none() {
-            self.empty(&caller, &hand, object, ask).await?;
+        if empties && params.name.stream.is_none() {
+            self.empty(&caller, &handle, object, params).await?;
         }
-        let action = if is_there { action(ask) } else { create_action::CREATED };
-        Ok(Granted { open, by_link, hand, stream, access, maximal_access, share_access, action, tellable })
+        let action = if is_there { action(params) } else { create_action::CREATED };
+        Ok(Granted { open, by_link, handle, stream, access, maximal_access, share_access, action, tellable })
     }
 
     /// The stream that is asked for as it is stored, if it is there.
-    async fn stream_there(&self, ask: &Ask<'_>, hand: &Hand) -> Result<Option<String>, Status> {
-        match &ask.name.stream {
-            Some(stream) => streams::find(hand, stream).await,
+    async fn stream_there(
+        &self,
+        params: &CreateParams<'_>,
+        handle: &LaneHandle,
+    ) -> Result<Option<String>, Status> {
+        match &params.name.stream {
+            Some(stream) => streams::find(handle, stream).await,
             None => Ok(None),
         }
     }
@@ -111,79 +115,83 @@ impl Share {
     /// What somebody may do with what was found.
     pub(crate) async fn allowed(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         spot: &Spot,
         found: &Found,
         is_directory: bool,
     ) -> Result<Allowed, Status> {
-        let who = &asker.caller.principal;
-        let above = self.rights_above(asker, spot).await?;
+        let who = &ctx.caller.principal;
+        let above = self.rights_above(ctx, spot).await?;
         Ok(Allowed::of(who, found, above, is_directory))
     }
 
     /// What somebody may do in the directory above; `None` for a share's root.
-    pub(super) async fn rights_above(&self, asker: &Asker, spot: &Spot) -> Result<Option<Rights>, Status> {
+    pub(super) async fn rights_above(
+        &self,
+        ctx: &RequestContext,
+        spot: &Spot,
+    ) -> Result<Option<Rights>, Status> {
         let Some(above) = &spot.above else { return Ok(None) };
-        let above = self.volume().lookup_with_rights(&asker.caller, above.as_path(), Rights::NONE).await;
-        Ok(Some(above.map_err(status::of_way)?.rights(&asker.caller.principal)))
+        let above = self.volume().lookup_with_rights(&ctx.caller, above.as_path(), Rights::NONE).await;
+        Ok(Some(above.map_err(status::of_way)?.rights(&ctx.caller.principal)))
     }
 
-    async fn writer_of(&self, caller: &vfs::Caller, spot: &Spot) -> Result<Writer, Unopened> {
+    async fn writer_of(&self, caller: &vfs::Caller, spot: &Spot) -> Result<Writer, OpenAttemptError> {
         let Some(above) = &spot.above else { return Err(Status::FILE_IS_A_DIRECTORY.into()) };
         let name = spot.path.as_path().file_name().ok_or(Status::FILE_IS_A_DIRECTORY)?;
         let above = self.volume().lookup_as(caller, above.as_path(), Rights::NONE).await;
-        let (directory, _) = above.and_then(Resolved::into_directory).map_err(again_or)?;
+        let (directory, _) = above.and_then(Resolved::into_directory).map_err(retry_or)?;
         self.holds_directory(&directory)?;
-        directory.open_writer(caller, name).await.map_err(again_or)
+        directory.open_writer(caller, name).await.map_err(retry_or)
     }
 
     /// Takes the content away, and what was kept with it.
     async fn empty(
         &self,
         caller: &vfs::Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         object: &vfs::Object,
-        ask: &Ask<'_>,
+        params: &CreateParams<'_>,
     ) -> Result<(), Status> {
-        let writer = hand.writer(self.volume(), caller, object).await.map_err(status::of)?;
+        let writer = handle.writer(self.volume(), caller, object).await.map_err(status::of)?;
         writer.truncate(caller, 0).await.map_err(status::of)?;
         //= MS-FSA 2.1.5.1.2.1
         //# Named streams and extended attributes go with the content.
-        for stream in streams::all(hand).await? {
-            self.change_stream(caller, hand, object, &stream.name, Change::Remove).await?;
+        for stream in streams::all(handle).await? {
+            self.change_stream(caller, handle, object, &stream.name, Change::Remove).await?;
         }
-        self.give_attributes(caller, hand, object, ask).await
+        self.give_attributes(caller, handle, object, params).await
     }
 }
 
-pub(super) fn again_or(error: vfs::Error) -> Unopened {
+pub(super) fn retry_or(error: vfs::Error) -> OpenAttemptError {
     match error {
-        vfs::Error::NotFound | vfs::Error::Stale => Unopened::Again,
-        error => Unopened::Refused(status::of(error)),
+        vfs::Error::NotFound | vfs::Error::Stale => OpenAttemptError::Retry,
+        error => OpenAttemptError::Refused(status::of(error)),
     }
 }
 
-fn check_kind(ask: &Ask<'_>, is_directory: bool) -> Result<(), Status> {
+fn check_kind(params: &CreateParams<'_>, is_directory: bool) -> Result<(), Status> {
     match is_directory {
         //= MS-FSA 2.1.5.1
         //# A directory has no data: `::$DATA` of one fails as a file does where a directory is wanted, and the other way round.
-        true if ask.name.is_data && ask.has(options::DIRECTORY_FILE) => Err(Status::NOT_A_DIRECTORY),
-        true if ask.name.is_data => Err(Status::FILE_IS_A_DIRECTORY),
+        true if params.name.is_data && params.has(options::DIRECTORY_FILE) => Err(Status::NOT_A_DIRECTORY),
+        true if params.name.is_data => Err(Status::FILE_IS_A_DIRECTORY),
         //= MS-FSA 2.1.5.1.2
         //# A file where a directory was asked for, and the other way round.
-        false if ask.has(options::DIRECTORY_FILE) => Err(Status::NOT_A_DIRECTORY),
+        false if params.has(options::DIRECTORY_FILE) => Err(Status::NOT_A_DIRECTORY),
         //= MS-FSA 2.1.5.1
         //# A name with a backslash at its end is no file's.
-        false if ask.name.is_directory => Err(Status::OBJECT_NAME_INVALID),
-        true if ask.has(options::NON_DIRECTORY_FILE) => Err(Status::FILE_IS_A_DIRECTORY),
-        true if ask.overwrites() => Err(Status::INVALID_PARAMETER),
+        false if params.name.is_directory => Err(Status::OBJECT_NAME_INVALID),
+        true if params.has(options::NON_DIRECTORY_FILE) => Err(Status::FILE_IS_A_DIRECTORY),
+        true if params.overwrites() => Err(Status::INVALID_PARAMETER),
         _ => Ok(()),
     }
 }
 
 /// What an open is granted of what it asks for, and the most that it could be, of what it is allowed and what beside if it says so; `kept` are the attributes of what is there.
 pub(super) fn access_of(
-    ask: &Ask<'_>,
+    params: &CreateParams<'_>,
     (allowed, beside): (u32, u32),
     kept: u32,
     is_directory: bool,
@@ -192,7 +200,7 @@ pub(super) fn access_of(
     let is_readonly = kept & attributes::READONLY != 0 && !is_directory;
     let writes = rights::WRITE_DATA | rights::APPEND_DATA;
     let usable = if is_readonly { allowed & !writes } else { allowed };
-    let mut access = ask.access;
+    let mut access = params.access;
     if access & rights::MAXIMUM_ALLOWED != 0 {
         access = (access & !rights::MAXIMUM_ALLOWED) | usable;
     }
@@ -204,16 +212,16 @@ pub(super) fn access_of(
     if access & !(allowed | beside) != 0 {
         return Err(Status::ACCESS_DENIED);
     }
-    if kept & attributes::READONLY != 0 && ask.has(options::DELETE_ON_CLOSE) {
+    if kept & attributes::READONLY != 0 && params.has(options::DELETE_ON_CLOSE) {
         return Err(Status::CANNOT_DELETE);
     }
-    if ask.has(options::DELETE_ON_CLOSE) && access & rights::DELETE == 0 {
+    if params.has(options::DELETE_ON_CLOSE) && access & rights::DELETE == 0 {
         return Err(Status::ACCESS_DENIED);
     }
     let guarded = kept & (attributes::HIDDEN | attributes::SYSTEM);
     //= MS-FSA 2.1.5.1.2.1
     //# What is hidden or the system's is emptied only by who says so; and it takes the right to write.
-    if empties && (guarded & !ask.attributes != 0 || allowed & rights::WRITE_DATA == 0) {
+    if empties && (guarded & !params.attributes != 0 || allowed & rights::WRITE_DATA == 0) {
         return Err(Status::ACCESS_DENIED);
     }
     Ok((access, usable))

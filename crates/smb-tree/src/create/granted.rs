@@ -8,13 +8,13 @@ use smb_wire::create::lease::Lease;
 use smb_wire::create::{create_action, options};
 use vfs::{Name, OpenError, OpenHow, RelPath, Resolved, Wanted};
 
-use super::ask::{Ask, lease_key};
+use super::params::{CreateParams, lease_key};
 use crate::access;
-use crate::asker::Asker;
 use crate::breaks::{Told, caching_of};
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::names::{self, Spot};
 use crate::opens::{Room, Tellable};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::streams;
@@ -24,7 +24,7 @@ pub(crate) struct Granted {
     pub(crate) open: vfs::Open,
     /// The symbolic link that its name is, where it may delete or rename that.
     pub(crate) by_link: Option<vfs::Open>,
-    pub(crate) hand: Rc<Hand>,
+    pub(crate) handle: Rc<LaneHandle>,
     /// The stream as it is stored.
     pub(crate) stream: Option<String>,
     pub(crate) access: u32,
@@ -35,8 +35,8 @@ pub(crate) struct Granted {
     pub(crate) tellable: Option<Tellable>,
 }
 
-/// What is opened, and for what.
-pub(super) struct It<'a> {
+/// The path that an attempt opens, and the rights and share mode that it opens it with.
+pub(super) struct OpenTarget<'a> {
     pub(super) path: RelPath<'a>,
     /// Rights that the open has.
     pub(super) mask: u32,
@@ -49,14 +49,14 @@ pub(super) struct It<'a> {
     pub(super) is_linked: bool,
 }
 
-/// What of an attempt is to be made anew.
-pub(super) enum Unopened {
-    /// What was there is gone, or something is there by now.
-    Again,
+/// The reason why an attempt to open or create a file failed.
+pub(super) enum OpenAttemptError {
+    /// The file was removed, or one was created, since the name was looked up: look it up again.
+    Retry,
     Refused(Status),
 }
 
-impl From<Status> for Unopened {
+impl From<Status> for OpenAttemptError {
     fn from(status: Status) -> Self {
         Self::Refused(status)
     }
@@ -64,37 +64,44 @@ impl From<Status> for Unopened {
 
 impl Share {
     /// Opens or makes what is asked for.
-    pub(super) async fn granted(&self, asker: &Asker, ask: &Ask<'_>, room: &Room) -> Result<Granted, Status> {
-        if ask.minds_links()
-            && let Some(granted) = self.link_granted(asker, ask).await?
+    pub(super) async fn granted(
+        &self,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
+        room: &Room,
+    ) -> Result<Granted, Status> {
+        if params.minds_links()
+            && let Some(granted) = self.link_granted(ctx, params).await?
         {
             return Ok(granted);
         }
         for _ in 0..ATTEMPTS_MAX {
-            let mut spot = names::find(self, &asker.caller, &ask.name, ask.case()).await?;
-            if spot.found.is_none() && ask.makes() {
+            let mut spot = names::find(self, &ctx.caller, &params.name, params.case()).await?;
+            if spot.found.is_none() && params.makes() {
                 self.tunnel(&mut spot);
             }
             let granted = match &spot.found {
-                Some(found) => self.open_existing(asker, ask, room, &spot, found).await,
-                None if ask.makes() => self.make_new(asker, ask, room, &spot).await,
+                Some(found) => self.open_existing(ctx, params, room, &spot, found).await,
+                None if params.makes() => self.create_new(ctx, params, room, &spot).await,
                 None => return Err(Status::OBJECT_NAME_NOT_FOUND),
             };
             match granted {
                 Ok(granted) => return Ok(granted),
-                Err(Unopened::Again) if spot.found.is_none() && self.leads_nowhere(asker, &spot).await => {
+                Err(OpenAttemptError::Retry)
+                    if spot.found.is_none() && self.leads_nowhere(ctx, &spot).await =>
+                {
                     return Err(Status::OBJECT_NAME_NOT_FOUND);
                 }
-                Err(Unopened::Again) => {}
-                Err(Unopened::Refused(status)) => return Err(status),
+                Err(OpenAttemptError::Retry) => {}
+                Err(OpenAttemptError::Refused(status)) => return Err(status),
             }
         }
-        Err(self.given_up(ask))
+        Err(self.given_up(params))
     }
 
     /// Whether the name is taken by a symbolic link to what is not there: nothing is made through it.
-    async fn leads_nowhere(&self, asker: &Asker, spot: &Spot) -> bool {
-        let (caller, path) = (&asker.caller, spot.path.as_path());
+    async fn leads_nowhere(&self, ctx: &RequestContext, spot: &Spot) -> bool {
+        let (caller, path) = (&ctx.caller, spot.path.as_path());
         if !matches!(self.volume().find_link(caller, path).await, Ok(Some(_))) {
             return false;
         }
@@ -103,9 +110,9 @@ impl Share {
     }
 
     /// Why a CREATE is refused whose name came and went at each attempt: as if it had met that once.
-    pub(super) fn given_up(&self, ask: &Ask<'_>) -> Status {
+    pub(super) fn given_up(&self, params: &CreateParams<'_>) -> Status {
         self.counters().creates_given_up.increment();
-        match (ask.opens(), ask.makes()) {
+        match (params.opens(), params.makes()) {
             (false, _) => Status::OBJECT_NAME_COLLISION,
             (true, false) => Status::OBJECT_NAME_NOT_FOUND,
             (true, true) => Status::SHARING_VIOLATION,
@@ -129,58 +136,64 @@ impl Share {
     /// Opens what is at `path` beside what others hold of it.
     pub(super) async fn open_beside(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         room: &Room,
-        it: &It<'_>,
-    ) -> Result<(vfs::Open, Resolved, Option<Tellable>), Unopened> {
-        let It { path, mask, share_access, is_new, is_directory, is_linked } = *it;
-        let stream = ask.name.stream.as_deref().map(streams::folded).unwrap_or_default();
-        let is_of_data = !is_directory || ask.name.stream.is_some();
+        target: &OpenTarget<'_>,
+    ) -> Result<(vfs::Open, Resolved, Option<Tellable>), OpenAttemptError> {
+        let OpenTarget { path, mask, share_access, is_new, is_directory, is_linked } = *target;
+        let stream = params.name.stream.as_deref().map(streams::folded).unwrap_or_default();
+        let is_of_data = !is_directory || params.name.stream.is_some();
         let how = OpenHow {
             stream: stream.as_bytes(),
             // Who has made it has the rights that he asked for.
             need: if is_new { identity::Rights::NONE } else { access::needed(mask, is_directory) },
-            overwrites: ask.overwrites() && !is_new && is_of_data,
-            wanted: self.wanted(asker, ask, path, !is_of_data),
-            ..beside(asker, share_access, mask)
+            overwrites: params.overwrites() && !is_new && is_of_data,
+            wanted: self.wanted(ctx, params, path, !is_of_data),
+            ..beside(ctx, share_access, mask)
         };
         let tellable = RefCell::new(None);
         let mut tell = |holder| {
-            let told = match &ask.wishes.lease {
-                Some(lease) => Told::Lease { client: asker.client, key: lease.key() },
-                None => Told::Oplock { open: room.id(), session: asker.session },
+            let told = match &params.contexts.lease {
+                Some(lease) => Told::Lease { client: ctx.client, key: lease.key() },
+                None => Told::Oplock { open: room.id(), session: ctx.session },
             };
             if how.wanted.is_some() {
-                tellable.replace(Some(self.opens().tellable(holder, told, asker, path)));
+                tellable.replace(Some(self.opens().tellable(holder, told, ctx, path)));
             }
         };
-        let opened = self.volume().open_shared(&asker.caller, path, &how, &mut tell).await;
+        let opened = self.volume().open_shared(&ctx.caller, path, &how, &mut tell).await;
         let (open, resolved) = opened.map_err(|error| match error {
-            OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
-            error => Unopened::Refused(status::of_open(error)),
+            OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => OpenAttemptError::Retry,
+            error => OpenAttemptError::Refused(status::of_open(error)),
         })?;
-        self.holds_opened(asker, path, open.object()).await?;
+        self.holds_opened(ctx, path, open.object()).await?;
         if is_linked {
             return Ok((open, resolved, tellable.into_inner()));
         }
         //= MS-FSA 2.1.5.15.3
         //# A share's root is not deleted.
-        if ask.has(options::DELETE_ON_CLOSE) && ask.name.stream.is_none() && path == self.root_path() {
+        if params.has(options::DELETE_ON_CLOSE) && params.name.stream.is_none() && path == self.root_path() {
             return Err(Status::CANNOT_DELETE.into());
         }
-        delete_on_close(ask, &open)?;
+        delete_on_close(params, &open)?;
         Ok((open, resolved, tellable.into_inner()))
     }
 
     /// What a client wants to cache, without what it is not granted as it did not answer a break in time.
-    fn wanted(&self, asker: &Asker, ask: &Ask<'_>, path: RelPath<'_>, is_directory: bool) -> Option<Wanted> {
-        let mut wanted = wanted(asker, ask, is_directory)?;
+    fn wanted(
+        &self,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
+        path: RelPath<'_>,
+        is_directory: bool,
+    ) -> Option<Wanted> {
+        let mut wanted = wanted(ctx, params, is_directory)?;
         let caching = match &mut wanted {
             Wanted::Oplock(caching) | Wanted::Lease { caching, .. } => caching,
         };
         let less = caching.and(grants::Caching::R);
-        if less != *caching && self.opens().late().is_late(asker, path) {
+        if less != *caching && self.opens().late().is_late(ctx, path) {
             self.counters().caching_withheld.increment();
             *caching = less;
         }
@@ -189,7 +202,7 @@ impl Share {
 }
 
 /// How something is opened for what a mask says, and to cache nothing.
-pub(super) fn beside(asker: &Asker, share_access: u32, mask: u32) -> OpenHow<'static> {
+pub(super) fn beside(ctx: &RequestContext, share_access: u32, mask: u32) -> OpenHow<'static> {
     OpenHow {
         stream: b"",
         access: access::borne(mask),
@@ -197,25 +210,25 @@ pub(super) fn beside(asker: &Asker, share_access: u32, mask: u32) -> OpenHow<'st
         need: identity::Rights::NONE,
         looks: access::looks(mask),
         overwrites: false,
-        consumer: asker.consumer(),
+        consumer: ctx.consumer(),
         wanted: None,
     }
 }
 
 /// Its name goes with it, if that is asked for.
-pub(super) fn delete_on_close(ask: &Ask<'_>, open: &vfs::Open) -> Result<(), Status> {
-    match ask.has(options::DELETE_ON_CLOSE) {
+pub(super) fn delete_on_close(params: &CreateParams<'_>, open: &vfs::Open) -> Result<(), Status> {
+    match params.has(options::DELETE_ON_CLOSE) {
         true => open.delete_on_close(true).map_err(status::of_open),
         false => Ok(()),
     }
 }
 
 /// What of caching is asked for. Of a directory: leases of version 2 alone, and no oplocks.
-pub(super) fn wanted(asker: &Asker, ask: &Ask<'_>, is_directory: bool) -> Option<Wanted> {
-    let lease = match &ask.wishes.lease {
-        Some(_) if ask.of_two.is_some() => return None,
+pub(super) fn wanted(ctx: &RequestContext, params: &CreateParams<'_>, is_directory: bool) -> Option<Wanted> {
+    let lease = match &params.contexts.lease {
+        Some(_) if params.shared_lease_key.is_some() => return None,
         Some(lease) => lease,
-        None => return caching_of(ask.oplock).filter(|_| !is_directory).map(Wanted::Oplock),
+        None => return caching_of(params.oplock).filter(|_| !is_directory).map(Wanted::Oplock),
     };
     let epoch = match lease {
         Lease::V1(_) => None,
@@ -228,7 +241,7 @@ pub(super) fn wanted(asker: &Asker, ask: &Ask<'_>, is_directory: bool) -> Option
         _ => grants::Caching::from_bits(lease.state() as u8 & 7),
     };
     Some(Wanted::Lease {
-        key: lease_key(asker, lease.key()),
+        key: lease_key(ctx, lease.key()),
         caching,
         epoch,
         parent: lease.parent().map(crate::tree::guid_bytes),
@@ -236,10 +249,10 @@ pub(super) fn wanted(asker: &Asker, ask: &Ask<'_>, is_directory: bool) -> Option
 }
 
 /// What was done with what was there.
-pub(super) fn action(ask: &Ask<'_>) -> u32 {
-    match ask.disposition {
+pub(super) fn action(params: &CreateParams<'_>) -> u32 {
+    match params.disposition {
         smb_wire::create::Disposition::Supersede => create_action::SUPERSEDED,
-        _ if ask.overwrites() => create_action::OVERWRITTEN,
+        _ if params.overwrites() => create_action::OVERWRITTEN,
         _ => create_action::OPENED,
     }
 }

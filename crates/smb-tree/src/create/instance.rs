@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use smb_wire::Status;
 
-use super::ask::Ask;
-use crate::asker::Asker;
+use super::params::CreateParams;
 use crate::instances::Instance;
 use crate::names;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 
 impl Share {
@@ -18,20 +18,20 @@ impl Share {
     /// `STATUS_FILE_FORCED_CLOSED` where that belongs to a newer version of it.
     pub(super) async fn take_over(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         instance: Instance,
     ) -> Result<(), Status> {
         let opens = self.opens();
         let members = opens.instances().of(instance.id).into_iter();
         let others: Vec<_> = members
             .filter_map(|volatile| opens.find_any(volatile))
-            .filter(|open| open.client() != asker.client && open.share_name() == self.name())
+            .filter(|open| open.client() != ctx.client && open.share_name() == self.name())
             .collect();
         if others.is_empty() {
             return Ok(());
         }
-        let spot = names::find(self, &asker.caller, &ask.name, ask.case()).await?;
+        let spot = names::find(self, &ctx.caller, &params.name, params.case()).await?;
         let is_same =
             |open: &Arc<Open>| open.grants().path(self.volume()).is_some_and(|path| path == spot.path);
         for open in others.into_iter().filter(is_same) {
@@ -42,11 +42,11 @@ impl Share {
                 return Err(Status::FILE_FORCED_CLOSED);
             }
             // Only who may have read it all may take it from another user.
-            if open.user() != asker.caller.principal.name() {
+            if open.user() != ctx.caller.principal.name() {
                 return Err(Status::ACCESS_DENIED);
             }
             opens.disconnected().claim(&open);
-            self.side().closer().close(open).await;
+            self.lane_state().closer().close(open).await;
             self.counters().durable_taken_over.increment();
         }
         Ok(())

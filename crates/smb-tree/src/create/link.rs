@@ -12,13 +12,13 @@ use smb_wire::fsctl::reparse::Symlink;
 use smb_wire::name::Name;
 use vfs::{FoundLink, OpenError, RelPath, RelPathBuf, Resolved, SymbolicLink};
 
-use super::ask::Ask;
-use super::existing::{access_of, again_or};
-use super::granted::{Granted, Unopened, beside, delete_on_close};
+use super::existing::{access_of, retry_or};
+use super::granted::{Granted, OpenAttemptError, beside, delete_on_close};
+use super::params::CreateParams;
 use crate::access::{Allowed, deletes};
-use crate::asker::Asker;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::names::{self, Spot};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
@@ -35,58 +35,62 @@ impl Share {
     ///
     /// # Errors
     /// `STATUS_STOPPED_ON_SYMLINK` for who has not asked for the link itself; those of any open.
-    pub(super) async fn link_granted(&self, asker: &Asker, ask: &Ask<'_>) -> Result<Option<Granted>, Status> {
+    pub(super) async fn link_granted(
+        &self,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
+    ) -> Result<Option<Granted>, Status> {
         for _ in 0..ATTEMPTS_MAX {
-            let Some((path, found)) = self.link_named(&asker.caller, &ask.name).await? else {
+            let Some((path, found)) = self.link_named(&ctx.caller, &params.name).await? else {
                 return Ok(None);
             };
-            if !ask.opens() {
+            if !params.opens() {
                 return Err(Status::OBJECT_NAME_COLLISION);
             }
-            if !ask.has(options::OPEN_REPARSE_POINT) {
+            if !params.has(options::OPEN_REPARSE_POINT) {
                 return Err(Status::STOPPED_ON_SYMLINK);
             }
-            match self.open_link(asker, ask, path, &found).await {
+            match self.open_link(ctx, params, path, &found).await {
                 Ok(granted) => return Ok(Some(granted)),
-                Err(Unopened::Again) => {}
-                Err(Unopened::Refused(status)) => return Err(status),
+                Err(OpenAttemptError::Retry) => {}
+                Err(OpenAttemptError::Refused(status)) => return Err(status),
             }
         }
-        Err(self.given_up(ask))
+        Err(self.given_up(params))
     }
 
     async fn open_link(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         path: RelPathBuf,
         found: &FoundLink,
-    ) -> Result<Granted, Unopened> {
-        if ask.has(options::DIRECTORY_FILE) {
+    ) -> Result<Granted, OpenAttemptError> {
+        if params.has(options::DIRECTORY_FILE) {
             return Err(Status::NOT_A_DIRECTORY.into());
         }
         // Its content is where it leads, and that is given by a control code.
-        if ask.overwrites() {
+        if params.overwrites() {
             return Err(Status::ACCESS_DENIED.into());
         }
         let spot = names::spot(self, path, None);
-        let who = &asker.caller.principal;
-        let above = self.rights_above(asker, &spot).await?;
+        let who = &ctx.caller.principal;
+        let above = self.rights_above(ctx, &spot).await?;
         let above = deletes(above, || found.is_own(who));
         let allowed = Allowed::new(who, found.rights(who), above, false);
-        let (access, maximal_access) = access_of(ask, (allowed.mask(), 0), 0, false, false)?;
-        let share_access = allowed.shared(ask.share_access);
-        let how = beside(asker, share_access, access);
-        let opened = self.volume().open_link(&asker.caller, spot.path.as_path(), &how, &mut |_| {}).await;
+        let (access, maximal_access) = access_of(params, (allowed.mask(), 0), 0, false, false)?;
+        let share_access = allowed.shared(params.share_access);
+        let how = beside(ctx, share_access, access);
+        let opened = self.volume().open_link(&ctx.caller, spot.path.as_path(), &how, &mut |_| {}).await;
         let (open, link) = opened.map_err(|error| match error {
-            OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
-            error => Unopened::Refused(status::of_open(error)),
+            OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => OpenAttemptError::Retry,
+            error => OpenAttemptError::Refused(status::of_open(error)),
         })?;
-        delete_on_close(ask, &open)?;
-        let hand = Rc::new(Hand::of_link(link));
+        delete_on_close(params, &open)?;
+        let handle = Rc::new(LaneHandle::of_link(link));
         let action = create_action::OPENED;
         let (by_link, stream, tellable) = (None, None, None);
-        Ok(Granted { open, by_link, hand, stream, access, maximal_access, share_access, action, tellable })
+        Ok(Granted { open, by_link, handle, stream, access, maximal_access, share_access, action, tellable })
     }
 
     /// The link that a name ends with, in just this case, and where it really is.
@@ -122,64 +126,64 @@ impl Share {
     /// The link that the name of what was found ends with, which goes where the name does; `None` where links are but further up.
     pub(super) async fn link_of(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         spot: &Spot,
-    ) -> Result<Option<NamedLink>, Unopened> {
+    ) -> Result<Option<NamedLink>, OpenAttemptError> {
         let Some(path) = spot.by_link.as_ref().map(RelPathBuf::as_path) else { return Ok(None) };
-        let is_asked = ask.access & (rights::DELETE | rights::MAXIMUM_ALLOWED) != 0;
+        let is_asked = params.access & (rights::DELETE | rights::MAXIMUM_ALLOWED) != 0;
         // A named stream is the file's.
-        if ask.name.stream.is_some() || !(is_asked || ask.wishes.maximal_access.is_some()) {
+        if params.name.stream.is_some() || !(is_asked || params.contexts.maximal_access.is_some()) {
             return Ok(None);
         }
-        if let Some((path, found)) = self.link_at(&asker.caller, path).await? {
-            let who = &asker.caller.principal;
-            let above = self.rights_above(asker, &names::spot(self, path.clone(), None)).await?;
+        if let Some((path, found)) = self.link_at(&ctx.caller, path).await? {
+            let who = &ctx.caller.principal;
+            let above = self.rights_above(ctx, &names::spot(self, path.clone(), None)).await?;
             let allowed = Allowed::new(who, found.rights(who), above, false).mask() & rights::DELETE;
             return Ok(Some(NamedLink { path, allowed }));
         }
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-        let above = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await;
-        let (above, _) = above.and_then(Resolved::into_directory).map_err(again_or)?;
+        let above = self.volume().lookup_as(&ctx.caller, above, Rights::NONE).await;
+        let (above, _) = above.and_then(Resolved::into_directory).map_err(retry_or)?;
         // It may have been a link when it was found, and be none any more.
         match above.path().join(name) {
             Ok(real) if real == spot.path => Ok(None),
-            _ => Err(Unopened::Again),
+            _ => Err(OpenAttemptError::Retry),
         }
     }
 
     /// Opens the link to delete or rename it: whatever others do with what it leads to, its name is not in their way.
     pub(super) async fn open_named_link(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         link: &NamedLink,
-    ) -> Result<vfs::Open, Unopened> {
-        let how = beside(asker, share::ALL, rights::DELETE);
+    ) -> Result<vfs::Open, OpenAttemptError> {
+        let how = beside(ctx, share::ALL, rights::DELETE);
         let path = link.path.as_path();
-        let opened = self.volume().open_link(&asker.caller, path, &how, &mut |_| {}).await;
+        let opened = self.volume().open_link(&ctx.caller, path, &how, &mut |_| {}).await;
         let (open, _) = opened.map_err(|error| match error {
-            OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
-            error => Unopened::Refused(status::of_open(error)),
+            OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => OpenAttemptError::Retry,
+            error => OpenAttemptError::Refused(status::of_open(error)),
         })?;
-        delete_on_close(ask, &open)?;
+        delete_on_close(params, &open)?;
         Ok(open)
     }
 
     /// What an error tells of the link that stopped a CREATE.
-    pub(super) async fn stopped_on(&self, asker: &Asker, request: &CreateRequest<'_>) -> Vec<u8> {
+    pub(super) async fn stopped_on(&self, ctx: &RequestContext, request: &CreateRequest<'_>) -> Vec<u8> {
         let Ok(name) = Name::parse(request.name) else { return Vec::new() };
-        let Ok(Some((_, found))) = self.link_named(&asker.caller, &name).await else { return Vec::new() };
-        let Symlink { target, relative } = told(asker, &found.link);
+        let Ok(Some((_, found))) = self.link_named(&ctx.caller, &name).await else { return Vec::new() };
+        let Symlink { target, relative } = told(ctx, &found.link);
         SymlinkError { target, relative, unparsed_len: 0 }.to_bytes().unwrap_or_default()
     }
 }
 
 /// Where a link leads, as it is told: with backslashes, but to who speaks POSIX. What is no UTF-8 of it is told as in names.
-pub(crate) fn told(asker: &Asker, link: &SymbolicLink) -> Symlink {
+pub(crate) fn told(ctx: &RequestContext, link: &SymbolicLink) -> Symlink {
     let target = names::to_text(&link.target, |_| false);
     let relative = !target.starts_with('/');
-    let target = if asker.posix { target.into_owned() } else { target.replace('/', "\\") };
+    let target = if ctx.posix { target.into_owned() } else { target.replace('/', "\\") };
     Symlink { target, relative }
 }
 

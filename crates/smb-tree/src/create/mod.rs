@@ -13,27 +13,27 @@ use smb_wire::create::lease::Lease;
 use smb_wire::create::{CreateRequest, CreateResponseFixed, create_action, oplock_level};
 use smb_wire::fixed::Fixed;
 
-use self::ask::{Ask, Wishes};
 use self::durable::Reconnect;
 use self::granted::Granted;
-use crate::asker::Asker;
+use self::params::{CreateContexts, CreateParams};
 use crate::attributes::allocated;
 use crate::breaks::{Held, level};
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind, State};
 use crate::opens::Room;
 use crate::replays::Entry;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 
-pub(crate) mod alike;
-pub(crate) mod ask;
 mod contexts;
+mod create_new;
 mod durable;
 mod existing;
 mod granted;
 mod instance;
+pub(crate) mod lease_key_conflict;
 pub(crate) mod link;
-mod made;
+pub(crate) mod params;
 mod reconnect;
 mod secured;
 
@@ -65,9 +65,9 @@ impl From<Status> for CreateError {
 
 /// What a response is made of.
 struct Answering<'a> {
-    wishes: &'a Wishes<'a>,
+    contexts: &'a CreateContexts<'a>,
     open: &'a Arc<Open>,
-    hand: &'a Hand,
+    handle: &'a LaneHandle,
     action: u32,
     /// What the client has of its lease or oplock.
     standing: Opened,
@@ -85,17 +85,17 @@ impl Share {
     /// [`CreateError`].
     pub fn create<'a>(
         &'a self,
-        asker: &'a Asker,
+        ctx: &'a RequestContext,
         request: &'a CreateRequest<'a>,
         channel_sequence: u16,
         replay: bool,
     ) -> LocalBoxFuture<'a, Result<Created, CreateError>> {
         Box::pin(async move {
-            let created = self.try_create(asker, request, channel_sequence, replay).await;
+            let created = self.try_create(ctx, request, channel_sequence, replay).await;
             match created {
                 Ok(created) => Ok(created),
                 Err(status @ Status::STOPPED_ON_SYMLINK) => {
-                    Err(CreateError { status, data: self.stopped_on(asker, request).await })
+                    Err(CreateError { status, data: self.stopped_on(ctx, request).await })
                 }
                 Err(status) => {
                     self.count_refused(status);
@@ -107,47 +107,47 @@ impl Share {
 
     async fn try_create(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         request: &CreateRequest<'_>,
         channel_sequence: u16,
         replay: bool,
     ) -> Result<Created, Status> {
-        if let Some(wanted) = Reconnect::of(asker, request)? {
-            let again = self.reconnect(asker, request, wanted, channel_sequence).await;
+        if let Some(wanted) = Reconnect::of(ctx, request)? {
+            let again = self.reconnect(ctx, request, wanted, channel_sequence).await;
             return again.inspect_err(|_| self.counters().durable_reconnect_refused.increment());
         }
         // While this lives the same CREATE finds that this one is under way.
         let oplock = request.fixed.requested_oplock_level;
-        let wishes = Wishes::of(asker, request)?.with_lease_of(oplock);
-        let replay = match self.replayed(asker, request, &wishes, replay, channel_sequence).await? {
+        let contexts = CreateContexts::of(ctx, request)?.with_lease_of(oplock);
+        let replay = match self.replayed(ctx, request, &contexts, replay, channel_sequence).await? {
             Ok(before) => return Ok(before),
             Err(entry) => entry,
         };
-        let mut ask = Ask::of(request, wishes)?;
-        if let Some(instance) = ask.wishes.instance {
-            self.take_over(asker, &ask, instance).await?;
+        let mut params = CreateParams::of(request, contexts)?;
+        if let Some(instance) = params.contexts.instance {
+            self.take_over(ctx, &params, instance).await?;
         }
-        let room = self.opens().room(asker.session, asker.consumer());
+        let room = self.opens().room(ctx.session, ctx.consumer());
         let room = room.inspect_err(|_| self.counters().opens_refused_limit.increment())?;
-        ask.of_two = self.look_for_alike(asker, &ask).await;
-        let granted = self.granted(asker, &ask, &room).await?;
-        let (action, hand) = (granted.action, Rc::clone(&granted.hand));
-        let open = self.new_open(asker, &ask, room, granted, channel_sequence, replay);
+        params.shared_lease_key = self.find_lease_key_conflict(ctx, &params).await;
+        let granted = self.granted(ctx, &params, &room).await?;
+        let (action, handle) = (granted.action, Rc::clone(&granted.handle));
+        let open = self.new_open(ctx, &params, room, granted, channel_sequence, replay);
         self.opens().insert(&open);
-        let hand = self.side().keep_hand(&open, hand, None);
+        let handle = self.lane_state().keep_handle(&open, handle, None);
         self.counters().made(&open);
         self.counters().durable_granted.add(open.is_durable().into());
-        let unheard = Unheard { share: self, asker, open: Some(&open) };
+        let unheard = Unheard { share: self, ctx, open: Some(&open) };
         let standing = open.grants().opened();
         let answering = Answering {
-            wishes: &ask.wishes,
+            contexts: &params.contexts,
             open: &open,
-            hand: &hand,
+            handle: &handle,
             action,
             standing,
             tells_durable: true,
         };
-        match self.response(asker, &answering).await {
+        match self.response(ctx, &answering).await {
             Ok((fixed, contexts)) => {
                 if let Some(entry) = &open.replay {
                     entry.done(&open);
@@ -157,7 +157,7 @@ impl Share {
             }
             Err(status) => {
                 // Before the client hears of it: the next CREATE may be of the same file.
-                let _ = self.close(asker, &open, 0).await;
+                let _ = self.close(ctx, &open, 0).await;
                 unheard.disarm();
                 Err(status)
             }
@@ -166,47 +166,47 @@ impl Share {
 
     fn new_open(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         room: Room,
         granted: Granted,
         channel_sequence: u16,
         replay: Option<Entry>,
     ) -> Arc<Open> {
-        let is_of_directory = granted.hand.directory().is_some();
+        let is_of_directory = granted.handle.directory().is_some();
         let kind = match (&granted.stream, is_of_directory) {
             (Some(_), _) => OpenKind::Stream,
             (None, true) => OpenKind::Directory,
-            (None, false) if granted.hand.link().is_some() => OpenKind::Link,
+            (None, false) if granted.handle.link().is_some() => OpenKind::Link,
             (None, false) => OpenKind::File,
         };
-        let held = held(ask, &granted);
+        let held = held(params, &granted);
         let instances = self.opens().instances();
         let volatile = room.id().volatile.get();
         Arc::new(Open {
             held,
             action: granted.action,
-            durability: ask.wishes.durable.of(&granted, held),
-            create_guid: ask.wishes.durable.create_guid(),
-            allocation: allocation(ask, &granted),
+            durability: params.contexts.durable.of(&granted, held),
+            create_guid: params.contexts.durable.create_guid(),
+            allocation: allocation(params, &granted),
             replay: replay.filter(|_| kind != OpenKind::Directory && granted.access & REPLAYABLE != 0),
-            instance: ask.wishes.instance.map(|instance| instances.join(instance, volatile)),
+            instance: params.contexts.instance.map(|instance| instances.join(instance, volatile)),
             grants: granted.open,
             became: OnceLock::new(),
             by_link: granted.by_link,
             room,
             _tellable: granted.tellable,
-            _of_two: ask.of_two.clone(),
-            tree: AtomicU32::new(asker.tree),
-            made_by: asker.clone(),
+            _of_two: params.shared_lease_key.clone(),
+            tree: AtomicU32::new(ctx.tree),
+            made_by: ctx.clone(),
             share: Arc::clone(&self.inner.name),
             root: Arc::clone(&self.root),
             kind,
             access: granted.access,
             maximal_access: granted.maximal_access,
             share_access: granted.share_access,
-            options: ask.options,
-            case: ask.case(),
+            options: params.options,
+            case: params.case(),
             word: ChannelWord::new(channel_sequence),
             position: AtomicU64::new(0),
             writes: AtomicU32::new(0),
@@ -216,11 +216,11 @@ impl Share {
 
     async fn response(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         answering: &Answering<'_>,
     ) -> Result<(CreateResponseFixed, Vec<u8>), Status> {
-        let &Answering { open, hand, action, standing, .. } = answering;
-        let info = self.open_info(open, hand).await?;
+        let &Answering { open, handle, action, standing, .. } = answering;
+        let info = self.open_info(open, handle).await?;
         let mut fixed = CreateResponseFixed::blank();
         fixed.oplock_level = match open.held {
             Held::Nothing => oplock_level::NONE,
@@ -236,7 +236,7 @@ impl Share {
         fixed.end_of_file.set(info.size);
         fixed.file_attributes.set(info.attributes);
         fixed.file_id = open.id();
-        let contexts = contexts::write(asker, answering, &info);
+        let contexts = contexts::write(ctx, answering, &info);
         Ok((fixed, contexts))
     }
 
@@ -261,7 +261,7 @@ impl Share {
 /// closed before this one came into the table.
 struct Unheard<'a> {
     share: &'a Share,
-    asker: &'a Asker,
+    ctx: &'a RequestContext,
     open: Option<&'a Arc<Open>>,
 }
 
@@ -275,32 +275,32 @@ impl Unheard<'_> {
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
         let Some(open) = self.open else { return };
-        let (share, asker, open) = (self.share.clone(), self.asker.clone(), Arc::clone(open));
+        let (share, ctx, open) = (self.share.clone(), self.ctx.clone(), Arc::clone(open));
         lane::spawn(async move {
             // Who closed it before was the end of its session.
-            let _ = share.close(&asker, &open, 0).await;
+            let _ = share.close(&ctx, &open, 0).await;
         })
         .detach();
     }
 }
 
 /// Room that was set aside for a file that was made.
-fn allocation(ask: &Ask<'_>, granted: &Granted) -> u64 {
+fn allocation(params: &CreateParams<'_>, granted: &Granted) -> u64 {
     //= MS-SMB2 3.3.5.9.2
     //# AllocationSize is what is set aside, where that was asked for.
-    let is_made = granted.action == create_action::CREATED && granted.hand.directory().is_none();
-    ask.wishes.allocation.filter(|_| is_made).map_or(0, allocated)
+    let is_made = granted.action == create_action::CREATED && granted.handle.directory().is_none();
+    params.contexts.allocation.filter(|_| is_made).map_or(0, allocated)
 }
 
 /// What of caching the open has.
-fn held(ask: &Ask<'_>, granted: &Granted) -> Held {
-    match (&ask.wishes.lease, &granted.tellable) {
+fn held(params: &CreateParams<'_>, granted: &Granted) -> Held {
+    match (&params.contexts.lease, &granted.tellable) {
         // Its key is told all the same, with nothing.
-        (Some(lease), None) if ask.of_two.is_some() => {
+        (Some(lease), None) if params.shared_lease_key.is_some() => {
             Held::Lease { key: lease.key(), version: contexts::version(lease, &granted.open.opened()) }
         }
         (_, None) => Held::Nothing,
-        (Some(Lease::V1(_)), Some(_)) if granted.hand.directory().is_some() => Held::Nothing,
+        (Some(Lease::V1(_)), Some(_)) if granted.handle.directory().is_some() => Held::Nothing,
         (Some(lease), Some(_)) => {
             Held::Lease { key: lease.key(), version: contexts::version(lease, &granted.open.opened()) }
         }

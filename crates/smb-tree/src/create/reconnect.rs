@@ -9,14 +9,14 @@ use smb_wire::create::lease::Lease;
 use smb_wire::create::{CreateRequest, create_action, oplock_level};
 use smb_wire::name::Name;
 
-use super::ask::Wishes;
 use super::durable::Reconnect;
+use super::params::CreateContexts;
 use super::{Answering, Created};
-use crate::asker::Asker;
 use crate::breaks::{Held, Told};
 use crate::names;
 use crate::open::Open;
 use crate::replays::{Entry, Known};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::streams;
 
@@ -28,19 +28,19 @@ impl Share {
     /// `STATUS_INVALID_PARAMETER` where the file has another name.
     pub(super) async fn reconnect(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         request: &CreateRequest<'_>,
         wanted: Reconnect,
         sequence: u16,
     ) -> Result<Created, Status> {
-        let wishes = Wishes::of(asker, request)?;
+        let contexts = CreateContexts::of(ctx, request)?;
         let open = self.opens().find_durable(wanted.id.persistent.get());
         let open = open.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
         if wanted.create_guid.is_some_and(|guid| guid != open.create_guid) {
             return Err(Status::OBJECT_NAME_NOT_FOUND);
         }
-        self.have_again(asker, request, &wishes, &open, sequence).await?;
-        self.answer_again(asker, &wishes, &open, create_action::OPENED, None).await
+        self.have_again(ctx, request, &contexts, &open, sequence).await?;
+        self.answer_again(ctx, &contexts, &open, create_action::OPENED, None).await
     }
 
     /// What a CREATE is to be answered with that came before; else its entry, if it has a number.
@@ -50,17 +50,17 @@ impl Share {
     /// again, or comes in another session.
     pub(super) async fn replayed(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         request: &CreateRequest<'_>,
-        wishes: &Wishes<'_>,
+        contexts: &CreateContexts<'_>,
         replay: bool,
         sequence: u16,
     ) -> Result<Result<Created, Option<Entry>>, Status> {
-        let guid = wishes.durable.create_guid();
+        let guid = contexts.durable.create_guid();
         if guid.is_zero() {
             return Ok(Err(None));
         }
-        let open = match self.opens().replays().look(asker.client, guid) {
+        let open = match self.opens().replays().look(ctx.client, guid) {
             Known::First(entry) => return Ok(Err(Some(entry))),
             // Windows says STATUS_ACCESS_DENIED; so the client tries again.
             Known::UnderWay => {
@@ -71,52 +71,49 @@ impl Share {
         };
         //= MS-SMB2 3.3.5.9.10
         //# An open that is known by this CreateGuid, and a request without SMB2_FLAGS_REPLAY_OPERATION: STATUS_DUPLICATE_OBJECTID.
-        let is_its = open.session() == asker.session || open.session() == 0;
+        let is_its = open.session() == ctx.session || open.session() == 0;
         if !replay || !is_its || open.share_name() != self.name() {
             self.counters().creates_replayed_wrongly.increment();
             return Err(Status::DUPLICATE_OBJECTID);
         }
         //= MS-SMB2 3.3.5.9.8
         //# A request with a lease comes again only to an open with the same.
-        if let Some(lease) = &wishes.lease
+        if let Some(lease) = &contexts.lease
             && !matches!(open.held, Held::Lease { key, .. } if key == lease.key())
         {
             return Err(Status::ACCESS_DENIED);
         }
         if open.session() == 0 {
-            self.have_again(asker, request, wishes, &open, sequence).await?;
+            self.have_again(ctx, request, contexts, &open, sequence).await?;
         }
         self.counters().creates_replayed.increment();
         let oplock = request.fixed.requested_oplock_level;
-        Ok(Ok(self.answer_again(asker, wishes, &open, open.action, Some(oplock)).await?))
+        Ok(Ok(self.answer_again(ctx, contexts, &open, open.action, Some(oplock)).await?))
     }
 
     /// Looks whether somebody may have an open that has no session, and gives it to his.
     async fn have_again(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         request: &CreateRequest<'_>,
-        wishes: &Wishes<'_>,
+        contexts: &CreateContexts<'_>,
         open: &Arc<Open>,
         sequence: u16,
     ) -> Result<(), Status> {
-        if open.is_durable()
-            && open.session() != asker.session
-            && open.user() == asker.caller.principal.name()
-        {
+        if open.is_durable() && open.session() != ctx.session && open.user() == ctx.caller.principal.name() {
             self.opens().disconnected().until_lost(open, LOST_PATIENCE).await;
         }
         let is_lost = open.is_durable() && open.session() == 0 && open.share_name() == self.name();
-        if !is_lost || !open.keeps_handle() || !fits(asker, wishes, open) || !self.has(open) {
+        if !is_lost || !open.keeps_handle() || !fits(ctx, contexts, open) || !self.has(open) {
             return Err(Status::OBJECT_NAME_NOT_FOUND);
         }
         //= MS-SMB2 3.3.5.9.7
         //# Another user than the one who made it: STATUS_ACCESS_DENIED.
-        if open.user() != asker.caller.principal.name() {
+        if open.user() != ctx.caller.principal.name() {
             return Err(Status::ACCESS_DENIED);
         }
         if let Held::Lease { .. } = open.held {
-            self.check_name(asker, request, open).await?;
+            self.check_name(ctx, request, open).await?;
         }
         // Whoever takes it out has it: somebody in conflict with it, its time, or this client.
         if !self.opens().disconnected().claim(open) {
@@ -125,17 +122,17 @@ impl Share {
         // Before its client may replay them, the writes of its lost session have reached the file.
         let settled = open.grants().settled(self.volume()).await;
         if settled.is_err_and(|_| open.is_writing()) {
-            self.side().closer().close(Arc::clone(open)).await;
+            self.lane_state().closer().close(Arc::clone(open)).await;
             return Err(Status::OBJECT_NAME_NOT_FOUND);
         }
         open.writes.store(0, Ordering::Release);
-        if let Err(status) = self.opens().seat(open, asker.session, asker.tree) {
-            self.side().closer().close(Arc::clone(open)).await;
+        if let Err(status) = self.opens().seat(open, ctx.session, ctx.tree) {
+            self.lane_state().closer().close(Arc::clone(open)).await;
             return Err(status);
         }
         let holder = open.grants().holder();
         if let Held::Oplock = open.held {
-            self.opens().tell_by(holder, Told::Oplock { open: open.id(), session: asker.session });
+            self.opens().tell_by(holder, Told::Oplock { open: open.id(), session: ctx.session });
         }
         open.grants().move_here(self.volume().cache());
         open.word().begin_anew(sequence);
@@ -145,14 +142,14 @@ impl Share {
 
     async fn check_name(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         request: &CreateRequest<'_>,
         open: &Open,
     ) -> Result<(), Status> {
         //= MS-SMB2 3.3.5.9.7
         //# A lease is of a file by its name: another name in the request fails with STATUS_INVALID_PARAMETER.
         let name = Name::parse(request.name).map_err(|_| Status::INVALID_PARAMETER)?;
-        let found = names::find(self, &asker.caller, &name, open.case).await;
+        let found = names::find(self, &ctx.caller, &name, open.case).await;
         let spot = found.map_err(|_| Status::INVALID_PARAMETER)?;
         // Somebody in conflict with it may have had it closed meanwhile.
         let path = open.grants().path(self.volume()).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
@@ -164,15 +161,16 @@ impl Share {
     /// The response to who has an open already.
     async fn answer_again(
         &self,
-        asker: &Asker,
-        wishes: &Wishes<'_>,
+        ctx: &RequestContext,
+        contexts: &CreateContexts<'_>,
         open: &Arc<Open>,
         action: u32,
         replayed: Option<u8>,
     ) -> Result<Created, Status> {
-        let hand = self.hand(asker, open).await?;
+        let handle = self.handle(ctx, open).await?;
         let standing = open.grants().standing();
-        let mut answering = Answering { wishes, open, hand: &hand, action, standing, tells_durable: false };
+        let mut answering =
+            Answering { contexts, open, handle: &handle, action, standing, tells_durable: false };
         if let Some(oplock) = replayed {
             // As Samba does it: a second request that asks for less is told no more.
             answering.tells_durable = matches!(oplock, oplock_level::BATCH | oplock_level::LEASE);
@@ -180,22 +178,22 @@ impl Share {
                 answering.standing = grants::Opened::default();
             }
         }
-        let (fixed, contexts) = self.response(asker, &answering).await?;
+        let (fixed, contexts) = self.response(ctx, &answering).await?;
         Ok(Created { open: Arc::clone(open), fixed, contexts })
     }
 }
 
 /// Whether a lease is named where the open has one, and the same; and none where it has an oplock.
-fn fits(asker: &Asker, wishes: &Wishes<'_>, open: &Open) -> bool {
+fn fits(ctx: &RequestContext, contexts: &CreateContexts<'_>, open: &Open) -> bool {
     //= MS-SMB2 3.3.5.9.12
     //# An open with a lease is had again by its client, with a context of the same version and key; one with an oplock without any.
-    match (open.held, &wishes.lease) {
+    match (open.held, &contexts.lease) {
         (Held::Lease { key, version }, Some(lease)) => {
             let asked = match lease {
                 Lease::V1(_) => 1,
                 Lease::V2(_) => 2,
             };
-            open.client() == asker.client && key == lease.key() && version == asked
+            open.client() == ctx.client && key == lease.key() && version == asked
         }
         (Held::Oplock, None) => true,
         _ => false,

@@ -9,10 +9,10 @@ use smb_wire::Status;
 use smb_wire::info::security::{Descriptor, control};
 use vfs::Resolved;
 
-use super::ask::Ask;
-use crate::asker::Asker;
-use crate::hand::Hand;
+use super::params::CreateParams;
+use crate::lane_handle::LaneHandle;
 use crate::names::Spot;
+use crate::request_context::RequestContext;
 use crate::security::kept_list;
 use crate::share::Share;
 use crate::status;
@@ -34,34 +34,34 @@ impl Share {
     /// `STATUS_ACCESS_DENIED` where it is to be somebody else's; `STATUS_INVALID_SECURITY_DESCR`.
     pub(super) async fn secured(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         spot: &Spot,
         is_directory: bool,
     ) -> Result<Secured, Status> {
         //= MS-SMB2 3.3.5.9.1
         //# What is made has the descriptor of SMB2_CREATE_SD_BUFFER.
-        let Some(bytes) = ask.wishes.security else { return Ok(Secured::AsAbove) };
+        let Some(bytes) = params.contexts.security else { return Ok(Secured::AsAbove) };
         let asked = Descriptor::parse(bytes).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
-        let who = &asker.caller.principal;
-        let mine = |named| self.may_own(asker, &named) || self.options().sids.is_called(who, &named);
+        let who = &ctx.caller.principal;
+        let mine = |named| self.may_own(ctx, &named) || self.options().sids.is_called(who, &named);
         if [asked.owner, asked.group].into_iter().flatten().any(|named| !mine(named)) {
             return Err(self.security_refused());
         }
         let is_list_asked = asked.dacl.is_some() || asked.control & control::DACL_PRESENT != 0;
         let (true, Some(above)) = (is_list_asked, &spot.above) else { return Ok(Secured::AsAbove) };
         let above = above.as_path();
-        let found = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await;
+        let found = self.volume().lookup_as(&ctx.caller, above, Rights::NONE).await;
         let (directory, _) = found.and_then(Resolved::into_directory).map_err(status::of_way)?;
         let has_own = directory.object().is_some_and(|object| object.is_described());
         if let (Some(aces), false) = (&asked.dacl, has_own) {
             // Who may not see the list gets what he asks for all the same.
-            if let Ok(Nearest::List(acl)) = directory.access_list(&asker.caller).await
+            if let Ok(Nearest::List(acl)) = directory.access_list(&ctx.caller).await
                 && self.is_same(Some(aces), Some(&self.listed(&acl, is_directory)))
             {
                 return Ok(Secured::AsAbove);
             }
-            let may = self.volume().lookup_as(&asker.caller, above, Rights::ADMINISTER).await;
+            let may = self.volume().lookup_as(&ctx.caller, above, Rights::ADMINISTER).await;
             if let (true, true, Some(acl)) = (is_directory, may.is_ok(), self.to_acl(aces)) {
                 return Ok(Secured::List(acl));
             }
@@ -81,10 +81,10 @@ impl Share {
     pub(super) async fn give_list(
         &self,
         caller: &vfs::Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         secured: &Secured,
     ) -> Result<(), Status> {
-        match (secured, hand.directory()) {
+        match (secured, handle.directory()) {
             (Secured::List(list), Some(directory)) => {
                 directory.set_access_list(caller, Some(list)).await.map_err(status::of)
             }

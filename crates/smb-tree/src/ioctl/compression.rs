@@ -8,17 +8,17 @@ use smb_wire::create::access::attributes;
 use smb_wire::create::access::rights::WRITE_DATA;
 use smb_wire::fsctl::compression;
 
-use crate::asker::Asker;
-use crate::hand::{Hand, What, is_unsupported};
+use crate::lane_handle::{LaneHandle, What, is_unsupported};
 use crate::open::{Open, OpenKind};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
 impl Share {
     /// The format of what is open.
-    pub(super) async fn compression(&self, asker: &Asker, open: &Arc<Open>) -> Result<u16, Status> {
-        let hand = self.hand(asker, open).await?;
-        Ok(self.info(&hand, None).await?.compression())
+    pub(super) async fn compression(&self, ctx: &RequestContext, open: &Arc<Open>) -> Result<u16, Status> {
+        let handle = self.handle(ctx, open).await?;
+        Ok(self.info(&handle, None).await?.compression())
     }
 
     /// Has what is written be compressed from now on, or not.
@@ -27,7 +27,7 @@ impl Share {
     /// `STATUS_NOT_SUPPORTED` where the file system cannot, but for what is so already.
     pub(super) async fn set_compression(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         input: &[u8],
     ) -> Result<(), Status> {
@@ -46,25 +46,25 @@ impl Share {
             // As Windows' file systems that compress nothing.
             return if on { Err(Status::NOT_SUPPORTED) } else { Ok(()) };
         }
-        let hand = self.hand(asker, open).await?;
-        self.have_compressed(&asker.by(open), &hand, open.grants().object(), on).await
+        let handle = self.handle(ctx, open).await?;
+        self.have_compressed(&ctx.by(open), &handle, open.grants().object(), on).await
     }
 
     pub(crate) async fn have_compressed(
         &self,
         caller: &vfs::Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         object: &vfs::Object,
         on: bool,
     ) -> Result<(), Status> {
-        let is_so = self.info(hand, None).await?.attributes & attributes::COMPRESSED != 0;
+        let is_so = self.info(handle, None).await?.attributes & attributes::COMPRESSED != 0;
         if is_so == on {
             return Ok(());
         }
-        let set = match &hand.what {
+        let set = match &handle.what {
             What::Directory(directory) => directory.set_compressed(caller, on).await,
             What::File(_) | What::Link(_) => {
-                let writer = hand.writer(self.volume(), caller, object).await.map_err(status::of)?;
+                let writer = handle.writer(self.volume(), caller, object).await.map_err(status::of)?;
                 writer.set_compressed(caller, on).await
             }
         };

@@ -18,9 +18,9 @@ use vfs::OpenFile;
 use zerocopy::IntoBytes;
 
 use crate::Answer;
-use crate::asker::Asker;
 use crate::open::{Open, OpenKind};
 use crate::read::Reading;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::write::FILE_SIZE_MAX;
@@ -53,7 +53,7 @@ struct Part {
 impl Share {
     pub(super) async fn copy_chunks(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         control: u32,
         input: &[u8],
@@ -70,7 +70,7 @@ impl Share {
         let (id, _) = prefix::<FileId>(copy.source_key).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
         //= MS-SMB2 3.3.5.15.6
         //# The key is that of an open of the same session, else STATUS_OBJECT_NAME_NOT_FOUND.
-        let source = self.opens().find(asker.session, *id).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
+        let source = self.opens().find(ctx.session, *id).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
         //= MS-SMB2 3.3.5.15.6
         //# The source is read, the target written; FSCTL_SRV_COPYCHUNK reads the target too.
         let reads_target = control == code::SRV_COPYCHUNK;
@@ -78,13 +78,13 @@ impl Share {
         {
             return Err(Status::ACCESS_DENIED);
         }
-        let bytes = self.copied_bytes(asker, open, &source).await?;
+        let bytes = self.copied_bytes(ctx, open, &source).await?;
         let (mut chunks_written, mut total) = (0u32, 0u32);
         let mut status = Status::SUCCESS;
         for chunk in copy.chunks {
             let len = u64::from(chunk.length.get());
             let part = Part { from: chunk.source_offset.get(), to: chunk.target_offset.get(), len };
-            if let Err(refused) = self.copy_chunk(asker, open, &source, &bytes, &part).await {
+            if let Err(refused) = self.copy_chunk(ctx, open, &source, &bytes, &part).await {
                 //= MS-SMB2 3.3.5.15.6
                 //# A copy that fails on its way tells how far it came.
                 status = refused;
@@ -102,25 +102,30 @@ impl Share {
     }
 
     /// How bytes go from one open to another.
-    async fn copied_bytes(&self, asker: &Asker, open: &Open, source: &Arc<Open>) -> Result<Bytes, Status> {
+    async fn copied_bytes(
+        &self,
+        ctx: &RequestContext,
+        open: &Open,
+        source: &Arc<Open>,
+    ) -> Result<Bytes, Status> {
         let is_of_stream = open.kind() == OpenKind::Stream || source.kind() == OpenKind::Stream;
         let is_here = source.share_name() == self.name();
         if is_of_stream && is_here && !open.is_directory() && !source.is_directory() {
             return Ok(Bytes::ByHand);
         }
-        self.source(asker, open, source).await.map(Bytes::OfFile)
+        self.source(ctx, open, source).await.map(Bytes::OfFile)
     }
 
     async fn copy_chunk(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         source: &Arc<Open>,
         bytes: &Bytes,
         part: &Part,
     ) -> Result<(), Status> {
-        let hand = self.hand(asker, source).await?;
-        let size = self.open_info(source, &hand).await?.size;
+        let handle = self.handle(ctx, source).await?;
+        let size = self.open_info(source, &handle).await?.size;
         //= MS-SMB2 3.3.5.15.6
         //# A chunk that reaches behind the source's end: STATUS_INVALID_VIEW_SIZE.
         if part.from.checked_add(part.len).is_none_or(|end| end > size) {
@@ -140,22 +145,22 @@ impl Share {
                 };
                 check(source, part.from, Wants::Reading)?;
                 check(open, part.to, Wants::Writing)?;
-                self.copy_part(asker, open, file, part).await
+                self.copy_part(ctx, open, file, part).await
             }
-            _ => self.copy_by_hand(asker, open, source, part).await,
+            _ => self.copy_by_hand(ctx, open, source, part).await,
         }
     }
 
     /// All of a chunk is read before any of it is written, as where both overlap.
     async fn copy_by_hand(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         source: &Arc<Open>,
         part: &Part,
     ) -> Result<(), Status> {
         let len = u32::try_from(part.len).map_err(|_| Status::INVALID_PARAMETER)?;
-        let bytes = match self.read(asker, source, part.from, len, len).await? {
+        let bytes = match self.read(ctx, source, part.from, len, len).await? {
             Reading::Bytes(bytes) => bytes,
             Reading::File { file, offset, len } => {
                 let mut bytes = Vec::with_capacity(len as usize);
@@ -173,12 +178,12 @@ impl Share {
                 bytes
             }
         };
-        self.write_bytes(asker, open, part.to, &bytes, false).await.map(drop)
+        self.write_bytes(ctx, open, part.to, &bytes, false).await.map(drop)
     }
 
     pub(super) async fn duplicate_extents(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         control: u32,
         input: &[u8],
@@ -200,13 +205,13 @@ impl Share {
             }
             _ => prefix::<DuplicateExtents>(input).map_err(|_| Status::INVALID_PARAMETER)?.0,
         };
-        let source = self.opens().find(asker.session, asked.source).map_err(|_| Status::INVALID_HANDLE)?;
+        let source = self.opens().find(ctx.session, asked.source).map_err(|_| Status::INVALID_HANDLE)?;
         if !open.may(WRITE_DATA) || !source.may(READ_DATA) {
             return Err(Status::ACCESS_DENIED);
         }
-        let file = self.source(asker, open, &source).await?;
+        let file = self.source(ctx, open, &source).await?;
         let (from, len) = (asked.source_offset.get(), asked.byte_count.get());
-        let (theirs, ours) = (self.hand(asker, &source).await?, self.hand(asker, open).await?);
+        let (theirs, ours) = (self.handle(ctx, &source).await?, self.handle(ctx, open).await?);
         let is_same = Arc::ptr_eq(open.grants().object(), source.grants().object());
         let to = asked.target_offset.get();
         //= MS-FSCC 2.3.7
@@ -231,10 +236,15 @@ impl Share {
         if len == 0 {
             return Ok(());
         }
-        self.copy_part(asker, open, &file, &Part { from, to, len }).await
+        self.copy_part(ctx, open, &file, &Part { from, to, len }).await
     }
 
-    async fn source(&self, asker: &Asker, open: &Open, source: &Arc<Open>) -> Result<Rc<OpenFile>, Status> {
+    async fn source(
+        &self,
+        ctx: &RequestContext,
+        open: &Open,
+        source: &Arc<Open>,
+    ) -> Result<Rc<OpenFile>, Status> {
         if open.is_directory() || source.is_directory() {
             return Err(Status::INVALID_DEVICE_REQUEST);
         }
@@ -242,22 +252,23 @@ impl Share {
         if open.kind() == OpenKind::Stream || source.kind() == OpenKind::Stream || !is_here {
             return Err(Status::NOT_SUPPORTED);
         }
-        let hand = self.hand(asker, source).await?;
-        Ok(Rc::clone(hand.file()?))
+        let handle = self.handle(ctx, source).await?;
+        Ok(Rc::clone(handle.file()?))
     }
 
     /// Locked ranges bind chunks alone, and no extents: so it is with Windows, and with Samba.
     async fn copy_part(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         file: &Rc<OpenFile>,
         part: &Part,
     ) -> Result<(), Status> {
-        let (caller, hand) = (asker.by(open), self.hand(asker, open).await?);
-        let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
+        let (caller, handle) = (ctx.by(open), self.handle(ctx, open).await?);
+        let writer =
+            handle.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
         let copied = writer.copy_from(&caller, file, part.from, part.to, part.len).await;
-        self.archive(asker, open, &hand).await;
+        self.archive(ctx, open, &handle).await;
         match copied.map_err(status::of)? {
             len if len == part.len => Ok(()),
             // It was cut meanwhile.

@@ -9,8 +9,8 @@ use smb_wire::create::access::rights::{APPEND_DATA, READ_DATA, WRITE_ATTRIBUTES,
 use smb_wire::fsctl::code;
 use smb_wire::fsctl::ranges::parse_sparse;
 
-use crate::asker::Asker;
 use crate::open::{Open, OpenKind};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::{ANSWER_MAX, Answer};
 use smb_wire::dos::Dos;
@@ -28,7 +28,7 @@ impl Share {
     /// `STATUS_INVALID_DEVICE_REQUEST` for a code that no file has; `STATUS_BUFFER_TOO_SMALL`; those of what is done.
     pub fn ioctl<'a>(
         &'a self,
-        asker: &'a Asker,
+        ctx: &'a RequestContext,
         open: &'a Arc<Open>,
         control: u32,
         input: &'a [u8],
@@ -40,38 +40,38 @@ impl Share {
             match control {
                 code::SRV_REQUEST_RESUME_KEY => whole(copy::resume_key(open), len_max),
                 code::SRV_COPYCHUNK | code::SRV_COPYCHUNK_WRITE => {
-                    self.copy_chunks(asker, open, control, input, len_max).await
+                    self.copy_chunks(ctx, open, control, input, len_max).await
                 }
                 code::DUPLICATE_EXTENTS_TO_FILE | code::DUPLICATE_EXTENTS_TO_FILE_EX => {
-                    self.duplicate_extents(asker, open, control, input).await?;
+                    self.duplicate_extents(ctx, open, control, input).await?;
                     nothing()
                 }
                 code::SET_SPARSE => {
-                    self.set_sparse(asker, open, parse_sparse(input)).await?;
+                    self.set_sparse(ctx, open, parse_sparse(input)).await?;
                     nothing()
                 }
                 code::SET_ZERO_DATA => {
-                    self.zero_data(asker, open, input).await?;
+                    self.zero_data(ctx, open, input).await?;
                     nothing()
                 }
-                code::QUERY_ALLOCATED_RANGES => self.allocated_ranges(asker, open, input, len_max).await,
-                code::CREATE_OR_GET_OBJECT_ID => self.object_id(asker, open, len_max).await,
+                code::QUERY_ALLOCATED_RANGES => self.allocated_ranges(ctx, open, input, len_max).await,
+                code::CREATE_OR_GET_OBJECT_ID => self.object_id(ctx, open, len_max).await,
                 //= MS-FSA 2.1.5.10.9
                 //# Without room for the two bytes of the answer: STATUS_INVALID_PARAMETER.
                 code::GET_COMPRESSION if len_max < size_of::<u16>() => Err(Status::INVALID_PARAMETER),
                 code::GET_COMPRESSION => {
-                    whole(self.compression(asker, open).await?.to_le_bytes().to_vec(), len_max)
+                    whole(self.compression(ctx, open).await?.to_le_bytes().to_vec(), len_max)
                 }
                 code::SET_COMPRESSION => {
-                    self.set_compression(asker, open, input).await?;
+                    self.set_compression(ctx, open, input).await?;
                     nothing()
                 }
-                code::GET_REPARSE_POINT => self.reparse_point(asker, open, len_max).await,
+                code::GET_REPARSE_POINT => self.reparse_point(ctx, open, len_max).await,
                 // A link goes with its name; there is nothing that it could be without leading somewhere.
                 code::DELETE_REPARSE_POINT if open.kind() == OpenKind::Link => Err(Status::NOT_SUPPORTED),
                 code::DELETE_REPARSE_POINT => Err(Status::NOT_A_REPARSE_POINT),
                 code::SET_REPARSE_POINT => {
-                    self.set_reparse_point(asker, open, input).await?;
+                    self.set_reparse_point(ctx, open, input).await?;
                     nothing()
                 }
                 //= MS-SMB2 3.3.5.15.1
@@ -86,7 +86,7 @@ impl Share {
     }
 
     /// Whether there may be holes. There may be in any case: it is kept for who asks.
-    async fn set_sparse(&self, asker: &Asker, open: &Arc<Open>, sparse: bool) -> Result<(), Status> {
+    async fn set_sparse(&self, ctx: &RequestContext, open: &Arc<Open>, sparse: bool) -> Result<(), Status> {
         //= MS-FSA 2.1.5.10.36
         //# A directory has no holes: STATUS_INVALID_PARAMETER; and it takes the right to write data, at the end or anywhere, or attributes.
         if open.kind() != OpenKind::File {
@@ -95,21 +95,26 @@ impl Share {
         if !open.may(WRITE_DATA | APPEND_DATA | WRITE_ATTRIBUTES) {
             return Err(Status::ACCESS_DENIED);
         }
-        let hand = self.hand(asker, open).await?;
-        let now = self.dos_of(&hand).await?;
+        let handle = self.handle(ctx, open).await?;
+        let now = self.dos_of(&handle).await?;
         let had = now.attributes.unwrap_or(attributes::ARCHIVE);
         let has = if sparse { had | attributes::SPARSE_FILE } else { had & !attributes::SPARSE_FILE };
         if had == has {
             return Ok(());
         }
         let dos = Dos { attributes: Some(has), changed: None, ..now };
-        self.keep_dos(&asker.by(open), &hand, open.grants().object(), dos).await
+        self.keep_dos(&ctx.by(open), &handle, open.grants().object(), dos).await
     }
 
     /// An id that stays with the file: made of its numbers.
-    async fn object_id(&self, asker: &Asker, open: &Arc<Open>, len_max: usize) -> Result<Answer, Status> {
-        let hand = self.hand(asker, open).await?;
-        let info = self.info(&hand, None).await?;
+    async fn object_id(
+        &self,
+        ctx: &RequestContext,
+        open: &Arc<Open>,
+        len_max: usize,
+    ) -> Result<Answer, Status> {
+        let handle = self.handle(ctx, open).await?;
+        let info = self.info(&handle, None).await?;
         let mut id = [0; 64];
         for at in [0, 32] {
             id[at..at + 8].copy_from_slice(&info.index.to_le_bytes());

@@ -13,15 +13,15 @@ use smb_wire::fsctl::ranges::{AllocatedRange, parse_query, parse_zero};
 use zerocopy::IntoBytes;
 
 use crate::Answer;
-use crate::asker::Asker;
 use crate::open::{Open, OpenKind};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
 impl Share {
     pub(super) async fn zero_data(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         input: &[u8],
     ) -> Result<(), Status> {
@@ -34,23 +34,24 @@ impl Share {
         }
         let checked = open.grants().check(Range { offset, len }, Wants::Writing);
         checked.map_err(|_| Status::FILE_LOCK_CONFLICT)?;
-        let hand = self.hand(asker, open).await?;
+        let handle = self.handle(ctx, open).await?;
         //= MS-FSA 2.1.5.10.37
         //# The file does not get longer by it.
-        let len = len.min(hand.attributes()?.size.saturating_sub(offset));
+        let len = len.min(handle.attributes()?.size.saturating_sub(offset));
         if len == 0 {
             return Ok(());
         }
-        let caller = asker.by(open);
-        let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
+        let caller = ctx.by(open);
+        let writer =
+            handle.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
         writer.allocate(&caller, Allocate::Punch, offset, len).await.map_err(status::of)?;
-        self.archive(asker, open, &hand).await;
+        self.archive(ctx, open, &handle).await;
         Ok(())
     }
 
     pub(super) async fn allocated_ranges(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         input: &[u8],
         len_max: usize,
@@ -60,10 +61,10 @@ impl Share {
             return Err(Status::INVALID_PARAMETER);
         }
         self.may_read_data(open)?;
-        let hand = self.hand(asker, open).await?;
-        let end = offset.saturating_add(len).min(hand.attributes()?.size);
-        let file = hand.file()?.lane_file();
-        let kept = self.dos_of(&hand).await?.attributes.unwrap_or_default();
+        let handle = self.handle(ctx, open).await?;
+        let end = offset.saturating_add(len).min(handle.attributes()?.size);
+        let file = handle.file()?.lane_file();
+        let kept = self.dos_of(&handle).await?.attributes.unwrap_or_default();
         //= MS-FSA 2.1.5.10.26
         //# A file that is not sparse is allocated as far as it reaches, whatever lies on disk.
         let is_sparse = kept & attributes::SPARSE_FILE != 0;

@@ -12,10 +12,10 @@ use smb_wire::fsctl::reparse::{self, Symlink};
 use vfs::{Error, OpenHow, RelPath};
 
 use super::whole;
-use crate::asker::Asker;
 use crate::create::link::told;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::{Answer, access, names, status};
 
@@ -23,15 +23,15 @@ impl Share {
     /// Where a symbolic link leads.
     pub(super) async fn reparse_point(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         len_max: usize,
     ) -> Result<Answer, Status> {
-        let hand = self.hand(asker, open).await?;
+        let handle = self.handle(ctx, open).await?;
         //= MS-FSCC 2.3.28
         //# A file that is no reparse point: STATUS_NOT_A_REPARSE_POINT.
-        let link = hand.link().ok_or(Status::NOT_A_REPARSE_POINT)?;
-        whole(told(asker, link).to_bytes().ok_or(Status::IO_REPARSE_DATA_INVALID)?, len_max)
+        let link = handle.link().ok_or(Status::NOT_A_REPARSE_POINT)?;
+        whole(told(ctx, link).to_bytes().ok_or(Status::IO_REPARSE_DATA_INVALID)?, len_max)
     }
 
     /// Makes the empty file that is open a symbolic link. The open is one of that from then on.
@@ -41,7 +41,7 @@ impl Share {
     /// link or leads to a drive of the client's; `STATUS_NOT_SUPPORTED` of what is no file, is not empty, has other names or is a link already.
     pub(super) async fn set_reparse_point(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         input: &[u8],
     ) -> Result<(), Status> {
@@ -63,21 +63,21 @@ impl Share {
         }
         let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let name = path.as_path().file_name().ok_or(Status::NOT_SUPPORTED)?;
-        let directory = self.directory_at(&asker.caller, path.as_path().parent()).await?;
+        let directory = self.directory_at(&ctx.caller, path.as_path().parent()).await?;
         let is_new = open.action == create_action::CREATED;
-        let (caller, object) = (asker.by(open), open.grants().object());
+        let (caller, object) = (ctx.by(open), open.grants().object());
         let became = directory.become_link(&caller, name, object, is_new, &target).await;
         became.map_err(|error| match error {
             Error::Unexpected => Status::NOT_SUPPORTED,
             Error::Name(_) | Error::NameTooLong => Status::IO_REPARSE_DATA_INVALID,
             error => status::of(error),
         })?;
-        self.open_what_it_became(asker, open, path.as_path()).await
+        self.open_what_it_became(ctx, open, path.as_path()).await
     }
 
     async fn open_what_it_became(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         path: RelPath<'_>,
     ) -> Result<(), Status> {
@@ -88,14 +88,14 @@ impl Share {
             need: Rights::NONE,
             looks: access::looks(open.access),
             overwrites: false,
-            consumer: asker.consumer(),
+            consumer: ctx.consumer(),
             wanted: None,
         };
-        let opened = self.volume().open_link(&asker.caller, path, &how, &mut |_| {}).await;
+        let opened = self.volume().open_link(&ctx.caller, path, &how, &mut |_| {}).await;
         let (link_open, link) = opened.map_err(status::of_open)?;
         // Nobody else has made a link of the same file.
         if open.became.set(link_open).is_ok() {
-            self.side().keep_hand(open, Rc::new(Hand::of_link(link)), None);
+            self.lane_state().keep_handle(open, Rc::new(LaneHandle::of_link(link)), None);
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ impl Tree {
             }
             for open in opens {
                 self.opens().disconnected().claim(&open);
-                self.side().let_go(&open);
+                self.lane_state().let_go(&open);
             }
             self.counters().durable_kept.add(down.kept as u64);
             down.page = (down.kept > 0).then(|| page.out.into_bytes());

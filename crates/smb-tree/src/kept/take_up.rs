@@ -14,15 +14,15 @@ use super::Page;
 use super::put_down::since_1970_ms;
 use super::record::{Record, Stamp};
 use crate::access;
-use crate::asker::Asker;
 use crate::breaks::{Held, Told};
-use crate::create::ask::lease_key;
+use crate::create::params::lease_key;
 use crate::disconnected::Durability;
 use crate::lock_sequences::Sequences;
 use crate::names::Case;
 use crate::open::{Open, OpenKind, State};
 use crate::opens::{Room, Tellable};
 use crate::replays::{Entry, Known};
+use crate::request_context::RequestContext;
 use crate::root::Root;
 use crate::share::Share;
 use crate::streams;
@@ -62,7 +62,7 @@ enum Lost {
 struct Restored {
     grants: vfs::Open,
     tellable: Tellable,
-    asker: Asker,
+    ctx: RequestContext,
     room: Room,
 }
 
@@ -118,8 +118,8 @@ impl Tree {
             entry.done(&open);
         }
         self.counters().made(&open);
-        if let Some(goes) = self.side().rest(&open, left) {
-            self.side().closer().close(goes).await;
+        if let Some(goes) = self.lane_state().rest(&open, left) {
+            self.lane_state().closer().close(goes).await;
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Tree {
     /// Has the file held as it was.
     async fn put_back(&self, share: &Share, record: &Record) -> Result<Restored, Lost> {
         let principal = record.who.principal(&share.options().accounts).ok_or(Lost::User)?;
-        let asker = Asker {
+        let ctx = RequestContext {
             caller: Caller::new(principal),
             session: 0,
             tree: 0,
@@ -137,7 +137,7 @@ impl Tree {
             posix: record.posix,
             apple: Arc::default(),
         };
-        let room = self.opens().room_again(record.volatile, asker.consumer()).ok_or(Lost::Conflict)?;
+        let room = self.opens().room_again(record.volatile, ctx.consumer()).ok_or(Lost::Conflict)?;
         let stream = record.stream.as_deref().map(streams::folded).unwrap_or_default();
         let kept = KeptOpen {
             words: &record.words,
@@ -148,8 +148,8 @@ impl Tree {
                 need: access::needed(record.access, false),
                 looks: access::looks(record.access),
                 overwrites: false,
-                consumer: asker.consumer(),
-                wanted: Some(wanted(&asker, record)),
+                consumer: ctx.consumer(),
+                wanted: Some(wanted(&ctx, record)),
             },
             locks: &record.locks,
         };
@@ -161,9 +161,9 @@ impl Tree {
         };
         let mut tell = |holder: Holder| {
             let told = told(&room, record);
-            tellable.set(Some(self.opens().tellable(holder, told, &asker, path)));
+            tellable.set(Some(self.opens().tellable(holder, told, &ctx, path)));
         };
-        let restored = share.volume().restore_open(&asker.caller, path, &kept, &is_it, &mut tell).await;
+        let restored = share.volume().restore_open(&ctx.caller, path, &kept, &is_it, &mut tell).await;
         let grants = restored.map_err(|error| match error {
             _ if is_changed.get() => Lost::Changed,
             OpenError::Refused(_) | OpenError::NotHere(_) => Lost::Conflict,
@@ -172,11 +172,11 @@ impl Tree {
         })?;
         room.has_ranges(record.locks.len());
         let tellable = tellable.into_inner().expect("who is put back has been told of");
-        Ok(Restored { grants, tellable, asker, room })
+        Ok(Restored { grants, tellable, ctx, room })
     }
 
     fn open_of(&self, share: &Share, record: &Record, restored: Restored) -> Arc<Open> {
-        let Restored { grants, tellable, asker, room } = restored;
+        let Restored { grants, tellable, ctx, room } = restored;
         let opens = self.opens();
         let join = |instance| opens.instances().join(instance, record.volatile);
         let state = State {
@@ -195,7 +195,7 @@ impl Tree {
             _of_two: None,
             tree: AtomicU32::new(0),
             replay: self.replay_of(record),
-            made_by: asker,
+            made_by: ctx,
             share: Arc::clone(&share.inner.name),
             root: Root::whole(),
             kind: if record.stream.is_some() { OpenKind::Stream } else { OpenKind::File },
@@ -243,10 +243,10 @@ impl Tree {
     }
 }
 
-fn wanted(asker: &Asker, record: &Record) -> Wanted {
+fn wanted(ctx: &RequestContext, record: &Record) -> Wanted {
     match record.held {
         Held::Lease { key, .. } => Wanted::Lease {
-            key: lease_key(asker, key),
+            key: lease_key(ctx, key),
             caching: record.caching,
             epoch: record.epoch,
             parent: record.parent,

@@ -18,18 +18,18 @@ use vfs::RelPath;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::cut;
-use crate::asker::Asker;
 use crate::attributes::Info;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::names::{self, path_to_wire};
 use crate::open::{Open, OpenKind};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::{Answer, ea, short, streams};
 
 impl Share {
     pub(super) async fn query_file(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         class: u8,
         request: &QueryInfoRequest<'_>,
@@ -45,22 +45,22 @@ impl Share {
         if needs != 0 && !open.may(needs) {
             return Err(Status::ACCESS_DENIED);
         }
-        let hand = self.hand(asker, open).await?;
+        let handle = self.handle(ctx, open).await?;
         let whole = |output: Vec<u8>| {
             let len = output.len();
             cut(output, len, len_max)
         };
         match class {
-            class::STREAM => self.query_streams(&hand, len_max).await,
-            class::FULL_EA => query_eas(open, &hand, self.hidden(), request, len_max).await,
+            class::STREAM => self.query_streams(&handle, len_max).await,
+            class::FULL_EA => query_eas(open, &handle, self.hidden(), request, len_max).await,
             class::ACCESS => whole(open.granted_access().to_le_bytes().to_vec()),
             class::POSITION => whole(open.position().to_le_bytes().to_vec()),
             class::MODE => whole(mode(open).to_le_bytes().to_vec()),
             class::ALIGNMENT => whole(vec![0; 4]),
-            class::EA => whole(ea::size(&hand, self.hidden()).await?.to_le_bytes().to_vec()),
+            class::EA => whole(ea::size(&handle, self.hidden()).await?.to_le_bytes().to_vec()),
             //= MS-FSCC 2.4.35
             //# The normalized name is known since dialect 3.1.1, and begins without a backslash.
-            class::NORMALIZED_NAME if asker.dialect < Dialect::Smb311 => Err(Status::NOT_SUPPORTED),
+            class::NORMALIZED_NAME if ctx.dialect < Dialect::Smb311 => Err(Status::NOT_SUPPORTED),
             class::NORMALIZED_NAME => {
                 let mut output = Vec::new();
                 write_name(self.name_of(open).trim_start_matches('\\'), &mut output);
@@ -80,15 +80,15 @@ impl Share {
                 cut(output, 8, len_max)
             }
             class::ALL => {
-                let info = self.open_info(open, &hand).await?;
+                let info = self.open_info(open, &handle).await?;
                 let mut output = Vec::new();
-                let size = ea::size(&hand, self.hidden()).await?;
+                let size = ea::size(&handle, self.hidden()).await?;
                 write_all(self.all(open, &info, size), &self.name_of(open), &mut output);
                 cut(output, size_of::<AllInformationFixed>().next_multiple_of(8), len_max)
             }
             class => {
-                let info = self.open_info(open, &hand).await?;
-                whole(plain(asker, open, &info, class).ok_or(Status::INVALID_INFO_CLASS)?)
+                let info = self.open_info(open, &handle).await?;
+                whole(plain(ctx, open, &info, class).ok_or(Status::INVALID_INFO_CLASS)?)
             }
         }
     }
@@ -123,12 +123,12 @@ impl Share {
         }
     }
 
-    async fn query_streams(&self, hand: &Hand, len_max: usize) -> Result<Answer, Status> {
+    async fn query_streams(&self, handle: &LaneHandle, len_max: usize) -> Result<Answer, Status> {
         let mut output = Vec::new();
         let mut entries = EntryWriter::new(&mut output, 8, len_max);
-        let info = self.info(hand, None).await?;
+        let info = self.info(handle, None).await?;
         let mut fits = info.is_directory || stream::write(&mut entries, "", info.size, info.allocation);
-        for it in streams::all(hand).await? {
+        for it in streams::all(handle).await? {
             let allocation = crate::attributes::allocated(it.size);
             fits = fits && stream::write(&mut entries, &it.name, it.size, allocation);
         }
@@ -142,7 +142,7 @@ impl Share {
 
 async fn query_eas(
     open: &Open,
-    hand: &Hand,
+    handle: &LaneHandle,
     hidden: &[String],
     request: &QueryInfoRequest<'_>,
     len_max: usize,
@@ -150,16 +150,16 @@ async fn query_eas(
     let bits = request.fixed.flags.get();
     let first = if bits & EA_RESTART == 0 { open.state().ea_next } else { 0 };
     if !request.input.is_empty() {
-        return ea::named(hand, hidden, request.input, len_max).await;
+        return ea::named(handle, hidden, request.input, len_max).await;
     }
-    let (answer, next) = ea::list(hand, hidden, first, bits & EA_SINGLE != 0, len_max).await?;
+    let (answer, next) = ea::list(handle, hidden, first, bits & EA_SINGLE != 0, len_max).await?;
     open.state().ea_next = next;
     debug_assert!(answer.output.len() <= len_max && ea_wire::parse(&answer.output).all(|ea| ea.is_ok()));
     Ok(answer)
 }
 
 /// Classes of fixed length that say what the file is.
-fn plain(asker: &Asker, open: &Open, info: &Info, class: u8) -> Option<Vec<u8>> {
+fn plain(ctx: &RequestContext, open: &Open, info: &Info, class: u8) -> Option<Vec<u8>> {
     Some(match class {
         class::BASIC => basic(info).as_bytes().to_vec(),
         class::STANDARD => standard(open, info).as_bytes().to_vec(),
@@ -203,7 +203,7 @@ fn plain(asker: &Asker, open: &Open, info: &Info, class: u8) -> Option<Vec<u8>> 
             let id = IdInformation { volume_serial_number: info.device.into(), file_id };
             id.as_bytes().to_vec()
         }
-        class::POSIX if asker.posix => posix(info),
+        class::POSIX if ctx.posix => posix(info),
         _ => return None,
     })
 }

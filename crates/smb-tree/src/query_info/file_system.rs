@@ -13,22 +13,22 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::cut;
 use crate::Answer;
-use crate::asker::Asker;
 use crate::attributes::{Info, UNIT_BYTES};
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
 impl Share {
     pub(super) async fn query_file_system(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         class: u8,
         len_max: usize,
     ) -> Result<Answer, Status> {
-        let hand = self.hand(asker, open).await?;
-        let info = self.info(&hand, None).await?;
+        let handle = self.handle(ctx, open).await?;
+        let info = self.info(&handle, None).await?;
         let mut output = Vec::new();
         match class {
             class::VOLUME => {
@@ -65,7 +65,7 @@ impl Share {
                 output.extend(id.as_bytes());
             }
             class::SECTOR_SIZE => output.extend(sector_size().as_bytes()),
-            class::POSIX if asker.posix => output.extend(self.posix(&info).await?.as_bytes()),
+            class::POSIX if ctx.posix => output.extend(self.posix(&info).await?.as_bytes()),
             _ => return Err(Status::INVALID_INFO_CLASS),
         }
         let len = output.len();

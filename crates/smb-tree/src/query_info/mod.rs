@@ -6,8 +6,8 @@ use futures_util::future::LocalBoxFuture;
 use smb_wire::Status;
 use smb_wire::body::query_info::{QueryInfoRequest, info_type};
 
-use crate::asker::Asker;
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::{ANSWER_MAX, Answer};
 
@@ -23,7 +23,7 @@ impl Share {
     /// `STATUS_INVALID_INFO_CLASS`, `STATUS_INFO_LENGTH_MISMATCH`, `STATUS_ACCESS_DENIED`; `STATUS_NOT_SUPPORTED` for quota.
     pub fn query_info<'a>(
         &'a self,
-        asker: &'a Asker,
+        ctx: &'a RequestContext,
         open: &'a Arc<Open>,
         request: &'a QueryInfoRequest<'a>,
     ) -> LocalBoxFuture<'a, Result<Answer, Status>> {
@@ -31,11 +31,11 @@ impl Share {
             let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
             let class = request.fixed.file_info_class;
             match request.fixed.info_type {
-                info_type::FILE => self.query_file(asker, open, class, request, len_max).await,
-                info_type::FILE_SYSTEM => self.query_file_system(asker, open, class, len_max).await,
+                info_type::FILE => self.query_file(ctx, open, class, request, len_max).await,
+                info_type::FILE_SYSTEM => self.query_file_system(ctx, open, class, len_max).await,
                 info_type::SECURITY => {
                     let wanted = request.fixed.additional_information.get();
-                    self.query_security(asker, open, wanted, len_max).await
+                    self.query_security(ctx, open, wanted, len_max).await
                 }
                 info_type::QUOTA => Err(Status::NOT_SUPPORTED),
                 _ => Err(Status::INVALID_PARAMETER),

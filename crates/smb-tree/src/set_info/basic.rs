@@ -12,10 +12,10 @@ use smb_wire::create::access::attributes;
 use smb_wire::info::file::BasicInformation;
 use smb_wire::time::{SetTime, from_unix};
 
-use crate::asker::Asker;
 use crate::attributes::wire_time;
-use crate::hand::{Hand, What, is_unsupported};
+use crate::lane_handle::{LaneHandle, What, is_unsupported};
 use crate::open::Open;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use smb_wire::dos::{self, Dos, KEPT, SetChange};
@@ -26,13 +26,13 @@ pub(crate) type Archiving<'a> = OptionFuture<LocalBoxFuture<'a, ()>>;
 impl Share {
     pub(super) async fn set_basic(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
-        hand: &Hand,
+        handle: &LaneHandle,
         basic: &BasicInformation,
     ) -> Result<(), Status> {
         let bits = basic.file_attributes.get();
-        let is_directory = hand.directory().is_some();
+        let is_directory = handle.directory().is_some();
         //= MS-FSA 2.1.5.15.2
         //# A file, or a stream of whatever, is not made a directory, and a directory not temporary.
         if (bits & attributes::DIRECTORY != 0 && !open.is_directory())
@@ -47,16 +47,16 @@ impl Share {
         let written = time(basic.last_write_time.get())?;
         let accessed = time(basic.last_access_time.get())?;
         let changed = time(basic.change_time.get())?;
-        let caller = asker.by(open);
+        let caller = ctx.by(open);
         let object = open.grants().object();
-        if hand.link().is_some() {
+        if handle.link().is_some() {
             // A link has no place for attributes; clients that clear them before they delete it lose nothing.
             let change =
                 AttributeChange { atime: to_set(accessed), mtime: to_set(written), ..AttributeChange::NONE };
             return self.set_link_times(&caller, open, change).await;
         }
         // Whatever is set moves the kernel's time of change, and ends what one that was set before rests on.
-        let now = Dos { changed: None, ..self.dos_of(hand).await? };
+        let now = Dos { changed: None, ..self.dos_of(handle).await? };
         let mut dos = now;
         if bits != 0 {
             let default = if is_directory { 0 } else { attributes::ARCHIVE };
@@ -72,15 +72,15 @@ impl Share {
         }
         let sets_change = matches!(changed, SetTime::To(..));
         if dos != now && !sets_change {
-            self.keep_dos(&caller, hand, object, dos).await?;
+            self.keep_dos(&caller, handle, object, dos).await?;
         }
         let (atime, mtime) = (to_set(accessed), to_set(written));
         if (atime, mtime) != (Set::Keep, Set::Keep) {
-            self.set_times(&caller, hand, object, (atime, mtime)).await?;
+            self.set_times(&caller, handle, object, (atime, mtime)).await?;
         }
         if sets_change {
             let told = basic.change_time.get();
-            match self.keep_change(&caller, hand, object, dos, told).await {
+            match self.keep_change(&caller, handle, object, dos, told).await {
                 // Without a place for it the time of change is the kernel's, as it always was; who lists the file looks again all the same.
                 Err(Status::NOT_SUPPORTED) if dos == now => {
                     open.grants().show_change(self.volume()).await;
@@ -88,20 +88,20 @@ impl Share {
                 kept => kept?,
             }
         }
-        self.stick(open, hand, written, changed, basic.change_time.get()).await
+        self.stick(open, handle, written, changed, basic.change_time.get()).await
     }
 
     async fn set_times(
         &self,
         caller: &vfs::Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         object: &vfs::Object,
         (atime, mtime): (Set, Set),
     ) -> Result<(), Status> {
-        let set = match &hand.what {
+        let set = match &handle.what {
             What::Directory(directory) => directory.set_times(caller, atime, mtime).await,
             What::File(_) | What::Link(_) => {
-                let writer = hand.writer(self.volume(), caller, object).await.map_err(status::of)?;
+                let writer = handle.writer(self.volume(), caller, object).await.map_err(status::of)?;
                 let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
                 writer.set_attributes(caller, change).await
             }
@@ -113,7 +113,7 @@ impl Share {
     async fn stick(
         &self,
         open: &Open,
-        hand: &Hand,
+        handle: &LaneHandle,
         written: SetTime,
         changed: SetTime,
         told: u64,
@@ -122,14 +122,14 @@ impl Share {
             //= MS-FSA 2.1.5.15.2
             //# A time that was set, or frozen, is not moved by what this open writes.
             SetTime::To(secs, nanos) => open.state().sticky = Some(Timestamp { secs, nanos }),
-            SetTime::Freeze => open.state().sticky = Some(hand.attributes()?.mtime),
+            SetTime::Freeze => open.state().sticky = Some(handle.attributes()?.mtime),
             SetTime::Thaw => open.state().sticky = None,
             SetTime::Keep => {}
         }
         match changed {
             SetTime::To(..) => open.state().sticky_change = Some(told),
             SetTime::Freeze => {
-                let now = self.info(hand, None).await?.changed;
+                let now = self.info(handle, None).await?.changed;
                 open.state().sticky_change = Some(now);
             }
             SetTime::Thaw => open.state().sticky_change = None,
@@ -159,16 +159,16 @@ impl Share {
     pub(crate) async fn keep_dos(
         &self,
         caller: &vfs::Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         object: &vfs::Object,
         dos: Dos,
     ) -> Result<(), Status> {
-        let set = hand.set_extended(self.volume(), caller, object, dos::NAME, dos.to_bytes()).await;
+        let set = handle.set_extended(self.volume(), caller, object, dos::NAME, dos.to_bytes()).await;
         match set {
             Err(error) if is_unsupported(&error) => return Err(Status::NOT_SUPPORTED),
             set => set.map_err(status::of)?,
         }
-        if hand.directory().is_none() {
+        if handle.directory().is_none() {
             object.note_backed_up(dos.is_backed_up());
         }
         Ok(())
@@ -176,10 +176,15 @@ impl Share {
 
     /// Has a file that an open has changed the attribute "archive", where somebody has turned that off. Nothing is made for what is so
     /// nearly always: each WRITE would have room for it.
-    pub(crate) fn archive<'a>(&'a self, asker: &'a Asker, open: &'a Open, hand: &'a Hand) -> Archiving<'a> {
+    pub(crate) fn archive<'a>(
+        &'a self,
+        ctx: &'a RequestContext,
+        open: &'a Open,
+        handle: &'a LaneHandle,
+    ) -> Archiving<'a> {
         let object = open.grants().object();
         let archiving = object.is_backed_up().then(|| -> LocalBoxFuture<'a, ()> {
-            Box::pin(async move { self.turn_archive_on(&asker.by(open), hand, object).await })
+            Box::pin(async move { self.turn_archive_on(&ctx.by(open), handle, object).await })
         });
         archiving.into()
     }
@@ -188,20 +193,20 @@ impl Share {
     pub(crate) fn archive_by<'a>(
         &'a self,
         caller: &'a vfs::Caller,
-        hand: &'a Hand,
+        handle: &'a LaneHandle,
         object: &'a vfs::Object,
     ) -> Archiving<'a> {
         let archiving = object
             .is_backed_up()
-            .then(|| -> LocalBoxFuture<'a, ()> { Box::pin(self.turn_archive_on(caller, hand, object)) });
+            .then(|| -> LocalBoxFuture<'a, ()> { Box::pin(self.turn_archive_on(caller, handle, object)) });
         archiving.into()
     }
 
     //= MS-FSA 2.1.4.17
     //# A file that is modified has FILE_ATTRIBUTE_ARCHIVE.
-    async fn turn_archive_on(&self, caller: &vfs::Caller, hand: &Hand, object: &vfs::Object) {
-        let Ok(now) = self.dos_of(hand).await else { return };
-        if hand.directory().is_some() || !now.is_backed_up() {
+    async fn turn_archive_on(&self, caller: &vfs::Caller, handle: &LaneHandle, object: &vfs::Object) {
+        let Ok(now) = self.dos_of(handle).await else { return };
+        if handle.directory().is_some() || !now.is_backed_up() {
             return object.note_backed_up(false);
         }
         let bits = now.attributes.unwrap_or_default() | attributes::ARCHIVE;
@@ -209,7 +214,7 @@ impl Share {
         // It follows from the change, which was allowed; who has made that is not told why it stays off.
         let operator = Accounts::none().local_administrator();
         let operator = vfs::Caller { principal: operator, ..caller.clone() };
-        let _ = self.keep_dos(&operator, hand, object, dos).await;
+        let _ = self.keep_dos(&operator, handle, object, dos).await;
     }
 
     /// Keeps a time of change with a file, and what else is kept with it. Keeping it moves the kernel's, to when is known afterwards
@@ -217,7 +222,7 @@ impl Share {
     async fn keep_change(
         &self,
         caller: &vfs::Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         object: &vfs::Object,
         dos: Dos,
         told: u64,
@@ -227,10 +232,10 @@ impl Share {
             let now = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
             let wire = |at: Duration| from_unix(at.as_secs() as i64, at.subsec_nanos());
             let (from, until) = (wire(now.saturating_sub(TICK_MAX)), wire(now + window));
-            let written = wire_time(hand.attributes()?.mtime);
+            let written = wire_time(handle.attributes()?.mtime);
             let set = SetChange { told, from, until, written };
-            self.keep_dos(caller, hand, object, Dos { changed: Some(set), ..dos }).await?;
-            if set.holds(written, wire_time(hand.attributes()?.ctime)) {
+            self.keep_dos(caller, handle, object, Dos { changed: Some(set), ..dos }).await?;
+            if set.holds(written, wire_time(handle.attributes()?.ctime)) {
                 return Ok(());
             }
             window *= 2;
@@ -240,7 +245,7 @@ impl Share {
     }
 
     /// Before an open is closed: the times that it has set, or frozen, are again what they were then.
-    pub(crate) async fn keep_sticky(&self, asker: &Asker, open: &Arc<Open>) {
+    pub(crate) async fn keep_sticky(&self, ctx: &RequestContext, open: &Arc<Open>) {
         let (written, changed) = {
             let mut state = open.state();
             (state.sticky.take(), state.sticky_change.take())
@@ -248,22 +253,22 @@ impl Share {
         if written.is_none() && changed.is_none() {
             return;
         }
-        let Ok(hand) = self.hand(asker, open).await else { return };
-        if hand.directory().is_some() {
+        let Ok(handle) = self.handle(ctx, open).await else { return };
+        if handle.directory().is_some() {
             return;
         }
         // Whoever closes is not told why a time moved.
-        let (caller, object) = (asker.by(open), open.grants().object());
+        let (caller, object) = (ctx.by(open), open.grants().object());
         if let Some(mtime) = written
-            && hand.attributes().is_ok_and(|now| now.mtime != mtime)
+            && handle.attributes().is_ok_and(|now| now.mtime != mtime)
         {
-            let _ = self.set_times(&caller, &hand, object, (Set::Keep, Set::At(mtime))).await;
+            let _ = self.set_times(&caller, &handle, object, (Set::Keep, Set::At(mtime))).await;
         }
         if let Some(told) = changed
-            && self.info(&hand, None).await.is_ok_and(|now| now.changed != told)
-            && let Ok(dos) = self.dos_of(&hand).await
+            && self.info(&handle, None).await.is_ok_and(|now| now.changed != told)
+            && let Ok(dos) = self.dos_of(&handle).await
         {
-            let _ = self.keep_change(&caller, &hand, object, dos, told).await;
+            let _ = self.keep_change(&caller, &handle, object, dos, told).await;
         }
     }
 }

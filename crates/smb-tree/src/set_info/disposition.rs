@@ -11,18 +11,18 @@ use vfs::{Directory, Error, Resolved};
 use zerocopy::little_endian::U32;
 
 use super::mismatch;
-use crate::asker::Asker;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
 impl Share {
     pub(super) async fn set_disposition(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
-        hand: &Hand,
+        handle: &LaneHandle,
         class: u8,
         data: &[u8],
     ) -> Result<(), Status> {
@@ -44,7 +44,7 @@ impl Share {
         }
         let deletes = bits & disposition::DELETE != 0;
         if deletes {
-            let kept = self.dos_of(hand).await?.attributes.unwrap_or_default();
+            let kept = self.dos_of(handle).await?.attributes.unwrap_or_default();
             //= MS-FSA 2.1.5.15.3
             //# What is not to be written is not deleted, file or directory; nor is a share's root.
             //= MS-FSA 2.1.5.15.4
@@ -57,7 +57,7 @@ impl Share {
                 return Err(Status::CANNOT_DELETE);
             }
             if open.kind() == OpenKind::Directory {
-                let directory = hand.directory().ok_or(Status::NOT_A_DIRECTORY)?;
+                let directory = handle.directory().ok_or(Status::NOT_A_DIRECTORY)?;
                 check_empty(directory).await?;
             }
         }
@@ -69,14 +69,14 @@ impl Share {
         set.map_err(status::of_open)?;
         let at_once = disposition::POSIX_SEMANTICS;
         if deletes && bits & at_once != 0 && open.kind() != OpenKind::Stream {
-            self.remove_now(asker, open).await?;
+            self.remove_now(ctx, open).await?;
         }
         Ok(())
     }
 
     /// Takes the name away though it is open, as POSIX does. Where somebody does not share that it goes with its last open.
-    async fn remove_now(&self, asker: &Asker, open: &Arc<Open>) -> Result<(), Status> {
-        let caller = asker.by(open);
+    async fn remove_now(&self, ctx: &RequestContext, open: &Arc<Open>) -> Result<(), Status> {
+        let caller = ctx.by(open);
         let path = open.named().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let (Some(above), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
             return Err(Status::CANNOT_DELETE);

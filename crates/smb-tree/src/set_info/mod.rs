@@ -13,10 +13,10 @@ use smb_wire::info::file::{BasicInformation, class, plain};
 use smb_wire::malformed::Malformed;
 use zerocopy::little_endian::{U32, U64};
 
-use crate::asker::Asker;
-use crate::hand::Hand;
+use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind};
 use crate::query_info::MODE_SETTABLE;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::streams::Change;
@@ -33,18 +33,18 @@ impl Share {
     /// `STATUS_INVALID_INFO_CLASS`, `STATUS_INFO_LENGTH_MISMATCH`, `STATUS_ACCESS_DENIED`; those of what is set.
     pub fn set_info<'a>(
         &'a self,
-        asker: &'a Asker,
+        ctx: &'a RequestContext,
         open: &'a Arc<Open>,
         request: &'a SetInfoRequest<'a>,
     ) -> LocalBoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             match request.fixed.info_type {
                 info_type::FILE => {
-                    self.set_file(asker, open, request.fixed.file_info_class, request.data).await
+                    self.set_file(ctx, open, request.fixed.file_info_class, request.data).await
                 }
                 info_type::SECURITY => {
                     let wanted = request.fixed.additional_information.get();
-                    self.set_security(asker, open, wanted, request.data).await
+                    self.set_security(ctx, open, wanted, request.data).await
                 }
                 //= MS-SMB2 3.3.5.21.2
                 //# A file system's information is not the clients' to set.
@@ -55,7 +55,13 @@ impl Share {
         })
     }
 
-    async fn set_file(&self, asker: &Asker, open: &Arc<Open>, class: u8, data: &[u8]) -> Result<(), Status> {
+    async fn set_file(
+        &self,
+        ctx: &RequestContext,
+        open: &Arc<Open>,
+        class: u8,
+        data: &[u8],
+    ) -> Result<(), Status> {
         //= MS-SMB2 3.3.5.21.1
         //# Classes take the right to write what they set.
         let needs = match class {
@@ -70,45 +76,45 @@ impl Share {
         if matches!(class, class::BASIC | class::END_OF_FILE | class::ALLOCATION) {
             self.tell_write_time(open);
         }
-        let hand = self.hand(asker, open).await?;
-        self.set_class(asker, open, &hand, (class, data)).await?;
+        let handle = self.handle(ctx, open).await?;
+        self.set_class(ctx, open, &handle, (class, data)).await?;
         if matches!(class, class::END_OF_FILE | class::ALLOCATION | class::FULL_EA | class::LINK) {
-            self.archive(asker, open, &hand).await;
+            self.archive(ctx, open, &handle).await;
         }
         Ok(())
     }
 
     async fn set_class(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
-        hand: &Hand,
+        handle: &LaneHandle,
         (class, data): (u8, &[u8]),
     ) -> Result<(), Status> {
         match class {
             class::BASIC => {
                 let basic = plain::<BasicInformation>(data).map_err(mismatch)?;
-                self.set_basic(asker, open, hand, basic).await
+                self.set_basic(ctx, open, handle, basic).await
             }
             // A share's root has no name in it.
             class::RENAME | class::RENAME_EX if !self.is_whole() && self.is_root(open) => {
                 Err(Status::ACCESS_DENIED)
             }
-            class::RENAME | class::RENAME_EX => self.rename(asker, open, data, class).await,
-            class::LINK => self.link(asker, open, data).await,
+            class::RENAME | class::RENAME_EX => self.rename(ctx, open, data, class).await,
+            class::LINK => self.link(ctx, open, data).await,
             class::DISPOSITION | class::DISPOSITION_EX => {
-                self.set_disposition(asker, open, hand, class, data).await
+                self.set_disposition(ctx, open, handle, class, data).await
             }
             class::POSITION => set_position(open, plain::<U64>(data).map_err(mismatch)?.get()),
             class::MODE => set_mode(open, plain::<U32>(data).map_err(mismatch)?.get()),
-            class::FULL_EA => self.set_eas(&asker.by(open), hand, open.grants().object(), data).await,
+            class::FULL_EA => self.set_eas(&ctx.by(open), handle, open.grants().object(), data).await,
             class::END_OF_FILE => {
                 let size = plain::<U64>(data).map_err(mismatch)?.get();
-                self.set_size(asker, open, hand, size).await
+                self.set_size(ctx, open, handle, size).await
             }
             class::ALLOCATION => {
                 let size = plain::<U64>(data).map_err(mismatch)?.get();
-                self.set_allocation(asker, open, hand, size).await
+                self.set_allocation(ctx, open, handle, size).await
             }
             //= MS-FSCC 2.4.50
             //# Data is valid as far as it was written, which is as far as the file reaches.
@@ -116,7 +122,7 @@ impl Share {
                 let size = plain::<U64>(data).map_err(mismatch)?.get();
                 //= MS-FSA 2.1.5.15.15
                 //# A directory has no data: STATUS_INVALID_PARAMETER.
-                if open.is_directory() || size > self.open_info(open, hand).await?.size {
+                if open.is_directory() || size > self.open_info(open, handle).await?.size {
                     return Err(Status::INVALID_PARAMETER);
                 }
                 Ok(())
@@ -127,42 +133,55 @@ impl Share {
     }
 
     /// The file, or the stream, is so long from now on.
-    async fn set_size(&self, asker: &Asker, open: &Open, hand: &Hand, size: u64) -> Result<(), Status> {
+    async fn set_size(
+        &self,
+        ctx: &RequestContext,
+        open: &Open,
+        handle: &LaneHandle,
+        size: u64,
+    ) -> Result<(), Status> {
         //= MS-FSA 2.1.5.15
         //# A directory has no length, and no file a negative one, or one beyond the longest: STATUS_INVALID_PARAMETER.
         if size > FILE_SIZE_MAX || open.is_directory() {
             return Err(Status::INVALID_PARAMETER);
         }
-        let (caller, object) = (open.grants().resizing_caller(&asker.caller), open.grants().object());
+        let (caller, object) = (open.grants().resizing_caller(&ctx.caller), open.grants().object());
         if open.kind() == OpenKind::Stream {
             let stream = open.stream().unwrap_or_default();
-            return self.change_stream(&caller, hand, object, &stream, Change::Resize(size)).await;
+            return self.change_stream(&caller, handle, object, &stream, Change::Resize(size)).await;
         }
-        let now = hand.attributes()?.size;
+        let now = handle.attributes()?.size;
         let (from, to) = (now.min(size), now.max(size));
         let range = grants::Range { offset: from, len: to - from };
         open.grants().check_to_resize(range).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
-        let writer = hand.writer(self.volume(), &caller, object).await.map_err(status::of)?;
+        let writer = handle.writer(self.volume(), &caller, object).await.map_err(status::of)?;
         writer.truncate(&caller, size).await.map_err(status::of)
     }
 
     /// Room is set aside; what is longer than it is cut.
-    async fn set_allocation(&self, asker: &Asker, open: &Open, hand: &Hand, size: u64) -> Result<(), Status> {
+    async fn set_allocation(
+        &self,
+        ctx: &RequestContext,
+        open: &Open,
+        handle: &LaneHandle,
+        size: u64,
+    ) -> Result<(), Status> {
         //= MS-FSA 2.1.5.15
         //# A directory has no length, and no file a negative one, or one beyond the longest: STATUS_INVALID_PARAMETER.
         if size > FILE_SIZE_MAX || open.is_directory() {
             return Err(Status::INVALID_PARAMETER);
         }
-        let now = self.open_info(open, hand).await?;
+        let now = self.open_info(open, handle).await?;
         if size < now.size {
-            return self.set_size(asker, open, hand, size).await;
+            return self.set_size(ctx, open, handle, size).await;
         }
         if open.kind() == OpenKind::Stream || size == 0 {
             return Ok(());
         }
         self.has_room_for(size.saturating_sub(now.allocation)).await?;
-        let caller = asker.by(open);
-        let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
+        let caller = ctx.by(open);
+        let writer =
+            handle.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
         match writer.allocate(&caller, Allocate::KeepSize, 0, size).await {
             Err(error @ (vfs::Error::NoSpace | vfs::Error::Quota | vfs::Error::FileTooLarge)) => {
                 Err(status::of(error))

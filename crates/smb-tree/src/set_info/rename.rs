@@ -10,10 +10,10 @@ use smb_wire::malformed::Malformed;
 use smb_wire::name::{COMPONENT_MAX, Name as WireName};
 use vfs::{Directory, Error, Name, Object, Over, RelPath, Resolved};
 
-use crate::asker::Asker;
-use crate::hand::{Hand, VALUE_MAX};
+use crate::lane_handle::{LaneHandle, VALUE_MAX};
 use crate::names::{self, Spot, to_stored};
 use crate::open::{Open, OpenKind, Renamed};
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::streams::{self, Change};
@@ -49,7 +49,7 @@ impl Replaced {
 impl Share {
     pub(super) async fn rename(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         data: &[u8],
         class: u8,
@@ -63,7 +63,7 @@ impl Share {
         let replaces = if class == class::RENAME_EX { rename.flags & 1 != 0 } else { rename.replace };
         let text = rename.name.decode().ok_or(Status::OBJECT_NAME_INVALID)?;
         if text.starts_with(':') {
-            return self.rename_stream(asker, open, &text, replaces).await;
+            return self.rename_stream(ctx, open, &text, replaces).await;
         }
         if open.kind() == OpenKind::Stream {
             return Err(Status::NOT_SUPPORTED);
@@ -73,7 +73,7 @@ impl Share {
             return Err(Status::OBJECT_NAME_INVALID);
         }
         for attempt in 0..ATTEMPTS_MAX {
-            if self.try_rename(asker, open, &name, replaces, attempt > 0).await? {
+            if self.try_rename(ctx, open, &name, replaces, attempt > 0).await? {
                 return Ok(());
             }
         }
@@ -83,15 +83,15 @@ impl Share {
     /// Whether it is renamed: else the name is taken by now by what is to be replaced, which is looked for anew.
     async fn try_rename(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         name: &WireName,
         replaces: bool,
         is_taken: bool,
     ) -> Result<bool, Status> {
         // A Mac, and who speaks the POSIX extensions, goes on by its opens wherever they are.
-        let moves_opens = asker.posix || asker.apple.is_spoken();
-        let caller = vfs::Caller { moves_opens, ..asker.by(open) };
+        let moves_opens = ctx.posix || ctx.apple.is_spoken();
+        let caller = vfs::Caller { moves_opens, ..ctx.by(open) };
         let from = open.named().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
         let target = self.target(open, &caller, name, is_taken).await?;
@@ -121,8 +121,8 @@ impl Share {
         // By the letter any open of what is replaced is in the way. One that renames or deletes, or looks at attributes, is not here: it has a file
         // without a name then, and of several who rename onto one name none is refused.
         let to = Name::parse(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
-        let hand = self.hand(asker, open).await?;
-        let before = hand.attributes()?;
+        let handle = self.handle(ctx, open).await?;
+        let before = handle.attributes()?;
         // The name may have come to lead to another file, which the open has nothing to do with.
         let which = own.number();
         match here.rename_if(&caller, which, from_name, &target.directory, to, over).await {
@@ -134,8 +134,8 @@ impl Share {
             // The file has not moved.
             return Ok(true);
         }
-        self.archive(asker, open, &hand).await;
-        if let Ok(now) = hand.attributes() {
+        self.archive(ctx, open, &handle).await;
+        if let Ok(now) = handle.attributes() {
             let mut state = open.state();
             let first = state.renamed.filter(|renamed| renamed.holds(&before));
             let before = first.map_or(before.ctime, |renamed| renamed.before);
@@ -175,7 +175,12 @@ impl Share {
     }
 
     /// One more name for a file, in any directory of the share where nobody gets or loses rights by it.
-    pub(super) async fn link(&self, asker: &Asker, open: &Arc<Open>, data: &[u8]) -> Result<(), Status> {
+    pub(super) async fn link(
+        &self,
+        ctx: &RequestContext,
+        open: &Arc<Open>,
+        data: &[u8],
+    ) -> Result<(), Status> {
         let link = parse(data)?;
         //= MS-FSA 2.1.5.15.7
         //# A stream has no further names, and a directory has none.
@@ -188,7 +193,7 @@ impl Share {
         if name.stream.is_some() || name.is_data {
             return Err(Status::OBJECT_NAME_INVALID);
         }
-        let caller = asker.by(open);
+        let caller = ctx.by(open);
         let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
         let here = self.directory_at(&caller, from.as_path().parent()).await?;
@@ -277,31 +282,32 @@ impl Share {
         if matches!(replaced, Resolved::Directory(..)) {
             return Err(Status::ACCESS_DENIED);
         }
-        let kept = self.dos_of(&Hand::new(replaced.clone(), None)).await?.attributes.unwrap_or_default();
+        let kept =
+            self.dos_of(&LaneHandle::new(replaced.clone(), None)).await?.attributes.unwrap_or_default();
         if kept & attributes::READONLY == 0 { Ok(()) } else { Err(Status::ACCESS_DENIED) }
     }
 
     /// Gives a stream another name, within its file.
     async fn rename_stream(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Arc<Open>,
         text: &str,
         replaces: bool,
     ) -> Result<(), Status> {
         let name = stream_named(text)?;
-        let hand = self.hand(asker, open).await?;
+        let handle = self.handle(ctx, open).await?;
         let Some(from) = open.stream() else {
             // A directory's own stream has no other name. A file's content stays where it is, as with Samba.
             return Err(if open.is_directory() { Status::INVALID_PARAMETER } else { Status::NOT_SUPPORTED });
         };
         if name.is_empty() {
-            return Err(self.as_content(open, &hand, replaces).await?);
+            return Err(self.as_content(open, &handle, replaces).await?);
         }
         if name == &*from {
             return Ok(());
         }
-        let there = streams::find(&hand, name).await?.filter(|there| *there != *from);
+        let there = streams::find(&handle, name).await?.filter(|there| *there != *from);
         if there.is_some() && !replaces {
             return Err(Status::OBJECT_NAME_COLLISION);
         }
@@ -311,11 +317,11 @@ impl Share {
             named.map_err(|_| Status::SHARING_VIOLATION)
         };
         call(name)?;
-        let moved = self.move_stream(asker, open, &hand, (&from, name), there.as_deref()).await;
+        let moved = self.move_stream(ctx, open, &handle, (&from, name), there.as_deref()).await;
         match moved {
             Ok(()) => {
                 open.state().stream = Some(name.into());
-                self.archive(asker, open, &hand).await;
+                self.archive(ctx, open, &handle).await;
             }
             // It has its old name again, which nobody had meanwhile.
             Err(_) => call(&from)?,
@@ -324,14 +330,14 @@ impl Share {
     }
 
     /// Why a stream does not become the content of its file.
-    async fn as_content(&self, open: &Open, hand: &Hand, replaces: bool) -> Result<Status, Status> {
+    async fn as_content(&self, open: &Open, handle: &LaneHandle, replaces: bool) -> Result<Status, Status> {
         debug_assert_eq!(open.kind(), OpenKind::Stream);
         //= MS-FSA 2.1.5.15.12.1
         //# A directory has no unnamed stream. A file's is there, and is replaced by who asks for it where it is empty.
-        Ok(match hand.directory() {
+        Ok(match handle.directory() {
             Some(_) => Status::INVALID_PARAMETER,
             None if !replaces => Status::OBJECT_NAME_COLLISION,
-            None if hand.attributes()?.size != 0 => Status::INVALID_PARAMETER,
+            None if handle.attributes()?.size != 0 => Status::INVALID_PARAMETER,
             // The open would become one of a file.
             None => Status::NOT_SUPPORTED,
         })
@@ -339,21 +345,21 @@ impl Share {
 
     async fn move_stream(
         &self,
-        asker: &Asker,
+        ctx: &RequestContext,
         open: &Open,
-        hand: &Hand,
+        handle: &LaneHandle,
         (from, to): (&str, &str),
         replaced: Option<&str>,
     ) -> Result<(), Status> {
-        let (caller, object) = (asker.by(open), open.grants().object());
-        let value = hand.extended(&streams::attribute(from), VALUE_MAX).await?;
+        let (caller, object) = (ctx.by(open), open.grants().object());
+        let value = handle.extended(&streams::attribute(from), VALUE_MAX).await?;
         let value = value.ok_or(Status::FILE_DELETED)?;
         if let Some(replaced) = replaced {
-            self.change_stream(&caller, hand, object, replaced, Change::Remove).await?;
+            self.change_stream(&caller, handle, object, replaced, Change::Remove).await?;
         }
-        let set = hand.set_extended(self.volume(), &caller, object, &streams::attribute(to), value).await;
+        let set = handle.set_extended(self.volume(), &caller, object, &streams::attribute(to), value).await;
         set.map_err(status::of)?;
-        self.change_stream(&caller, hand, object, from, Change::Remove).await
+        self.change_stream(&caller, handle, object, from, Change::Remove).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use smb_tree::{Asker, Open};
+use smb_tree::{Open, RequestContext};
 use smb_wire::body::query_directory::flags;
 use smb_wire::create::Disposition;
 use smb_wire::fsctl::code;
@@ -13,10 +13,10 @@ use smb_wire::info::stream;
 
 use super::directories::{answered, root};
 use super::information::{file, full, set};
-use super::{Side, Wish, alone, asker};
+use super::{Side, Wish, alone, request_context};
 
 /// By each class and response that tells it, with the end of file beside.
-async fn told(side: &Side, who: &Asker, open: &Arc<Open>, name: &str) -> Vec<(String, u64, u64)> {
+async fn told(side: &Side, who: &RequestContext, open: &Arc<Open>, name: &str) -> Vec<(String, u64, u64)> {
     let mut all = Vec::new();
     let mut add = |by: &str, size: u64, allocation: u64| all.push((by.to_owned(), size, allocation));
     let output = file(side, who, open, class::STANDARD).await.unwrap();
@@ -59,7 +59,7 @@ async fn told(side: &Side, who: &Asker, open: &Arc<Open>, name: &str) -> Vec<(St
 #[test]
 fn every_class_and_response_tells_what_is_allocated() {
     alone(|side| async move {
-        let who = Asker { posix: true, ..asker(1) };
+        let who = RequestContext { posix: true, ..request_context(1) };
         let open = side.open(&who, "page", &full()).await;
         let is = async |what: &str, size: u64, allocation: u64| {
             for (by, end, allocated) in told(&side, &who, &open, "page").await {

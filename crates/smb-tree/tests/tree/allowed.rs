@@ -7,13 +7,13 @@ use std::sync::Arc;
 use identity::{Accounts, Acl, Rights, Side as ListSide, Writable};
 use lane::backend::sim::{Config, World};
 use lane::fs::AttributeChange;
-use smb_tree::{Asker, Opens, OpensLimits, ShareOptions, Tree};
+use smb_tree::{Opens, OpensLimits, RequestContext, ShareOptions, Tree};
 use smb_wire::Status;
 use smb_wire::create::access::rights;
 use smb_wire::create::{Disposition, options};
 use vfs::{Cache, CacheOptions, Caller, Objects, ObjectsOptions, RelPath, Volume, VolumeOptions, VolumeSpec};
 
-use super::{Heard, Side, Wish, asker};
+use super::{Heard, Side, Wish, request_context};
 
 const USERS: &str = "version = 1\n[user.bob]\nid = 1000\nuid = 501\ngid = 50\n[user.mary]\nid = 7\n\
                      [user.root]\nid = 8\n[group.\"system:administrators\"]\nid = -204\nmembers = [\"root\"]\n";
@@ -55,12 +55,12 @@ pub(super) fn served_by<F: Future<Output = ()> + 'static>(
     let _ = world.end();
 }
 
-pub(super) fn user(accounts: &Accounts, name: &str, session: u64) -> Asker {
+pub(super) fn user(accounts: &Accounts, name: &str, session: u64) -> RequestContext {
     let principal = match name {
         "" => accounts.anonymous(),
         name => accounts.user(name).unwrap(),
     };
-    Asker { caller: Caller::new(principal), ..asker(session) }
+    RequestContext { caller: Caller::new(principal), ..request_context(session) }
 }
 
 pub(super) async fn set_list(side: &Side, directories: &[&str], entries: &[(&str, &str)]) {
@@ -72,7 +72,7 @@ pub(super) async fn set_list(side: &Side, directories: &[&str], entries: &[(&str
         };
         acl.set(list_side, who.parse().unwrap(), letters.parse().unwrap()).unwrap();
     }
-    let operator = asker(9).caller;
+    let operator = request_context(9).caller;
     for at in directories {
         let path = RelPath::parse(at.as_bytes()).unwrap();
         let found = side.volume.lookup_as(&operator, path, Rights::NONE).await.unwrap();
@@ -86,7 +86,7 @@ fn wish(access: u32, is_directory: bool) -> Wish {
 }
 
 /// What asking for each right by itself gives.
-async fn bit_by_bit(side: &Side, who: &Asker, name: &str, is_directory: bool) -> u32 {
+async fn bit_by_bit(side: &Side, who: &RequestContext, name: &str, is_directory: bool) -> u32 {
     let mut granted = 0;
     for bit in (0..32).map(|bit| 1 << bit).filter(|bit| rights::FILE_ALL & bit != 0) {
         match side.status(who, name, &wish(bit, is_directory)).await {
@@ -97,7 +97,7 @@ async fn bit_by_bit(side: &Side, who: &Asker, name: &str, is_directory: bool) ->
     granted
 }
 
-async fn at_most(side: &Side, who: &Asker, name: &str, is_directory: bool) -> u32 {
+async fn at_most(side: &Side, who: &RequestContext, name: &str, is_directory: bool) -> u32 {
     match side.create(who, name, &wish(rights::MAXIMUM_ALLOWED, is_directory)).await {
         Ok(created) => {
             let granted = created.open.granted_access();
@@ -119,7 +119,7 @@ const LISTS: [&str; 14] =
 fn the_most_that_is_allowed_is_what_single_rights_give() {
     for is_root in [true, false] {
         served_by(is_root, move |side, accounts| async move {
-            let operator = asker(9);
+            let operator = request_context(9);
             let made = wish(rights::FILE_ALL, true);
             let sub = Wish { disposition: Disposition::Create, ..made };
             assert_eq!(side.status(&operator, "sub", &sub).await, Status::SUCCESS);
@@ -173,7 +173,7 @@ fn the_most_that_is_allowed_is_what_single_rights_give() {
 #[test]
 fn in_a_sticky_directory_only_what_is_somebodys_own_is_opened_to_be_deleted() {
     served_by(true, |side, accounts| async move {
-        let operator = asker(9);
+        let operator = request_context(9);
         let sub = Wish { disposition: Disposition::Create, ..wish(rights::FILE_ALL, true) };
         assert_eq!(side.status(&operator, "sub", &sub).await, Status::SUCCESS);
         set_list(&side, &["", "sub"], &[("system:anyuser", "all")]).await;

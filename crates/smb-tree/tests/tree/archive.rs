@@ -6,7 +6,7 @@ use std::sync::Arc;
 use identity::Rights;
 use lane::buffer::BufClass;
 use lane::fs::{AttributeChange, SetTime, Timestamp};
-use smb_tree::{Asker, Open};
+use smb_tree::{Open, RequestContext};
 use smb_wire::Status;
 use smb_wire::body::query_info::info_type;
 use smb_wire::chain::EntryWriter;
@@ -24,7 +24,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::information::{file, full, renamed, set, set_of};
 use super::own_file::put;
-use super::{Side, Wish, alone, asker, beside_programs, on_lanes};
+use super::{Side, Wish, alone, beside_programs, on_lanes, request_context};
 
 /// What is done through an open of `page`.
 #[derive(Clone, Copy, Debug)]
@@ -81,19 +81,19 @@ const CHANGES: [Act; 19] = [
 
 const LEAVES: [Act; 6] = [Act::Read, Act::SetTimes, Act::SetOthers, Act::SetSparse, Act::Query, Act::Flush];
 
-async fn attributes_of(side: &Side, who: &Asker, open: &Arc<Open>) -> u32 {
+async fn attributes_of(side: &Side, who: &RequestContext, open: &Arc<Open>) -> u32 {
     let told = file(side, who, open, class::BASIC).await.unwrap();
     plain::<BasicInformation>(&told).unwrap().file_attributes.get()
 }
 
-async fn set_attributes(side: &Side, who: &Asker, open: &Arc<Open>, bits: u32) {
+async fn set_attributes(side: &Side, who: &RequestContext, open: &Arc<Open>, bits: u32) {
     let mut basic = BasicInformation::new_zeroed();
     basic.file_attributes.set(bits);
     set(side, who, open, class::BASIC, basic.as_bytes()).await.unwrap();
 }
 
 impl Act {
-    async fn is_done(self, side: &Side, who: &Asker, open: &Arc<Open>) {
+    async fn is_done(self, side: &Side, who: &RequestContext, open: &Arc<Open>) {
         let share = &side.share;
         let stream = async |disposition| {
             let stream = side
@@ -204,7 +204,7 @@ impl Act {
 fn whatever_changes_a_file_turns_archive_on_and_nothing_else_does() {
     for act in CHANGES.into_iter().chain(LEAVES) {
         alone(move |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             side.make(&who, "page", b"12345").await;
             let open = side.open(&who, "page", &full()).await;
             set_attributes(&side, &who, &open, attributes::HIDDEN).await;
@@ -222,7 +222,7 @@ fn whatever_changes_a_file_turns_archive_on_and_nothing_else_does() {
 #[test]
 fn archive_that_one_open_turns_off_another_turns_on() {
     on_lanes(1, 2, |lane, side| async move {
-        let (who, page) = (asker(lane as u64 + 1), "page");
+        let (who, page) = (request_context(lane as u64 + 1), "page");
         if lane == 0 {
             side.make(&who, page, b"12345").await;
             let open = side.open(&who, page, &full()).await;
@@ -246,7 +246,7 @@ fn archive_that_one_open_turns_off_another_turns_on() {
 #[test]
 fn a_directory_has_no_archive_but_what_is_set() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let sub = side.open(&who, "sub", &full().with(options::DIRECTORY_FILE)).await;
         let stream = side.open(&who, "sub:one", &full()).await;
         side.share.write_bytes(&who, &stream, 0, b"x", false).await.unwrap();
@@ -261,7 +261,7 @@ fn a_directory_has_no_archive_but_what_is_set() {
 #[test]
 fn what_is_kept_with_a_file_stays_where_put_replaces_it() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         for (bits, left) in [
             (attributes::HIDDEN, attributes::HIDDEN | attributes::ARCHIVE),
             (attributes::NORMAL, attributes::ARCHIVE),
@@ -364,7 +364,7 @@ impl Beside {
         if matches!(self, Self::Rename | Self::RenameOver) { "other" } else { "page" }
     }
 
-    async fn is_done(self, side: &Side, who: &Asker) {
+    async fn is_done(self, side: &Side, who: &RequestContext) {
         let (caller, name) = (&who.caller, |text: &'static str| Name::parse(text.as_bytes()).unwrap());
         let top = side.volume.lookup_as(caller, RelPath::ROOT, Rights::NONE).await.unwrap();
         let top = top.into_directory().unwrap().0;
@@ -424,7 +424,7 @@ fn what_is_changed_without_an_open_has_archive_too_whoever_has_it_open_or_has_ne
     for act in BESIDE {
         for (is_open, is_hidden) in [(true, true), (false, true), (false, false)] {
             beside_programs(move |side, fs| async move {
-                let who = asker(1);
+                let who = request_context(1);
                 let bits = if is_hidden { attributes::HIDDEN } else { attributes::SYSTEM };
                 let open = match is_hidden {
                     true => {
@@ -445,7 +445,7 @@ fn what_is_changed_without_an_open_has_archive_too_whoever_has_it_open_or_has_ne
                     side.share.close(&who, open, 0).await.unwrap();
                 }
                 lane::time::sleep(std::time::Duration::from_secs(3)).await;
-                act.is_done(&side, &asker(2)).await;
+                act.is_done(&side, &request_context(2)).await;
                 let reads = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
                 let now = side.open(&who, act.name_after(), &reads).await;
                 let told = attributes_of(&side, &who, &now).await;
@@ -463,7 +463,7 @@ fn what_is_changed_without_an_open_has_archive_too_whoever_has_it_open_or_has_ne
 #[test]
 fn what_is_not_to_be_written_is_put_over_and_deleted_by_other_protocols() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "page", b"12345").await;
         let open = side.open(&who, "page", &full()).await;
         set_attributes(&side, &who, &open, attributes::READONLY).await;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use smb_tree::{Asker, Open};
+use smb_tree::{Open, RequestContext};
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::context::{ContextWriter, tag};
 use smb_wire::create::{Disposition, options};
@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::durable::LEASE;
 use super::information::{file, full, renamed, set};
-use super::{Side, Wish, alone, asker, on_disk, on_lanes};
+use super::{Side, Wish, alone, on_disk, on_lanes, request_context};
 
 const NEGATIVE: [i64; 4] = [-3, -1000, i64::MIN, i64::MIN + 1];
 const LARGEST: u64 = 0xfff_ffff_0000;
@@ -33,7 +33,7 @@ struct Opens {
 }
 
 impl Opens {
-    async fn of(side: &Side, who: &Asker) -> Self {
+    async fn of(side: &Side, who: &RequestContext) -> Self {
         side.make(who, "page", b"12345").await;
         let directory = side.open(who, "sub", &full().with(options::DIRECTORY_FILE)).await;
         let page = side.open(who, "page", &full()).await;
@@ -51,7 +51,7 @@ impl Opens {
         ]
     }
 
-    async fn close(&self, side: &Side, who: &Asker) {
+    async fn close(&self, side: &Side, who: &RequestContext) {
         for (_, open) in self.all() {
             side.share.close(who, open, 0).await.unwrap();
         }
@@ -61,7 +61,7 @@ impl Opens {
 #[test]
 fn times_below_minus_two_are_none_and_the_others_are_taken() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let opens = Opens::of(&side, &who).await;
         for (what, open) in opens.all() {
             let before = file(&side, &who, open, class::BASIC).await.unwrap();
@@ -90,7 +90,7 @@ fn times_below_minus_two_are_none_and_the_others_are_taken() {
 #[test]
 fn lengths_positions_and_modes_are_within_their_bounds() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let opens = Opens::of(&side, &who).await;
         let invalid = Err(Status::INVALID_PARAMETER);
         let beyond = [LARGEST + 1, i64::MAX as u64, i64::MIN as u64, -1i64 as u64, -2i64 as u64];
@@ -153,7 +153,7 @@ fn lengths_positions_and_modes_are_within_their_bounds() {
 #[test]
 fn attributes_that_do_not_fit_are_refused_and_unknown_ones_passed_over() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let opens = Opens::of(&side, &who).await;
         let invalid = Err(Status::INVALID_PARAMETER);
         for (what, open) in opens.all() {
@@ -182,7 +182,7 @@ fn attributes_that_do_not_fit_are_refused_and_unknown_ones_passed_over() {
 #[test]
 fn what_is_shorter_than_its_class_is_refused_as_that() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let opens = Opens::of(&side, &who).await;
         for (class, len) in [
             (class::BASIC, 40),
@@ -209,7 +209,7 @@ fn what_is_shorter_than_its_class_is_refused_as_that() {
 #[test]
 fn names_that_are_empty_odd_too_long_or_absolute_rename_and_link_nothing() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let opens = Opens::of(&side, &who).await;
         let cut = |name: &str, len: u32, root: u64| {
             let mut data = renamed(name, true);
@@ -255,7 +255,7 @@ fn names_that_are_empty_odd_too_long_or_absolute_rename_and_link_nothing() {
 #[test]
 fn a_stream_is_renamed_to_another_stream_alone() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let opens = Opens::of(&side, &who).await;
         side.share.write_bytes(&who, &opens.stream, 0, b"abc", false).await.unwrap();
         side.make(&who, "page:two", b"2").await;
@@ -297,7 +297,7 @@ fn a_rename_onto_another_name_of_the_file_leaves_the_new_name_alone() {
     for replaces in [false, true] {
         for (target, left) in [("sub\\more", "sub\\more"), ("sub\\MORE", "sub\\MORE"), ("third", "third")] {
             alone(move |side| async move {
-                let who = asker(1);
+                let who = request_context(1);
                 let directory = full().with(options::DIRECTORY_FILE);
                 assert_eq!(side.status(&who, "sub", &directory).await, Status::SUCCESS);
                 side.make(&who, "page", b"12345").await;
@@ -324,7 +324,7 @@ fn a_rename_onto_another_name_of_the_file_leaves_the_new_name_alone() {
 #[test]
 fn extended_attributes_have_names_of_their_kind() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "page", &full()).await;
         let list =
             |name: &[u8], bits: u8| [&[0, 0, 0, 0, bits, name.len() as u8, 1, 0][..], name, b"\0v"].concat();
@@ -355,7 +355,7 @@ fn extended_attributes_have_names_of_their_kind() {
 #[test]
 fn ranges_of_control_codes_are_not_negative() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "page", &full()).await;
         let negative = [-1i64 as u64, -2i64 as u64, i64::MIN as u64];
         for code in [code::SET_ZERO_DATA, code::QUERY_ALLOCATED_RANGES] {
@@ -376,7 +376,7 @@ fn ranges_of_control_codes_are_not_negative() {
 #[test]
 fn what_is_read_only_is_deleted_in_no_way_file_or_directory() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         for (name, kind) in [("page", 0), ("sub", options::DIRECTORY_FILE)] {
             let open = side.open(&who, name, &full().with(kind)).await;
             let mut basic = BasicInformation::new_zeroed();
@@ -414,7 +414,7 @@ fn what_is_read_only_is_deleted_in_no_way_file_or_directory() {
 #[test]
 fn a_name_with_a_backslash_at_its_end_is_a_directorys() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "page", b"1").await;
         let directory = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
         assert_eq!(side.status(&who, "sub\\", &directory).await, Status::SUCCESS);
@@ -444,7 +444,7 @@ fn a_name_with_a_backslash_at_its_end_is_a_directorys() {
 fn what_is_made_in_a_directory_that_goes_has_no_path() {
     for seed in 0..30 {
         on_lanes(seed, 2, |lane, side| async move {
-            let who = asker(lane as u64 + 1);
+            let who = request_context(lane as u64 + 1);
             let directory = |disposition| Wish::new(disposition).with(options::DIRECTORY_FILE);
             for _ in 0..20 {
                 if lane == 0 {
@@ -476,7 +476,7 @@ fn what_is_made_in_a_directory_that_goes_has_no_path() {
 #[test]
 fn ranges_of_copies_are_within_both_files_and_their_keys_known() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "from", b"12345").await;
         let from = side.open(&who, "from", &full()).await;
         let to = side.open(&who, "to", &full()).await;
@@ -568,7 +568,7 @@ fn ranges_of_copies_are_within_both_files_and_their_keys_known() {
 #[test]
 fn ranges_of_zeros_and_of_questions_are_whole_and_make_no_file_longer() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let invalid = Err(Status::INVALID_PARAMETER);
         let pair = |a: i64, b: i64| [a.to_le_bytes(), b.to_le_bytes()].concat();
         for (kind, name) in [("a file", "page"), ("a directory", "sub"), ("a stream", "page:one")] {
@@ -623,7 +623,7 @@ fn extents_are_those_of_a_known_open_and_within_the_source() {
     on_disk(
         |fs| fs.reflinks = true,
         |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             side.make(&who, "from", &[7; 9000]).await;
             let from = side.open(&who, "from", &full()).await;
             let to = side.open(&who, "to", &full()).await;
@@ -685,7 +685,13 @@ fn extents_are_those_of_a_known_open_and_within_the_source() {
 }
 
 /// A CREATE of `made` with one context, what it comes to, and whether there is anything after it.
-async fn with_context(side: &Side, who: &Asker, tag: &[u8], data: &[u8], oplock: u8) -> (Status, bool) {
+async fn with_context(
+    side: &Side,
+    who: &RequestContext,
+    tag: &[u8],
+    data: &[u8],
+    oplock: u8,
+) -> (Status, bool) {
     let mut contexts = ContextWriter::new();
     contexts.push(tag, data);
     let wish = Wish { contexts: contexts.bytes().to_vec(), oplock, ..Wish::new(Disposition::Create) };
@@ -698,7 +704,7 @@ async fn with_context(side: &Side, who: &Asker, tag: &[u8], data: &[u8], oplock:
 #[test]
 fn contexts_of_other_lengths_than_theirs_make_nothing() {
     alone(|side| async move {
-        let who = Asker { posix: true, ..asker(1) };
+        let who = RequestContext { posix: true, ..request_context(1) };
         for (tag, lens) in [
             (tag::DURABLE_REQUEST, &[16][..]),
             (tag::DURABLE_RECONNECT, &[16]),
@@ -729,9 +735,9 @@ fn each_value_of_each_field_of_a_context_is_taken_or_refused_and_what_is_refused
     alone(|side| async move {
         let (ok, invalid) = (Status::SUCCESS, Status::INVALID_PARAMETER);
         let gone = Status::OBJECT_NAME_NOT_FOUND;
-        let plain = asker(1);
-        let posix = Asker { posix: true, ..asker(1) };
-        let each = async |who: &Asker, tag: &[u8], data: &[u8], expected: Status| {
+        let plain = request_context(1);
+        let posix = RequestContext { posix: true, ..request_context(1) };
+        let each = async |who: &RequestContext, tag: &[u8], data: &[u8], expected: Status| {
             let came = with_context(&side, who, tag, data, LEASE).await;
             assert_eq!(came, (expected, expected == ok), "{tag:x?} {data:x?}");
         };
@@ -813,7 +819,7 @@ fn each_value_of_each_field_of_a_context_is_taken_or_refused_and_what_is_refused
 #[test]
 fn deletion_is_said_by_bits_that_are_known_and_on_close_by_an_open_that_deletes_then() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let (ok, invalid, unsupported) = (Ok(()), Err(Status::INVALID_PARAMETER), Err(Status::NOT_SUPPORTED));
         for (name, kind) in [("page", 0), ("sub", options::DIRECTORY_FILE)] {
             for deletes_on_close in [false, true] {

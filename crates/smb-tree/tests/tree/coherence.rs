@@ -13,7 +13,7 @@ use smb_wire::create::lease::state;
 use vfs::{Caller, Error, How, Name, RelPath};
 
 use super::leases::{granted, lease};
-use super::{Side, asker, on_lanes};
+use super::{Side, on_lanes, request_context};
 
 const ROUNDS: u32 = 12;
 
@@ -38,7 +38,7 @@ async fn writer(side: Side, mut rng: SmallRng) {
 
 /// Relies on what it reads until it is told otherwise; answers late now and then.
 async fn client(side: Side, mut rng: SmallRng) {
-    let who = asker(1);
+    let who = request_context(1);
     let rwh = state::READ | state::WRITE | state::HANDLE;
     for round in 0..ROUNDS {
         time::sleep(Duration::from_millis(rng.random_range(0..40))).await;

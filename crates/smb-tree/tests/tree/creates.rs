@@ -1,6 +1,6 @@
 //! What CREATE answers, by disposition, by what is there, by rights and share modes.
 
-use smb_tree::Asker;
+use smb_tree::RequestContext;
 use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::context::{ContextWriter, tag};
@@ -9,13 +9,13 @@ use smb_wire::info::file::class;
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
 
 use super::information::descriptor;
-use super::{EVERYTHING, Wish, alone, asker, mary};
+use super::{EVERYTHING, Wish, alone, mary, request_context};
 
 #[test]
 fn dispositions_are_those_of_the_specification() {
     use Disposition::{Create, Open, OpenIf, Overwrite, OverwriteIf, Supersede};
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         // With what is there, and without: the action, or the status.
         for (disposition, there, absent) in [
             (Supersede, Ok(create_action::SUPERSEDED), Ok(create_action::CREATED)),
@@ -50,7 +50,7 @@ fn dispositions_are_those_of_the_specification() {
 #[test]
 fn what_is_made_gets_the_descriptor_that_its_create_brings_and_nobody_gives_files_away() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let wish = |options, descriptor: Descriptor| {
             let mut contexts = ContextWriter::new();
             contexts.push(tag::SD_BUFFER, &descriptor.to_bytes());
@@ -98,7 +98,7 @@ fn what_is_made_gets_the_descriptor_that_its_create_brings_and_nobody_gives_file
 #[test]
 fn files_and_directories_are_told_apart_and_found_in_any_case() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let directory = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
         assert_eq!(side.status(&who, "Sub", &directory).await, Status::SUCCESS);
         side.make(&who, "sub\\Page", b"").await;
@@ -126,7 +126,7 @@ fn files_and_directories_are_told_apart_and_found_in_any_case() {
 #[test]
 fn who_opens_by_posix_means_the_name_he_says_and_no_other() {
     alone(|side| async move {
-        let who = Asker { posix: true, ..asker(1) };
+        let who = RequestContext { posix: true, ..request_context(1) };
         let mut contexts = ContextWriter::new();
         contexts.push(tag::POSIX, &0o644u32.to_le_bytes());
         let by_posix = |disposition| Wish { contexts: contexts.bytes().to_vec(), ..Wish::new(disposition) };
@@ -151,7 +151,7 @@ fn who_opens_by_posix_means_the_name_he_says_and_no_other() {
 #[test]
 fn who_does_not_share_keeps_others_out() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         side.make(&who, "page", b"x").await;
         let (read, write, delete) = (rights::READ_DATA, rights::WRITE_DATA, rights::DELETE);
         for (first, share, second, its_share, expected) in [
@@ -175,7 +175,7 @@ fn who_does_not_share_keeps_others_out() {
 #[test]
 fn attributes_are_kept_and_guard_the_file() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let made =
             Wish { attributes: attributes::READONLY | attributes::HIDDEN, ..Wish::new(Disposition::Create) };
         let created = side.create(&who, "page", &made).await.unwrap();
@@ -206,7 +206,7 @@ fn attributes_are_kept_and_guard_the_file() {
 #[test]
 fn masks_and_options_that_make_no_sense_are_refused() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = Wish::new(Disposition::OpenIf);
         for (wish, expected) in [
             (Wish { access: 0, ..open.clone() }, Status::ACCESS_DENIED),

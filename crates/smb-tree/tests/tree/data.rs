@@ -5,12 +5,12 @@ use smb_wire::body::close::FLAG_POSTQUERY_ATTRIB;
 use smb_wire::create::access::rights;
 use smb_wire::create::{Disposition, options};
 
-use super::{Wish, alone, asker, on_lanes};
+use super::{Wish, alone, on_lanes, request_context};
 
 #[test]
 fn what_is_written_is_read_and_close_tells_of_it() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "page", &Wish::new(Disposition::Create)).await;
         assert_eq!(side.share.write_bytes(&who, &open, 0, b"hello world", true).await, Ok(11));
         assert_eq!(side.read(&who, &open, 6, 100).await, Ok(b"world".to_vec()));
@@ -28,7 +28,7 @@ fn what_is_written_is_read_and_close_tells_of_it() {
 #[test]
 fn an_open_does_only_what_it_was_granted() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "page", b"text").await;
         let only = |access| Wish { access, ..Wish::new(Disposition::Open) };
         let reader = side.open(&who, "page", &only(rights::READ_DATA)).await;
@@ -54,7 +54,7 @@ fn an_open_does_only_what_it_was_granted() {
 #[test]
 fn a_file_goes_with_its_last_open_and_a_stream_with_its_own() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let goes = Wish::new(Disposition::Create).with(options::DELETE_ON_CLOSE);
         let open = side.open(&who, "gone", &goes).await;
         let other = side.open(&who, "GONE", &Wish::new(Disposition::Open)).await;
@@ -85,7 +85,7 @@ fn an_open_of_one_lane_is_used_and_closed_by_another() {
     on_lanes(1, 2, move |lane, side| {
         let handed = handed.clone();
         async move {
-            let who = asker(1);
+            let who = request_context(1);
             if lane == 0 {
                 let open = side.open(&who, "page", &Wish::new(Disposition::Create)).await;
                 side.share.write_bytes(&who, &open, 0, b"first", false).await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smb_tree::{Asker, Open};
+use smb_tree::{Open, RequestContext};
 use smb_wire::Status;
 use smb_wire::body::query_directory::{QueryDirectoryRequest, QueryDirectoryRequestFixed, flags};
 use smb_wire::create::access::{attributes, rights};
@@ -16,11 +16,11 @@ use smb_wire::info::file::class;
 use smb_wire::info::posix::{Posix, PosixHead};
 use smb_wire::text::{Text, encoded};
 
-use super::{Side, Wish, alone, asker, on_lanes, turns_of};
+use super::{Side, Wish, alone, on_lanes, request_context, turns_of};
 
 pub(super) async fn list(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     (pattern, bits, class, room): (&str, u8, Class, u32),
 ) -> Result<Vec<String>, Status> {
@@ -30,7 +30,7 @@ pub(super) async fn list(
 
 pub(super) async fn answered(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     (pattern, bits, class, room): (&str, u8, Class, u32),
 ) -> Result<Vec<u8>, Status> {
@@ -45,7 +45,7 @@ pub(super) async fn answered(
     Ok(answer.output)
 }
 
-pub(super) async fn root(side: &Side, who: &Asker) -> Arc<Open> {
+pub(super) async fn root(side: &Side, who: &RequestContext) -> Arc<Open> {
     let wish = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
     side.open(who, "", &wish.with(options::DIRECTORY_FILE)).await
 }
@@ -55,7 +55,7 @@ const ALL: Class = Class::IdBothDirectory;
 #[test]
 fn patterns_and_single_names_are_found_in_any_case_in_every_class() {
     alone(|side| async move {
-        let who = Asker { posix: true, ..asker(1) };
+        let who = RequestContext { posix: true, ..request_context(1) };
         for name in ["Alpha.txt", "beta.TXT", "gamma"] {
             side.make(&who, name, b"1234").await;
         }
@@ -90,7 +90,7 @@ fn patterns_and_single_names_are_found_in_any_case_in_every_class() {
             let found = list(&side, &who, &open, (pattern, flags::REOPEN, ALL, room)).await;
             assert_eq!(found, Err(expected), "{pattern} {room}");
         }
-        let plain = asker(1);
+        let plain = request_context(1);
         let found = list(&side, &plain, &open, ("*", flags::REOPEN, Class::Posix, 65_536)).await;
         assert_eq!(found, Err(Status::INVALID_INFO_CLASS), "who has not negotiated it has no such class");
         side.share.close(&who, &open, 0).await.unwrap();
@@ -101,7 +101,7 @@ fn patterns_and_single_names_are_found_in_any_case_in_every_class() {
 }
 
 /// Turns that others of the lane have while a pattern is looked for among 150 long names that never fit.
-async fn turns_beside(side: &Side, who: &Asker, open: &Arc<Open>, pattern: &str) -> usize {
+async fn turns_beside(side: &Side, who: &RequestContext, open: &Arc<Open>, pattern: &str) -> usize {
     // The names are read once before.
     let mut turns = 0;
     for _ in 0..2 {
@@ -116,7 +116,7 @@ async fn turns_beside(side: &Side, who: &Asker, open: &Arc<Open>, pattern: &str)
 #[test]
 fn a_pattern_that_costs_much_gives_way_by_what_it_costs() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         for n in 0..150 {
             side.make(&who, &format!("{}{n:05}", "a".repeat(240)), b"").await;
         }
@@ -136,7 +136,7 @@ fn a_pattern_that_costs_much_gives_way_by_what_it_costs() {
 #[test]
 fn many_names_come_once_each_though_others_come_and_go() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         for n in 0..300 {
             side.make(&who, &format!("name {n:05}"), b"").await;
         }
@@ -166,7 +166,7 @@ fn many_names_come_once_each_though_others_come_and_go() {
 #[test]
 fn an_entry_tells_what_the_file_itself_does() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let made = Wish { attributes: attributes::SYSTEM, ..Wish::new(Disposition::Create) };
         let created = side.create(&who, "page", &made).await.unwrap();
         side.share.close(&who, &created.open, 0).await.unwrap();
@@ -186,7 +186,7 @@ fn an_entry_tells_what_the_file_itself_does() {
 #[test]
 fn an_entry_of_posix_tells_what_the_create_and_the_file_itself_do() {
     alone(|side| async move {
-        let who = Asker { posix: true, ..asker(1) };
+        let who = RequestContext { posix: true, ..request_context(1) };
         let mut contexts = ContextWriter::new();
         contexts.push(tag::POSIX, &0o640u32.to_le_bytes());
         let made = Wish { contexts: contexts.bytes().to_vec(), ..Wish::new(Disposition::Create) };
@@ -215,7 +215,7 @@ fn an_entry_of_posix_tells_what_the_create_and_the_file_itself_do() {
 #[test]
 fn a_mac_is_told_with_each_name_what_finder_wants_to_know() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "letter", b"").await;
         let mut information = [0; 60];
         information[..4].copy_from_slice(b"AFP\0");
@@ -263,7 +263,7 @@ fn a_mac_is_told_with_each_name_what_finder_wants_to_know() {
 #[test]
 fn names_that_nothing_is_remembered_of_are_looked_at_many_at_once() {
     on_lanes(1, 2, |lane, side| async move {
-        let who = asker(1 + lane as u64);
+        let who = request_context(1 + lane as u64);
         if lane == 0 {
             for n in 0..600 {
                 let bits = if n % 2 == 0 { attributes::SYSTEM } else { 0 };

@@ -46,17 +46,23 @@ pub(super) fn again(id: FileId, guid: Guid, more: impl FnOnce(&mut ContextWriter
 }
 
 impl Side {
-    pub(super) async fn lose(&self, asker: &Asker) {
-        let opens = self.tree.opens().of_session(asker.session);
-        self.tree.leave_session(asker, opens).await;
+    pub(super) async fn lose(&self, request_context: &RequestContext) {
+        let opens = self.tree.opens().of_session(request_context.session);
+        self.tree.leave_session(request_context, opens).await;
     }
 
     pub(super) fn disconnected(&self) -> usize {
         self.tree.opens().usage().disconnected
     }
 
-    async fn durable_file(&self, asker: &Asker, name: &str, guid: Guid, timeout: u32) -> Arc<Open> {
-        let open = self.open(asker, name, &wish(BATCH, |out| durable(out, guid, timeout))).await;
+    async fn durable_file(
+        &self,
+        request_context: &RequestContext,
+        name: &str,
+        guid: Guid,
+        timeout: u32,
+    ) -> Arc<Open> {
+        let open = self.open(request_context, name, &wish(BATCH, |out| durable(out, guid, timeout))).await;
         assert!(open.is_durable(), "{name}");
         open
     }
@@ -67,7 +73,7 @@ impl Side {
 fn a_durable_open_that_is_closed_as_its_session_ends_waits_for_no_client() {
     for ms in 0..60 {
         on_slow_disk(1, move |side| async move {
-            let one = asker(1);
+            let one = request_context(1);
             let open = side.durable_file(&one, "a", GUID, 300_000).await;
             side.share.write_bytes(&one, &open, 0, b"kept", false).await.unwrap();
             let closing = {
@@ -90,11 +96,11 @@ fn opens_that_are_left_go_with_the_last_tree_that_has_their_table() {
         let tree = Tree::new(Opens::new(OpensLimits::default()), Rc::clone(&beside.heard) as _);
         let share = tree.add_share("test", beside.volume.clone(), ShareOptions::default());
         let side = Side { volume: beside.volume.clone(), share, tree, heard: Rc::clone(&beside.heard) };
-        let one = asker(1);
+        let one = request_context(1);
         drop(side.durable_file(&one, "resting", GUID, 300_000).await);
         side.lose(&one).await;
         let leased = wish(LEASE, |out| lease(out, 1, 7));
-        drop(side.open(&asker(2), "open", &leased).await);
+        drop(side.open(&request_context(2), "open", &leased).await);
         assert_eq!((side.disconnected(), side.tree.opens().usage().opens), (1, 2));
         let table = Arc::downgrade(side.tree.opens());
         drop(side);
@@ -105,14 +111,14 @@ fn opens_that_are_left_go_with_the_last_tree_that_has_their_table() {
 }
 
 /// The same client in another session.
-pub(super) fn next_session(asker: &Asker) -> Asker {
-    Asker { session: asker.session + 100, tree: 5, ..asker.clone() }
+pub(super) fn next_session(request_context: &RequestContext) -> RequestContext {
+    RequestContext { session: request_context.session + 100, tree: 5, ..request_context.clone() }
 }
 
 #[test]
 fn a_durable_open_outlives_its_session_and_is_had_again_with_its_locks_and_content() {
     alone(async |side: Side| {
-        let (one, two) = (asker(1), next_session(&asker(1)));
+        let (one, two) = (request_context(1), next_session(&request_context(1)));
         let open = side.durable_file(&one, "a", GUID, 0).await;
         side.share.write_bytes(&one, &open, 0, b"kept", false).await.unwrap();
         let plain = side.open(&one, "b", &Wish::new(Disposition::Create)).await;
@@ -125,7 +131,7 @@ fn a_durable_open_outlives_its_session_and_is_had_again_with_its_locks_and_conte
         }
         let leased = again(id, GUID, |out| lease(out, 1, 7));
         assert_eq!(side.status(&two, "a", &leased).await, Status::OBJECT_NAME_NOT_FOUND, "it has an oplock");
-        let other = Asker { caller: Caller::new(Accounts::none().anonymous()), ..two.clone() };
+        let other = RequestContext { caller: Caller::new(Accounts::none().anonymous()), ..two.clone() };
         assert_eq!(side.status(&other, "a", &again(id, GUID, |_| ())).await, Status::ACCESS_DENIED);
         let had = side.create(&two, "anything", &again(id, GUID, |_| ())).await.unwrap();
         assert_eq!((had.fixed.create_action.get(), had.fixed.oplock_level), (create_action::OPENED, BATCH));
@@ -140,7 +146,7 @@ fn a_durable_open_outlives_its_session_and_is_had_again_with_its_locks_and_conte
 #[test]
 fn a_durable_open_with_a_lease_is_had_again_by_its_client_key_and_name_alone() {
     alone(async |side: Side| {
-        let (one, two) = (asker(1), next_session(&asker(1)));
+        let (one, two) = (request_context(1), next_session(&request_context(1)));
         let made = wish(LEASE, |out| {
             durable(out, GUID, 0);
             lease(out, 1, 7);
@@ -148,15 +154,15 @@ fn a_durable_open_with_a_lease_is_had_again_by_its_client_key_and_name_alone() {
         let id = side.open(&one, "a", &made).await.id();
         side.lose(&one).await;
         side.make(&two, "b", b"").await;
-        let other_client = Asker { client: Guid::new([99; 16]), ..two.clone() };
-        for (asker, name, wrong, status) in [
+        let other_client = RequestContext { client: Guid::new([99; 16]), ..two.clone() };
+        for (request_context, name, wrong, status) in [
             (&two, "a", again(id, GUID, |_| ()), Status::OBJECT_NAME_NOT_FOUND),
             (&two, "a", again(id, GUID, |out| lease(out, 2, 7)), Status::OBJECT_NAME_NOT_FOUND),
             (&other_client, "a", again(id, GUID, |out| lease(out, 1, 7)), Status::OBJECT_NAME_NOT_FOUND),
             (&two, "b", again(id, GUID, |out| lease(out, 1, 7)), Status::INVALID_PARAMETER),
             (&two, "none", again(id, GUID, |out| lease(out, 1, 7)), Status::INVALID_PARAMETER),
         ] {
-            assert_eq!(side.status(asker, name, &wrong).await, status, "{name}");
+            assert_eq!(side.status(request_context, name, &wrong).await, status, "{name}");
         }
         let had = side.create(&two, "A", &again(id, GUID, |out| lease(out, 1, 0))).await.unwrap();
         assert_eq!(had.fixed.oplock_level, LEASE);
@@ -168,10 +174,12 @@ fn a_durable_open_with_a_lease_is_had_again_by_its_client_key_and_name_alone() {
 const WRITTEN: usize = 60_000;
 
 /// Begins a write of `o`s and gives it up after so many turns of the lane, as when its connection is lost.
-async fn give_up_a_write(side: &Side, asker: &Asker, open: &Arc<Open>, turns: u64) {
+async fn give_up_a_write(side: &Side, request_context: &RequestContext, open: &Arc<Open>, turns: u64) {
     let under_way = {
-        let (side, asker, open) = (side.clone(), asker.clone(), Arc::clone(open));
-        lane::spawn(async move { side.share.write_bytes(&asker, &open, 0, &[b'o'; WRITTEN], false).await })
+        let (side, request_context, open) = (side.clone(), request_context.clone(), Arc::clone(open));
+        lane::spawn(async move {
+            side.share.write_bytes(&request_context, &open, 0, &[b'o'; WRITTEN], false).await
+        })
     };
     for _ in 0..turns {
         lane::yield_now().await;
@@ -183,7 +191,7 @@ async fn give_up_a_write(side: &Side, asker: &Asker, open: &Arc<Open>, turns: u6
 fn a_write_that_was_given_up_is_over_before_its_client_has_the_open_again() {
     for seed in 0..40 {
         on_slow_disk(seed, move |side| async move {
-            let (one, two) = (asker(1), next_session(&asker(1)));
+            let (one, two) = (request_context(1), next_session(&request_context(1)));
             let open = side.durable_file(&one, "a", GUID, 0).await;
             give_up_a_write(&side, &one, &open, seed / 2 % 10).await;
             side.lose(&one).await;
@@ -204,7 +212,7 @@ fn a_write_that_was_given_up_is_over_before_its_client_has_the_open_again() {
 #[test]
 fn who_is_in_conflict_with_a_disconnected_open_has_it_closed_and_waits_for_nobody() {
     alone(async |side: Side| {
-        let (one, two) = (asker(1), asker(2));
+        let (one, two) = (request_context(1), request_context(2));
         let id = side.durable_file(&one, "a", GUID, 0).await.id();
         side.lose(&one).await;
         let begun = lane::time::now();
@@ -222,7 +230,7 @@ fn who_is_in_conflict_with_a_disconnected_open_has_it_closed_and_waits_for_nobod
 #[test]
 fn a_look_at_the_attributes_and_another_reader_leave_a_disconnected_open_alone() {
     alone(async |side: Side| {
-        let (one, two) = (asker(1), asker(2));
+        let (one, two) = (request_context(1), request_context(2));
         let made = wish(LEASE, |out| {
             durable(out, GUID, 0);
             lease(out, 1, 3);
@@ -243,7 +251,7 @@ fn a_look_at_the_attributes_and_another_reader_leave_a_disconnected_open_alone()
 #[test]
 fn a_disconnected_open_is_closed_when_its_time_is_over() {
     alone(async |side: Side| {
-        let one = asker(1);
+        let one = request_context(1);
         side.durable_file(&one, "short", GUID, 2_000).await;
         side.durable_file(&one, "long", Guid::new([8; 16]), 900_000).await;
         side.lose(&one).await;
@@ -260,7 +268,7 @@ fn a_disconnected_open_is_closed_when_its_time_is_over() {
 #[test]
 fn a_file_that_goes_with_its_open_and_a_lock_without_a_write_lease_do_not_wait_for_who_is_gone() {
     alone(async |side: Side| {
-        let one = asker(1);
+        let one = request_context(1);
         let delete =
             wish(BATCH, |out| durable(out, GUID, 0)).with(smb_wire::create::options::DELETE_ON_CLOSE);
         assert!(side.open(&one, "a", &delete).await.is_durable());
@@ -274,7 +282,7 @@ fn a_file_that_goes_with_its_open_and_a_lock_without_a_write_lease_do_not_wait_f
 #[test]
 fn a_create_that_comes_again_finds_what_the_first_has_opened_until_that_is_used() {
     alone(async |side: Side| {
-        let one = asker(1);
+        let one = request_context(1);
         let wish = wish(BATCH, |out| durable(out, GUID, 0));
         let first = side.create(&one, "a", &wish).await.unwrap();
         assert_eq!(first.fixed.create_action.get(), create_action::CREATED);
@@ -299,7 +307,7 @@ fn a_create_that_comes_again_finds_what_the_first_has_opened_until_that_is_used(
 #[test]
 fn a_create_that_comes_again_while_the_first_waits_is_told_to_come_later() {
     on_lanes(3, 1, |_, side| async move {
-        let (one, two) = (asker(1), asker(2));
+        let (one, two) = (request_context(1), request_context(2));
         let holder = side.open(&one, "a", &wish(BATCH, |_| ())).await;
         let wish = wish(BATCH, |out| durable(out, GUID, 0));
         let waits = {
@@ -343,7 +351,7 @@ fn an_instance_that_comes_from_another_client_takes_over_unless_it_is_older() {
             wish.share = 0;
             wish
         };
-        let (one, two, three) = (asker(1), asker(2), asker(3));
+        let (one, two, three) = (request_context(1), request_context(2), request_context(3));
         let old = side.open(&one, "a", &instance(Some(2), Guid::new([1; 16]))).await.id();
         for version in [None, Some(1), Some(2)] {
             let refused = side.status(&two, "a", &instance(version, Guid::new([2; 16]))).await;
@@ -361,18 +369,18 @@ fn an_instance_that_comes_from_another_client_takes_over_unless_it_is_older() {
 fn a_network_of_many_addresses_gives_way_before_an_address_that_has_more_than_each_of_them() {
     let limits = OpensLimits { disconnected_max: 10, ..Default::default() };
     limited(limits, async |side: Side| {
-        let lose = async |asker: Asker, n: u8| {
-            side.durable_file(&asker, &format!("f{n}"), Guid::new([n; 16]), 0).await;
-            side.lose(&asker).await;
+        let lose = async |request_context: RequestContext, n: u8| {
+            side.durable_file(&request_context, &format!("f{n}"), Guid::new([n; 16]), 0).await;
+            side.lose(&request_context).await;
         };
-        lose(asker(1), 1).await;
-        lose(asker(1), 2).await;
+        lose(request_context(1), 1).await;
+        lose(request_context(1), 2).await;
         for n in 10..20 {
             let address = format!("2001:db8:1:{n}00::").parse().unwrap();
-            lose(Asker { address, ..asker(n.into()) }, n).await;
+            lose(RequestContext { address, ..request_context(n.into()) }, n).await;
         }
         let opens = side.tree.opens().all();
-        assert_eq!(opens.iter().filter(|open| open.client() == asker(1).client).count(), 2);
+        assert_eq!(opens.iter().filter(|open| open.client() == request_context(1).client).count(), 2);
         assert_eq!(side.disconnected(), 10);
         sleep(Duration::from_secs(62)).await;
         assert_eq!(side.disconnected(), 0);
@@ -386,8 +394,8 @@ fn the_oldest_of_who_has_most_gives_way_when_there_are_too_many() {
         let guid = |n: u8| Guid::new([n; 16]);
         let lost = async |session: u64, names: &[(&str, u8)]| {
             for (name, n) in names {
-                side.durable_file(&asker(session), name, guid(*n), 0).await;
-                side.lose(&asker(session)).await;
+                side.durable_file(&request_context(session), name, guid(*n), 0).await;
+                side.lose(&request_context(session)).await;
             }
         };
         lost(1, &[("a", 1), ("b", 2), ("c", 3)]).await;
@@ -397,7 +405,8 @@ fn the_oldest_of_who_has_most_gives_way_when_there_are_too_many() {
         assert_eq!(side.tree.counters().durable_gave_way_limit.get(), 2);
         let still = |session: u64, n: u8| {
             let opens = side.tree.opens().all();
-            opens.iter().filter(|open| open.client() == asker(session).client).count() == usize::from(n)
+            opens.iter().filter(|open| open.client() == request_context(session).client).count()
+                == usize::from(n)
         };
         assert!(still(1, 1) && still(2, 2));
         sleep(Duration::from_secs(62)).await;

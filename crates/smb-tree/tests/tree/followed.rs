@@ -10,11 +10,11 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::directories::list;
 use super::information::{file, renamed, set};
 use super::links::make_links;
-use super::{Side, Wish, alone, asker};
+use super::{Side, Wish, alone, request_context};
 
 /// A file and a directory with one in it, and all kinds of links to them from the root.
 async fn tree(side: &Side) {
-    let who = asker(9);
+    let who = request_context(9);
     side.make(&who, "f", b"content").await;
     let directory = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
     for name in ["d", "d\\sub"] {
@@ -73,7 +73,7 @@ fn with_access(access: u32) -> Wish {
 fn each_mask_and_disposition_opens_what_a_link_leads_to_as_if_by_its_own_name() {
     for (link, real) in FILES {
         alone(move |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             tree(&side).await;
             let masks = (0..9).chain(16..21).map(|bit| 1 << bit);
             let wide =
@@ -110,7 +110,7 @@ fn each_mask_and_disposition_opens_what_a_link_leads_to_as_if_by_its_own_name() 
 fn data_attributes_streams_and_names_are_those_of_what_a_link_leads_to() {
     for (link, real) in FILES {
         alone(move |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             tree(&side).await;
             let open = side.open(&who, link, &Wish::new(Disposition::Open)).await;
             side.share.write_bytes(&who, &open, 0, b"CONTENT!", false).await.unwrap();
@@ -151,7 +151,7 @@ fn data_attributes_streams_and_names_are_those_of_what_a_link_leads_to() {
 fn what_is_made_through_a_link_to_a_directory_is_made_there() {
     for link in DIRECTORIES {
         alone(move |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             tree(&side).await;
             let making =
                 [Disposition::Create, Disposition::OpenIf, Disposition::Supersede, Disposition::OverwriteIf];
@@ -217,7 +217,7 @@ fn what_is_made_through_a_link_to_a_directory_is_made_there() {
 #[test]
 fn a_link_that_leads_nowhere_out_or_round_in_circles_says_so_whatever_is_asked() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         tree(&side).await;
         let kinds = [0, options::DIRECTORY_FILE, options::NON_DIRECTORY_FILE];
         for (link, status, below) in [
@@ -268,7 +268,7 @@ fn a_link_that_leads_nowhere_out_or_round_in_circles_says_so_whatever_is_asked()
 #[test]
 fn a_link_itself_is_opened_through_another_further_up() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         tree(&side).await;
         // The one link of the tree that is not in the root.
         let found = side.volume.lookup(vfs::RelPath::parse(b"d").unwrap()).await.unwrap();
@@ -294,7 +294,7 @@ fn a_link_itself_is_opened_through_another_further_up() {
 #[test]
 fn an_open_keeps_to_its_file_when_the_link_comes_to_lead_elsewhere() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         tree(&side).await;
         side.make(&who, "other", b"other").await;
         let open = side.open(&who, "to-f", &Wish::new(Disposition::Open)).await;
@@ -325,7 +325,7 @@ fn an_open_keeps_to_its_file_when_the_link_comes_to_lead_elsewhere() {
 #[test]
 fn a_name_that_is_taken_is_the_links_own_and_what_it_led_to_stays() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         tree(&side).await;
         side.make(&who, "new", b"new").await;
         let open = side.open(&who, "new", &Wish::new(Disposition::Open)).await;

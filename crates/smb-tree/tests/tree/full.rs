@@ -6,7 +6,7 @@ use smb_wire::create::{Disposition, options};
 use smb_wire::info::file::{StandardInformation, class, plain};
 
 use super::information::{file, set};
-use super::{Wish, asker, on_disk};
+use super::{Wish, on_disk, request_context};
 
 const KIB: usize = 1 << 10;
 
@@ -15,7 +15,7 @@ fn a_write_without_room_leaves_what_was_written_before_and_goes_through_once_the
     on_disk(
         |fs| fs.capacity_bytes = 64 << 10,
         |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             side.make(&who, "filler", &[1; 32 * KIB]).await;
             side.make(&who, "page", &[7; 8 * KIB]).await;
             let open = side.open(&who, "page", &Wish::new(Disposition::Open)).await;
@@ -40,7 +40,7 @@ fn room_that_there_is_not_is_set_aside_for_nobody_and_what_was_to_have_it_is_not
     on_disk(
         |fs| fs.capacity_bytes = 64 << 10,
         |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             side.make(&who, "page", &[7; 8 * KIB]).await;
             let open = side.open(&who, "page", &Wish::new(Disposition::Open)).await;
             let sized = async |size: u64, class| set(&side, &who, &open, class, &size.to_le_bytes()).await;
@@ -71,7 +71,7 @@ fn a_stream_without_room_is_not_made_and_no_file_for_it() {
     on_disk(
         |fs| fs.xattr_bytes_max = 200,
         |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             side.make(&who, "page", b"text").await;
             let (made, there) = (Wish::new(Disposition::Create), Wish::new(Disposition::Open));
             for file in ["page", "new"] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use smb_tree::{Answer, Asker, Open};
+use smb_tree::{Answer, Open, RequestContext};
 use smb_wire::Status;
 use smb_wire::body::query_info::{QueryInfoRequest, QueryInfoRequestFixed, info_type, security_information};
 use smb_wire::body::set_info::{SetInfoRequest, SetInfoRequestFixed};
@@ -23,11 +23,11 @@ use smb_wire::text::encoded;
 use smb_wire::time::from_unix;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Side, Wish, alone, asker, mary};
+use super::{Side, Wish, alone, mary, request_context};
 
 async fn query(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     (kind, class, room): (u8, u8, u32),
 ) -> Result<Answer, Status> {
@@ -42,22 +42,27 @@ async fn query(
     side.share.query_info(who, open, &QueryInfoRequest { fixed: &fixed, input: &[] }).await
 }
 
-pub(super) async fn descriptor(side: &Side, who: &Asker, open: &Arc<Open>) -> Descriptor {
+pub(super) async fn descriptor(side: &Side, who: &RequestContext, open: &Arc<Open>) -> Descriptor {
     let told = query(side, who, open, (info_type::SECURITY, 0, 4096)).await.unwrap();
     Descriptor::parse(&told.output).unwrap()
 }
 
-pub(super) async fn file(side: &Side, who: &Asker, open: &Arc<Open>, class: u8) -> Result<Vec<u8>, Status> {
+pub(super) async fn file(
+    side: &Side,
+    who: &RequestContext,
+    open: &Arc<Open>,
+    class: u8,
+) -> Result<Vec<u8>, Status> {
     query(side, who, open, (info_type::FILE, class, 65_536)).await.map(|answer| answer.output)
 }
 
-pub(super) async fn file_system(side: &Side, who: &Asker, open: &Arc<Open>, class: u8) -> Vec<u8> {
+pub(super) async fn file_system(side: &Side, who: &RequestContext, open: &Arc<Open>, class: u8) -> Vec<u8> {
     query(side, who, open, (info_type::FILE_SYSTEM, class, 1024)).await.unwrap().output
 }
 
 pub(super) async fn set(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     class: u8,
     data: &[u8],
@@ -67,7 +72,7 @@ pub(super) async fn set(
 
 pub(super) async fn set_of(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     kind: u8,
     class: u8,
@@ -101,7 +106,7 @@ pub(super) fn full() -> Wish {
 #[test]
 fn every_class_is_told_and_short_buffers_are_refused_or_cut() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let directory = full().with(options::DIRECTORY_FILE);
         assert_eq!(side.status(&who, "sub", &directory).await, Status::SUCCESS);
         let open = side.open(&who, "sub\\page", &full()).await;
@@ -160,7 +165,7 @@ fn every_class_is_told_and_short_buffers_are_refused_or_cut() {
 #[test]
 fn times_attributes_and_sizes_are_set_and_kept() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "page", &full()).await;
         let mut basic = BasicInformation::new_zeroed();
         basic.creation_time.set(from_unix(1_000_000, 0));
@@ -202,12 +207,12 @@ fn times_attributes_and_sizes_are_set_and_kept() {
     });
 }
 
-async fn change_time(side: &Side, who: &Asker, open: &Arc<Open>) -> u64 {
+async fn change_time(side: &Side, who: &RequestContext, open: &Arc<Open>) -> u64 {
     let told = file(side, who, open, class::BASIC).await.unwrap();
     plain::<BasicInformation>(&told).unwrap().change_time.get()
 }
 
-async fn set_change_time(side: &Side, who: &Asker, open: &Arc<Open>, wire: u64) {
+async fn set_change_time(side: &Side, who: &RequestContext, open: &Arc<Open>, wire: u64) {
     let mut basic = BasicInformation::new_zeroed();
     basic.change_time.set(wire);
     set(side, who, open, class::BASIC, basic.as_bytes()).await.unwrap();
@@ -216,7 +221,7 @@ async fn set_change_time(side: &Side, who: &Asker, open: &Arc<Open>, wire: u64) 
 #[test]
 fn a_time_of_change_that_was_set_is_told_until_another_open_changes_the_file() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "page", &full()).await;
         let (set_to, second) = (from_unix(3_000_000, 0), Duration::from_secs(1));
         set_change_time(&side, &who, &open, set_to).await;
@@ -252,7 +257,7 @@ fn a_time_of_change_that_was_set_is_told_until_another_open_changes_the_file() {
 #[test]
 fn a_rename_moves_the_time_of_change_to_others_and_not_to_who_renames() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "one", &full()).await;
         let before = change_time(&side, &who, &open).await;
         for name in ["two", "three"] {
@@ -269,7 +274,7 @@ fn a_rename_moves_the_time_of_change_to_others_and_not_to_who_renames() {
 #[test]
 fn nothing_is_renamed_in_a_directory_that_somebody_has_open_to_delete_it() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let directory = full().with(options::DIRECTORY_FILE);
         let above = side.open(&other, "sub", &directory).await;
         let open = side.open(&who, "sub\\one", &full()).await;
@@ -284,7 +289,7 @@ fn nothing_is_renamed_in_a_directory_that_somebody_has_open_to_delete_it() {
 #[test]
 fn a_file_gets_another_name_over_another_file_only_if_asked() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "one", b"1").await;
         side.make(&who, "Two", b"2").await;
         let directory = full().with(options::DIRECTORY_FILE);
@@ -321,7 +326,7 @@ fn a_file_gets_another_name_over_another_file_only_if_asked() {
 #[test]
 fn a_file_has_further_names_in_any_directory_over_another_file_only_if_asked_and_none_that_is_open() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let directory = full().with(options::DIRECTORY_FILE);
         for at in ["from", "to"] {
             assert_eq!(side.status(&who, at, &directory).await, Status::SUCCESS);
@@ -330,7 +335,7 @@ fn a_file_has_further_names_in_any_directory_over_another_file_only_if_asked_and
         side.make(&who, "to\\Two", b"2").await;
         side.make(&who, "to\\open", b"3").await;
         let open = side.open(&who, "from\\one", &full()).await;
-        let held = side.open(&asker(2), "to\\open", &full()).await;
+        let held = side.open(&request_context(2), "to\\open", &full()).await;
         for (name, replaces, expected) in [
             ("to\\more", false, Ok(())),
             ("to\\MORE", false, Err(Status::OBJECT_NAME_COLLISION)),
@@ -345,7 +350,7 @@ fn a_file_has_further_names_in_any_directory_over_another_file_only_if_asked_and
             let linked = set(&side, &who, &open, class::LINK, &renamed(name, replaces)).await;
             assert_eq!(linked, expected, "{name}");
         }
-        side.share.close(&asker(2), &held, 0).await.unwrap();
+        side.share.close(&request_context(2), &held, 0).await.unwrap();
         let all = file(&side, &who, &open, class::ALL).await.unwrap();
         assert_eq!(parse_name(&all[96..]).unwrap().lossy(), "\\from\\one", "it is open by its first name");
         let standard = file(&side, &who, &open, class::STANDARD).await.unwrap();
@@ -367,7 +372,7 @@ fn a_file_has_further_names_in_any_directory_over_another_file_only_if_asked_and
 #[test]
 fn what_is_to_go_says_so_and_goes_or_stays() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let directory = full().with(options::DIRECTORY_FILE);
         let sub = side.open(&who, "sub", &directory).await;
         side.make(&who, "sub\\page", b"").await;
@@ -402,7 +407,7 @@ fn what_is_to_go_says_so_and_goes_or_stays() {
 #[test]
 fn streams_and_extended_attributes_are_told_apart() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "page", &full()).await;
         let stream = side.open(&who, "page:One", &full()).await;
         side.share.write_bytes(&who, &stream, 0, b"123", false).await.unwrap();
@@ -435,7 +440,7 @@ fn streams_and_extended_attributes_are_told_apart() {
 #[test]
 fn a_descriptor_says_who_may_what_and_what_no_list_holds_is_the_files_own() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let directory = side.open(&who, "sub", &full().with(options::DIRECTORY_FILE)).await;
         let page = side.open(&who, "page", &full()).await;
         let kind = info_type::SECURITY;

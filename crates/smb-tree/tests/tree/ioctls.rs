@@ -17,7 +17,7 @@ use smb_wire::info::file_system::{AttributeFixed, attribute, class};
 use zerocopy::IntoBytes;
 
 use super::information::{file_system, set};
-use super::{Wish, alone, asker, on_disk};
+use super::{Wish, alone, on_disk, request_context};
 
 fn pair(a: u64, b: u64) -> Vec<u8> {
     [a.to_le_bytes(), b.to_le_bytes()].concat()
@@ -26,7 +26,7 @@ fn pair(a: u64, b: u64) -> Vec<u8> {
 #[test]
 fn ranges_are_copied_between_opens_of_a_session() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let content: Vec<u8> = (0..10_000).map(|n| n as u8).collect();
         side.make(&who, "from", &content).await;
         let from = side.open(&who, "from", &Wish::new(Disposition::Open)).await;
@@ -71,7 +71,7 @@ fn ranges_are_copied_between_opens_of_a_session() {
         assert_eq!(shared.map(|answer| answer.status), Ok(Status::SUCCESS));
         assert_eq!(side.content(&who, "to").await, Ok(content));
         // Another session does not know the key.
-        let other = asker(2);
+        let other = request_context(2);
         let its = side.open(&other, "its", &Wish::new(Disposition::Create)).await;
         let stolen = side.share.ioctl(&other, &its, code::SRV_COPYCHUNK, &copy(&[chunk(0, 0, 1)]), 12).await;
         assert_eq!(stolen, Err(Status::OBJECT_NAME_NOT_FOUND));
@@ -86,7 +86,7 @@ fn extents_are_shared_where_the_file_system_can_and_clients_are_told() {
     for can in [true, false] {
         let config = move |fs: &mut FsConfig| fs.reflinks = can;
         on_disk(config, move |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             let content: Vec<u8> = (0..10_000).map(|n| n as u8).collect();
             side.make(&who, "from", &content).await;
             let from = side.open(&who, "from", &Wish::new(Disposition::Open)).await;
@@ -132,7 +132,7 @@ fn extents_are_shared_where_the_file_system_can_and_clients_are_told() {
 #[test]
 fn holes_are_made_and_told_and_other_codes_are_refused() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "page", &Wish::new(Disposition::Create)).await;
         side.share.write_bytes(&who, &open, 0, &[7; 65_536], false).await.unwrap();
         side.share.ioctl(&who, &open, code::SET_SPARSE, &[], 0).await.unwrap();

@@ -108,8 +108,8 @@ fn users(more: &str) -> Arc<Accounts> {
 }
 
 /// A user in a session of his.
-pub(super) fn user(accounts: &Accounts, name: &str, session: u64) -> Asker {
-    Asker { caller: Caller::new(accounts.user(name).unwrap()), ..asker(session) }
+pub(super) fn user(accounts: &Accounts, name: &str, session: u64) -> RequestContext {
+    RequestContext { caller: Caller::new(accounts.user(name).unwrap()), ..request_context(session) }
 }
 
 fn leased(key: u8, state: u32, guid: Guid) -> Wish {
@@ -120,7 +120,7 @@ fn leased(key: u8, state: u32, guid: Guid) -> Wish {
 }
 
 /// A file with a lease for everything, written and locked; stays open, by a session or without.
-async fn locked_file(side: Side, who: Asker, is_lost: bool) -> FileId {
+async fn locked_file(side: Side, who: RequestContext, is_lost: bool) -> FileId {
     let open = side.open(&who, "a", &leased(1, 7, GUID)).await;
     side.share.write_bytes(&who, &open, 0, &[7; 100], false).await.unwrap();
     lock(&side, &who, &open, 10, AT_ONCE).await.unwrap();
@@ -149,10 +149,10 @@ fn an_open_with_a_lease_and_a_lock_is_there_again_whether_its_session_had_ended_
             let fresh = side.open(&two, "b", &Wish::new(Disposition::Create)).await;
             assert!(fresh.id().volatile.get() > id.volatile.get(), "numbers go on behind it");
             // Neither another client nor another user has it.
-            let other = Asker { client: Guid::new([99; 16]), ..next_session(&one) };
+            let other = RequestContext { client: Guid::new([99; 16]), ..next_session(&one) };
             let wanted = again(id, GUID, |out| lease(out, 1, 7));
             assert_eq!(side.status(&other, "a", &wanted).await, Status::OBJECT_NAME_NOT_FOUND);
-            let bob = Asker { client: one.client, ..two.clone() };
+            let bob = RequestContext { client: one.client, ..two.clone() };
             assert_eq!(side.status(&bob, "a", &wanted).await, Status::ACCESS_DENIED);
             let one = next_session(&one);
             let had = side.create(&one, "a", &wanted).await.unwrap();

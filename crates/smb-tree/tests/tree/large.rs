@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use smb_tree::{Asker, Open, ShareOptions};
+use smb_tree::{Open, RequestContext, ShareOptions};
 use smb_wire::Status;
 use smb_wire::body::query_directory::flags;
 use smb_wire::create::access::attributes;
@@ -14,7 +14,7 @@ use smb_wire::info::directory::Class;
 
 use super::directories::{answered, list, root};
 use super::links::make_links;
-use super::{Side, Wish, alone, asker, on_lanes};
+use super::{Side, Wish, alone, on_lanes, request_context};
 
 const ALL: Class = Class::IdBothDirectory;
 
@@ -32,14 +32,19 @@ fn page_bytes(side: &Side) -> usize {
     side.volume.cache().page_bytes()
 }
 
-async fn make_many(side: &Side, who: &Asker, count: usize) {
+async fn make_many(side: &Side, who: &RequestContext, count: usize) {
     for n in 0..count {
         side.make(who, &format!("name {n:05}"), b"").await;
     }
 }
 
 /// What is left of an enumeration, reply by reply.
-async fn rest(side: &Side, who: &Asker, open: &Arc<Open>, (class, room): (Class, u32)) -> Vec<String> {
+async fn rest(
+    side: &Side,
+    who: &RequestContext,
+    open: &Arc<Open>,
+    (class, room): (Class, u32),
+) -> Vec<String> {
     let mut found = Vec::new();
     loop {
         match list(side, who, open, ("*", 0, class, room)).await {
@@ -66,7 +71,7 @@ fn unread(mut answer: Vec<u8>, class: Class) -> Vec<u8> {
 #[test]
 fn pages_tell_the_same_of_the_same_names_as_a_whole_listing() {
     alone(|side| async move {
-        let who = Asker { posix: true, ..asker(1) };
+        let who = RequestContext { posix: true, ..request_context(1) };
         for n in 0..200 {
             let bits = if n % 3 == 0 { attributes::SYSTEM } else { 0 };
             let made = Wish { attributes: bits, ..Wish::new(Disposition::Create) };
@@ -129,7 +134,7 @@ fn pages_tell_the_same_of_the_same_names_as_a_whole_listing() {
 #[test]
 fn names_on_pages_come_once_each_though_others_come_and_go() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         make_many(&side, &who, 300).await;
         let side = paged(&side, 10, 2000);
         let open = root(&side, &who).await;
@@ -166,7 +171,7 @@ fn a_scan_goes_on_where_it_stands_on_whatever_lane() {
     on_lanes(1, 2, move |lane, side| {
         let shared = Arc::clone(&shared);
         async move {
-            let who = asker(1);
+            let who = request_context(1);
             let mine = paged(&side, 10, 2000);
             let seconds = |n| lane::time::sleep(Duration::from_secs(n));
             let some = async |open: &Arc<Open>, bits| {
@@ -206,7 +211,7 @@ fn a_scan_goes_on_where_it_stands_on_whatever_lane() {
 #[test]
 fn a_listing_holds_five_bytes_beside_each_name_or_a_page_and_gives_them_back() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let count = 900;
         make_many(&side, &who, count).await;
         let memory = count * ("name 00000".len() + 5);
@@ -257,7 +262,7 @@ fn a_listing_holds_five_bytes_beside_each_name_or_a_page_and_gives_them_back() {
 #[test]
 fn opens_take_pages_from_each_other_and_lose_no_name_by_that() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         make_many(&side, &who, 200).await;
         // One page takes all of the memory while it is read.
         let side = paged(&side, 10, 64 << 20);
@@ -281,7 +286,7 @@ fn opens_take_pages_from_each_other_and_lose_no_name_by_that() {
 #[test]
 fn a_name_is_found_by_its_short_one_among_pages() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         make_many(&side, &who, 150).await;
         side.make(&who, "the last name of all.text", b"this").await;
         for (whole_names_max, page_bytes_max) in [(1000, 2000), (10, 2000), (10, 1 << 20)] {
@@ -310,7 +315,7 @@ fn a_name_is_found_by_its_short_one_among_pages() {
 #[test]
 fn too_many_names_or_bytes_are_refused() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         make_many(&side, &who, 150).await;
         let wanted = ("*", flags::REOPEN, ALL, 65_536);
         let refused = Err(Status::INSUFFICIENT_RESOURCES);
@@ -336,7 +341,7 @@ fn too_many_names_or_bytes_are_refused() {
 #[test]
 fn no_buffer_loses_a_name_in_any_class() {
     alone(|side| async move {
-        let who = Asker { posix: true, ..asker(1) };
+        let who = RequestContext { posix: true, ..request_context(1) };
         side.make(&who, "file", b"1").await;
         side.make(&who, "file of a longer name", b"22").await;
         for side in [paged(&side, 0, 1 << 20), side] {

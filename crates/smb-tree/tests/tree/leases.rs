@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lane::time;
-use smb_tree::Asker;
+use smb_tree::RequestContext;
 use smb_wire::Guid;
 use smb_wire::Status;
 use smb_wire::create::access::rights;
@@ -14,7 +14,7 @@ use smb_wire::info::file::class;
 use zerocopy::FromZeros;
 
 use super::information::{renamed, set};
-use super::{Side, Wish, alone, asker, on_lanes};
+use super::{Side, Wish, alone, on_lanes, request_context};
 
 fn batch() -> Wish {
     Wish { oplock: oplock_level::BATCH, ..Wish::new(Disposition::OpenIf) }
@@ -50,7 +50,7 @@ pub(super) async fn until(has: impl Fn() -> bool) {
 #[test]
 fn a_batch_oplock_falls_to_level_two_when_another_opens_and_its_client_is_waited_for() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let first = side.create(&who, "page", &batch()).await.unwrap();
         assert_eq!(first.fixed.oplock_level, oplock_level::BATCH);
         assert_eq!(side.share.oplock_break(&who, &first.open, 1), Err(Status::INVALID_OPLOCK_PROTOCOL));
@@ -82,7 +82,7 @@ fn a_batch_oplock_falls_to_level_two_when_another_opens_and_its_client_is_waited
 fn who_caches_is_told_of_an_allocation_size_also_beyond_the_end() {
     for size in [1_u64, 1 << 20] {
         alone(move |side| async move {
-            let (who, other) = (asker(1), asker(2));
+            let (who, other) = (request_context(1), request_context(2));
             let first = side.create(&who, "page", &batch()).await.unwrap();
             let opening = {
                 let (side, other) = (side.clone(), other.clone());
@@ -103,7 +103,7 @@ fn who_caches_is_told_of_an_allocation_size_also_beyond_the_end() {
 #[test]
 fn who_does_not_answer_loses_everything_and_others_go_on() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let first = side.create(&who, "page", &batch()).await.unwrap();
         let begun = time::now();
         let second = side.create(&other, "page", &Wish::new(Disposition::Open)).await.unwrap();
@@ -117,7 +117,7 @@ fn who_does_not_answer_loses_everything_and_others_go_on() {
 #[test]
 fn a_lease_is_of_all_opens_with_its_key_and_of_one_file() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let first = side.create(&who, "page", &lease(7, RWH, None)).await.unwrap();
         assert_eq!((first.fixed.oplock_level, granted(&first.contexts)), (oplock_level::LEASE, RWH));
         let again = side.create(&who, "page", &lease(7, RWH, None)).await.unwrap();
@@ -147,7 +147,7 @@ fn a_lease_is_of_all_opens_with_its_key_and_of_one_file() {
 
 /// Both lanes work on one directory of which lane 0 has a lease.
 async fn directory_lease(side: Side, lane: usize) {
-    let who = asker(lane as u8 as u64 + 1);
+    let who = request_context(lane as u8 as u64 + 1);
     if lane == 0 {
         let wish = Wish { access: rights::FILE_READ, ..lease(9, state::READ | state::HANDLE, None) };
         let kept = side.create(&who, "", &wish).await.unwrap();
@@ -169,7 +169,7 @@ async fn directory_lease(side: Side, lane: usize) {
 #[test]
 fn a_length_that_is_set_shows_at_once_and_what_is_written_when_the_open_is_closed() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let listing = Wish { access: rights::FILE_READ, ..lease(9, state::READ | state::HANDLE, None) };
         let told = || side.heard.leases.borrow().len();
         side.make(&who, "page", b"1").await;
@@ -216,7 +216,7 @@ fn a_lease_of_a_directory_goes_when_another_makes_a_name_in_it() {
 #[test]
 fn a_link_breaks_the_lease_of_the_directory_that_gets_the_name_unless_its_key_is_named_and_not_the_files() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         for at in ["from", "to"] {
             let made = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
             assert_eq!(side.status(&who, at, &made).await, Status::SUCCESS);
@@ -249,8 +249,8 @@ fn a_link_breaks_the_lease_of_the_directory_that_gets_the_name_unless_its_key_is
 #[test]
 fn a_client_that_did_not_answer_a_break_in_time_keeps_no_others_waiting_for_minutes() {
     alone(|side| async move {
-        let (silent, other, third) = (asker(1), asker(2), asker(3));
-        let opens = async |who: &Asker, name: &str, wish: &Wish| {
+        let (silent, other, third) = (request_context(1), request_context(2), request_context(3));
+        let opens = async |who: &RequestContext, name: &str, wish: &Wish| {
             let made = side.create(who, name, wish).await.unwrap();
             let level = match made.fixed.oplock_level {
                 oplock_level::LEASE => granted(&made.contexts),
@@ -274,7 +274,7 @@ fn a_client_that_did_not_answer_a_break_in_time_keeps_no_others_waiting_for_minu
         opens(&other, "third", &lease(8, RWH, None)).await;
         assert_eq!(time::now().duration_since(begun).as_secs(), 0, "nobody waits for it");
         // So is whatever calls itself otherwise, of that file alone.
-        let renamed = Asker { client: Guid::new([99; 16]), ..silent.clone() };
+        let renamed = RequestContext { client: Guid::new([99; 16]), ..silent.clone() };
         assert_eq!(opens(&renamed, "page", &lease(40, RWH, None)).await, state::READ);
         assert_eq!(opens(&renamed, "page 20", &lease(41, RWH, None)).await, RWH);
         // Other clients are granted all.
@@ -292,7 +292,7 @@ fn a_client_that_did_not_answer_a_break_in_time_keeps_no_others_waiting_for_minu
 #[test]
 fn a_client_that_answers_or_closes_in_time_is_granted_all_again() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         for (name, answers) in [("page", true), ("other", false)] {
             let held = side.create(&who, name, &lease(7, RWH, None)).await.unwrap();
             side.heard.leases.borrow_mut().clear();
@@ -321,8 +321,8 @@ fn a_client_that_answers_or_closes_in_time_is_granted_all_again() {
 #[test]
 fn a_user_whose_clients_were_late_again_and_again_is_granted_less_whatever_they_call_themselves() {
     alone(|side| async move {
-        let (silent, other) = (asker(1), asker(2));
-        let named = |name: u8| Asker { client: Guid::new([name; 16]), ..silent.clone() };
+        let (silent, other) = (request_context(1), request_context(2));
+        let named = |name: u8| RequestContext { client: Guid::new([name; 16]), ..silent.clone() };
         let mut held = Vec::new();
         let all = 100..165_u8;
         for name in all.clone() {

@@ -1,6 +1,6 @@
 //! Names of symbolic links: who deletes or renames by one does it to the link, and what it leads to stays, as with Samba.
 
-use smb_tree::Asker;
+use smb_tree::RequestContext;
 use smb_wire::Status;
 use smb_wire::create::access::rights;
 use smb_wire::create::{Disposition, options};
@@ -11,11 +11,11 @@ use super::allowed::{served_by, set_list, user};
 use super::information::{renamed, set};
 use super::leases::lease;
 use super::links::make_links;
-use super::{Side, Wish, alone, asker};
+use super::{Side, Wish, alone, request_context};
 
 /// Two files and two empty directories, and links to them.
 async fn tree(side: &Side) {
-    let who = asker(9);
+    let who = request_context(9);
     for name in ["f", "g"] {
         side.make(&who, name, name.as_bytes()).await;
     }
@@ -43,14 +43,14 @@ async fn tree(side: &Side) {
 /// What the link of this name says, if one has it.
 async fn says(side: &Side, name: &str) -> Option<String> {
     let path = name.replace('\\', "/");
-    let caller = asker(9).caller;
+    let caller = request_context(9).caller;
     let found = side.volume.find_link(&caller, RelPath::parse(path.as_bytes()).unwrap()).await.unwrap();
     found.map(|found| String::from_utf8(found.link.target).unwrap())
 }
 
 /// All that links lead to is there.
 async fn check_targets(side: &Side, context: &str) {
-    let who = asker(9);
+    let who = request_context(9);
     for name in ["f", "g"] {
         assert_eq!(side.content(&who, name).await.as_deref(), Ok(name.as_bytes()), "{context}");
     }
@@ -123,7 +123,7 @@ impl Act {
         }
     }
 
-    async fn is_done(self, side: &Side, who: &Asker, name: &str) -> Result<(), Status> {
+    async fn is_done(self, side: &Side, who: &RequestContext, name: &str) -> Result<(), Status> {
         let created = side.create(who, name, &self.wish()).await.map_err(|error| error.status)?;
         let open = created.open;
         let delete = disposition::DELETE;
@@ -149,7 +149,7 @@ fn each_deletion_and_rename_by_a_links_name_is_the_links() {
     for (link, target) in LINKS {
         for act in ACTS {
             alone(move |side| async move {
-                let who = asker(1);
+                let who = request_context(1);
                 tree(&side).await;
                 side.make(&who, "over", b"over").await;
                 let context = format!("{link} {act:?}");
@@ -169,7 +169,7 @@ fn a_link_that_leads_to_nothing_that_is_served_is_deleted_and_renamed_as_itself_
     for (link, status) in CLOSED {
         for act in ACTS {
             alone(move |side| async move {
-                let who = asker(1);
+                let who = request_context(1);
                 tree(&side).await;
                 let before = says(&side, link).await;
                 assert_eq!(act.is_done(&side, &who, link).await, Err(status), "{link} {act:?}");
@@ -185,7 +185,7 @@ fn a_link_that_leads_to_nothing_that_is_served_is_deleted_and_renamed_as_itself_
 fn what_is_emptied_through_a_link_is_the_file_and_what_goes_with_the_open_is_the_link() {
     for disposition in [Disposition::Supersede, Disposition::Overwrite, Disposition::OverwriteIf] {
         alone(move |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             tree(&side).await;
             let wish = Wish::new(disposition).with(options::DELETE_ON_CLOSE);
             assert_eq!(side.status(&who, "to-f", &wish).await, Status::SUCCESS);
@@ -203,7 +203,7 @@ fn a_link_that_has_the_new_name_is_replaced_itself_or_in_the_way() {
             [("f", class::RENAME), ("g", class::RENAME), ("g", class::LINK), ("f", class::LINK)]
         {
             alone(move |side| async move {
-                let who = asker(1);
+                let who = request_context(1);
                 tree(&side).await;
                 let context = format!("{from} to {link} by {class}");
                 let open = side.open(&who, from, &Wish::new(Disposition::Open)).await;
@@ -226,7 +226,7 @@ fn a_link_that_has_the_new_name_is_replaced_itself_or_in_the_way() {
 #[test]
 fn a_link_gets_its_own_name_in_another_case_and_never_that_of_what_it_leads_to() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         tree(&side).await;
         let open = side.open(&who, "to-f", &Wish::new(Disposition::Open)).await;
         set(&side, &who, &open, class::RENAME, &renamed("to-f", false)).await.unwrap();
@@ -245,7 +245,7 @@ fn a_link_gets_its_own_name_in_another_case_and_never_that_of_what_it_leads_to()
 fn who_has_the_file_open_or_cached_is_neither_in_the_way_nor_asked() {
     for act in ACTS.into_iter().filter(|act| !matches!(act, Act::DeleteByAnyRight)) {
         alone(move |side| async move {
-            let (who, other) = (asker(1), asker(2));
+            let (who, other) = (request_context(1), request_context(2));
             tree(&side).await;
             let alone = Wish { share: 0, access: rights::FILE_READ, ..lease(1, 7, None) };
             let open = side.open(&other, "f", &Wish { disposition: Disposition::Open, ..alone }).await;
@@ -263,7 +263,7 @@ fn who_has_the_file_open_or_cached_is_neither_in_the_way_nor_asked() {
 fn another_link_that_has_the_name_by_then_stays() {
     for act in [Act::Disposition, Act::DispositionAtOnce, Act::Rename] {
         alone(move |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             tree(&side).await;
             let open = side.open(&who, "to-f", &act.wish()).await;
             let itself = act.wish().with(options::OPEN_REPARSE_POINT);
@@ -293,7 +293,7 @@ fn another_link_that_has_the_name_by_then_stays() {
 #[test]
 fn a_links_name_is_deleted_by_who_may_delete_in_its_directory() {
     served_by(true, |side, accounts| async move {
-        let (operator, mary) = (asker(9), user(&accounts, "mary", 1));
+        let (operator, mary) = (request_context(9), user(&accounts, "mary", 1));
         let directory = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
         for name in ["links", "files"] {
             assert_eq!(side.status(&operator, name, &directory).await, Status::SUCCESS);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use smb_tree::{Asker, Open, OpenKind};
+use smb_tree::{Open, OpenKind, RequestContext};
 use smb_wire::Status;
 use smb_wire::body::error::SymlinkError;
 use smb_wire::body::query_directory::flags;
@@ -18,13 +18,13 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::directories::{answered, list, root};
 use super::information::{file, renamed, set};
-use super::{Side, Wish, alone, asker, on_lanes};
+use super::{Side, Wish, alone, on_lanes, request_context};
 
 /// `links` are names and what they say.
 pub(super) async fn make_links(side: &Side, links: &[(&str, &str)]) {
     let found = side.volume.lookup(RelPath::ROOT).await.unwrap();
     let (directory, _) = found.into_directory().unwrap();
-    let caller = asker(9).caller;
+    let caller = request_context(9).caller;
     for (name, target) in links {
         let name = Name::parse(name.as_bytes()).unwrap();
         directory.symlink(&caller, name, target.as_bytes()).await.unwrap();
@@ -39,7 +39,7 @@ fn itself() -> Wish {
     Wish { access, ..Wish::new(Disposition::Open) }.with(options::OPEN_REPARSE_POINT)
 }
 
-async fn says(side: &Side, who: &Asker, open: &Arc<Open>) -> Result<(String, bool), Status> {
+async fn says(side: &Side, who: &RequestContext, open: &Arc<Open>) -> Result<(String, bool), Status> {
     let answer = side.share.ioctl(who, open, code::GET_REPARSE_POINT, &[], 4096).await?;
     let (tag, data) = reparse::parse(&answer.output).unwrap();
     assert_eq!(tag, reparse::SYMLINK);
@@ -50,7 +50,7 @@ async fn says(side: &Side, who: &Asker, open: &Arc<Open>) -> Result<(String, boo
 #[test]
 fn who_asks_for_the_link_itself_has_it_opened_and_others_what_it_leads_to() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "page", b"content").await;
         make_links(&side, &[("link", "./page"), ("gone", "/no/where")]).await;
         assert_eq!(side.content(&who, "link").await.unwrap(), b"content");
@@ -81,7 +81,7 @@ fn who_asks_for_the_link_itself_has_it_opened_and_others_what_it_leads_to() {
 #[test]
 fn a_link_is_renamed_and_taken_away_and_what_it_leads_to_stays() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "page", b"content").await;
         let directory = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
         assert_eq!(side.status(&who, "sub", &directory).await, Status::SUCCESS);
@@ -114,7 +114,7 @@ fn a_link_is_renamed_and_taken_away_and_what_it_leads_to_stays() {
 #[test]
 fn who_speaks_posix_is_stopped_by_a_link_and_sees_links_in_listings() {
     alone(|side| async move {
-        let who = Asker { posix: true, ..asker(1) };
+        let who = RequestContext { posix: true, ..request_context(1) };
         side.make(&who, "page", b"content").await;
         make_links(&side, &[("a", "page"), ("z", "/no/where")]).await;
         let mut contexts = ContextWriter::new();
@@ -162,14 +162,19 @@ fn to_make() -> Wish {
     Wish { access, ..Wish::new(Disposition::Create) }.with(options::OPEN_REPARSE_POINT)
 }
 
-async fn become_link(side: &Side, who: &Asker, open: &Arc<Open>, input: &[u8]) -> Result<(), Status> {
+async fn become_link(
+    side: &Side,
+    who: &RequestContext,
+    open: &Arc<Open>,
+    input: &[u8],
+) -> Result<(), Status> {
     side.share.ioctl(who, open, code::SET_REPARSE_POINT, input, 0).await.map(drop)
 }
 
 #[test]
 fn a_file_that_was_just_made_becomes_a_link_and_its_open_one_of_that() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "page", b"content").await;
         for (name, target) in [("link", "page"), ("far", "\\no\\where"), ("up", "..\\..\\..\\etc\\passwd")] {
             let open = side.open(&who, name, &to_make()).await;
@@ -210,7 +215,7 @@ fn a_file_that_was_just_made_becomes_a_link_and_its_open_one_of_that() {
 #[test]
 fn what_is_no_empty_file_becomes_no_link_and_other_tags_are_refused() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make(&who, "page", b"content").await;
         let directory = to_make().with(options::DIRECTORY_FILE);
         let sub = side.open(&who, "sub", &directory).await;
@@ -243,7 +248,7 @@ fn what_is_no_empty_file_becomes_no_link_and_other_tags_are_refused() {
 #[test]
 fn what_has_become_a_link_is_one_to_lanes_that_had_the_file_at_hand() {
     on_lanes(1, 2, |lane, side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let second = std::time::Duration::from_secs(1);
         if lane == 0 {
             let open = side.open(&who, "link", &to_make()).await;

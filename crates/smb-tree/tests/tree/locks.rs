@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Acl, Rights, Side as AclSide};
-use smb_tree::{Asker, Open};
+use smb_tree::{Open, RequestContext};
 use smb_wire::Status;
 use smb_wire::body::lock::{LockElement, LockRequest, LockRequestFixed, flags};
 use smb_wire::create::access::rights;
@@ -12,11 +12,11 @@ use smb_wire::create::{Disposition, options};
 use smb_wire::fixed::Fixed;
 use vfs::RelPath;
 
-use super::{Side, Wish, alone, asker, mary, turns_of};
+use super::{Side, Wish, alone, mary, request_context, turns_of};
 
 pub(super) async fn lock(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     at: u64,
     bits: u32,
@@ -26,7 +26,7 @@ pub(super) async fn lock(
 
 async fn lock_numbered(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     at: u64,
     bits: u32,
@@ -44,7 +44,7 @@ pub(super) const AT_ONCE: u32 = flags::EXCLUSIVE | flags::FAIL_IMMEDIATELY;
 #[test]
 fn a_range_is_one_opens_and_binds_reads_and_writes() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         side.make(&who, "page", &[7; 100]).await;
         let mine = side.open(&who, "page", &Wish::new(Disposition::Open)).await;
         let its = side.open(&other, "page", &Wish::new(Disposition::Open)).await;
@@ -77,7 +77,7 @@ fn a_range_is_one_opens_and_binds_reads_and_writes() {
 #[test]
 fn a_lock_that_comes_again_is_not_taken_twice() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "page", &Wish::new(Disposition::Create)).await;
         let shared = flags::SHARED | flags::FAIL_IMMEDIATELY;
         for sequence in [0x11, 0x11, 0x12] {
@@ -93,7 +93,7 @@ fn a_lock_that_comes_again_is_not_taken_twice() {
 #[test]
 fn an_open_without_the_right_to_lock_or_to_write_keeps_nobody_else_out() {
     alone(|side| async move {
-        let (who, mary) = (asker(1), mary(2));
+        let (who, mary) = (request_context(1), mary(2));
         let shared = flags::SHARED | flags::FAIL_IMMEDIATELY;
         for (rights_given, may) in [("rl", false), ("rlk", true), ("rlw", true), ("rlidwk", true)] {
             let root = side.volume.lookup_as(&who.caller, RelPath::ROOT, Rights::NONE).await.unwrap();
@@ -131,7 +131,7 @@ fn an_open_without_the_right_to_lock_or_to_write_keeps_nobody_else_out() {
 #[test]
 fn many_ranges_are_locked_by_turns_and_all_of_them_or_none() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         side.make(&who, "page", &[7; 100]).await;
         let mine = side.open(&who, "page", &Wish::new(Disposition::Open)).await;
         let its = side.open(&other, "page", &Wish::new(Disposition::Open)).await;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use identity::{Accounts, Writable};
 use lane::backend::sim::{Config, Fs, FsConfig, Host, Remains, World};
 use smb_tree::{
-    Asker, Breaks, CreateError, Created, LeaseBroken, Open, Opens, OpensLimits, Reading, Share, ShareOptions,
-    Tree,
+    Breaks, CreateError, Created, LeaseBroken, Open, Opens, OpensLimits, Reading, RequestContext, Share,
+    ShareOptions, Tree,
 };
 use smb_wire::create::access::rights;
 use smb_wire::create::context::Contexts;
@@ -107,8 +107,8 @@ impl Wish {
     }
 }
 
-fn asker(session: u64) -> Asker {
-    Asker {
+fn request_context(session: u64) -> RequestContext {
+    RequestContext {
         caller: Caller::new(Accounts::none().local_administrator()),
         session,
         tree: 1,
@@ -120,24 +120,34 @@ fn asker(session: u64) -> Asker {
     }
 }
 
-/// As [`asker`], a user whom nothing is given but by lists and descriptors.
-fn mary(session: u64) -> Asker {
+/// As [`request_context`], a user whom nothing is given but by lists and descriptors.
+fn mary(session: u64) -> RequestContext {
     let accounts = Accounts::parse("version = 1\n[user.mary]\nid = 7\n").unwrap();
-    Asker { caller: Caller::new(accounts.user("mary").unwrap()), ..asker(session) }
+    RequestContext { caller: Caller::new(accounts.user("mary").unwrap()), ..request_context(session) }
 }
 
 impl Side {
-    async fn create(&self, asker: &Asker, name: &str, wish: &Wish) -> Result<Created, CreateError> {
-        self.create_or_replay(asker, name, wish, false).await
+    async fn create(
+        &self,
+        request_context: &RequestContext,
+        name: &str,
+        wish: &Wish,
+    ) -> Result<Created, CreateError> {
+        self.create_or_replay(request_context, name, wish, false).await
     }
 
-    async fn replay(&self, asker: &Asker, name: &str, wish: &Wish) -> Result<Created, CreateError> {
-        self.create_or_replay(asker, name, wish, true).await
+    async fn replay(
+        &self,
+        request_context: &RequestContext,
+        name: &str,
+        wish: &Wish,
+    ) -> Result<Created, CreateError> {
+        self.create_or_replay(request_context, name, wish, true).await
     }
 
     async fn create_or_replay(
         &self,
-        asker: &Asker,
+        request_context: &RequestContext,
         name: &str,
         wish: &Wish,
         replay: bool,
@@ -156,32 +166,38 @@ impl Side {
             name: Text::new(&name).unwrap(),
             contexts: Contexts::parse(&wish.contexts).unwrap(),
         };
-        self.share.create(asker, &request, 0, replay).await
+        self.share.create(request_context, &request, 0, replay).await
     }
 
-    async fn open(&self, asker: &Asker, name: &str, wish: &Wish) -> Arc<Open> {
-        let created = self.create(asker, name, wish).await;
+    async fn open(&self, request_context: &RequestContext, name: &str, wish: &Wish) -> Arc<Open> {
+        let created = self.create(request_context, name, wish).await;
         created.unwrap_or_else(|error| panic!("{name}: {:?}", error.status)).open
     }
 
-    async fn status(&self, asker: &Asker, name: &str, wish: &Wish) -> Status {
-        match self.create(asker, name, wish).await {
+    async fn status(&self, request_context: &RequestContext, name: &str, wish: &Wish) -> Status {
+        match self.create(request_context, name, wish).await {
             Ok(created) => {
-                self.share.close(asker, &created.open, 0).await.unwrap();
+                self.share.close(request_context, &created.open, 0).await.unwrap();
                 Status::SUCCESS
             }
             Err(error) => error.status,
         }
     }
 
-    async fn make(&self, asker: &Asker, name: &str, content: &[u8]) {
-        let open = self.open(asker, name, &Wish::new(Disposition::Create)).await;
-        self.share.write_bytes(asker, &open, 0, content, false).await.unwrap();
-        self.share.close(asker, &open, 0).await.unwrap();
+    async fn make(&self, request_context: &RequestContext, name: &str, content: &[u8]) {
+        let open = self.open(request_context, name, &Wish::new(Disposition::Create)).await;
+        self.share.write_bytes(request_context, &open, 0, content, false).await.unwrap();
+        self.share.close(request_context, &open, 0).await.unwrap();
     }
 
-    async fn read(&self, asker: &Asker, open: &Arc<Open>, offset: u64, len: u32) -> Result<Vec<u8>, Status> {
-        match self.share.read(asker, open, offset, len, 0).await? {
+    async fn read(
+        &self,
+        request_context: &RequestContext,
+        open: &Arc<Open>,
+        offset: u64,
+        len: u32,
+    ) -> Result<Vec<u8>, Status> {
+        match self.share.read(request_context, open, offset, len, 0).await? {
             Reading::Bytes(bytes) => Ok(bytes),
             Reading::File { file, offset, len } => {
                 let buf = lane::current().buffers().get(lane::buffer::BufClass::Large).await;
@@ -192,11 +208,11 @@ impl Side {
         }
     }
 
-    async fn content(&self, asker: &Asker, name: &str) -> Result<Vec<u8>, Status> {
+    async fn content(&self, request_context: &RequestContext, name: &str) -> Result<Vec<u8>, Status> {
         let reading = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
-        let created = self.create(asker, name, &reading).await.map_err(|error| error.status)?;
-        let read = self.read(asker, &created.open, 0, 65_536).await;
-        self.share.close(asker, &created.open, 0).await.unwrap();
+        let created = self.create(request_context, name, &reading).await.map_err(|error| error.status)?;
+        let read = self.read(request_context, &created.open, 0, 65_536).await;
+        self.share.close(request_context, &created.open, 0).await.unwrap();
         match read {
             Err(Status::END_OF_FILE) => Ok(Vec::new()),
             read => read,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Acl, Rights, Side as AclSide};
-use smb_tree::{Answer, Asker, Open};
+use smb_tree::{Answer, Open, RequestContext};
 use smb_wire::Status;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, FLAG_WATCH_TREE, filter};
 use smb_wire::create::access::rights;
@@ -13,11 +13,11 @@ use smb_wire::fixed::Fixed;
 use smb_wire::info::notify::{action, parse};
 use vfs::{Caller, How, Name, Over, RelPath};
 
-use super::{Side, Wish, alone, asker, mary, on_lanes};
+use super::{Side, Wish, alone, mary, on_lanes, request_context};
 
 async fn watch(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     (bits, wanted, room): (u16, u32, u32),
 ) -> Result<Answer, Status> {
@@ -28,7 +28,7 @@ async fn watch(
     side.share.change_notify(who, open, &request).await
 }
 
-pub(super) async fn told(side: &Side, who: &Asker, open: &Arc<Open>) -> Vec<(u32, String)> {
+pub(super) async fn told(side: &Side, who: &RequestContext, open: &Arc<Open>) -> Vec<(u32, String)> {
     let answer = watch(side, who, open, NAMES).await.unwrap();
     assert_eq!(answer.status, Status::SUCCESS);
     parse(&answer.output).map(|entry| entry.map(|(action, name)| (action, name.lossy())).unwrap()).collect()
@@ -45,7 +45,7 @@ async fn polled<T>(waits: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
 
 const NAMES: (u16, u32, u32) = (0, filter::FILE_NAME | filter::DIR_NAME, 4096);
 
-async fn root(side: &Side, who: &Asker) -> Arc<Open> {
+async fn root(side: &Side, who: &RequestContext) -> Arc<Open> {
     let wish = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
     side.open(who, "", &wish.with(options::DIRECTORY_FILE)).await
 }
@@ -53,7 +53,7 @@ async fn root(side: &Side, who: &Asker) -> Arc<Open> {
 #[test]
 fn what_another_service_does_on_another_lane_is_told() {
     on_lanes(1, 2, |lane, side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         if lane == 1 {
             // As AFS or HTTP would, without any open.
             lane::time::sleep(Duration::from_millis(100)).await;
@@ -89,7 +89,7 @@ fn what_another_service_does_on_another_lane_is_told() {
 #[test]
 fn a_watch_ends_with_its_open_and_keeps_what_comes_between_two_requests() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = root(&side, &who).await;
         let first = {
             let (side, who, open) = (side.clone(), who.clone(), open.clone());
@@ -121,7 +121,7 @@ fn a_watch_ends_with_its_open_and_keeps_what_comes_between_two_requests() {
 }
 
 /// Opens a directory, which is made if it is not there, to watch it.
-async fn directory(side: &Side, who: &Asker, path: &str) -> Arc<Open> {
+async fn directory(side: &Side, who: &RequestContext, path: &str) -> Arc<Open> {
     let wish = Wish { access: rights::FILE_READ | rights::DELETE, ..Wish::new(Disposition::OpenIf) };
     side.open(who, path, &wish.with(options::DIRECTORY_FILE)).await
 }
@@ -129,7 +129,7 @@ async fn directory(side: &Side, who: &Asker, path: &str) -> Arc<Open> {
 #[test]
 fn what_happens_beneath_is_told_to_who_watches_the_tree_and_each_filter_has_its_own() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let (top, below) = (directory(&side, &who, "top").await, directory(&side, &who, r"top\below").await);
         let beside = directory(&side, &who, "beside").await;
         let sized = directory(&side, &who, "top").await;
@@ -163,7 +163,7 @@ fn what_happens_beneath_is_told_to_who_watches_the_tree_and_each_filter_has_its_
 #[test]
 fn who_watches_a_directory_that_is_taken_away_hears_of_it() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let watched = directory(&side, &who, "gone").await;
         let mut waits = Box::pin(watch(&side, &who, &watched, NAMES));
         assert!(polled(&mut waits).await.is_none());
@@ -178,7 +178,7 @@ fn who_watches_a_directory_that_is_taken_away_hears_of_it() {
 #[test]
 fn of_two_requests_the_first_is_told_what_happens_first() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = root(&side, &who).await;
         let ask = || {
             let (side, who, open) = (side.clone(), who.clone(), open.clone());
@@ -198,7 +198,7 @@ fn of_two_requests_the_first_is_told_what_happens_first() {
 #[test]
 fn names_in_directories_that_the_watcher_may_not_list_are_not_told() {
     alone(|side| async move {
-        let (who, mary) = (asker(1), mary(2));
+        let (who, mary) = (request_context(1), mary(2));
         let list = |rights: &str| {
             let mut acl = Acl::new();
             acl.set(AclSide::Given, "mary".parse().unwrap(), rights.parse().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use identity::Rights;
 use lane::backend::sim::{Config, Fs, World, seeds};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use smb_tree::{Asker, Open, OpensLimits};
+use smb_tree::{Open, OpensLimits, RequestContext};
 use smb_wire::Status;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, FLAG_WATCH_TREE, filter};
 use smb_wire::create::access::rights;
@@ -21,20 +21,20 @@ use vfs::{Expect, Name, Over, RelPath};
 
 use super::information::{full, renamed, set};
 use super::own_file::put;
-use super::{Side, Wish, asker, beside_programs, in_world_beside};
+use super::{Side, Wish, beside_programs, in_world_beside, request_context};
 
 const ALL: u32 =
     filter::FILE_NAME | filter::DIR_NAME | filter::SIZE | filter::LAST_WRITE | filter::ATTRIBUTES;
 
 /// What is told within a second.
-async fn heard(side: &Side, who: &Asker, open: &Arc<Open>, bits: u16) -> Vec<(u32, String)> {
+async fn heard(side: &Side, who: &RequestContext, open: &Arc<Open>, bits: u16) -> Vec<(u32, String)> {
     heard_for(Duration::from_secs(1), side, who, open, bits).await
 }
 
 async fn heard_for(
     time: Duration,
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     bits: u16,
 ) -> Vec<(u32, String)> {
@@ -55,17 +55,17 @@ async fn heard_for(
     told
 }
 
-async fn directory(side: &Side, who: &Asker, name: &str) -> Arc<Open> {
+async fn directory(side: &Side, who: &RequestContext, name: &str) -> Arc<Open> {
     let wish = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::OpenIf) };
     side.open(who, name, &wish.with(options::DIRECTORY_FILE)).await
 }
 
 /// Runs a test beside other programs, by an open of `sub` that has been told of nothing yet.
 fn watching<F: Future<Output = ()> + 'static>(
-    test: impl Fn(Side, Fs, Asker, Arc<Open>) -> F + Copy + 'static,
+    test: impl Fn(Side, Fs, RequestContext, Arc<Open>) -> F + Copy + 'static,
 ) {
     beside_programs(move |side, fs| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = directory(&side, &who, "sub").await;
         assert_eq!(heard(&side, &who, &open, 0).await, []);
         test(side, fs, who, open).await;
@@ -111,7 +111,7 @@ fn what_other_programs_do_is_told_within_a_second() {
 #[test]
 fn what_other_programs_do_beneath_is_told_in_directories_old_and_new() {
     beside_programs(|side, fs| async move {
-        let who = asker(1);
+        let who = request_context(1);
         fs.create_dir_all("/srv/sub/a/b").unwrap();
         let open = directory(&side, &who, "sub").await;
         assert_eq!(heard(&side, &who, &open, FLAG_WATCH_TREE).await, []);
@@ -136,7 +136,7 @@ fn what_other_programs_do_beneath_is_told_in_directories_old_and_new() {
 }
 
 /// What this server does in `sub`.
-async fn act(side: &Side, who: &Asker) {
+async fn act(side: &Side, who: &RequestContext) {
     side.make(who, "sub\\page", b"1").await;
     let page = side.open(who, "sub\\page", &full()).await;
     set(side, who, &page, class::RENAME, &renamed("sub\\other", false)).await.unwrap();
@@ -151,7 +151,7 @@ fn what_this_server_does_is_told_once_however_many_lanes_hear_of_it() {
         let world = World::new(1, Config::clean());
         let host = world.host("10.0.0.1");
         in_world_beside(world, &host, OpensLimits::default(), lanes, move |lane, side, fs| async move {
-            let who = asker(lane as u64 + 1);
+            let who = request_context(lane as u64 + 1);
             let open = directory(&side, &who, "sub").await;
             let changing = async {
                 if lane != 0 {
@@ -183,7 +183,7 @@ fn what_this_server_does_is_told_once_however_many_lanes_hear_of_it() {
 }
 
 /// Deeds of this server.
-async fn make(side: &Side, who: &Asker, name: &str) -> bool {
+async fn make(side: &Side, who: &RequestContext, name: &str) -> bool {
     let Ok(made) = side.create(who, &format!("sub\\{name}"), &Wish::new(Disposition::Create)).await else {
         return false;
     };
@@ -192,7 +192,7 @@ async fn make(side: &Side, who: &Asker, name: &str) -> bool {
     true
 }
 
-async fn write(side: &Side, who: &Asker, name: &str) -> bool {
+async fn write(side: &Side, who: &RequestContext, name: &str) -> bool {
     let Ok(opened) = side.create(who, &format!("sub\\{name}"), &Wish::new(Disposition::Open)).await else {
         return false;
     };
@@ -201,7 +201,7 @@ async fn write(side: &Side, who: &Asker, name: &str) -> bool {
     true
 }
 
-async fn rename(side: &Side, who: &Asker, from: &str, to: &str) -> bool {
+async fn rename(side: &Side, who: &RequestContext, from: &str, to: &str) -> bool {
     let opens = Wish { disposition: Disposition::Open, ..full() };
     let Ok(opened) = side.create(who, &format!("sub\\{from}"), &opens).await else { return false };
     let moved = set(side, who, &opened.open, class::RENAME, &renamed(&format!("sub\\{to}"), false)).await;
@@ -209,7 +209,7 @@ async fn rename(side: &Side, who: &Asker, from: &str, to: &str) -> bool {
     moved.is_ok()
 }
 
-async fn delete(side: &Side, who: &Asker, name: &str) -> bool {
+async fn delete(side: &Side, who: &RequestContext, name: &str) -> bool {
     let goes = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };
     side.status(who, &format!("sub\\{name}"), &goes.with(options::DELETE_ON_CLOSE)).await == Status::SUCCESS
 }
@@ -218,7 +218,7 @@ async fn delete(side: &Side, who: &Asker, name: &str) -> bool {
 fn what_this_server_puts_in_place_of_another_is_told_once_and_hides_nothing_that_programs_do_next() {
     use action::{ADDED, MODIFIED, REMOVED, RENAMED_NEW_NAME, RENAMED_OLD_NAME};
     beside_programs(|side, fs| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = directory(&side, &who, "").await;
         assert_eq!(heard(&side, &who, &open, 0).await, []);
         let told = async |what: &str, expected: &[(u32, &str)]| {
@@ -335,7 +335,7 @@ fn what_this_server_and_programs_do_to_a_name_is_told_in_its_order() {
             in_world_beside(world, &host, OpensLimits::default(), lanes, move |lane, side, fs| {
                 let happened = Rc::clone(&happened);
                 async move {
-                    let who = asker(lane as u64 + 1);
+                    let who = request_context(lane as u64 + 1);
                     let open = directory(&side, &who, "sub").await;
                     let acting = async {
                         lane::time::sleep(Duration::from_secs(1)).await;
@@ -354,7 +354,13 @@ fn what_this_server_and_programs_do_to_a_name_is_told_in_its_order() {
     }
 }
 
-async fn act_at_random(seed: u64, side: &Side, who: &Asker, fs: &Fs, happened: &RefCell<Vec<(u32, String)>>) {
+async fn act_at_random(
+    seed: u64,
+    side: &Side,
+    who: &RequestContext,
+    fs: &Fs,
+    happened: &RefCell<Vec<(u32, String)>>,
+) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let happens = |what: u32, name: &str| happened.borrow_mut().push((what, name.to_owned()));
     let mut there: Vec<&str> = Vec::new();

@@ -10,7 +10,7 @@ use identity::Rights;
 use lane::backend::sim::{Config, Fs, World};
 use lane::buffer::BufClass;
 use lane::time;
-use smb_tree::{Asker, Open, OpensLimits};
+use smb_tree::{Open, OpensLimits, RequestContext};
 use smb_wire::body::query_info::info_type;
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::Disposition;
@@ -23,7 +23,7 @@ use vfs::{Directory, Error, Expect, Name, Over, RelPath, Standing};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::information::{descriptor, file, full, renamed, set, set_of};
-use super::{Side, Wish, asker, beside_programs, in_world};
+use super::{Side, Wish, beside_programs, in_world, request_context};
 
 /// How another file comes to have the name.
 #[derive(Clone, Copy, Debug)]
@@ -81,14 +81,14 @@ fn name(text: &str) -> Name<'_> {
     Name::parse(text.as_bytes()).unwrap()
 }
 
-async fn top(side: &Side, who: &Asker) -> Directory {
+async fn top(side: &Side, who: &RequestContext) -> Directory {
     let found = side.volume.lookup_as(&who.caller, RelPath::ROOT, Rights::NONE).await.unwrap();
     found.into_directory().unwrap().0
 }
 
 pub(super) async fn put(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     at: &str,
     text: &[u8],
     expect: Expect<'_>,
@@ -103,7 +103,7 @@ pub(super) async fn put(
 
 impl Taken {
     async fn happens(self, side: &Side, fs: &Fs) {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let top = top(side, &who).await;
         match self {
             Self::Put => put(side, &who, "page", b"another", Expect::Anything).await.unwrap(),
@@ -139,7 +139,7 @@ impl Taken {
 
 impl Act {
     async fn happens(self, side: &Side, open: &Arc<Open>, stream: &Arc<Open>) -> Result<(), Status> {
-        let who = &asker(1);
+        let who = &request_context(1);
         let basic = |change: &dyn Fn(&mut BasicInformation)| {
             let mut basic = BasicInformation::new_zeroed();
             change(&mut basic);
@@ -180,7 +180,7 @@ impl Act {
 
 /// All that is told of what has a name.
 async fn told(side: &Side, at: &str) -> (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>) {
-    let who = asker(3);
+    let who = request_context(3);
     let content = side.content(&who, at).await.unwrap_or_else(|status| panic!("{at}: {status:?}"));
     let open = side.open(&who, at, &Wish { access: rights::FILE_ALL, ..Wish::new(Disposition::Open) }).await;
     let basic = file(side, &who, &open, class::BASIC).await.unwrap();
@@ -199,7 +199,7 @@ fn nothing_that_is_done_through_an_open_is_done_to_another_file_that_has_its_nam
         for act in ALL_ACTS {
             for is_at_once in [true, false] {
                 beside_programs(move |side, fs| async move {
-                    let who = asker(1);
+                    let who = request_context(1);
                     side.make(&who, "page", b"first").await;
                     let open = side.open(&who, "page", &full()).await;
                     let stream = side.open(&who, "page:one", &full()).await;
@@ -263,7 +263,7 @@ struct Again;
 
 /// Saves as many programs do: the new content under another name, the old file moved out of the way by the open that it was read through, the
 /// new one in its place, the old one deleted.
-async fn swap(side: &Side, who: &Asker, n: u32) -> Result<(), Again> {
+async fn swap(side: &Side, who: &RequestContext, n: u32) -> Result<(), Again> {
     let shares_deletion = if n.is_multiple_of(2) { 5 } else { 1 };
     let reading = Wish {
         access: rights::FILE_READ | rights::DELETE,
@@ -293,7 +293,7 @@ async fn swap(side: &Side, who: &Asker, n: u32) -> Result<(), Again> {
 }
 
 /// Fetches, and puts if the counter has the tag that it had: HTTP's If-Match, which no weak tag meets.
-async fn put_if_match(side: &Side, who: &Asker) -> Result<(), Again> {
+async fn put_if_match(side: &Side, who: &RequestContext) -> Result<(), Again> {
     let found = side.volume.lookup_as(&who.caller, RelPath::parse(b"counter").unwrap(), Rights::READ).await;
     let (file, before) = found.map_err(|_| Again)?.into_file().map_err(|_| Again)?;
     if before.standing(time::wall_clock()) != Standing::Settled {
@@ -311,7 +311,7 @@ async fn put_if_match(side: &Side, who: &Asker) -> Result<(), Again> {
 }
 
 /// Fetches and stores by number, as a client of AFS whose only user this is: refused where the file has no name by the time of the answer.
-async fn fetch_and_store(side: &Side, who: &Asker, done: &Done) -> Result<(), Again> {
+async fn fetch_and_store(side: &Side, who: &RequestContext, done: &Done) -> Result<(), Again> {
     let (volume, caller) = (&side.volume, &who.caller);
     let found = volume.lookup_as(caller, RelPath::parse(b"counter").unwrap(), Rights::READ).await;
     let (file, before) = found.map_err(|_| Again)?.into_file().map_err(|_| Again)?;
@@ -353,7 +353,7 @@ fn a_counter_that_is_kept_by_swaps_by_conditional_puts_and_by_stores_loses_nothi
     in_world(world, OpensLimits::default(), 3, move |client, side| {
         let done = Rc::clone(&counted);
         async move {
-            let who = asker(client as u64 + 1);
+            let who = request_context(client as u64 + 1);
             done.at_it.set(done.at_it.get() + 1);
             if client == 0 {
                 side.make(&who, "counter", b"00000000").await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use identity::Rights;
 use lane::time;
-use smb_tree::{Asker, Open};
+use smb_tree::{Open, RequestContext};
 use smb_wire::create::access::rights;
 use smb_wire::create::context::{AaplRequest, ContextWriter, tag};
 use smb_wire::create::lease::state;
@@ -20,7 +20,7 @@ use super::information::{file, renamed, set};
 use super::kept::{Site, user};
 use super::leases::{lease, until};
 use super::notifies::told;
-use super::{Side, Wish, alone, asker};
+use super::{Side, Wish, alone, request_context};
 
 const RH: u32 = state::READ | state::HANDLE;
 const RWH: u32 = RH | state::WRITE;
@@ -33,7 +33,7 @@ fn directory() -> Wish {
 /// Begins a rename, and waits until somebody is told to give something back.
 async fn begin(
     side: &Side,
-    who: &Asker,
+    who: &RequestContext,
     open: &Arc<Open>,
     to: &'static str,
 ) -> lane::Task<Result<(), Status>> {
@@ -54,7 +54,7 @@ fn last(side: &Side) -> (Guid, u32) {
 #[test]
 fn what_is_open_is_not_replaced_and_who_keeps_it_for_later_is_asked_for_it_first() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let key = Guid::new([7; 16]);
         side.make(&who, "one", b"1").await;
         let one = side.open(&who, "one", &Wish::new(Disposition::Open)).await;
@@ -79,7 +79,7 @@ fn what_is_open_is_not_replaced_and_who_keeps_it_for_later_is_asked_for_it_first
 #[test]
 fn a_directory_moves_once_opens_beneath_are_closed_and_not_if_others_come_meanwhile() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let top = side.open(&who, "top", &directory()).await;
         let below = side.create(&other, "top\\one", &lease(7, RH, None)).await.unwrap().open;
         let renaming = begin(&side, &who, &top, "moved").await;
@@ -106,7 +106,7 @@ fn a_directory_moves_once_opens_beneath_are_closed_and_not_if_others_come_meanwh
 fn a_directory_above_many_leased_files_is_refused_with_the_first_that_stays_open_and_else_waits_once_for_all()
 {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let top = side.open(&who, "top", &directory()).await;
         let mut kept = Vec::new();
         for n in 0..8 {
@@ -145,7 +145,7 @@ fn a_directory_above_many_leased_files_is_refused_with_the_first_that_stays_open
 #[test]
 fn who_has_the_new_directory_open_to_delete_it_for_later_is_asked_for_it_first() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         let key = Guid::new([7; 16]);
         side.make(&who, "one", b"1").await;
         let one = side.open(&who, "one", &Wish::new(Disposition::Open)).await;
@@ -177,7 +177,7 @@ enum Taken {
 fn an_open_whose_name_leads_to_another_file_renames_links_and_deletes_none() {
     for taken in [Taken::Upload, Taken::Rename, Taken::AnotherMade] {
         alone(move |side| async move {
-            let who = asker(1);
+            let who = request_context(1);
             side.make(&who, "one", b"first").await;
             side.make(&who, "other", b"other").await;
             let open = side.open(&who, "one", &Wish::new(Disposition::Open)).await;
@@ -221,7 +221,7 @@ fn all_who_rename_onto_one_name_in_place_of_what_has_it_do() {
             .map(|number| {
                 let side = side.clone();
                 lane::spawn(async move {
-                    let (who, temporary) = (asker(number), format!("temporary-{number}"));
+                    let (who, temporary) = (request_context(number), format!("temporary-{number}"));
                     for _ in 0..50 {
                         side.make(&who, &temporary, b"text").await;
                         let renaming = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };
@@ -250,7 +250,7 @@ fn all_who_rename_onto_one_name_in_place_of_what_has_it_do() {
 #[test]
 fn what_is_read_or_written_or_may_not_be_deleted_is_not_replaced() {
     alone(|side| async move {
-        let (who, other) = (asker(1), asker(2));
+        let (who, other) = (request_context(1), request_context(2));
         for (access, share, may) in [
             (rights::DELETE, 7, true),
             (rights::READ_ATTRIBUTES, 7, true),
@@ -278,8 +278,8 @@ fn what_is_read_or_written_or_may_not_be_deleted_is_not_replaced() {
     });
 }
 
-async fn mac(side: &Side, session: u64) -> Asker {
-    let who = Asker { apple: Arc::default(), ..asker(session) };
+async fn mac(side: &Side, session: u64) -> RequestContext {
+    let who = RequestContext { apple: Arc::default(), ..request_context(session) };
     let asked = AaplRequest {
         command: 1.into(),
         reserved: 0.into(),
@@ -306,11 +306,11 @@ fn who_speaks_apples_or_posix_extensions_renames_a_directory_with_all_that_is_op
         for is_own in [true, false] {
             alone(move |side| async move {
                 let who = match speaks {
-                    Speaks::Windows => asker(1),
+                    Speaks::Windows => request_context(1),
                     Speaks::Apple => mac(&side, 1).await,
-                    Speaks::Posix => Asker { posix: true, ..asker(1) },
+                    Speaks::Posix => RequestContext { posix: true, ..request_context(1) },
                 };
-                let other = if is_own { who.clone() } else { asker(2) };
+                let other = if is_own { who.clone() } else { request_context(2) };
                 for name in ["top", "top\\sub"] {
                     assert_eq!(side.status(&who, name, &directory()).await, Status::SUCCESS);
                 }
@@ -350,7 +350,7 @@ fn who_speaks_apples_or_posix_extensions_renames_a_directory_with_all_that_is_op
 }
 
 /// Makes `top\sub\page` with five bytes, and opens it durably under a lease.
-async fn durable_page(side: &Side, who: &Asker) -> Arc<Open> {
+async fn durable_page(side: &Side, who: &RequestContext) -> Arc<Open> {
     for name in ["top", "top\\sub"] {
         assert_eq!(side.status(who, name, &directory()).await, Status::SUCCESS);
     }
@@ -370,10 +370,10 @@ fn a_durable_open_in_a_renamed_directory_is_had_again_by_its_new_path_alone() {
             alone(move |side| async move {
                 let who = match speaks {
                     Speaks::Apple => mac(&side, 1).await,
-                    _ => Asker { posix: true, ..asker(1) },
+                    _ => RequestContext { posix: true, ..request_context(1) },
                 };
                 let open = durable_page(&side, &who).await;
-                let (id, mover) = (open.id(), Asker { session: 9, ..who.clone() });
+                let (id, mover) = (open.id(), RequestContext { session: 9, ..who.clone() });
                 drop(open);
                 let case = format!("{speaks:?}, lost before the rename: {is_lost_first}");
                 if is_lost_first {
@@ -407,7 +407,7 @@ fn a_durable_open_in_a_renamed_directory_is_had_again_after_a_restart() {
         for lanes in [1, 2] {
             let mut site = Site::new(5, lanes);
             let (process, _) = site.begin(None);
-            let alice = Asker { posix: true, ..user(&site.accounts, "alice", 1) };
+            let alice = RequestContext { posix: true, ..user(&site.accounts, "alice", 1) };
             let (side, who) = (process.sides[0].clone(), alice.clone());
             let id = site.on(0, async move {
                 let open = durable_page(&side, &who).await;
@@ -416,7 +416,8 @@ fn a_durable_open_in_a_renamed_directory_is_had_again_after_a_restart() {
                 }
                 open.id()
             });
-            let (side, mover) = (process.sides[lanes - 1].clone(), Asker { session: 9, ..alice.clone() });
+            let (side, mover) =
+                (process.sides[lanes - 1].clone(), RequestContext { session: 9, ..alice.clone() });
             site.on(lanes - 1, async move {
                 let top = side.open(&mover, "top", &directory()).await;
                 set(&side, &mover, &top, class::RENAME, &renamed("moved", false)).await.unwrap();

@@ -14,7 +14,7 @@ use super::*;
 
 /// What a client remembers while the server is away.
 struct Memory {
-    who: Asker,
+    who: RequestContext,
     key: Guid,
     creates: u8,
     rng: SmallRng,
@@ -182,7 +182,7 @@ async fn live_of(
         client.side.tree.leave_session(&client.who, opens).await;
     }
     let Client { who, key, creates, rng, .. } = client;
-    let who = Asker { session: who.session + 1_000, ..who };
+    let who = RequestContext { session: who.session + 1_000, ..who };
     (Memory { who, key, creates, rng, lost }, again)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use identity::Rights;
-use smb_tree::{Asker, Entrance, Root};
+use smb_tree::{Entrance, RequestContext, Root};
 use smb_wire::create::access::rights;
 use smb_wire::create::{Disposition, oplock_level, options};
 use smb_wire::info::file::class;
@@ -13,7 +13,7 @@ use vfs::RelPath;
 
 use super::information::{file, renamed, set};
 use super::leases::{granted, lease};
-use super::{Side, Wish, alone, asker, mary};
+use super::{Side, Wish, alone, mary, request_context};
 
 fn entrance(path: &str, makes: bool) -> Entrance {
     Entrance { path: RelPath::parse(path.as_bytes()).unwrap().into(), varies: true, makes }
@@ -21,12 +21,12 @@ fn entrance(path: &str, makes: bool) -> Entrance {
 
 impl Side {
     /// As who connects to this directory has it.
-    async fn entered(&self, who: &Asker, path: &str, makes: bool) -> Result<Self, Status> {
+    async fn entered(&self, who: &RequestContext, path: &str, makes: bool) -> Result<Self, Status> {
         let root: Arc<Root> = self.share.enter(who, &entrance(path, makes)).await?;
         Ok(Self { share: self.share.beneath(&root), ..self.clone() })
     }
 
-    async fn make_directory(&self, who: &Asker, name: &str) {
+    async fn make_directory(&self, who: &RequestContext, name: &str) {
         let wish = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
         assert_eq!(self.status(who, name, &wish).await, Status::SUCCESS, "{name}");
     }
@@ -35,7 +35,7 @@ impl Side {
 #[test]
 fn a_share_begins_at_its_root_and_paths_are_told_from_there() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make_directory(&who, "home").await;
         side.make_directory(&who, "home\\anne").await;
         let homes = side.entered(&who, "home/anne", false).await.unwrap();
@@ -62,7 +62,7 @@ fn a_share_begins_at_its_root_and_paths_are_told_from_there() {
 #[test]
 fn a_root_keeps_its_name_and_is_none_that_there_is_not() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         side.make_directory(&who, "home").await;
         side.make(&who, "file", b"").await;
         for path in ["nobody", "home/nobody", "file", "file/anne", "nobody/anne"] {
@@ -93,7 +93,7 @@ fn a_root_keeps_its_name_and_is_none_that_there_is_not() {
 #[test]
 fn no_link_leads_out_of_a_root() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         for name in ["home", "home\\anne", "home\\bob", "home\\anne\\inner"] {
             side.make_directory(&who, name).await;
         }
@@ -135,7 +135,7 @@ fn no_link_leads_out_of_a_root() {
 #[test]
 fn a_lease_key_for_one_name_below_two_roots_keeps_nothing_and_both_are_open() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let key = Guid::new([7; 16]);
         let first = side.entered(&who, "one", true).await.unwrap();
         let second = side.entered(&who, "two", true).await.unwrap();

@@ -80,7 +80,7 @@ impl Lost {
 /// One client: at most one open at a time.
 pub(super) struct Client {
     pub(super) side: Side,
-    pub(super) who: Asker,
+    pub(super) who: RequestContext,
     pub(super) key: Guid,
     pub(super) creates: u8,
     pub(super) rng: SmallRng,
@@ -267,7 +267,7 @@ fn who_loses_his_session_loses_no_write_and_keeps_nobody_out_who_may_come_in() {
         on_lanes(seed, 3, move |lane, side| {
             let client = Client {
                 side,
-                who: asker(lane as u64 + 1),
+                who: request_context(lane as u64 + 1),
                 key: Guid::new([lane as u8 + 1; 16]),
                 creates: 0,
                 rng: SmallRng::seed_from_u64(seed * 3 + lane as u64),

@@ -1,6 +1,6 @@
 //! How a share shows its volume: names that are left out, short names, bits of descriptors.
 
-use smb_tree::{Asker, ShareOptions};
+use smb_tree::{RequestContext, ShareOptions};
 use smb_wire::Status;
 use smb_wire::body::query_directory::flags;
 use smb_wire::create::access::rights::{
@@ -16,7 +16,7 @@ use vfs::{How, RelPath};
 use super::directories::{answered, list, root};
 use super::information::{descriptor, renamed, set};
 use super::links::make_links;
-use super::{Side, Wish, alone, asker, mary};
+use super::{Side, Wish, alone, mary, request_context};
 
 /// The same volume by another share.
 fn shown(side: &Side, options: ShareOptions) -> Side {
@@ -25,7 +25,7 @@ fn shown(side: &Side, options: ShareOptions) -> Side {
 }
 
 /// Makes something of which everyone may do as much.
-async fn make(side: &Side, who: &Asker, name: &str, mask: u32, bits: u32) {
+async fn make(side: &Side, who: &RequestContext, name: &str, mask: u32, bits: u32) {
     let ace = Ace { kind: ace_type::ACCESS_ALLOWED, flags: 0, mask, sid: Sid::EVERYONE };
     let descriptor = Descriptor { dacl: Some(vec![ace]), ..Descriptor::default() };
     let mut contexts = ContextWriter::new();
@@ -35,7 +35,7 @@ async fn make(side: &Side, who: &Asker, name: &str, mask: u32, bits: u32) {
     assert_eq!(side.status(who, name, &wish).await, Status::SUCCESS, "{name}");
 }
 
-async fn names(side: &Side, who: &Asker, pattern: &str) -> Result<Vec<String>, Status> {
+async fn names(side: &Side, who: &RequestContext, pattern: &str) -> Result<Vec<String>, Status> {
     let open = root(side, who).await;
     let found = list(side, who, &open, (pattern, flags::REOPEN, Class::IdBothDirectory, 65_536)).await;
     side.share.close(who, &open, 0).await.unwrap();
@@ -45,7 +45,7 @@ async fn names(side: &Side, who: &Asker, pattern: &str) -> Result<Vec<String>, S
 #[test]
 fn who_may_not_read_something_does_not_see_its_name_where_the_share_says_so() {
     alone(|side| async move {
-        let (who, mary) = (asker(1), mary(2));
+        let (who, mary) = (request_context(1), mary(2));
         let reads = READ_CONTROL | READ_DATA | READ_ATTRIBUTES | READ_EA | SYNCHRONIZE;
         for (name, mask, bits) in [
             ("a reads", reads, 0),
@@ -80,7 +80,7 @@ fn who_may_not_read_something_does_not_see_its_name_where_the_share_says_so() {
 #[test]
 fn that_a_list_was_inherited_is_kept_unasked_only_where_the_share_says_so() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let keeping = shown(&side, ShareOptions { keep_inherited: true, ..ShareOptions::default() });
         let (said, asked) = (control::DACL_AUTO_INHERITED, control::DACL_AUTO_INHERIT_REQ);
         for (n, (share, bits, kept)) in [
@@ -106,7 +106,7 @@ fn that_a_list_was_inherited_is_kept_unasked_only_where_the_share_says_so() {
 }
 
 /// The short name that a listing tells beside the only one that there is.
-async fn short_name(side: &Side, who: &Asker) -> String {
+async fn short_name(side: &Side, who: &RequestContext) -> String {
     let open = root(side, who).await;
     let class = Class::IdBothDirectory;
     let entries = answered(side, who, &open, ("long*", flags::REOPEN, class, 65_536)).await.unwrap();
@@ -119,7 +119,7 @@ async fn short_name(side: &Side, who: &Asker) -> String {
 #[test]
 fn a_file_that_is_made_anew_by_its_short_name_keeps_its_long_one_for_a_while() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let side = shown(&side, ShareOptions { short_names: true, ..ShareOptions::default() });
         side.make(&who, "long name of a file.text", b"one").await;
         let short = short_name(&side, &who).await;
@@ -145,7 +145,7 @@ fn a_file_that_is_made_anew_by_its_short_name_keeps_its_long_one_for_a_while() {
 #[test]
 fn what_is_no_unicode_is_listed_watched_opened_renamed_and_deleted_by_the_name_that_it_is_shown_by() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         // As another service makes them.
         let found = side.volume.lookup(RelPath::ROOT).await.unwrap();
         let (above, _) = found.into_directory().unwrap();

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use smb_tree::{Asker, Open, ShareOptions};
+use smb_tree::{Open, RequestContext, ShareOptions};
 use smb_wire::body::close::FLAG_POSTQUERY_ATTRIB;
 use smb_wire::info::file::{BasicInformation, class, plain};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::information::{file, full, set};
-use super::{Side, alone, asker};
+use super::{Side, alone, request_context};
 
-async fn told(side: &Side, who: &Asker, open: &Arc<Open>) -> u64 {
+async fn told(side: &Side, who: &RequestContext, open: &Arc<Open>) -> u64 {
     let told = file(side, who, open, class::BASIC).await.unwrap();
     plain::<BasicInformation>(&told).unwrap().last_write_time.get()
 }
 
-async fn write(side: &Side, who: &Asker, open: &Arc<Open>) {
+async fn write(side: &Side, who: &RequestContext, open: &Arc<Open>) {
     lane::time::sleep(Duration::from_millis(100)).await;
     side.share.write_bytes(who, open, 0, b"some", false).await.unwrap();
 }
@@ -24,7 +24,7 @@ async fn write(side: &Side, who: &Asker, open: &Arc<Open>) {
 #[test]
 fn an_open_tells_at_once_that_it_has_written() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let open = side.open(&who, "page", &full()).await;
         let made = told(&side, &who, &open).await;
         write(&side, &who, &open).await;
@@ -36,7 +36,7 @@ fn an_open_tells_at_once_that_it_has_written() {
 #[test]
 fn where_the_share_says_so_the_open_that_writes_tells_it_late_and_once() {
     alone(|side| async move {
-        let who = asker(1);
+        let who = request_context(1);
         let options = ShareOptions { write_time_delay: Duration::from_secs(2), ..ShareOptions::default() };
         let share = side.tree.add_share("late", side.volume.clone(), options);
         let side = Side { share, ..side.clone() };

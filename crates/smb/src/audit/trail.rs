@@ -264,7 +264,7 @@ fn path_of(call: &Call<'_>, share: &Share, file: FileId) -> Option<String> {
 /// Whom a request acts for.
 fn who(call: &Call<'_>) -> Option<Principal> {
     match call.tree.as_ref().map(|tree| &tree.kind) {
-        Some(Kind::Disk { asker, .. }) => Some(asker.caller.principal.clone()),
+        Some(Kind::Disk { ctx, .. }) => Some(ctx.caller.principal.clone()),
         _ => call.channel.as_ref()?.session.principal(),
     }
 }

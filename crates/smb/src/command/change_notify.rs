@@ -14,9 +14,9 @@ pub(super) async fn change_notify(call: &Call<'_>, request: &ChangeNotifyRequest
         return Err(Status::INVALID_PARAMETER);
     }
     call.pays(0, room)?;
-    let (share, asker, open) = call.target()?.into_file().ok_or(Status::INVALID_PARAMETER)?;
+    let (share, ctx, open) = call.target()?.into_file().ok_or(Status::INVALID_PARAMETER)?;
     let entered = call.enter(&open)?;
-    let answer = share.change_notify(&asker, &open, request).await;
+    let answer = share.change_notify(&ctx, &open, request).await;
     drop(entered);
     let answer = answer?;
     //= MS-SMB2 2.2.2

@@ -10,7 +10,7 @@ use crate::connection::{Call, Reply};
 /// Closes an open.
 pub(super) async fn close(call: &Call<'_>, request: &CloseRequest) -> Result<Reply, Status> {
     let response = match call.target()? {
-        Target::File { share, asker, open } => share.close(&asker, &open, request.flags.get()).await?,
+        Target::File { share, ctx, open } => share.close(&ctx, &open, request.flags.get()).await?,
         Target::Pipe(pipe) => {
             call.connection.lane.kept.pipes.close(&pipe);
             CloseResponse::blank()

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use smb_tree::{Asker, Open};
+use smb_tree::{Open, RequestContext};
 use smb_wire::Status;
 use smb_wire::create::{CreateRequest, CreateResponse};
 
@@ -14,19 +14,19 @@ use crate::session::{Kind, State};
 pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Result<Reply, Status> {
     let (tree, channel) = (call.tree()?, call.channel()?);
     let (id, fixed, contexts) = match &tree.kind {
-        Kind::Disk { share, asker } => {
-            let created = share.create(asker, request, call.sequence(), call.replays()).await;
+        Kind::Disk { share, ctx } => {
+            let created = share.create(ctx, request, call.sequence(), call.replays()).await;
             let created = match created {
                 Ok(created) => created,
                 Err(refused) => return Ok(Reply::error(refused.status, refused.data)),
             };
             // What ended the session or the tree meanwhile may not have seen what was opened since.
             if channel.session.state() != State::Valid {
-                Box::pin(close_unseen(call, asker, created.open, true)).await;
+                Box::pin(close_unseen(call, ctx, created.open, true)).await;
                 return Err(Status::USER_SESSION_DELETED);
             }
             if !tree.connect.is_open() {
-                Box::pin(close_unseen(call, asker, created.open, false)).await;
+                Box::pin(close_unseen(call, ctx, created.open, false)).await;
                 return Err(Status::NETWORK_NAME_DELETED);
             }
             (created.open.id(), created.fixed, created.contexts)
@@ -42,14 +42,14 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
 }
 
 /// Closes an open whose session, or tree alone, has ended before it; also where this is cut.
-async fn close_unseen(call: &Call<'_>, asker: &Asker, open: Arc<Open>, session_is_over: bool) {
-    let (lane, asker) = (Rc::clone(&call.connection.lane), asker.clone());
+async fn close_unseen(call: &Call<'_>, ctx: &RequestContext, open: Arc<Open>, session_is_over: bool) {
+    let (lane, ctx) = (Rc::clone(&call.connection.lane), ctx.clone());
     lane::to_the_end(async move {
         let (trees, opens) = (lane.of_trees(), vec![open]);
         if session_is_over {
-            trees.leave_session(&asker, opens).await;
+            trees.leave_session(&ctx, opens).await;
         } else {
-            trees.close_all(&asker, opens).await;
+            trees.close_all(&ctx, opens).await;
         }
     })
     .await;

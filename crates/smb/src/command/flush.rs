@@ -9,10 +9,10 @@ use crate::connection::{Call, Reply};
 /// Has what was written to an open on the disk before it answers.
 pub(super) async fn flush(call: &Call<'_>) -> Result<Reply, Status> {
     match call.target()? {
-        Target::File { share, asker, open } => {
+        Target::File { share, ctx, open } => {
             let _entered = call.enter(&open)?;
             of_tests::slowness(call).await;
-            share.flush(&asker, &open).await?;
+            share.flush(&ctx, &open).await?;
         }
         // What is written to a pipe is taken at once.
         Target::Pipe(_) => {}

@@ -59,9 +59,9 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
         code => {
             let charge = call.output_room(most).await?;
             let answer = match call.target()? {
-                Target::File { share, asker, open } => {
+                Target::File { share, ctx, open } => {
                     let _entered = call.enter(&open)?;
-                    let answer = share.ioctl(&asker, &open, code, request.input, most).await?;
+                    let answer = share.ioctl(&ctx, &open, code, request.input, most).await?;
                     (answer.status, answer.output)
                 }
                 Target::Pipe(pipe) => of_pipe(call, &pipe, code, request.input, output_max).await?,

@@ -7,8 +7,8 @@ use crate::connection::{Call, Reply};
 
 /// Locks ranges of a file or gives them back; waits for others where the client says so.
 pub(super) async fn lock(call: &Call<'_>, request: &LockRequest<'_>) -> Result<Reply, Status> {
-    let (share, asker, open) = call.target()?.into_file().ok_or(Status::INVALID_DEVICE_REQUEST)?;
+    let (share, ctx, open) = call.target()?.into_file().ok_or(Status::INVALID_DEVICE_REQUEST)?;
     let _entered = call.enter(&open)?;
-    share.lock(&asker, &open, request, call.sequence()).await?;
+    share.lock(&ctx, &open, request, call.sequence()).await?;
     Ok(Reply::empty())
 }

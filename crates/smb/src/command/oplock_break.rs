@@ -13,8 +13,8 @@ pub(super) async fn oplock_break(call: &Call<'_>, answer: &Break<'_>) -> Result<
         Break::Oplock(answer) => oplock(call, answer.file_id, answer.oplock_level),
         Break::LeaseAck(answer) => {
             let share = call.connection.lane.any_share(call)?;
-            let Kind::Disk { share, asker } = &share.kind else { return Err(Status::OBJECT_NAME_NOT_FOUND) };
-            let state = share.lease_break(asker, answer.lease_key, answer.lease_state.get())?;
+            let Kind::Disk { share, ctx } = &share.kind else { return Err(Status::OBJECT_NAME_NOT_FOUND) };
+            let state = share.lease_break(ctx, answer.lease_key, answer.lease_state.get())?;
             let response = LeaseBreakAck {
                 lease_key: answer.lease_key,
                 lease_state: state.into(),
@@ -36,8 +36,8 @@ fn oplock(call: &Call<'_>, file_id: FileId, level: u8) -> Result<Reply, Status> 
     if open.tree() != tree.connect.id {
         return Err(Status::FILE_CLOSED);
     }
-    let Kind::Disk { share, asker } = &tree.kind else { return Err(Status::FILE_CLOSED) };
-    let oplock_level = share.oplock_break(asker, &open, level)?;
+    let Kind::Disk { share, ctx } = &tree.kind else { return Err(Status::FILE_CLOSED) };
+    let oplock_level = share.oplock_break(ctx, &open, level)?;
     let response = OplockBreak { oplock_level, file_id, ..OplockBreak::blank() };
     Ok(Reply::of(move |body| body.push(&response)))
 }

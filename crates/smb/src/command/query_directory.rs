@@ -12,8 +12,8 @@ pub(super) async fn query_directory(
 ) -> Result<Reply, Status> {
     let room = request.fixed.output_buffer_length.get();
     let charge = call.output_room(room).await?;
-    let (share, asker, open) = call.target()?.into_file().ok_or(Status::INVALID_PARAMETER)?;
+    let (share, ctx, open) = call.target()?.into_file().ok_or(Status::INVALID_PARAMETER)?;
     let _entered = call.enter(&open)?;
-    let answer = share.query_directory(&asker, &open, request).await?;
+    let answer = share.query_directory(&ctx, &open, request).await?;
     Ok(Reply::output(answer.status, answer.output).paid_by(charge))
 }

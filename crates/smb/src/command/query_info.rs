@@ -11,9 +11,9 @@ pub(super) async fn query_info(call: &Call<'_>, request: &QueryInfoRequest<'_>) 
     let room = request.fixed.output_buffer_length.get();
     let charge = call.output_room(room.max(request.fixed.input_buffer_length.get())).await?;
     match call.target()? {
-        Target::File { share, asker, open } => {
+        Target::File { share, ctx, open } => {
             let _entered = call.enter(&open)?;
-            let answer = share.query_info(&asker, &open, request).await?;
+            let answer = share.query_info(&ctx, &open, request).await?;
             Ok(match answer.status {
                 // How much room it needs goes with the error.
                 Status::BUFFER_TOO_SMALL => Reply::error(answer.status, answer.output),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lane::buffer::Buf;
-use smb_tree::{Asker, Open, Reading, Share};
+use smb_tree::{Open, Reading, RequestContext, Share};
 use smb_wire::Status;
 use smb_wire::body::read::{ReadRequest, ReadResponse};
 use smb_wire::fsctl::TEST_PADDING;
@@ -24,8 +24,8 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
         return Err(Status::INVALID_PARAMETER);
     }
     call.pays(0, length)?;
-    let (share, asker, open) = match call.target()? {
-        Target::File { share, asker, open } => (share, asker, open),
+    let (share, ctx, open) = match call.target()? {
+        Target::File { share, ctx, open } => (share, ctx, open),
         Target::Pipe(pipe) => {
             let answer = pipe.read(length as usize).await?;
             return Ok(Reply::with(answer.status, move |body| ReadResponse::write(body, &answer.data)));
@@ -36,10 +36,10 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
     let padding: &'static [u8] = if call.connection.pads_reads.get() { &TEST_PADDING } else { &[] };
     // Its message is put together in memory.
     let is_gathered = call.is_compounded || !padding.is_empty();
-    if !is_gathered && let Some(short) = short(call, &share, &asker, &open, request).await? {
+    if !is_gathered && let Some(short) = short(call, &share, &ctx, &open, request).await? {
         return Ok(short);
     }
-    match share.read(&asker, &open, offset, length, request.minimum_count.get()).await? {
+    match share.read(&ctx, &open, offset, length, request.minimum_count.get()).await? {
         Reading::Bytes(data) => Ok(Reply::of(move |body| ReadResponse::write_behind(body, padding, &data))),
         Reading::File { file, offset, len } if is_gathered || len == 0 => {
             let (pieces, size) = (&call.connection.lane.pieces, len as usize);
@@ -65,7 +65,7 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
 async fn short(
     call: &Call<'_>,
     share: &Share,
-    asker: &Asker,
+    ctx: &RequestContext,
     open: &Arc<Open>,
     request: &ReadRequest,
 ) -> Result<Option<Reply>, Status> {
@@ -77,7 +77,7 @@ async fn short(
     // Who has no room has his bytes come the way that holds none, or waits there.
     let Some(charge) = call.connection.account.try_charge(size) else { return Ok(None) };
     let mut message = vec![0; size];
-    if !share.read_resident(asker, open, offset, &mut message[DATA_AT..]).await? {
+    if !share.read_resident(ctx, open, offset, &mut message[DATA_AT..]).await? {
         return Ok(None);
     }
     call.connection.lane.counters.bytes_read.add(length.into());

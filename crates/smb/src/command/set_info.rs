@@ -19,9 +19,9 @@ pub(super) async fn set_info(call: &Call<'_>, request: &SetInfoRequest<'_>) -> R
     }
     call.pays(length, 0)?;
     match call.target()? {
-        Target::File { share, asker, open } => {
+        Target::File { share, ctx, open } => {
             let _entered = call.enter(&open)?;
-            share.set_info(&asker, &open, request).await?;
+            share.set_info(&ctx, &open, request).await?;
         }
         // Pipes are in message mode, whatever is asked for: it is what all clients ask for.
         Target::Pipe(_)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use service::memory::Charge;
 use smb_proto::channel_word::Ticket;
-use smb_tree::{ANSWER_MAX, Asker, Open, Share};
+use smb_tree::{ANSWER_MAX, Open, RequestContext, Share};
 use smb_wire::body::query_directory::Output;
 use smb_wire::header::flags;
 use smb_wire::{FileId, Status};
@@ -15,15 +15,15 @@ use crate::session::Kind;
 
 /// What is open.
 pub(crate) enum Target {
-    File { share: Share, asker: Asker, open: Arc<Open> },
+    File { share: Share, ctx: RequestContext, open: Arc<Open> },
     Pipe(Arc<PipeOpen>),
 }
 
 impl Target {
     /// The file; `None` for a pipe.
-    pub(crate) fn into_file(self) -> Option<(Share, Asker, Arc<Open>)> {
+    pub(crate) fn into_file(self) -> Option<(Share, RequestContext, Arc<Open>)> {
         match self {
-            Self::File { share, asker, open } => Some((share, asker, open)),
+            Self::File { share, ctx, open } => Some((share, ctx, open)),
             Self::Pipe(_) => None,
         }
     }
@@ -57,14 +57,14 @@ impl Call<'_> {
     pub(crate) fn target(&self) -> Result<Target, Status> {
         let (tree, channel, id) = (self.tree()?, self.channel()?, self.file_id()?);
         match &tree.kind {
-            Kind::Disk { share, asker } => {
+            Kind::Disk { share, ctx } => {
                 //= MS-SMB2 3.3.5.10
                 //# An open that is not in the session's table, or of another tree, fails with STATUS_FILE_CLOSED.
                 let open = self.connection.lane.opens().find(channel.session.id, id)?;
                 if open.tree() != tree.connect.id {
                     return Err(Status::FILE_CLOSED);
                 }
-                Ok(Target::File { share: share.clone(), asker: asker.clone(), open })
+                Ok(Target::File { share: share.clone(), ctx: ctx.clone(), open })
             }
             Kind::Pipes => {
                 let pipe = self.connection.lane.kept.pipes.find(channel.session.id, tree.connect.id, id)?;

@@ -60,14 +60,14 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
             response.share_flags.set(share_flags::NO_CACHING);
             response.maximal_access.set(rights::FILE_ALL);
         }
-        Kind::Disk { share, asker } => {
+        Kind::Disk { share, ctx } => {
             response.share_type = share_type::DISK;
             //= MS-SMB2 3.3.5.7
             //# SHI1005_FLAGS_ACCESS_BASED_DIRECTORY_ENUM where listings leave out what the user may not read.
             if share.hides_unreadable() {
                 response.share_flags.set(share_flags::ACCESS_BASED_DIRECTORY_ENUM);
             }
-            response.maximal_access.set(share.maximal_access(asker).await?);
+            response.maximal_access.set(share.maximal_access(ctx).await?);
         }
     }
     Ok(Reply::of(move |body| body.push(&response)))

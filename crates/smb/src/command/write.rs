@@ -13,10 +13,10 @@ pub(super) async fn write(call: &Call<'_>, request: &WriteRequest<'_>) -> Result
     let (fixed, data) = (request.fixed, request.data);
     check(call, fixed)?;
     let written = match call.target()? {
-        Target::File { share, asker, open } => {
+        Target::File { share, ctx, open } => {
             let _entered = call.enter(&open)?;
             of_tests::slowness(call).await;
-            share.write_bytes(&asker, &open, fixed.offset.get(), data, is_through(call, fixed)?).await?
+            share.write_bytes(&ctx, &open, fixed.offset.get(), data, is_through(call, fixed)?).await?
         }
         Target::Pipe(pipe) => pipe.write(call, data)?,
     };
@@ -28,12 +28,11 @@ pub(crate) async fn write_received(call: &Call<'_>, received: Received) -> Resul
     let Received { fixed, data, charge } = received;
     check(call, &fixed)?;
     let written = match call.target()? {
-        Target::File { share, asker, open } => {
+        Target::File { share, ctx, open } => {
             let _entered = call.enter(&open)?;
             of_tests::slowness(call).await;
             let through = is_through(call, &fixed)?;
-            let (written, buffers) =
-                share.write(&asker, &open, fixed.offset.get(), vec![data], through).await;
+            let (written, buffers) = share.write(&ctx, &open, fixed.offset.get(), vec![data], through).await;
             drop(buffers);
             written?
         }

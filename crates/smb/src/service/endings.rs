@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lane::Lasting;
 use lane::mesh::Member;
-use smb_tree::Asker;
+use smb_tree::RequestContext;
 use vfs::Caller;
 
 use super::lane_service::LaneSmb;
@@ -21,8 +21,8 @@ impl LaneSmb {
         let me = Rc::clone(self);
         let closing = async move {
             me.kept.pipes.close_all(session, Some(tree.connect.id));
-            if let Kind::Disk { asker, .. } = &tree.kind {
-                me.of_trees().close_all(asker, me.opens().of_tree(session, tree.connect.id)).await;
+            if let Kind::Disk { ctx, .. } = &tree.kind {
+                me.of_trees().close_all(ctx, me.opens().of_tree(session, tree.connect.id)).await;
             }
         };
         Lasting::from(lane::spawn(closing)).await;
@@ -58,7 +58,7 @@ impl LaneSmb {
             me.kept.pipes.close_all(session.id, None);
             let opens = me.opens().of_session(session.id);
             if let Some(principal) = session.principal().filter(|_| !opens.is_empty()) {
-                let asker = Asker {
+                let ctx = RequestContext {
                     caller: Caller::new(principal),
                     session: session.id,
                     tree: 0,
@@ -68,7 +68,7 @@ impl LaneSmb {
                     posix: false,
                     apple: Arc::default(),
                 };
-                me.of_trees().leave_session(&asker, opens).await;
+                me.of_trees().leave_session(&ctx, opens).await;
             }
             me.tell_ended(session.id, &ended.channels);
         };

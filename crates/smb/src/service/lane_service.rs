@@ -19,7 +19,7 @@ use service::memory::{Account, ReplyMemory};
 use service::pacer::Ticket;
 use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, LaneStart, Role, Site, Switch};
-use smb_tree::{Apple, Asker, Damaged, Entrance, Opens, PutDown, Root, ShareOptions, TakenUp, Tree};
+use smb_tree::{Apple, Damaged, Entrance, Opens, PutDown, RequestContext, Root, ShareOptions, TakenUp, Tree};
 use smb_wire::Status;
 use vfs::Caller;
 
@@ -130,14 +130,14 @@ impl LaneSmb {
     ) -> Result<Rc<LaneTree>, Status> {
         channel.tree(id, self.generation.get(), |connect| {
             let renewals = channel.session.renewals();
-            let asker = self.asker(connection, channel, connect.id, &connect.apple)?;
+            let ctx = self.ctx(connection, channel, connect.id, &connect.apple)?;
             let kind = match &*connect.share {
                 PIPES => Kind::Pipes,
                 name => {
                     let share = self.tree.share(name).ok_or(Status::BAD_NETWORK_NAME)?;
                     let share =
                         connect.root.as_ref().map_or_else(|| share.clone(), |root| share.beneath(root));
-                    Kind::Disk { share, asker }
+                    Kind::Disk { share, ctx }
                 }
             };
             let options = self.options();
@@ -148,19 +148,19 @@ impl LaneSmb {
     }
 
     /// The session's user in a tree connect, by this connection.
-    fn asker(
+    fn ctx(
         &self,
         connection: &Connection,
         channel: &Channel,
         tree: u32,
         apple: &Arc<Apple>,
-    ) -> Result<Asker, Status> {
+    ) -> Result<RequestContext, Status> {
         let session = &channel.session;
         let principal = session.principal().ok_or(Status::USER_SESSION_DELETED)?;
         // Who is gone or disabled since he signed in is nobody here.
         let principal = self.options().accounts.renewed(&principal).ok_or(Status::USER_SESSION_DELETED)?;
         let negotiated = connection.negotiated.get().ok_or(Status::BAD_NETWORK_NAME)?;
-        Ok(Asker {
+        Ok(RequestContext {
             caller: Caller::new(principal),
             session: session.id,
             tree,
@@ -184,10 +184,10 @@ impl LaneSmb {
         section: &ShareSection,
     ) -> Result<Option<Arc<Root>>, Status> {
         let Some(directory) = &section.directory else { return Ok(None) };
-        let asker = self.asker(connection, channel, 0, &Arc::default())?;
-        let path = directory.template.of(&asker.caller.principal, lane::time::wall_clock());
+        let ctx = self.ctx(connection, channel, 0, &Arc::default())?;
+        let path = directory.template.of(&ctx.caller.principal, lane::time::wall_clock());
         let path = path.map_err(|unfit| {
-            let (share, user) = (&section.name, asker.caller.principal.name());
+            let (share, user) = (&section.name, ctx.caller.principal.name());
             //@ cause: The share has a directory for each user (`directory` with `%U`), and who connects is no user, or has a name that no
             //@ directory can have.
             //@ remedy: Have the user sign in by name, or rename the user.
@@ -201,7 +201,7 @@ impl LaneSmb {
         })?;
         let share = self.tree.share(&section.name).ok_or(Status::BAD_NETWORK_NAME)?;
         let entrance = Entrance { path, varies: directory.template.varies(), makes: directory.create };
-        share.enter(&asker, &entrance).await.map(Some)
+        share.enter(&ctx, &entrance).await.map(Some)
     }
 
     /// Every open of the process.

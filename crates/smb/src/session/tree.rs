@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use smb_tree::{Apple, Asker, Root, Share};
+use smb_tree::{Apple, RequestContext, Root, Share};
 
 use super::{Session, TreeRoom};
 
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
         /// The volume on this lane.
         share: Share,
         /// On whose behalf.
-        asker: Asker,
+        ctx: RequestContext,
     },
 }
 

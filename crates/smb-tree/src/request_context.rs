@@ -1,4 +1,4 @@
-//! On whose behalf a command is done.
+//! The session, tree connect and connection of a request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use vfs::Caller;
 use crate::apple::Apple;
 use crate::open::Open;
 
-/// A session's user in one tree connect, by one connection. Cheap to clone.
+/// The user, session, tree connect and connection that a request comes by. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub struct RequestContext {
     /// Whose rights count.
     pub caller: Caller,
     /// SessionId.
@@ -32,18 +32,18 @@ pub struct Asker {
     pub apple: Arc<Apple>,
 }
 
-/// To whose shares of what is bounded a client counts: its address's, and its user's where it has signed in as one.
+/// The [`Consumer`] that a client's opens, locks and sessions are counted to: its address, and its user where it has signed in.
 pub fn consumer_of(address: IpAddr, principal: &Principal) -> Consumer {
     Consumer { address, user: principal.is_user().then(|| UserNumber(principal.id().0)) }
 }
 
-impl Asker {
-    /// To whose shares of what is bounded it counts: what a client cannot choose, for it makes up as many GUIDs as it likes.
+impl RequestContext {
+    /// The [`Consumer`] of the request's client. It leaves out what a client can choose, such as its GUID.
     pub(crate) fn consumer(&self) -> Consumer {
         consumer_of(self.address, &self.caller.principal)
     }
 
-    /// The caller as who has this open: what is his is spared.
+    /// The caller as the holder of `open`: what it holds itself is not broken.
     pub(crate) fn by(&self, open: &Open) -> Caller {
         open.grants().caller(&self.caller)
     }

@@ -1,4 +1,4 @@
-//! What an open is of, as one lane has it at hand: descriptors belong to a lane, opens to none.
+//! The file, directory or link of an open as one lane has it: descriptors belong to a lane, opens to none.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use vfs::{Attributes, Caller, Directory, Error, OpenFile, Resolved, SymbolicLink
 use crate::names_at_hand::Kept;
 use crate::status;
 
-/// A file or directory that is open on this lane.
-pub(crate) struct Hand {
+/// One lane's descriptors of an open: its file, directory or symbolic link.
+pub(crate) struct LaneHandle {
     pub(crate) what: What,
     writer: RefCell<Option<Writer>>,
     /// The names of a directory, while they are told reply after reply.
@@ -29,7 +29,7 @@ pub(crate) enum What {
 /// Makes a new value of an extended attribute of the old one; `None` is no attribute.
 pub(crate) type Edit = Rc<dyn Fn(Option<Vec<u8>>) -> Option<Vec<u8>>>;
 
-impl Hand {
+impl LaneHandle {
     pub(crate) fn new(resolved: Resolved, writer: Option<Writer>) -> Self {
         let what = match resolved {
             Resolved::File(file, _) => What::File(file),

@@ -1,4 +1,4 @@
-//! Makes what is not there (MS-FSA 2.1.5.1.1).
+//! Creates a file or directory where there is none (MS-FSA 2.1.5.1.1).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,53 +10,53 @@ use smb_wire::create::{create_action, options};
 use smb_wire::info::security::Descriptor;
 use vfs::{Error, Expect, How, Resolved, Writer};
 
-use super::ask::{Ask, GIVEN};
-use super::granted::{Granted, It, Unopened};
-use crate::asker::Asker;
-use crate::hand::Hand;
+use super::granted::{Granted, OpenAttemptError, OpenTarget};
+use super::params::{CreateParams, GIVEN};
+use crate::lane_handle::LaneHandle;
 use crate::names::Spot;
 use crate::opens::Room;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::streams::Change;
 use smb_wire::dos::Dos;
 
 impl Share {
-    pub(super) async fn make_new(
+    pub(super) async fn create_new(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         room: &Room,
         spot: &Spot,
-    ) -> Result<Granted, Unopened> {
-        let is_directory = ask.has(options::DIRECTORY_FILE);
-        if is_directory && ask.name.stream.is_some() {
+    ) -> Result<Granted, OpenAttemptError> {
+        let is_directory = params.has(options::DIRECTORY_FILE);
+        if is_directory && params.name.stream.is_some() {
             return Err(Status::NOT_A_DIRECTORY.into());
         }
         //= MS-FSA 2.1.5.1
         //# A name with a backslash at its end is no file's: STATUS_OBJECT_NAME_INVALID.
-        if ask.name.is_directory && !is_directory {
+        if params.name.is_directory && !is_directory {
             return Err(Status::OBJECT_NAME_INVALID.into());
         }
         //= MS-FSA 2.1.5.1.1
         //# What is made not to be written is not deleted on close.
-        if ask.attributes & attributes::READONLY != 0 && ask.has(options::DELETE_ON_CLOSE) {
+        if params.attributes & attributes::READONLY != 0 && params.has(options::DELETE_ON_CLOSE) {
             return Err(Status::CANNOT_DELETE.into());
         }
-        if let Some(bytes) = ask.wishes.allocation.filter(|_| !is_directory) {
+        if let Some(bytes) = params.contexts.allocation.filter(|_| !is_directory) {
             //= MS-FSA 2.1.5.1.1
             //# Nothing is made where there is no room for what is to be set aside: STATUS_DISK_FULL.
             self.volume().fits(bytes).map_err(status::of)?;
             self.has_room_for(bytes).await?;
         }
-        let secured = self.secured(asker, ask, spot, is_directory).await?;
-        let writer = self.make(asker, ask, spot, is_directory, secured.own()).await?;
-        let access = match ask.access & rights::MAXIMUM_ALLOWED {
-            0 => ask.access,
+        let secured = self.secured(ctx, params, spot, is_directory).await?;
+        let writer = self.make(ctx, params, spot, is_directory, secured.own()).await?;
+        let access = match params.access & rights::MAXIMUM_ALLOWED {
+            0 => params.access,
             _ => rights::FILE_ALL,
         };
-        let share_access = ask.share_access;
-        let it = It {
+        let share_access = params.share_access;
+        let target = OpenTarget {
             path: spot.path.as_path(),
             mask: access,
             share_access,
@@ -64,14 +64,14 @@ impl Share {
             is_directory,
             is_linked: false,
         };
-        let (open, resolved, tellable) = self.open_beside(asker, ask, room, &it).await?;
-        let caller = open.caller(&asker.caller);
-        let hand = Rc::new(Hand::new(resolved, writer));
+        let (open, resolved, tellable) = self.open_beside(ctx, params, room, &target).await?;
+        let caller = open.caller(&ctx.caller);
+        let handle = Rc::new(LaneHandle::new(resolved, writer));
         // Who makes something says what it is, whatever its descriptor leaves him afterwards.
         let operator = Accounts::none().local_administrator();
         let operator = vfs::Caller { principal: operator, ..caller.clone() };
-        let fitted = match self.give_list(&caller, &hand, &secured).await {
-            Ok(()) => self.fit_out(&operator, &hand, open.object(), ask).await,
+        let fitted = match self.give_list(&caller, &handle, &secured).await {
+            Ok(()) => self.apply_create_params(&operator, &handle, open.object(), params).await,
             refused => refused,
         };
         if let Err(status) = fitted {
@@ -79,33 +79,33 @@ impl Share {
             return Err(status.into());
         }
         let action = create_action::CREATED;
-        let who = &asker.caller.principal;
+        let who = &ctx.caller.principal;
         let granted = |own: Arc<Descriptor>| self.options().sids.granted(who, &own);
         let maximal_access = open.object().descriptor().map_or(rights::FILE_ALL, granted);
-        let stream = ask.name.stream.clone();
+        let stream = params.name.stream.clone();
         let by_link = None;
-        Ok(Granted { open, by_link, hand, stream, access, maximal_access, share_access, action, tellable })
+        Ok(Granted { open, by_link, handle, stream, access, maximal_access, share_access, action, tellable })
     }
 
-    /// Gives what was made all that was asked for with it.
-    async fn fit_out(
+    /// Applies the attributes, security, extended attributes and allocation of a CREATE to the file that it created.
+    async fn apply_create_params(
         &self,
         caller: &vfs::Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         object: &vfs::Object,
-        ask: &Ask<'_>,
+        params: &CreateParams<'_>,
     ) -> Result<(), Status> {
-        self.give_attributes(caller, hand, object, ask).await?;
+        self.give_attributes(caller, handle, object, params).await?;
         //= MS-FSA 2.1.5.1.1
         //# FILE_NO_COMPRESSION: what is made is not compressed, whatever the directory says.
-        if ask.has(options::NO_COMPRESSION) {
-            self.have_compressed(caller, hand, object, false).await?;
+        if params.has(options::NO_COMPRESSION) {
+            self.have_compressed(caller, handle, object, false).await?;
         }
-        if let Some(list) = ask.wishes.ea {
-            self.set_eas(caller, hand, object, list).await?;
+        if let Some(list) = params.contexts.ea {
+            self.set_eas(caller, handle, object, list).await?;
         }
         if let (Some(bytes), Ok(writer)) =
-            (ask.wishes.allocation, hand.writer(self.volume(), caller, object).await)
+            (params.contexts.allocation, handle.writer(self.volume(), caller, object).await)
         {
             // A file system that cannot set room aside writes as well without.
             let room = writer.allocate(caller, lane::fs::Allocate::KeepSize, 0, bytes).await;
@@ -113,8 +113,8 @@ impl Share {
                 return Err(status::of(error));
             }
         }
-        if let Some(stream) = &ask.name.stream {
-            self.change_stream(caller, hand, object, stream, Change::Make).await?;
+        if let Some(stream) = &params.name.stream {
+            self.change_stream(caller, handle, object, stream, Change::Make).await?;
         }
         Ok(())
     }
@@ -136,14 +136,14 @@ impl Share {
 
     async fn make(
         &self,
-        asker: &Asker,
-        ask: &Ask<'_>,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
         spot: &Spot,
         is_directory: bool,
         own: Option<&Arc<Descriptor>>,
-    ) -> Result<Option<Writer>, Unopened> {
-        let wanted = super::granted::wanted(asker, ask, is_directory);
-        let intent = self.volume().intending(&asker.caller, wanted).map_err(status::of_open)?;
+    ) -> Result<Option<Writer>, OpenAttemptError> {
+        let wanted = super::granted::wanted(ctx, params, is_directory);
+        let intent = self.volume().intending(&ctx.caller, wanted).map_err(status::of_open)?;
         let caller = intent.caller();
         let (Some(above), Some(name)) = (&spot.above, spot.path.as_path().file_name()) else {
             return Err(Status::OBJECT_NAME_COLLISION.into());
@@ -153,15 +153,15 @@ impl Share {
             let (directory, _) = above.and_then(Resolved::into_directory).map_err(of_way)?;
             self.holds_directory(&directory)?;
             let made = if is_directory {
-                let mode = ask.wishes.posix.unwrap_or(DIRECTORY_MODE) & 0o777;
+                let mode = params.contexts.posix.unwrap_or(DIRECTORY_MODE) & 0o777;
                 directory.make_directory_described(caller, name, mode, own).await.map(|_| None)
             } else {
-                let mode = ask.wishes.posix.unwrap_or(FILE_MODE) & 0o777;
+                let mode = params.contexts.posix.unwrap_or(FILE_MODE) & 0o777;
                 let made = directory.create_described(caller, name, How { exclusive: true, mode }, own).await;
                 made.map(|made| Some(made.writer))
             };
             return made.map_err(|error| match error {
-                Error::Exists => Unopened::Again,
+                Error::Exists => OpenAttemptError::Retry,
                 error => of_way(error),
             });
         }
@@ -172,19 +172,19 @@ impl Share {
     pub(super) async fn give_attributes(
         &self,
         caller: &vfs::Caller,
-        hand: &Hand,
+        handle: &LaneHandle,
         object: &vfs::Object,
-        ask: &Ask<'_>,
+        params: &CreateParams<'_>,
     ) -> Result<(), Status> {
-        let is_directory = hand.directory().is_some();
+        let is_directory = handle.directory().is_some();
         let default = if is_directory { 0 } else { attributes::ARCHIVE };
-        let given = (ask.attributes & GIVEN) | default;
-        let now = self.dos_of(hand).await?;
+        let given = (params.attributes & GIVEN) | default;
+        let now = self.dos_of(handle).await?;
         if now.attributes.unwrap_or(default) == given {
             return Ok(());
         }
         let dos = Dos { attributes: Some(given), changed: None, ..now };
-        match self.keep_dos(caller, hand, object, dos).await {
+        match self.keep_dos(caller, handle, object, dos).await {
             // Without a place for them there are none.
             Err(Status::NOT_SUPPORTED) => Ok(()),
             kept => kept,
@@ -192,8 +192,8 @@ impl Share {
     }
 }
 
-fn of_way(error: Error) -> Unopened {
-    Unopened::Refused(match error {
+fn of_way(error: Error) -> OpenAttemptError {
+    OpenAttemptError::Refused(match error {
         //= MS-SMB2 3.3.5.9
         //# Where nothing may be changed nothing is made.
         Error::ReadOnly => Status::ACCESS_DENIED,

@@ -1,4 +1,4 @@
-//! What a CREATE asks for, its fields looked at one by one (MS-SMB2 3.3.5.9).
+//! The parameters of a CREATE: its fields, checked one by one (MS-SMB2 3.3.5.9).
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use smb_wire::create::{CreateRequest, Disposition, oplock_level, options};
 use smb_wire::name::Name;
 use smb_wire::{Dialect, Guid, Status};
 
-use super::alike::KeyOfTwo;
 use super::durable::Durable;
-use crate::asker::Asker;
+use super::lease_key_conflict::SharedLeaseKey;
 use crate::instances::Instance;
 use crate::names::Case;
+use crate::request_context::RequestContext;
 use crate::tree::guid_bytes;
 
-/// A CREATE whose fields make sense by themselves.
-pub(crate) struct Ask<'a> {
+/// The checked fields and create contexts of a CREATE request (MS-SMB2 2.2.13).
+pub(crate) struct CreateParams<'a> {
     pub(crate) name: Name,
     /// Specific rights, and [`rights::MAXIMUM_ALLOWED`].
     pub(crate) access: u32,
@@ -27,14 +27,14 @@ pub(crate) struct Ask<'a> {
     pub(crate) options: u32,
     pub(crate) attributes: u32,
     pub(crate) oplock: u8,
-    pub(crate) wishes: Wishes<'a>,
-    /// The key of its lease is another file's too, so that nothing is cached by it.
-    pub(crate) of_two: Option<Arc<KeyOfTwo>>,
+    pub(crate) contexts: CreateContexts<'a>,
+    /// Set where another file is open by the same lease key: nothing is cached by the key then.
+    pub(crate) shared_lease_key: Option<Arc<SharedLeaseKey>>,
 }
 
-/// What the contexts ask for.
+/// The create contexts of a request (MS-SMB2 2.2.13.2), decoded.
 #[derive(Default)]
-pub(crate) struct Wishes<'a> {
+pub(crate) struct CreateContexts<'a> {
     pub(crate) ea: Option<&'a [u8]>,
     pub(crate) security: Option<&'a [u8]>,
     pub(crate) allocation: Option<u64>,
@@ -48,9 +48,9 @@ pub(crate) struct Wishes<'a> {
     pub(crate) instance: Option<Instance>,
 }
 
-impl<'a> Ask<'a> {
-    /// `wishes` are those of its contexts.
-    pub(crate) fn of(request: &CreateRequest<'a>, wishes: Wishes<'a>) -> Result<Self, Status> {
+impl<'a> CreateParams<'a> {
+    /// Checks the fields of `request`; `contexts` are its create contexts.
+    pub(crate) fn of(request: &CreateRequest<'a>, contexts: CreateContexts<'a>) -> Result<Self, Status> {
         let fixed = request.fixed;
         if fixed.impersonation_level.get() > IMPERSONATION_LEVEL_MAX {
             return Err(Status::BAD_IMPERSONATION_LEVEL);
@@ -94,8 +94,8 @@ impl<'a> Ask<'a> {
             options,
             attributes: fixed.file_attributes.get(),
             oplock: fixed.requested_oplock_level,
-            wishes,
-            of_two: None,
+            contexts,
+            shared_lease_key: None,
         })
     }
 
@@ -105,12 +105,12 @@ impl<'a> Ask<'a> {
 
     /// Which names are found by the one that is asked for.
     pub(crate) fn case(&self) -> Case {
-        if self.wishes.posix.is_some() { Case::Exact } else { Case::Any }
+        if self.contexts.posix.is_some() { Case::Exact } else { Case::Any }
     }
 
     /// Whether a link is itself what is asked for, or what stops the way: who asks so follows links on his own.
     pub(crate) fn minds_links(&self) -> bool {
-        self.name.stream.is_none() && (self.wishes.posix.is_some() || self.has(options::OPEN_REPARSE_POINT))
+        self.name.stream.is_none() && (self.contexts.posix.is_some() || self.has(options::OPEN_REPARSE_POINT))
     }
 
     /// Whether what is there is emptied.
@@ -129,31 +129,31 @@ impl<'a> Ask<'a> {
     }
 }
 
-impl<'a> Wishes<'a> {
-    pub(super) fn of(asker: &Asker, request: &CreateRequest<'a>) -> Result<Self, Status> {
-        let mut wishes = Self::default();
+impl<'a> CreateContexts<'a> {
+    pub(super) fn of(ctx: &RequestContext, request: &CreateRequest<'a>) -> Result<Self, Status> {
+        let mut contexts = Self::default();
         let (mut instance, mut version) = (None, None);
         for context in request.contexts.iter() {
             match context.map_err(|malformed| malformed.status())? {
-                CreateContext::EaBuffer(list) => wishes.ea = Some(list),
-                CreateContext::SdBuffer(descriptor) => wishes.security = Some(descriptor),
-                CreateContext::AllocationSize(bytes) => wishes.allocation = Some(bytes),
-                CreateContext::MaximalAccess(since) => wishes.maximal_access = Some(since),
-                CreateContext::OnDiskId => wishes.on_disk_id = true,
-                CreateContext::Lease(lease) => wishes.lease = known(lease, asker),
-                CreateContext::Aapl(aapl) => wishes.aapl = Some(aapl),
-                CreateContext::Posix(mode) if asker.posix => wishes.posix = Some(mode),
+                CreateContext::EaBuffer(list) => contexts.ea = Some(list),
+                CreateContext::SdBuffer(descriptor) => contexts.security = Some(descriptor),
+                CreateContext::AllocationSize(bytes) => contexts.allocation = Some(bytes),
+                CreateContext::MaximalAccess(since) => contexts.maximal_access = Some(since),
+                CreateContext::OnDiskId => contexts.on_disk_id = true,
+                CreateContext::Lease(lease) => contexts.lease = known(lease, ctx),
+                CreateContext::Aapl(aapl) => contexts.aapl = Some(aapl),
+                CreateContext::Posix(mode) if ctx.posix => contexts.posix = Some(mode),
                 //= MS-SMB2 3.3.5.9.3
                 //# No snapshot was taken at this time, or at any.
                 CreateContext::Timewarp(_) => return Err(Status::OBJECT_NAME_NOT_FOUND),
-                CreateContext::DurableRequest => wishes.durable = Durable::V1,
-                CreateContext::DurableRequestV2(asked) if asker.dialect.is_smb3() => {
-                    wishes.durable = Durable::V2(asked);
+                CreateContext::DurableRequest => contexts.durable = Durable::V1,
+                CreateContext::DurableRequestV2(asked) if ctx.dialect.is_smb3() => {
+                    contexts.durable = Durable::V2(asked);
                 }
-                CreateContext::AppInstanceId(id) if asker.dialect.is_smb3() => instance = Some(id),
+                CreateContext::AppInstanceId(id) if ctx.dialect.is_smb3() => instance = Some(id),
                 //= MS-SMB2 3.3.5.9.13
                 //# Versions of an instance are of dialect 3.1.1.
-                CreateContext::AppInstanceVersion(high, low) if asker.dialect >= Dialect::Smb311 => {
+                CreateContext::AppInstanceVersion(high, low) if ctx.dialect >= Dialect::Smb311 => {
                     version = Some((high, low));
                 }
                 CreateContext::Posix(_)
@@ -165,11 +165,11 @@ impl<'a> Wishes<'a> {
                 | CreateContext::Unknown(..) => {}
             }
         }
-        wishes.instance = instance.map(|id| Instance { id, version });
-        Ok(wishes)
+        contexts.instance = instance.map(|id| Instance { id, version });
+        Ok(contexts)
     }
 
-    /// Without a lease that the request does not mean.
+    /// Drops the lease context unless the request's oplock level is a lease's.
     pub(super) fn with_lease_of(self, oplock: u8) -> Self {
         //= MS-SMB2 3.3.5.9.8
         //# A lease is looked at where RequestedOplockLevel is SMB2_OPLOCK_LEVEL_LEASE.
@@ -178,17 +178,17 @@ impl<'a> Wishes<'a> {
 }
 
 /// The lease, if what was negotiated knows it.
-fn known<'a>(lease: Lease<'a>, asker: &Asker) -> Option<Lease<'a>> {
+fn known<'a>(lease: Lease<'a>, ctx: &RequestContext) -> Option<Lease<'a>> {
     let since = match lease {
         Lease::V1(_) => Dialect::Smb210,
         Lease::V2(_) => Dialect::Smb300,
     };
-    (asker.dialect >= since).then_some(lease)
+    (ctx.dialect >= since).then_some(lease)
 }
 
 /// The key of a lease of this client.
-pub(crate) fn lease_key(asker: &Asker, key: Guid) -> LeaseKey {
-    LeaseKey { client: guid_bytes(asker.client), key: guid_bytes(key) }
+pub(crate) fn lease_key(ctx: &RequestContext, key: Guid) -> LeaseKey {
+    LeaseKey { client: guid_bytes(ctx.client), key: guid_bytes(key) }
 }
 
 fn checked_options(bits: u32) -> Result<u32, Status> {

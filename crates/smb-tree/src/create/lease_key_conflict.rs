@@ -1,5 +1,5 @@
-//! Lease keys where a share begins in another directory for others: a client names its leases by paths, and cannot know that the same
-//! path is another file by another connection.
+//! Lease keys that name two files, in shares whose root depends on the user: a client makes its keys of paths, and cannot know that
+//! the same path is another file by another connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,33 +8,33 @@ use budget::give_back;
 use grants::LeaseKey;
 use vfs::RelPath;
 
-use super::ask::{Ask, lease_key};
-use crate::asker::Asker;
+use super::params::{CreateParams, lease_key};
 use crate::names;
+use crate::request_context::RequestContext;
 use crate::share::Share;
 
-/// Keys by which clients have two files open, as many times as the later one: nothing is cached by these.
+/// Lease keys by which two files are open, with the number of opens of the later file. Nothing is cached by these keys.
 #[derive(Default)]
-pub(crate) struct KeysOfTwo(Mutex<HashMap<LeaseKey, usize>>);
+pub(crate) struct SharedLeaseKeys(Mutex<HashMap<LeaseKey, usize>>);
 
-/// An open that makes a key one of two files, for as long as this lives.
-pub(crate) struct KeyOfTwo {
-    keys: Arc<KeysOfTwo>,
+/// Counts one open of the later of two files that share a lease key. Dropped, it is counted no more.
+pub(crate) struct SharedLeaseKey {
+    keys: Arc<SharedLeaseKeys>,
     key: LeaseKey,
 }
 
-impl KeysOfTwo {
+impl SharedLeaseKeys {
     fn has(&self, key: &LeaseKey) -> bool {
         self.0.lock().expect("nobody panics while holding it").contains_key(key)
     }
 
-    fn join(self: &Arc<Self>, key: LeaseKey) -> KeyOfTwo {
+    fn join(self: &Arc<Self>, key: LeaseKey) -> SharedLeaseKey {
         *self.0.lock().expect("nobody panics while holding it").entry(key).or_default() += 1;
-        KeyOfTwo { keys: Arc::clone(self), key }
+        SharedLeaseKey { keys: Arc::clone(self), key }
     }
 }
 
-impl Drop for KeyOfTwo {
+impl Drop for SharedLeaseKey {
     fn drop(&mut self) {
         let mut keys = self.keys.0.lock().expect("nobody panics while holding it");
         give_back(&mut keys, self.key, 1);
@@ -45,18 +45,22 @@ impl Share {
     /// Where the key of the lease that is asked for is in use for the same name below another root of the share, that lease is given
     /// back, and as long as both are open a lease by the key is one of nothing: what the client keeps by it would be of two files. So
     /// does Samba. Any other use of a key for two files fails.
-    pub(super) async fn look_for_alike(&self, asker: &Asker, ask: &Ask<'_>) -> Option<Arc<KeyOfTwo>> {
+    pub(super) async fn find_lease_key_conflict(
+        &self,
+        ctx: &RequestContext,
+        params: &CreateParams<'_>,
+    ) -> Option<Arc<SharedLeaseKey>> {
         if !self.root.varies() {
             return None;
         }
-        let key = lease_key(asker, ask.wishes.lease.as_ref()?.key());
+        let key = lease_key(ctx, params.contexts.lease.as_ref()?.key());
         let leased = self.volume().leased_path(&key)?;
         // What hinders the look hinders the one that follows, which says so.
-        let spot = names::find(self, &asker.caller, &ask.name, ask.case()).await.ok()?;
-        let keys = self.opens().keys_of_two();
-        let is_of_two = self.root.inside(leased.as_path()).is_none() || keys.has(&key);
+        let spot = names::find(self, &ctx.caller, &params.name, params.case()).await.ok()?;
+        let keys = self.opens().shared_lease_keys();
+        let is_conflict = self.root.inside(leased.as_path()).is_none() || keys.has(&key);
         let name = self.root.inside(spot.path.as_path())?;
-        if !is_of_two || !ends_with(leased.as_path(), name) {
+        if !is_conflict || !ends_with(leased.as_path(), name) {
             return None;
         }
         self.volume().recall_lease(&key).await;
