@@ -6,9 +6,9 @@ use grants::{BadAcknowledgement, Caching};
 use smb_wire::create::oplock_level;
 use smb_wire::{Guid, Status};
 
-use crate::breaks::{Held, Told, caching_of, level};
+use crate::break_timeouts::BrokenGrant;
+use crate::breaks::{BreakTarget, Held, caching_of, level};
 use crate::create::params::lease_key;
-use crate::late::Of;
 use crate::open::Open;
 use crate::request_context::RequestContext;
 use crate::share::Share;
@@ -33,9 +33,9 @@ impl Share {
             oplock_level::NONE => Caching::NONE,
             kept => caching_of(kept).ok_or(Status::INVALID_PARAMETER)?,
         };
-        let of = Of::Oplock(open.id().volatile.get());
+        let of = BrokenGrant::Oplock(open.id().volatile.get());
         let acknowledge = || open.grants().acknowledge(self.volume().cache(), caching);
-        let left = self.opens().late().acknowledged(of, acknowledge);
+        let left = self.opens().break_timeouts().acknowledged(of, acknowledge);
         left.map(level).map_err(|bad| match bad {
             BadAcknowledgement::NoHolder => Status::INVALID_DEVICE_STATE,
             BadAcknowledgement::NotAsked | BadAcknowledgement::KeepsMore => Status::INVALID_OPLOCK_PROTOCOL,
@@ -57,9 +57,9 @@ impl Share {
         if caching.bits() != bits {
             return Err(Status::REQUEST_NOT_ACCEPTED);
         }
-        let of = Of::from(Told::Lease { client: ctx.client, key });
+        let of = BrokenGrant::from(BreakTarget::Lease { client: ctx.client, key });
         let acknowledge = || self.volume().acknowledge(&lease_key(ctx, key), caching);
-        let left = self.opens().late().acknowledged(of, acknowledge);
+        let left = self.opens().break_timeouts().acknowledged(of, acknowledge);
         left.map(|left| left.bits().into()).map_err(|bad| match bad {
             BadAcknowledgement::NoHolder => Status::OBJECT_NAME_NOT_FOUND,
             BadAcknowledgement::NotAsked => Status::UNSUCCESSFUL,

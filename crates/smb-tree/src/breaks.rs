@@ -35,9 +35,9 @@ pub struct LeaseBroken {
     pub names: bool,
 }
 
-/// Who is told, by the number of the holder.
+/// The destination of a break: the session of an oplock, or the client of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum BreakTarget {
     Oplock { open: FileId, session: u64 },
     Lease { client: Guid, key: Guid },
 }

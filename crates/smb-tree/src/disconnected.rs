@@ -335,7 +335,7 @@ impl crate::tree::LaneState {
         if resting.is_empty() {
             return GaveWay { closed: 0, is_heard: true };
         }
-        let is_heard = opens.tellables(holder) > resting.len();
+        let is_heard = opens.break_registrations(holder) > resting.len();
         let mut closed = 0;
         for open in resting {
             // Who hears for the rest of them may keep their handles.

@@ -9,12 +9,12 @@ use smb_proto::channel_word::ChannelWord;
 use smb_wire::create::options;
 use smb_wire::{FileId, Guid};
 
+use crate::app_instances::AppInstanceMember;
 use crate::breaks::Held;
 use crate::create::lease_key_conflict::SharedLeaseKey;
 use crate::disconnected::Durability;
-use crate::instances::Member;
 use crate::names::Case;
-use crate::opens::{Room, Tellable};
+use crate::opens::{BreakRegistration, Room};
 use crate::replays::Entry;
 use crate::request_context::RequestContext;
 use crate::root::Root;
@@ -43,7 +43,7 @@ pub struct Open {
     pub(crate) by_link: Option<vfs::Open>,
     pub(crate) room: Room,
     /// Its client can be told of breaks for as long as this lives.
-    pub(crate) _tellable: Option<Tellable>,
+    pub(crate) _break_registration: Option<BreakRegistration>,
     /// The key of its lease is another file's too for as long as this lives.
     pub(crate) _of_two: Option<Arc<SharedLeaseKey>>,
     /// 0 while it has no session.
@@ -69,7 +69,7 @@ pub struct Open {
     pub(crate) create_guid: Guid,
     /// By which the CREATE is known when it comes again.
     pub(crate) replay: Option<Entry>,
-    pub(crate) instance: Option<Member>,
+    pub(crate) app_instance: Option<AppInstanceMember>,
     pub(crate) word: ChannelWord,
     /// CurrentByteOffset: behind what was read last, or as it was set. The server never uses it.
     pub(crate) position: AtomicU64,
@@ -95,7 +95,7 @@ pub(crate) struct State {
     /// and the time of change, 100 ns since 1601.
     pub(crate) sticky_change: Option<u64>,
     /// Where it tells late that it has written.
-    pub(crate) late: Option<crate::write_time::Late>,
+    pub(crate) late: Option<crate::write_time::DelayedWriteTime>,
     pub(crate) renamed: Option<Renamed>,
     pub(crate) watching: crate::notify::Watching,
     pub(crate) lock_sequences: crate::lock_sequences::Sequences,

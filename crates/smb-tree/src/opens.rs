@@ -13,11 +13,11 @@ use smb_proto::numbers::NumberMap;
 use smb_wire::{FileId, Status};
 use vfs::RelPath;
 
-use crate::breaks::Told;
+use crate::app_instances::AppInstances;
+use crate::break_timeouts::{BreakTimeouts, GrantHolder};
+use crate::breaks::BreakTarget;
 use crate::create::lease_key_conflict::SharedLeaseKeys;
 use crate::disconnected::Disconnected;
-use crate::instances::Instances;
-use crate::late::{Late, Party};
 use crate::open::Open;
 use crate::replays::Replays;
 use crate::request_context::RequestContext;
@@ -96,13 +96,13 @@ pub struct Opens {
     limits: OpensLimits,
     shards: Box<[Mutex<Shard>]>,
     owners: Mutex<Owners>,
-    told: Mutex<HashMap<Holder, ToldBy>>,
-    late: Late,
+    break_targets: Mutex<HashMap<Holder, RegisteredTarget>>,
+    break_timeouts: BreakTimeouts,
     ranges: Mutex<Ranges>,
     descriptors: Arc<Budget>,
     disconnected: Disconnected,
     replays: Arc<Replays>,
-    instances: Arc<Instances>,
+    app_instances: Arc<AppInstances>,
     tunnel: Tunnel,
     shared_lease_keys: Arc<SharedLeaseKeys>,
     next: AtomicU64,
@@ -138,16 +138,16 @@ struct Ranges {
     books: Books,
 }
 
-/// How a holder is told.
-struct ToldBy {
-    told: Told,
-    party: Party,
-    /// Opens by which it can be told.
-    tellables: usize,
+/// The destination of a holder's breaks, with the number of its opens.
+struct RegisteredTarget {
+    target: BreakTarget,
+    grant_holder: GrantHolder,
+    /// Opens that the holder has registered.
+    break_registrations: usize,
 }
 
-/// A holder who can be told, for as long as this lives.
-pub(crate) struct Tellable {
+/// Registers the destination of a holder's breaks for one open. Dropped, the registration ends.
+pub(crate) struct BreakRegistration {
     opens: Weak<Opens>,
     holder: Holder,
 }
@@ -167,13 +167,13 @@ impl Opens {
             limits,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             owners: Mutex::new(owners),
-            told: Mutex::default(),
-            late: Late::default(),
+            break_targets: Mutex::default(),
+            break_timeouts: BreakTimeouts::default(),
             ranges: Mutex::new(ranges),
             descriptors,
             disconnected: Disconnected::default(),
             replays: Arc::default(),
-            instances: Arc::default(),
+            app_instances: Arc::default(),
             tunnel: Tunnel::default(),
             shared_lease_keys: Arc::default(),
             // Numbers of an earlier run are not this run's.
@@ -248,8 +248,8 @@ impl Opens {
         &self.replays
     }
 
-    pub(crate) fn instances(&self) -> &Arc<Instances> {
-        &self.instances
+    pub(crate) fn app_instances(&self) -> &Arc<AppInstances> {
+        &self.app_instances
     }
 
     /// Keys of leases by which two files are open.
@@ -347,51 +347,51 @@ impl Opens {
         self.shard(open.id().volatile.get()).remove(&open.id().volatile.get()).is_some()
     }
 
-    /// From now on the holder, which `ctx` has of `path`, is told so.
-    pub(crate) fn tellable(
+    /// Registers the destination of breaks of `holder`, which an open of `path` by `ctx` has got.
+    pub(crate) fn register_break_target(
         self: &Arc<Self>,
         holder: Holder,
-        told: Told,
+        target: BreakTarget,
         ctx: &RequestContext,
         path: RelPath<'_>,
-    ) -> Tellable {
-        match lock(&self.told).entry(holder) {
-            Entry::Occupied(mut known) => known.get_mut().tellables += 1,
+    ) -> BreakRegistration {
+        match lock(&self.break_targets).entry(holder) {
+            Entry::Occupied(mut known) => known.get_mut().break_registrations += 1,
             Entry::Vacant(new) => {
-                let party = self.late.party(ctx, path);
-                new.insert(ToldBy { told, party, tellables: 1 });
+                let grant_holder = self.break_timeouts.grant_holder(ctx, path);
+                new.insert(RegisteredTarget { target, grant_holder, break_registrations: 1 });
             }
         }
-        Tellable { opens: Arc::downgrade(self), holder }
+        BreakRegistration { opens: Arc::downgrade(self), holder }
     }
 
-    /// The holder is told so from now on.
-    pub(crate) fn tell_by(&self, holder: Holder, told: Told) {
-        if let Some(known) = lock(&self.told).get_mut(&holder) {
-            known.told = told;
+    /// Replaces the destination of a holder's breaks.
+    pub(crate) fn set_break_target(&self, holder: Holder, target: BreakTarget) {
+        if let Some(known) = lock(&self.break_targets).get_mut(&holder) {
+            known.target = target;
         }
     }
 
-    /// By how many opens a holder can be told.
-    pub(crate) fn tellables(&self, holder: Holder) -> usize {
-        lock(&self.told).get(&holder).map_or(0, |known| known.tellables)
+    /// The number of opens that a holder has registered.
+    pub(crate) fn break_registrations(&self, holder: Holder) -> usize {
+        lock(&self.break_targets).get(&holder).map_or(0, |known| known.break_registrations)
     }
 
-    /// How the holder is told.
-    pub(crate) fn told(&self, holder: Holder) -> Option<Told> {
-        lock(&self.told).get(&holder).map(|known| known.told)
+    /// The destination of a holder's breaks; `None` without one.
+    pub(crate) fn break_target(&self, holder: Holder) -> Option<BreakTarget> {
+        lock(&self.break_targets).get(&holder).map(|known| known.target)
     }
 
     /// Clients that did not answer in time.
-    pub(crate) fn late(&self) -> &Late {
-        &self.late
+    pub(crate) fn break_timeouts(&self) -> &BreakTimeouts {
+        &self.break_timeouts
     }
 
-    /// The holder has to acknowledge a break from now on.
-    pub(crate) fn asks(&self, holder: Holder) {
-        let known = lock(&self.told).get(&holder).map(|known| (known.told, known.party));
-        if let Some((told, party)) = known {
-            self.late.ask(told.into(), party);
+    /// Begins the time in which a holder has to acknowledge a break.
+    pub(crate) fn await_acknowledgement(&self, holder: Holder) {
+        let known = lock(&self.break_targets).get(&holder).map(|known| (known.target, known.grant_holder));
+        if let Some((target, grant_holder)) = known {
+            self.break_timeouts.break_sent(target.into(), grant_holder);
         }
     }
 
@@ -504,20 +504,20 @@ impl Drop for Room {
     }
 }
 
-impl Drop for Tellable {
+impl Drop for BreakRegistration {
     fn drop(&mut self) {
         let Some(opens) = self.opens.upgrade() else { return };
-        let mut told = lock(&opens.told);
+        let mut target = lock(&opens.break_targets);
         let mut over = None;
-        if let Entry::Occupied(mut known) = told.entry(self.holder) {
-            known.get_mut().tellables -= 1;
-            if known.get().tellables == 0 {
-                over = Some(known.remove().told);
+        if let Entry::Occupied(mut known) = target.entry(self.holder) {
+            known.get_mut().break_registrations -= 1;
+            if known.get().break_registrations == 0 {
+                over = Some(known.remove().target);
             }
         }
-        drop(told);
-        if let Some(told) = over {
-            opens.late.closed(told.into());
+        drop(target);
+        if let Some(target) = over {
+            opens.break_timeouts.closed(target.into());
         }
     }
 }

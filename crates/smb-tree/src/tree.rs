@@ -14,7 +14,7 @@ use vfs::{Breaker, Broken, ByLease, Telling, Volume};
 use zerocopy::IntoBytes;
 
 use crate::attributes::Known;
-use crate::breaks::{Breaks, LeaseBroken, Told, level};
+use crate::breaks::{BreakTarget, Breaks, LeaseBroken, level};
 use crate::counters::TreeCounters;
 use crate::lane_handle::LaneHandle;
 use crate::names_at_hand::Pages;
@@ -279,14 +279,14 @@ impl Breaker for Breaking {
             return;
         }
         if told.acknowledge {
-            self.opens.asks(told.holder);
+            self.opens.await_acknowledgement(told.holder);
         }
-        match self.opens.told(told.holder) {
-            Some(Told::Oplock { open, session }) => {
+        match self.opens.break_target(told.holder) {
+            Some(BreakTarget::Oplock { open, session }) => {
                 self.counters.breaks_oplock.increment();
                 self.breaks.oplock(open, session, level(told.to));
             }
-            Some(Told::Lease { client, key }) => {
+            Some(BreakTarget::Lease { client, key }) => {
                 self.counters.breaks_lease.increment();
                 self.breaks.lease(&LeaseBroken {
                     client,

@@ -9,9 +9,9 @@ use crate::lane_handle::LaneHandle;
 use crate::open::Open;
 use crate::share::Share;
 
-/// What an open that has written tells for the time of the last write. 100 ns since 1601.
+/// The last write time that an open reports while its own writes are held back, in 100 ns since 1601.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Late {
+pub(crate) struct DelayedWriteTime {
     /// That from before its first write,
     before: u64,
     /// and, once the delay is over, the first write's.
@@ -19,7 +19,7 @@ pub(crate) struct Late {
     since: Instant,
 }
 
-impl Late {
+impl DelayedWriteTime {
     fn told(self, now: Instant, delay: Duration) -> u64 {
         if now.duration_since(self.since) < delay { self.before } else { self.first }
     }
@@ -40,7 +40,7 @@ impl Share {
         if let Some(before) = before
             && let Ok(now) = handle.attributes()
         {
-            let late = Late { before, first: wire_time(now.mtime), since: lane::time::now() };
+            let late = DelayedWriteTime { before, first: wire_time(now.mtime), since: lane::time::now() };
             open.state().late.get_or_insert(late);
         }
     }

@@ -64,7 +64,7 @@ impl Share {
             is_directory,
             is_linked: false,
         };
-        let (open, resolved, tellable) = self.open_beside(ctx, params, room, &target).await?;
+        let (open, resolved, break_registration) = self.open_beside(ctx, params, room, &target).await?;
         let caller = open.caller(&ctx.caller);
         let handle = Rc::new(LaneHandle::new(resolved, writer));
         // Who makes something says what it is, whatever its descriptor leaves him afterwards.
@@ -84,7 +84,17 @@ impl Share {
         let maximal_access = open.object().descriptor().map_or(rights::FILE_ALL, granted);
         let stream = params.name.stream.clone();
         let by_link = None;
-        Ok(Granted { open, by_link, handle, stream, access, maximal_access, share_access, action, tellable })
+        Ok(Granted {
+            open,
+            by_link,
+            handle,
+            stream,
+            access,
+            maximal_access,
+            share_access,
+            action,
+            break_registration,
+        })
     }
 
     /// Applies the attributes, security, extended attributes and allocation of a CREATE to the file that it created.

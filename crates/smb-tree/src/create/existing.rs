@@ -64,7 +64,7 @@ impl Share {
         let mask = if link.is_some() { access & !rights::DELETE } else { access };
         let (path, is_linked) = (spot.path.as_path(), link.is_some());
         let target = OpenTarget { path, mask, share_access, is_new: false, is_directory, is_linked };
-        let (open, resolved, tellable) = self.open_beside(ctx, params, room, &target).await?;
+        let (open, resolved, break_registration) = self.open_beside(ctx, params, room, &target).await?;
         let by_link = match link.filter(|_| access & rights::DELETE != 0) {
             Some(link) => Some(self.open_named_link(ctx, params, &link).await?),
             None => None,
@@ -97,7 +97,17 @@ impl Share {
             self.empty(&caller, &handle, object, params).await?;
         }
         let action = if is_there { action(params) } else { create_action::CREATED };
-        Ok(Granted { open, by_link, handle, stream, access, maximal_access, share_access, action, tellable })
+        Ok(Granted {
+            open,
+            by_link,
+            handle,
+            stream,
+            access,
+            maximal_access,
+            share_access,
+            action,
+            break_registration,
+        })
     }
 
     /// The stream that is asked for as it is stored, if it is there.

@@ -10,10 +10,10 @@ use vfs::{Name, OpenError, OpenHow, RelPath, Resolved, Wanted};
 
 use super::params::{CreateParams, lease_key};
 use crate::access;
-use crate::breaks::{Told, caching_of};
+use crate::breaks::{BreakTarget, caching_of};
 use crate::lane_handle::LaneHandle;
 use crate::names::{self, Spot};
-use crate::opens::{Room, Tellable};
+use crate::opens::{BreakRegistration, Room};
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
@@ -32,7 +32,7 @@ pub(crate) struct Granted {
     /// Its share mode: at least what was asked for.
     pub(crate) share_access: u32,
     pub(crate) action: u32,
-    pub(crate) tellable: Option<Tellable>,
+    pub(crate) break_registration: Option<BreakRegistration>,
 }
 
 /// The path that an attempt opens, and the rights and share mode that it opens it with.
@@ -140,7 +140,7 @@ impl Share {
         params: &CreateParams<'_>,
         room: &Room,
         target: &OpenTarget<'_>,
-    ) -> Result<(vfs::Open, Resolved, Option<Tellable>), OpenAttemptError> {
+    ) -> Result<(vfs::Open, Resolved, Option<BreakRegistration>), OpenAttemptError> {
         let OpenTarget { path, mask, share_access, is_new, is_directory, is_linked } = *target;
         let stream = params.name.stream.as_deref().map(streams::folded).unwrap_or_default();
         let is_of_data = !is_directory || params.name.stream.is_some();
@@ -152,14 +152,19 @@ impl Share {
             wanted: self.wanted(ctx, params, path, !is_of_data),
             ..beside(ctx, share_access, mask)
         };
-        let tellable = RefCell::new(None);
+        let break_registration = RefCell::new(None);
         let mut tell = |holder| {
-            let told = match &params.contexts.lease {
-                Some(lease) => Told::Lease { client: ctx.client, key: lease.key() },
-                None => Told::Oplock { open: room.id(), session: ctx.session },
+            let break_target = match &params.contexts.lease {
+                Some(lease) => BreakTarget::Lease { client: ctx.client, key: lease.key() },
+                None => BreakTarget::Oplock { open: room.id(), session: ctx.session },
             };
             if how.wanted.is_some() {
-                tellable.replace(Some(self.opens().tellable(holder, told, ctx, path)));
+                break_registration.replace(Some(self.opens().register_break_target(
+                    holder,
+                    break_target,
+                    ctx,
+                    path,
+                )));
             }
         };
         let opened = self.volume().open_shared(&ctx.caller, path, &how, &mut tell).await;
@@ -169,7 +174,7 @@ impl Share {
         })?;
         self.holds_opened(ctx, path, open.object()).await?;
         if is_linked {
-            return Ok((open, resolved, tellable.into_inner()));
+            return Ok((open, resolved, break_registration.into_inner()));
         }
         //= MS-FSA 2.1.5.15.3
         //# A share's root is not deleted.
@@ -177,7 +182,7 @@ impl Share {
             return Err(Status::CANNOT_DELETE.into());
         }
         delete_on_close(params, &open)?;
-        Ok((open, resolved, tellable.into_inner()))
+        Ok((open, resolved, break_registration.into_inner()))
     }
 
     /// What a client wants to cache, without what it is not granted as it did not answer a break in time.
@@ -193,7 +198,7 @@ impl Share {
             Wanted::Oplock(caching) | Wanted::Lease { caching, .. } => caching,
         };
         let less = caching.and(grants::Caching::R);
-        if less != *caching && self.opens().late().is_late(ctx, path) {
+        if less != *caching && self.opens().break_timeouts().is_late(ctx, path) {
             self.counters().caching_withheld.increment();
             *caching = less;
         }

@@ -89,8 +89,18 @@ impl Share {
         delete_on_close(params, &open)?;
         let handle = Rc::new(LaneHandle::of_link(link));
         let action = create_action::OPENED;
-        let (by_link, stream, tellable) = (None, None, None);
-        Ok(Granted { open, by_link, handle, stream, access, maximal_access, share_access, action, tellable })
+        let (by_link, stream, break_registration) = (None, None, None);
+        Ok(Granted {
+            open,
+            by_link,
+            handle,
+            stream,
+            access,
+            maximal_access,
+            share_access,
+            action,
+            break_registration,
+        })
     }
 
     /// The link that a name ends with, in just this case, and where it really is.

@@ -25,12 +25,12 @@ use crate::replays::Entry;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 
+mod app_instance;
 mod contexts;
 mod create_new;
 mod durable;
 mod existing;
 mod granted;
-mod instance;
 pub(crate) mod lease_key_conflict;
 pub(crate) mod link;
 pub(crate) mod params;
@@ -124,8 +124,8 @@ impl Share {
             Err(entry) => entry,
         };
         let mut params = CreateParams::of(request, contexts)?;
-        if let Some(instance) = params.contexts.instance {
-            self.take_over(ctx, &params, instance).await?;
+        if let Some(app_instance) = params.contexts.app_instance {
+            self.take_over_app_instance(ctx, &params, app_instance).await?;
         }
         let room = self.opens().room(ctx.session, ctx.consumer());
         let room = room.inspect_err(|_| self.counters().opens_refused_limit.increment())?;
@@ -181,7 +181,7 @@ impl Share {
             (None, false) => OpenKind::File,
         };
         let held = held(params, &granted);
-        let instances = self.opens().instances();
+        let app_instances = self.opens().app_instances();
         let volatile = room.id().volatile.get();
         Arc::new(Open {
             held,
@@ -190,12 +190,15 @@ impl Share {
             create_guid: params.contexts.durable.create_guid(),
             allocation: allocation(params, &granted),
             replay: replay.filter(|_| kind != OpenKind::Directory && granted.access & REPLAYABLE != 0),
-            instance: params.contexts.instance.map(|instance| instances.join(instance, volatile)),
+            app_instance: params
+                .contexts
+                .app_instance
+                .map(|app_instance| app_instances.join(app_instance, volatile)),
             grants: granted.open,
             became: OnceLock::new(),
             by_link: granted.by_link,
             room,
-            _tellable: granted.tellable,
+            _break_registration: granted.break_registration,
             _of_two: params.shared_lease_key.clone(),
             tree: AtomicU32::new(ctx.tree),
             made_by: ctx.clone(),
@@ -294,7 +297,7 @@ fn allocation(params: &CreateParams<'_>, granted: &Granted) -> u64 {
 
 /// What of caching the open has.
 fn held(params: &CreateParams<'_>, granted: &Granted) -> Held {
-    match (&params.contexts.lease, &granted.tellable) {
+    match (&params.contexts.lease, &granted.break_registration) {
         // Its key is told all the same, with nothing.
         (Some(lease), None) if params.shared_lease_key.is_some() => {
             Held::Lease { key: lease.key(), version: contexts::version(lease, &granted.open.opened()) }

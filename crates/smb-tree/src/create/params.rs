@@ -12,7 +12,7 @@ use smb_wire::{Dialect, Guid, Status};
 
 use super::durable::Durable;
 use super::lease_key_conflict::SharedLeaseKey;
-use crate::instances::Instance;
+use crate::app_instances::AppInstance;
 use crate::names::Case;
 use crate::request_context::RequestContext;
 use crate::tree::guid_bytes;
@@ -45,7 +45,7 @@ pub(crate) struct CreateContexts<'a> {
     /// The mode of a file that is made.
     pub(crate) posix: Option<u32>,
     pub(crate) durable: Durable<'a>,
-    pub(crate) instance: Option<Instance>,
+    pub(crate) app_instance: Option<AppInstance>,
 }
 
 impl<'a> CreateParams<'a> {
@@ -132,7 +132,7 @@ impl<'a> CreateParams<'a> {
 impl<'a> CreateContexts<'a> {
     pub(super) fn of(ctx: &RequestContext, request: &CreateRequest<'a>) -> Result<Self, Status> {
         let mut contexts = Self::default();
-        let (mut instance, mut version) = (None, None);
+        let (mut app_instance, mut version) = (None, None);
         for context in request.contexts.iter() {
             match context.map_err(|malformed| malformed.status())? {
                 CreateContext::EaBuffer(list) => contexts.ea = Some(list),
@@ -150,7 +150,7 @@ impl<'a> CreateContexts<'a> {
                 CreateContext::DurableRequestV2(asked) if ctx.dialect.is_smb3() => {
                     contexts.durable = Durable::V2(asked);
                 }
-                CreateContext::AppInstanceId(id) if ctx.dialect.is_smb3() => instance = Some(id),
+                CreateContext::AppInstanceId(id) if ctx.dialect.is_smb3() => app_instance = Some(id),
                 //= MS-SMB2 3.3.5.9.13
                 //# Versions of an instance are of dialect 3.1.1.
                 CreateContext::AppInstanceVersion(high, low) if ctx.dialect >= Dialect::Smb311 => {
@@ -165,7 +165,7 @@ impl<'a> CreateContexts<'a> {
                 | CreateContext::Unknown(..) => {}
             }
         }
-        contexts.instance = instance.map(|id| Instance { id, version });
+        contexts.app_instance = app_instance.map(|id| AppInstance { id, version });
         Ok(contexts)
     }
 

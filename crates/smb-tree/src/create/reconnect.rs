@@ -12,7 +12,7 @@ use smb_wire::name::Name;
 use super::durable::Reconnect;
 use super::params::CreateContexts;
 use super::{Answering, Created};
-use crate::breaks::{Held, Told};
+use crate::breaks::{BreakTarget, Held};
 use crate::names;
 use crate::open::Open;
 use crate::replays::{Entry, Known};
@@ -132,7 +132,8 @@ impl Share {
         }
         let holder = open.grants().holder();
         if let Held::Oplock = open.held {
-            self.opens().tell_by(holder, Told::Oplock { open: open.id(), session: ctx.session });
+            self.opens()
+                .set_break_target(holder, BreakTarget::Oplock { open: open.id(), session: ctx.session });
         }
         open.grants().move_here(self.volume().cache());
         open.word().begin_anew(sequence);

@@ -17,9 +17,9 @@ use vfs::{Expect, Name, Over, RelPath};
 
 use super::durable::{GUID, LEASE, again, durable, lease as durable_lease, next_session, wish};
 use super::information::{file, renamed, set};
-use super::kept::{Site, user};
 use super::leases::{lease, until};
 use super::notifies::told;
+use super::persisted::{Site, user};
 use super::{Side, Wish, alone, request_context};
 
 const RH: u32 = state::READ | state::HANDLE;

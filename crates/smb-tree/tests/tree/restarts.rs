@@ -8,7 +8,7 @@ use lane::backend::sim::seeds;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::kept::{Process, Site, user};
+use super::persisted::{Process, Site, user};
 use super::sessions::{Client, Lost, Truth};
 use super::*;
 

@@ -19,7 +19,9 @@ use service::memory::{Account, ReplyMemory};
 use service::pacer::Ticket;
 use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, LaneStart, Role, Site, Switch};
-use smb_tree::{Apple, Damaged, Entrance, Opens, PutDown, RequestContext, Root, ShareOptions, TakenUp, Tree};
+use smb_tree::{
+    Apple, DamagedPage, Entrance, Opens, RequestContext, RestoredOpens, Root, SavedOpens, ShareOptions, Tree,
+};
 use smb_wire::Status;
 use vfs::Caller;
 
@@ -312,8 +314,8 @@ impl LaneService for LaneSmb {
     fn take_up(self: Rc<Self>) -> LaneFuture<()> {
         Box::pin(async move {
             let Some((page, guid)) = self.kept.estate.heard() else { return };
-            match self.tree.take_up(&page, TAKE_UP_WITHIN).await {
-                Ok(TakenUp { restored, lost }) => {
+            match self.tree.restore_opens(&page, TAKE_UP_WITHIN).await {
+                Ok(RestoredOpens { restored, lost }) => {
                     self.kept.be_known_as(guid);
                     tracing::info!(
                         restored,
@@ -323,7 +325,7 @@ impl LaneService for LaneSmb {
                 }
                 //@ cause: The file in which the last server kept durable opens is of another version of Linerate, or damaged.
                 //@ remedy: None is needed: clients open their files again by themselves. Locks they held are gone.
-                Err(Damaged) => tracing::error!(
+                Err(DamagedPage) => tracing::error!(
                     "SMB: open files that the last server kept cannot be read; clients have to open them again [smb-opens-unusable]"
                 ),
             }
@@ -332,7 +334,7 @@ impl LaneService for LaneSmb {
 
     fn put_down(self: Rc<Self>) -> LaneFuture<()> {
         Box::pin(async move {
-            let PutDown { page, kept, left_out } = self.tree.put_down(PUT_DOWN_WITHIN).await;
+            let SavedOpens { page, kept, left_out } = self.tree.save_opens(PUT_DOWN_WITHIN).await;
             if kept + left_out > 0 {
                 tracing::info!(kept, left_out, "SMB: durable opens are kept for the next server");
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use index::{Index, Memory, Options};
-use smb_tree::{PutDown, TakenUp};
+use smb_tree::{RestoredOpens, SavedOpens};
 use smb_wire::create::create_action;
 
 use super::durable::{BATCH, GUID, LEASE, again, durable, lease, next_session, wish};
@@ -42,7 +42,7 @@ impl Site {
     }
 
     /// A process begins, and takes this up.
-    pub(super) fn begin(&mut self, page: Option<Vec<u8>>) -> (Process, TakenUp) {
+    pub(super) fn begin(&mut self, page: Option<Vec<u8>>) -> (Process, RestoredOpens) {
         if std::mem::replace(&mut self.is_begun, true) {
             self.host.kill();
             self.host.restart();
@@ -67,8 +67,10 @@ impl Site {
         let tree = sides[0].tree.clone();
         let taken = self.on(0, async move {
             match page {
-                Some(page) => tree.take_up(&page, Duration::from_secs(10)).await.expect("it was written so"),
-                None => TakenUp::default(),
+                Some(page) => {
+                    tree.restore_opens(&page, Duration::from_secs(10)).await.expect("it was written so")
+                }
+                None => RestoredOpens::default(),
             }
         });
         (Process { index, objects, opens, sides }, taken)
@@ -80,10 +82,10 @@ impl Site {
     }
 
     /// A process ends in order.
-    pub(super) fn end(&self, process: Process) -> PutDown {
+    pub(super) fn end(&self, process: Process) -> SavedOpens {
         let Process { index, objects, opens, sides } = process;
         let tree = sides[0].tree.clone();
-        let down = self.on(0, async move { tree.put_down(Duration::from_secs(3)).await });
+        let down = self.on(0, async move { tree.save_opens(Duration::from_secs(3)).await });
         for (lane, side) in sides.into_iter().enumerate() {
             self.on(lane, async move { drop(side) });
         }
@@ -136,13 +138,13 @@ fn an_open_with_a_lease_and_a_lock_is_there_again_whether_its_session_had_ended_
     for is_lost in [false, true] {
         let mut site = Site::new(1, 1);
         let (process, taken) = site.begin(None);
-        assert_eq!(taken, TakenUp::default());
+        assert_eq!(taken, RestoredOpens::default());
         let (one, two) = (user(&site.accounts, "alice", 1), user(&site.accounts, "bob", 2));
         let id = site.on(0, locked_file(process.sides[0].clone(), one.clone(), is_lost));
         let down = site.end(process);
         assert_eq!((down.kept, down.left_out), (1, 0));
         let (process, taken) = site.begin(down.page);
-        assert_eq!(taken, TakenUp { restored: 1, lost: 0 });
+        assert_eq!(taken, RestoredOpens { restored: 1, lost: 0 });
         let side = process.sides[0].clone();
         site.on(0, async move {
             assert_eq!(side.disconnected(), 1);
@@ -178,7 +180,7 @@ fn an_open_with_a_lease_and_a_lock_is_there_again_whether_its_session_had_ended_
                 side.share.close(who, open, 0).await.unwrap();
             }
         });
-        assert_eq!(site.end(process), PutDown::default());
+        assert_eq!(site.end(process), SavedOpens::default());
     }
 }
 
@@ -203,7 +205,7 @@ fn opens_of_one_lease_and_of_several_clients_are_there_again_beside_each_other()
     // The oplock was broken by the second open, so neither of these is kept.
     assert_eq!(down.kept, 3);
     let (process, taken) = site.begin(down.page);
-    assert_eq!(taken, TakenUp { restored: 3, lost: 0 });
+    assert_eq!(taken, RestoredOpens { restored: 3, lost: 0 });
     let side = process.sides[1].clone();
     site.on(1, async move {
         let opens = side.tree.opens().all();
@@ -236,7 +238,7 @@ fn kept_over(what: &str, meanwhile: impl FnOnce(&mut Site, &mut Vec<u8>), lost: 
     let mut page = site.end(process).page.unwrap();
     meanwhile(&mut site, &mut page);
     let (process, taken) = site.begin(Some(page));
-    let expected = TakenUp { restored: 1 - lost as usize, lost: lost as usize };
+    let expected = RestoredOpens { restored: 1 - lost as usize, lost: lost as usize };
     assert_eq!(taken, expected, "{what}");
     assert_eq!(process.opens.usage().disconnected, expected.restored, "{what}");
     assert!(process.objects.in_use() < 10, "{what}");
@@ -294,7 +296,7 @@ fn a_page_is_used_once() {
     // It is killed.
     drop(process);
     let (process, taken) = site.begin(page);
-    assert_eq!(taken, TakenUp { restored: 0, lost: 1 }, "it was for the server before");
+    assert_eq!(taken, RestoredOpens { restored: 0, lost: 1 }, "it was for the server before");
     assert_eq!(process.sides[0].tree.counters().durable_lost_share.get(), 1);
     site.end(process);
 }
@@ -309,7 +311,7 @@ fn a_damaged_page_is_refused_as_a_whole() {
     let (process, _) = site.begin(None);
     for len in [0, 7, 9, 30, page.len() - 1] {
         let (tree, torn) = (process.sides[0].tree.clone(), page[..len].to_vec());
-        let taken = site.on(0, async move { tree.take_up(&torn, Duration::from_secs(10)).await });
+        let taken = site.on(0, async move { tree.restore_opens(&torn, Duration::from_secs(10)).await });
         assert!(taken.is_err(), "{len}");
     }
     assert_eq!(process.opens.usage().opens, 0);
@@ -328,7 +330,7 @@ fn what_goes_with_its_open_or_is_not_durable_is_not_kept() {
         side.open(&one, "plain", &wish(BATCH, |_| ())).await;
         side.open(&one, "nothing", &Wish::new(Disposition::Create)).await;
     });
-    assert_eq!(site.end(process), PutDown::default());
+    assert_eq!(site.end(process), SavedOpens::default());
 }
 
 #[test]

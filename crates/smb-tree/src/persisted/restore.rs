@@ -10,17 +10,17 @@ use grants::{Holder, Share as Shares};
 use smb_proto::channel_word::ChannelWord;
 use vfs::{Caller, Error, KeptOpen, OpenError, OpenHow, RelPath, Wanted};
 
-use super::Page;
-use super::put_down::since_1970_ms;
-use super::record::{Record, Stamp};
+use super::SavedPage;
+use super::record::{ContentStamp, OpenRecord};
+use super::save::since_1970_ms;
 use crate::access;
-use crate::breaks::{Held, Told};
+use crate::breaks::{BreakTarget, Held};
 use crate::create::params::lease_key;
 use crate::disconnected::Durability;
 use crate::lock_sequences::Sequences;
 use crate::names::Case;
 use crate::open::{Open, OpenKind, State};
-use crate::opens::{Room, Tellable};
+use crate::opens::{BreakRegistration, Room};
 use crate::replays::{Entry, Known};
 use crate::request_context::RequestContext;
 use crate::root::Root;
@@ -28,22 +28,22 @@ use crate::share::Share;
 use crate::streams;
 use crate::tree::Tree;
 
-/// What became of the opens that were kept.
+/// The numbers of saved opens that were restored and that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TakenUp {
+pub struct RestoredOpens {
     /// They wait for their clients.
     pub restored: usize,
     /// They are no more.
     pub lost: usize,
 }
 
-/// What was kept is nothing that a server writes.
+/// The saved page cannot be read: no server writes such a one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged;
+pub struct DamagedPage;
 
-/// Why an open is not had again.
+/// The reason why a saved open was not restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lost {
+enum NotRestored {
     /// Its time is over, or the server took too long to look at them all.
     Late,
     /// The file is not there, or another is.
@@ -58,38 +58,38 @@ enum Lost {
     Conflict,
 }
 
-/// What holds an open that was put back.
-struct Restored {
+/// The grants and registrations of a restored open.
+struct RestoredGrants {
     grants: vfs::Open,
-    tellable: Tellable,
+    break_registration: BreakRegistration,
     ctx: RequestContext,
     room: Room,
 }
 
 impl Tree {
-    /// Has opens again that [`Tree::put_down`] has written down in another process, in `within` at most. For the begin of the process,
-    /// before anybody asks for anything on any lane; what was kept is for one such begin.
+    /// Restores the opens that [`Tree::save_opens`] has written down in another process, in `within` at most. Called at the start of the
+    /// process, before any lane serves requests; a page is for one such start.
     ///
     /// # Errors
-    /// [`Damaged`]: nothing of it is there then.
-    pub fn take_up<'a>(
+    /// [`DamagedPage`]: nothing of it is there then.
+    pub fn restore_opens<'a>(
         &'a self,
         page: &'a [u8],
         within: Duration,
-    ) -> LocalBoxFuture<'a, Result<TakenUp, Damaged>> {
+    ) -> LocalBoxFuture<'a, Result<RestoredOpens, DamagedPage>> {
         Box::pin(async move {
-            let page = Page::read(page).ok_or(Damaged)?;
+            let page = SavedPage::read(page).ok_or(DamagedPage)?;
             let until = lane::time::now() + within;
             let now_ms = since_1970_ms(lane::time::wall_clock());
             // A clock that was set back makes nothing of it younger than it was.
             let passed = Duration::from_millis(now_ms.saturating_sub(page.written_ms));
-            let mut taken = TakenUp::default();
+            let mut taken = RestoredOpens::default();
             for record in &page.records {
                 let restored = match lane::time::now() < until {
                     true => lane::time::timeout_at(until, self.restore(record, passed)).await,
-                    false => Ok(Err(Lost::Late)),
+                    false => Ok(Err(NotRestored::Late)),
                 };
-                match restored.unwrap_or(Err(Lost::Late)) {
+                match restored.unwrap_or(Err(NotRestored::Late)) {
                     Ok(()) => taken.restored += 1,
                     Err(why) => {
                         self.count_lost(why);
@@ -102,15 +102,15 @@ impl Tree {
         })
     }
 
-    async fn restore(&self, record: &Record, passed: Duration) -> Result<(), Lost> {
-        let left = record.left.checked_sub(passed).filter(|left| !left.is_zero()).ok_or(Lost::Late)?;
+    async fn restore(&self, record: &OpenRecord, passed: Duration) -> Result<(), NotRestored> {
+        let left = record.left.checked_sub(passed).filter(|left| !left.is_zero()).ok_or(NotRestored::Late)?;
         let share = self.share(&record.share).filter(|share| share.name() == record.share);
-        let share = share.ok_or(Lost::Share)?;
+        let share = share.ok_or(NotRestored::Share)?;
         let before = share.volume().shared().and_then(|volume| volume.opening_before());
         if before != Some(record.opening) {
-            return Err(Lost::Share);
+            return Err(NotRestored::Share);
         }
-        let restored = self.put_back(&share, record).await?;
+        let restored = self.restore_grants(&share, record).await?;
         let open = self.open_of(&share, record, restored);
         let opens = self.opens();
         opens.insert(&open);
@@ -124,9 +124,13 @@ impl Tree {
         Ok(())
     }
 
-    /// Has the file held as it was.
-    async fn put_back(&self, share: &Share, record: &Record) -> Result<Restored, Lost> {
-        let principal = record.who.principal(&share.options().accounts).ok_or(Lost::User)?;
+    /// Restores the grants and locks of a saved open, if its file is unchanged and its user still may have them.
+    async fn restore_grants(
+        &self,
+        share: &Share,
+        record: &OpenRecord,
+    ) -> Result<RestoredGrants, NotRestored> {
+        let principal = record.recorded_user.principal(&share.options().accounts).ok_or(NotRestored::User)?;
         let ctx = RequestContext {
             caller: Caller::new(principal),
             session: 0,
@@ -137,7 +141,7 @@ impl Tree {
             posix: record.posix,
             apple: Arc::default(),
         };
-        let room = self.opens().room_again(record.volatile, ctx.consumer()).ok_or(Lost::Conflict)?;
+        let room = self.opens().room_again(record.volatile, ctx.consumer()).ok_or(NotRestored::Conflict)?;
         let stream = record.stream.as_deref().map(streams::folded).unwrap_or_default();
         let kept = KeptOpen {
             words: &record.words,
@@ -153,32 +157,37 @@ impl Tree {
             },
             locks: &record.locks,
         };
-        let path = RelPath::parse(&record.path).map_err(|_| Lost::Gone)?;
-        let (is_changed, tellable) = (Cell::new(false), Cell::new(None));
+        let path = RelPath::parse(&record.path).map_err(|_| NotRestored::Gone)?;
+        let (is_changed, break_registration) = (Cell::new(false), Cell::new(None));
         let is_it = |attributes: &vfs::Attributes| {
-            is_changed.set(Stamp::from(attributes) != record.stamp);
+            is_changed.set(ContentStamp::from(attributes) != record.stamp);
             !is_changed.get()
         };
         let mut tell = |holder: Holder| {
-            let told = told(&room, record);
-            tellable.set(Some(self.opens().tellable(holder, told, &ctx, path)));
+            let break_target = break_target(&room, record);
+            break_registration.set(Some(self.opens().register_break_target(
+                holder,
+                break_target,
+                &ctx,
+                path,
+            )));
         };
         let restored = share.volume().restore_open(&ctx.caller, path, &kept, &is_it, &mut tell).await;
         let grants = restored.map_err(|error| match error {
-            _ if is_changed.get() => Lost::Changed,
-            OpenError::Refused(_) | OpenError::NotHere(_) => Lost::Conflict,
-            OpenError::Failed(Error::Denied(_) | Error::ReadOnly) => Lost::User,
-            OpenError::Failed(_) => Lost::Gone,
+            _ if is_changed.get() => NotRestored::Changed,
+            OpenError::Refused(_) | OpenError::NotHere(_) => NotRestored::Conflict,
+            OpenError::Failed(Error::Denied(_) | Error::ReadOnly) => NotRestored::User,
+            OpenError::Failed(_) => NotRestored::Gone,
         })?;
         room.has_ranges(record.locks.len());
-        let tellable = tellable.into_inner().expect("who is put back has been told of");
-        Ok(Restored { grants, tellable, ctx, room })
+        let break_registration = break_registration.into_inner().expect("who is put back has been told of");
+        Ok(RestoredGrants { grants, break_registration, ctx, room })
     }
 
-    fn open_of(&self, share: &Share, record: &Record, restored: Restored) -> Arc<Open> {
-        let Restored { grants, tellable, ctx, room } = restored;
+    fn open_of(&self, share: &Share, record: &OpenRecord, restored: RestoredGrants) -> Arc<Open> {
+        let RestoredGrants { grants, break_registration, ctx, room } = restored;
         let opens = self.opens();
-        let join = |instance| opens.instances().join(instance, record.volatile);
+        let join = |app_instance| opens.app_instances().join(app_instance, record.volatile);
         let state = State {
             stream: record.stream.as_deref().map(Into::into),
             mode: record.mode,
@@ -191,7 +200,7 @@ impl Tree {
             room,
             became: OnceLock::new(),
             by_link: None,
-            _tellable: Some(tellable),
+            _break_registration: Some(break_registration),
             _of_two: None,
             tree: AtomicU32::new(0),
             replay: self.replay_of(record),
@@ -209,7 +218,7 @@ impl Tree {
             allocation: record.allocation,
             durability: Some(Durability { timeout: record.timeout }),
             create_guid: record.create_guid,
-            instance: record.instance.map(join),
+            app_instance: record.app_instance.map(join),
             // Whoever has it again begins the sequence anew.
             word: ChannelWord::new(0),
             writes: AtomicU32::new(0),
@@ -219,7 +228,7 @@ impl Tree {
     }
 
     /// Its place among CREATEs that may come again.
-    fn replay_of(&self, record: &Record) -> Option<Entry> {
+    fn replay_of(&self, record: &OpenRecord) -> Option<Entry> {
         if !record.is_replayable || record.create_guid.is_zero() {
             return None;
         }
@@ -229,21 +238,21 @@ impl Tree {
         }
     }
 
-    fn count_lost(&self, why: Lost) {
+    fn count_lost(&self, why: NotRestored) {
         let counters = self.counters();
         let counter = match why {
-            Lost::Late => &counters.durable_lost_late,
-            Lost::Gone => &counters.durable_lost_gone,
-            Lost::Changed => &counters.durable_lost_changed,
-            Lost::User => &counters.durable_lost_user,
-            Lost::Share => &counters.durable_lost_share,
-            Lost::Conflict => &counters.durable_lost_conflict,
+            NotRestored::Late => &counters.durable_lost_late,
+            NotRestored::Gone => &counters.durable_lost_gone,
+            NotRestored::Changed => &counters.durable_lost_changed,
+            NotRestored::User => &counters.durable_lost_user,
+            NotRestored::Share => &counters.durable_lost_share,
+            NotRestored::Conflict => &counters.durable_lost_conflict,
         };
         counter.increment();
     }
 }
 
-fn wanted(ctx: &RequestContext, record: &Record) -> Wanted {
+fn wanted(ctx: &RequestContext, record: &OpenRecord) -> Wanted {
     match record.held {
         Held::Lease { key, .. } => Wanted::Lease {
             key: lease_key(ctx, key),
@@ -255,9 +264,9 @@ fn wanted(ctx: &RequestContext, record: &Record) -> Wanted {
     }
 }
 
-fn told(room: &Room, record: &Record) -> Told {
+fn break_target(room: &Room, record: &OpenRecord) -> BreakTarget {
     match record.held {
-        Held::Lease { key, .. } => Told::Lease { client: record.client, key },
-        Held::Oplock | Held::Nothing => Told::Oplock { open: room.id(), session: 0 },
+        Held::Lease { key, .. } => BreakTarget::Lease { client: record.client, key },
+        Held::Oplock | Held::Nothing => BreakTarget::Oplock { open: room.id(), session: 0 },
     }
 }

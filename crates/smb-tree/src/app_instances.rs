@@ -7,35 +7,35 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use smb_wire::Guid;
 
-/// Opens by AppInstanceId.
+/// The opens of each application instance, by AppInstanceId.
 #[derive(Default)]
-pub(crate) struct Instances(Mutex<HashMap<Guid, Vec<u64>>>);
+pub(crate) struct AppInstances(Mutex<HashMap<Guid, Vec<u64>>>);
 
-/// An instance of an application, as a CREATE names it.
+/// The AppInstanceId and AppInstanceVersion of a CREATE (MS-SMB2 2.2.13.2.13, 2.2.13.2.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Instance {
+pub(crate) struct AppInstance {
     pub(crate) id: Guid,
     /// High and low part.
     pub(crate) version: Option<(u64, u64)>,
 }
 
-/// An open of an instance, for as long as this lives.
-pub(crate) struct Member {
-    instances: Arc<Instances>,
-    pub(crate) instance: Instance,
+/// Counts an open among those of an application instance, until this is dropped.
+pub(crate) struct AppInstanceMember {
+    app_instances: Arc<AppInstances>,
+    pub(crate) app_instance: AppInstance,
     volatile: u64,
 }
 
-impl Instances {
+impl AppInstances {
     /// FileId.Volatile of what an instance has open.
     pub(crate) fn of(&self, id: Guid) -> Vec<u64> {
         self.lock().get(&id).cloned().unwrap_or_default()
     }
 
-    /// An open is of this instance.
-    pub(crate) fn join(self: &Arc<Self>, instance: Instance, volatile: u64) -> Member {
-        self.lock().entry(instance.id).or_default().push(volatile);
-        Member { instances: Arc::clone(self), instance, volatile }
+    /// Adds an open to those of an instance.
+    pub(crate) fn join(self: &Arc<Self>, app_instance: AppInstance, volatile: u64) -> AppInstanceMember {
+        self.lock().entry(app_instance.id).or_default().push(volatile);
+        AppInstanceMember { app_instances: Arc::clone(self), app_instance, volatile }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Guid, Vec<u64>>> {
@@ -43,7 +43,7 @@ impl Instances {
     }
 }
 
-impl Instance {
+impl AppInstance {
     /// Whether it may take over what `other`, of the same id, has open: a version must be newer, and nobody without one takes over
     /// from who has one.
     pub(crate) fn may_succeed(&self, other: &Self) -> bool {
@@ -55,9 +55,9 @@ impl Instance {
     }
 }
 
-impl Drop for Member {
+impl Drop for AppInstanceMember {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut opens) = self.instances.lock().entry(self.instance.id) {
+        if let Entry::Occupied(mut opens) = self.app_instances.lock().entry(self.app_instance.id) {
             opens.get_mut().retain(|volatile| *volatile != self.volatile);
             if opens.get().is_empty() {
                 opens.remove();
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn only_a_newer_version_takes_over_from_one_that_has_one() {
-        let of = |version| Instance { id: Guid::new([1; 16]), version };
+        let of = |version| AppInstance { id: Guid::new([1; 16]), version };
         for (new, old, may) in [
             (None, None, true),
             (Some((1, 0)), None, true),
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn an_instance_is_forgotten_with_its_last_open() {
-        let instances = Arc::new(Instances::default());
-        let instance = Instance { id: Guid::new([1; 16]), version: None };
-        let (one, two) = (instances.join(instance, 1), instances.join(instance, 2));
-        assert_eq!(instances.of(instance.id), [1, 2]);
+        let app_instances = Arc::new(AppInstances::default());
+        let app_instance = AppInstance { id: Guid::new([1; 16]), version: None };
+        let (one, two) = (app_instances.join(app_instance, 1), app_instances.join(app_instance, 2));
+        assert_eq!(app_instances.of(app_instance.id), [1, 2]);
         drop(one);
-        assert_eq!(instances.of(instance.id), [2]);
+        assert_eq!(app_instances.of(app_instance.id), [2]);
         drop(two);
-        assert!(instances.lock().is_empty());
+        assert!(app_instances.lock().is_empty());
     }
 }

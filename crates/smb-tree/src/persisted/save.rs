@@ -1,4 +1,4 @@
-//! The last lane of the process ends: its durable opens are written down.
+//! Saves durable opens when the last lane of the process ends.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,16 +7,16 @@ use futures_util::future::LocalBoxFuture;
 use grants::Kind;
 use vfs::{Attributes, Resolved};
 
-use super::Writing;
-use super::record::{Record, Stamp, Who};
+use super::PageWriter;
+use super::record::{ContentStamp, OpenRecord, RecordedUser};
 use crate::breaks::Held;
 use crate::open::Open;
 use crate::tree::Tree;
 
-/// What the next server is told.
+/// The saved opens for the next server, and how many there are.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct PutDown {
-    /// For [`Tree::take_up`]; `None` where there is nothing to be kept.
+pub struct SavedOpens {
+    /// For [`Tree::restore_opens`]; `None` where there is nothing to be kept.
     pub page: Option<Vec<u8>>,
     /// Opens in it.
     pub kept: usize,
@@ -25,14 +25,14 @@ pub struct PutDown {
 }
 
 impl Tree {
-    /// Writes down what durable opens the process has, with a session or without, in `within` at most, and lets go of all opens: of
-    /// files and of what was held. For the end of the process, once nobody asks for anything on any lane.
-    pub fn put_down<'a>(&'a self, within: Duration) -> LocalBoxFuture<'a, PutDown> {
+    /// Saves the durable opens of the process, with a session or without, in `within` at most, and releases all opens with their
+    /// files and grants. Called at the end of the process, when no lane serves requests any more.
+    pub fn save_opens<'a>(&'a self, within: Duration) -> LocalBoxFuture<'a, SavedOpens> {
         Box::pin(async move {
             let until = lane::time::now() + within;
             let opens = self.opens().all();
-            let mut down = PutDown::default();
-            let mut page = Writing::new(since_1970_ms(lane::time::wall_clock()));
+            let mut down = SavedOpens::default();
+            let mut page = PageWriter::new(since_1970_ms(lane::time::wall_clock()));
             for open in opens.iter().filter(|open| open.outlives_session()) {
                 let record = match lane::time::now() < until {
                     true => lane::time::timeout_at(until, self.record_of(open)).await.ok().flatten(),
@@ -53,7 +53,7 @@ impl Tree {
         })
     }
 
-    async fn record_of(&self, open: &Arc<Open>) -> Option<Record> {
+    async fn record_of(&self, open: &Arc<Open>) -> Option<OpenRecord> {
         if open.by_link.is_some() {
             // The record has no room for the link: who came back would delete what it leads to.
             return None;
@@ -81,9 +81,9 @@ impl Tree {
         let timeout = open.durability?.timeout;
         let left = self.opens().disconnected().left(open, lane::time::now());
         let state = open.state();
-        Some(Record {
+        Some(OpenRecord {
             volatile: open.id().volatile.get(),
-            who: Who::of(&open.made_by.caller.principal)?,
+            recorded_user: RecordedUser::of(&open.made_by.caller.principal)?,
             client: open.client(),
             address: open.address(),
             dialect: open.made_by.dialect,
@@ -92,7 +92,7 @@ impl Tree {
             opening,
             words: object.lasting_words(),
             path: path.as_path().as_bytes().to_vec(),
-            stamp: Stamp::from(&attributes),
+            stamp: ContentStamp::from(&attributes),
             stream: open.stream().map(|stream| stream.to_string()),
             access: open.access,
             maximal_access: open.maximal_access,
@@ -112,7 +112,7 @@ impl Tree {
             left: left.unwrap_or(timeout).min(timeout),
             create_guid: open.create_guid,
             is_replayable: open.replay.as_ref().is_some_and(|entry| !entry.has_ended()),
-            instance: open.instance.as_ref().map(|member| member.instance),
+            app_instance: open.app_instance.as_ref().map(|member| member.app_instance),
             locks: open.locked(),
             sequences: state.lock_sequences.numbers(),
             position: open.position(),

@@ -15,14 +15,14 @@ use lane::time::now;
 use smb_wire::Guid;
 use vfs::RelPath;
 
-use crate::breaks::Told;
+use crate::breaks::BreakTarget;
 use crate::request_context::RequestContext;
 use crate::tree::guid_bytes;
 
-/// Who holds something that may have to be given back, and of which file.
+/// The client and user that hold a lease or oplock, and its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Party {
-    user: AtAddress,
+pub(crate) struct GrantHolder {
+    user: UserAtAddress,
     client: Guid,
     /// A hash of the file's path.
     file: u64,
@@ -30,32 +30,32 @@ pub(crate) struct Party {
 
 /// A user at a client address. Neither is the client's to choose, as its GUID is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct AtAddress {
+struct UserAtAddress {
     address: IpAddr,
     user: Id,
 }
 
-/// By what a party is known again.
+/// What is compared to find that a client was late before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Mark {
+enum LateKey {
     /// A client by its GUID, whatever it opens.
-    Client(AtAddress, Guid),
+    Client(UserAtAddress, Guid),
     /// The user's clients, whatever they call themselves, by the file.
-    File(AtAddress, u64),
+    File(UserAtAddress, u64),
     /// The user's clients, whatever they call themselves and open.
-    User(AtAddress),
+    User(UserAtAddress),
 }
 
-/// What a break is of: a lease of a client, or the oplock of an open.
+/// The lease or oplock that is being broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Of {
+pub(crate) enum BrokenGrant {
     Lease([u8; 16], [u8; 16]),
     Oplock(u64),
 }
 
-/// Breaks that wait for their acknowledgement, and who was late with one.
+/// Breaks that wait for their acknowledgement, and the clients that were late with one.
 #[derive(Debug, Default)]
-pub(crate) struct Late {
+pub(crate) struct BreakTimeouts {
     /// Whether there is anything in it: most requests look at nothing else.
     is_used: AtomicBool,
     all: Mutex<All>,
@@ -65,56 +65,56 @@ pub(crate) struct Late {
 #[derive(Debug, Default)]
 struct All {
     /// When the time of a break is over.
-    asked: HashMap<Of, Instant>,
+    asked: HashMap<BrokenGrant, Instant>,
     /// Breaks that are under way, by the time at which they are over.
-    by_time: BTreeMap<(Instant, Of), Party>,
+    by_time: BTreeMap<(Instant, BrokenGrant), GrantHolder>,
     /// Who was late, and until when that counts, in the order of time.
-    late: VecDeque<(Instant, Party)>,
+    late: VecDeque<(Instant, GrantHolder)>,
     /// How often each was in [`Self::late`].
-    marks: HashMap<Mark, usize>,
+    late_keys: HashMap<LateKey, usize>,
 }
 
-impl Party {
-    fn marks(&self) -> [(Mark, usize); 3] {
+impl GrantHolder {
+    fn late_keys(&self) -> [(LateKey, usize); 3] {
         [
-            (Mark::Client(self.user, self.client), 1),
-            (Mark::File(self.user, self.file), 1),
-            (Mark::User(self.user), TIMES_MAX),
+            (LateKey::Client(self.user, self.client), 1),
+            (LateKey::File(self.user, self.file), 1),
+            (LateKey::User(self.user), TIMES_MAX),
         ]
     }
 }
 
-impl From<Told> for Of {
-    fn from(told: Told) -> Self {
-        match told {
-            Told::Lease { client, key } => Self::Lease(guid_bytes(client), guid_bytes(key)),
-            Told::Oplock { open, .. } => Self::Oplock(open.volatile.get()),
+impl From<BreakTarget> for BrokenGrant {
+    fn from(target: BreakTarget) -> Self {
+        match target {
+            BreakTarget::Lease { client, key } => Self::Lease(guid_bytes(client), guid_bytes(key)),
+            BreakTarget::Oplock { open, .. } => Self::Oplock(open.volatile.get()),
         }
     }
 }
 
-impl Late {
-    /// Who opens `path`.
-    pub(crate) fn party(&self, ctx: &RequestContext, path: RelPath<'_>) -> Party {
-        let user = AtAddress { address: ctx.address, user: ctx.caller.principal.id() };
-        Party { user, client: ctx.client, file: self.hasher.hash_one(path) }
+impl BreakTimeouts {
+    /// The holder that an open of `path` by `ctx` would be.
+    pub(crate) fn grant_holder(&self, ctx: &RequestContext, path: RelPath<'_>) -> GrantHolder {
+        let user = UserAtAddress { address: ctx.address, user: ctx.caller.principal.id() };
+        GrantHolder { user, client: ctx.client, file: self.hasher.hash_one(path) }
     }
 
-    /// A client is asked to give something back and has to acknowledge it.
-    pub(crate) fn ask(&self, of: Of, party: Party) {
+    /// Notes that a break was sent which the client has to acknowledge in time.
+    pub(crate) fn break_sent(&self, of: BrokenGrant, grant_holder: GrantHolder) {
         let mut all = self.lock();
         all.settle();
         all.forget(of);
         let until = now() + Limits::DEFAULT.acknowledge;
         all.asked.insert(of, until);
-        all.by_time.insert((until, of), party);
+        all.by_time.insert((until, of), grant_holder);
         self.is_used.store(true, Ordering::Release);
     }
 
     /// Has the client's answer to a break taken by `acknowledge`: where that succeeds the break is over, and its client was in time.
     pub(crate) fn acknowledged<T, E>(
         &self,
-        of: Of,
+        of: BrokenGrant,
         acknowledge: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
         let asked = self.asked(of);
@@ -126,16 +126,16 @@ impl Late {
     }
 
     /// The client has closed all that a break was of.
-    pub(crate) fn closed(&self, of: Of) {
+    pub(crate) fn closed(&self, of: BrokenGrant) {
         self.answered(of, self.asked(of));
     }
 
     /// The break that is under way, to be [answered](Self::answered).
-    fn asked(&self, of: Of) -> Option<Instant> {
+    fn asked(&self, of: BrokenGrant) -> Option<Instant> {
         self.is_used.load(Ordering::Acquire).then(|| self.lock().asked.get(&of).copied()).flatten()
     }
 
-    fn answered(&self, of: Of, asked: Option<Instant>) {
+    fn answered(&self, of: BrokenGrant, asked: Option<Instant>) {
         if asked.is_none() {
             return;
         }
@@ -156,8 +156,10 @@ impl Late {
         let mut all = self.lock();
         all.settle();
         self.note(&all);
-        let marks = self.party(ctx, path).marks();
-        marks.iter().any(|(mark, times)| all.marks.get(mark).is_some_and(|counted| counted >= times))
+        let late_keys = self.grant_holder(ctx, path).late_keys();
+        late_keys
+            .iter()
+            .any(|(late_key, times)| all.late_keys.get(late_key).is_some_and(|counted| counted >= times))
     }
 
     fn note(&self, all: &All) {
@@ -170,7 +172,7 @@ impl Late {
 }
 
 impl All {
-    fn forget(&mut self, of: Of) {
+    fn forget(&mut self, of: BrokenGrant) {
         if let Some(until) = self.asked.remove(&of) {
             self.by_time.remove(&(until, of));
         }
@@ -182,25 +184,25 @@ impl All {
         while let Some(first) = self.by_time.first_entry()
             && first.key().0 <= now
         {
-            let ((until, of), party) = first.remove_entry();
+            let ((until, of), grant_holder) = first.remove_entry();
             self.asked.remove(&of);
             if self.late.len() >= LATE_MAX {
-                self.pardon_first();
+                self.forget_oldest();
             }
-            for (mark, _) in party.marks() {
-                *self.marks.entry(mark).or_default() += 1;
+            for (late_key, _) in grant_holder.late_keys() {
+                *self.late_keys.entry(late_key).or_default() += 1;
             }
-            self.late.push_back((until + LATE_FOR, party));
+            self.late.push_back((until + LATE_FOR, grant_holder));
         }
         while self.late.front().is_some_and(|(until, _)| *until <= now) {
-            self.pardon_first();
+            self.forget_oldest();
         }
     }
 
-    fn pardon_first(&mut self) {
-        let Some((_, party)) = self.late.pop_front() else { return };
-        for (mark, _) in party.marks() {
-            give_back(&mut self.marks, mark, 1);
+    fn forget_oldest(&mut self) {
+        let Some((_, grant_holder)) = self.late.pop_front() else { return };
+        for (late_key, _) in grant_holder.late_keys() {
+            give_back(&mut self.late_keys, late_key, 1);
         }
     }
 }

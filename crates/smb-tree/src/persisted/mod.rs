@@ -2,40 +2,40 @@
 //! has them again, without a session, before anybody can ask for anything. docs/design/smb.md tells what is kept and what is not.
 
 mod fields;
-mod put_down;
 mod record;
-mod take_up;
+mod restore;
+mod save;
 
-pub use self::put_down::PutDown;
-pub use self::take_up::{Damaged, TakenUp};
+pub use self::restore::{DamagedPage, RestoredOpens};
+pub use self::save::SavedOpens;
 
-use self::fields::{Fields, Out};
-use self::record::Record;
+use self::fields::{RecordReader, RecordWriter};
+use self::record::OpenRecord;
 
-/// What a server writes down.
+/// The opens that a server has written down, and when.
 #[derive(Debug, PartialEq, Eq)]
-struct Page {
+struct SavedPage {
     /// Milliseconds since 1970.
     written_ms: u64,
-    records: Vec<Record>,
+    records: Vec<OpenRecord>,
 }
 
-/// A page that is being written.
-struct Writing {
-    out: Out,
+/// Appends records to a page, up to its longest length.
+struct PageWriter {
+    out: RecordWriter,
     records: u32,
 }
 
-impl Writing {
+impl PageWriter {
     fn new(written_ms: u64) -> Self {
-        let mut out = Out::default();
+        let mut out = RecordWriter::default();
         out.u64(written_ms);
         Self { out, records: 0 }
     }
 
     /// `false` where there is no room for it.
-    fn push(&mut self, record: &Record) -> bool {
-        let mut out = Out::default();
+    fn push(&mut self, record: &OpenRecord) -> bool {
+        let mut out = RecordWriter::default();
         record.write(&mut out);
         let bytes = out.into_bytes();
         if self.out.len() + bytes.len() + 4 > PAGE_MAX {
@@ -47,18 +47,18 @@ impl Writing {
     }
 }
 
-impl Page {
+impl SavedPage {
     /// `None` where a server has written no such thing.
     fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > PAGE_MAX {
             return None;
         }
-        let mut fields = Fields::new(bytes);
+        let mut fields = RecordReader::new(bytes);
         let written_ms = fields.u64()?;
         let mut records = Vec::new();
         while !fields.is_empty() {
-            let mut of_record = Fields::new(fields.bytes(PAGE_MAX)?);
-            records.push(Record::read(&mut of_record).filter(|_| of_record.is_empty())?);
+            let mut of_record = RecordReader::new(fields.bytes(PAGE_MAX)?);
+            records.push(OpenRecord::read(&mut of_record).filter(|_| of_record.is_empty())?);
         }
         Some(Self { written_ms, records })
     }

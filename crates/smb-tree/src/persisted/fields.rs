@@ -4,14 +4,14 @@ use smb_wire::Guid;
 
 use crate::tree::guid_bytes;
 
-/// A record that is being written.
+/// Writes the fields of a record, little endian.
 #[derive(Default)]
-pub(super) struct Out(Vec<u8>);
+pub(super) struct RecordWriter(Vec<u8>);
 
-/// What is left to be read.
-pub(super) struct Fields<'a>(&'a [u8]);
+/// Reads the fields of a record, each with its bound.
+pub(super) struct RecordReader<'a>(&'a [u8]);
 
-impl Out {
+impl RecordWriter {
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -49,13 +49,13 @@ impl Out {
 
 macro_rules! numbers {
     ($($number:ident),*) => {
-        impl Out {
+        impl RecordWriter {
             $(pub(super) fn $number(&mut self, number: $number) {
                 self.raw(&number.to_le_bytes());
             })*
         }
 
-        impl Fields<'_> {
+        impl RecordReader<'_> {
             $(pub(super) fn $number(&mut self) -> Option<$number> {
                 self.array().map($number::from_le_bytes)
             })*
@@ -65,7 +65,7 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64, i32, i64);
 
-impl<'a> Fields<'a> {
+impl<'a> RecordReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

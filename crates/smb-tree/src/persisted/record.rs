@@ -1,4 +1,4 @@
-//! What is written down of one open: all that its client and others can tell it by.
+//! The record of one saved open: everything that its client or others can see of it.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use identity::{Accounts, Id, Principal};
 use smb_wire::{Dialect, Guid};
 use vfs::{Attributes, RelPath, Timestamp};
 
-use super::fields::{Fields, Out};
+use super::fields::{RecordReader, RecordWriter};
+use crate::app_instances::AppInstance;
 use crate::breaks::Held;
-use crate::instances::Instance;
 use crate::lock_sequences::ENTRIES;
 
-/// An open that is to outlive the server.
+/// A durable open as it is saved for the next server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct OpenRecord {
     /// FileId.Volatile, of which FileId.Persistent is made.
     pub(super) volatile: u64,
-    pub(super) who: Who,
+    pub(super) recorded_user: RecordedUser,
     /// ClientGuid.
     pub(super) client: Guid,
     pub(super) address: IpAddr,
@@ -30,7 +30,7 @@ pub(super) struct Record {
     /// Which file of it.
     pub(super) words: Vec<u8>,
     pub(super) path: Vec<u8>,
-    pub(super) stamp: Stamp,
+    pub(super) stamp: ContentStamp,
     /// The named stream as it is stored.
     pub(super) stream: Option<String>,
     pub(super) access: u32,
@@ -53,7 +53,7 @@ pub(super) struct Record {
     pub(super) create_guid: Guid,
     /// Its CREATE may come again.
     pub(super) is_replayable: bool,
-    pub(super) instance: Option<Instance>,
+    pub(super) app_instance: Option<AppInstance>,
     pub(super) locks: Vec<RangeLock>,
     pub(super) sequences: Option<[u8; ENTRIES]>,
     pub(super) position: u64,
@@ -61,23 +61,23 @@ pub(super) struct Record {
     pub(super) sticky: Option<Timestamp>,
 }
 
-/// Who made it.
+/// The user that made a saved open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum RecordedUser {
     Nobody,
     User { name: String, id: Id },
 }
 
-/// What tells that nothing has changed the file: whoever caches it relies on that.
+/// Size and times of a file, by which a change since it was saved is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct ContentStamp {
     pub(super) size: u64,
     pub(super) mtime: Timestamp,
     pub(super) ctime: Timestamp,
 }
 
-impl Who {
-    /// Whom a record can name; `None` for the operator of the machine, who does not come by SMB.
+impl RecordedUser {
+    /// The user to record; `None` for the machine's operator, which has no SMB session.
     pub(super) fn of(principal: &Principal) -> Option<Self> {
         if principal.is_anonymous() {
             return Some(Self::Nobody);
@@ -86,7 +86,7 @@ impl Who {
         principal.is_user().then(user)
     }
 
-    /// The same in these accounts; `None` if he is gone, disabled or somebody else by now.
+    /// The principal of the recorded user; `None` if the account is gone, disabled or another one by now.
     pub(super) fn principal(&self, accounts: &Accounts) -> Option<Principal> {
         match self {
             Self::Nobody => Some(accounts.anonymous()),
@@ -95,17 +95,17 @@ impl Who {
     }
 }
 
-impl From<&Attributes> for Stamp {
+impl From<&Attributes> for ContentStamp {
     fn from(attributes: &Attributes) -> Self {
         let Attributes { size, mtime, ctime, .. } = *attributes;
         Self { size, mtime, ctime }
     }
 }
 
-impl Record {
-    pub(super) fn write(&self, out: &mut Out) {
+impl OpenRecord {
+    pub(super) fn write(&self, out: &mut RecordWriter) {
         out.u64(self.volatile);
-        out.option(Some(&self.who).and_then(Who::user), |out, (name, id)| {
+        out.option(Some(&self.recorded_user).and_then(RecordedUser::user), |out, (name, id)| {
             out.bytes(name.as_bytes());
             out.i32(id.0);
         });
@@ -135,9 +135,9 @@ impl Record {
         out.u64(millis(self.left));
         out.guid(self.create_guid);
         out.flag(self.is_replayable);
-        out.option(self.instance, |out, instance| {
-            out.guid(instance.id);
-            out.option(instance.version, |out, (high, low)| {
+        out.option(self.app_instance, |out, app_instance| {
+            out.guid(app_instance.id);
+            out.option(app_instance.version, |out, (high, low)| {
                 out.u64(high);
                 out.u64(low);
             });
@@ -150,11 +150,11 @@ impl Record {
         }
         out.option(self.sequences, |out, sequences| out.raw(&sequences));
         out.u64(self.position);
-        out.option(self.mode, Out::u32);
+        out.option(self.mode, RecordWriter::u32);
         out.option(self.sticky, write_time);
     }
 
-    fn write_caching(&self, out: &mut Out) {
+    fn write_caching(&self, out: &mut RecordWriter) {
         let lease = match self.held {
             Held::Lease { key, version } => Some((key, version)),
             Held::Oplock | Held::Nothing => None,
@@ -164,12 +164,12 @@ impl Record {
             out.u8(version);
         });
         out.u8(self.caching.bits());
-        out.option(self.epoch, Out::u16);
+        out.option(self.epoch, RecordWriter::u16);
         out.option(self.parent, |out, key| out.raw(&key));
     }
 
     /// `None` where it says what no server writes.
-    pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
+    pub(super) fn read(fields: &mut RecordReader<'_>) -> Option<Self> {
         let volatile = fields.u64().filter(|volatile| *volatile < VOLATILE_END)?;
         let user = fields.option(|fields| Some((fields.text(NAME_MAX)?, Id(fields.i32()?))))?;
         let client = fields.guid()?;
@@ -181,7 +181,8 @@ impl Record {
         let words = fields.bytes(WORDS_MAX)?.to_vec();
         let path = fields.bytes(RelPath::BYTES_MAX)?.to_vec();
         RelPath::parse(&path).ok()?;
-        let stamp = Stamp { size: fields.u64()?, mtime: read_time(fields)?, ctime: read_time(fields)? };
+        let stamp =
+            ContentStamp { size: fields.u64()?, mtime: read_time(fields)?, ctime: read_time(fields)? };
         let stream = fields.option(|fields| fields.text(NAME_MAX))?;
         let [access, maximal_access, share_access, options, action] =
             [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
@@ -193,20 +194,20 @@ impl Record {
             None => Held::Oplock,
         };
         let caching = Caching::from_bits(fields.u8()?);
-        let (epoch, parent) = (fields.option(Fields::u16)?, fields.option(Fields::array)?);
+        let (epoch, parent) = (fields.option(RecordReader::u16)?, fields.option(RecordReader::array)?);
         let (timeout, left) = (read_millis(fields)?, read_millis(fields)?);
         let (create_guid, is_replayable) = (fields.guid()?, fields.flag()?);
-        let instance = fields.option(|fields| {
+        let app_instance = fields.option(|fields| {
             let id = fields.guid()?;
             let version = fields.option(|fields| Some((fields.u64()?, fields.u64()?)))?;
-            Some(Instance { id, version })
+            Some(AppInstance { id, version })
         })?;
         let locks = fields.u32().filter(|count| *count <= LOCKS_MAX)?;
         let locks = (0..locks).map(|_| read_lock(fields)).collect::<Option<Vec<_>>>()?;
-        let sequences = fields.option(Fields::array)?;
+        let sequences = fields.option(RecordReader::array)?;
         let position = fields.u64()?;
-        let (mode, sticky) = (fields.option(Fields::u32)?, fields.option(read_time)?);
-        let who = user.map_or(Who::Nobody, |(name, id)| Who::User { name, id });
+        let (mode, sticky) = (fields.option(RecordReader::u32)?, fields.option(read_time)?);
+        let recorded_user = user.map_or(RecordedUser::Nobody, |(name, id)| RecordedUser::User { name, id });
         // As `outlives_session` has it.
         let is_sound = held.keeps_handle(caching)
             && left <= timeout
@@ -214,7 +215,7 @@ impl Record {
             && (locks.is_empty() || caching.contains(Caching::W));
         is_sound.then_some(Self {
             volatile,
-            who,
+            recorded_user,
             client,
             address,
             dialect,
@@ -240,7 +241,7 @@ impl Record {
             left,
             create_guid,
             is_replayable,
-            instance,
+            app_instance,
             locks,
             sequences,
             position,
@@ -250,7 +251,7 @@ impl Record {
     }
 }
 
-impl Who {
+impl RecordedUser {
     fn user(&self) -> Option<(&str, Id)> {
         match self {
             Self::Nobody => None,
@@ -259,12 +260,12 @@ impl Who {
     }
 }
 
-fn write_time(out: &mut Out, time: Timestamp) {
+fn write_time(out: &mut RecordWriter, time: Timestamp) {
     out.i64(time.secs);
     out.u32(time.nanos);
 }
 
-fn read_time(fields: &mut Fields<'_>) -> Option<Timestamp> {
+fn read_time(fields: &mut RecordReader<'_>) -> Option<Timestamp> {
     Some(Timestamp { secs: fields.i64()?, nanos: fields.u32().filter(|nanos| *nanos < 1_000_000_000)? })
 }
 
@@ -273,7 +274,7 @@ fn read_address(octets: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
 }
 
-fn read_lock(fields: &mut Fields<'_>) -> Option<RangeLock> {
+fn read_lock(fields: &mut RecordReader<'_>) -> Option<RangeLock> {
     let range = Range { offset: fields.u64()?, len: fields.u64()? };
     Some(RangeLock { range, exclusive: fields.flag()? })
 }
@@ -282,7 +283,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn read_millis(fields: &mut Fields<'_>) -> Option<Duration> {
+fn read_millis(fields: &mut RecordReader<'_>) -> Option<Duration> {
     fields.u64().map(Duration::from_millis)
 }
 
@@ -301,10 +302,10 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(300);
 mod tests {
     use super::*;
 
-    pub(crate) fn full() -> Record {
-        Record {
+    pub(crate) fn full() -> OpenRecord {
+        OpenRecord {
             volatile: 7,
-            who: Who::User { name: "alice".to_owned(), id: Id(1000) },
+            recorded_user: RecordedUser::User { name: "alice".to_owned(), id: Id(1000) },
             client: Guid::new([1; 16]),
             address: "2001:db8::7".parse().unwrap(),
             dialect: Dialect::Smb311,
@@ -313,7 +314,7 @@ mod tests {
             opening: ([9; 16], 1_700_000_000),
             words: vec![1, 2, 3],
             path: b"plans/a.txt".to_vec(),
-            stamp: Stamp {
+            stamp: ContentStamp {
                 size: 5,
                 mtime: Timestamp { secs: -1, nanos: 999_999_999 },
                 ctime: Timestamp { secs: 7, nanos: 0 },
@@ -334,7 +335,7 @@ mod tests {
             left: Duration::from_millis(59_001),
             create_guid: Guid::new([5; 16]),
             is_replayable: true,
-            instance: Some(Instance { id: Guid::new([6; 16]), version: Some((1, 2)) }),
+            app_instance: Some(AppInstance { id: Guid::new([6; 16]), version: Some((1, 2)) }),
             locks: vec![RangeLock { range: Range { offset: 1, len: u64::MAX - 1 }, exclusive: true }],
             sequences: Some([3; ENTRIES]),
             position: 77,
@@ -343,15 +344,15 @@ mod tests {
         }
     }
 
-    fn plain() -> Record {
-        Record {
-            who: Who::Nobody,
+    fn plain() -> OpenRecord {
+        OpenRecord {
+            recorded_user: RecordedUser::Nobody,
             address: "10.0.0.1".parse().unwrap(),
             stream: None,
             held: Held::Oplock,
             epoch: None,
             parent: None,
-            instance: Some(Instance { id: Guid::new([6; 16]), version: None }),
+            app_instance: Some(AppInstance { id: Guid::new([6; 16]), version: None }),
             locks: Vec::new(),
             sequences: None,
             mode: None,
@@ -360,8 +361,8 @@ mod tests {
         }
     }
 
-    fn written(record: &Record) -> Vec<u8> {
-        let mut out = Out::default();
+    fn written(record: &OpenRecord) -> Vec<u8> {
+        let mut out = RecordWriter::default();
         record.write(&mut out);
         out.into_bytes()
     }
@@ -370,11 +371,11 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_no_part_of_it_is_one() {
         for record in [full(), plain()] {
             let bytes = written(&record);
-            let mut fields = Fields::new(&bytes);
-            assert_eq!(Record::read(&mut fields).as_ref(), Some(&record));
+            let mut fields = RecordReader::new(&bytes);
+            assert_eq!(OpenRecord::read(&mut fields).as_ref(), Some(&record));
             assert!(fields.is_empty());
             for len in 0..bytes.len() {
-                assert_eq!(Record::read(&mut Fields::new(&bytes[..len])), None, "{len}");
+                assert_eq!(OpenRecord::read(&mut RecordReader::new(&bytes[..len])), None, "{len}");
             }
         }
     }
@@ -382,20 +383,20 @@ mod tests {
     #[test]
     fn what_no_server_writes_is_no_record() {
         let wrongs = [
-            Record { volatile: 1 << 63, ..full() },
-            Record { caching: Caching::RW, ..full() },
-            Record { held: Held::Lease { key: Guid::new([2; 16]), version: 3 }, ..full() },
-            Record { held: Held::Oplock, caching: Caching::RH, locks: Vec::new(), ..full() },
-            Record { caching: Caching::RH, ..full() },
-            Record { left: Duration::from_secs(61), ..full() },
-            Record { timeout: Duration::from_secs(301), ..full() },
-            Record { path: b"../../etc/passwd".to_vec(), ..full() },
-            Record { path: vec![b'a'; 5000], ..full() },
-            Record { words: vec![0; 161], ..full() },
-            Record { locks: vec![full().locks[0]; 1025], ..full() },
+            OpenRecord { volatile: 1 << 63, ..full() },
+            OpenRecord { caching: Caching::RW, ..full() },
+            OpenRecord { held: Held::Lease { key: Guid::new([2; 16]), version: 3 }, ..full() },
+            OpenRecord { held: Held::Oplock, caching: Caching::RH, locks: Vec::new(), ..full() },
+            OpenRecord { caching: Caching::RH, ..full() },
+            OpenRecord { left: Duration::from_secs(61), ..full() },
+            OpenRecord { timeout: Duration::from_secs(301), ..full() },
+            OpenRecord { path: b"../../etc/passwd".to_vec(), ..full() },
+            OpenRecord { path: vec![b'a'; 5000], ..full() },
+            OpenRecord { words: vec![0; 161], ..full() },
+            OpenRecord { locks: vec![full().locks[0]; 1025], ..full() },
         ];
         for wrong in wrongs {
-            assert_eq!(Record::read(&mut Fields::new(&written(&wrong))), None, "{wrong:?}");
+            assert_eq!(OpenRecord::read(&mut RecordReader::new(&written(&wrong))), None, "{wrong:?}");
         }
     }
 
@@ -410,7 +411,7 @@ mod tests {
                 let at = (state >> 33) as usize % wrong.len();
                 wrong[at] = (state >> 17) as u8;
             }
-            if let Some(read) = Record::read(&mut Fields::new(&wrong)) {
+            if let Some(read) = OpenRecord::read(&mut RecordReader::new(&wrong)) {
                 assert!(read.timeout <= TIMEOUT_MAX && read.held.keeps_handle(read.caching));
             }
         }
