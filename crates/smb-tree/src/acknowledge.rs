@@ -7,7 +7,7 @@ use smb_wire::create::oplock_level;
 use smb_wire::{Guid, Status};
 
 use crate::break_timeouts::BrokenGrant;
-use crate::breaks::{BreakTarget, Held, caching_of, level};
+use crate::breaks::{BreakTarget, GrantedCaching, caching_of, level};
 use crate::create::params::lease_key;
 use crate::open::Open;
 use crate::request_context::RequestContext;
@@ -21,12 +21,12 @@ impl Share {
     pub fn oplock_break(&self, _: &RequestContext, open: &Arc<Open>, kept: u8) -> Result<u8, Status> {
         //= MS-SMB2 3.3.5.22.1
         //# A lease is not acknowledged by its open, and LEASE is no level: STATUS_INVALID_PARAMETER.
-        if kept == oplock_level::LEASE || matches!(open.held, Held::Lease { .. }) {
+        if kept == oplock_level::LEASE || matches!(open.held, GrantedCaching::Lease { .. }) {
             return Err(Status::INVALID_PARAMETER);
         }
         //= MS-SMB2 3.3.5.22.1
         //# An open without an oplock that breaks: STATUS_INVALID_DEVICE_STATE.
-        if open.held == Held::Nothing {
+        if open.held == GrantedCaching::Nothing {
             return Err(Status::INVALID_DEVICE_STATE);
         }
         let caching = match kept {

@@ -8,7 +8,7 @@ use smb_wire::create::context::{AaplRequest, aapl_response};
 
 use crate::attributes::Info;
 use crate::lane_handle::{LaneHandle, VALUE_MAX};
-use crate::names::Spot;
+use crate::names::PathLookup;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::streams;
@@ -20,20 +20,20 @@ pub struct Apple {
     lists: AtomicBool,
 }
 
-/// What Finder keeps with a file, in few words.
+/// The parts of a file's AFP_AfpInfo and AFP_Resource streams that listings report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct FinderInfo {
     /// Type and creator, flags, further flags; the date of arrival is told for itself.
     finder: [u8; 12],
     resource_len: u64,
     is_known: bool,
 }
 
-/// What an entry of a listing tells a Mac.
+/// The extra fields of a directory entry for macOS (`AAPL` kAAPL_SUPPORTS_READ_DIR_ATTR).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct AppleDirEntry {
     pub(crate) access: u32,
-    kept: Kept,
+    kept: FinderInfo,
 }
 
 impl Apple {
@@ -64,7 +64,7 @@ impl Apple {
     }
 }
 
-impl Kept {
+impl FinderInfo {
     /// As it lies in a file's streams.
     pub(crate) async fn of(handle: &LaneHandle) -> Result<Self, Status> {
         let information = streams::content(handle, INFORMATION_STREAM).await?;
@@ -75,7 +75,7 @@ impl Kept {
     }
 }
 
-impl Listed {
+impl AppleDirEntry {
     /// Where other clients find a short name: how long the resource fork is, and what Finder keeps.
     pub(crate) fn in_short_name(&self, info: &Info) -> [u8; 24] {
         let mut out = [0; 24];
@@ -99,22 +99,26 @@ impl Listed {
 
 impl Share {
     /// What a Mac is told of a name beside what everybody is. Who may not look at it sees that he may nothing.
-    pub(crate) async fn apple_listed(&self, ctx: &RequestContext, spot: &Spot) -> Listed {
-        let nothing = Kept { finder: [0; 12], resource_len: 0, is_known: false };
-        match self.try_apple_listed(ctx, spot).await {
+    pub(crate) async fn apple_dir_entry(&self, ctx: &RequestContext, lookup: &PathLookup) -> AppleDirEntry {
+        let nothing = FinderInfo { finder: [0; 12], resource_len: 0, is_known: false };
+        match self.try_apple_dir_entry(ctx, lookup).await {
             Ok(listed) => listed,
-            Err(_) => Listed { access: 0, kept: nothing },
+            Err(_) => AppleDirEntry { access: 0, kept: nothing },
         }
     }
 
-    async fn try_apple_listed(&self, ctx: &RequestContext, spot: &Spot) -> Result<Listed, Status> {
-        let path = spot.path.as_path();
+    async fn try_apple_dir_entry(
+        &self,
+        ctx: &RequestContext,
+        lookup: &PathLookup,
+    ) -> Result<AppleDirEntry, Status> {
+        let path = lookup.path.as_path();
         let found = self.volume().lookup_with_rights(&ctx.caller, path, identity::Rights::NONE).await;
         let found = found.map_err(crate::status::of)?;
         let is_directory = found.resolved.attributes().is_directory();
-        let access = self.allowed(ctx, spot, &found, is_directory).await?.mask();
-        let kept = self.apple_kept(&LaneHandle::new(found.resolved, None)).await?;
-        Ok(Listed { access, kept })
+        let access = self.allowed(ctx, lookup, &found, is_directory).await?.mask();
+        let kept = self.finder_info(&LaneHandle::new(found.resolved, None)).await?;
+        Ok(AppleDirEntry { access, kept })
     }
 }
 

@@ -60,24 +60,24 @@ impl Info {
     }
 }
 
-/// What is remembered of files, by identity and time of change.
-pub(crate) struct Known {
-    young: RefCell<HashMap<FileId, Seen>>,
-    old: RefCell<HashMap<FileId, Seen>>,
+/// One lane's cache of DOS attributes and birth times, by file identity and time of change.
+pub(crate) struct AttributeCache {
+    young: RefCell<HashMap<FileId, CachedAttributes>>,
+    old: RefCell<HashMap<FileId, CachedAttributes>>,
 }
 
-/// What was found in a file.
+/// The attributes that were read from a file, valid while its time of change stays.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct CachedAttributes {
     changed: Timestamp,
     dos: Dos,
     born: Option<Timestamp>,
     is_compressed: bool,
     /// What Finder keeps, where a Mac has asked.
-    apple: Option<apple::Kept>,
+    apple: Option<apple::FinderInfo>,
 }
 
-impl Seen {
+impl CachedAttributes {
     /// What a look at a name found in its file.
     pub(crate) fn of(looked: &EntryExtended) -> Self {
         let EntryExtended { attributes: now, particulars: Particulars { born, is_compressed }, value } =
@@ -96,14 +96,14 @@ impl Seen {
     }
 }
 
-impl Known {
+impl AttributeCache {
     pub(crate) fn new() -> Self {
         Self { young: RefCell::default(), old: RefCell::default() }
     }
 
     /// What was found when the file had these attributes.
-    fn find(&self, now: &Attributes) -> Option<Seen> {
-        let holds = |seen: &Seen| seen.changed == now.ctime;
+    fn find(&self, now: &Attributes) -> Option<CachedAttributes> {
+        let holds = |seen: &CachedAttributes| seen.changed == now.ctime;
         if let Some(seen) = self.young.borrow().get(&now.id).copied().filter(holds) {
             return Some(seen);
         }
@@ -112,7 +112,7 @@ impl Known {
         Some(seen)
     }
 
-    fn keep(&self, id: FileId, seen: Seen) {
+    fn keep(&self, id: FileId, seen: CachedAttributes) {
         let mut young = self.young.borrow_mut();
         if young.len() >= KNOWN_MAX / 2 {
             self.old.replace(std::mem::take(&mut young));
@@ -150,21 +150,21 @@ impl Share {
     }
 
     /// What Finder keeps with a file.
-    pub(crate) async fn apple_kept(&self, handle: &LaneHandle) -> Result<apple::Kept, Status> {
+    pub(crate) async fn finder_info(&self, handle: &LaneHandle) -> Result<apple::FinderInfo, Status> {
         let now = handle.attributes()?;
         let seen = self.seen(handle, &now).await?;
         if let Some(kept) = seen.apple {
             return Ok(kept);
         }
-        let kept = apple::Kept::of(handle).await?;
+        let kept = apple::FinderInfo::of(handle).await?;
         if is_settled(now.ctime) {
-            self.lane_state().known().keep(now.id, Seen { apple: Some(kept), ..seen });
+            self.lane_state().attribute_cache().keep(now.id, CachedAttributes { apple: Some(kept), ..seen });
         }
         Ok(kept)
     }
 
-    async fn seen(&self, handle: &LaneHandle, now: &Attributes) -> Result<Seen, Status> {
-        let known = self.lane_state().known();
+    async fn seen(&self, handle: &LaneHandle, now: &Attributes) -> Result<CachedAttributes, Status> {
+        let known = self.lane_state().attribute_cache();
         if let Some(seen) = known.find(now) {
             seen.note_in(handle);
             return Ok(seen);
@@ -177,7 +177,7 @@ impl Share {
             What::Link(_) => None,
         };
         let Particulars { born, is_compressed } = particulars.unwrap_or_default();
-        let seen = Seen { changed: now.ctime, dos, born, is_compressed, apple: None };
+        let seen = CachedAttributes { changed: now.ctime, dos, born, is_compressed, apple: None };
         seen.note_in(handle);
         // A change within the tick of the file system's clock would leave the time as it is.
         if is_settled(now.ctime) {
@@ -188,32 +188,32 @@ impl Share {
 
     /// Whether all is remembered of a file that has these attributes.
     pub(crate) fn remembers(&self, now: &Attributes) -> bool {
-        self.lane_state().known().find(now).is_some()
+        self.lane_state().attribute_cache().find(now).is_some()
     }
 
     /// What a look at a name found in its file, remembered.
-    pub(crate) fn saw(&self, looked: &EntryExtended) -> Seen {
-        let (now, seen) = (&looked.attributes, Seen::of(looked));
+    pub(crate) fn saw(&self, looked: &EntryExtended) -> CachedAttributes {
+        let (now, seen) = (&looked.attributes, CachedAttributes::of(looked));
         if is_settled(now.ctime) {
-            self.lane_state().known().keep(now.id, seen);
+            self.lane_state().attribute_cache().keep(now.id, seen);
         }
         seen
     }
 
     /// As [`Share::info`] of an entry of a listing, if all is remembered.
     pub(crate) fn try_info_of(&self, now: &Attributes, name: &[u8]) -> Option<Info> {
-        let seen = self.lane_state().known().find(now)?;
+        let seen = self.lane_state().attribute_cache().find(now)?;
         Some(self.info_of(now, &seen, Some(name)))
     }
 
     /// As [`Share::info_of`] of what nothing more is known of.
     pub(crate) fn plain_info_of(&self, now: &Attributes, name: &[u8]) -> Info {
         let (dos, born) = (Dos::default(), None);
-        let seen = Seen { changed: now.ctime, dos, born, is_compressed: false, apple: None };
+        let seen = CachedAttributes { changed: now.ctime, dos, born, is_compressed: false, apple: None };
         self.info_of(now, &seen, Some(name))
     }
 
-    pub(crate) fn info_of(&self, now: &Attributes, seen: &Seen, name: Option<&[u8]>) -> Info {
+    pub(crate) fn info_of(&self, now: &Attributes, seen: &CachedAttributes, name: Option<&[u8]>) -> Info {
         let (written, kernels) = (wire_time(now.mtime), wire_time(now.ctime));
         let set = seen.dos.changed.filter(|set| set.holds(written, kernels));
         let changed = set.map_or(kernels, |set| set.told);

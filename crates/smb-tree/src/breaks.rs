@@ -62,9 +62,9 @@ pub(crate) fn caching_of(level: u8) -> Option<Caching> {
     }
 }
 
-/// What an open was granted.
+/// The kind of caching that an open was granted: none, an oplock or a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum GrantedCaching {
     Nothing,
     Oplock,
     Lease {
@@ -74,7 +74,7 @@ pub(crate) enum Held {
     },
 }
 
-impl Held {
+impl GrantedCaching {
     /// Whether a durable open can rest on it, of which this is what there is: a batch oplock, or a lease with handle caching.
     pub(crate) fn keeps_handle(self, caching: Caching) -> bool {
         match self {

@@ -12,7 +12,7 @@ use vfs::Ended;
 use crate::open::{Open, OpenKind};
 use crate::request_context::RequestContext;
 use crate::share::Share;
-use crate::streams::{self, Change};
+use crate::streams::{self, StreamChange};
 
 impl Share {
     /// Closes an open, and takes away what was to go with it. It is no more afterwards, whatever this answers.
@@ -62,8 +62,8 @@ impl Share {
     /// Ends an open that is out of the table: its watches, locks and grants, and the name that was to go with it.
     async fn finish(self, ctx: RequestContext, open: Arc<Open>) {
         let (ctx, open) = (&ctx, &open);
-        let watching = open.state().watching.close();
-        watching.into_iter().for_each(Waker::wake);
+        let directory_watch = open.state().directory_watch.close();
+        directory_watch.into_iter().for_each(Waker::wake);
         let may_go = open.named().is_deleting() || open.deletes_on_close();
         let ended = self.end(ctx, open).await;
         if may_go && ended.is_some() && open.is_directory() && open.by_link.is_none() {
@@ -74,7 +74,7 @@ impl Share {
             // Seldom, and longer than all else that a CLOSE holds.
             Box::pin(self.remove_stream(ctx, open)).await;
         }
-        self.lane_state().let_go(open);
+        self.lane_state().forget_open(open);
         self.counters().closed(open);
     }
 
@@ -82,7 +82,7 @@ impl Share {
         let Ok(handle) = self.handle(ctx, open).await else { return };
         let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
         // As with names: who closes is not told why it stayed.
-        let _ = self.change_stream(&ctx.by(open), &handle, object, &stream, Change::Remove).await;
+        let _ = self.change_stream(&ctx.by(open), &handle, object, &stream, StreamChange::Remove).await;
     }
 
     /// Gives back what the open holds, and says what goes with it; `None` where what was to go has stayed.

@@ -1,6 +1,6 @@
 //! What a lane counts of trees.
 
-use crate::breaks::Held;
+use crate::breaks::GrantedCaching;
 use crate::open::Open;
 
 lane::counter_block! {
@@ -55,12 +55,12 @@ impl TreeCounters {
     /// An open was made.
     pub(crate) fn made(&self, open: &Open) {
         self.opens_made.increment();
-        self.caching_opens_made.add((open.held != Held::Nothing).into());
+        self.caching_opens_made.add((open.held != GrantedCaching::Nothing).into());
     }
 
     /// It is no more.
     pub(crate) fn closed(&self, open: &Open) {
         self.opens_closed.increment();
-        self.caching_opens_closed.add((open.held != Held::Nothing).into());
+        self.caching_opens_closed.add((open.held != GrantedCaching::Nothing).into());
     }
 }

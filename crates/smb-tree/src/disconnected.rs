@@ -16,7 +16,7 @@ use smb_wire::create::options;
 
 use crate::open::Open;
 use crate::request_context::RequestContext;
-use crate::tree::{Closer, Tree};
+use crate::tree::{OpenCloser, Tree};
 
 /// What makes an open outlive its session (MS-SMB2 3.3.1.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) struct Disconnected {
 
 struct Tables {
     /// By FileId.Volatile.
-    resting: HashMap<u64, Rest>,
+    disconnected: HashMap<u64, DisconnectedEntry>,
     holders: HashMap<Holder, Vec<Arc<Open>>>,
     /// Of an address, in the order in which they came.
     addresses: HashMap<IpAddr, BTreeMap<u64, Arc<Open>>>,
@@ -46,20 +46,20 @@ struct Tables {
     waiting: HashMap<u64, Waker>,
 }
 
-/// Somebody who waits for an open to lose its session.
-struct Waits<'a> {
+/// Registers a CREATE that waits for an open to lose its session, until this is dropped.
+struct DisconnectWaiter<'a> {
     disconnected: &'a Disconnected,
     number: u64,
 }
 
-impl Drop for Waits<'_> {
+impl Drop for DisconnectWaiter<'_> {
     fn drop(&mut self) {
         self.disconnected.lock().waiting.remove(&self.number);
     }
 }
 
 #[derive(Clone, Copy)]
-struct Rest {
+struct DisconnectedEntry {
     number: u64,
     until: Instant,
 }
@@ -79,12 +79,12 @@ impl Disconnected {
         per_address_max: usize,
     ) -> Option<Arc<Open>> {
         let mut tables = self.lock();
-        let goes = tables.in_the_way(open.address(), max, per_address_max);
+        let goes = tables.to_evict(open.address(), max, per_address_max);
         if let Some(goes) = &goes {
             tables.take(goes);
         }
         tables.put(open, until);
-        self.len.store(tables.resting.len(), Ordering::Release);
+        self.len.store(tables.disconnected.len(), Ordering::Release);
         let waiting = std::mem::take(&mut tables.waiting);
         drop(tables);
         waiting.into_values().for_each(Waker::wake);
@@ -92,8 +92,8 @@ impl Disconnected {
     }
 
     /// Until an open has no session, or for `patience`: a client that has lost its connection may be back before the server knows.
-    pub(crate) async fn until_lost(&self, open: &Open, patience: Duration) {
-        let waits = Waits { disconnected: self, number: self.lock().number() };
+    pub(crate) async fn until_disconnected(&self, open: &Open, patience: Duration) {
+        let waits = DisconnectWaiter { disconnected: self, number: self.lock().number() };
         let lost = std::future::poll_fn(|cx| {
             let mut tables = self.lock();
             if open.session() == 0 {
@@ -113,14 +113,14 @@ impl Disconnected {
         }
         let mut tables = self.lock();
         let was_in = tables.take(open);
-        self.len.store(tables.resting.len(), Ordering::Release);
+        self.len.store(tables.disconnected.len(), Ordering::Release);
         was_in
     }
 
     /// How long an open still waits for its client; `None` where it has one.
     pub(crate) fn left(&self, open: &Open, now: Instant) -> Option<Duration> {
         let tables = self.lock();
-        let rest = tables.resting.get(&open.id().volatile.get())?;
+        let rest = tables.disconnected.get(&open.id().volatile.get())?;
         Some(rest.until.saturating_duration_since(now))
     }
 
@@ -139,7 +139,7 @@ impl Disconnected {
             Some(((until, _), open)) if *until <= now => {
                 let open = Arc::clone(open);
                 tables.take(&open);
-                self.len.store(tables.resting.len(), Ordering::Release);
+                self.len.store(tables.disconnected.len(), Ordering::Release);
                 Ok(open)
             }
             first => Err(first.map(|((until, _), _)| *until)),
@@ -153,10 +153,10 @@ impl Disconnected {
 
 impl Default for Tables {
     fn default() -> Self {
-        let (resting, holders, addresses, ends, next, waiting) = Default::default();
+        let (disconnected, holders, addresses, ends, next, waiting) = Default::default();
         // How many there may be is told with each.
         let books = Books::new(usize::MAX, Shares::THRICE);
-        Self { resting, holders, addresses, books, ends, next, waiting }
+        Self { disconnected, holders, addresses, books, ends, next, waiting }
     }
 }
 
@@ -168,7 +168,7 @@ impl Tables {
 
     fn put(&mut self, open: &Arc<Open>, until: Instant) {
         let number = self.number();
-        self.resting.insert(open.id().volatile.get(), Rest { number, until });
+        self.disconnected.insert(open.id().volatile.get(), DisconnectedEntry { number, until });
         self.holders.entry(open.grants().holder()).or_default().push(Arc::clone(open));
         self.addresses.entry(open.address()).or_default().insert(number, Arc::clone(open));
         self.books.charge(open.room.consumer(), 1);
@@ -176,7 +176,8 @@ impl Tables {
     }
 
     fn take(&mut self, open: &Open) -> bool {
-        let Some(Rest { number, until }) = self.resting.remove(&open.id().volatile.get()) else {
+        let Some(DisconnectedEntry { number, until }) = self.disconnected.remove(&open.id().volatile.get())
+        else {
             return false;
         };
         self.ends.remove(&(until, number));
@@ -195,19 +196,18 @@ impl Tables {
         true
     }
 
-    /// The oldest of the address that has as many as it may, or, where there are no more, of the address, network or user that has most
-    /// for its share.
-    fn in_the_way(&self, address: IpAddr, max: usize, per_address_max: usize) -> Option<Arc<Open>> {
+    /// The open to evict: the oldest of an address at its limit, or, where the table is full, of the heaviest address, network or user.
+    fn to_evict(&self, address: IpAddr, max: usize, per_address_max: usize) -> Option<Arc<Open>> {
         let own = self.addresses.get(&address).filter(|own| own.len() >= per_address_max);
         if let Some(own) = own {
             return own.values().next().cloned();
         }
-        if self.resting.len() < max {
+        if self.disconnected.len() < max {
             return None;
         }
         let (heaviest, _) = self.books.heaviest()?;
-        let resting = self.addresses.values().flatten();
-        let theirs = resting.filter(|(_, open)| open.room.consumer().is_of(heaviest));
+        let disconnected = self.addresses.values().flatten();
+        let theirs = disconnected.filter(|(_, open)| open.room.consumer().is_of(heaviest));
         theirs.min_by_key(|(number, _)| **number).map(|(_, open)| Arc::clone(open))
     }
 }
@@ -262,7 +262,7 @@ impl crate::tree::LaneState {
     fn disconnect(self: &Rc<Self>, open: &Arc<Open>) -> Vec<Arc<Open>> {
         let Some(durability) = open.durability else { return vec![Arc::clone(open)] };
         let (opens, counters) = (self.opens(), self.counters());
-        if !opens.unseat(open) {
+        if !opens.detach_session(open) {
             return Vec::new();
         }
         counters.durable_disconnected.increment();
@@ -270,7 +270,7 @@ impl crate::tree::LaneState {
         if let Some(handle) = self.handle(open) {
             handle.forget_names();
         }
-        let mut close = Vec::from_iter(self.rest(open, durability.timeout));
+        let mut close = Vec::from_iter(self.keep_disconnected(open, durability.timeout));
         // A CREATE that is cut closes what it has made: who closes it has looked for it here before.
         if opens.find_any(open.id().volatile.get()).is_none() {
             opens.disconnected().claim(open);
@@ -284,8 +284,12 @@ impl crate::tree::LaneState {
         close
     }
 
-    /// An open that has no session waits so long for its client. Gives one that has to be closed for it.
-    pub(crate) fn rest(self: &Rc<Self>, open: &Arc<Open>, patience: Duration) -> Option<Arc<Open>> {
+    /// Keeps an open without a session for `patience`. Returns an open that has to be closed to make room.
+    pub(crate) fn keep_disconnected(
+        self: &Rc<Self>,
+        open: &Arc<Open>,
+        patience: Duration,
+    ) -> Option<Arc<Open>> {
         let limits = self.opens().limits();
         let until = lane::time::now() + patience;
         let (max, per_address_max) = (limits.disconnected_max, limits.disconnected_per_address_max);
@@ -324,37 +328,37 @@ impl crate::tree::LaneState {
         self.reaper.replace(Some(reaper));
     }
 
-    /// Somebody is in conflict with what a holder has. Closes what of it is disconnected, and says whether anybody is left to be told.
-    pub(crate) fn gives_way(
-        closer: &Closer,
+    /// Closes the disconnected opens of a holder whose grants are to be broken to `to`, and returns whether it has connected ones.
+    pub(crate) fn close_conflicting(
+        closer: &OpenCloser,
         opens: &crate::opens::Opens,
         holder: Holder,
         to: Caching,
-    ) -> GaveWay {
-        let resting = opens.disconnected().of_holder(holder);
-        if resting.is_empty() {
-            return GaveWay { closed: 0, is_heard: true };
+    ) -> ClosedDisconnected {
+        let disconnected = opens.disconnected().of_holder(holder);
+        if disconnected.is_empty() {
+            return ClosedDisconnected { closed: 0, has_connected: true };
         }
-        let is_heard = opens.break_registrations(holder) > resting.len();
+        let has_connected = opens.break_registrations(holder) > disconnected.len();
         let mut closed = 0;
-        for open in resting {
+        for open in disconnected {
             // Who hears for the rest of them may keep their handles.
-            let stays = is_heard && to.contains(Caching::H);
+            let stays = has_connected && to.contains(Caching::H);
             if !stays && opens.disconnected().claim(&open) {
                 closed += 1;
                 let closer = closer.clone();
                 lane::spawn(async move { closer.close(open).await }).detach();
             }
         }
-        GaveWay { closed, is_heard }
+        ClosedDisconnected { closed, has_connected }
     }
 }
 
-/// What became of a holder's opens that have no session.
-pub(crate) struct GaveWay {
+/// The number of a holder's disconnected opens that were closed, and whether it has connected ones.
+pub(crate) struct ClosedDisconnected {
     pub(crate) closed: u64,
     /// Others of his have one.
-    pub(crate) is_heard: bool,
+    pub(crate) has_connected: bool,
 }
 
 /// An open stays so much longer than its time at most.

@@ -8,7 +8,7 @@ use lane::fs::XattrHow;
 use smb_wire::Status;
 use vfs::{Attributes, Caller, Directory, Error, OpenFile, Resolved, SymbolicLink, Volume, Writer};
 
-use crate::names_at_hand::Kept;
+use crate::cached_names::CachedNames;
 use crate::status;
 
 /// One lane's descriptors of an open: its file, directory or symbolic link.
@@ -16,7 +16,7 @@ pub(crate) struct LaneHandle {
     pub(crate) what: What,
     writer: RefCell<Option<Writer>>,
     /// The names of a directory, while they are told reply after reply.
-    names: RefCell<Option<Kept>>,
+    names: RefCell<Option<CachedNames>>,
 }
 
 pub(crate) enum What {
@@ -94,11 +94,11 @@ impl LaneHandle {
     }
 
     /// The names that are at hand.
-    pub(crate) fn names(&self) -> Option<Kept> {
+    pub(crate) fn names(&self) -> Option<CachedNames> {
         self.names.borrow().clone()
     }
 
-    pub(crate) fn keep_names(&self, kept: Kept) {
+    pub(crate) fn keep_names(&self, kept: CachedNames) {
         let before = self.names.replace(Some(kept));
         drop(before);
     }

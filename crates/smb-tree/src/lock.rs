@@ -11,15 +11,15 @@ use smb_wire::{Dialect, Status};
 use vfs::OpenError;
 
 use crate::access::Allowed;
-use crate::lock_sequences::Numbered;
+use crate::lock_sequences::LockSequenceGuard;
 use crate::open::Open;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
-/// What a request does with all of its ranges.
+/// The action of a LOCK request: all of its ranges are locked, or all are unlocked.
 #[derive(Debug, PartialEq, Eq)]
-enum Does {
+enum LockAction {
     Locks {
         locks: Vec<RangeLock>,
         waits: bool,
@@ -53,11 +53,12 @@ impl Share {
             let sequence = (ctx.dialect >= Dialect::Smb300).then(|| request.fixed.sequence());
             //= MS-SMB2 3.3.5.14
             //# A request whose sequence number is that of its entry was done: it is answered with success, and nothing else.
-            let Some(numbered) = Numbered::begin(open, sequence, channel_sequence).await? else {
+            let Some(sequence_guard) = LockSequenceGuard::begin(open, sequence, channel_sequence).await?
+            else {
                 return Ok(());
             };
-            match does(request.locks)? {
-                Does::Unlocks { ranges, is_whole } => {
+            match lock_action(request.locks)? {
+                LockAction::Unlocks { ranges, is_whole } => {
                     // One by one, to know how many were.
                     let unlocked: Result<(), OpenError> = ranges.iter().try_for_each(|range| {
                         open.grants().unlock(self.volume(), &[*range])?;
@@ -66,7 +67,7 @@ impl Share {
                     });
                     // Nothing is waited for in between: who loses his channel now has it done, and does it by no other again.
                     if unlocked.is_ok() && is_whole {
-                        numbered.done();
+                        sequence_guard.done();
                     }
                     // Also where one of them was not locked: those before it are unlocked.
                     self.volume().unlocked_for_others(open.grants().object()).await;
@@ -75,7 +76,7 @@ impl Share {
                         return Err(Status::INVALID_PARAMETER);
                     }
                 }
-                Does::Locks { locks, waits } => {
+                LockAction::Locks { locks, waits } => {
                     //= MS-SMB2 3.3.5.14
                     //# An open that may neither read nor write locks nothing.
                     if !open.may(READ_DATA | EXECUTE | WRITE_DATA | APPEND_DATA) {
@@ -87,7 +88,8 @@ impl Share {
                     }
                     let room = RangesRoom::take(open, locks.len())
                         .inspect_err(|_| self.counters().ranges_refused.increment())?;
-                    let locked = numbered.unless_called_off(self.lock_in_steps(open, &locks, waits)).await;
+                    let locked =
+                        sequence_guard.unless_called_off(self.lock_in_steps(open, &locks, waits)).await;
                     locked?.map_err(|error| match error {
                         //= MS-SMB2 3.3.5.10
                         //# A lock that waits when its open is closed fails with STATUS_RANGE_NOT_LOCKED.
@@ -95,7 +97,7 @@ impl Share {
                         error => status::of_open(error),
                     })?;
                     room.keep();
-                    numbered.done();
+                    sequence_guard.done();
                 }
             }
             Ok(())
@@ -116,7 +118,7 @@ impl Share {
             return Err(Refused::BadRange.into());
         }
         // One after another, as in MS-SMB2 3.3.5.14.2; where one fails those before it are unlocked.
-        let mut taken = Taken { share: self, open, ranges: Vec::with_capacity(locks.len()) };
+        let mut taken = LockedRanges { share: self, open, ranges: Vec::with_capacity(locks.len()) };
         for some in locks.chunks(RANGES_PER_TURN) {
             if let Err(error) = open.grants().lock(self.volume(), some, false).await {
                 drop(taken);
@@ -162,14 +164,14 @@ impl Drop for RangesRoom<'_> {
     }
 }
 
-/// Ranges that a request has locked so far. Dropped before it has all, they are unlocked.
-struct Taken<'a> {
+/// The ranges that a request has locked so far. Dropped before all are locked, it unlocks them.
+struct LockedRanges<'a> {
     share: &'a Share,
     open: &'a Arc<Open>,
     ranges: Vec<Range>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for LockedRanges<'_> {
     fn drop(&mut self) {
         if !self.ranges.is_empty() {
             // It may be closed by now, with all its locks.
@@ -185,14 +187,14 @@ const RANGES_PER_TURN: usize = 64;
 //# The first element says whether the request unlocks; in one that does, those before the first with another flag are unlocked.
 //= MS-SMB2 3.3.5.14.2
 //# Elements that lock are SHARED or EXCLUSIVE; more than one of them must all fail at once.
-fn does(elements: &[LockElement]) -> Result<Does, Status> {
+fn lock_action(elements: &[LockElement]) -> Result<LockAction, Status> {
     let bits = |element: &LockElement| element.flags.get();
     let range = |element: &LockElement| Range { offset: element.offset.get(), len: element.length.get() };
     if elements.first().is_some_and(|first| bits(first) == flags::UNLOCK) {
         let sound = elements.iter().take_while(|element| bits(element) == flags::UNLOCK);
         let ranges: Vec<_> = sound.map(range).collect();
         let is_whole = ranges.len() == elements.len();
-        return Ok(Does::Unlocks { ranges, is_whole });
+        return Ok(LockAction::Unlocks { ranges, is_whole });
     }
     let mut locks = Vec::with_capacity(elements.len());
     let mut waits = false;
@@ -209,7 +211,7 @@ fn does(elements: &[LockElement]) -> Result<Does, Status> {
         waits |= !fails_at_once;
         locks.push(RangeLock { range: range(element), exclusive });
     }
-    Ok(Does::Locks { locks, waits })
+    Ok(LockAction::Locks { locks, waits })
 }
 
 #[cfg(test)]
@@ -224,10 +226,12 @@ mod tests {
     fn a_request_locks_or_unlocks_and_only_a_single_lock_waits() {
         use flags::{EXCLUSIVE, FAIL_IMMEDIATELY, SHARED, UNLOCK};
         let of = |bits: &[u32]| {
-            does(&bits.iter().map(|bits| element(1, 2, *bits)).collect::<Vec<_>>()).map(|does| match does {
-                Does::Locks { locks, waits } => (locks.len(), waits),
-                Does::Unlocks { ranges, is_whole } => (ranges.len() + 100, is_whole),
-            })
+            lock_action(&bits.iter().map(|bits| element(1, 2, *bits)).collect::<Vec<_>>()).map(
+                |lock_action| match lock_action {
+                    LockAction::Locks { locks, waits } => (locks.len(), waits),
+                    LockAction::Unlocks { ranges, is_whole } => (ranges.len() + 100, is_whole),
+                },
+            )
         };
         for (bits, expected) in [
             (&[SHARED][..], Ok((1, true))),

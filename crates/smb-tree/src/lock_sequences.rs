@@ -19,8 +19,8 @@ pub(crate) struct Sequences {
     under_way: Vec<Arc<UnderWay>>,
 }
 
-/// A lock request that may be done, until this is dropped.
-pub(crate) struct Numbered {
+/// Holds the lock sequence entry of a request while it is served.
+pub(crate) struct LockSequenceGuard {
     open: Arc<Open>,
     /// `None` for one without a number.
     under_way: Option<Arc<UnderWay>>,
@@ -43,7 +43,7 @@ struct Turn {
     followers: Vec<Waker>,
 }
 
-enum Begun {
+enum SequenceStart {
     /// It is the first, or its first has failed.
     First(Option<Arc<UnderWay>>),
     /// Its first is not over yet.
@@ -52,7 +52,7 @@ enum Begun {
     Late,
 }
 
-impl Numbered {
+impl LockSequenceGuard {
     /// Begins a request; one that is under way by another channel already ends before. `None` where it was done.
     ///
     /// # Errors
@@ -69,11 +69,13 @@ impl Numbered {
             let is_past = || open.word().is_past(channel_sequence);
             let begun = open.state().lock_sequences.begin(sequence, is_past);
             match begun {
-                Begun::First(under_way) => return Ok(Some(Self { open: Arc::clone(open), under_way })),
+                SequenceStart::First(under_way) => {
+                    return Ok(Some(Self { open: Arc::clone(open), under_way }));
+                }
                 // What waits for others would have its replay wait for it.
-                Begun::Behind(first) => first.call_off().await,
-                Begun::Done => return Ok(None),
-                Begun::Late => return Err(Status::FILE_NOT_AVAILABLE),
+                SequenceStart::Behind(first) => first.call_off().await,
+                SequenceStart::Done => return Ok(None),
+                SequenceStart::Late => return Err(Status::FILE_NOT_AVAILABLE),
             }
         }
     }
@@ -101,7 +103,7 @@ impl Numbered {
     }
 }
 
-impl Drop for Numbered {
+impl Drop for LockSequenceGuard {
     fn drop(&mut self) {
         if let Some(under_way) = self.under_way.take() {
             self.open.state().lock_sequences.under_way.retain(|other| !Arc::ptr_eq(other, &under_way));
@@ -162,30 +164,30 @@ impl Sequences {
     }
 
     /// What is to be done with a request that has come; `is_past` says whether its header is of a time before a channel was lost.
-    fn begin(&mut self, sequence: LockSequence, is_past: impl FnOnce() -> bool) -> Begun {
-        let Some(entry) = entry(sequence) else { return Begun::First(None) };
+    fn begin(&mut self, sequence: LockSequence, is_past: impl FnOnce() -> bool) -> SequenceStart {
+        let Some(entry) = entry(sequence) else { return SequenceStart::First(None) };
         let number = sequence.number;
         let last = &mut self.numbers.get_or_insert_with(|| Box::new([NONE; ENTRIES]))[entry];
         if *last == number {
-            return Begun::Done;
+            return SequenceStart::Done;
         }
         // Stricter than MS-SMB2 3.3.5.14. A client counts an entry up by one with each request (MS-SMB2 3.2.4.19), so what is of the past
         // and is not the next one has been here before, by another channel.
         let is_next = *last == NONE || number == (*last & NUMBER).wrapping_add(1) & NUMBER;
         if !is_next && is_past() {
-            return Begun::Late;
+            return SequenceStart::Late;
         }
         let of_entry = self.under_way.iter().position(|other| other.entry == entry);
         if let Some(at) = of_entry {
             if self.under_way[at].number == number {
-                return Begun::Behind(Arc::clone(&self.under_way[at]));
+                return SequenceStart::Behind(Arc::clone(&self.under_way[at]));
             }
             self.under_way.swap_remove(at);
         }
         *last = number | UNDONE;
         let under_way = Arc::new(UnderWay { entry, number, turn: Mutex::default() });
         self.under_way.push(Arc::clone(&under_way));
-        Begun::First(Some(under_way))
+        SequenceStart::First(Some(under_way))
     }
 
     /// A request was done, if no other has its entry by now.
@@ -229,7 +231,7 @@ mod tests {
 
     fn first(sequences: &mut Sequences, sequence: LockSequence, is_past: bool) -> Option<Arc<UnderWay>> {
         match sequences.begin(sequence, || is_past) {
-            Begun::First(under_way) => under_way,
+            SequenceStart::First(under_way) => under_way,
             _ => None,
         }
     }
@@ -239,21 +241,21 @@ mod tests {
         let mut sequences = Sequences::default();
         for index in [1, 64] {
             let five = first(&mut sequences, at(index, 5), false).expect("nothing was before");
-            assert!(matches!(sequences.begin(at(index, 5), || false), Begun::Behind(_)));
+            assert!(matches!(sequences.begin(at(index, 5), || false), SequenceStart::Behind(_)));
             sequences.done(&five);
-            assert!(matches!(sequences.begin(at(index, 5), || true), Begun::Done));
+            assert!(matches!(sequences.begin(at(index, 5), || true), SequenceStart::Done));
             let six = first(&mut sequences, at(index, 6), true).expect("another request");
             assert!(first(&mut sequences, at(index, 5), false).is_some(), "it has failed, and was not done");
             sequences.done(&six);
             assert!(
-                matches!(sequences.begin(at(index, 6), || true), Begun::First(_)),
+                matches!(sequences.begin(at(index, 6), || true), SequenceStart::First(_)),
                 "nobody has it any more"
             );
         }
         for index in [0, 65, u32::MAX] {
             for _ in 0..2 {
                 assert!(
-                    matches!(sequences.begin(at(index, 5), || true), Begun::First(None)),
+                    matches!(sequences.begin(at(index, 5), || true), SequenceStart::First(None)),
                     "{index} is not kept"
                 );
             }
@@ -264,10 +266,13 @@ mod tests {
     fn what_is_of_the_past_and_not_the_next_of_its_entry_comes_late() {
         let mut sequences = Sequences::default();
         let fifteen = first(&mut sequences, at(3, 15), true).expect("its entry is empty");
-        assert!(matches!(sequences.begin(at(3, 15), || true), Begun::Late), "its replay is under way");
+        assert!(
+            matches!(sequences.begin(at(3, 15), || true), SequenceStart::Late),
+            "its replay is under way"
+        );
         sequences.done(&fifteen);
         for number in 1..15 {
-            assert!(matches!(sequences.begin(at(3, number), || true), Begun::Late), "{number}");
+            assert!(matches!(sequences.begin(at(3, number), || true), SequenceStart::Late), "{number}");
         }
         assert!(first(&mut sequences, at(3, 0), true).is_some(), "the next one");
     }

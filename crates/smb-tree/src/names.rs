@@ -7,10 +7,10 @@ pub(crate) use smb_wire::spelling::{to_bytes, to_stored, to_text, to_wire};
 use vfs::{Directory, Error, Found, Name, RelPath, RelPathBuf};
 
 use crate::share::Share;
-use crate::{short, status};
+use crate::{short_names, status};
 
-/// Where a path leads.
-pub(crate) struct Spot {
+/// The result of a path look-up: the file, if there is one, and its parent directory.
+pub(crate) struct PathLookup {
     /// The directory above; `None` for the share's root.
     pub(crate) above: Option<RelPathBuf>,
     /// It, by names as they are stored, but for a last one that nothing has: past all symbolic links, so that what is done to
@@ -76,7 +76,7 @@ pub(crate) async fn find(
     caller: &vfs::Caller,
     name: &WireName,
     case: Case,
-) -> Result<Spot, Status> {
+) -> Result<PathLookup, Status> {
     let exact = exact(share, name)?;
     match share.volume().lookup_with_rights(caller, exact.as_path(), Rights::NONE).await {
         Ok(found) => there(share, exact, found),
@@ -90,7 +90,7 @@ pub(crate) async fn find(
 }
 
 /// Where there is nothing, if it is a place at all.
-async fn nothing_at(share: &Share, caller: &vfs::Caller, path: RelPathBuf) -> Result<Spot, Status> {
+async fn nothing_at(share: &Share, caller: &vfs::Caller, path: RelPathBuf) -> Result<PathLookup, Status> {
     let above = path.as_path().parent().filter(|_| path.as_path() != share.root_path());
     let above = above.ok_or(Status::OBJECT_PATH_NOT_FOUND)?;
     let above = share.volume().lookup_as(caller, above, Rights::NONE).await.map_err(status::of_way)?;
@@ -98,27 +98,27 @@ async fn nothing_at(share: &Share, caller: &vfs::Caller, path: RelPathBuf) -> Re
 }
 
 /// What nothing has the name of, in this directory.
-fn absent_in(share: &Share, above: &Directory, path: RelPathBuf) -> Result<Spot, Status> {
+fn absent_in(share: &Share, above: &Directory, path: RelPathBuf) -> Result<PathLookup, Status> {
     share.holds_directory(above)?;
     let (Some(named), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
         return Err(Status::OBJECT_PATH_NOT_FOUND);
     };
     if above.path() == named {
-        return Ok(spot(share, path, None));
+        return Ok(lookup(share, path, None));
     }
     let real = above.path().join(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
-    Ok(Spot { by_link: Some(path), ..spot(share, real, None) })
+    Ok(PathLookup { by_link: Some(path), ..lookup(share, real, None) })
 }
 
-fn there(share: &Share, path: RelPathBuf, mut found: Found) -> Result<Spot, Status> {
+fn there(share: &Share, path: RelPathBuf, mut found: Found) -> Result<PathLookup, Status> {
     share.holds_found(&found)?;
     Ok(match found.real.take() {
-        None => spot(share, path, Some(found)),
-        Some(real) => Spot { by_link: Some(path), ..spot(share, real, Some(found)) },
+        None => lookup(share, path, Some(found)),
+        Some(real) => PathLookup { by_link: Some(path), ..lookup(share, real, Some(found)) },
     })
 }
 
-async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Result<Spot, Status> {
+async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Result<PathLookup, Status> {
     let (volume, options) = (share.volume(), share.options());
     let components: Option<Vec<_>> = name.path.iter().map(|component| to_stored(component)).collect();
     let components = components.ok_or(Status::OBJECT_NAME_INVALID)?;
@@ -131,7 +131,7 @@ async fn find_folded(share: &Share, caller: &vfs::Caller, name: &WireName) -> Re
         let mut found = directory.lookup_folded(caller, parsed, Rights::NONE, options.names_max).await;
         if options.short_names
             && matches!(found, Err(Error::NotFound))
-            && let Some(long) = short::find(share, &directory, caller, &name.path[at]).await?
+            && let Some(long) = short_names::find(share, &directory, caller, &name.path[at]).await?
             && let Ok(long) = Name::parse(&long)
         {
             if is_last {
@@ -169,10 +169,10 @@ fn below(found: vfs::Resolved) -> Result<Directory, Status> {
 }
 
 /// A place by its real path.
-pub(crate) fn spot(share: &Share, path: RelPathBuf, found: Option<Found>) -> Spot {
+pub(crate) fn lookup(share: &Share, path: RelPathBuf, found: Option<Found>) -> PathLookup {
     let is_root = path.as_path() == share.root_path();
     let above = path.as_path().parent().filter(|_| !is_root).map(RelPathBuf::from);
-    Spot { above, path, by_link: None, found }
+    PathLookup { above, path, by_link: None, found }
 }
 
 fn push(path: &mut RelPathBuf, component: &[u8]) -> Result<(), Status> {

@@ -21,25 +21,25 @@ use crate::open::Open;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 
-/// What an open watches.
+/// The directory watch of an open, and its CHANGE_NOTIFY requests that wait.
 #[derive(Debug, Default)]
-pub(crate) struct Watching {
+pub(crate) struct DirectoryWatch {
     /// From its first request on, so that nothing between two of them is lost.
     watch: Option<Watch>,
     /// Requests that wait, in the order in which they came: the first is told what happens next.
     waiting: VecDeque<(u64, Option<Waker>)>,
     /// Events of a request that ended before it could tell them: the next request tells them.
-    untold: Vec<Event>,
+    unsent: Vec<Event>,
     next: u64,
     is_closed: bool,
 }
 
-impl Watching {
+impl DirectoryWatch {
     /// The open is closed: who waits hears of it.
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.is_closed = true;
         self.watch = None;
-        self.untold.clear();
+        self.unsent.clear();
         self.waiting.drain(..).filter_map(|(_, waker)| waker).collect()
     }
 
@@ -54,8 +54,8 @@ impl Watching {
                 if let Some((_, (_, waker))) = first {
                     *waker = Some(cx.waker().clone());
                 }
-                if !self.untold.is_empty() {
-                    return Poll::Ready(Some(Told::Events(std::mem::take(&mut self.untold))));
+                if !self.unsent.is_empty() {
+                    return Poll::Ready(Some(Told::Events(std::mem::take(&mut self.unsent))));
                 }
                 watch.poll(cx).map(Some)
             }
@@ -63,16 +63,16 @@ impl Watching {
     }
 }
 
-/// Whether a name is told.
+/// The visibility of a name to the client that watches its directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Listed {
+enum NameVisibility {
     Yes,
     No,
     /// It is not there any more.
     Gone,
 }
 
-impl From<Result<bool, Error>> for Listed {
+impl From<Result<bool, Error>> for NameVisibility {
     fn from(found: Result<bool, Error>) -> Self {
         match found {
             Ok(true) => Self::Yes,
@@ -83,33 +83,33 @@ impl From<Result<bool, Error>> for Listed {
 }
 
 /// A request that waits. Dropped, it waits no more, and the next is the first.
-struct Waiting<'a> {
+struct WaitingNotify<'a> {
     open: &'a Open,
     number: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingNotify<'_> {
     fn drop(&mut self) {
         let next = {
-            let watching = &mut self.open.state().watching;
-            watching.waiting.retain(|(number, _)| *number != self.number);
-            watching.waiting.front_mut().and_then(|(_, waker)| waker.take())
+            let directory_watch = &mut self.open.state().directory_watch;
+            directory_watch.waiting.retain(|(number, _)| *number != self.number);
+            directory_watch.waiting.front_mut().and_then(|(_, waker)| waker.take())
         };
         next.into_iter().for_each(Waker::wake);
     }
 }
 
-/// Events that a request is about to tell. Dropped with any, they are left to the next request.
-struct Telling<'a> {
+/// The events that a request is about to send. Dropped with any left, it leaves them to the next request.
+struct UnsentEvents<'a> {
     open: &'a Open,
     events: Vec<Event>,
 }
 
-impl Drop for Telling<'_> {
+impl Drop for UnsentEvents<'_> {
     fn drop(&mut self) {
-        let watching = &mut self.open.state().watching;
-        if !watching.is_closed {
-            watching.untold.append(&mut self.events);
+        let directory_watch = &mut self.open.state().directory_watch;
+        if !directory_watch.is_closed {
+            directory_watch.unsent.append(&mut self.events);
         }
     }
 }
@@ -143,9 +143,9 @@ impl Share {
             let directory = handle.directory().ok_or(Status::INVALID_PARAMETER)?;
             let waiting = {
                 let mut state = open.state();
-                let watching = &mut state.watching;
-                let is_full = watching.waiting.len() >= WAITING_MAX;
-                if watching.watch.is_none() && !watching.is_closed && !is_full {
+                let directory_watch = &mut state.directory_watch;
+                let is_full = directory_watch.waiting.len() >= WAITING_MAX;
+                if directory_watch.watch.is_none() && !directory_watch.is_closed && !is_full {
                     let wanted = request.completion_filter.get();
                     if wanted == 0 {
                         return Err(Status::INVALID_PARAMETER);
@@ -154,24 +154,24 @@ impl Share {
                     //# What the first request of an open asks for counts for all of them.
                     let beneath = request.flags.get() & FLAG_WATCH_TREE != 0;
                     let how = WatchHow { beneath, kinds: kinds(wanted) };
-                    watching.watch = directory.watch(how, ctx.consumer());
+                    directory_watch.watch = directory.watch(how, ctx.consumer());
                 }
-                if is_full || (watching.watch.is_none() && !watching.is_closed) {
+                if is_full || (directory_watch.watch.is_none() && !directory_watch.is_closed) {
                     self.counters().notify_refused.increment();
                     return Err(Status::INSUFFICIENT_RESOURCES);
                 }
-                watching.next += 1;
-                let number = watching.next;
-                watching.waiting.push_back((number, None));
-                Waiting { open, number }
+                directory_watch.next += 1;
+                let number = directory_watch.next;
+                directory_watch.waiting.push_back((number, None));
+                WaitingNotify { open, number }
             };
             let room = request.output_buffer_length.get() as usize;
             let without = |status| Answer { status, output: Vec::new() };
             loop {
-                let told = poll_fn(|cx| open.state().watching.poll(waiting.number, cx)).await;
+                let told = poll_fn(|cx| open.state().directory_watch.poll(waiting.number, cx)).await;
                 return Ok(match told {
                     Some(Told::Events(events)) => {
-                        let mut telling = Telling { open, events };
+                        let mut telling = UnsentEvents { open, events };
                         let answer = self.tell(ctx, open, &telling.events, room).await;
                         telling.events.clear();
                         match answer {
@@ -195,10 +195,10 @@ impl Share {
         let mut shown = Vec::with_capacity(events.len());
         for event in events {
             match self.is_told(ctx, open, event.path.as_path(), &mut known).await {
-                Listed::Yes => shown.push(event),
-                Listed::No => {}
+                NameVisibility::Yes => shown.push(event),
+                NameVisibility::No => {}
                 // Nobody can say any more who might list it: the client has to look for itself.
-                Listed::Gone => return Some(self.overflown()),
+                NameVisibility::Gone => return Some(self.overflown()),
             }
         }
         if shown.is_empty() {
@@ -222,8 +222,8 @@ impl Share {
         ctx: &RequestContext,
         open: &Open,
         path: RelPath<'_>,
-        known: &mut BTreeMap<Vec<u8>, Listed>,
-    ) -> Listed {
+        known: &mut BTreeMap<Vec<u8>, NameVisibility>,
+    ) -> NameVisibility {
         // The open itself may list the directory that it watches.
         if let Some(above) = path.parent().filter(|above| !above.is_root()) {
             let listed = match known.get(above.as_bytes()) {
@@ -231,22 +231,22 @@ impl Share {
                 None => {
                     let listed = match self.watched_path(open, above) {
                         Some(path) => self.lists(ctx, path.as_path()).await.into(),
-                        None => Listed::Gone,
+                        None => NameVisibility::Gone,
                     };
                     known.insert(above.as_bytes().to_vec(), listed);
                     listed
                 }
             };
-            if listed != Listed::Yes {
+            if listed != NameVisibility::Yes {
                 return listed;
             }
         }
         if !self.options().hide_unreadable {
-            return Listed::Yes;
+            return NameVisibility::Yes;
         }
         match self.watched_path(open, path) {
             Some(path) => self.reads(ctx, path.as_path()).await.into(),
-            None => Listed::Gone,
+            None => NameVisibility::Gone,
         }
     }
 

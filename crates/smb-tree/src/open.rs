@@ -10,12 +10,12 @@ use smb_wire::create::options;
 use smb_wire::{FileId, Guid};
 
 use crate::app_instances::AppInstanceMember;
-use crate::breaks::Held;
+use crate::breaks::GrantedCaching;
 use crate::create::lease_key_conflict::SharedLeaseKey;
 use crate::disconnected::Durability;
 use crate::names::Case;
 use crate::opens::{BreakRegistration, Room};
-use crate::replays::Entry;
+use crate::replays::ReplayEntry;
 use crate::request_context::RequestContext;
 use crate::root::Root;
 
@@ -59,7 +59,7 @@ pub struct Open {
     pub(crate) options: u32,
     /// Which names its client means by one.
     pub(crate) case: Case,
-    pub(crate) held: Held,
+    pub(crate) held: GrantedCaching,
     /// CreateAction of the response.
     pub(crate) action: u32,
     /// Room that was asked for when the file was made.
@@ -68,7 +68,7 @@ pub struct Open {
     /// CreateGuid; zero where the request named none.
     pub(crate) create_guid: Guid,
     /// By which the CREATE is known when it comes again.
-    pub(crate) replay: Option<Entry>,
+    pub(crate) replay: Option<ReplayEntry>,
     pub(crate) app_instance: Option<AppInstanceMember>,
     pub(crate) word: ChannelWord,
     /// CurrentByteOffset: behind what was read last, or as it was set. The server never uses it.
@@ -97,7 +97,7 @@ pub(crate) struct State {
     /// Where it tells late that it has written.
     pub(crate) late: Option<crate::write_time::DelayedWriteTime>,
     pub(crate) renamed: Option<Renamed>,
-    pub(crate) watching: crate::notify::Watching,
+    pub(crate) directory_watch: crate::notify::DirectoryWatch,
     pub(crate) lock_sequences: crate::lock_sequences::Sequences,
 }
 
@@ -141,7 +141,7 @@ impl Open {
 
     /// Whether what its client may cache is a lease.
     pub fn is_leased(&self) -> bool {
-        matches!(self.held, Held::Lease { .. })
+        matches!(self.held, GrantedCaching::Lease { .. })
     }
 
     /// Whether it stays for a while when its session ends, as long as its client keeps a handle.

@@ -310,8 +310,8 @@ impl Opens {
         Room { opens: Arc::downgrade(self), session, consumer, volatile, ranges, ranges_of, _descriptors }
     }
 
-    /// The open has no session from now on; `false` where it had none.
-    pub(crate) fn unseat(&self, open: &Open) -> bool {
+    /// Detaches an open from its session; `false` where it had none.
+    pub(crate) fn detach_session(&self, open: &Open) -> bool {
         let mut owners = self.owners();
         if open.session() == 0 {
             return false;
@@ -322,11 +322,11 @@ impl Opens {
         true
     }
 
-    /// An open without a session has this one from now on.
+    /// Attaches an open without a session to `session` and `tree`.
     ///
     /// # Errors
     /// `STATUS_TOO_MANY_OPENED_FILES` where the session has as many as it may.
-    pub(crate) fn seat(&self, open: &Open, session: u64, tree: u32) -> Result<(), Status> {
+    pub(crate) fn attach_session(&self, open: &Open, session: u64, tree: u32) -> Result<(), Status> {
         let mut owners = self.owners();
         let of_session = owners.sessions.entry(session).or_default();
         if of_session.len() >= self.limits.per_session_max {

@@ -15,16 +15,16 @@ use smb_wire::dos;
 use smb_wire::info::directory::{self, Class, Matcher};
 use vfs::{Attributes, Directory, Entry, EntryExtended, Error, FileKind, Listing, Name, NamePage, PageEntry};
 
-use crate::apple::Listed;
-use crate::attributes::{Info, Seen};
+use crate::apple::AppleDirEntry;
+use crate::attributes::{CachedAttributes, Info};
+use crate::cached_names::Names;
 use crate::lane_handle::LaneHandle;
 use crate::names;
-use crate::names_at_hand::Names;
 use crate::open::Open;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
-use crate::{ANSWER_MAX, Answer, short};
+use crate::{ANSWER_MAX, Answer, short_names};
 
 /// How far an open's enumeration has come.
 #[derive(Clone, Debug)]
@@ -33,16 +33,16 @@ pub(crate) struct Enumeration {
     pattern: Arc<[char]>,
     /// As the client gave it, where it names one file.
     single: Option<Arc<str>>,
-    next: Next,
+    next: ScanPosition,
     /// How often it was begun anew: what a lane has read for an earlier scan is of before.
     scan: u64,
     /// A name was given.
     has_given: bool,
 }
 
-/// What comes next.
+/// The position of a scan: the next entry to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Next {
+enum ScanPosition {
     This,
     Upper,
     /// The first name behind this one.
@@ -50,8 +50,8 @@ enum Next {
     Nothing,
 }
 
-/// Who lists what.
-struct Place<'a> {
+/// The directory that is listed, with the request and open that list it.
+struct ListingSource<'a> {
     ctx: &'a RequestContext,
     open: &'a Arc<Open>,
     directory: &'a Directory,
@@ -67,8 +67,8 @@ enum Filled {
     All,
 }
 
-/// A reply being filled.
-struct Reply<'a> {
+/// The buffer of a QUERY_DIRECTORY reply that is being filled.
+struct ReplyBuffer<'a> {
     entries: EntryWriter<'a>,
     class: Class,
     is_single: bool,
@@ -109,7 +109,7 @@ impl Share {
             let bits = request.fixed.flags;
             let mut state = begin_or_go_on(open, request, bits)?;
             let handle = self.handle(ctx, open).await?;
-            if state.next == Next::This {
+            if state.next == ScanPosition::This {
                 handle.forget_names();
             }
             let len_max = request.fixed.output_buffer_length.get().min(ANSWER_MAX) as usize;
@@ -122,7 +122,7 @@ impl Share {
             let short_names = self.options().short_names;
             let (matcher, name) = (Matcher::default(), Vec::new());
             let mut reply =
-                Reply { entries, class, is_single, short_names, given: 0, matcher, name, steps: 0 };
+                ReplyBuffer { entries, class, is_single, short_names, given: 0, matcher, name, steps: 0 };
             let is_full = self.fill(ctx, open, &handle, &mut state, &mut reply).await?;
             let given = reply.given;
             let had_given = state.has_given;
@@ -146,18 +146,19 @@ impl Share {
         open: &Arc<Open>,
         handle: &Rc<LaneHandle>,
         state: &mut Enumeration,
-        reply: &mut Reply<'_>,
+        reply: &mut ReplyBuffer<'_>,
     ) -> Result<bool, Status> {
         let directory = handle.directory().ok_or(Status::INVALID_PARAMETER)?;
-        if let Some(single) = state.single.clone().filter(|_| state.next == Next::This) {
+        if let Some(single) = state.single.clone().filter(|_| state.next == ScanPosition::This) {
             let has_no_room = self.fill_single(ctx, open, directory, &single, reply).await?;
             if !has_no_room {
-                state.next = Next::Nothing;
+                state.next = ScanPosition::Nothing;
             }
             return Ok(has_no_room);
         }
-        for (dots, then) in [(".", Next::Upper), ("..", Next::After(None))] {
-            let is_next = matches!((dots, &state.next), (".", Next::This) | ("..", Next::Upper));
+        for (dots, then) in [(".", ScanPosition::Upper), ("..", ScanPosition::After(None))] {
+            let is_next =
+                matches!((dots, &state.next), (".", ScanPosition::This) | ("..", ScanPosition::Upper));
             if !is_next {
                 continue;
             }
@@ -172,20 +173,20 @@ impl Share {
                 return Ok(false);
             }
         }
-        let place = Place { ctx, open, directory };
-        while let Next::After(after) = state.next.clone() {
+        let source = ListingSource { ctx, open, directory };
+        while let ScanPosition::After(after) = state.next.clone() {
             let after = after.as_deref();
             let names = self.names_behind(ctx, handle, directory, (state.scan, after)).await?;
             let filled = match &names {
-                Names::Whole(listing) => self.fill_of_listing(&place, listing, after, state, reply).await,
-                Names::Page(page) => self.fill_of_page(&place, page, after, state, reply).await?,
+                Names::Whole(listing) => self.fill_of_listing(&source, listing, after, state, reply).await,
+                Names::Page(page) => self.fill_of_page(&source, page, after, state, reply).await?,
             };
             match filled {
                 Filled::NoRoom => return Ok(true),
                 Filled::Enough => return Ok(false),
                 // There may be more behind its last name, where the scan is now.
                 Filled::All if matches!(&names, Names::Page(page) if !page.is_last()) => {}
-                Filled::All => state.next = Next::Nothing,
+                Filled::All => state.next = ScanPosition::Nothing,
             }
         }
         handle.forget_names();
@@ -195,11 +196,11 @@ impl Share {
     /// Goes on with the names of a listing.
     async fn fill_of_listing(
         &self,
-        place: &Place<'_>,
+        source: &ListingSource<'_>,
         listing: &Listing,
         after: Option<&[u8]>,
         state: &mut Enumeration,
-        reply: &mut Reply<'_>,
+        reply: &mut ReplyBuffer<'_>,
     ) -> Filled {
         let mut entries = behind(listing, after, reply.class).peekable();
         while entries.peek().is_some() {
@@ -213,19 +214,19 @@ impl Share {
                     lane::give_way().await;
                 }
                 let name = names::to_wire(&entry.name);
-                if reply.fits(&state.pattern, &name) && self.is_listed(place.ctx, place.open, entry).await {
+                if reply.fits(&state.pattern, &name) && self.is_listed(source.ctx, source.open, entry).await {
                     batch.push((entry, name));
                 }
                 last = Some(entry);
             }
-            let looked = self.look_over(place.directory, &batch).await;
+            let looked = self.look_over(source.directory, &batch).await;
             for ((entry, name), looked) in batch.iter().zip(looked) {
-                if let Some(ended) = self.tell_entry(place, (entry, name), looked, state, reply).await {
+                if let Some(ended) = self.tell_entry(source, (entry, name), looked, state, reply).await {
                     return ended;
                 }
             }
             if let Some(last) = last {
-                state.next = Next::After(Some(last.name.clone()));
+                state.next = ScanPosition::After(Some(last.name.clone()));
             }
         }
         Filled::All
@@ -234,11 +235,11 @@ impl Share {
     /// Goes on with the names of a page, of which nothing is known but that there are such names: those that fit are looked at.
     async fn fill_of_page(
         &self,
-        place: &Place<'_>,
+        source: &ListingSource<'_>,
         page: &NamePage,
         after: Option<&[u8]>,
         state: &mut Enumeration,
-        reply: &mut Reply<'_>,
+        reply: &mut ReplyBuffer<'_>,
     ) -> Result<Filled, Status> {
         let as_links = reply.class == Class::Posix;
         let mut at = page.first_behind(after);
@@ -261,21 +262,21 @@ impl Share {
             let looked = match batch.is_empty() {
                 true => Vec::new(),
                 false => {
-                    place.directory.look_at(page, &batch, as_links, attribute).await.map_err(status::of)?
+                    source.directory.look_at(page, &batch, as_links, attribute).await.map_err(status::of)?
                 }
             };
             for (name, looked) in names.iter().zip(looked) {
                 let Some(PageEntry { entry, extended }) = looked else { continue };
-                if !self.is_listed(place.ctx, place.open, &entry).await {
+                if !self.is_listed(source.ctx, source.open, &entry).await {
                     continue;
                 }
                 // More than is remembered: it would push out what others use.
-                let looked = extended.map(|extended| (extended.attributes, Seen::of(&extended)));
-                if let Some(ended) = self.tell_entry(place, (&entry, name), looked, state, reply).await {
+                let looked = extended.map(|extended| (extended.attributes, CachedAttributes::of(&extended)));
+                if let Some(ended) = self.tell_entry(source, (&entry, name), looked, state, reply).await {
                     return Ok(ended);
                 }
             }
-            state.next = Next::After(Some(page.name(at - 1).into()));
+            state.next = ScanPosition::After(Some(page.name(at - 1).into()));
         }
         Ok(Filled::All)
     }
@@ -283,13 +284,13 @@ impl Share {
     /// Puts an entry into a reply, behind which the scan stands then; says where it ends with that.
     async fn tell_entry(
         &self,
-        place: &Place<'_>,
+        source: &ListingSource<'_>,
         (entry, name): (&Entry, &str),
-        looked: Option<(Attributes, Seen)>,
+        looked: Option<(Attributes, CachedAttributes)>,
         state: &mut Enumeration,
-        reply: &mut Reply<'_>,
+        reply: &mut ReplyBuffer<'_>,
     ) -> Option<Filled> {
-        let Place { ctx, open, directory } = *place;
+        let ListingSource { ctx, open, directory } = *source;
         let info = match looked {
             Some((now, seen)) => self.info_of(&now, &seen, Some(&entry.name)),
             None => self.entry_info(ctx, directory, &entry.name, &entry.attributes).await,
@@ -298,7 +299,7 @@ impl Share {
         if !reply.push(name, &info, more) {
             return Some(Filled::NoRoom);
         }
-        state.next = Next::After(Some(entry.name.clone()));
+        state.next = ScanPosition::After(Some(entry.name.clone()));
         reply.is_over().then_some(Filled::Enough)
     }
 
@@ -307,7 +308,7 @@ impl Share {
         &self,
         directory: &Directory,
         batch: &[(&Entry, Cow<'_, str>)],
-    ) -> Vec<Option<(Attributes, Seen)>> {
+    ) -> Vec<Option<(Attributes, CachedAttributes)>> {
         let mut found = vec![None; batch.len()];
         let is_wanted = |entry: &Entry| {
             !entry.symlink && entry.attributes.kind != FileKind::Symlink && !self.remembers(&entry.attributes)
@@ -332,7 +333,7 @@ impl Share {
         open: &Open,
         directory: &Directory,
         single: &str,
-        reply: &mut Reply<'_>,
+        reply: &mut ReplyBuffer<'_>,
     ) -> Result<bool, Status> {
         let Some(stored) = names::to_stored(single) else { return Ok(false) };
         let Ok(name) = Name::parse(&stored) else { return Ok(false) };
@@ -340,7 +341,7 @@ impl Share {
         let mut found = directory.lookup_folded(&ctx.caller, name, Rights::NONE, names_max).await;
         if reply.short_names
             && matches!(found, Err(Error::NotFound))
-            && let Some(long) = short::find(self, directory, &ctx.caller, single).await?
+            && let Some(long) = short_names::find(self, directory, &ctx.caller, single).await?
             && let Ok(long) = Name::parse(&long)
         {
             found = directory.lookup_folded(&ctx.caller, long, Rights::NONE, names_max).await;
@@ -366,13 +367,13 @@ impl Share {
         open: &Open,
         class: Class,
         name: &[u8],
-    ) -> Option<Listed> {
+    ) -> Option<AppleDirEntry> {
         if class != Class::IdBothDirectory || !ctx.apple.lists() {
             return None;
         }
         let above = open.grants().path(self.volume())?;
         let path = Name::parse(name).and_then(|name| above.as_path().join(name)).ok()?;
-        Some(self.apple_listed(ctx, &names::spot(self, path, None)).await)
+        Some(self.apple_dir_entry(ctx, &names::lookup(self, path, None)).await)
     }
 
     /// What a name of a directory is of: looked up where this lane does not remember it.
@@ -419,11 +420,12 @@ impl Share {
     }
 }
 
-impl Reply<'_> {
+impl ReplyBuffer<'_> {
     /// Whether a name is asked for, or the short one beside it.
     fn fits(&mut self, pattern: &[char], name: &str) -> bool {
         self.fits_alone(pattern, name)
-            || (self.short_names && short::beside(name).is_some_and(|short| self.fits_alone(pattern, &short)))
+            || (self.short_names
+                && short_names::beside(name).is_some_and(|short| self.fits_alone(pattern, &short)))
     }
 
     fn fits_alone(&mut self, pattern: &[char], name: &str) -> bool {
@@ -442,8 +444,8 @@ impl Reply<'_> {
         is_long
     }
 
-    fn push(&mut self, name: &str, info: &Info, apple: Option<Listed>) -> bool {
-        let beside = if self.short_names && apple.is_none() { short::beside(name) } else { None };
+    fn push(&mut self, name: &str, info: &Info, apple: Option<AppleDirEntry>) -> bool {
+        let beside = if self.short_names && apple.is_none() { short_names::beside(name) } else { None };
         let (mut short_name, mut short_name_len) = ([0; 24], 0);
         if let Some(apple) = &apple {
             (short_name, short_name_len) = (apple.in_short_name(info), 24);
@@ -466,7 +468,7 @@ impl Reply<'_> {
             reparse_tag: info.reparse_tag,
             short_name,
             short_name_len,
-            reserved2: if apple.is_some() { Listed::mode(info) } else { 0 },
+            reserved2: if apple.is_some() { AppleDirEntry::mode(info) } else { 0 },
             device: info.device as u32,
             posix: info.posix(),
         };
@@ -531,7 +533,7 @@ fn begin_or_go_on(open: &Open, request: &QueryDirectoryRequest<'_>, bits: u8) ->
             // A run of stars fits what one star fits.
             pattern.dedup_by(|next, before| (*next, *before) == ('*', '*'));
             let (pattern, scan) = (pattern.into(), known.map_or(0, |known| known.scan + 1));
-            let begun = Enumeration { pattern, single, next: Next::This, scan, has_given: false };
+            let begun = Enumeration { pattern, single, next: ScanPosition::This, scan, has_given: false };
             // It is begun anew even where the buffer is too short for any name.
             open.state().enumeration = Some(begun.clone());
             Ok(begun)

@@ -15,8 +15,8 @@ use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::streams;
 
-/// What a read gives.
-pub enum Reading {
+/// The source of the bytes that a READ returns: a range of a file, or bytes in memory.
+pub enum ReadSource {
     /// These bytes of a file, which were there when it was looked at; to be sent or read by [`OpenFile::lane_file`].
     File {
         /// The file.
@@ -43,7 +43,7 @@ impl Share {
         offset: u64,
         length: u32,
         minimum: u32,
-    ) -> Result<Reading, Status> {
+    ) -> Result<ReadSource, Status> {
         let handle = self.readable(ctx, open, offset, length).await?;
         if open.kind() == OpenKind::Stream {
             let mut data = streams::read(&handle, &open.stream().unwrap_or_default()).await?;
@@ -52,13 +52,13 @@ impl Share {
             let begin = offset.min(data.len() as u64) as usize;
             data.drain(..begin);
             data.truncate(len as usize);
-            return Ok(Reading::Bytes(data));
+            return Ok(ReadSource::Bytes(data));
         }
         let file = Rc::clone(handle.file()?);
         let size = handle.attributes()?.size;
         let len = within(size, offset, length, minimum)?;
         open.set_position(offset + u64::from(len));
-        Ok(Reading::File { file, offset, len })
+        Ok(ReadSource::File { file, offset, len })
     }
 
     /// Fills `into` from `offset` on, where a file has all of it in the page cache: nothing else is asked of the kernel. `false`

@@ -11,28 +11,28 @@ use crate::open::Open;
 
 /// CREATEs under way, and opens that nobody has used yet: one of each open at most.
 #[derive(Default)]
-pub(crate) struct Replays(Mutex<HashMap<Key, Slot>>);
+pub(crate) struct Replays(Mutex<HashMap<Key, ReplaySlot>>);
 
 /// ClientGuid and CreateGuid.
 type Key = (Guid, Guid);
 
-enum Slot {
+enum ReplaySlot {
     UnderWay,
     Done(Weak<Open>),
 }
 
-/// What is known of a CREATE.
-pub(crate) enum Known {
+/// The result of a look-up by ClientGuid and CreateGuid.
+pub(crate) enum ReplayLookup {
     /// Nothing: this is the first, and is under way from now on.
-    First(Entry),
+    First(ReplayEntry),
     /// The first is not answered yet.
     UnderWay,
     /// What the first has opened.
     Done(Arc<Open>),
 }
 
-/// A place in the table, for as long as this lives and has not [ended](Entry::end).
-pub(crate) struct Entry {
+/// The table's entry of one CREATE, until this is dropped or has [ended](ReplayEntry::end).
+pub(crate) struct ReplayEntry {
     replays: Arc<Replays>,
     key: Key,
     is_in: AtomicBool,
@@ -40,22 +40,22 @@ pub(crate) struct Entry {
 
 impl Replays {
     /// Looks for a CREATE; one that is not known is entered.
-    pub(crate) fn look(self: &Arc<Self>, client: Guid, create: Guid) -> Known {
+    pub(crate) fn look(self: &Arc<Self>, client: Guid, create: Guid) -> ReplayLookup {
         let key = (client, create);
         let mut slots = self.lock();
         match slots.get(&key) {
-            Some(Slot::UnderWay) => return Known::UnderWay,
-            Some(Slot::Done(open)) => {
+            Some(ReplaySlot::UnderWay) => return ReplayLookup::UnderWay,
+            Some(ReplaySlot::Done(open)) => {
                 if let Some(open) = open.upgrade() {
                     drop(slots);
-                    return Known::Done(open);
+                    return ReplayLookup::Done(open);
                 }
             }
             None => {}
         }
-        slots.insert(key, Slot::UnderWay);
+        slots.insert(key, ReplaySlot::UnderWay);
         drop(slots);
-        Known::First(Entry { replays: Arc::clone(self), key, is_in: AtomicBool::new(true) })
+        ReplayLookup::First(ReplayEntry { replays: Arc::clone(self), key, is_in: AtomicBool::new(true) })
     }
 
     /// How many there are.
@@ -64,16 +64,16 @@ impl Replays {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Slot>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, ReplaySlot>> {
         self.0.lock().expect("nobody panics while holding it")
     }
 }
 
-impl Entry {
+impl ReplayEntry {
     /// The CREATE has opened this.
     pub(crate) fn done(&self, open: &Arc<Open>) {
         if self.is_in.load(Ordering::Acquire) {
-            self.replays.lock().insert(self.key, Slot::Done(Arc::downgrade(open)));
+            self.replays.lock().insert(self.key, ReplaySlot::Done(Arc::downgrade(open)));
         }
     }
 
@@ -90,7 +90,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for ReplayEntry {
     fn drop(&mut self) {
         self.end();
     }
@@ -104,14 +104,19 @@ mod tests {
     fn a_create_is_under_way_until_it_is_answered_and_known_until_it_is_used() {
         let replays = Arc::new(Replays::default());
         let (client, create) = (Guid::new([1; 16]), Guid::new([2; 16]));
-        let Known::First(entry) = replays.look(client, create) else { panic!("nobody asked before") };
-        assert!(matches!(replays.look(client, create), Known::UnderWay));
-        let Known::First(other) = replays.look(Guid::new([3; 16]), create) else { panic!("another client") };
+        let ReplayLookup::First(entry) = replays.look(client, create) else { panic!("nobody asked before") };
+        assert!(matches!(replays.look(client, create), ReplayLookup::UnderWay));
+        let ReplayLookup::First(other) = replays.look(Guid::new([3; 16]), create) else {
+            panic!("another client")
+        };
         assert_eq!(replays.len(), 2);
         drop(other);
         entry.end();
-        let Known::First(_again) = replays.look(client, create) else { panic!("it has failed") };
+        let ReplayLookup::First(_again) = replays.look(client, create) else { panic!("it has failed") };
         drop(entry);
-        assert!(matches!(replays.look(client, create), Known::UnderWay), "who has ended takes nothing away");
+        assert!(
+            matches!(replays.look(client, create), ReplayLookup::UnderWay),
+            "who has ended takes nothing away"
+        );
     }
 }

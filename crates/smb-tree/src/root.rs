@@ -48,9 +48,9 @@ impl Root {
     }
 }
 
-/// Where a tree connect enters a share.
+/// The directory of the volume that a tree connect has as its root.
 #[derive(Clone, Debug)]
-pub struct Entrance {
+pub struct RootSpec {
     /// The directory, from the volume's own on.
     pub path: RelPathBuf,
     /// It is another one for others, or at another time.
@@ -68,21 +68,21 @@ impl Share {
     pub fn enter<'a>(
         &'a self,
         ctx: &'a RequestContext,
-        entrance: &'a Entrance,
+        root_spec: &'a RootSpec,
     ) -> LocalBoxFuture<'a, Result<Arc<Root>, Status>> {
         Box::pin(async move {
-            let path = entrance.path.as_path();
-            let mut makes = entrance.makes;
+            let path = root_spec.path.as_path();
+            let mut makes = root_spec.makes;
             loop {
                 let found = self.volume().lookup_with_rights(&ctx.caller, path, Rights::NONE).await;
                 match found {
                     Ok(Found { resolved: Resolved::File(..), .. }) => return Err(Status::BAD_NETWORK_NAME),
                     Ok(found) => {
                         let path = found.directory().ok_or(Status::BAD_NETWORK_NAME)?;
-                        return Ok(Arc::new(Root { path, varies: entrance.varies }));
+                        return Ok(Arc::new(Root { path, varies: root_spec.varies }));
                     }
                     Err(Error::NotFound) if makes => self.make_root(ctx, path).await?,
-                    Err(error) => return Err(of_entrance(error)),
+                    Err(error) => return Err(of_root_spec(error)),
                 }
                 makes = false;
             }
@@ -93,11 +93,11 @@ impl Share {
     async fn make_root(&self, ctx: &RequestContext, path: RelPath<'_>) -> Result<(), Status> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let above = self.volume().lookup_as(&ctx.caller, above, Rights::NONE).await;
-        let (above, _) = above.and_then(Resolved::into_directory).map_err(of_entrance)?;
+        let (above, _) = above.and_then(Resolved::into_directory).map_err(of_root_spec)?;
         match above.make_directory(&ctx.caller, name, ROOT_MODE).await {
             // Somebody was faster.
             Ok(_) | Err(Error::Exists) => Ok(()),
-            Err(error) => Err(of_entrance(error)),
+            Err(error) => Err(of_root_spec(error)),
         }
     }
 
@@ -171,7 +171,7 @@ impl Share {
     }
 }
 
-fn of_entrance(error: Error) -> Status {
+fn of_root_spec(error: Error) -> Status {
     match error {
         //= MS-SMB2 3.3.5.7
         //# What there is not cannot be connected to: STATUS_BAD_NETWORK_NAME.

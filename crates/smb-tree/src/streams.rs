@@ -86,8 +86,8 @@ fn data(value: &[u8]) -> &[u8] {
     value.split_last().map_or(value, |(_, data)| data)
 }
 
-/// How a stream is changed.
-pub(crate) enum Change {
+/// A change of a named stream.
+pub(crate) enum StreamChange {
     /// It is made, if it is not there.
     Make,
     /// It is emptied, and made if it is not there.
@@ -111,12 +111,12 @@ impl Share {
         handle: &LaneHandle,
         object: &vfs::Object,
         stream: &str,
-        change: Change,
+        change: StreamChange,
     ) -> Result<(), Status> {
         let len = match &change {
-            Change::Write(offset, bytes) => offset.saturating_add(bytes.len() as u64),
-            Change::Resize(len) => *len,
-            Change::Make | Change::Empty | Change::Remove => 0,
+            StreamChange::Write(offset, bytes) => offset.saturating_add(bytes.len() as u64),
+            StreamChange::Resize(len) => *len,
+            StreamChange::Make | StreamChange::Empty | StreamChange::Remove => 0,
         };
         if len > STREAM_MAX {
             return Err(Status::DISK_FULL);
@@ -128,17 +128,17 @@ impl Share {
     }
 }
 
-fn changed(before: Option<Vec<u8>>, change: &Change) -> Option<Vec<u8>> {
+fn changed(before: Option<Vec<u8>>, change: &StreamChange) -> Option<Vec<u8>> {
     let had = before.is_some();
     let mut value = before.unwrap_or_default();
     value.truncate(data(&value).len());
     match change {
-        Change::Remove => return None,
-        Change::Empty => value.clear(),
-        Change::Make => {}
+        StreamChange::Remove => return None,
+        StreamChange::Empty => value.clear(),
+        StreamChange::Make => {}
         // It was deleted by another name of the file's.
-        Change::Write(..) | Change::Resize(_) if !had => return None,
-        Change::Write(offset, bytes) => {
+        StreamChange::Write(..) | StreamChange::Resize(_) if !had => return None,
+        StreamChange::Write(offset, bytes) => {
             let at = *offset as usize;
             let end = at + bytes.len();
             if value.len() < end {
@@ -146,7 +146,7 @@ fn changed(before: Option<Vec<u8>>, change: &Change) -> Option<Vec<u8>> {
             }
             value[at..end].copy_from_slice(bytes);
         }
-        Change::Resize(len) => value.resize(*len as usize, 0),
+        StreamChange::Resize(len) => value.resize(*len as usize, 0),
     }
     value.push(0);
     Some(value)
@@ -173,13 +173,13 @@ mod tests {
     #[test]
     fn changes_keep_the_zero_byte_behind_the_data() {
         let after = |before: Option<&[u8]>, change| changed(before.map(<[u8]>::to_vec), &change);
-        assert_eq!(after(None, Change::Make), Some(vec![0]));
-        assert_eq!(after(Some(b"ab\0"), Change::Make), Some(b"ab\0".to_vec()));
-        assert_eq!(after(Some(b"ab\0"), Change::Empty), Some(vec![0]));
-        assert_eq!(after(Some(b"ab\0"), Change::Write(1, b"XY".to_vec())), Some(b"aXY\0".to_vec()));
-        assert_eq!(after(Some(b"a\0"), Change::Write(3, b"Z".to_vec())), Some(b"a\0\0Z\0".to_vec()));
-        assert_eq!(after(Some(b"abc\0"), Change::Resize(1)), Some(b"a\0".to_vec()));
-        assert_eq!(after(Some(b"abc\0"), Change::Remove), None);
-        assert_eq!(after(None, Change::Write(0, b"x".to_vec())), None, "it is gone");
+        assert_eq!(after(None, StreamChange::Make), Some(vec![0]));
+        assert_eq!(after(Some(b"ab\0"), StreamChange::Make), Some(b"ab\0".to_vec()));
+        assert_eq!(after(Some(b"ab\0"), StreamChange::Empty), Some(vec![0]));
+        assert_eq!(after(Some(b"ab\0"), StreamChange::Write(1, b"XY".to_vec())), Some(b"aXY\0".to_vec()));
+        assert_eq!(after(Some(b"a\0"), StreamChange::Write(3, b"Z".to_vec())), Some(b"a\0\0Z\0".to_vec()));
+        assert_eq!(after(Some(b"abc\0"), StreamChange::Resize(1)), Some(b"a\0".to_vec()));
+        assert_eq!(after(Some(b"abc\0"), StreamChange::Remove), None);
+        assert_eq!(after(None, StreamChange::Write(0, b"x".to_vec())), None, "it is gone");
     }
 }

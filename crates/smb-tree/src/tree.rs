@@ -13,11 +13,11 @@ use smb_wire::Guid;
 use vfs::{Breaker, Broken, ByLease, Telling, Volume};
 use zerocopy::IntoBytes;
 
-use crate::attributes::Known;
+use crate::attributes::AttributeCache;
 use crate::breaks::{BreakTarget, Breaks, LeaseBroken, level};
+use crate::cached_names::PageLru;
 use crate::counters::TreeCounters;
 use crate::lane_handle::LaneHandle;
-use crate::names_at_hand::Pages;
 use crate::open::Open;
 use crate::opens::Opens;
 use crate::request_context::RequestContext;
@@ -37,20 +37,20 @@ pub(crate) struct LaneState {
     handles: RefCell<NumberMap<u64, HandleEntry>>,
     /// The number of handles from which those of closed opens are looked for.
     sweep_threshold: Cell<usize>,
-    known: Known,
-    pages: Pages,
+    attribute_cache: AttributeCache,
+    page_lru: PageLru,
     counters: Arc<TreeCounters>,
     /// The cache knows it, from the first share on, as long as the tree lives.
     breaker: Rc<dyn Breaker>,
-    is_known: Cell<bool>,
-    closer: Closer,
+    is_registered: Cell<bool>,
+    closer: OpenCloser,
     /// Closes disconnected opens whose time is over.
     pub(crate) reaper: RefCell<Option<lane::Task<()>>>,
 }
 
-/// Closes opens that nobody has, on this lane.
+/// Closes opens whose session has ended, on this lane.
 #[derive(Clone)]
-pub(crate) struct Closer {
+pub(crate) struct OpenCloser {
     shares: Weakly<Shares>,
     lane_state: Weakly<LaneState>,
 }
@@ -66,8 +66,9 @@ struct HandleEntry {
     _descriptors: Option<Rc<Descriptors>>,
 }
 
-struct Breaking {
-    closer: Closer,
+/// Sends the breaks of SMB's holders on this lane.
+struct BreakHandler {
+    closer: OpenCloser,
     opens: Arc<Opens>,
     breaks: Rc<dyn Breaks>,
     counters: Arc<TreeCounters>,
@@ -79,8 +80,8 @@ impl Tree {
         let counters = Arc::new(TreeCounters::default());
         let shares = Rc::<Shares>::default();
         let lane_state = Rc::new_cyclic(|lane_state| {
-            let closer = Closer { shares: Rc::downgrade(&shares), lane_state: lane_state.clone() };
-            let breaking = Breaking {
+            let closer = OpenCloser { shares: Rc::downgrade(&shares), lane_state: lane_state.clone() };
+            let breaking = BreakHandler {
                 closer: closer.clone(),
                 opens: Arc::clone(&opens),
                 breaks,
@@ -90,11 +91,11 @@ impl Tree {
                 opens,
                 handles: RefCell::default(),
                 sweep_threshold: Cell::new(SWEEP_THRESHOLD_MIN),
-                known: Known::new(),
-                pages: Pages::default(),
+                attribute_cache: AttributeCache::new(),
+                page_lru: PageLru::default(),
                 counters,
                 breaker: Rc::new(breaking),
-                is_known: Cell::new(false),
+                is_registered: Cell::new(false),
                 closer,
                 reaper: RefCell::default(),
             }
@@ -105,7 +106,7 @@ impl Tree {
     /// Shows a volume, which was opened [with objects](vfs::VolumeSpec::with_objects), by this name; a share that had it is another
     /// from now on.
     pub fn add_share(&self, name: &str, volume: Volume, options: ShareOptions) -> Share {
-        if !self.lane_state.is_known.replace(true) {
+        if !self.lane_state.is_registered.replace(true) {
             volume.cache().add_breaker(&self.lane_state.breaker);
         }
         let name: Arc<str> = name.into();
@@ -165,7 +166,7 @@ impl Tree {
     }
 }
 
-impl Closer {
+impl OpenCloser {
     /// Closes an open on behalf of who made it.
     pub(crate) async fn close(&self, open: Arc<Open>) {
         self.close_by(&open.made_by, &open).await;
@@ -180,7 +181,7 @@ impl Closer {
             }
             None => {
                 if let Some(lane_state) = self.lane_state.upgrade() {
-                    lane_state.let_go(open);
+                    lane_state.forget_open(open);
                 }
             }
         }
@@ -202,16 +203,16 @@ impl LaneState {
         &self.counters
     }
 
-    pub(crate) fn closer(&self) -> Closer {
+    pub(crate) fn closer(&self) -> OpenCloser {
         self.closer.clone()
     }
 
-    /// The open is no more.
-    pub(crate) fn let_go(&self, open: &Open) {
+    /// Removes a closed open from the table, with the lane's handle.
+    pub(crate) fn forget_open(&self, open: &Open) {
         let handle = self.handles.borrow_mut().remove(&open.id().volatile.get());
         drop(handle);
-        let watching = open.state().watching.close();
-        watching.into_iter().for_each(Waker::wake);
+        let directory_watch = open.state().directory_watch.close();
+        directory_watch.into_iter().for_each(Waker::wake);
         if self.opens.remove(open) {
             self.counters.closed(open);
         }
@@ -252,16 +253,16 @@ impl LaneState {
         closed
     }
 
-    pub(crate) fn pages(&self) -> &Pages {
-        &self.pages
+    pub(crate) fn page_lru(&self) -> &PageLru {
+        &self.page_lru
     }
 
-    pub(crate) fn known(&self) -> &Known {
-        &self.known
+    pub(crate) fn attribute_cache(&self) -> &AttributeCache {
+        &self.attribute_cache
     }
 }
 
-impl Breaker for Breaking {
+impl Breaker for BreakHandler {
     fn tell(&self, _: &Broken) -> Option<Telling> {
         None
     }
@@ -273,9 +274,9 @@ impl Breaker for Breaking {
 
     fn give_back(&self, asked: &ByLease) {
         let told = asked.told;
-        let way = LaneState::gives_way(&self.closer, &self.opens, told.holder, told.to);
-        self.counters.durable_gave_way_conflict.add(way.closed);
-        if !way.is_heard {
+        let disconnected = LaneState::close_conflicting(&self.closer, &self.opens, told.holder, told.to);
+        self.counters.durable_gave_way_conflict.add(disconnected.closed);
+        if !disconnected.has_connected {
             return;
         }
         if told.acknowledge {

@@ -17,7 +17,7 @@ use crate::open::{Open, OpenKind};
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
-use crate::streams::Change;
+use crate::streams::StreamChange;
 
 impl Share {
     /// Writes the bytes of the buffers one after another. They come back unless this is dropped before; the write ends all the same.
@@ -130,7 +130,7 @@ impl Share {
         data: Vec<u8>,
     ) -> Result<(), Status> {
         let stream = open.stream().unwrap_or_default();
-        let change = Change::Write(offset, data);
+        let change = StreamChange::Write(offset, data);
         self.change_stream(&ctx.by(open), handle, open.grants().object(), &stream, change).await?;
         self.archive(ctx, open, handle).await;
         Ok(())

@@ -31,9 +31,9 @@ impl Share {
         if others.is_empty() {
             return Ok(());
         }
-        let spot = names::find(self, &ctx.caller, &params.name, params.case()).await?;
+        let lookup = names::find(self, &ctx.caller, &params.name, params.case()).await?;
         let is_same =
-            |open: &Arc<Open>| open.grants().path(self.volume()).is_some_and(|path| path == spot.path);
+            |open: &Arc<Open>| open.grants().path(self.volume()).is_some_and(|path| path == lookup.path);
         for open in others.into_iter().filter(is_same) {
             //= MS-SMB2 3.3.5.9.13
             //# A version that is not newer than that of the open, or none where that has one: STATUS_FILE_FORCED_CLOSED.

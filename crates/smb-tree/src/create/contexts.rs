@@ -7,17 +7,17 @@ use smb_wire::create::context::{
 use smb_wire::create::lease::{Lease, LeaseV1, LeaseV2, flags};
 use zerocopy::FromZeros;
 
-use super::Answering;
+use super::CreateAnswer;
 use super::durable::Durable;
 use crate::attributes::Info;
-use crate::breaks::Held;
+use crate::breaks::GrantedCaching;
 use crate::disconnected::Durability;
 use crate::open::Open;
 use crate::request_context::RequestContext;
 
 /// The contexts of a response.
-pub(super) fn write(ctx: &RequestContext, answering: &Answering<'_>, info: &Info) -> Vec<u8> {
-    let &Answering { contexts, open, .. } = answering;
+pub(super) fn write(ctx: &RequestContext, create_answer: &CreateAnswer<'_>, info: &Info) -> Vec<u8> {
+    let &CreateAnswer { contexts, open, .. } = create_answer;
     let mut out = ContextWriter::new();
     if let Some(since) = contexts.maximal_access {
         out.push_plain(tag::MAXIMAL_ACCESS, &maximal_access(since, open, info));
@@ -30,10 +30,10 @@ pub(super) fn write(ctx: &RequestContext, answering: &Answering<'_>, info: &Info
         };
         out.push_plain(tag::ON_DISK_ID, &response);
     }
-    if let (Some(lease), Held::Lease { .. }) = (&contexts.lease, open.held) {
-        push_lease(&mut out, lease, &answering.standing);
+    if let (Some(lease), GrantedCaching::Lease { .. }) = (&contexts.lease, open.held) {
+        push_lease(&mut out, lease, &create_answer.standing);
     }
-    if let Some(durability) = open.durability.filter(|_| answering.tells_durable) {
+    if let Some(durability) = open.durability.filter(|_| create_answer.tells_durable) {
         push_durable(&mut out, contexts.durable, durability);
     }
     if let Some(told) = contexts.aapl.and_then(|asked| ctx.apple.answer(asked)) {

@@ -10,15 +10,15 @@ use smb_wire::create::{create_action, options};
 use smb_wire::info::security::Descriptor;
 use vfs::{Error, Expect, How, Resolved, Writer};
 
-use super::granted::{Granted, OpenAttemptError, OpenTarget};
+use super::open_or_create::{GrantedOpen, OpenAttemptError, OpenTarget};
 use super::params::{CreateParams, GIVEN};
 use crate::lane_handle::LaneHandle;
-use crate::names::Spot;
+use crate::names::PathLookup;
 use crate::opens::Room;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
-use crate::streams::Change;
+use crate::streams::StreamChange;
 use smb_wire::dos::Dos;
 
 impl Share {
@@ -27,8 +27,8 @@ impl Share {
         ctx: &RequestContext,
         params: &CreateParams<'_>,
         room: &Room,
-        spot: &Spot,
-    ) -> Result<Granted, OpenAttemptError> {
+        lookup: &PathLookup,
+    ) -> Result<GrantedOpen, OpenAttemptError> {
         let is_directory = params.has(options::DIRECTORY_FILE);
         if is_directory && params.name.stream.is_some() {
             return Err(Status::NOT_A_DIRECTORY.into());
@@ -49,15 +49,15 @@ impl Share {
             self.volume().fits(bytes).map_err(status::of)?;
             self.has_room_for(bytes).await?;
         }
-        let secured = self.secured(ctx, params, spot, is_directory).await?;
-        let writer = self.make(ctx, params, spot, is_directory, secured.own()).await?;
+        let secured = self.secured(ctx, params, lookup, is_directory).await?;
+        let writer = self.make(ctx, params, lookup, is_directory, secured.own()).await?;
         let access = match params.access & rights::MAXIMUM_ALLOWED {
             0 => params.access,
             _ => rights::FILE_ALL,
         };
         let share_access = params.share_access;
         let target = OpenTarget {
-            path: spot.path.as_path(),
+            path: lookup.path.as_path(),
             mask: access,
             share_access,
             is_new: true,
@@ -84,7 +84,7 @@ impl Share {
         let maximal_access = open.object().descriptor().map_or(rights::FILE_ALL, granted);
         let stream = params.name.stream.clone();
         let by_link = None;
-        Ok(Granted {
+        Ok(GrantedOpen {
             open,
             by_link,
             handle,
@@ -124,7 +124,7 @@ impl Share {
             }
         }
         if let Some(stream) = &params.name.stream {
-            self.change_stream(caller, handle, object, stream, Change::Make).await?;
+            self.change_stream(caller, handle, object, stream, StreamChange::Make).await?;
         }
         Ok(())
     }
@@ -148,14 +148,14 @@ impl Share {
         &self,
         ctx: &RequestContext,
         params: &CreateParams<'_>,
-        spot: &Spot,
+        lookup: &PathLookup,
         is_directory: bool,
         own: Option<&Arc<Descriptor>>,
     ) -> Result<Option<Writer>, OpenAttemptError> {
-        let wanted = super::granted::wanted(ctx, params, is_directory);
+        let wanted = super::open_or_create::wanted(ctx, params, is_directory);
         let intent = self.volume().intending(&ctx.caller, wanted).map_err(status::of_open)?;
         let caller = intent.caller();
-        let (Some(above), Some(name)) = (&spot.above, spot.path.as_path().file_name()) else {
+        let (Some(above), Some(name)) = (&lookup.above, lookup.path.as_path().file_name()) else {
             return Err(Status::OBJECT_NAME_COLLISION.into());
         };
         if self.volume().options().serve_hidden || !name.is_hidden() {

@@ -6,8 +6,8 @@ use smb_wire::create::CreateRequest;
 use smb_wire::create::context::{CreateContext, DurableRequestV2};
 use smb_wire::{FileId, Guid, Status};
 
-use super::granted::Granted;
-use crate::breaks::Held;
+use super::open_or_create::GrantedOpen;
+use crate::breaks::GrantedCaching;
 use crate::disconnected::Durability;
 use crate::request_context::RequestContext;
 
@@ -38,7 +38,7 @@ impl Durable<'_> {
     }
 
     /// What of it an open is granted that has `granted`, held so.
-    pub(super) fn of(self, granted: &Granted, held: Held) -> Option<Durability> {
+    pub(super) fn of(self, granted: &GrantedOpen, held: GrantedCaching) -> Option<Durability> {
         let timeout = match self {
             Self::No => return None,
             Self::V1 => TIMEOUT_V1,

@@ -8,16 +8,16 @@ use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::{create_action, options};
 use vfs::{Found, Resolved, Writer};
 
-use super::granted::{Granted, OpenAttemptError, OpenTarget, action};
+use super::open_or_create::{GrantedOpen, OpenAttemptError, OpenTarget, action};
 use super::params::CreateParams;
 use crate::access::Allowed;
 use crate::lane_handle::LaneHandle;
-use crate::names::Spot;
+use crate::names::PathLookup;
 use crate::opens::Room;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
-use crate::streams::{self, Change};
+use crate::streams::{self, StreamChange};
 
 impl Share {
     pub(super) async fn open_existing(
@@ -25,9 +25,9 @@ impl Share {
         ctx: &RequestContext,
         params: &CreateParams<'_>,
         room: &Room,
-        spot: &Spot,
+        lookup: &PathLookup,
         found: &Found,
-    ) -> Result<Granted, OpenAttemptError> {
+    ) -> Result<GrantedOpen, OpenAttemptError> {
         let is_directory = matches!(found.resolved, Resolved::Directory(..));
         let handle = LaneHandle::new(found.resolved.clone(), None);
         let stream = self.stream_there(params, &handle).await?;
@@ -49,8 +49,8 @@ impl Share {
         if params.name.stream.is_none() {
             check_kind(params, is_directory)?;
         }
-        let allowed = self.allowed(ctx, spot, found, is_directory).await?;
-        let link = self.link_of(ctx, params, spot).await?;
+        let allowed = self.allowed(ctx, lookup, found, is_directory).await?;
+        let link = self.link_of(ctx, params, lookup).await?;
         let mut mask = allowed.mask();
         if let Some(link) = &link {
             mask = (mask & !rights::DELETE) | link.allowed;
@@ -62,7 +62,7 @@ impl Share {
         let share_access = allowed.shared(params.share_access);
         // What the name is a link to stays: who has it open is not asked for its deletion.
         let mask = if link.is_some() { access & !rights::DELETE } else { access };
-        let (path, is_linked) = (spot.path.as_path(), link.is_some());
+        let (path, is_linked) = (lookup.path.as_path(), link.is_some());
         let target = OpenTarget { path, mask, share_access, is_new: false, is_directory, is_linked };
         let (open, resolved, break_registration) = self.open_beside(ctx, params, room, &target).await?;
         let by_link = match link.filter(|_| access & rights::DELETE != 0) {
@@ -75,19 +75,19 @@ impl Share {
         };
         let writes = access & (rights::WRITE_DATA | rights::APPEND_DATA) != 0 || empties;
         let writer = match (&resolved, writes && params.name.stream.is_none()) {
-            (Resolved::File(..), true) => Some(self.writer_of(&caller, spot).await?),
+            (Resolved::File(..), true) => Some(self.writer_of(&caller, lookup).await?),
             _ => None,
         };
         let handle = Rc::new(LaneHandle::new(resolved, writer));
         let object = open.object();
         let stream = match (&params.name.stream, stream) {
             (Some(_), Some(stored)) if empties => {
-                self.change_stream(&caller, &handle, object, &stored, Change::Empty).await?;
+                self.change_stream(&caller, &handle, object, &stored, StreamChange::Empty).await?;
                 self.archive_by(&caller, &handle, object).await;
                 Some(stored)
             }
             (Some(wanted), None) => {
-                self.change_stream(&caller, &handle, object, wanted, Change::Make).await?;
+                self.change_stream(&caller, &handle, object, wanted, StreamChange::Make).await?;
                 self.archive_by(&caller, &handle, object).await;
                 Some(wanted.clone())
             }
@@ -97,7 +97,7 @@ impl Share {
             self.empty(&caller, &handle, object, params).await?;
         }
         let action = if is_there { action(params) } else { create_action::CREATED };
-        Ok(Granted {
+        Ok(GrantedOpen {
             open,
             by_link,
             handle,
@@ -126,12 +126,12 @@ impl Share {
     pub(crate) async fn allowed(
         &self,
         ctx: &RequestContext,
-        spot: &Spot,
+        lookup: &PathLookup,
         found: &Found,
         is_directory: bool,
     ) -> Result<Allowed, Status> {
         let who = &ctx.caller.principal;
-        let above = self.rights_above(ctx, spot).await?;
+        let above = self.rights_above(ctx, lookup).await?;
         Ok(Allowed::of(who, found, above, is_directory))
     }
 
@@ -139,16 +139,16 @@ impl Share {
     pub(super) async fn rights_above(
         &self,
         ctx: &RequestContext,
-        spot: &Spot,
+        lookup: &PathLookup,
     ) -> Result<Option<Rights>, Status> {
-        let Some(above) = &spot.above else { return Ok(None) };
+        let Some(above) = &lookup.above else { return Ok(None) };
         let above = self.volume().lookup_with_rights(&ctx.caller, above.as_path(), Rights::NONE).await;
         Ok(Some(above.map_err(status::of_way)?.rights(&ctx.caller.principal)))
     }
 
-    async fn writer_of(&self, caller: &vfs::Caller, spot: &Spot) -> Result<Writer, OpenAttemptError> {
-        let Some(above) = &spot.above else { return Err(Status::FILE_IS_A_DIRECTORY.into()) };
-        let name = spot.path.as_path().file_name().ok_or(Status::FILE_IS_A_DIRECTORY)?;
+    async fn writer_of(&self, caller: &vfs::Caller, lookup: &PathLookup) -> Result<Writer, OpenAttemptError> {
+        let Some(above) = &lookup.above else { return Err(Status::FILE_IS_A_DIRECTORY.into()) };
+        let name = lookup.path.as_path().file_name().ok_or(Status::FILE_IS_A_DIRECTORY)?;
         let above = self.volume().lookup_as(caller, above.as_path(), Rights::NONE).await;
         let (directory, _) = above.and_then(Resolved::into_directory).map_err(retry_or)?;
         self.holds_directory(&directory)?;
@@ -168,7 +168,7 @@ impl Share {
         //= MS-FSA 2.1.5.1.2.1
         //# Named streams and extended attributes go with the content.
         for stream in streams::all(handle).await? {
-            self.change_stream(caller, handle, object, &stream.name, Change::Remove).await?;
+            self.change_stream(caller, handle, object, &stream.name, StreamChange::Remove).await?;
         }
         self.give_attributes(caller, handle, object, params).await
     }

@@ -56,10 +56,10 @@ impl Share {
         let key = lease_key(ctx, params.contexts.lease.as_ref()?.key());
         let leased = self.volume().leased_path(&key)?;
         // What hinders the look hinders the one that follows, which says so.
-        let spot = names::find(self, &ctx.caller, &params.name, params.case()).await.ok()?;
+        let lookup = names::find(self, &ctx.caller, &params.name, params.case()).await.ok()?;
         let keys = self.opens().shared_lease_keys();
         let is_conflict = self.root.inside(leased.as_path()).is_none() || keys.has(&key);
-        let name = self.root.inside(spot.path.as_path())?;
+        let name = self.root.inside(lookup.path.as_path())?;
         if !is_conflict || !ends_with(leased.as_path(), name) {
             return None;
         }

@@ -13,11 +13,11 @@ use smb_wire::name::Name;
 use vfs::{FoundLink, OpenError, RelPath, RelPathBuf, Resolved, SymbolicLink};
 
 use super::existing::{access_of, retry_or};
-use super::granted::{Granted, OpenAttemptError, beside, delete_on_close};
+use super::open_or_create::{GrantedOpen, OpenAttemptError, beside, delete_on_close};
 use super::params::CreateParams;
 use crate::access::{Allowed, deletes};
 use crate::lane_handle::LaneHandle;
-use crate::names::{self, Spot};
+use crate::names::{self, PathLookup};
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
@@ -39,7 +39,7 @@ impl Share {
         &self,
         ctx: &RequestContext,
         params: &CreateParams<'_>,
-    ) -> Result<Option<Granted>, Status> {
+    ) -> Result<Option<GrantedOpen>, Status> {
         for _ in 0..ATTEMPTS_MAX {
             let Some((path, found)) = self.link_named(&ctx.caller, &params.name).await? else {
                 return Ok(None);
@@ -65,7 +65,7 @@ impl Share {
         params: &CreateParams<'_>,
         path: RelPathBuf,
         found: &FoundLink,
-    ) -> Result<Granted, OpenAttemptError> {
+    ) -> Result<GrantedOpen, OpenAttemptError> {
         if params.has(options::DIRECTORY_FILE) {
             return Err(Status::NOT_A_DIRECTORY.into());
         }
@@ -73,15 +73,15 @@ impl Share {
         if params.overwrites() {
             return Err(Status::ACCESS_DENIED.into());
         }
-        let spot = names::spot(self, path, None);
+        let lookup = names::lookup(self, path, None);
         let who = &ctx.caller.principal;
-        let above = self.rights_above(ctx, &spot).await?;
+        let above = self.rights_above(ctx, &lookup).await?;
         let above = deletes(above, || found.is_own(who));
         let allowed = Allowed::new(who, found.rights(who), above, false);
         let (access, maximal_access) = access_of(params, (allowed.mask(), 0), 0, false, false)?;
         let share_access = allowed.shared(params.share_access);
         let how = beside(ctx, share_access, access);
-        let opened = self.volume().open_link(&ctx.caller, spot.path.as_path(), &how, &mut |_| {}).await;
+        let opened = self.volume().open_link(&ctx.caller, lookup.path.as_path(), &how, &mut |_| {}).await;
         let (open, link) = opened.map_err(|error| match error {
             OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => OpenAttemptError::Retry,
             error => OpenAttemptError::Refused(status::of_open(error)),
@@ -90,7 +90,7 @@ impl Share {
         let handle = Rc::new(LaneHandle::of_link(link));
         let action = create_action::OPENED;
         let (by_link, stream, break_registration) = (None, None, None);
-        Ok(Granted {
+        Ok(GrantedOpen {
             open,
             by_link,
             handle,
@@ -138,9 +138,9 @@ impl Share {
         &self,
         ctx: &RequestContext,
         params: &CreateParams<'_>,
-        spot: &Spot,
+        lookup: &PathLookup,
     ) -> Result<Option<NamedLink>, OpenAttemptError> {
-        let Some(path) = spot.by_link.as_ref().map(RelPathBuf::as_path) else { return Ok(None) };
+        let Some(path) = lookup.by_link.as_ref().map(RelPathBuf::as_path) else { return Ok(None) };
         let is_asked = params.access & (rights::DELETE | rights::MAXIMUM_ALLOWED) != 0;
         // A named stream is the file's.
         if params.name.stream.is_some() || !(is_asked || params.contexts.maximal_access.is_some()) {
@@ -148,7 +148,7 @@ impl Share {
         }
         if let Some((path, found)) = self.link_at(&ctx.caller, path).await? {
             let who = &ctx.caller.principal;
-            let above = self.rights_above(ctx, &names::spot(self, path.clone(), None)).await?;
+            let above = self.rights_above(ctx, &names::lookup(self, path.clone(), None)).await?;
             let allowed = Allowed::new(who, found.rights(who), above, false).mask() & rights::DELETE;
             return Ok(Some(NamedLink { path, allowed }));
         }
@@ -157,7 +157,7 @@ impl Share {
         let (above, _) = above.and_then(Resolved::into_directory).map_err(retry_or)?;
         // It may have been a link when it was found, and be none any more.
         match above.path().join(name) {
-            Ok(real) if real == spot.path => Ok(None),
+            Ok(real) if real == lookup.path => Ok(None),
             _ => Err(OpenAttemptError::Retry),
         }
     }
@@ -184,13 +184,13 @@ impl Share {
     pub(super) async fn stopped_on(&self, ctx: &RequestContext, request: &CreateRequest<'_>) -> Vec<u8> {
         let Ok(name) = Name::parse(request.name) else { return Vec::new() };
         let Ok(Some((_, found))) = self.link_named(&ctx.caller, &name).await else { return Vec::new() };
-        let Symlink { target, relative } = told(ctx, &found.link);
+        let Symlink { target, relative } = wire_symlink(ctx, &found.link);
         SymlinkError { target, relative, unparsed_len: 0 }.to_bytes().unwrap_or_default()
     }
 }
 
-/// Where a link leads, as it is told: with backslashes, but to who speaks POSIX. What is no UTF-8 of it is told as in names.
-pub(crate) fn told(ctx: &RequestContext, link: &SymbolicLink) -> Symlink {
+/// The target of a link as clients get it: with backslashes, unless the POSIX extensions were negotiated.
+pub(crate) fn wire_symlink(ctx: &RequestContext, link: &SymbolicLink) -> Symlink {
     let target = names::to_text(&link.target, |_| false);
     let relative = !target.starts_with('/');
     let target = if ctx.posix { target.into_owned() } else { target.replace('/', "\\") };

@@ -14,14 +14,14 @@ use smb_wire::create::{CreateRequest, CreateResponseFixed, create_action, oplock
 use smb_wire::fixed::Fixed;
 
 use self::durable::Reconnect;
-use self::granted::Granted;
+use self::open_or_create::GrantedOpen;
 use self::params::{CreateContexts, CreateParams};
 use crate::attributes::allocated;
-use crate::breaks::{Held, level};
+use crate::breaks::{GrantedCaching, level};
 use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind, State};
 use crate::opens::Room;
-use crate::replays::Entry;
+use crate::replays::ReplayEntry;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 
@@ -30,12 +30,12 @@ mod contexts;
 mod create_new;
 mod durable;
 mod existing;
-mod granted;
 pub(crate) mod lease_key_conflict;
 pub(crate) mod link;
+mod open_or_create;
 pub(crate) mod params;
 mod reconnect;
-mod secured;
+mod security;
 
 /// What was opened or made.
 #[derive(Debug)]
@@ -63,8 +63,8 @@ impl From<Status> for CreateError {
     }
 }
 
-/// What a response is made of.
-struct Answering<'a> {
+/// The open and its state from which the response to a CREATE is made.
+struct CreateAnswer<'a> {
     contexts: &'a CreateContexts<'a>,
     open: &'a Arc<Open>,
     handle: &'a LaneHandle,
@@ -130,16 +130,16 @@ impl Share {
         let room = self.opens().room(ctx.session, ctx.consumer());
         let room = room.inspect_err(|_| self.counters().opens_refused_limit.increment())?;
         params.shared_lease_key = self.find_lease_key_conflict(ctx, &params).await;
-        let granted = self.granted(ctx, &params, &room).await?;
+        let granted = self.open_or_create(ctx, &params, &room).await?;
         let (action, handle) = (granted.action, Rc::clone(&granted.handle));
         let open = self.new_open(ctx, &params, room, granted, channel_sequence, replay);
         self.opens().insert(&open);
         let handle = self.lane_state().keep_handle(&open, handle, None);
         self.counters().made(&open);
         self.counters().durable_granted.add(open.is_durable().into());
-        let unheard = Unheard { share: self, ctx, open: Some(&open) };
+        let unanswered = UnansweredOpen { share: self, ctx, open: Some(&open) };
         let standing = open.grants().opened();
-        let answering = Answering {
+        let create_answer = CreateAnswer {
             contexts: &params.contexts,
             open: &open,
             handle: &handle,
@@ -147,18 +147,18 @@ impl Share {
             standing,
             tells_durable: true,
         };
-        match self.response(ctx, &answering).await {
+        match self.response(ctx, &create_answer).await {
             Ok((fixed, contexts)) => {
                 if let Some(entry) = &open.replay {
                     entry.done(&open);
                 }
-                unheard.disarm();
+                unanswered.disarm();
                 Ok(Created { open, fixed, contexts })
             }
             Err(status) => {
                 // Before the client hears of it: the next CREATE may be of the same file.
                 let _ = self.close(ctx, &open, 0).await;
-                unheard.disarm();
+                unanswered.disarm();
                 Err(status)
             }
         }
@@ -169,9 +169,9 @@ impl Share {
         ctx: &RequestContext,
         params: &CreateParams<'_>,
         room: Room,
-        granted: Granted,
+        granted: GrantedOpen,
         channel_sequence: u16,
-        replay: Option<Entry>,
+        replay: Option<ReplayEntry>,
     ) -> Arc<Open> {
         let is_of_directory = granted.handle.directory().is_some();
         let kind = match (&granted.stream, is_of_directory) {
@@ -220,15 +220,15 @@ impl Share {
     async fn response(
         &self,
         ctx: &RequestContext,
-        answering: &Answering<'_>,
+        create_answer: &CreateAnswer<'_>,
     ) -> Result<(CreateResponseFixed, Vec<u8>), Status> {
-        let &Answering { open, handle, action, standing, .. } = answering;
+        let &CreateAnswer { open, handle, action, standing, .. } = create_answer;
         let info = self.open_info(open, handle).await?;
         let mut fixed = CreateResponseFixed::blank();
         fixed.oplock_level = match open.held {
-            Held::Nothing => oplock_level::NONE,
-            Held::Oplock => level(standing.caching),
-            Held::Lease { .. } => oplock_level::LEASE,
+            GrantedCaching::Nothing => oplock_level::NONE,
+            GrantedCaching::Oplock => level(standing.caching),
+            GrantedCaching::Lease { .. } => oplock_level::LEASE,
         };
         fixed.create_action.set(action);
         fixed.creation_time.set(info.created);
@@ -239,7 +239,7 @@ impl Share {
         fixed.end_of_file.set(info.size);
         fixed.file_attributes.set(info.attributes);
         fixed.file_id = open.id();
-        let contexts = contexts::write(ctx, answering, &info);
+        let contexts = contexts::write(ctx, create_answer, &info);
         Ok((fixed, contexts))
     }
 
@@ -258,24 +258,24 @@ impl Share {
     }
 }
 
-/// An open in the table of which no client has heard yet: it is closed where this is dropped, as nobody else would.
+/// An open whose CREATE was not answered yet. Dropped, it closes the open, which no client knows.
 ///
 /// A CREATE ends early where its client cancels it or its session ends. The session's own opens may have been
 /// closed before this one came into the table.
-struct Unheard<'a> {
+struct UnansweredOpen<'a> {
     share: &'a Share,
     ctx: &'a RequestContext,
     open: Option<&'a Arc<Open>>,
 }
 
-impl Unheard<'_> {
+impl UnansweredOpen<'_> {
     /// The client is told, or it is closed.
     fn disarm(mut self) {
         self.open = None;
     }
 }
 
-impl Drop for Unheard<'_> {
+impl Drop for UnansweredOpen<'_> {
     fn drop(&mut self) {
         let Some(open) = self.open else { return };
         let (share, ctx, open) = (self.share.clone(), self.ctx.clone(), Arc::clone(open));
@@ -288,7 +288,7 @@ impl Drop for Unheard<'_> {
 }
 
 /// Room that was set aside for a file that was made.
-fn allocation(params: &CreateParams<'_>, granted: &Granted) -> u64 {
+fn allocation(params: &CreateParams<'_>, granted: &GrantedOpen) -> u64 {
     //= MS-SMB2 3.3.5.9.2
     //# AllocationSize is what is set aside, where that was asked for.
     let is_made = granted.action == create_action::CREATED && granted.handle.directory().is_none();
@@ -296,18 +296,20 @@ fn allocation(params: &CreateParams<'_>, granted: &Granted) -> u64 {
 }
 
 /// What of caching the open has.
-fn held(params: &CreateParams<'_>, granted: &Granted) -> Held {
+fn held(params: &CreateParams<'_>, granted: &GrantedOpen) -> GrantedCaching {
     match (&params.contexts.lease, &granted.break_registration) {
         // Its key is told all the same, with nothing.
-        (Some(lease), None) if params.shared_lease_key.is_some() => {
-            Held::Lease { key: lease.key(), version: contexts::version(lease, &granted.open.opened()) }
-        }
-        (_, None) => Held::Nothing,
-        (Some(Lease::V1(_)), Some(_)) if granted.handle.directory().is_some() => Held::Nothing,
-        (Some(lease), Some(_)) => {
-            Held::Lease { key: lease.key(), version: contexts::version(lease, &granted.open.opened()) }
-        }
-        (None, Some(_)) => Held::Oplock,
+        (Some(lease), None) if params.shared_lease_key.is_some() => GrantedCaching::Lease {
+            key: lease.key(),
+            version: contexts::version(lease, &granted.open.opened()),
+        },
+        (_, None) => GrantedCaching::Nothing,
+        (Some(Lease::V1(_)), Some(_)) if granted.handle.directory().is_some() => GrantedCaching::Nothing,
+        (Some(lease), Some(_)) => GrantedCaching::Lease {
+            key: lease.key(),
+            version: contexts::version(lease, &granted.open.opened()),
+        },
+        (None, Some(_)) => GrantedCaching::Oplock,
     }
 }
 

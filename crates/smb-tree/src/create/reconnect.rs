@@ -11,11 +11,11 @@ use smb_wire::name::Name;
 
 use super::durable::Reconnect;
 use super::params::CreateContexts;
-use super::{Answering, Created};
-use crate::breaks::{BreakTarget, Held};
+use super::{CreateAnswer, Created};
+use crate::breaks::{BreakTarget, GrantedCaching};
 use crate::names;
 use crate::open::Open;
-use crate::replays::{Entry, Known};
+use crate::replays::{ReplayEntry, ReplayLookup};
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::streams;
@@ -39,8 +39,8 @@ impl Share {
         if wanted.create_guid.is_some_and(|guid| guid != open.create_guid) {
             return Err(Status::OBJECT_NAME_NOT_FOUND);
         }
-        self.have_again(ctx, request, &contexts, &open, sequence).await?;
-        self.answer_again(ctx, &contexts, &open, create_action::OPENED, None).await
+        self.resume_open(ctx, request, &contexts, &open, sequence).await?;
+        self.answer_reconnect(ctx, &contexts, &open, create_action::OPENED, None).await
     }
 
     /// What a CREATE is to be answered with that came before; else its entry, if it has a number.
@@ -55,19 +55,19 @@ impl Share {
         contexts: &CreateContexts<'_>,
         replay: bool,
         sequence: u16,
-    ) -> Result<Result<Created, Option<Entry>>, Status> {
+    ) -> Result<Result<Created, Option<ReplayEntry>>, Status> {
         let guid = contexts.durable.create_guid();
         if guid.is_zero() {
             return Ok(Err(None));
         }
         let open = match self.opens().replays().look(ctx.client, guid) {
-            Known::First(entry) => return Ok(Err(Some(entry))),
+            ReplayLookup::First(entry) => return Ok(Err(Some(entry))),
             // Windows says STATUS_ACCESS_DENIED; so the client tries again.
-            Known::UnderWay => {
+            ReplayLookup::UnderWay => {
                 self.counters().creates_replayed_early.increment();
                 return Err(Status::FILE_NOT_AVAILABLE);
             }
-            Known::Done(open) => open,
+            ReplayLookup::Done(open) => open,
         };
         //= MS-SMB2 3.3.5.9.10
         //# An open that is known by this CreateGuid, and a request without SMB2_FLAGS_REPLAY_OPERATION: STATUS_DUPLICATE_OBJECTID.
@@ -79,20 +79,20 @@ impl Share {
         //= MS-SMB2 3.3.5.9.8
         //# A request with a lease comes again only to an open with the same.
         if let Some(lease) = &contexts.lease
-            && !matches!(open.held, Held::Lease { key, .. } if key == lease.key())
+            && !matches!(open.held, GrantedCaching::Lease { key, .. } if key == lease.key())
         {
             return Err(Status::ACCESS_DENIED);
         }
         if open.session() == 0 {
-            self.have_again(ctx, request, contexts, &open, sequence).await?;
+            self.resume_open(ctx, request, contexts, &open, sequence).await?;
         }
         self.counters().creates_replayed.increment();
         let oplock = request.fixed.requested_oplock_level;
-        Ok(Ok(self.answer_again(ctx, contexts, &open, open.action, Some(oplock)).await?))
+        Ok(Ok(self.answer_reconnect(ctx, contexts, &open, open.action, Some(oplock)).await?))
     }
 
     /// Looks whether somebody may have an open that has no session, and gives it to his.
-    async fn have_again(
+    async fn resume_open(
         &self,
         ctx: &RequestContext,
         request: &CreateRequest<'_>,
@@ -101,7 +101,7 @@ impl Share {
         sequence: u16,
     ) -> Result<(), Status> {
         if open.is_durable() && open.session() != ctx.session && open.user() == ctx.caller.principal.name() {
-            self.opens().disconnected().until_lost(open, LOST_PATIENCE).await;
+            self.opens().disconnected().until_disconnected(open, LOST_PATIENCE).await;
         }
         let is_lost = open.is_durable() && open.session() == 0 && open.share_name() == self.name();
         if !is_lost || !open.keeps_handle() || !fits(ctx, contexts, open) || !self.has(open) {
@@ -112,7 +112,7 @@ impl Share {
         if open.user() != ctx.caller.principal.name() {
             return Err(Status::ACCESS_DENIED);
         }
-        if let Held::Lease { .. } = open.held {
+        if let GrantedCaching::Lease { .. } = open.held {
             self.check_name(ctx, request, open).await?;
         }
         // Whoever takes it out has it: somebody in conflict with it, its time, or this client.
@@ -126,12 +126,12 @@ impl Share {
             return Err(Status::OBJECT_NAME_NOT_FOUND);
         }
         open.writes.store(0, Ordering::Release);
-        if let Err(status) = self.opens().seat(open, ctx.session, ctx.tree) {
+        if let Err(status) = self.opens().attach_session(open, ctx.session, ctx.tree) {
             self.lane_state().closer().close(Arc::clone(open)).await;
             return Err(status);
         }
         let holder = open.grants().holder();
-        if let Held::Oplock = open.held {
+        if let GrantedCaching::Oplock = open.held {
             self.opens()
                 .set_break_target(holder, BreakTarget::Oplock { open: open.id(), session: ctx.session });
         }
@@ -151,16 +151,16 @@ impl Share {
         //# A lease is of a file by its name: another name in the request fails with STATUS_INVALID_PARAMETER.
         let name = Name::parse(request.name).map_err(|_| Status::INVALID_PARAMETER)?;
         let found = names::find(self, &ctx.caller, &name, open.case).await;
-        let spot = found.map_err(|_| Status::INVALID_PARAMETER)?;
+        let lookup = found.map_err(|_| Status::INVALID_PARAMETER)?;
         // Somebody in conflict with it may have had it closed meanwhile.
         let path = open.grants().path(self.volume()).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
-        let is_it = path == spot.path
+        let is_it = path == lookup.path
             && name.stream.as_deref().map(streams::folded) == open.stream().as_deref().map(streams::folded);
         if is_it { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
     }
 
     /// The response to who has an open already.
-    async fn answer_again(
+    async fn answer_reconnect(
         &self,
         ctx: &RequestContext,
         contexts: &CreateContexts<'_>,
@@ -170,16 +170,16 @@ impl Share {
     ) -> Result<Created, Status> {
         let handle = self.handle(ctx, open).await?;
         let standing = open.grants().standing();
-        let mut answering =
-            Answering { contexts, open, handle: &handle, action, standing, tells_durable: false };
+        let mut create_answer =
+            CreateAnswer { contexts, open, handle: &handle, action, standing, tells_durable: false };
         if let Some(oplock) = replayed {
             // As Samba does it: a second request that asks for less is told no more.
-            answering.tells_durable = matches!(oplock, oplock_level::BATCH | oplock_level::LEASE);
+            create_answer.tells_durable = matches!(oplock, oplock_level::BATCH | oplock_level::LEASE);
             if oplock == oplock_level::NONE {
-                answering.standing = grants::Opened::default();
+                create_answer.standing = grants::Opened::default();
             }
         }
-        let (fixed, contexts) = self.response(ctx, &answering).await?;
+        let (fixed, contexts) = self.response(ctx, &create_answer).await?;
         Ok(Created { open: Arc::clone(open), fixed, contexts })
     }
 }
@@ -189,14 +189,14 @@ fn fits(ctx: &RequestContext, contexts: &CreateContexts<'_>, open: &Open) -> boo
     //= MS-SMB2 3.3.5.9.12
     //# An open with a lease is had again by its client, with a context of the same version and key; one with an oplock without any.
     match (open.held, &contexts.lease) {
-        (Held::Lease { key, version }, Some(lease)) => {
+        (GrantedCaching::Lease { key, version }, Some(lease)) => {
             let asked = match lease {
                 Lease::V1(_) => 1,
                 Lease::V2(_) => 2,
             };
             open.client() == ctx.client && key == lease.key() && version == asked
         }
-        (Held::Oplock, None) => true,
+        (GrantedCaching::Oplock, None) => true,
         _ => false,
     }
 }

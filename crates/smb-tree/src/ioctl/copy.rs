@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 use crate::Answer;
 use crate::open::{Open, OpenKind};
-use crate::read::Reading;
+use crate::read::ReadSource;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
@@ -35,16 +35,16 @@ pub(super) fn resume_key(open: &Open) -> Vec<u8> {
     key
 }
 
-/// How bytes are copied.
-enum Bytes {
+/// The method of a copy: by the kernel, or through memory.
+enum CopyMethod {
     /// By the kernel, out of this file.
     OfFile(Rc<OpenFile>),
     /// Read and written, as of named streams.
-    ByHand,
+    ThroughMemory,
 }
 
 /// A range to be copied.
-struct Part {
+struct CopyRange {
     from: u64,
     to: u64,
     len: u64,
@@ -83,7 +83,7 @@ impl Share {
         let mut status = Status::SUCCESS;
         for chunk in copy.chunks {
             let len = u64::from(chunk.length.get());
-            let part = Part { from: chunk.source_offset.get(), to: chunk.target_offset.get(), len };
+            let part = CopyRange { from: chunk.source_offset.get(), to: chunk.target_offset.get(), len };
             if let Err(refused) = self.copy_chunk(ctx, open, &source, &bytes, &part).await {
                 //= MS-SMB2 3.3.5.15.6
                 //# A copy that fails on its way tells how far it came.
@@ -107,13 +107,13 @@ impl Share {
         ctx: &RequestContext,
         open: &Open,
         source: &Arc<Open>,
-    ) -> Result<Bytes, Status> {
+    ) -> Result<CopyMethod, Status> {
         let is_of_stream = open.kind() == OpenKind::Stream || source.kind() == OpenKind::Stream;
         let is_here = source.share_name() == self.name();
         if is_of_stream && is_here && !open.is_directory() && !source.is_directory() {
-            return Ok(Bytes::ByHand);
+            return Ok(CopyMethod::ThroughMemory);
         }
-        self.source(ctx, open, source).await.map(Bytes::OfFile)
+        self.source(ctx, open, source).await.map(CopyMethod::OfFile)
     }
 
     async fn copy_chunk(
@@ -121,8 +121,8 @@ impl Share {
         ctx: &RequestContext,
         open: &Arc<Open>,
         source: &Arc<Open>,
-        bytes: &Bytes,
-        part: &Part,
+        bytes: &CopyMethod,
+        part: &CopyRange,
     ) -> Result<(), Status> {
         let handle = self.handle(ctx, source).await?;
         let size = self.open_info(source, &handle).await?.size;
@@ -138,7 +138,7 @@ impl Share {
         let is_same = Arc::ptr_eq(open.grants().object(), source.grants().object());
         let overlaps = is_same && part.from.abs_diff(part.to) < part.len;
         match bytes {
-            Bytes::OfFile(file) if !overlaps => {
+            CopyMethod::OfFile(file) if !overlaps => {
                 let check = |open: &Open, offset, wants| {
                     let range = Range { offset, len: part.len };
                     open.grants().check(range, wants).map_err(|_| Status::FILE_LOCK_CONFLICT)
@@ -147,22 +147,22 @@ impl Share {
                 check(open, part.to, Wants::Writing)?;
                 self.copy_part(ctx, open, file, part).await
             }
-            _ => self.copy_by_hand(ctx, open, source, part).await,
+            _ => self.copy_through_memory(ctx, open, source, part).await,
         }
     }
 
     /// All of a chunk is read before any of it is written, as where both overlap.
-    async fn copy_by_hand(
+    async fn copy_through_memory(
         &self,
         ctx: &RequestContext,
         open: &Arc<Open>,
         source: &Arc<Open>,
-        part: &Part,
+        part: &CopyRange,
     ) -> Result<(), Status> {
         let len = u32::try_from(part.len).map_err(|_| Status::INVALID_PARAMETER)?;
         let bytes = match self.read(ctx, source, part.from, len, len).await? {
-            Reading::Bytes(bytes) => bytes,
-            Reading::File { file, offset, len } => {
+            ReadSource::Bytes(bytes) => bytes,
+            ReadSource::File { file, offset, len } => {
                 let mut bytes = Vec::with_capacity(len as usize);
                 while bytes.len() < len as usize {
                     let buf = lane::current().buffers().get(BufClass::Large).await;
@@ -236,7 +236,7 @@ impl Share {
         if len == 0 {
             return Ok(());
         }
-        self.copy_part(ctx, open, &file, &Part { from, to, len }).await
+        self.copy_part(ctx, open, &file, &CopyRange { from, to, len }).await
     }
 
     async fn source(
@@ -262,7 +262,7 @@ impl Share {
         ctx: &RequestContext,
         open: &Arc<Open>,
         file: &Rc<OpenFile>,
-        part: &Part,
+        part: &CopyRange,
     ) -> Result<(), Status> {
         let (caller, handle) = (ctx.by(open), self.handle(ctx, open).await?);
         let writer =

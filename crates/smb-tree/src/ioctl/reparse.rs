@@ -12,7 +12,7 @@ use smb_wire::fsctl::reparse::{self, Symlink};
 use vfs::{Error, OpenHow, RelPath};
 
 use super::whole;
-use crate::create::link::told;
+use crate::create::link::wire_symlink;
 use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind};
 use crate::request_context::RequestContext;
@@ -31,7 +31,7 @@ impl Share {
         //= MS-FSCC 2.3.28
         //# A file that is no reparse point: STATUS_NOT_A_REPARSE_POINT.
         let link = handle.link().ok_or(Status::NOT_A_REPARSE_POINT)?;
-        whole(told(ctx, link).to_bytes().ok_or(Status::IO_REPARSE_DATA_INVALID)?, len_max)
+        whole(wire_symlink(ctx, link).to_bytes().ok_or(Status::IO_REPARSE_DATA_INVALID)?, len_max)
     }
 
     /// Makes the empty file that is open a symbolic link. The open is one of that from then on.

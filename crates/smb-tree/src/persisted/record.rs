@@ -10,7 +10,7 @@ use vfs::{Attributes, RelPath, Timestamp};
 
 use super::fields::{RecordReader, RecordWriter};
 use crate::app_instances::AppInstance;
-use crate::breaks::Held;
+use crate::breaks::GrantedCaching;
 use crate::lock_sequences::ENTRIES;
 
 /// A durable open as it is saved for the next server.
@@ -41,7 +41,7 @@ pub(super) struct OpenRecord {
     pub(super) is_exact: bool,
     pub(super) action: u32,
     pub(super) allocation: u64,
-    pub(super) held: Held,
+    pub(super) held: GrantedCaching,
     pub(super) caching: Caching,
     /// Of a lease, the last.
     pub(super) epoch: Option<u16>,
@@ -156,8 +156,8 @@ impl OpenRecord {
 
     fn write_caching(&self, out: &mut RecordWriter) {
         let lease = match self.held {
-            Held::Lease { key, version } => Some((key, version)),
-            Held::Oplock | Held::Nothing => None,
+            GrantedCaching::Lease { key, version } => Some((key, version)),
+            GrantedCaching::Oplock | GrantedCaching::Nothing => None,
         };
         out.option(lease, |out, (key, version)| {
             out.guid(key);
@@ -189,9 +189,9 @@ impl OpenRecord {
         let (is_exact, allocation) = (fields.flag()?, fields.u64()?);
         let lease = fields.option(|fields| Some((fields.guid()?, fields.u8()?)))?;
         let held = match lease {
-            Some((key, version @ 1..=2)) => Held::Lease { key, version },
+            Some((key, version @ 1..=2)) => GrantedCaching::Lease { key, version },
             Some(_) => return None,
-            None => Held::Oplock,
+            None => GrantedCaching::Oplock,
         };
         let caching = Caching::from_bits(fields.u8()?);
         let (epoch, parent) = (fields.option(RecordReader::u16)?, fields.option(RecordReader::array)?);
@@ -327,7 +327,7 @@ mod tests {
             is_exact: true,
             action: 2,
             allocation: 4096,
-            held: Held::Lease { key: Guid::new([2; 16]), version: 2 },
+            held: GrantedCaching::Lease { key: Guid::new([2; 16]), version: 2 },
             caching: Caching::RWH,
             epoch: Some(65_535),
             parent: Some([4; 16]),
@@ -349,7 +349,7 @@ mod tests {
             recorded_user: RecordedUser::Nobody,
             address: "10.0.0.1".parse().unwrap(),
             stream: None,
-            held: Held::Oplock,
+            held: GrantedCaching::Oplock,
             epoch: None,
             parent: None,
             app_instance: Some(AppInstance { id: Guid::new([6; 16]), version: None }),
@@ -385,8 +385,8 @@ mod tests {
         let wrongs = [
             OpenRecord { volatile: 1 << 63, ..full() },
             OpenRecord { caching: Caching::RW, ..full() },
-            OpenRecord { held: Held::Lease { key: Guid::new([2; 16]), version: 3 }, ..full() },
-            OpenRecord { held: Held::Oplock, caching: Caching::RH, locks: Vec::new(), ..full() },
+            OpenRecord { held: GrantedCaching::Lease { key: Guid::new([2; 16]), version: 3 }, ..full() },
+            OpenRecord { held: GrantedCaching::Oplock, caching: Caching::RH, locks: Vec::new(), ..full() },
             OpenRecord { caching: Caching::RH, ..full() },
             OpenRecord { left: Duration::from_secs(61), ..full() },
             OpenRecord { timeout: Duration::from_secs(301), ..full() },

@@ -14,14 +14,14 @@ use super::SavedPage;
 use super::record::{ContentStamp, OpenRecord};
 use super::save::since_1970_ms;
 use crate::access;
-use crate::breaks::{BreakTarget, Held};
+use crate::breaks::{BreakTarget, GrantedCaching};
 use crate::create::params::lease_key;
 use crate::disconnected::Durability;
 use crate::lock_sequences::Sequences;
 use crate::names::Case;
 use crate::open::{Open, OpenKind, State};
 use crate::opens::{BreakRegistration, Room};
-use crate::replays::{Entry, Known};
+use crate::replays::{ReplayEntry, ReplayLookup};
 use crate::request_context::RequestContext;
 use crate::root::Root;
 use crate::share::Share;
@@ -118,7 +118,7 @@ impl Tree {
             entry.done(&open);
         }
         self.counters().made(&open);
-        if let Some(goes) = self.lane_state().rest(&open, left) {
+        if let Some(goes) = self.lane_state().keep_disconnected(&open, left) {
             self.lane_state().closer().close(goes).await;
         }
         Ok(())
@@ -228,13 +228,13 @@ impl Tree {
     }
 
     /// Its place among CREATEs that may come again.
-    fn replay_of(&self, record: &OpenRecord) -> Option<Entry> {
+    fn replay_of(&self, record: &OpenRecord) -> Option<ReplayEntry> {
         if !record.is_replayable || record.create_guid.is_zero() {
             return None;
         }
         match self.opens().replays().look(record.client, record.create_guid) {
-            Known::First(entry) => Some(entry),
-            Known::UnderWay | Known::Done(_) => None,
+            ReplayLookup::First(entry) => Some(entry),
+            ReplayLookup::UnderWay | ReplayLookup::Done(_) => None,
         }
     }
 
@@ -254,19 +254,21 @@ impl Tree {
 
 fn wanted(ctx: &RequestContext, record: &OpenRecord) -> Wanted {
     match record.held {
-        Held::Lease { key, .. } => Wanted::Lease {
+        GrantedCaching::Lease { key, .. } => Wanted::Lease {
             key: lease_key(ctx, key),
             caching: record.caching,
             epoch: record.epoch,
             parent: record.parent,
         },
-        Held::Oplock | Held::Nothing => Wanted::Oplock(record.caching),
+        GrantedCaching::Oplock | GrantedCaching::Nothing => Wanted::Oplock(record.caching),
     }
 }
 
 fn break_target(room: &Room, record: &OpenRecord) -> BreakTarget {
     match record.held {
-        Held::Lease { key, .. } => BreakTarget::Lease { client: record.client, key },
-        Held::Oplock | Held::Nothing => BreakTarget::Oplock { open: room.id(), session: 0 },
+        GrantedCaching::Lease { key, .. } => BreakTarget::Lease { client: record.client, key },
+        GrantedCaching::Oplock | GrantedCaching::Nothing => {
+            BreakTarget::Oplock { open: room.id(), session: 0 }
+        }
     }
 }

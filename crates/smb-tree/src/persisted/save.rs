@@ -9,7 +9,7 @@ use vfs::{Attributes, Resolved};
 
 use super::PageWriter;
 use super::record::{ContentStamp, OpenRecord, RecordedUser};
-use crate::breaks::Held;
+use crate::breaks::GrantedCaching;
 use crate::open::Open;
 use crate::tree::Tree;
 
@@ -45,7 +45,7 @@ impl Tree {
             }
             for open in opens {
                 self.opens().disconnected().claim(&open);
-                self.lane_state().let_go(&open);
+                self.lane_state().forget_open(&open);
             }
             self.counters().durable_kept.add(down.kept as u64);
             down.page = (down.kept > 0).then(|| page.out.into_bytes());
@@ -101,7 +101,7 @@ impl Tree {
             is_exact: open.case == crate::names::Case::Exact,
             action: open.action,
             allocation: open.allocation,
-            held: Some(open.held).filter(|held| *held != Held::Nothing)?,
+            held: Some(open.held).filter(|held| *held != GrantedCaching::Nothing)?,
             caching: standing.caching,
             epoch: match standing.kind? {
                 Kind::Lease { epoch } => epoch.map(|_| standing.epoch),

@@ -24,7 +24,7 @@ use crate::names::{self, path_to_wire};
 use crate::open::{Open, OpenKind};
 use crate::request_context::RequestContext;
 use crate::share::Share;
-use crate::{Answer, ea, short, streams};
+use crate::{Answer, ea, short_names, streams};
 
 impl Share {
     pub(super) async fn query_file(
@@ -71,7 +71,7 @@ impl Share {
                 let last = name.rsplit('\\').next().unwrap_or_default();
                 //= MS-FSCC 2.4.5
                 //# A name that is short is its own short name. Others have one where the share gives them any.
-                let beside = if self.options().short_names { short::beside(last) } else { None };
+                let beside = if self.options().short_names { short_names::beside(last) } else { None };
                 if beside.is_none() && !names::is_short(last) {
                     return Err(Status::OBJECT_NAME_NOT_FOUND);
                 }

@@ -19,7 +19,7 @@ use crate::query_info::MODE_SETTABLE;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
-use crate::streams::Change;
+use crate::streams::StreamChange;
 use crate::write::FILE_SIZE_MAX;
 
 mod basic;
@@ -148,7 +148,7 @@ impl Share {
         let (caller, object) = (open.grants().resizing_caller(&ctx.caller), open.grants().object());
         if open.kind() == OpenKind::Stream {
             let stream = open.stream().unwrap_or_default();
-            return self.change_stream(&caller, handle, object, &stream, Change::Resize(size)).await;
+            return self.change_stream(&caller, handle, object, &stream, StreamChange::Resize(size)).await;
         }
         let now = handle.attributes()?.size;
         let (from, to) = (now.min(size), now.max(size));

@@ -11,15 +11,15 @@ use smb_wire::name::{COMPONENT_MAX, Name as WireName};
 use vfs::{Directory, Error, Name, Object, Over, RelPath, Resolved};
 
 use crate::lane_handle::{LaneHandle, VALUE_MAX};
-use crate::names::{self, Spot, to_stored};
+use crate::names::{self, PathLookup, to_stored};
 use crate::open::{Open, OpenKind, Renamed};
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
-use crate::streams::{self, Change};
+use crate::streams::{self, StreamChange};
 
-/// Where a name is to lead to what is open.
-struct Target {
+/// The directory and name that a rename or link is to lead to, and the file that has the name now.
+struct RenameTarget {
     directory: Directory,
     /// As it was asked for,
     name: Vec<u8>,
@@ -149,7 +149,7 @@ impl Share {
         &self,
         open: &Open,
         caller: &vfs::Caller,
-        target: &Target,
+        target: &RenameTarget,
         (here, from): (&Directory, Name<'_>),
     ) -> Result<bool, Status> {
         let is_here = match (here.object(), target.directory.object()) {
@@ -231,15 +231,15 @@ impl Share {
         caller: &vfs::Caller,
         name: &WireName,
         is_taken: bool,
-    ) -> Result<Target, Status> {
+    ) -> Result<RenameTarget, Status> {
         let last = name.path.last().ok_or(Status::OBJECT_NAME_COLLISION)?;
-        let spot = names::find(self, caller, name, open.case).await;
+        let lookup = names::find(self, caller, name, open.case).await;
         // The name is what is taken, whatever it leads to.
-        let link = match &spot {
-            Ok(Spot { by_link: Some(path), found: Some(_), .. }) => {
+        let link = match &lookup {
+            Ok(PathLookup { by_link: Some(path), found: Some(_), .. }) => {
                 self.link_at(caller, path.as_path()).await?
             }
-            Ok(Spot { found: None, .. }) if is_taken => self.link_named(caller, name).await?,
+            Ok(PathLookup { found: None, .. }) if is_taken => self.link_named(caller, name).await?,
             // One that leads out of the share, or round in a circle.
             Err(Status::ACCESS_DENIED) => self.link_named(caller, name).await?,
             _ => None,
@@ -247,15 +247,18 @@ impl Share {
         let (path, replaced) = match link {
             Some((path, found)) => (path, Some(Replaced::Link(found.link.object))),
             None => {
-                let spot = spot?;
-                (spot.by_link.unwrap_or(spot.path), spot.found.map(|found| Replaced::It(found.resolved)))
+                let lookup = lookup?;
+                (
+                    lookup.by_link.unwrap_or(lookup.path),
+                    lookup.found.map(|found| Replaced::It(found.resolved)),
+                )
             }
         };
         let path = path.as_path();
         let is_root = path == self.root_path();
         let directory = self.directory_at(caller, path.parent().filter(|_| !is_root)).await?;
         let stored = path.file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
-        Ok(Target {
+        Ok(RenameTarget {
             directory,
             name: to_stored(last).ok_or(Status::OBJECT_NAME_INVALID)?,
             stored: stored.as_bytes().to_vec(),
@@ -355,11 +358,11 @@ impl Share {
         let value = handle.extended(&streams::attribute(from), VALUE_MAX).await?;
         let value = value.ok_or(Status::FILE_DELETED)?;
         if let Some(replaced) = replaced {
-            self.change_stream(&caller, handle, object, replaced, Change::Remove).await?;
+            self.change_stream(&caller, handle, object, replaced, StreamChange::Remove).await?;
         }
         let set = handle.set_extended(self.volume(), &caller, object, &streams::attribute(to), value).await;
         set.map_err(status::of)?;
-        self.change_stream(&caller, handle, object, from, Change::Remove).await
+        self.change_stream(&caller, handle, object, from, StreamChange::Remove).await
     }
 }
 

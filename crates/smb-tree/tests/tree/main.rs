@@ -9,7 +9,7 @@ use std::time::Duration;
 use identity::{Accounts, Writable};
 use lane::backend::sim::{Config, Fs, FsConfig, Host, Remains, World};
 use smb_tree::{
-    Breaks, CreateError, Created, LeaseBroken, Open, Opens, OpensLimits, Reading, RequestContext, Share,
+    Breaks, CreateError, Created, LeaseBroken, Open, Opens, OpensLimits, ReadSource, RequestContext, Share,
     ShareOptions, Tree,
 };
 use smb_wire::create::access::rights;
@@ -198,8 +198,8 @@ impl Side {
         len: u32,
     ) -> Result<Vec<u8>, Status> {
         match self.share.read(request_context, open, offset, len, 0).await? {
-            Reading::Bytes(bytes) => Ok(bytes),
-            Reading::File { file, offset, len } => {
+            ReadSource::Bytes(bytes) => Ok(bytes),
+            ReadSource::File { file, offset, len } => {
                 let buf = lane::current().buffers().get(lane::buffer::BufClass::Large).await;
                 let (read, buf) = file.read_at(offset, len as usize, buf).await;
                 assert_eq!(read.unwrap(), len as usize, "what was promised is there");

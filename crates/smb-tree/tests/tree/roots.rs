@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use identity::Rights;
-use smb_tree::{Entrance, RequestContext, Root};
+use smb_tree::{RequestContext, Root, RootSpec};
 use smb_wire::create::access::rights;
 use smb_wire::create::{Disposition, oplock_level, options};
 use smb_wire::info::file::class;
@@ -15,8 +15,8 @@ use super::information::{file, renamed, set};
 use super::leases::{granted, lease};
 use super::{Side, Wish, alone, mary, request_context};
 
-fn entrance(path: &str, makes: bool) -> Entrance {
-    Entrance { path: RelPath::parse(path.as_bytes()).unwrap().into(), varies: true, makes }
+fn entrance(path: &str, makes: bool) -> RootSpec {
+    RootSpec { path: RelPath::parse(path.as_bytes()).unwrap().into(), varies: true, makes }
 }
 
 impl Side {

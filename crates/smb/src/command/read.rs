@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lane::buffer::Buf;
-use smb_tree::{Open, Reading, RequestContext, Share};
+use smb_tree::{Open, ReadSource, RequestContext, Share};
 use smb_wire::Status;
 use smb_wire::body::read::{ReadRequest, ReadResponse};
 use smb_wire::fsctl::TEST_PADDING;
@@ -40,8 +40,10 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
         return Ok(short);
     }
     match share.read(&ctx, &open, offset, length, request.minimum_count.get()).await? {
-        Reading::Bytes(data) => Ok(Reply::of(move |body| ReadResponse::write_behind(body, padding, &data))),
-        Reading::File { file, offset, len } if is_gathered || len == 0 => {
+        ReadSource::Bytes(data) => {
+            Ok(Reply::of(move |body| ReadResponse::write_behind(body, padding, &data)))
+        }
+        ReadSource::File { file, offset, len } if is_gathered || len == 0 => {
             let (pieces, size) = (&call.connection.lane.pieces, len as usize);
             let charge = call.memory(Pieces::size(size)).await?;
             let room = pieces.lend_blank(size, 0);
@@ -50,11 +52,11 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
             let reply = Reply::of(move |body| ReadResponse::write_behind(body, padding, &data));
             Ok(reply.paid_by(Some(charge)))
         }
-        Reading::File { file, offset, len } if call.protects_reply => {
+        ReadSource::File { file, offset, len } if call.protects_reply => {
             let trail = None;
             Ok(Reply { content: Content::Later { file, offset, len, trail }, ..Reply::empty() })
         }
-        Reading::File { file, offset, len } => {
+        ReadSource::File { file, offset, len } => {
             Ok(Reply { content: Content::File { file, offset, len }, ..Reply::empty() })
         }
     }

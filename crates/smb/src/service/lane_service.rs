@@ -20,7 +20,7 @@ use service::pacer::Ticket;
 use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, LaneStart, Role, Site, Switch};
 use smb_tree::{
-    Apple, DamagedPage, Entrance, Opens, RequestContext, RestoredOpens, Root, SavedOpens, ShareOptions, Tree,
+    Apple, DamagedPage, Opens, RequestContext, RestoredOpens, Root, RootSpec, SavedOpens, ShareOptions, Tree,
 };
 use smb_wire::Status;
 use vfs::Caller;
@@ -202,8 +202,8 @@ impl LaneSmb {
             Status::ACCESS_DENIED
         })?;
         let share = self.tree.share(&section.name).ok_or(Status::BAD_NETWORK_NAME)?;
-        let entrance = Entrance { path, varies: directory.template.varies(), makes: directory.create };
-        share.enter(&ctx, &entrance).await.map(Some)
+        let root_spec = RootSpec { path, varies: directory.template.varies(), makes: directory.create };
+        share.enter(&ctx, &root_spec).await.map(Some)
     }
 
     /// Every open of the process.

@@ -1,4 +1,4 @@
-//! What is there is opened, what is not is made: as often as others make it or take it away meanwhile.
+//! Opens a file, or creates it where there is none, and tries again when another request creates or removes it meanwhile.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,15 +12,15 @@ use super::params::{CreateParams, lease_key};
 use crate::access;
 use crate::breaks::{BreakTarget, caching_of};
 use crate::lane_handle::LaneHandle;
-use crate::names::{self, Spot};
+use crate::names::{self, PathLookup};
 use crate::opens::{BreakRegistration, Room};
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::streams;
 
-/// An open as the tree has granted it.
-pub(crate) struct Granted {
+/// An open that was granted, before it has an id and a place in the table of opens.
+pub(crate) struct GrantedOpen {
     pub(crate) open: vfs::Open,
     /// The symbolic link that its name is, where it may delete or rename that.
     pub(crate) by_link: Option<vfs::Open>,
@@ -63,32 +63,32 @@ impl From<Status> for OpenAttemptError {
 }
 
 impl Share {
-    /// Opens or makes what is asked for.
-    pub(super) async fn granted(
+    /// Opens the file that a CREATE names, or creates it, as its disposition says.
+    pub(super) async fn open_or_create(
         &self,
         ctx: &RequestContext,
         params: &CreateParams<'_>,
         room: &Room,
-    ) -> Result<Granted, Status> {
+    ) -> Result<GrantedOpen, Status> {
         if params.minds_links()
             && let Some(granted) = self.link_granted(ctx, params).await?
         {
             return Ok(granted);
         }
         for _ in 0..ATTEMPTS_MAX {
-            let mut spot = names::find(self, &ctx.caller, &params.name, params.case()).await?;
-            if spot.found.is_none() && params.makes() {
-                self.tunnel(&mut spot);
+            let mut lookup = names::find(self, &ctx.caller, &params.name, params.case()).await?;
+            if lookup.found.is_none() && params.makes() {
+                self.tunnel(&mut lookup);
             }
-            let granted = match &spot.found {
-                Some(found) => self.open_existing(ctx, params, room, &spot, found).await,
-                None if params.makes() => self.create_new(ctx, params, room, &spot).await,
+            let granted = match &lookup.found {
+                Some(found) => self.open_existing(ctx, params, room, &lookup, found).await,
+                None if params.makes() => self.create_new(ctx, params, room, &lookup).await,
                 None => return Err(Status::OBJECT_NAME_NOT_FOUND),
             };
             match granted {
                 Ok(granted) => return Ok(granted),
                 Err(OpenAttemptError::Retry)
-                    if spot.found.is_none() && self.leads_nowhere(ctx, &spot).await =>
+                    if lookup.found.is_none() && self.leads_nowhere(ctx, &lookup).await =>
                 {
                     return Err(Status::OBJECT_NAME_NOT_FOUND);
                 }
@@ -100,8 +100,8 @@ impl Share {
     }
 
     /// Whether the name is taken by a symbolic link to what is not there: nothing is made through it.
-    async fn leads_nowhere(&self, ctx: &RequestContext, spot: &Spot) -> bool {
-        let (caller, path) = (&ctx.caller, spot.path.as_path());
+    async fn leads_nowhere(&self, ctx: &RequestContext, lookup: &PathLookup) -> bool {
+        let (caller, path) = (&ctx.caller, lookup.path.as_path());
         if !matches!(self.volume().find_link(caller, path).await, Ok(Some(_))) {
             return false;
         }
@@ -120,16 +120,16 @@ impl Share {
     }
 
     /// Gives what is made by the short name of a file that was there just now the long one of that.
-    fn tunnel(&self, spot: &mut Spot) {
-        let (Some(above), true) = (&spot.above, self.options().short_names) else { return };
+    fn tunnel(&self, lookup: &mut PathLookup) {
+        let (Some(above), true) = (&lookup.above, self.options().short_names) else { return };
         //= MS-FSA 2.1.5.1.1
         //# A file whose name is an entry's short one in TunnelCacheList gets the entry's long name.
         let short =
-            spot.path.as_path().file_name().and_then(|name| std::str::from_utf8(name.as_bytes()).ok());
+            lookup.path.as_path().file_name().and_then(|name| std::str::from_utf8(name.as_bytes()).ok());
         let long = short.and_then(|short| self.opens().tunnel().take(self.name(), above.as_path(), short));
         let path = long.and_then(|long| above.as_path().join(Name::parse(&long).ok()?).ok());
         if let Some(path) = path {
-            spot.path = path;
+            lookup.path = path;
         }
     }
 

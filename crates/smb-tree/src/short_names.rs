@@ -4,8 +4,8 @@
 
 use vfs::{Caller, Directory};
 
+use crate::cached_names::Names;
 use crate::names::{is_short, to_wire};
-use crate::names_at_hand::Names;
 use crate::share::Share;
 use crate::status;
 

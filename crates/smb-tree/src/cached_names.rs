@@ -1,5 +1,5 @@
-//! The names of a directory as a lane has them at hand for an open: a small directory's whole listing, which the lane remembers, or a
-//! page of a large one's names. A page can be read again at any time, so those used least make room.
+//! Directory names that a lane has read for the scan of an open: the whole listing of a small directory, or a page of a large one.
+//! A page can be read again at any time, so the pages read longest ago make room.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,17 +20,17 @@ pub(crate) enum Names {
     Page(Rc<NamePage>),
 }
 
-/// What an open's hand keeps of them.
+/// The directory names that a lane's handle keeps, with the scan that they were read for.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct CachedNames {
     /// Which of the open's scans they were read for.
     pub(crate) scan: u64,
     pub(crate) names: Names,
 }
 
-/// The opens of a lane that have a page at hand, the one that was read last behind.
+/// The handles of a lane that keep a page of names, the one read longest ago first.
 #[derive(Default)]
-pub(crate) struct Pages {
+pub(crate) struct PageLru {
     handles: RefCell<VecDeque<Weak<LaneHandle>>>,
 }
 
@@ -51,7 +51,7 @@ impl Names {
     }
 }
 
-impl Pages {
+impl PageLru {
     /// Forgets the pages read longest ago, until there is room for one more of so many bytes.
     fn make_room(&self, bytes: usize) {
         let mut handles = self.handles.borrow_mut();
@@ -68,7 +68,7 @@ impl Pages {
         }
     }
 
-    fn note(&self, handle: &Rc<LaneHandle>) {
+    fn push(&self, handle: &Rc<LaneHandle>) {
         self.handles.borrow_mut().push_back(Rc::downgrade(handle));
     }
 }
@@ -83,8 +83,8 @@ impl Share {
         (scan, after): (u64, Option<&[u8]>),
     ) -> Result<Names, Status> {
         let kept = handle.names().filter(|kept| kept.scan == scan);
-        let is_large = matches!(&kept, Some(Kept { names: Names::Page(_), .. }));
-        if let Some(Kept { names, .. }) = kept.filter(|kept| kept.names.covers(after)) {
+        let is_large = matches!(&kept, Some(CachedNames { names: Names::Page(_), .. }));
+        if let Some(CachedNames { names, .. }) = kept.filter(|kept| kept.names.covers(after)) {
             return Ok(names);
         }
         // Before the next ones are read: the memory holds one page.
@@ -95,9 +95,9 @@ impl Share {
             }
             status::of(error)
         })?;
-        handle.keep_names(Kept { scan, names: names.clone() });
+        handle.keep_names(CachedNames { scan, names: names.clone() });
         if names.page_bytes() > 0 {
-            self.lane_state().pages().note(handle);
+            self.lane_state().page_lru().push(handle);
         }
         Ok(names)
     }
@@ -122,7 +122,7 @@ impl Share {
             }
         }
         let limits = PageLimits { names_max, bytes_max: options.page_bytes_max };
-        self.lane_state().pages().make_room(limits.bytes_max);
+        self.lane_state().page_lru().make_room(limits.bytes_max);
         let page = directory.page_behind(caller, after, limits).await?;
         Ok(Names::Page(Rc::new(page)))
     }

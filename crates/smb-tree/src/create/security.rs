@@ -11,14 +11,14 @@ use vfs::Resolved;
 
 use super::params::CreateParams;
 use crate::lane_handle::LaneHandle;
-use crate::names::Spot;
+use crate::names::PathLookup;
 use crate::request_context::RequestContext;
 use crate::security::kept_list;
 use crate::share::Share;
 use crate::status;
 
-/// What is made so that others may do with it what was asked for.
-pub(super) enum Secured {
+/// The security of a new file or directory: an access list, or a descriptor of its own.
+pub(super) enum InitialSecurity {
     /// As everything is there.
     AsAbove,
     /// A directory with this list.
@@ -36,12 +36,12 @@ impl Share {
         &self,
         ctx: &RequestContext,
         params: &CreateParams<'_>,
-        spot: &Spot,
+        lookup: &PathLookup,
         is_directory: bool,
-    ) -> Result<Secured, Status> {
+    ) -> Result<InitialSecurity, Status> {
         //= MS-SMB2 3.3.5.9.1
         //# What is made has the descriptor of SMB2_CREATE_SD_BUFFER.
-        let Some(bytes) = params.contexts.security else { return Ok(Secured::AsAbove) };
+        let Some(bytes) = params.contexts.security else { return Ok(InitialSecurity::AsAbove) };
         let asked = Descriptor::parse(bytes).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
         let who = &ctx.caller.principal;
         let mine = |named| self.may_own(ctx, &named) || self.options().sids.is_called(who, &named);
@@ -49,7 +49,7 @@ impl Share {
             return Err(self.security_refused());
         }
         let is_list_asked = asked.dacl.is_some() || asked.control & control::DACL_PRESENT != 0;
-        let (true, Some(above)) = (is_list_asked, &spot.above) else { return Ok(Secured::AsAbove) };
+        let (true, Some(above)) = (is_list_asked, &lookup.above) else { return Ok(InitialSecurity::AsAbove) };
         let above = above.as_path();
         let found = self.volume().lookup_as(&ctx.caller, above, Rights::NONE).await;
         let (directory, _) = found.and_then(Resolved::into_directory).map_err(status::of_way)?;
@@ -59,15 +59,15 @@ impl Share {
             if let Ok(Nearest::List(acl)) = directory.access_list(&ctx.caller).await
                 && self.is_same(Some(aces), Some(&self.listed(&acl, is_directory)))
             {
-                return Ok(Secured::AsAbove);
+                return Ok(InitialSecurity::AsAbove);
             }
             let may = self.volume().lookup_as(&ctx.caller, above, Rights::ADMINISTER).await;
             if let (true, true, Some(acl)) = (is_directory, may.is_ok(), self.to_acl(aces)) {
-                return Ok(Secured::List(acl));
+                return Ok(InitialSecurity::List(acl));
             }
         }
         let sids = &self.options().sids;
-        Ok(Secured::Own(Arc::new(Descriptor {
+        Ok(InitialSecurity::Own(Arc::new(Descriptor {
             control: self.kept_control(&asked),
             owner: Some(asked.owner.unwrap_or_else(|| sids.of_id(who.id()))),
             group: Some(
@@ -82,10 +82,10 @@ impl Share {
         &self,
         caller: &vfs::Caller,
         handle: &LaneHandle,
-        secured: &Secured,
+        secured: &InitialSecurity,
     ) -> Result<(), Status> {
         match (secured, handle.directory()) {
-            (Secured::List(list), Some(directory)) => {
+            (InitialSecurity::List(list), Some(directory)) => {
                 directory.set_access_list(caller, Some(list)).await.map_err(status::of)
             }
             _ => Ok(()),
@@ -93,7 +93,7 @@ impl Share {
     }
 }
 
-impl Secured {
+impl InitialSecurity {
     /// What is made has this from the start.
     pub(super) fn own(&self) -> Option<&Arc<Descriptor>> {
         if let Self::Own(descriptor) = self { Some(descriptor) } else { None }
