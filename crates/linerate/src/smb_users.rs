@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use server::console::{self, Asked, ConsoleError};
-use smb::desk::{ChannelShown, LockShown, OpenShown, SessionShown};
+use smb::admin::{ChannelReport, LockReport, OpenReport, SessionReport};
 
 use crate::output::{bytes, json_line, printable, say, table};
 
@@ -112,10 +112,10 @@ fn close(close: &Close) -> anyhow::Result<ExitCode> {
 
 /// The session that is called so: hexadecimal, as tables and the audit log show it, or decimal, as JSON does.
 fn session_called(id: &str, server: Asked) -> anyhow::Result<Option<u64>> {
-    let all: Vec<SessionShown> = serde_json::from_str(&console::ask(server, "smb/sessions")?)
+    let all: Vec<SessionReport> = serde_json::from_str(&console::ask(server, "smb/sessions")?)
         .context("the server is of another version")?;
     let is_called =
-        |session: &&SessionShown| number(session.id) == id.to_lowercase() || session.id.to_string() == id;
+        |session: &&SessionReport| number(session.id) == id.to_lowercase() || session.id.to_string() == id;
     let called: Vec<_> = all.iter().filter(is_called).map(|session| session.id).collect();
     match called[..] {
         [] => Ok(None),
@@ -142,7 +142,7 @@ fn show<T: serde::de::DeserializeOwned>(look: &Look, path: &str, tell: fn(&[T]))
     Ok(ExitCode::SUCCESS)
 }
 
-fn sessions(all: &[SessionShown]) {
+fn sessions(all: &[SessionReport]) {
     let mut sessions =
         table(["Session", "User", "Dialect", "Protection", "Shares", "Open", "Channels"], &[0, 5, 6]);
     let mut channels =
@@ -180,11 +180,11 @@ fn sessions(all: &[SessionShown]) {
     }
 }
 
-fn is_far(channel: &ChannelShown) -> bool {
+fn is_far(channel: &ChannelReport) -> bool {
     matches!((channel.node, channel.interface_node), (Some(lane), Some(interface)) if lane != interface)
 }
 
-fn protection(session: &SessionShown) -> String {
+fn protection(session: &SessionReport) -> String {
     match (&session.cipher, session.must_seal, session.must_sign) {
         (Some(cipher), true, _) => cipher.clone(),
         (_, _, true) => session.signing.clone(),
@@ -196,7 +196,7 @@ fn on_node(what: &str, node: Option<u32>) -> String {
     node.map_or_else(|| what.to_owned(), |node| format!("{what} (node {node})"))
 }
 
-fn opens(all: &[OpenShown]) {
+fn opens(all: &[OpenReport]) {
     let mut table = table(
         [
             "Open", "Session", "User", "From", "Access", "Sharing", "Caches", "Locks", "Durable", "Share",
@@ -224,7 +224,7 @@ fn opens(all: &[OpenShown]) {
     say!("{table}");
 }
 
-fn locks(all: &[LockShown]) {
+fn locks(all: &[LockReport]) {
     let mut table =
         table(["Open", "Session", "User", "Offset", "Length", "Exclusive", "Share", "Path"], &[0, 1, 3, 4]);
     for lock in all {

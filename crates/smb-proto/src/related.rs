@@ -4,9 +4,9 @@
 use smb_wire::header::flags;
 use smb_wire::{Command, FileId, Header, Status};
 
-/// Walks a compound's requests, one [`Chain::begin`] and one [`Chain::end`] each.
+/// Walks a compound's requests, one [`Compound::begin`] and one [`Compound::end`] each.
 #[derive(Debug, Default)]
-pub struct Chain {
+pub struct Compound {
     begun: usize,
     /// The first claimed to be related: there is nothing to go on with until one does not.
     is_broken: bool,
@@ -26,9 +26,9 @@ enum File {
     Failed(Status),
 }
 
-/// What a request is processed with.
+/// The session, tree and file that a request of a compound is processed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct CompoundContext {
     /// The session; 0 in requests that have none.
     pub session_id: u64,
     /// The tree; 0 in requests that have none.
@@ -37,7 +37,7 @@ pub struct Step {
     pub file_id: Option<FileId>,
 }
 
-impl Chain {
+impl Compound {
     /// Of a frame.
     pub fn new() -> Self {
         Self::default()
@@ -52,7 +52,7 @@ impl Chain {
         header: &Header,
         command: Command,
         named: Option<FileId>,
-    ) -> Result<Step, Status> {
+    ) -> Result<CompoundContext, Status> {
         self.begun += 1;
         let related = header.has(flags::RELATED_OPERATIONS);
         //= MS-SMB2 3.3.5.2.7.2
@@ -62,7 +62,11 @@ impl Chain {
             return Err(Status::INVALID_PARAMETER);
         }
         // The specification would have no unrelated operation among related ones; Windows begins anew with it.
-        let own = Step { session_id: header.session_id.get(), tree_id: own_tree(header), file_id: named };
+        let own = CompoundContext {
+            session_id: header.session_id.get(),
+            tree_id: own_tree(header),
+            file_id: named,
+        };
         if !related {
             (self.session_id, self.tree_id, self.file) = (None, None, File::None);
             return Ok(own);
@@ -77,7 +81,7 @@ impl Chain {
             (Some(_), File::Failed(status)) => return Err(status),
             (Some(_), File::None) => return Err(Status::INVALID_HANDLE),
         };
-        Ok(Step {
+        Ok(CompoundContext {
             session_id: if command.needs_session() {
                 session_id?
             } else {
@@ -89,29 +93,29 @@ impl Chain {
     }
 
     /// How the request ended, with what it was processed or what it made: a session set up, a tree connected, a file
-    /// opened. `used` is what [`Chain::begin`] gave, in which the caller has put what is new.
-    pub fn end(&mut self, command: Command, used: Result<Step, Status>, status: Status) {
+    /// opened. `used` is what [`Compound::begin`] gave, in which the caller has put what is new.
+    pub fn end(&mut self, command: Command, used: Result<CompoundContext, Status>, status: Status) {
         match used {
-            Ok(step) if !status.is_error() => {
-                self.session_id = (step.session_id != 0).then_some(step.session_id);
-                self.tree_id = (step.tree_id != 0).then_some(step.tree_id);
-                self.file = match step.file_id {
+            Ok(context) if !status.is_error() => {
+                self.session_id = (context.session_id != 0).then_some(context.session_id);
+                self.tree_id = (context.tree_id != 0).then_some(context.tree_id);
+                self.file = match context.file_id {
                     Some(file_id) => File::Open(file_id),
                     None if has_file(command) => File::Failed(Status::INVALID_HANDLE),
                     None => self.file,
                 };
             }
-            Ok(step) => {
+            Ok(context) => {
                 //= MS-SMB2 3.3.5.2.7.2
                 //# Where the operation before had no session or tree that is, STATUS_INVALID_PARAMETER.
                 let has_session = command != Command::SessionSetup && status != Status::USER_SESSION_DELETED;
                 let has_tree = command != Command::TreeConnect && status != Status::NETWORK_NAME_DELETED;
-                self.session_id = (step.session_id != 0 && has_session).then_some(step.session_id);
-                self.tree_id = (step.tree_id != 0 && has_tree).then_some(step.tree_id);
+                self.session_id = (context.session_id != 0 && has_session).then_some(context.session_id);
+                self.tree_id = (context.tree_id != 0 && has_tree).then_some(context.tree_id);
                 // The specification would fail whatever follows a failure. A file that is open stays so here, as with
                 // Windows and Samba: else the CLOSE that clients put last would leave it open after a bad question.
                 if has_file(command) {
-                    self.file = step.file_id.map_or(File::Failed(status), File::Open);
+                    self.file = context.file_id.map_or(File::Failed(status), File::Open);
                 }
             }
             // It was not processed: what follows depends on it no less.
@@ -145,18 +149,18 @@ mod tests {
     }
 
     /// Runs requests that end as they are told; a CREATE that succeeds opens [`OPEN`].
-    fn run(requests: &[(Command, bool, Status)]) -> Vec<Result<Step, Status>> {
-        let mut chain = Chain::new();
+    fn run(requests: &[(Command, bool, Status)]) -> Vec<Result<CompoundContext, Status>> {
+        let mut compound = Compound::new();
         let mut all = Vec::new();
         for (command, related, status) in requests {
             let named = command.file_id_offset().map(|_| FileId::RELATED);
-            let begun = chain.begin(&header(*command, *related), *command, named);
+            let begun = compound.begin(&header(*command, *related), *command, named);
             all.push(begun);
             let mut used = begun;
-            if let (Ok(step), Command::Create, Status::SUCCESS) = (&mut used, command, *status) {
-                step.file_id = Some(OPEN());
+            if let (Ok(context), Command::Create, Status::SUCCESS) = (&mut used, command, *status) {
+                context.file_id = Some(OPEN());
             }
-            chain.end(*command, used, begun.err().unwrap_or(*status));
+            compound.end(*command, used, begun.err().unwrap_or(*status));
         }
         all
     }
@@ -166,10 +170,15 @@ mod tests {
         use Command::{Close, Create, Echo, QueryInfo};
         let ok = Status::SUCCESS;
         let steps = run(&[(Create, false, ok), (QueryInfo, true, ok), (Echo, true, ok), (Close, true, ok)]);
-        let file = Step { session_id: 5, tree_id: 6, file_id: Some(OPEN()) };
+        let file = CompoundContext { session_id: 5, tree_id: 6, file_id: Some(OPEN()) };
         assert_eq!(
             steps,
-            [Ok(Step { file_id: None, ..file }), Ok(file), Ok(Step { file_id: None, ..file }), Ok(file)]
+            [
+                Ok(CompoundContext { file_id: None, ..file }),
+                Ok(file),
+                Ok(CompoundContext { file_id: None, ..file }),
+                Ok(file)
+            ]
         );
     }
 

@@ -10,39 +10,39 @@ use lane::time::now;
 use lane::topology::Nic;
 use smb_wire::fsctl::interfaces::{Interface, RSS_CAPABLE};
 
-use crate::server::Kept;
+use crate::server::ServerState;
 use crate::settings::{InterfaceSection, SmbSection};
 
-/// What clients are told.
+/// The interfaces that clients are told of: the machine's own, or those of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum AdvertisedInterfaces {
     /// As configured; of none, the address that the client came by.
     These(Vec<Interface>),
     /// This machine's addresses, as far as these listen there.
-    Live(Vec<SocketAddr>),
+    InterfaceCache(Vec<SocketAddr>),
 }
 
-/// The machine's addresses as they were read last: again when somebody asks a while later, so links that change show.
+/// Caches the machine's addresses for a second, so that changed links show.
 #[derive(Debug, Default)]
-pub(crate) struct Live(Mutex<Option<(Instant, Arc<[Interface]>)>>);
+pub(crate) struct InterfaceCache(Mutex<Option<(Instant, Arc<[Interface]>)>>);
 
-impl Told {
+impl AdvertisedInterfaces {
     pub(crate) fn of(section: &SmbSection) -> Self {
         match section.interface.is_empty() {
-            true => Self::Live(section.listen.clone()),
+            true => Self::InterfaceCache(section.listen.clone()),
             false => Self::These(section.interface.iter().zip(1..).map(configured).collect()),
         }
     }
 
     /// What a client is told who came by `here`.
-    pub(crate) async fn of_client(&self, here: SocketAddr, kept: &Kept) -> Vec<Interface> {
+    pub(crate) async fn of_client(&self, here: SocketAddr, server_state: &ServerState) -> Vec<Interface> {
         let here = here.ip().to_canonical();
         let told = match self {
             Self::These(these) => these.clone(),
             // Who is on this machine needs no other way.
-            Self::Live(_) if here.is_loopback() => Vec::new(),
-            Self::Live(listen) => {
-                let all = kept.live.read(kept.lane_nodes()).await;
+            Self::InterfaceCache(_) if here.is_loopback() => Vec::new(),
+            Self::InterfaceCache(listen) => {
+                let all = server_state.interface_cache.read(server_state.lane_nodes()).await;
                 all.iter().filter(|interface| is_served(listen, interface.address)).copied().collect()
             }
         };
@@ -53,7 +53,7 @@ impl Told {
     }
 }
 
-impl Live {
+impl InterfaceCache {
     async fn read(&self, lane_nodes: Vec<u32>) -> Arc<[Interface]> {
         if let Some(fresh) = self.fresh() {
             return fresh;

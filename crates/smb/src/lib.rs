@@ -5,16 +5,16 @@
 //! - `connection`: one TCP connection on its lane: frames in, requests at once, replies in any order by one writer.
 //! - `command`: one file for each command, read from top to bottom.
 
+pub mod admin;
 mod audit;
 mod command;
 mod connection;
 mod counters;
-pub mod desk;
-mod estate;
+mod cpu_scheduler;
 mod interfaces;
-mod long_turns;
 mod memory;
 mod options;
+mod persisted_state;
 mod pipe;
 mod server;
 mod service;

@@ -7,7 +7,7 @@ use smb_auth::{Policy, Target};
 use smb_proto::sealing::Cipher;
 use smb_sid::Sids;
 
-use crate::interfaces::Told;
+use crate::interfaces::AdvertisedInterfaces;
 use crate::settings::{Encryption, ShareSection, Signing};
 
 /// The rules of a site.
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// How users and groups are called.
     pub(crate) sids: Sids,
     pub(crate) shares: Vec<ShareSection>,
-    pub(crate) interfaces: Told,
+    pub(crate) interfaces: AdvertisedInterfaces,
     /// FSCTLs of Samba's tests are obeyed.
     pub(crate) test_switches: bool,
     pub(crate) connections_max: usize,

@@ -269,7 +269,7 @@ fn with_facts<T>(call: &Call<'_>, tell: impl FnOnce(&Facts<'_>) -> T) -> Result<
         sids: &options.sids,
         caller: &caller,
         now_s: now.as_secs(),
-        uptime_ms: lane.kept.uptime_ms(),
+        uptime_ms: lane.server_state.uptime_ms(),
     };
     Ok(tell(&facts))
 }

@@ -9,18 +9,18 @@ use smb_tree::{Opens, OpensLimits};
 use smb_wire::Guid;
 use smb_wire::time::from_unix;
 
-use crate::connection::AllFigures;
-use crate::desk::Asked;
-use crate::estate::Estate;
-use crate::interfaces::Live;
+use crate::admin::AdminRequests;
+use crate::connection::StatsByConnection;
+use crate::interfaces::InterfaceCache;
+use crate::persisted_state::PersistedState;
 use crate::pipe::Pipes;
 use crate::service::Clients;
-use crate::session::{Begun, Sessions, TreeRooms};
+use crate::session::{PendingSignIns, Sessions, TreeConnectSlots};
 use crate::sign_in::Failures;
 
-/// Of the process.
+/// The state of the SMB server that all lanes share and reloads keep.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct ServerState {
     guid: OnceLock<Guid>,
     started: OnceLock<Instant>,
     has_listened: AtomicBool,
@@ -28,28 +28,28 @@ pub(crate) struct Kept {
     /// Every session.
     pub(crate) sessions: Sessions,
     /// Room for tree connects.
-    pub(crate) trees: TreeRooms,
+    pub(crate) trees: TreeConnectSlots,
     /// Sign-ins under way.
-    pub(crate) begun: Begun,
+    pub(crate) pending_sign_ins: PendingSignIns,
     /// Every open pipe.
     pub(crate) pipes: Pipes,
     opens: OnceLock<Arc<Opens>>,
     /// Which connections clients have.
     pub(crate) clients: Clients,
     /// This machine's addresses, as they were a moment ago.
-    pub(crate) live: Live,
-    /// What they have moved.
-    pub(crate) figures: AllFigures,
-    /// What it has of the last server, and leaves to the next.
-    pub(crate) estate: Estate,
-    /// What administrators ask.
-    pub(crate) asked: Asked,
+    pub(crate) interface_cache: InterfaceCache,
+    /// The statistics of each connection.
+    pub(crate) stats: StatsByConnection,
+    /// The state of the previous server process, and that for the next.
+    pub(crate) persisted_state: PersistedState,
+    /// Requests of administrators that no lane has taken yet.
+    pub(crate) admin_requests: AdminRequests,
     nodes: OnceLock<Vec<Option<u32>>>,
     /// Whose sign-ins fail.
     pub(crate) failures: Failures,
 }
 
-impl Kept {
+impl ServerState {
     /// By which clients know the server while it runs.
     pub(crate) fn guid(&self) -> Guid {
         *self.guid.get_or_init(|| Guid::new(lane::random::array()))

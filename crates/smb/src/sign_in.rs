@@ -22,8 +22,8 @@ impl Users<'_> {
     }
 }
 
-/// The same as one sign-in asks for them.
-pub(crate) struct Asked<'a> {
+/// The server's users as NTLM looks them up for one sign-in, with the limit of failures.
+pub(crate) struct SignInAccounts<'a> {
     pub(crate) users: Users<'a>,
     /// `None`: however many fail, all are looked at.
     pub(crate) failures: Option<&'a Failures>,
@@ -33,7 +33,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) now: Instant,
 }
 
-impl smb_auth::Accounts for Asked<'_> {
+impl smb_auth::Accounts for SignInAccounts<'_> {
     fn nt_hash(&self, _: &str, user: &str) -> Zeroizing<[u8; 16]> {
         Zeroizing::new(*self.users.0.nt_hash(&self.users.name(user)).expose())
     }
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(["ALICE", "alice", "BOB"].map(|name| users.name(name)), ["alice", "alice", "BOB"]);
         use smb_auth::Accounts as _;
         let [address, _] = addresses();
-        let asked = Asked { users, failures: Some(&failures), address, now: Instant::now() };
+        let asked = SignInAccounts { users, failures: Some(&failures), address, now: Instant::now() };
         assert!(asked.is_known("WORKGROUP", "Alice") && !asked.is_known("", "carol"));
     }
 }

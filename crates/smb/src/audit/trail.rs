@@ -25,7 +25,7 @@ use smb_wire::{Command, FileId, Message, Status};
 
 use super::{Event, Record};
 use crate::connection::{Call, Connection};
-use crate::session::Kind;
+use crate::session::TreeKind;
 
 /// A lane's end of the audit log, or none where nobody wants one.
 #[derive(Default)]
@@ -86,8 +86,8 @@ impl Audit {
     /// A request begins: its session and tree are known, and nothing is done yet.
     pub(crate) fn begin(&self, command: Command, call: &Call<'_>) -> Trail {
         let inner = self.log.as_ref().and_then(|log| {
-            let (event, step) = (Event::of(command, &call.message)?, call.step.get());
-            let mut about = About { file: step.file_id, ..About::default() };
+            let (event, context) = (Event::of(command, &call.message)?, call.context.get());
+            let mut about = About { file: context.file_id, ..About::default() };
             about.take(command, &call.message);
             about.find(call);
             Some(Box::new(Inner {
@@ -96,7 +96,7 @@ impl Audit {
                 begun: lane::time::now(),
                 status: Status::CANCELLED,
                 peer: call.connection.stream.peer_addr(),
-                session: step.session_id,
+                session: context.session_id,
                 who: who(call),
                 about,
             }))
@@ -150,7 +150,7 @@ impl Trail {
             && !status.is_error()
         {
             // By the name that it has in the tree, which may be written in other letters than it was asked for.
-            inner.about.file = call.step.get().file_id;
+            inner.about.file = call.context.get().file_id;
             inner.about.find(call);
         }
         self
@@ -249,7 +249,7 @@ impl About {
     fn find(&mut self, call: &Call<'_>) {
         let Some(tree) = &call.tree else { return };
         self.share = Some(Arc::clone(&tree.connect.share));
-        if let (Kind::Disk { share, .. }, Some(file)) = (&tree.kind, self.file) {
+        if let (TreeKind::Disk { share, .. }, Some(file)) = (&tree.kind, self.file) {
             self.path = path_of(call, share, file).unwrap_or(std::mem::take(&mut self.path));
         }
     }
@@ -257,14 +257,14 @@ impl About {
 
 /// The path of an open of the request's own session.
 fn path_of(call: &Call<'_>, share: &Share, file: FileId) -> Option<String> {
-    let open = call.connection.lane.opens().seen(call.step.get().session_id, file)?;
+    let open = call.connection.lane.opens().seen(call.context.get().session_id, file)?;
     share.stored_path(&open)
 }
 
 /// Whom a request acts for.
 fn who(call: &Call<'_>) -> Option<Principal> {
     match call.tree.as_ref().map(|tree| &tree.kind) {
-        Some(Kind::Disk { ctx, .. }) => Some(ctx.caller.principal.clone()),
+        Some(TreeKind::Disk { ctx, .. }) => Some(ctx.caller.principal.clone()),
         _ => call.channel.as_ref()?.session.principal(),
     }
 }

@@ -21,13 +21,13 @@ use crate::session::{Channel, Session, State};
 /// # Errors
 /// Why not: the first of many reasons.
 pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>, Status> {
-    let (connection, id, here) = (call.connection, call.step.get().session_id, call.negotiated()?);
+    let (connection, id, here) = (call.connection, call.context.get().session_id, call.negotiated()?);
     if id == 0 {
         return Err(Status::INVALID_PARAMETER);
     }
     //= MS-SMB2 3.3.5.5
     //# A session that is not in GlobalSessionTable fails with STATUS_USER_SESSION_DELETED.
-    let session = connection.lane.kept.sessions.get(id).ok_or(Status::USER_SESSION_DELETED)?;
+    let session = connection.lane.server_state.sessions.get(id).ok_or(Status::USER_SESSION_DELETED)?;
     // As Windows has it, before dialects are looked at: AES-GMAC goes with itself alone.
     if signing_differs(&session.agreed, here) {
         return Err(match session.agreed.signing {
@@ -113,7 +113,7 @@ pub(super) fn bind(
     let Negotiated { dialect, signing, cipher, .. } = *call.negotiated()?;
     let agreed = Agreed { dialect, signing, cipher };
     let signing = keys::signing_key(&SessionKey::new(&key[..]), &agreed, &signing_in.preauth);
-    let number = session.add_channel(connection.number, connection.lane.post.here())?;
+    let number = session.add_channel(connection.number, connection.lane.lane_mailbox.here())?;
     let nonces = match (&signed_in.sealing, Nonces::new(number)) {
         (None, _) => None,
         (Some(_), Ok(nonces)) => Some(nonces),
@@ -137,7 +137,7 @@ pub(crate) fn signer(connection: &Connection, message: &Message<'_>) -> Option<R
     if !header.has(flags::SIGNED) {
         return None;
     }
-    let session = connection.lane.kept.sessions.get(header.session_id.get())?;
+    let session = connection.lane.server_state.sessions.get(header.session_id.get())?;
     let signed_in = session.signed_in()?;
     let signing = signed_in.signing.clone()?;
     if !signing.verify(Role::Client, &[message.bytes()]) {

@@ -12,7 +12,7 @@ pub(super) async fn close(call: &Call<'_>, request: &CloseRequest) -> Result<Rep
     let response = match call.target()? {
         Target::File { share, ctx, open } => share.close(&ctx, &open, request.flags.get()).await?,
         Target::Pipe(pipe) => {
-            call.connection.lane.kept.pipes.close(&pipe);
+            call.connection.lane.server_state.pipes.close(&pipe);
             CloseResponse::blank()
         }
     };

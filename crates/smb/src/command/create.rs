@@ -8,13 +8,13 @@ use smb_wire::Status;
 use smb_wire::create::{CreateRequest, CreateResponse};
 
 use crate::connection::{Call, Reply};
-use crate::session::{Kind, State};
+use crate::session::{State, TreeKind};
 
 /// Opens or makes what the request names.
 pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Result<Reply, Status> {
     let (tree, channel) = (call.tree()?, call.channel()?);
     let (id, fixed, contexts) = match &tree.kind {
-        Kind::Disk { share, ctx } => {
+        TreeKind::Disk { share, ctx } => {
             let created = share.create(ctx, request, call.sequence(), call.replays()).await;
             let created = match created {
                 Ok(created) => created,
@@ -31,13 +31,14 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
             }
             (created.open.id(), created.fixed, created.contexts)
         }
-        Kind::Pipes => {
+        TreeKind::Pipes => {
             let lane = &call.connection.lane;
-            let (id, fixed) = lane.kept.pipes.open(channel, tree.connect.id, request, &lane.counters)?;
+            let (id, fixed) =
+                lane.server_state.pipes.open(channel, tree.connect.id, request, &lane.counters)?;
             (id, fixed, Vec::new())
         }
     };
-    call.now_with(|step| step.file_id = Some(id));
+    call.now_with(|context| context.file_id = Some(id));
     Ok(Reply::of(move |body| CreateResponse::write(body, fixed, &contexts)))
 }
 

@@ -2,8 +2,8 @@
 
 use smb_wire::Status;
 
-use super::of_tests;
 use super::target::Target;
+use super::test_controls;
 use crate::connection::{Call, Reply};
 
 /// Has what was written to an open on the disk before it answers.
@@ -11,7 +11,7 @@ pub(super) async fn flush(call: &Call<'_>) -> Result<Reply, Status> {
     match call.target()? {
         Target::File { share, ctx, open } => {
             let _entered = call.enter(&open)?;
-            of_tests::slowness(call).await;
+            test_controls::slowness(call).await;
             share.flush(&ctx, &open).await?;
         }
         // What is written to a pipe is taken at once.

@@ -11,11 +11,11 @@ use smb_wire::fsctl::pipe_wait;
 use smb_wire::{Dialect, FileId, Status};
 use zerocopy::IntoBytes;
 
-use super::of_tests;
 use super::target::Target;
+use super::test_controls;
 use crate::connection::{Call, Reply};
 use crate::pipe::PipeOpen;
-use crate::session::Kind;
+use crate::session::TreeKind;
 
 /// Carries out a control code.
 pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<Reply, Status> {
@@ -51,7 +51,7 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
             Ok(answer(request, Status::SUCCESS, Vec::new()))
         }
         code::TEST_FORCE_UNACKED | code::TEST_ASYNC_SLEEP | code::TEST_PAD_IOCTL | code::TEST_PAD_READS => {
-            of_tests::ioctl(call, request).await
+            test_controls::ioctl(call, request).await
         }
         //= MS-SMB2 3.3.5.15.2
         //# A server that knows no DFS fails with STATUS_FS_DRIVER_REQUIRED.
@@ -109,7 +109,7 @@ fn wait_for_pipe(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<(), Stat
     //= MS-SMB2 3.3.5.15.10
     //# What is there and is no pipe fails with STATUS_INVALID_DEVICE_REQUEST, a name that is malformed or nobody's with
     //# STATUS_OBJECT_NAME_NOT_FOUND.
-    if !matches!(call.tree()?.kind, Kind::Pipes) {
+    if !matches!(call.tree()?.kind, TreeKind::Pipes) {
         return Err(Status::INVALID_DEVICE_REQUEST);
     }
     let name = pipe_wait::parse(request.input).ok().and_then(|name| name.decode());
@@ -142,7 +142,7 @@ fn validate_negotiate(call: &Call<'_>, input: &[u8], output_max: usize) -> Resul
         && request.fixed.security_mode.get() == negotiated.client_security_mode;
     let response = ValidateResponse {
         capabilities: negotiated.capabilities.into(),
-        guid: connection.lane.kept.guid(),
+        guid: connection.lane.server_state.guid(),
         security_mode: negotiated.security_mode.into(),
         dialect: (negotiated.dialect as u16).into(),
     };
@@ -158,7 +158,7 @@ fn validate_negotiate(call: &Call<'_>, input: &[u8], output_max: usize) -> Resul
 async fn network_interfaces(call: &Call<'_>, output_max: usize) -> Result<Vec<u8>, Status> {
     let connection = call.connection;
     let here = connection.stream.local_addr().map_err(|_| Status::INVALID_PARAMETER)?;
-    let told = connection.lane.options().interfaces.of_client(here, &connection.lane.kept).await;
+    let told = connection.lane.options().interfaces.of_client(here, &connection.lane.server_state).await;
     let mut output = Vec::new();
     let mut list = EntryWriter::new(&mut output, 8, output_max);
     let fits = told.iter().all(|interface| interfaces::write(&mut list, interface));

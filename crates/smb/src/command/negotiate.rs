@@ -81,7 +81,7 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
     count(connection, dialect);
     // Nobody else has set it since.
     let _ = connection.negotiated.set(negotiated);
-    connection.lane.knows(connection);
+    connection.lane.add_connection(connection);
     let (fixed, salt) = (response(connection, &negotiated), lane::random::array::<32>());
     Ok(Reply::of(move |body| {
         let one = |value: u16| [U16::new(value)];
@@ -121,7 +121,7 @@ pub(crate) fn from_smb1(connection: &Rc<Connection>, offer: smb1::Offer) -> bool
         count(connection, Dialect::Smb202);
         // Nobody else has set it since.
         let _ = connection.negotiated.set(negotiated);
-        connection.lane.knows(connection);
+        connection.lane.add_connection(connection);
     }
     let mut header = Header::request(Command::Negotiate, 0).with(flags::SERVER_TO_REDIR);
     header.credits.set(connection.window.borrow_mut().grant(1, 1, false));
@@ -210,11 +210,11 @@ fn agreed(dialect: Dialect, options: &Options, cipher: Option<Cipher>) -> Negoti
 }
 
 fn response(connection: &Connection, negotiated: &Negotiated) -> NegotiateResponseFixed {
-    let kept = &connection.lane.kept;
+    let server_state = &connection.lane.server_state;
     NegotiateResponseFixed {
         security_mode: negotiated.security_mode.into(),
         dialect: (negotiated.dialect as u16).into(),
-        server_guid: kept.guid(),
+        server_guid: server_state.guid(),
         capabilities: negotiated.capabilities.into(),
         max_transact_size: negotiated.transact_max.into(),
         max_read_size: negotiated.transfer_max.into(),

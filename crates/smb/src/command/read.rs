@@ -10,8 +10,8 @@ use smb_wire::body::read::{ReadRequest, ReadResponse};
 use smb_wire::fsctl::TEST_PADDING;
 use vfs::OpenFile;
 
-use super::of_tests;
 use super::target::Target;
+use super::test_controls;
 use crate::connection::{Call, Content, DATA_AT, Reply};
 use crate::memory::Pieces;
 
@@ -32,7 +32,7 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
         }
     };
     let _entered = call.enter(&open)?;
-    of_tests::slowness(call).await;
+    test_controls::slowness(call).await;
     let padding: &'static [u8] = if call.connection.pads_reads.get() { &TEST_PADDING } else { &[] };
     // Its message is put together in memory.
     let is_gathered = call.is_compounded || !padding.is_empty();

@@ -23,7 +23,7 @@ use crate::options::Options;
 use crate::server::file_time;
 use crate::session::{Channel, FreeNonces, Sealing, Session, SignedIn};
 use crate::settings::{Encryption, Signing};
-use crate::sign_in::{Asked, Users};
+use crate::sign_in::{SignInAccounts, Users};
 
 /// Takes one token of a sign-in, and answers with the next.
 pub(super) async fn session_setup(
@@ -33,19 +33,23 @@ pub(super) async fn session_setup(
     let (connection, negotiated, begun) = (call.connection, call.negotiated()?, now());
     let options = connection.lane.options();
     let binds = request.fixed.flags & FLAG_BINDING != 0;
-    let mut signing_in = match call.step.get().session_id {
+    let mut signing_in = match call.context.get().session_id {
         _ if binds => bind(call, &options)?,
         0 => begin(connection, negotiated, &options)?,
         id => go_on(connection, id, &options)?,
     };
     let id = signing_in.session.id;
-    call.now_with(|step| step.session_id = id);
+    call.now_with(|context| context.session_id = id);
     signing_in.preauth.update(call.message.bytes());
-    let (asked, time) = (asked(connection, &options, begun), file_time(wall_clock()));
+    let (asked, time) = (accounts(connection, &options, begun), file_time(wall_clock()));
     let answer = signing_in.acceptor.accept(request.security, &options.target, time, &asked);
     match answer {
         Ok(smb_auth::Reply::More(token)) => {
-            let displaced = connection.lane.kept.begun.put(connection.number, connection.peer, signing_in);
+            let displaced = connection.lane.server_state.pending_sign_ins.put(
+                connection.number,
+                connection.peer,
+                signing_in,
+            );
             connection.lane.counters.sign_ins_displaced.add(displaced);
             let fixed = SessionSetupResponseFixed::blank();
             let status = Status::MORE_PROCESSING_REQUIRED;
@@ -87,12 +91,12 @@ pub(super) async fn session_setup(
 
 /// Hears of a reply as it leaves.
 pub(super) fn answered(connection: &Connection, session: u64, reply: &[u8]) {
-    connection.lane.kept.begun.answered(connection.number, session, reply);
+    connection.lane.server_state.pending_sign_ins.answered(connection.number, session, reply);
 }
 
 /// Begins the sign-in of a new session.
 fn begin(connection: &Connection, negotiated: &Negotiated, options: &Options) -> Result<SigningIn, Status> {
-    let (kept, counters) = (&connection.lane.kept, &connection.lane.counters);
+    let (server_state, counters) = (&connection.lane.server_state, &connection.lane.counters);
     //= MS-SMB2 3.3.5.5
     //# A server that encrypts everything refuses who cannot, with STATUS_ACCESS_DENIED.
     if options.encryption == Encryption::Required && negotiated.cipher.is_none() {
@@ -109,17 +113,17 @@ fn begin(connection: &Connection, negotiated: &Negotiated, options: &Options) ->
     //= MS-SMB2 3.3.5.5.3
     //# Session.SupportsNotifications is that of its connection.
     // It enters the table of sessions when its sign-in has succeeded.
-    let id = kept.sessions.next_id();
+    let id = server_state.sessions.next_id();
     let session = Arc::new(Session::new(id, negotiated.client, agreed, negotiated.notifies()));
     Ok(signing_in(connection, session, options, false))
 }
 
 /// Begins or goes on with the sign-in of one more channel.
 fn bind(call: &Call<'_>, options: &Options) -> Result<SigningIn, Status> {
-    let (connection, id) = (call.connection, call.step.get().session_id);
+    let (connection, id) = (call.connection, call.context.get().session_id);
     let counters = &connection.lane.counters;
     let session = binding::session(call, options).inspect_err(|_| counters.channels_refused.increment())?;
-    let begun = connection.lane.kept.begun.take(connection.number, id);
+    let begun = connection.lane.server_state.pending_sign_ins.take(connection.number, id);
     if let Some(begun) = begun.filter(|begun| begun.is_binding) {
         return Ok(begun);
     }
@@ -138,7 +142,7 @@ fn bind(call: &Call<'_>, options: &Options) -> Result<SigningIn, Status> {
 
 /// Goes on with a sign-in, or begins one of a session that there is.
 fn go_on(connection: &Connection, id: u64, options: &Options) -> Result<SigningIn, Status> {
-    let begun = connection.lane.kept.begun.take(connection.number, id);
+    let begun = connection.lane.server_state.pending_sign_ins.take(connection.number, id);
     if let Some(begun) = begun.filter(|begun| !begun.is_binding) {
         return Ok(begun);
     }
@@ -171,16 +175,17 @@ fn how(signing_in: &SigningIn, proved: &Proved) -> &'static str {
 }
 
 /// What a sign-in asks of the accounts.
-fn asked<'a>(connection: &'a Connection, options: &'a Options, now: Instant) -> Asked<'a> {
+fn accounts<'a>(connection: &'a Connection, options: &'a Options, now: Instant) -> SignInAccounts<'a> {
     // Samba's tests fail as fast as they can.
-    let failures = (!options.test_switches).then_some(&connection.lane.kept.failures);
-    Asked { users: Users(&options.accounts), failures, address: connection.peer, now }
+    let failures = (!options.test_switches).then_some(&connection.lane.server_state.failures);
+    SignInAccounts { users: Users(&options.accounts), failures, address: connection.peer, now }
 }
 
 /// Too many that failed: nothing of an address is looked at for a while.
 fn may_try(connection: &Connection) -> Result<(), Status> {
     let now = now();
-    if connection.lane.options().test_switches || connection.lane.kept.failures.may_try(connection.peer, now)
+    if connection.lane.options().test_switches
+        || connection.lane.server_state.failures.may_try(connection.peer, now)
     {
         return Ok(());
     }
@@ -199,7 +204,7 @@ async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused, 
         _ => lane.counters.sign_in_failed.increment(),
     }
     if matches!(why, Refused::Wrong | Refused::Weak | Refused::Changed) {
-        lane.kept.failures.failed(connection.peer, claimed, begun);
+        lane.server_state.failures.failed(connection.peer, claimed, begun);
     }
     let (status, how) = (why.status(), why.to_string());
     let session = signing_in.session.id;
@@ -245,7 +250,7 @@ async fn end(
     }
     counters.signed_in.increment();
     if let Who::User { user, .. } = &proved.who {
-        connection.lane.kept.failures.succeeded(connection.peer, user);
+        connection.lane.server_state.failures.succeeded(connection.peer, user);
     }
     if !matches!(proved.who, Who::User { .. }) {
         counters.signed_in_guest.increment();
@@ -262,13 +267,13 @@ async fn end(
     }
     let signed_in = signed_in(call, request, options, signing_in, who.clone(), &proved);
     let (flags, signing) = (signed_in.flags, signed_in.signing.clone());
-    let number = session.add_channel(connection.number, connection.lane.post.here())?;
+    let number = session.add_channel(connection.number, connection.lane.lane_mailbox.here())?;
     let nonces = match signed_in.sealing {
         Some(_) => Some(Nonces::new(number).map_err(|_| Status::INSUFFICIENT_RESOURCES)?),
         None => None,
     };
     let consumer = consumer_of(connection.peer, &who);
-    let added = connection.lane.kept.sessions.add(consumer, options.sessions_max, session);
+    let added = connection.lane.server_state.sessions.add(consumer, options.sessions_max, session);
     added.inspect_err(|_| counters.sessions_refused.increment())?;
     session.begin(signed_in);
     counters.sessions_begun.increment();
@@ -278,7 +283,7 @@ async fn end(
     //# A session that the same user had before, and says is gone, is closed.
     let previous = request.fixed.previous_session_id.get();
     if previous != session.id
-        && let Some(previous) = connection.lane.kept.sessions.get(previous)
+        && let Some(previous) = connection.lane.server_state.sessions.get(previous)
         && previous.is_of(&who)
     {
         connection.lane.close_session(connection, &previous).await;

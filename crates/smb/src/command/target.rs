@@ -11,7 +11,7 @@ use smb_wire::{FileId, Status};
 
 use crate::connection::{Call, Reply};
 use crate::pipe::PipeOpen;
-use crate::session::Kind;
+use crate::session::TreeKind;
 
 /// What is open.
 pub(crate) enum Target {
@@ -47,7 +47,7 @@ impl Drop for Entered {
 impl Call<'_> {
     /// The file that the request names, or the operation before it opened.
     pub(crate) fn file_id(&self) -> Result<FileId, Status> {
-        self.step.get().file_id.ok_or(Status::FILE_CLOSED)
+        self.context.get().file_id.ok_or(Status::FILE_CLOSED)
     }
 
     /// What is open by that id.
@@ -57,7 +57,7 @@ impl Call<'_> {
     pub(crate) fn target(&self) -> Result<Target, Status> {
         let (tree, channel, id) = (self.tree()?, self.channel()?, self.file_id()?);
         match &tree.kind {
-            Kind::Disk { share, ctx } => {
+            TreeKind::Disk { share, ctx } => {
                 //= MS-SMB2 3.3.5.10
                 //# An open that is not in the session's table, or of another tree, fails with STATUS_FILE_CLOSED.
                 let open = self.connection.lane.opens().find(channel.session.id, id)?;
@@ -66,8 +66,9 @@ impl Call<'_> {
                 }
                 Ok(Target::File { share: share.clone(), ctx: ctx.clone(), open })
             }
-            Kind::Pipes => {
-                let pipe = self.connection.lane.kept.pipes.find(channel.session.id, tree.connect.id, id)?;
+            TreeKind::Pipes => {
+                let pipe =
+                    self.connection.lane.server_state.pipes.find(channel.session.id, tree.connect.id, id)?;
                 Ok(Target::Pipe(pipe))
             }
         }

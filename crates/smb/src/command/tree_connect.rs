@@ -9,7 +9,7 @@ use smb_wire::name::parse_share;
 use smb_wire::{Dialect, Status};
 
 use crate::connection::{Call, Reply};
-use crate::session::{Kind, TreeConnect};
+use crate::session::{TreeConnect, TreeKind};
 use crate::settings::PIPES;
 
 /// Begins a session's use of a share.
@@ -42,8 +42,11 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
         (section.name.clone(), root)
     };
     let who = session.principal().ok_or_else(|| refused(Status::USER_SESSION_DELETED))?;
-    let room =
-        lane.kept.trees.take(connection.number, consumer_of(connection.peer, &who)).map_err(refused)?;
+    let room = lane
+        .server_state
+        .trees
+        .take(connection.number, consumer_of(connection.peer, &who))
+        .map_err(refused)?;
     let connect = session.add_tree(|id| TreeConnect::new(id, &share, root, room)).map_err(refused)?;
     let tree = match lane.tree(connection, channel, connect.id) {
         Ok(tree) => tree,
@@ -52,15 +55,15 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
             return Err(refused(status));
         }
     };
-    call.now_with(|step| step.tree_id = connect.id);
+    call.now_with(|context| context.tree_id = connect.id);
     let mut response = TreeConnectResponse::blank();
     match &tree.kind {
-        Kind::Pipes => {
+        TreeKind::Pipes => {
             response.share_type = share_type::PIPE;
             response.share_flags.set(share_flags::NO_CACHING);
             response.maximal_access.set(rights::FILE_ALL);
         }
-        Kind::Disk { share, ctx } => {
+        TreeKind::Disk { share, ctx } => {
             response.share_type = share_type::DISK;
             //= MS-SMB2 3.3.5.7
             //# SHI1005_FLAGS_ACCESS_BASED_DIRECTORY_ENUM where listings leave out what the user may not read.

@@ -4,8 +4,8 @@ use smb_wire::body::write::{FLAG_WRITE_THROUGH, WriteRequest, WriteRequestFixed,
 use smb_wire::fixed::Fixed;
 use smb_wire::{Dialect, Status};
 
-use super::of_tests;
 use super::target::Target;
+use super::test_controls;
 use crate::connection::{Call, Received, Reply};
 
 /// Writes bytes that lie in a message.
@@ -15,7 +15,7 @@ pub(super) async fn write(call: &Call<'_>, request: &WriteRequest<'_>) -> Result
     let written = match call.target()? {
         Target::File { share, ctx, open } => {
             let _entered = call.enter(&open)?;
-            of_tests::slowness(call).await;
+            test_controls::slowness(call).await;
             share.write_bytes(&ctx, &open, fixed.offset.get(), data, is_through(call, fixed)?).await?
         }
         Target::Pipe(pipe) => pipe.write(call, data)?,
@@ -30,7 +30,7 @@ pub(crate) async fn write_received(call: &Call<'_>, received: Received) -> Resul
     let written = match call.target()? {
         Target::File { share, ctx, open } => {
             let _entered = call.enter(&open)?;
-            of_tests::slowness(call).await;
+            test_controls::slowness(call).await;
             let through = is_through(call, &fixed)?;
             let (written, buffers) = share.write(&ctx, &open, fixed.offset.get(), vec![data], through).await;
             drop(buffers);

@@ -8,11 +8,11 @@ use lane::counters::{Counter, CounterBlock, CounterKind, Reading};
 
 /// Of one lane.
 #[derive(Debug)]
-pub(crate) struct ByAddress([Moved; ADDRESSES_MAX + 1]);
+pub(crate) struct ByAddress([AddressTraffic; ADDRESSES_MAX + 1]);
 
-/// By one address.
+/// The requests and bytes of the connections to one of the server's addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Moved {
+pub(crate) struct AddressTraffic {
     pub(crate) requests: Counter,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
@@ -38,7 +38,7 @@ impl ByAddress {
     }
 
     /// What is counted there.
-    pub(crate) fn at(&self, place: usize) -> &Moved {
+    pub(crate) fn at(&self, place: usize) -> &AddressTraffic {
         &self.0[place.min(ADDRESSES_MAX)]
     }
 
@@ -49,7 +49,7 @@ impl ByAddress {
 
 impl Default for ByAddress {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Moved::default()))
+        Self(std::array::from_fn(|_| AddressTraffic::default()))
     }
 }
 

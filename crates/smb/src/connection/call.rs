@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lane::time::timeout;
 use service::memory::Charge;
-use smb_proto::related::Step;
+use smb_proto::related::CompoundContext;
 use smb_proto::window;
 use smb_wire::body::plain::Empty;
 use smb_wire::body::read::DATA_OFFSET;
@@ -29,7 +29,7 @@ pub(crate) struct Call<'a> {
     pub(crate) connection: &'a Rc<Connection>,
     pub(crate) message: Message<'a>,
     /// With what it is processed; a command puts in what is new.
-    pub(crate) step: Cell<Step>,
+    pub(crate) context: Cell<CompoundContext>,
     /// Of its session, once that is signed in.
     pub(crate) channel: Option<Rc<Channel>>,
     pub(crate) tree: Option<Rc<LaneTree>>,
@@ -134,10 +134,10 @@ impl Call<'_> {
     }
 
     /// Puts in a session or a tree that was made.
-    pub(crate) fn now_with(&self, change: impl FnOnce(&mut Step)) {
-        let mut step = self.step.get();
-        change(&mut step);
-        self.step.set(step);
+    pub(crate) fn now_with(&self, change: impl FnOnce(&mut CompoundContext)) {
+        let mut context = self.context.get();
+        change(&mut context);
+        self.context.set(context);
     }
 }
 

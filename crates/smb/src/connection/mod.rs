@@ -3,15 +3,15 @@
 
 mod by_address;
 mod call;
-mod chain;
-mod figures;
-mod inbox;
-mod nature;
-mod opening;
-mod outbox;
+mod deferred_read;
+mod dispatch;
+mod frame_reader;
 mod pending;
-mod promise;
 mod replies;
+mod request_traits;
+mod send_queue;
+mod stats;
+mod unseal;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::{Future, poll_fn};
@@ -37,16 +37,16 @@ use smb_wire::framing::PREFIX_LEN;
 use smb_wire::negotiate::{capabilities, smb1};
 use smb_wire::{Command, Dialect, FrameKind, Guid, Malformed};
 
+use self::by_address::AddressTraffic;
 pub(crate) use self::by_address::ByAddress;
-use self::by_address::Moved;
 pub(crate) use self::call::{Call, Content, DATA_AT, Reply};
-pub(crate) use self::chain::Received;
-use self::chain::serve_frame;
-pub(crate) use self::figures::{AllFigures, Figures};
-use self::inbox::{End, Frame, Inbox};
-use self::outbox::Outbox;
-use self::pending::Requests;
+pub(crate) use self::dispatch::Received;
+use self::dispatch::serve_frame;
+use self::frame_reader::{Frame, FrameReader, ReceiveEnd};
+use self::pending::PendingRequests;
 pub(crate) use self::replies::{send_alone, send_unasked};
+use self::send_queue::SendQueue;
+pub(crate) use self::stats::{ConnectionStats, StatsByConnection};
 use crate::command;
 use crate::service::{Break, LaneSmb, Undelivered};
 use crate::session::{Channel, Session};
@@ -66,16 +66,16 @@ pub(crate) struct Connection {
     pub(crate) preauth: RefCell<PreauthHash>,
     pub(crate) window: RefCell<Window>,
     pub(crate) channels: RefCell<NumberMap<u64, Rc<Channel>>>,
-    pub(crate) requests: Requests,
+    pub(crate) requests: PendingRequests,
     /// Breaks that were sent here and not acknowledged by the client's TCP.
     pub(crate) undelivered: Undelivered,
     /// Breaks that a request of this connection causes here, until it is answered.
-    pub(crate) late_breaks: RefCell<Vec<Break>>,
+    pub(crate) held_breaks: RefCell<Vec<Break>>,
     pub(crate) account: Rc<Account>,
-    pub(crate) figures: Arc<Figures>,
+    pub(crate) stats: Arc<ConnectionStats>,
     /// Of the address that it came by.
     place: usize,
-    outbox: Outbox,
+    send_queue: SendQueue,
     ticket: RefCell<Option<Ticket>>,
     has_ended: Cell<bool>,
     /// As Samba's tests want it: nothing behind this byte counts as acknowledged.
@@ -123,7 +123,7 @@ impl Negotiated {
 
 impl Connection {
     /// What the lane counts by the address that the connection came by.
-    fn moved(&self) -> &Moved {
+    fn moved(&self) -> &AddressTraffic {
         self.lane.by_address.at(self.place)
     }
 
@@ -131,10 +131,10 @@ impl Connection {
     pub(crate) async fn serve(lane: Rc<LaneSmb>, stream: Rc<TcpStream>, open: Open) {
         let peer = stream.peer_addr().ip();
         let (account, ticket) = lane.accounts(peer);
-        let figures = Figures::new(stream.peer_addr(), stream.local_addr().ok());
-        let place = ByAddress::place(figures.local);
+        let stats = ConnectionStats::new(stream.peer_addr(), stream.local_addr().ok());
+        let place = ByAddress::place(stats.local);
         let me = Rc::new(Self {
-            number: lane.kept.next_connection(),
+            number: lane.server_state.next_connection(),
             window: RefCell::new(Window::new(lane.options().credits)),
             lane,
             stream,
@@ -143,41 +143,41 @@ impl Connection {
             is_asked_again: Cell::new(false),
             preauth: RefCell::default(),
             channels: RefCell::default(),
-            requests: Requests::default(),
+            requests: PendingRequests::default(),
             undelivered: Undelivered::default(),
-            late_breaks: RefCell::default(),
+            held_breaks: RefCell::default(),
             account,
-            figures,
+            stats,
             place,
-            outbox: Outbox::default(),
+            send_queue: SendQueue::default(),
             ticket: RefCell::new(Some(ticket)),
             has_ended: Cell::new(false),
             acknowledged_max: Cell::new(u64::MAX),
             pads_reads: Cell::new(false),
         });
         me.count_end(me.take_frames(&open).await);
-        me.outbox.empty().await;
+        me.send_queue.empty().await;
         me.end();
         me.release().await;
     }
 
     /// Takes frames until there are no more, or something is wrong with them.
-    async fn take_frames(self: &Rc<Self>, open: &Open) -> End {
-        let mut inbox = Inbox::default();
+    async fn take_frames(self: &Rc<Self>, open: &Open) -> ReceiveEnd {
+        let mut frame_reader = FrameReader::default();
         // Since when it has had no session. Who ends the last one of an old connection gets his answer, and may sign in again.
         let mut without = Some(now());
         let drain = self.lane.connections().drain();
         loop {
-            self.outbox.room().await;
+            self.send_queue.room().await;
             self.requests.room().await;
             if self.has_ended.get() {
-                return End::Gone;
+                return ReceiveEnd::Gone;
             }
             let is_signed_in = !self.channels.borrow().is_empty();
             if is_signed_in && self.requests.is_empty() {
                 open.place().idle(now());
             }
-            let begun = inbox.begun(&self.stream);
+            let begun = frame_reader.begun(&self.stream);
             let begun = match is_signed_in {
                 // A client may say nothing for days.
                 true => {
@@ -189,23 +189,24 @@ impl Connection {
                     drain
                         .unless_leaving(open.cohort(), begun)
                         .await
-                        .map(|begun| begun.unwrap_or(Err(End::Late)))
+                        .map(|begun| begun.unwrap_or(Err(ReceiveEnd::Late)))
                 }
             };
             match begun {
                 // The server ends, or the lane's connections are to go elsewhere.
-                None => return End::Gone,
+                None => return ReceiveEnd::Gone,
                 Some(Err(end)) => return end,
                 Some(Ok(())) => {}
             }
             if is_signed_in {
                 open.place().busy(now());
             }
-            let frame = inbox.frame(&self.stream, self.frame_max(), &self.account, &self.lane.pieces).await;
-            let before = self.outbox.bytes();
+            let frame =
+                frame_reader.frame(&self.stream, self.frame_max(), &self.account, &self.lane.pieces).await;
+            let before = self.send_queue.bytes();
             let begun = frame.and_then(|frame| {
                 let bytes = (PREFIX_LEN + frame.len()) as u64;
-                self.figures.bytes_in.add(bytes);
+                self.stats.bytes_in.add(bytes);
                 self.moved().bytes_in.add(bytes);
                 self.begin(frame)
             });
@@ -213,7 +214,7 @@ impl Connection {
                 return end;
             }
             // What was read and signed or sealed at once took its time: others of this lane get theirs.
-            if self.outbox.bytes() >= before + LONG_BYTES {
+            if self.send_queue.bytes() >= before + LONG_BYTES {
                 lane::give_way().await;
             }
         }
@@ -229,11 +230,11 @@ impl Connection {
     }
 
     /// Begins to serve a frame.
-    fn begin(self: &Rc<Self>, mut frame: Frame) -> Result<(), End> {
-        match FrameKind::of(&frame).map_err(End::Malformed)? {
+    fn begin(self: &Rc<Self>, mut frame: Frame) -> Result<(), ReceiveEnd> {
+        match FrameKind::of(&frame).map_err(ReceiveEnd::Malformed)? {
             FrameKind::Plain => self.admit(&frame)?,
             FrameKind::Sealed => {
-                let (opened, channel) = opening::open(self, frame)?;
+                let (opened, channel) = unseal::open(self, frame)?;
                 self.admit(&opened)?;
                 self.spawn(serve_frame(Rc::clone(self), opened, Some(channel)));
                 return Ok(());
@@ -241,7 +242,7 @@ impl Connection {
             FrameKind::Smb1 => return self.negotiate_again(&mut frame),
             FrameKind::Compressed => {
                 self.lane.counters.ended_compressed.increment();
-                return Err(End::Gone);
+                return Err(ReceiveEnd::Gone);
             }
         }
         self.spawn(serve_frame(Rc::clone(self), frame, None));
@@ -249,20 +250,20 @@ impl Connection {
     }
 
     /// Whether the messages of a frame may come now: their ids are used.
-    fn admit(&self, frame: &[u8]) -> Result<(), End> {
+    fn admit(&self, frame: &[u8]) -> Result<(), ReceiveEnd> {
         let mut window = self.window.borrow_mut();
         for message in smb_wire::compound::Messages::new(frame) {
-            let message = message.map_err(End::Malformed)?;
+            let message = message.map_err(ReceiveEnd::Malformed)?;
             let header = message.header();
             let command = header.command();
             if header.has(smb_wire::header::flags::SERVER_TO_REDIR) {
-                return Err(End::Malformed(Malformed::Protocol));
+                return Err(ReceiveEnd::Malformed(Malformed::Protocol));
             }
             //= MS-SMB2 3.3.5.3
             //# What is no NEGOTIATE before the negotiation ends the connection.
             if self.negotiated.get().is_none() && command != Ok(Command::Negotiate) {
                 self.lane.counters.ended_negotiate.increment();
-                return Err(End::Gone);
+                return Err(ReceiveEnd::Gone);
             }
             //= MS-SMB2 3.3.5.2.3
             //# CANCEL uses no id of its own.
@@ -275,17 +276,17 @@ impl Connection {
             };
             if window.take(header.message_id.get(), charge).is_err() {
                 self.lane.counters.ended_window.increment();
-                return Err(End::Gone);
+                return Err(ReceiveEnd::Gone);
             }
         }
         Ok(())
     }
 
-    fn negotiate_again(self: &Rc<Self>, frame: &mut Frame) -> Result<(), End> {
-        let offer = smb1::parse(frame).map_err(End::Malformed)?;
+    fn negotiate_again(self: &Rc<Self>, frame: &mut Frame) -> Result<(), ReceiveEnd> {
+        let offer = smb1::parse(frame).map_err(ReceiveEnd::Malformed)?;
         if !command::negotiate::from_smb1(self, offer) {
             self.lane.counters.ended_smb1.increment();
-            return Err(End::Gone);
+            return Err(ReceiveEnd::Gone);
         }
         self.lane.counters.smb1_negotiations.increment();
         Ok(())
@@ -304,7 +305,7 @@ impl Connection {
     /// It is lost: nothing more is received or sent. Requests that change something go on while their session does.
     pub(crate) fn end(&self) {
         if !self.has_ended.replace(true) {
-            self.outbox.close();
+            self.send_queue.close();
             self.requests.lose();
             // Whoever waits for bytes finds the end. A stream that is broken has it already.
             let _ = self.stream.shutdown(Shutdown::Both);
@@ -319,11 +320,11 @@ impl Connection {
     /// server's connections until the last of its requests has ended.
     async fn release(self: &Rc<Self>) {
         for channel in self.channels.borrow().values() {
-            self.lane.reaches_no_more(channel.session.client, self);
+            self.lane.remove_client_channel(channel.session.client, self);
         }
         // Other connections of their clients tell them.
-        self.undelivered.take().into_iter().for_each(|broken| self.lane.tell(broken));
-        self.lane.kept.begun.forget(self.number);
+        self.undelivered.take().into_iter().for_each(|broken| self.lane.deliver(broken));
+        self.lane.server_state.pending_sign_ins.forget(self.number);
         let channels: Vec<_> = self.channels.borrow().values().cloned().collect();
         for channel in &channels {
             self.lane.lost(self, &channel.session).await;
@@ -333,18 +334,18 @@ impl Connection {
             channel.session.has_left(self.number);
             self.forget(channel.session.id);
         }
-        self.lane.is_gone(self);
+        self.lane.remove_connection(self);
     }
 
     /// Where what was queued last ends, in bytes of the connection.
     pub(crate) fn queued(&self) -> u64 {
-        self.outbox.end()
+        self.send_queue.end()
     }
 
     /// How many bytes the client's TCP has acknowledged: one system call.
     pub(crate) fn acknowledged(&self) -> u64 {
         let waiting = self.stream.unacknowledged().unwrap_or(u64::MAX);
-        self.outbox.sent().saturating_sub(waiting).min(self.acknowledged_max.get())
+        self.send_queue.sent().saturating_sub(waiting).min(self.acknowledged_max.get())
     }
 
     /// Nothing more counts as acknowledged.
@@ -355,7 +356,7 @@ impl Connection {
     /// It has become a channel of a session.
     pub(crate) fn gains(&self, channel: Rc<Channel>) {
         let session = &channel.session;
-        self.lane.reaches(session.client, self);
+        self.lane.add_client_channel(session.client, self);
         self.lane.counters.sessions.add(1);
         self.channels.borrow_mut().insert(session.id, channel);
     }
@@ -366,7 +367,7 @@ impl Connection {
         self.lane.counters.sessions.sub(1);
         let client = lost.session.client;
         if self.channels.borrow().values().all(|channel| channel.session.client != client) {
-            self.lane.reaches_no_more(client, self);
+            self.lane.remove_client_channel(client, self);
         }
     }
 
@@ -376,16 +377,16 @@ impl Connection {
         self.requests.cancel_session(session);
     }
 
-    fn count_end(&self, end: End) {
+    fn count_end(&self, end: ReceiveEnd) {
         let counters = &self.lane.counters;
         match end {
-            End::Gone => {}
-            End::Malformed(why) => {
+            ReceiveEnd::Gone => {}
+            ReceiveEnd::Malformed(why) => {
                 tracing::debug!(peer = %self.peer, "SMB: the connection ends: {why}");
                 counters.ended_malformed.increment();
             }
-            End::Late => counters.ended_late.increment(),
-            End::Short => counters.ended_unserved.increment(),
+            ReceiveEnd::Late => counters.ended_late.increment(),
+            ReceiveEnd::Short => counters.ended_unserved.increment(),
         }
     }
 }

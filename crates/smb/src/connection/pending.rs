@@ -7,9 +7,9 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Those of a connection.
+/// The requests of a connection that are not answered yet.
 #[derive(Default)]
-pub(crate) struct Requests {
+pub(crate) struct PendingRequests {
     waiting: RefCell<HashMap<u64, Rc<Pending>>>,
     /// Of these, those that have got an interim reply.
     async_count: Cell<usize>,
@@ -34,13 +34,13 @@ pub(crate) struct Pending {
     waker: RefCell<Option<Waker>>,
 }
 
-/// A request's place among those that wait, until this is dropped.
-pub(crate) struct Place<'a> {
-    requests: &'a Requests,
+/// Keeps a request among those that wait. Dropped, it removes the request.
+pub(crate) struct PendingGuard<'a> {
+    requests: &'a PendingRequests,
     pub(crate) pending: Rc<Pending>,
 }
 
-impl Requests {
+impl PendingRequests {
     /// Whether none waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty()
@@ -83,7 +83,7 @@ impl Requests {
         session: u64,
         outlives_connection: bool,
         obeys_cancel: bool,
-    ) -> Place<'_> {
+    ) -> PendingGuard<'_> {
         let is_cancelled = self.is_lost.get() && !outlives_connection;
         let pending = Rc::new(Pending {
             message_id,
@@ -95,7 +95,7 @@ impl Requests {
             waker: RefCell::default(),
         });
         self.waiting.borrow_mut().insert(message_id, Rc::clone(&pending));
-        Place { requests: self, pending }
+        PendingGuard { requests: self, pending }
     }
 
     /// Cancels a request by the id that its interim reply had, or by its message's.
@@ -126,7 +126,7 @@ impl Requests {
     }
 }
 
-impl Place<'_> {
+impl PendingGuard<'_> {
     /// The number for its interim reply; `None` where too many have one.
     pub(crate) fn go_async(&self) -> Option<u64> {
         let requests = self.requests;
@@ -144,7 +144,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         let requests = self.requests;
         if self.pending.async_id.get().is_some() {

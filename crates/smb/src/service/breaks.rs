@@ -13,22 +13,22 @@ use smb_wire::fixed::Fixed;
 use smb_wire::header::{UNSOLICITED, flags};
 use smb_wire::{Command, FileId, Guid, Header};
 
+use super::lane_mailbox::LaneMessage;
 use super::lane_service::LaneSmb;
-use super::post::Word;
 use super::undelivered;
 use crate::connection::{Connection, send_unasked};
 use crate::session::{Channel, ChannelEntry};
 
-/// One break, until its client has it or cannot be told.
+/// A break of an oplock or lease, with the connections that it was sent by.
 #[derive(Clone, Debug)]
 pub(crate) struct Break {
-    what: What,
+    kind: BreakKind,
     /// By the last of these it was tried; later ones have greater numbers.
     tried: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum BreakKind {
     Oplock { open: FileId, session: u64, level: u8 },
     Lease(LeaseBroken),
 }
@@ -65,11 +65,11 @@ impl Clients {
     }
 }
 
-/// The lane's connections by their numbers.
+/// The negotiated connections of a lane, by their numbers.
 #[derive(Default)]
-pub(crate) struct Ways(RefCell<HashMap<u64, Weak<Connection>>>);
+pub(crate) struct ConnectionTable(RefCell<HashMap<u64, Weak<Connection>>>);
 
-impl Ways {
+impl ConnectionTable {
     pub(super) fn of(&self, connection: u64) -> Option<Rc<Connection>> {
         self.even_lost(connection).filter(|connection| !connection.has_ended())
     }
@@ -89,81 +89,84 @@ impl LaneSmb {
     /// Those of the lane that have negotiated.
     #[cfg(test)]
     pub(crate) fn every_connection(&self) -> Vec<Rc<Connection>> {
-        self.ways().all()
+        self.connection_table().all()
     }
 
-    /// A client has negotiated by this connection.
-    pub(crate) fn knows(&self, connection: &Rc<Connection>) {
-        self.ways().0.borrow_mut().insert(connection.number, Rc::downgrade(connection));
-        self.kept.figures.add(connection.number, &connection.figures);
+    /// Adds a connection that has negotiated.
+    pub(crate) fn add_connection(&self, connection: &Rc<Connection>) {
+        self.connection_table().0.borrow_mut().insert(connection.number, Rc::downgrade(connection));
+        self.server_state.stats.add(connection.number, &connection.stats);
     }
 
-    /// The connection is a channel of a session of this client, who can be told by it.
-    pub(crate) fn reaches(&self, client: Guid, connection: &Connection) {
-        let entry = ChannelEntry { connection: connection.number, lane: self.post.here() };
-        self.kept.clients.add(client, entry);
+    /// Adds a connection to those by which breaks reach this client.
+    pub(crate) fn add_client_channel(&self, client: Guid, connection: &Connection) {
+        let entry = ChannelEntry { connection: connection.number, lane: self.lane_mailbox.here() };
+        self.server_state.clients.add(client, entry);
     }
 
-    /// It is none any more, or has ended.
-    pub(crate) fn reaches_no_more(&self, client: Guid, connection: &Connection) {
-        self.kept.clients.remove(client, connection.number);
+    /// Removes a connection from those by which breaks reach this client.
+    pub(crate) fn remove_client_channel(&self, client: Guid, connection: &Connection) {
+        self.server_state.clients.remove(client, connection.number);
     }
 
-    /// Nothing of the connection goes on.
-    pub(crate) fn is_gone(&self, connection: &Connection) {
-        self.ways().0.borrow_mut().remove(&connection.number);
-        self.kept.figures.remove(connection.number);
+    /// Removes a connection whose requests have all ended.
+    pub(crate) fn remove_connection(&self, connection: &Connection) {
+        self.connection_table().0.borrow_mut().remove(&connection.number);
+        self.server_state.stats.remove(connection.number);
     }
 
-    /// Tells a client by the next of its connections, the older before the younger. Where nobody waits for the answer, those of
-    /// this lane come first: the break is then queued before the reply to who caused it.
-    pub(crate) fn tell(self: &Rc<Self>, mut broken: Break) {
+    /// Sends a break by the next of the client's connections, the older before the younger. When nothing waits for the answer, those of
+    /// this lane come first: the break is then queued before the reply to the request that caused it.
+    pub(crate) fn deliver(self: &Rc<Self>, mut broken: Break) {
         loop {
-            let here = self.post.here();
-            let mut ways = self.ways_of(&broken);
-            let is_awaited = broken.what.is_awaited();
-            ways.sort_by_key(|way| (!is_awaited && way.lane != here, way.connection));
+            let here = self.lane_mailbox.here();
+            let mut routes = self.routes_of(&broken);
+            let is_awaited = broken.kind.is_awaited();
+            routes.sort_by_key(|route| (!is_awaited && route.lane != here, route.connection));
             //= MS-SMB2 3.3.4.6
             //# Where sending fails it is sent by another connection; where none is left, the break goes unanswered.
-            let Some(way) = ways.first() else {
+            let Some(route) = routes.first() else {
                 self.counters.breaks_undelivered.increment();
                 return;
             };
             if !broken.tried.is_empty() {
                 self.counters.breaks_sent_again.increment();
             }
-            broken.tried.push(way.connection);
-            if way.lane == here {
-                if self.send_break(way.connection, &broken) {
+            broken.tried.push(route.connection);
+            if route.lane == here {
+                if self.send_break(route.connection, &broken) {
                     return;
                 }
-            } else if self.post.send(way.lane, Word::Break { by: way.connection, broken: broken.clone() }) {
+            } else if self
+                .lane_mailbox
+                .send(route.lane, LaneMessage::Break { by: route.connection, broken: broken.clone() })
+            {
                 return;
             }
         }
     }
 
-    /// The connections that a break may be told by and was not yet.
-    fn ways_of(&self, broken: &Break) -> Vec<ChannelEntry> {
-        let mut ways = match broken.what {
-            What::Oplock { session, .. } => {
-                self.kept.sessions.get(session).map(|session| session.channels()).unwrap_or_default()
+    /// The connections that a break may be sent by and was not yet.
+    fn routes_of(&self, broken: &Break) -> Vec<ChannelEntry> {
+        let mut routes = match broken.kind {
+            BreakKind::Oplock { session, .. } => {
+                self.server_state.sessions.get(session).map(|session| session.channels()).unwrap_or_default()
             }
-            What::Lease(LeaseBroken { client, .. }) => self.kept.clients.of(client),
+            BreakKind::Lease(LeaseBroken { client, .. }) => self.server_state.clients.of(client),
         };
-        ways.retain(|way| !broken.tried.contains(&way.connection));
-        ways
+        routes.retain(|route| !broken.tried.contains(&route.connection));
+        routes
     }
 
-    /// Whether a client could be told of it by another connection than those that it was tried by.
-    pub(super) fn has_another_way(&self, broken: &Break) -> bool {
-        !self.ways_of(broken).is_empty()
+    /// True when the client has a connection that this break was not sent by.
+    pub(super) fn has_another_route(&self, broken: &Break) -> bool {
+        !self.routes_of(broken).is_empty()
     }
 
-    /// Tells a client by this connection, or by another where it has ended since.
-    pub(super) fn tell_by(self: &Rc<Self>, connection: u64, broken: Break) {
+    /// Sends a break by this connection, or by another if it has ended since.
+    pub(super) fn deliver_by(self: &Rc<Self>, connection: u64, broken: Break) {
         if !self.send_break(connection, &broken) {
-            self.tell(broken);
+            self.deliver(broken);
         }
     }
 
@@ -175,36 +178,36 @@ impl LaneSmb {
         came
     }
 
-    /// The replies to a frame of the connection have been queued: so are the breaks that it has caused there.
-    pub(crate) fn tell_late(self: &Rc<Self>, connection: &Connection) {
-        let late = connection.late_breaks.take();
-        late.into_iter().for_each(|broken| self.tell_by(connection.number, broken));
+    /// Sends the breaks that a frame of this connection has caused, once its replies are queued.
+    pub(crate) fn send_held_breaks(self: &Rc<Self>, connection: &Connection) {
+        let late = connection.held_breaks.take();
+        late.into_iter().for_each(|broken| self.deliver_by(connection.number, broken));
     }
 
     fn send_break(self: &Rc<Self>, connection: u64, broken: &Break) -> bool {
-        let Some(connection) = self.ways().of(connection) else { return false };
+        let Some(connection) = self.connection_table().of(connection) else { return false };
         let channel = {
             let channels = connection.channels.borrow();
-            match broken.what {
-                What::Oplock { session, .. } => channels.get(&session).cloned(),
-                What::Lease(LeaseBroken { client, .. }) => {
+            match broken.kind {
+                BreakKind::Oplock { session, .. } => channels.get(&session).cloned(),
+                BreakKind::Lease(LeaseBroken { client, .. }) => {
                     channels.values().find(|channel| channel.session.client == client).cloned()
                 }
             }
         };
         let Some(channel) = channel else { return false };
-        if broken.what.may_follow() && self.causer.get() == Some(connection.number) {
-            connection.late_breaks.borrow_mut().push(broken.clone());
+        if broken.kind.may_follow() && self.causer.get() == Some(connection.number) {
+            connection.held_breaks.borrow_mut().push(broken.clone());
             return true;
         }
-        broken.what.send(&connection, &channel);
+        broken.kind.send(&connection, &channel);
         self.counters.breaks_sent.increment();
         undelivered::watch(&connection, broken.clone());
         true
     }
 }
 
-impl What {
+impl BreakKind {
     /// Whether it may come behind the reply to who causes it, where he hears both by one connection: he knows of the names that he
     /// changes by the reply, and his other leases of the directory go a moment later, as with Samba. Whoever else is told is told before.
     fn may_follow(&self) -> bool {
@@ -250,19 +253,19 @@ impl What {
 pub(super) struct LaneBreaks(pub(super) Weak<LaneSmb>);
 
 impl LaneBreaks {
-    fn tell(&self, what: What) {
+    fn deliver(&self, kind: BreakKind) {
         if let Some(lane) = self.0.upgrade() {
-            lane.tell(Break { what, tried: Vec::new() });
+            lane.deliver(Break { kind, tried: Vec::new() });
         }
     }
 }
 
 impl smb_tree::Breaks for LaneBreaks {
     fn oplock(&self, open: FileId, session: u64, level: u8) {
-        self.tell(What::Oplock { open, session, level });
+        self.deliver(BreakKind::Oplock { open, session, level });
     }
 
     fn lease(&self, broken: &LeaseBroken) {
-        self.tell(What::Lease(*broken));
+        self.deliver(BreakKind::Lease(*broken));
     }
 }

@@ -25,18 +25,18 @@ use smb_tree::{
 use smb_wire::Status;
 use vfs::Caller;
 
-use super::answers;
-use super::breaks::{LaneBreaks, Ways};
-use super::post::{self, Post};
+use super::admin_replies;
+use super::breaks::{ConnectionTable, LaneBreaks};
+use super::lane_mailbox::{self, LaneMailbox};
 use super::site::SmbSite;
 use crate::audit::Audit;
 use crate::connection::{ByAddress, Call, Connection};
 use crate::counters::SmbCounters;
-use crate::long_turns::LongTurns;
+use crate::cpu_scheduler::CpuScheduler;
 use crate::memory::Pieces;
 use crate::options::Options;
-use crate::server::Kept;
-use crate::session::{Channel, ChannelsPerSession, Kind, LaneTree};
+use crate::server::ServerState;
+use crate::session::{Channel, ChannelsPerSession, LaneTree, TreeKind};
 use crate::settings::{PIPES, ShareSection};
 
 /// SMB on one lane.
@@ -44,7 +44,7 @@ pub(crate) struct LaneSmb {
     options: RefCell<Arc<Options>>,
     /// Raised by each site: what was made of an earlier one is made anew.
     generation: Cell<u64>,
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) server_state: Arc<ServerState>,
     connections: Rc<Connections>,
     connection_counters: Arc<ConnectionCounters>,
     pub(crate) counters: Arc<SmbCounters>,
@@ -53,11 +53,11 @@ pub(crate) struct LaneSmb {
     commons: Commons,
     memory: Rc<ReplyMemory>,
     pub(crate) pieces: Rc<Pieces>,
-    pub(crate) long_turns: LongTurns,
-    ways: Ways,
+    pub(crate) cpu_scheduler: CpuScheduler,
+    connection_table: ConnectionTable,
     /// The connection whose request is at work just now.
     pub(super) causer: Cell<Option<u64>>,
-    pub(crate) post: Post,
+    pub(crate) lane_mailbox: LaneMailbox,
     tree: Tree,
     /// Takes the lane's mail, and answers administrators.
     tasks: OnceCell<[Task<()>; 2]>,
@@ -66,25 +66,25 @@ pub(crate) struct LaneSmb {
 impl LaneSmb {
     pub(crate) fn new(
         options: Arc<Options>,
-        kept: Arc<Kept>,
+        server_state: Arc<ServerState>,
         lane: &LaneStart<'_>,
     ) -> Result<Rc<Self>, String> {
         let connection_counters = Arc::<ConnectionCounters>::default();
-        let (post, port) = Post::open().map_err(|error| format!("SMB: {error}"))?;
+        let (lane_mailbox, port) = LaneMailbox::open().map_err(|error| format!("SMB: {error}"))?;
         let mut problem = None;
         let me = Rc::new_cyclic(|me| {
-            let tree = Tree::new(Arc::clone(kept.opens()), Rc::new(LaneBreaks(Weak::clone(me))));
+            let tree = Tree::new(Arc::clone(server_state.opens()), Rc::new(LaneBreaks(Weak::clone(me))));
             problem = show(&tree, &options, lane.volumes).err();
             Self {
-                ways: Ways::default(),
+                connection_table: ConnectionTable::default(),
                 causer: Cell::new(None),
-                post,
+                lane_mailbox,
                 tree,
                 tasks: OnceCell::new(),
                 memory: ReplyMemory::new(options.memory),
                 options: RefCell::new(options),
                 generation: Cell::new(0),
-                kept,
+                server_state,
                 connections: Connections::new(Arc::clone(&connection_counters)),
                 connection_counters,
                 counters: Arc::default(),
@@ -92,17 +92,17 @@ impl LaneSmb {
                 audit: Audit::new(lane.audit.clone()),
                 commons: lane.commons.clone(),
                 pieces: Rc::default(),
-                long_turns: LongTurns::default(),
+                cpu_scheduler: CpuScheduler::default(),
             }
         });
-        let answering = answers::answer(Rc::downgrade(&me), Arc::clone(&me.kept));
-        let tasks = [post::take(Rc::downgrade(&me), port), answering];
+        let answering = admin_replies::answer(Rc::downgrade(&me), Arc::clone(&me.server_state));
+        let tasks = [lane_mailbox::take(Rc::downgrade(&me), port), answering];
         me.tasks.set(tasks).map_err(|_| ()).expect("it was empty");
         problem.map_or(Ok(me), Err)
     }
 
-    pub(super) fn ways(&self) -> &Ways {
-        &self.ways
+    pub(super) fn connection_table(&self) -> &ConnectionTable {
+        &self.connection_table
     }
 
     pub(crate) fn of_trees(&self) -> &Tree {
@@ -134,12 +134,12 @@ impl LaneSmb {
             let renewals = channel.session.renewals();
             let ctx = self.ctx(connection, channel, connect.id, &connect.apple)?;
             let kind = match &*connect.share {
-                PIPES => Kind::Pipes,
+                PIPES => TreeKind::Pipes,
                 name => {
                     let share = self.tree.share(name).ok_or(Status::BAD_NETWORK_NAME)?;
                     let share =
                         connect.root.as_ref().map_or_else(|| share.clone(), |root| share.beneath(root));
-                    Kind::Disk { share, ctx }
+                    TreeKind::Disk { share, ctx }
                 }
             };
             let options = self.options();
@@ -250,7 +250,7 @@ impl LaneService for LaneSmb {
             ("smb", Arc::clone(&self.connection_counters) as _),
             ("smb", Arc::clone(self.tree.counters()) as _),
             ("smb", Arc::clone(&self.by_address) as _),
-            ("smb", Arc::new(ChannelsPerSession::new(&self.kept, self.post.here())) as _),
+            ("smb", Arc::new(ChannelsPerSession::new(&self.server_state, self.lane_mailbox.here())) as _),
         ]
     }
 
@@ -291,8 +291,9 @@ impl LaneService for LaneSmb {
         }
         Ok(Box::new(move || {
             let old = self.options();
-            let is_gone = |share: &&ShareSection| options.shares.iter().all(|new| new.name != share.name);
-            old.shares.iter().filter(is_gone).for_each(|share| self.tree.remove_share(&share.name));
+            let remove_connection =
+                |share: &&ShareSection| options.shares.iter().all(|new| new.name != share.name);
+            old.shares.iter().filter(remove_connection).for_each(|share| self.tree.remove_share(&share.name));
             show(&self.tree, &options, &volumes).expect("each volume was looked for");
             *self.options.borrow_mut() = options;
             self.generation.update(|generation| generation + 1);
@@ -313,10 +314,10 @@ impl LaneService for LaneSmb {
 
     fn take_up(self: Rc<Self>) -> LaneFuture<()> {
         Box::pin(async move {
-            let Some((page, guid)) = self.kept.estate.heard() else { return };
+            let Some((page, guid)) = self.server_state.persisted_state.take_previous() else { return };
             match self.tree.restore_opens(&page, TAKE_UP_WITHIN).await {
                 Ok(RestoredOpens { restored, lost }) => {
-                    self.kept.be_known_as(guid);
+                    self.server_state.be_known_as(guid);
                     tracing::info!(
                         restored,
                         lost,
@@ -334,11 +335,11 @@ impl LaneService for LaneSmb {
 
     fn put_down(self: Rc<Self>) -> LaneFuture<()> {
         Box::pin(async move {
-            let SavedOpens { page, kept, left_out } = self.tree.save_opens(PUT_DOWN_WITHIN).await;
-            if kept + left_out > 0 {
-                tracing::info!(kept, left_out, "SMB: durable opens are kept for the next server");
+            let SavedOpens { page, kept: saved, left_out } = self.tree.save_opens(PUT_DOWN_WITHIN).await;
+            if saved + left_out > 0 {
+                tracing::info!(kept = saved, left_out, "SMB: durable opens are kept for the next server");
             }
-            self.kept.estate.leave(page, self.kept.guid());
+            self.server_state.persisted_state.set_next(page, self.server_state.guid());
         })
     }
 

@@ -1,11 +1,11 @@
 //! SMB as the server knows it: its site, and the service of one lane.
 
-mod answers;
+mod admin_replies;
 mod breaks;
-mod endings;
+mod lane_mailbox;
 mod lane_service;
 mod notification;
-mod post;
+mod session_teardown;
 mod site;
 mod undelivered;
 

@@ -10,9 +10,9 @@ use smb_auth::{Policy, Target};
 use smb_sid::Sids;
 
 use super::lane_service::LaneSmb;
-use crate::interfaces::Told;
+use crate::interfaces::AdvertisedInterfaces;
 use crate::options::Options;
-use crate::server::Kept;
+use crate::server::ServerState;
 use crate::settings::{SmbSection, SmbSettings};
 
 /// What a configuration has SMB serve.
@@ -22,7 +22,7 @@ pub(crate) struct SmbSite {
     /// Guests come in as somebody has said `--writable anyone`.
     by_command: bool,
     bound: Vec<Bound>,
-    kept: Arc<Kept>,
+    server_state: Arc<ServerState>,
 }
 
 impl SmbSite {
@@ -47,7 +47,7 @@ impl SmbSite {
             sids: Sids::new(&target.netbios_name),
             target,
             shares,
-            interfaces: Told::of(section),
+            interfaces: AdvertisedInterfaces::of(section),
             test_switches: section.test_switches,
             connections_max: section.connections_per_lane.min(ground.connections_per_lane),
             sessions_max: section.sessions,
@@ -59,13 +59,13 @@ impl SmbSite {
         if let Some(objects) = ground.objects {
             objects.call_by(options.sids.clone());
         }
-        settings.kept.lanes_are_on(ground.layout.lanes().map(|lane| lane.node));
+        settings.server_state.lanes_are_on(ground.layout.lanes().map(|lane| lane.node));
         Ok(Self {
             options: Arc::new(options),
             hindrance,
             by_command,
             bound: Vec::new(),
-            kept: Arc::clone(&settings.kept),
+            server_state: Arc::clone(&settings.server_state),
         })
     }
 
@@ -114,7 +114,7 @@ impl Site for SmbSite {
     fn bound(&mut self, sockets: &[Bound]) {
         self.bound = sockets.to_vec();
         if !sockets.is_empty() {
-            self.kept.listens();
+            self.server_state.listens();
         }
     }
 
@@ -132,7 +132,7 @@ impl Site for SmbSite {
     }
 
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
-        Ok(LaneSmb::new(Arc::clone(&self.options), Arc::clone(&self.kept), &lane)?)
+        Ok(LaneSmb::new(Arc::clone(&self.options), Arc::clone(&self.server_state), &lane)?)
     }
 }
 
@@ -154,15 +154,15 @@ impl SmbSite {
             std::net::IpAddr::V4(ip) => ip.to_string(),
             std::net::IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        let comer = self.comer();
+        let sign_in_hint = self.sign_in_hint();
         let (of_smbclient, of_mount, of_url) = match port {
             445 => (String::new(), String::new(), String::new()),
             port => (format!(" -p {port}"), format!(",port={port}"), format!(":{port}")),
         };
-        let (of_user, as_who, in_windows) = match comer {
-            Comer::User => ("-U NAME", "username=NAME", "/user:NAME"),
-            Comer::Guest => ("-U guest%", "username=guest,password=", "/user:guest \"\""),
-            Comer::Anonymous => ("-N", "sec=none", "\"\" /user:\"\""),
+        let (of_user, as_who, in_windows) = match sign_in_hint {
+            SignInHint::User => ("-U NAME", "username=NAME", "/user:NAME"),
+            SignInHint::Guest => ("-U guest%", "username=guest,password=", "/user:guest \"\""),
+            SignInHint::Anonymous => ("-N", "sec=none", "\"\" /user:\"\""),
         };
         let mut tries = vec![
             format!("smbclient{of_smbclient} {of_user} '//{ip}/{share}'"),
@@ -173,25 +173,25 @@ impl SmbSite {
             tries.push(format!("in Windows: net use Z: \\\\{ip}\\{share} {in_windows}"));
         }
         // It has no way to sign in as nobody.
-        if comer != Comer::Anonymous {
+        if sign_in_hint != SignInHint::Anonymous {
             tries.push(format!("in the Finder, Go > Connect to Server: smb://{host}{of_url}/{share}"));
         }
         tries
     }
 
     /// As whom a client is proposed to sign in.
-    fn comer(&self) -> Comer {
+    fn sign_in_hint(&self) -> SignInHint {
         match (self.options.has_users, self.options.policy.guest) {
-            (true, _) => Comer::User,
-            (false, true) => Comer::Guest,
-            (false, false) => Comer::Anonymous,
+            (true, _) => SignInHint::User,
+            (false, true) => SignInHint::Guest,
+            (false, false) => SignInHint::Anonymous,
         }
     }
 }
 
-/// Who may sign in at a server.
+/// The kind of user that may sign in, for the hints of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comer {
+enum SignInHint {
     User,
     Guest,
     Anonymous,
@@ -224,7 +224,7 @@ mod tests {
             hindrance: hindrance.map(str::to_owned),
             by_command: false,
             bound: Vec::new(),
-            kept: Arc::default(),
+            server_state: Arc::default(),
         };
         site.warnings().iter().any(|warning| warning.contains("nobody can sign in yet"))
     }
@@ -246,7 +246,7 @@ mod tests {
                 hindrance: None,
                 by_command: false,
                 bound: Vec::new(),
-                kept: Arc::default(),
+                server_state: Arc::default(),
             };
             let tries = site.tries(([127, 0, 0, 1], 4450).into());
             let expected = proposed.map(|who| format!("smbclient -p 4450 {who} '//127.0.0.1/"));

@@ -53,7 +53,7 @@ async fn until_delivered(connection: &Connection, patience: Duration) {
             return;
         }
         // Connections come and go meanwhile.
-        let has_others = waiting.iter().any(|(_, broken)| connection.lane.has_another_way(broken));
+        let has_others = waiting.iter().any(|(_, broken)| connection.lane.has_another_route(broken));
         drop(waiting);
         let patience = if has_others { patience } else { SILENT_ALONE_MAX };
         if all > acknowledged {

@@ -6,22 +6,22 @@ use lane::counters::{CounterBlock, CounterKind, Reading};
 use lane::mesh::Member;
 
 use super::State;
-use crate::server::Kept;
+use crate::server::ServerState;
 
 /// Counts the sessions whose oldest connection is on this lane when somebody asks: so each is counted once.
 pub(crate) struct ChannelsPerSession {
-    kept: Arc<Kept>,
+    server_state: Arc<ServerState>,
     lane: Member,
 }
 
 impl ChannelsPerSession {
-    pub(crate) fn new(kept: &Arc<Kept>, lane: Member) -> Self {
-        Self { kept: Arc::clone(kept), lane }
+    pub(crate) fn new(server_state: &Arc<ServerState>, lane: Member) -> Self {
+        Self { server_state: Arc::clone(server_state), lane }
     }
 
     fn counts(&self) -> [u64; BUCKETS.len()] {
         let mut counts = [0; BUCKETS.len()];
-        let sessions = self.kept.sessions.all();
+        let sessions = self.server_state.sessions.all();
         for session in sessions.iter().filter(|session| session.state() == State::Valid) {
             let channels = session.channels();
             if channels.first().is_some_and(|oldest| oldest.lane == self.lane) {

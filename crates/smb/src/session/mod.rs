@@ -4,12 +4,12 @@
 //! signed in; channels and trees are behind its lock, which is taken when one comes or goes. Each connection has a
 //! [`Channel`] of its own on its lane, and with it all that a request needs: a request takes no lock of the session.
 
-mod begun;
 mod channels_per_session;
 mod free_nonces;
+mod pending_sign_ins;
 mod table;
 mod tree;
-mod tree_room;
+mod tree_connect_slots;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,12 +25,12 @@ use smb_proto::sealing::{Nonces, SealingKey};
 use smb_proto::signing::SigningKey;
 use smb_wire::{Guid, Status};
 
-pub(crate) use self::begun::Begun;
 pub(crate) use self::channels_per_session::ChannelsPerSession;
 pub(crate) use self::free_nonces::FreeNonces;
+pub(crate) use self::pending_sign_ins::PendingSignIns;
 pub(crate) use self::table::Sessions;
-pub(crate) use self::tree::{Kind, LaneTree, TreeConnect};
-pub(crate) use self::tree_room::{TreeRoom, TreeRooms};
+pub(crate) use self::tree::{LaneTree, TreeConnect, TreeKind};
+pub(crate) use self::tree_connect_slots::{TreeConnectSlot, TreeConnectSlots};
 
 /// One user of one client, by one connection or more.
 pub(crate) struct Session {
@@ -82,7 +82,7 @@ struct Shared {
     principal: Option<Principal>,
     channels: Vec<ChannelEntry>,
     /// Connections that were lost and whose requests go on.
-    left: Vec<Left>,
+    left: Vec<LostChannel>,
     /// Channels there were: each has a number of its own, for its nonces.
     channels_made: u32,
     trees: HashMap<u32, Arc<TreeConnect>>,
@@ -98,9 +98,9 @@ pub(crate) struct ChannelEntry {
     pub(crate) lane: Member,
 }
 
-/// What goes on of a connection that was lost.
+/// A lost connection whose requests go on.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct LostChannel {
     entry: ChannelEntry,
     requests: usize,
 }
@@ -111,11 +111,11 @@ pub(crate) enum Loss {
     /// It was the last one.
     Over,
     /// It has others. Without room for the requests that were under way they end.
-    GoesOn { keeps_requests: bool },
+    Continues { keeps_requests: bool },
 }
 
-/// What a session leaves that is over.
-pub(crate) struct Ended {
+/// The tree connects and channels of a session that has ended.
+pub(crate) struct EndedSession {
     pub(crate) trees: Vec<Arc<TreeConnect>>,
     /// Lost ones too whose requests went on.
     pub(crate) channels: Vec<ChannelEntry>,
@@ -198,17 +198,17 @@ impl Session {
     }
 
     /// It is over: whoever still has it refuses what comes. The trees and channels it had.
-    pub(crate) fn close(&self) -> Ended {
+    pub(crate) fn close(&self) -> EndedSession {
         self.state.fetch_or(State::Closed as u32, Ordering::Release);
         let mut shared = self.shared();
         let trees = shared.trees.drain().map(|(_, tree)| tree).collect();
         let mut channels = std::mem::take(&mut shared.channels);
         channels.extend(shared.left.drain(..).map(|left| left.entry));
-        Ended { trees, channels }
+        EndedSession { trees, channels }
     }
 
     /// The same, not on its client's word: he is told by one of its channels, where he understands that.
-    pub(crate) fn expel(&self) -> Ended {
+    pub(crate) fn expel(&self) -> EndedSession {
         self.is_to_be_told.store(self.notifies, Ordering::Release);
         self.close()
     }
@@ -257,9 +257,9 @@ impl Session {
         let left: usize = shared.left.iter().map(|left| left.requests).sum();
         let keeps_requests = left + requests <= LEFT_MAX;
         if let Some(entry) = entry.filter(|_| keeps_requests && requests > 0) {
-            shared.left.push(Left { entry, requests });
+            shared.left.push(LostChannel { entry, requests });
         }
-        Loss::GoesOn { keeps_requests }
+        Loss::Continues { keeps_requests }
     }
 
     /// None of a lost connection's requests goes on any more.

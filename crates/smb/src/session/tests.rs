@@ -76,10 +76,10 @@ fn channels_have_numbers_of_their_own_and_the_last_one_ends_it() {
 fn requests_go_on_without_their_connections_while_there_are_few_of_them() {
     let session = session(7);
     (0..4).for_each(|connection| assert!(session.add_channel(connection, LANE.into()).is_ok()));
-    assert_eq!(session.lose_channel(1, LEFT_MAX - 1), Loss::GoesOn { keeps_requests: true });
-    assert_eq!(session.lose_channel(2, 2), Loss::GoesOn { keeps_requests: false });
+    assert_eq!(session.lose_channel(1, LEFT_MAX - 1), Loss::Continues { keeps_requests: true });
+    assert_eq!(session.lose_channel(2, 2), Loss::Continues { keeps_requests: false });
     session.has_left(1);
-    assert_eq!(session.lose_channel(3, 2), Loss::GoesOn { keeps_requests: true });
+    assert_eq!(session.lose_channel(3, 2), Loss::Continues { keeps_requests: true });
     assert_eq!(session.close().channels.len(), 2, "who ends it tells the lost one too");
     assert_eq!(session.lose_channel(0, 0), Loss::Over);
 }
@@ -88,7 +88,7 @@ fn requests_go_on_without_their_connections_while_there_are_few_of_them() {
 fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
     let session = Arc::new(session(7));
     let [one, other] = [(); 2].map(|()| Channel::new(Arc::clone(&session), None, None));
-    let rooms = TreeRooms::default();
+    let rooms = TreeConnectSlots::default();
     let add = || {
         let room = rooms.take(1, IpAddr::from([192, 0, 2, 1]).into()).unwrap();
         session.add_tree(|id| TreeConnect::new(id, "files", None, room)).unwrap()
@@ -97,7 +97,7 @@ fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
     let find_of = |channel: &Channel, id| {
         channel
             .tree(id, 1, |connect| {
-                let (kind, renewals) = (Kind::Pipes, session.renewals());
+                let (kind, renewals) = (TreeKind::Pipes, session.renewals());
                 Ok(LaneTree { connect, kind, generation: 1, renewals, test_delay: None })
             })
             .map(|tree| tree.connect.id)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smb_tree::{Apple, RequestContext, Root, Share};
 
-use super::{Session, TreeRoom};
+use super::{Session, TreeConnectSlot};
 
 /// As all lanes know it.
 #[derive(Debug)]
@@ -19,13 +19,13 @@ pub(crate) struct TreeConnect {
     /// What a Mac has agreed on in it.
     pub(crate) apple: Arc<Apple>,
     is_open: AtomicBool,
-    _room: TreeRoom,
+    _room: TreeConnectSlot,
 }
 
 /// The same with what this lane serves it from.
 pub(crate) struct LaneTree {
     pub(crate) connect: Arc<TreeConnect>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TreeKind,
     /// Of the site that it was made of.
     pub(crate) generation: u64,
     /// And of the session's user, as he had signed in so often.
@@ -41,9 +41,9 @@ impl LaneTree {
     }
 }
 
-/// What is behind a share.
+/// The kind of a tree connect: a volume's files, or named pipes.
 #[derive(Clone)]
-pub(crate) enum Kind {
+pub(crate) enum TreeKind {
     /// Named pipes.
     Pipes,
     /// Files.
@@ -56,7 +56,7 @@ pub(crate) enum Kind {
 }
 
 impl TreeConnect {
-    pub(crate) fn new(id: u32, share: &str, root: Option<Arc<Root>>, room: TreeRoom) -> Self {
+    pub(crate) fn new(id: u32, share: &str, root: Option<Arc<Root>>, room: TreeConnectSlot) -> Self {
         let (apple, is_open) = (Arc::default(), AtomicBool::new(true));
         Self { id, share: share.into(), root, apple, is_open, _room: room }
     }

@@ -21,9 +21,9 @@ enum Part {
     Time,
 }
 
-/// Why there is no directory for somebody.
+/// The reason why a template gives no directory for a user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum TemplateError {
     #[error("who is no user has no directory of his own")]
     NoUser,
     #[error("a name cannot be that of a directory: {0}")]
@@ -51,18 +51,18 @@ impl Template {
     }
 
     /// The path for somebody who connects now.
-    pub(crate) fn of(&self, who: &Principal, now: SystemTime) -> Result<RelPathBuf, Unfit> {
+    pub(crate) fn of(&self, who: &Principal, now: SystemTime) -> Result<RelPathBuf, TemplateError> {
         self.resolve(who.is_user().then(|| who.name()), now)
     }
 
-    fn resolve(&self, user: Option<&str>, now: SystemTime) -> Result<RelPathBuf, Unfit> {
+    fn resolve(&self, user: Option<&str>, now: SystemTime) -> Result<RelPathBuf, TemplateError> {
         let mut path = RelPathBuf::root();
         for parts in &self.names {
             let mut name = String::new();
             for part in parts {
                 match part {
                     Part::Text(text) => name.push_str(text),
-                    Part::User => name.push_str(user.ok_or(Unfit::NoUser)?),
+                    Part::User => name.push_str(user.ok_or(TemplateError::NoUser)?),
                     Part::Time => name.push_str(&time(now)),
                 }
             }
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    fn resolved(template: &str, user: Option<&str>) -> Result<String, Unfit> {
+    fn resolved(template: &str, user: Option<&str>) -> Result<String, TemplateError> {
         let now = UNIX_EPOCH + Duration::from_secs(1_795_659_780);
         Template::parse(template).unwrap().resolve(user, now).map(|path| path.as_path().to_string())
     }
@@ -139,11 +139,11 @@ mod tests {
     #[test]
     fn no_user_leaves_the_directory_by_his_name() {
         for user in ["..", ".", "a/b", "../root", "", "a\0b", &"x".repeat(256)] {
-            assert!(matches!(resolved("home/%U", Some(user)), Err(Unfit::Name(_))), "{user:?}");
+            assert!(matches!(resolved("home/%U", Some(user)), Err(TemplateError::Name(_))), "{user:?}");
         }
         // With something beside it a dot is a dot.
         assert_eq!(resolved("of-%U", Some("..")).as_deref(), Ok("of-.."));
-        assert_eq!(resolved("home/%U", None), Err(Unfit::NoUser));
+        assert_eq!(resolved("home/%U", None), Err(TemplateError::NoUser));
         assert_eq!(resolved("home", None).as_deref(), Ok("home"));
     }
 

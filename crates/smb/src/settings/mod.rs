@@ -14,8 +14,8 @@ use service::{ConnectionsMax, Ground, Problem, Role, Settings, Transport, Wanted
 use vfs::VolumeName;
 
 pub(crate) use self::directory::Template;
-use crate::desk::SmbDesk;
-use crate::server::Kept;
+use crate::admin::SmbAdmin;
+use crate::server::ServerState;
 use crate::service::SmbSite;
 
 mod directory;
@@ -24,14 +24,14 @@ mod directory;
 #[derive(Debug, Default)]
 pub struct Smb {
     listen: Option<Vec<SocketAddr>>,
-    kept: Arc<Kept>,
+    server_state: Arc<ServerState>,
 }
 
 impl Smb {
     /// Listens at these instead of what the configuration says; `None` leaves that to the configuration, none of them
     /// switches it off.
     pub fn listening(listen: Option<Vec<SocketAddr>>) -> Self {
-        Self { listen, kept: Arc::default() }
+        Self { listen, server_state: Arc::default() }
     }
 }
 
@@ -268,7 +268,7 @@ pub(crate) struct SmbSettings {
     /// The command line names a directory, and no configuration says more.
     pub(crate) is_directory: bool,
     hindrance: OnceLock<String>,
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) server_state: Arc<ServerState>,
 }
 
 /// The only kind of socket.
@@ -301,15 +301,15 @@ impl service::Service for Smb {
     }
 
     fn hear(&self, left: Vec<u8>) {
-        self.kept.estate.hear(left);
+        self.server_state.persisted_state.import(left);
     }
 
     fn left_behind(&self) -> Option<Vec<u8>> {
-        self.kept.estate.left()
+        self.server_state.persisted_state.take_next()
     }
 
     fn desk(&self) -> Option<Arc<dyn Desk>> {
-        Some(Arc::new(SmbDesk(Arc::clone(&self.kept))))
+        Some(Arc::new(SmbAdmin(Arc::clone(&self.server_state))))
     }
 
     fn read(
@@ -332,11 +332,11 @@ impl service::Service for Smb {
         }
         check(&section)?;
         let shares = shares(&section, volumes, &document.volumes()?)?;
-        let (hindrance, kept) = (OnceLock::new(), Arc::clone(&self.kept));
+        let (hindrance, server_state) = (OnceLock::new(), Arc::clone(&self.server_state));
         let is_directory = document.directory().is_some();
-        let settings = SmbSettings { section, shares, is_directory, hindrance, kept };
+        let settings = SmbSettings { section, shares, is_directory, hindrance, server_state };
         if !is_said
-            && !settings.kept.has_listened()
+            && !settings.server_state.has_listened()
             && let Some(taken) = service::taken::which(&settings.wanted(), "--smb off")
         {
             settings.hinder(taken);

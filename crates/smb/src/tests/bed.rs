@@ -24,16 +24,16 @@ use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 use zeroize::Zeroizing;
 
 use crate::counters::SmbCounters;
-use crate::interfaces::Told;
+use crate::interfaces::AdvertisedInterfaces;
 use crate::options::Options;
-use crate::server::Kept;
+use crate::server::ServerState;
 use crate::service::LaneSmb;
 use crate::settings::{Encryption, ShareSection, Signing};
 
 /// The server of a test.
 pub(crate) struct Bed {
     pub(crate) lane: Rc<LaneSmb>,
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) server_state: Arc<ServerState>,
     pub(crate) fs: Fs,
     pub(crate) host: Host,
     pub(crate) address: SocketAddr,
@@ -96,7 +96,7 @@ pub(crate) fn rules() -> Options {
             writable: true,
             test_delay: None,
         }],
-        interfaces: Told::These(Vec::new()),
+        interfaces: AdvertisedInterfaces::These(Vec::new()),
         test_switches: false,
         connections_max: 20_000,
         sessions_max: 1000,
@@ -144,23 +144,35 @@ impl Bed {
         section.writable = Writable::anyone();
         section.objects = true;
         let table = VolumeTable::default().followed_by(&[section], |_| None).sharing(&objects);
-        let (kept, options) = (Arc::<Kept>::default(), Arc::new(options));
+        let (server_state, options) = (Arc::<ServerState>::default(), Arc::new(options));
         let address: SocketAddr = "10.0.0.1:445".parse().unwrap();
         let audit = service::log::channel(64);
-        let lane = serve(&options, &kept, &objects, &table, address, &audit.0);
+        let lane = serve(&options, &server_state, &objects, &table, address, &audit.0);
         let fs = host.fs();
         let others = RefCell::default();
-        Self { lane, kept, fs, host, address, guids: Cell::new(1), options, objects, table, others, audit }
+        Self {
+            lane,
+            server_state,
+            fs,
+            host,
+            address,
+            guids: Cell::new(1),
+            options,
+            objects,
+            table,
+            others,
+            audit,
+        }
     }
 
     /// One more lane of the server, which has a port of its own.
     pub(crate) async fn add_lane(&self) -> Other {
         let lane = self.host.add_lane();
         let address = SocketAddr::new(self.address.ip(), 445 + lane as u16);
-        let (options, kept) = (Arc::clone(&self.options), Arc::clone(&self.kept));
+        let (options, server_state) = (Arc::clone(&self.options), Arc::clone(&self.server_state));
         let (objects, table, audit) = (self.objects.clone(), self.table.clone(), self.audit.0.clone());
         let start = self.host.start_on(lane, async move {
-            let lane = serve(&options, &kept, &objects, &table, address, &audit);
+            let lane = serve(&options, &server_state, &objects, &table, address, &audit);
             let counters = Arc::clone(&lane.counters);
             lane::spawn(async move {
                 let _lane = lane;
@@ -206,9 +218,9 @@ impl Bed {
             let counters = &other.counters;
             assert_eq!((counters.sessions.get(), counters.waiting.get()), (0, 0), "on another lane");
         }
-        assert_eq!(self.kept.sessions.len(), 0, "sessions");
-        assert_eq!(self.kept.begun.len(), 0, "sign-ins under way");
-        assert_eq!(self.kept.trees.len(), 0, "tree connects");
+        assert_eq!(self.server_state.sessions.len(), 0, "sessions");
+        assert_eq!(self.server_state.pending_sign_ins.len(), 0, "sign-ins under way");
+        assert_eq!(self.server_state.trees.len(), 0, "tree connects");
         assert_eq!(self.counters().sessions.get(), 0, "sessions of the lane");
         assert_eq!(self.counters().waiting.get(), 0, "requests that wait");
         assert_eq!(self.lane.opens().usage().opens, 0, "opens");
@@ -221,7 +233,7 @@ impl Bed {
 /// Serves on the current lane.
 fn serve(
     options: &Arc<Options>,
-    kept: &Arc<Kept>,
+    server_state: &Arc<ServerState>,
     objects: &Objects,
     table: &VolumeTable,
     address: SocketAddr,
@@ -236,7 +248,7 @@ fn serve(
         audit: Some(audit.clone()),
         seed: 1,
     };
-    let lane = LaneSmb::new(Arc::clone(options), Arc::clone(kept), &start).unwrap();
+    let lane = LaneSmb::new(Arc::clone(options), Arc::clone(server_state), &start).unwrap();
     let listener = Rc::new(TcpListener::bind(address, &ListenOptions::default()).unwrap());
     let service = Rc::clone(&lane);
     lane::spawn(async move {

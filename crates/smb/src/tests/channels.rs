@@ -48,7 +48,7 @@ fn what_one_channel_opens_all_use_and_its_end_ends_them_on_every_lane() {
         let other = bed.add_lane().await;
         for options in manners(&bed) {
             let (first, second) = (bed.address, other.address);
-            let sessions = bed.kept.sessions.len();
+            let sessions = bed.server_state.sessions.len();
             assert_eq!(sessions, 0);
             world
                 .on(0, async move {
@@ -107,7 +107,7 @@ fn a_connection_that_is_lost_takes_nothing_along_until_it_is_the_last() {
             .await;
         let watch = Rc::clone(&bed);
         until("nothing is open", || watch.lane.opens().usage().opens == 0).await;
-        until("no session is left", || bed.kept.sessions.len() == 0).await;
+        until("no session is left", || bed.server_state.sessions.len() == 0).await;
     });
 }
 

@@ -144,7 +144,7 @@ fn each_request_is_done_once_while_one_channel_after_another_is_killed() {
             }
             let lane = Rc::clone(&bed);
             until("all connections have gone", || lane.lane.connections().is_empty()).await;
-            until("no session is left", || bed.kept.sessions.len() == 0).await;
+            until("no session is left", || bed.server_state.sessions.len() == 0).await;
         });
     });
     let (kills, replays) = (kills.load(Ordering::Relaxed), replays.load(Ordering::Relaxed));

@@ -36,7 +36,7 @@ fn refused(tree: &Tree) -> u64 {
 /// Ends the only session, as an administrator does, when `story` has signed in; says what it heard.
 async fn end_the_session(bed: &Rc<Bed>) {
     until("the session is ready", || bed.lane.opens().usage().opens == 1).await;
-    let session = bed.kept.sessions.all()[0].id;
+    let session = bed.server_state.sessions.all()[0].id;
     assert!(bed.lane.expel(session).await);
     assert!(!bed.lane.expel(session).await, "it is over");
 }

@@ -85,13 +85,13 @@ fn a_session_is_signed_in_to_again_by_its_own_user_alone() {
 fn an_anonymous_sign_in_takes_rights_away_until_the_owner_signs_in_again() {
     let open = Options { policy: Policy { guest: true, anonymous: true }, ..rules() };
     run(24, open, async |bed, world| {
-        let (address, kept) = (bed.address, bed.kept.clone());
+        let (address, server_state) = (bed.address, bed.server_state.clone());
         world
             .on(1, async move {
                 let mut raw = Raw::open(address).await;
                 raw.negotiate().await;
                 raw.set_up("alice").await.unwrap();
-                let session = kept.sessions.get(raw.session).unwrap();
+                let session = server_state.sessions.get(raw.session).unwrap();
                 let name = || session.principal().unwrap().name().to_owned();
                 assert_eq!(name(), "alice");
                 for _ in 0..2 {
@@ -184,7 +184,8 @@ fn an_open_keeps_what_it_was_granted_when_nobody_in_particular_signs_in_again_an
 fn begun_sign_ins_take_no_sessions_room_and_displace_the_oldest_of_their_connection() {
     let few = Options { sessions_max: 4, ..rules() };
     run(23, few, async |bed, world| {
-        let (address, counters, kept) = (bed.address, bed.lane.counters.clone(), bed.kept.clone());
+        let (address, counters, server_state) =
+            (bed.address, bed.lane.counters.clone(), bed.server_state.clone());
         world
             .on(1, async move {
                 let mut others = Vec::new();
@@ -196,8 +197,12 @@ fn begun_sign_ins_take_no_sessions_room_and_displace_the_oldest_of_their_connect
                     }
                     others.push(raw);
                 }
-                assert_eq!(kept.sessions.len(), 0);
-                assert!(kept.begun.len() <= 20 * 8, "{}", kept.begun.len());
+                assert_eq!(server_state.sessions.len(), 0);
+                assert!(
+                    server_state.pending_sign_ins.len() <= 20 * 8,
+                    "{}",
+                    server_state.pending_sign_ins.len()
+                );
                 assert!(counters.sign_ins_displaced.get() >= 20 * 12);
                 // A sign-in that goes on at once succeeds, also by such a connection.
                 let first = others[0].begin_sign_in().await;
@@ -205,7 +210,7 @@ fn begun_sign_ins_take_no_sessions_room_and_displace_the_oldest_of_their_connect
                 let mut good = Raw::open(address).await;
                 good.negotiate().await;
                 good.set_up("bob").await.unwrap();
-                assert_eq!((kept.sessions.len(), counters.sessions_refused.get()), (2, 0));
+                assert_eq!((server_state.sessions.len(), counters.sessions_refused.get()), (2, 0));
                 for _ in 0..8 {
                     others[0].begin_sign_in().await;
                 }

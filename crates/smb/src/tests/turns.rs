@@ -9,7 +9,7 @@ use smb_proto::sealing::Cipher;
 
 use super::bed::{Bed, rules, run, sign_in};
 use crate::connection::at_once;
-use crate::long_turns::ROUND_COST;
+use crate::cpu_scheduler::ROUND_COST;
 use crate::options::Options as Rules;
 
 const LENGTH: usize = 1 << 20;
@@ -118,7 +118,7 @@ fn steps_of_a_sealed_read(cipher: Cipher) -> (u64, usize) {
                 tree.channel().log_off().await.unwrap();
             })
             .await;
-        tell.set((bed.counters().long_steps.get(), bed.lane.long_turns.most.get()));
+        tell.set((bed.counters().long_steps.get(), bed.lane.cpu_scheduler.most.get()));
     });
     told.get()
 }

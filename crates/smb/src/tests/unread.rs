@@ -182,9 +182,9 @@ fn an_unprotected_reply_of_a_file_that_becomes_shorter_has_its_length_and_zeros(
                     }
                     assert_eq!(message.header().status(), Status::SUCCESS);
                     let data = ReadResponse::parse(&message).unwrap().data;
-                    let kept = data.iter().take_while(|byte| **byte == 7).count();
-                    assert!(data[kept..].iter().all(|byte| *byte == 0));
-                    match (data.len(), kept) {
+                    let server_state = data.iter().take_while(|byte| **byte == 7).count();
+                    assert!(data[server_state..].iter().all(|byte| *byte == 0));
+                    match (data.len(), server_state) {
                         (LENGTH, LENGTH) => whole += 1,
                         (LENGTH, _) => cut += 1,
                         // Granted when the file was as short as that.

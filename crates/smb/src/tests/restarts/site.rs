@@ -18,7 +18,7 @@ use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 
 use super::super::bed::rules;
 use crate::options::Options;
-use crate::server::Kept;
+use crate::server::ServerState;
 use crate::service::LaneSmb;
 
 /// A server that ends and begins again.
@@ -36,7 +36,7 @@ pub(super) struct Site {
 /// One process of it.
 struct Process {
     index: Arc<Index>,
-    kept: Arc<Kept>,
+    server_state: Arc<ServerState>,
     lanes: Vec<Rc<LaneSmb>>,
 }
 
@@ -89,19 +89,19 @@ impl Site {
         section.writable = Writable::anyone();
         section.objects = true;
         let table = VolumeTable::default().followed_by(&[section], |_| None).sharing(&objects);
-        let kept = Arc::<Kept>::default();
+        let server_state = Arc::<ServerState>::default();
         if let Some(left) = self.left.take() {
-            kept.estate.hear(left);
+            server_state.persisted_state.import(left);
         }
         let lane_of = |_| {
             let (objects, table) = (objects.clone(), table.clone());
-            let (options, kept) = (Arc::clone(&self.options), Arc::clone(&kept));
+            let (options, server_state) = (Arc::clone(&self.options), Arc::clone(&server_state));
             async move {
                 let volumes = LaneVolumes::new(Cache::sharing(CacheOptions::default(), &objects));
                 let volumes = volumes.followed_by(&table).unwrap();
                 let commons = Commons::new(Arc::default());
                 let start = LaneStart { volumes: &volumes, commons, log: None, audit: None, seed: 1 };
-                LaneSmb::new(options, kept, &start).unwrap()
+                LaneSmb::new(options, server_state, &start).unwrap()
             }
         };
         let lanes: Vec<_> = (0..self.lanes).map(|lane| self.on(lane, lane_of(lane))).collect();
@@ -115,12 +115,12 @@ impl Site {
                 lane.listen(socket, Role(0), Rc::new(Everybody)).await.unwrap();
             });
         }
-        self.process = Some(Process { index, kept, lanes });
+        self.process = Some(Process { index, server_state, lanes });
     }
 
     /// It ends in order, as by SIGTERM.
     pub(super) fn ends(&mut self) {
-        let Process { index, kept, lanes } = self.process.take().expect("it runs");
+        let Process { index, server_state, lanes } = self.process.take().expect("it runs");
         let drain = |(number, lane): (usize, &Rc<LaneSmb>)| {
             let lane = Rc::clone(lane);
             self.host.start_on(number, async move { lane.drain(now() + Duration::from_secs(2)).await })
@@ -134,7 +134,7 @@ impl Site {
         });
         let first = Rc::clone(&lanes[0]);
         self.on(0, async move { first.put_down().await });
-        self.left = kept.estate.left();
+        self.left = server_state.persisted_state.take_next();
         for (number, lane) in lanes.into_iter().enumerate() {
             self.on(number, async move { drop(lane) });
             self.host.end_lane(number);

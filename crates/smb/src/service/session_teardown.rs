@@ -1,4 +1,4 @@
-//! How sessions and trees end, wherever their channels are.
+//! Ends sessions and tree connects, with their opens and their channels on all lanes.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,19 +9,19 @@ use lane::mesh::Member;
 use smb_tree::RequestContext;
 use vfs::Caller;
 
+use super::lane_mailbox::LaneMessage;
 use super::lane_service::LaneSmb;
 use super::notification;
-use super::post::Word;
 use crate::connection::Connection;
-use crate::session::{ChannelEntry, Kind, LaneTree, Loss, Session, State};
+use crate::session::{ChannelEntry, LaneTree, Loss, Session, State, TreeKind};
 
 impl LaneSmb {
     /// Closes what is open in a tree that was disconnected.
     pub(crate) async fn close_tree(self: &Rc<Self>, session: u64, tree: Rc<LaneTree>) {
         let me = Rc::clone(self);
         let closing = async move {
-            me.kept.pipes.close_all(session, Some(tree.connect.id));
-            if let Kind::Disk { ctx, .. } = &tree.kind {
+            me.server_state.pipes.close_all(session, Some(tree.connect.id));
+            if let TreeKind::Disk { ctx, .. } = &tree.kind {
                 me.of_trees().close_all(ctx, me.opens().of_tree(session, tree.connect.id)).await;
             }
         };
@@ -30,14 +30,14 @@ impl LaneSmb {
 
     /// Ends a session on an administrator's word, with all that is open, durable or not; `false` where there is none.
     pub(crate) async fn expel(self: &Rc<Self>, session: u64) -> bool {
-        let Some(session) = self.kept.sessions.remove(session) else { return false };
+        let Some(session) = self.server_state.sessions.remove(session) else { return false };
         self.counters.sessions_expelled.increment();
         //= MS-SMB2 3.3.4.12
         //# Every open of a session that the server's application closes is closed.
         self.counters.sessions_ended.increment();
         let ended = session.expel();
         ended.trees.iter().for_each(|tree| tree.close());
-        self.kept.pipes.close_all(session.id, None);
+        self.server_state.pipes.close_all(session.id, None);
         for open in self.opens().of_session(session.id) {
             self.of_trees().close_by_administrator(open.id().volatile.get()).await;
         }
@@ -47,7 +47,7 @@ impl LaneSmb {
 
     /// Ends a session, wherever its channels are, with all that was open. It ends though the caller goes.
     pub(crate) async fn close_session(self: &Rc<Self>, connection: &Connection, session: &Arc<Session>) {
-        if self.kept.sessions.remove(session.id).is_none() {
+        if self.server_state.sessions.remove(session.id).is_none() {
             return;
         }
         self.counters.sessions_ended.increment();
@@ -55,7 +55,7 @@ impl LaneSmb {
         ended.trees.iter().for_each(|tree| tree.close());
         let (me, session, address) = (Rc::clone(self), Arc::clone(session), connection.peer);
         let closing = async move {
-            me.kept.pipes.close_all(session.id, None);
+            me.server_state.pipes.close_all(session.id, None);
             let opens = me.opens().of_session(session.id);
             if let Some(principal) = session.principal().filter(|_| !opens.is_empty()) {
                 let ctx = RequestContext {
@@ -80,25 +80,27 @@ impl LaneSmb {
         let mut by_lane: HashMap<Member, Vec<u64>> = HashMap::new();
         channels.iter().for_each(|entry| by_lane.entry(entry.lane).or_default().push(entry.connection));
         for (lane, connections) in by_lane {
-            if lane == self.post.here() {
+            if lane == self.lane_mailbox.here() {
                 self.forget(session, &connections);
-            } else if !self.post.send(lane, Word::Ended { session, connections }) {
-                self.post.ring(lane);
+            } else if !self.lane_mailbox.send(lane, LaneMessage::Ended { session, connections }) {
+                self.lane_mailbox.ring(lane);
             }
         }
     }
 
     /// A session is over: its requests are cancelled, and these connections have nothing of it any more.
     pub(super) fn forget(&self, session: u64, connections: &[u64]) {
-        connections.iter().filter_map(|number| self.ways().even_lost(*number)).for_each(|connection| {
-            notification::tell(&connection, session);
-            connection.forget(session);
-        });
+        connections.iter().filter_map(|number| self.connection_table().even_lost(*number)).for_each(
+            |connection| {
+                notification::tell(&connection, session);
+                connection.forget(session);
+            },
+        );
     }
 
     /// Word may have been lost: looks for sessions that are over.
     pub(super) fn forget_ended(&self) {
-        for connection in self.ways().all() {
+        for connection in self.connection_table().all() {
             let ended: Vec<_> = {
                 let channels = connection.channels.borrow();
                 let is_over = |id: &&u64| channels[id].session.state() == State::Closed;
@@ -122,21 +124,22 @@ impl LaneSmb {
             //= MS-SMB2 3.3.7.1
             //# Requests of a lost connection are cancelled. Those that change something are not, as with Samba: their replay by
             //# another channel has to find that they are under way.
-            Loss::GoesOn { keeps_requests: true } => self.counters.requests_left.add(requests as u64),
-            Loss::GoesOn { keeps_requests: false } => {
+            Loss::Continues { keeps_requests: true } => self.counters.requests_left.add(requests as u64),
+            Loss::Continues { keeps_requests: false } => {
                 self.counters.requests_left_refused.add(requests as u64);
                 connection.requests.cancel_session(session.id);
             }
         }
         self.counters.channels_lost.increment();
         let left = session.channels();
-        let here = self.post.here();
+        let here = self.lane_mailbox.here();
         if left.iter().any(|entry| entry.lane == here) {
             return;
         }
         // Else breaks go by word of this lane: slower, and not lost.
-        let _ =
-            left.first().is_some_and(|entry| self.post.send(entry.lane, Word::Adopt { session: session.id }));
+        let _ = left.first().is_some_and(|entry| {
+            self.lane_mailbox.send(entry.lane, LaneMessage::Adopt { session: session.id })
+        });
     }
 
     /// Breaks of what the session has open are told on this lane from now on.

@@ -1,7 +1,7 @@
-//! Word between the lanes of SMB: of sessions that are over, and of breaks whose clients can be told elsewhere alone.
+//! Messages between the lanes of SMB: sessions that have ended, and breaks whose clients have connections on other lanes alone.
 //!
-//! What must not be lost is in what the lanes share: a session that is over says so by itself, and who missed the word looks
-//! for such sessions when his bell is rung.
+//! A message may be lost. An ended session is also marked in the state that lanes share, and a lane whose bell is rung looks for such
+//! sessions.
 
 use std::io;
 use std::rc::{Rc, Weak};
@@ -12,9 +12,9 @@ use lane::mesh::{Limits, Mail, Member, Port, Sender};
 use super::breaks::Break;
 use super::lane_service::LaneSmb;
 
-/// What one lane tells another.
+/// A message from one lane to another.
 #[derive(Debug)]
-pub(crate) enum Word {
+pub(crate) enum LaneMessage {
     /// A session is over, of which these connections were channels.
     Ended { session: u64, connections: Vec<u64> },
     /// A client is to be told by this connection of the lane.
@@ -23,17 +23,17 @@ pub(crate) enum Word {
     Adopt { session: u64 },
 }
 
-/// One lane's end.
-pub(crate) struct Post {
-    sender: Sender<Word>,
+/// A lane's sender of messages to other lanes.
+pub(crate) struct LaneMailbox {
+    sender: Sender<LaneMessage>,
 }
 
-impl Post {
-    /// Of the current lane, and where its mail comes in.
-    pub(crate) fn open() -> io::Result<(Self, Port<Word>)> {
+impl LaneMailbox {
+    /// Opens the mailbox of the current lane, and returns the port at which its messages arrive.
+    pub(crate) fn open() -> io::Result<(Self, Port<LaneMessage>)> {
         let lane = lane::current();
         let limits = Limits { messages: WORDS_MAX, calls: 0 };
-        let exchange = lane.mesh().exchange::<Word, ()>("smb", limits).map_err(io::Error::other)?;
+        let exchange = lane.mesh().exchange::<LaneMessage, ()>("smb", limits).map_err(io::Error::other)?;
         let port =
             exchange.open(lane.id().into()).map_err(|_| io::Error::other("the lane has SMB already"))?;
         Ok((Self { sender: port.sender() }, port))
@@ -44,12 +44,12 @@ impl Post {
         self.sender.member()
     }
 
-    /// Sends word; `false` where the other takes none.
-    pub(crate) fn send(&self, to: Member, word: Word) -> bool {
-        self.sender.cast(to, word).is_ok()
+    /// Sends a message to another lane; `false` when its mailbox is full or closed.
+    pub(crate) fn send(&self, to: Member, message: LaneMessage) -> bool {
+        self.sender.cast(to, message).is_ok()
     }
 
-    /// Has another lane look at what it has.
+    /// Rings another lane's bell, so that it looks for sessions that have ended.
     pub(crate) fn ring(&self, to: Member) {
         // A lane that takes no mail has no connection either.
         self.sender.ring(to);
@@ -57,23 +57,23 @@ impl Post {
 }
 
 /// Takes the lane's mail for as long as the service lives.
-pub(crate) fn take(lane: Weak<LaneSmb>, mut port: Port<Word>) -> Task<()> {
+pub(crate) fn take(lane: Weak<LaneSmb>, mut port: Port<LaneMessage>) -> Task<()> {
     lane::spawn(async move {
         while let Some(mail) = port.recv().await {
             let Some(lane) = lane.upgrade() else { return };
             match mail {
                 Mail::Rung => lane.forget_ended(),
-                Mail::Cast(_, word) | Mail::Call(_, word, _) => hear(&lane, word),
+                Mail::Cast(_, message) | Mail::Call(_, message, _) => dispatch(&lane, message),
             }
         }
     })
 }
 
-fn hear(lane: &Rc<LaneSmb>, word: Word) {
-    match word {
-        Word::Ended { session, connections } => lane.forget(session, &connections),
-        Word::Break { by, broken } => lane.tell_by(by, broken),
-        Word::Adopt { session } => lane.adopt(session),
+fn dispatch(lane: &Rc<LaneSmb>, message: LaneMessage) {
+    match message {
+        LaneMessage::Ended { session, connections } => lane.forget(session, &connections),
+        LaneMessage::Break { by, broken } => lane.deliver_by(by, broken),
+        LaneMessage::Adopt { session } => lane.adopt(session),
     }
 }
 

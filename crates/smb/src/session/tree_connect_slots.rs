@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use budget::{Books, Consumer, Shares, give_back};
 use smb_wire::Status;
 
-/// How many tree connects the process has, and of whom.
+/// The slots for tree connects, counted by connection, address and user.
 #[derive(Clone, Debug)]
-pub(crate) struct TreeRooms(Arc<Mutex<Held>>);
+pub(crate) struct TreeConnectSlots(Arc<Mutex<Held>>);
 
 #[derive(Debug)]
 struct Held {
@@ -16,21 +16,21 @@ struct Held {
     connections: HashMap<u64, usize>,
 }
 
-/// Room for one tree connect. Dropped, it is given back.
+/// A slot for one tree connect. Dropped, it is free again.
 #[derive(Debug)]
-pub(crate) struct TreeRoom {
-    rooms: TreeRooms,
+pub(crate) struct TreeConnectSlot {
+    rooms: TreeConnectSlots,
     consumer: Consumer,
     connection: u64,
 }
 
-impl TreeRooms {
+impl TreeConnectSlots {
     /// Takes room for one tree connect of a connection: its client's address and user may have three times what is free, so that others
     /// always find some.
     ///
     /// # Errors
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub(crate) fn take(&self, connection: u64, consumer: Consumer) -> Result<TreeRoom, Status> {
+    pub(crate) fn take(&self, connection: u64, consumer: Consumer) -> Result<TreeConnectSlot, Status> {
         let mut held = self.lock();
         let of_connection = held.connections.get(&connection).copied().unwrap_or_default();
         if of_connection >= PER_CONNECTION_MAX || held.books.take(consumer, 1).is_err() {
@@ -38,7 +38,7 @@ impl TreeRooms {
         }
         held.connections.insert(connection, of_connection + 1);
         drop(held);
-        Ok(TreeRoom { rooms: self.clone(), consumer, connection })
+        Ok(TreeConnectSlot { rooms: self.clone(), consumer, connection })
     }
 
     /// How many there are.
@@ -52,14 +52,14 @@ impl TreeRooms {
     }
 }
 
-impl Default for TreeRooms {
+impl Default for TreeConnectSlots {
     fn default() -> Self {
         let books = Books::new(ALL_MAX, Shares::THRICE);
         Self(Arc::new(Mutex::new(Held { books, connections: HashMap::new() })))
     }
 }
 
-impl Drop for TreeRoom {
+impl Drop for TreeConnectSlot {
     fn drop(&mut self) {
         let mut held = self.rooms.lock();
         held.books.give_back(self.consumer, 1);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_connection_has_its_bound() {
-        let rooms = TreeRooms::default();
+        let rooms = TreeConnectSlots::default();
         let mine = v6(0, 1).into();
         let taken: Vec<_> = (0..5000).map_while(|_| rooms.take(1, mine).ok()).collect();
         assert_eq!(taken.len(), PER_CONNECTION_MAX);
@@ -115,7 +115,7 @@ mod tests {
             ((0..100).map(|last| Consumer { address: [192, 0, 2, last].into(), user }).collect(), 3),
         ];
         for (crowd, times) in crowds {
-            let rooms = TreeRooms::default();
+            let rooms = TreeConnectSlots::default();
             let mut taken = Vec::new();
             for (connection, consumer) in crowd.iter().enumerate() {
                 let take = || rooms.take(connection as u64, *consumer).ok();

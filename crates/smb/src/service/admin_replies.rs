@@ -1,4 +1,4 @@
-//! What a lane answers to an administrator: every open and lock of the process, and the end of one or of a session.
+//! A lane's replies to an administrator: every open and lock of the process, and the end of one or of a session.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -8,29 +8,31 @@ use smb_tree::Open;
 use smb_wire::create::access::{rights, share};
 
 use super::lane_service::LaneSmb;
-use crate::desk::{LockShown, OpenShown, Question, What, json};
-use crate::server::Kept;
+use crate::admin::{AdminCommand, AdminRequest, LockReport, OpenReport, json};
+use crate::server::ServerState;
 
 /// Answers for as long as the lane serves.
-pub(super) fn answer(lane: Weak<LaneSmb>, kept: Arc<Kept>) -> Task<()> {
+pub(super) fn answer(lane: Weak<LaneSmb>, server_state: Arc<ServerState>) -> Task<()> {
     lane::spawn(async move {
         loop {
-            let question = kept.asked.next().await;
-            let Some(lane) = lane.upgrade() else { return question.answer(None) };
-            lane.answer(question).await;
+            let request = server_state.admin_requests.next().await;
+            let Some(lane) = lane.upgrade() else { return request.answer(None) };
+            lane.answer(request).await;
         }
     })
 }
 
 impl LaneSmb {
-    async fn answer(self: &Rc<Self>, question: Question) {
-        let answer = match question.what {
-            What::Opens => Some(json(&self.every_open(|lane, open, all| all.push(lane.shown(open))).await)),
-            What::Locks => Some(json(&self.every_open(Self::locks_of).await)),
-            What::EndSession(id) => self.expel(id).await.then(String::new),
-            What::CloseOpen(id) => self.of_trees().close_by_administrator(id).await.then(String::new),
+    async fn answer(self: &Rc<Self>, request: AdminRequest) {
+        let answer = match request.command {
+            AdminCommand::Opens => {
+                Some(json(&self.every_open(|lane, open, all| all.push(lane.shown(open))).await))
+            }
+            AdminCommand::Locks => Some(json(&self.every_open(Self::locks_of).await)),
+            AdminCommand::EndSession(id) => self.expel(id).await.then(String::new),
+            AdminCommand::CloseOpen(id) => self.of_trees().close_by_administrator(id).await.then(String::new),
         };
-        question.answer(answer);
+        request.answer(answer);
     }
 
     /// Looks at each open, a few in each turn of the lane.
@@ -45,8 +47,8 @@ impl LaneSmb {
         all
     }
 
-    fn shown(&self, open: &Open) -> OpenShown {
-        OpenShown {
+    fn shown(&self, open: &Open) -> OpenReport {
+        OpenReport {
             id: open.id().volatile.get(),
             session: open.session(),
             user: open.user().to_owned(),
@@ -74,8 +76,8 @@ impl LaneSmb {
         }
     }
 
-    fn locks_of(&self, open: &Open, all: &mut Vec<LockShown>) {
-        all.extend(open.locked().into_iter().map(|lock| LockShown {
+    fn locks_of(&self, open: &Open, all: &mut Vec<LockReport>) {
+        all.extend(open.locked().into_iter().map(|lock| LockReport {
             open: open.id().volatile.get(),
             session: open.session(),
             user: open.user().to_owned(),

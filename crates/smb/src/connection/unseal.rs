@@ -1,4 +1,4 @@
-//! Sealed frames.
+//! Decrypts sealed frames (MS-SMB2 3.3.5.2.1.1).
 
 use std::rc::Rc;
 
@@ -8,15 +8,15 @@ use smb_wire::transform::{TRANSFORM_LEN, TransformHeader};
 use smb_wire::{FrameKind, Malformed};
 
 use super::Connection;
-use super::inbox::{End, Frame};
+use super::frame_reader::{Frame, ReceiveEnd};
 use crate::session::Channel;
 
-/// Opens a sealed frame where it lies, and says by whose keys.
-pub(super) fn open(connection: &Connection, mut frame: Frame) -> Result<(Frame, Rc<Channel>), End> {
+/// Decrypts a sealed frame in place, and returns it with the channel whose keys it had.
+pub(super) fn open(connection: &Connection, mut frame: Frame) -> Result<(Frame, Rc<Channel>), ReceiveEnd> {
     let counters = &connection.lane.counters;
     let refused = |_| {
         counters.ended_sealed.increment();
-        End::Gone
+        ReceiveEnd::Gone
     };
     let (header, _) = TransformHeader::parse(&frame).map_err(refused)?;
     //= MS-SMB2 3.3.5.2.1.1

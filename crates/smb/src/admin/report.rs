@@ -1,4 +1,4 @@
-//! What `linerate smb` is told, as JSON.
+//! The reports that `linerate smb` shows, as JSON.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A user of one client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionShown {
+pub struct SessionReport {
     /// SessionId, by which it is ended.
     pub id: u64,
     /// Who signed in.
@@ -28,12 +28,12 @@ pub struct SessionShown {
     /// How much it has open.
     pub opens: usize,
     /// Its connections, the oldest first.
-    pub channels: Vec<ChannelShown>,
+    pub channels: Vec<ChannelReport>,
 }
 
 /// A connection of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChannelShown {
+pub struct ChannelReport {
     /// Its number in this process.
     pub connection: u64,
     /// Where the client is.
@@ -58,7 +58,7 @@ pub struct ChannelShown {
 
 /// A file, directory or stream that is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenShown {
+pub struct OpenReport {
     /// FileId.Volatile, by which it is closed.
     pub id: u64,
     /// Its session; 0 for a durable open that waits for its client.
@@ -91,7 +91,7 @@ pub struct OpenShown {
 
 /// A locked range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LockShown {
+pub struct LockReport {
     /// The open that has it.
     pub open: u64,
     /// Its session.

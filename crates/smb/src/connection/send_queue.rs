@@ -1,4 +1,4 @@
-//! What leaves by a connection: replies in the order in which they are done, by one writer.
+//! The send queue of a connection: replies in the order in which they are done, sent by one writer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use service::memory::Charge;
 use vfs::OpenFile;
 
 use super::Connection;
-use super::promise::{PROMISES_MAX, Promises, SLOW};
+use super::deferred_read::{DEFERRED_READS_MAX, DeferredReads, SLOW};
 
 /// A frame, ready to leave.
 pub(crate) struct Outgoing {
@@ -25,8 +25,8 @@ pub(crate) struct Outgoing {
     pub(crate) payload: Payload,
     /// For what it holds.
     pub(crate) charge: Option<Charge>,
-    /// Bytes of it that were promised before they were read.
-    pub(crate) promised: usize,
+    /// Bytes of it that a deferred read has brought.
+    pub(crate) deferred_bytes: usize,
 }
 
 /// What follows the headers.
@@ -73,11 +73,11 @@ impl Outgoing {
 /// The queues of a connection. What is short does not wait until all has left that is long: each long frame waits for those short
 /// ones alone that go into one batch, and a short one for one long frame at most.
 #[derive(Default)]
-pub(crate) struct Outbox {
+pub(crate) struct SendQueue {
     short: RefCell<VecDeque<Outgoing>>,
     long: RefCell<VecDeque<Outgoing>>,
     /// Long ones that are not put together yet.
-    pub(super) promises: Promises,
+    pub(super) deferred_reads: DeferredReads,
     /// Short ones have just left.
     is_turn_of_long: Cell<bool>,
     bytes: Cell<usize>,
@@ -92,14 +92,14 @@ pub(crate) struct Outbox {
     emptied: RefCell<Option<Waker>>,
 }
 
-impl Outbox {
+impl SendQueue {
     /// Waits while so much is queued that nothing more should be asked for.
     pub(crate) async fn room(&self) {
         poll_fn(|cx| {
             let frames = self.short.borrow().len() + self.long.borrow().len();
             let has_room = self.bytes.get() < QUEUED_MAX
                 && frames < FRAMES_MAX
-                && self.promises.waiting() < PROMISES_MAX;
+                && self.deferred_reads.waiting() < DEFERRED_READS_MAX;
             if has_room || self.is_closed.get() {
                 return Poll::Ready(());
             }
@@ -136,13 +136,13 @@ impl Outbox {
         self.is_closed.set(true);
         self.short.borrow_mut().clear();
         self.long.borrow_mut().clear();
-        self.promises.drop_all();
+        self.deferred_reads.drop_all();
         self.bytes.set(0);
         self.wake();
     }
 
     fn is_empty(&self) -> bool {
-        !self.is_writing.get() && self.promises.are_kept()
+        !self.is_writing.get() && self.deferred_reads.are_done()
     }
 
     /// Some of it has left, or will not.
@@ -185,13 +185,13 @@ impl Outbox {
 impl Connection {
     /// Has a frame leave behind those that are done already.
     pub(crate) fn send(self: &Rc<Self>, frame: Outgoing) {
-        let outbox = &self.outbox;
-        if outbox.is_closed.get() {
+        let send_queue = &self.send_queue;
+        if send_queue.is_closed.get() {
             return;
         }
-        outbox.queued.update(|queued| queued + frame.wire_len());
-        outbox.push(frame);
-        if !outbox.is_writing.replace(true) {
+        send_queue.queued.update(|queued| queued + frame.wire_len());
+        send_queue.push(frame);
+        if !send_queue.is_writing.replace(true) {
             let me = Rc::clone(self);
             lane::spawn(async move { me.write().await }).detach();
         }
@@ -199,22 +199,22 @@ impl Connection {
 
     /// The stream has taken so much more.
     fn took(&self, bytes: u64) {
-        self.outbox.sent.update(|sent| sent + bytes);
-        self.figures.bytes_out.add(bytes);
+        self.send_queue.sent.update(|sent| sent + bytes);
+        self.stats.bytes_out.add(bytes);
         self.moved().bytes_out.add(bytes);
     }
 
     /// Writes until the queue is empty.
     async fn write(self: Rc<Self>) {
-        let outbox = &self.outbox;
-        while let Some(frame) = outbox.pop() {
-            let promised = frame.promised;
+        let send_queue = &self.send_queue;
+        while let Some(frame) = send_queue.pop() {
+            let deferred_bytes = frame.deferred_bytes;
             match self.account.unless_short(self.write_frame(frame)).await {
                 Ok(Ok(())) => {
-                    if promised > 0 {
-                        self.promised_left(promised);
+                    if deferred_bytes > 0 {
+                        self.deferred_read_sent(deferred_bytes);
                     }
-                    outbox.wake();
+                    send_queue.wake();
                 }
                 Ok(Err(error)) => {
                     if error.kind() == io::ErrorKind::TimedOut {
@@ -230,8 +230,8 @@ impl Connection {
                 }
             }
         }
-        outbox.is_writing.set(false);
-        outbox.wake();
+        send_queue.is_writing.set(false);
+        send_queue.wake();
     }
 
     async fn write_frame(&self, frame: Outgoing) -> io::Result<()> {
@@ -245,7 +245,7 @@ impl Connection {
                 batch.append(&head[from..]);
                 let mut charges = Vec::new();
                 charges.extend(charge);
-                while let Some(next) = self.outbox.pop_short(batch.spare()) {
+                while let Some(next) = self.send_queue.pop_short(batch.spare()) {
                     batch.append(&next.head[next.from..]);
                     charges.extend(next.charge);
                 }
@@ -265,7 +265,7 @@ impl Connection {
     fn batch(&self, len: usize) -> Option<Buf> {
         let lane = lane::current();
         let buffers = lane.buffers();
-        let large = if len + self.outbox.bytes.get() > BufClass::Small.bytes() {
+        let large = if len + self.send_queue.bytes.get() > BufClass::Small.bytes() {
             buffers.try_get(BufClass::Large)
         } else {
             None
@@ -353,7 +353,7 @@ impl Connection {
         let began = now();
         let writable = timeout(STALL, self.stream.writable()).await;
         if now() >= began + SLOW {
-            self.outbox.promises.is_slow();
+            self.send_queue.deferred_reads.is_slow();
         }
         writable.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
     }

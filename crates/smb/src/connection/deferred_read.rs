@@ -22,16 +22,16 @@ use vfs::OpenFile;
 use zerocopy::IntoBytes;
 
 use super::call::DATA_AT;
-use super::outbox::{Outgoing, Payload};
 use super::replies::{FRONT, Replies, begin_sealing, front, seal};
+use super::send_queue::{Outgoing, Payload};
 use super::{Connection, at_once};
 use crate::audit::Trail;
-use crate::long_turns::{LongTurn, ROUND_COST};
+use crate::cpu_scheduler::{CpuTurn, ROUND_COST};
 use crate::memory::Pieces;
 use crate::session::Channel;
 
-/// A reply whose data is not read yet.
-pub(super) struct Promise {
+/// A READ whose reply is sealed or signed, and whose data is read when the connection can send it.
+pub(super) struct DeferredRead {
     pub(super) file: Rc<OpenFile>,
     pub(super) offset: u64,
     pub(super) len: u32,
@@ -42,7 +42,7 @@ pub(super) struct Promise {
     pub(super) trail: Option<Trail>,
 }
 
-impl Promise {
+impl DeferredRead {
     fn ended(&mut self, status: Status) {
         if let Some(trail) = self.trail.take() {
             trail.ended(status);
@@ -50,24 +50,24 @@ impl Promise {
     }
 }
 
-/// The promises of a connection, and how much of them is under way.
+/// The deferred reads of a connection, and the bytes of them that are under way.
 #[derive(Default)]
-pub(super) struct Promises {
-    waiting: RefCell<VecDeque<Promise>>,
+pub(super) struct DeferredReads {
+    waiting: RefCell<VecDeque<DeferredRead>>,
     /// Bytes of data that are being read, or wait for the stream.
     under_way: Cell<usize>,
     allowed: Cell<usize>,
-    is_keeping: Cell<bool>,
+    is_starting: Cell<bool>,
 }
 
-impl Promises {
+impl DeferredReads {
     /// Replies whose data is not read yet.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.borrow().len()
     }
 
-    /// Whether all that was promised has left.
-    pub(super) fn are_kept(&self) -> bool {
+    /// True when no deferred read waits or is under way.
+    pub(super) fn are_done(&self) -> bool {
         self.under_way.get() == 0 && self.waiting() == 0
     }
 
@@ -81,7 +81,7 @@ impl Promises {
         self.allowed.set(0);
     }
 
-    fn next(&self) -> Option<Promise> {
+    fn next(&self) -> Option<DeferredRead> {
         let mut waiting = self.waiting.borrow_mut();
         let (len, under_way) = (waiting.front()?.len as usize, self.under_way.get());
         if under_way > 0 && under_way + len > self.allowed.get() {
@@ -93,80 +93,85 @@ impl Promises {
 }
 
 impl Connection {
-    /// Has a reply leave whose data is read when it can be sent.
-    pub(super) fn promise(self: &Rc<Self>, promise: Promise) {
+    /// Queues a READ whose data is read when its reply can be sent.
+    pub(super) fn defer_read(self: &Rc<Self>, deferred_read: DeferredRead) {
         if !self.has_ended() {
-            self.outbox.promises.waiting.borrow_mut().push_back(promise);
-            self.keep_promises();
+            self.send_queue.deferred_reads.waiting.borrow_mut().push_back(deferred_read);
+            self.start_deferred_reads();
         }
     }
 
-    /// The stream has taken a reply with so many bytes of promised data.
-    pub(super) fn promised_left(self: &Rc<Self>, bytes: usize) {
-        let promises = &self.outbox.promises;
-        promises.allowed.update(|allowed| (allowed + 2 * bytes).min(AHEAD_MAX));
+    /// Counts the data of a reply that the stream has taken, and starts the next reads.
+    pub(super) fn deferred_read_sent(self: &Rc<Self>, bytes: usize) {
+        let deferred_reads = &self.send_queue.deferred_reads;
+        deferred_reads.allowed.update(|allowed| (allowed + 2 * bytes).min(AHEAD_MAX));
         self.no_more_under_way(bytes);
     }
 
     fn no_more_under_way(self: &Rc<Self>, bytes: usize) {
-        self.outbox.promises.under_way.update(|under_way| under_way - bytes);
-        self.keep_promises();
+        self.send_queue.deferred_reads.under_way.update(|under_way| under_way - bytes);
+        self.start_deferred_reads();
     }
 
-    /// Begins what may be under way.
-    fn keep_promises(self: &Rc<Self>) {
-        let promises = &self.outbox.promises;
+    /// Starts the deferred reads that may be under way now.
+    fn start_deferred_reads(self: &Rc<Self>) {
+        let deferred_reads = &self.send_queue.deferred_reads;
         // One that fails at once makes room for the next, which this loop finds.
-        if promises.is_keeping.replace(true) {
+        if deferred_reads.is_starting.replace(true) {
             return;
         }
-        while let Some(promise) = promises.next() {
-            self.spawn(Rc::clone(self).keep(promise));
+        while let Some(deferred_read) = deferred_reads.next() {
+            self.spawn(Rc::clone(self).serve_deferred_read(deferred_read));
         }
-        promises.is_keeping.set(false);
+        deferred_reads.is_starting.set(false);
     }
 
-    async fn keep(self: Rc<Self>, mut promise: Promise) {
-        match self.put_together(&promise).await {
+    async fn serve_deferred_read(self: Rc<Self>, mut deferred_read: DeferredRead) {
+        match self.put_together(&deferred_read).await {
             Ok(frame) => {
-                promise.ended(Status::SUCCESS);
+                deferred_read.ended(Status::SUCCESS);
                 self.send(frame);
             }
-            Err(Broken::Failed(status)) => {
-                promise.ended(status);
-                self.say_failed(&promise, status);
-                self.no_more_under_way(promise.len as usize);
-                self.outbox.wake();
+            Err(ReadFailure::Failed(status)) => {
+                deferred_read.ended(status);
+                self.say_failed(&deferred_read, status);
+                self.no_more_under_way(deferred_read.len as usize);
+                self.send_queue.wake();
             }
-            Err(Broken::Ended) => {}
-            Err(Broken::NoNonce) => self.end(),
+            Err(ReadFailure::Ended) => {}
+            Err(ReadFailure::NoNonce) => self.end(),
         }
     }
 
-    async fn put_together(self: &Rc<Self>, promise: &Promise) -> Result<Outgoing, Broken> {
-        let size = DATA_AT + promise.len as usize;
+    async fn put_together(self: &Rc<Self>, deferred_read: &DeferredRead) -> Result<Outgoing, ReadFailure> {
+        let size = DATA_AT + deferred_read.len as usize;
         let charge = self.account.acquire(Pieces::size(size)).await;
         let mut piece = self.lane.pieces.lend_blank(size, DATA_AT);
-        put_read_headers(&mut piece, &promise.header, promise.signer.is_some(), promise.len as usize);
-        let mut piece = match &promise.sealer {
-            Some(channel) => self.read_and_seal(promise, channel, piece).await?,
-            None => self.read_and_sign(promise, piece).await?,
+        put_read_headers(
+            &mut piece,
+            &deferred_read.header,
+            deferred_read.signer.is_some(),
+            deferred_read.len as usize,
+        );
+        let mut piece = match &deferred_read.sealer {
+            Some(channel) => self.read_and_seal(deferred_read, channel, piece).await?,
+            None => self.read_and_sign(deferred_read, piece).await?,
         };
         self.lane.counters.bytes_read.add((piece.len() - DATA_AT) as u64);
-        let from = front(&mut piece, promise.sealer.is_some());
+        let from = front(&mut piece, deferred_read.sealer.is_some());
         let payload = Payload::Piece { piece, from };
         Ok(Outgoing {
             head: Vec::new(),
             from: 0,
             payload,
             charge: Some(charge),
-            promised: promise.len as usize,
+            deferred_bytes: deferred_read.len as usize,
         })
     }
 
     /// The next turn at a step of work for long replies.
-    async fn turn(&self) -> LongTurn<'_> {
-        let turn = self.lane.long_turns.take(&self.account).await;
+    async fn turn(&self) -> CpuTurn<'_> {
+        let turn = self.lane.cpu_scheduler.take(&self.account).await;
         self.lane.counters.long_steps.increment();
         turn
     }
@@ -175,17 +180,18 @@ impl Connection {
     /// waited for outside the turn.
     async fn read_step(
         &self,
-        promise: &Promise,
+        deferred_read: &DeferredRead,
         step_max: usize,
         piece: Buf,
-    ) -> Result<(LongTurn<'_>, usize, Buf), Broken> {
+    ) -> Result<(CpuTurn<'_>, usize, Buf), ReadFailure> {
         let turn = self.turn().await;
         if self.has_ended() {
-            return Err(Broken::Ended);
+            return Err(ReadFailure::Ended);
         }
         let done = piece.len() - DATA_AT;
-        let step = (promise.len as usize - done).min(step_max);
-        let mut reading = pin!(promise.file.lane_file().read_at(promise.offset + done as u64, step, piece));
+        let step = (deferred_read.len as usize - done).min(step_max);
+        let mut reading =
+            pin!(deferred_read.file.lane_file().read_at(deferred_read.offset + done as u64, step, piece));
         let (turn, (read, piece)) = match at_once(&mut reading).await {
             Some(read) => (turn, read),
             None => {
@@ -196,19 +202,19 @@ impl Connection {
         };
         match read {
             Ok(read) => Ok((turn, read, piece)),
-            Err(_) => Err(Broken::Failed(Status::UNEXPECTED_IO_ERROR)),
+            Err(_) => Err(ReadFailure::Failed(Status::UNEXPECTED_IO_ERROR)),
         }
     }
 
     /// Each step is signed while the processor's cache has it.
-    async fn read_and_sign(&self, promise: &Promise, mut piece: Buf) -> Result<Buf, Broken> {
-        let signing = promise.signer.as_ref().and_then(|channel| {
+    async fn read_and_sign(&self, deferred_read: &DeferredRead, mut piece: Buf) -> Result<Buf, ReadFailure> {
+        let signing = deferred_read.signer.as_ref().and_then(|channel| {
             let by_gmac = channel.session.agreed.signing == SigningAlgorithm::AesGmac;
             Some((channel.signing.as_ref()?, if by_gmac { GMAC_FASTER } else { 1 }))
         });
         let mut signature = signing.map(|(key, _)| begin(key, &piece));
-        while piece.len() < DATA_AT + promise.len as usize {
-            let (turn, read, back) = self.read_step(promise, SIGN_STEP, piece).await?;
+        while piece.len() < DATA_AT + deferred_read.len as usize {
+            let (turn, read, back) = self.read_step(deferred_read, SIGN_STEP, piece).await?;
             piece = back;
             if read == 0 {
                 break;
@@ -220,7 +226,7 @@ impl Connection {
             }
             turn.end(cost).await;
         }
-        if self.became_shorter(promise, &mut piece)?
+        if self.became_shorter(deferred_read, &mut piece)?
             && let Some((key, faster)) = signing
         {
             // The header says another length.
@@ -242,13 +248,13 @@ impl Connection {
     /// AES-GCM takes a message whole: in the turn that has read it, if one step does. AES-CCM, whose MAC is one chain of blocks, goes by steps.
     async fn read_and_seal(
         &self,
-        promise: &Promise,
+        deferred_read: &DeferredRead,
         channel: &Channel,
         mut piece: Buf,
-    ) -> Result<Buf, Broken> {
-        let whole = DATA_AT + promise.len as usize;
+    ) -> Result<Buf, ReadFailure> {
+        let whole = DATA_AT + deferred_read.len as usize;
         let last = loop {
-            let (turn, read, back) = self.read_step(promise, SEAL_STEP, piece).await?;
+            let (turn, read, back) = self.read_step(deferred_read, SEAL_STEP, piece).await?;
             piece = back;
             if whole <= DATA_AT + SEAL_STEP {
                 break turn;
@@ -258,25 +264,25 @@ impl Connection {
                 break self.turn().await;
             }
         };
-        self.became_shorter(promise, &mut piece)?;
-        match begin_sealing(channel, &piece).map_err(|NoNonce| Broken::NoNonce)? {
+        self.became_shorter(deferred_read, &mut piece)?;
+        match begin_sealing(channel, &piece).map_err(|NoNonce| ReadFailure::NoNonce)? {
             Some(sealing) => {
                 last.end(piece.len().min(SEAL_STEP) / READ_FASTER).await;
                 self.seal_by_turns(sealing, &mut piece).await?;
             }
             None => {
-                seal(channel, &mut piece).map_err(|NoNonce| Broken::NoNonce)?;
+                seal(channel, &mut piece).map_err(|NoNonce| ReadFailure::NoNonce)?;
                 last.end(piece.len() / READ_FASTER + piece.len() / SEAL_FASTER).await;
             }
         }
         Ok(piece)
     }
 
-    async fn seal_by_turns(&self, mut sealing: ByParts<'_>, piece: &mut [u8]) -> Result<(), Broken> {
+    async fn seal_by_turns(&self, mut sealing: ByParts<'_>, piece: &mut [u8]) -> Result<(), ReadFailure> {
         for part in piece[FRONT..].chunks_mut(CCM_STEP) {
             let turn = self.turn().await;
             if self.has_ended() {
-                return Err(Broken::Ended);
+                return Err(ReadFailure::Ended);
             }
             sealing.update(part);
             turn.end(part.len() / 2 * CCM_HALVES).await;
@@ -286,33 +292,33 @@ impl Connection {
     }
 
     /// Whether the file has become shorter since it was looked at: the header says so then.
-    fn became_shorter(&self, promise: &Promise, piece: &mut Buf) -> Result<bool, Broken> {
+    fn became_shorter(&self, deferred_read: &DeferredRead, piece: &mut Buf) -> Result<bool, ReadFailure> {
         match piece.len() - DATA_AT {
-            0 => Err(Broken::Failed(Status::END_OF_FILE)),
-            read if read == promise.len as usize => Ok(false),
+            0 => Err(ReadFailure::Failed(Status::END_OF_FILE)),
+            read if read == deferred_read.len as usize => Ok(false),
             read => {
-                put_read_headers(piece, &promise.header, promise.signer.is_some(), read);
+                put_read_headers(piece, &deferred_read.header, deferred_read.signer.is_some(), read);
                 Ok(true)
             }
         }
     }
 
     /// Sends the error instead.
-    fn say_failed(self: &Rc<Self>, promise: &Promise, status: Status) {
+    fn say_failed(self: &Rc<Self>, deferred_read: &DeferredRead, status: Status) {
         self.lane.counters.requests_failed.increment();
-        let mut header = promise.header;
+        let mut header = deferred_read.header;
         header.status.set(status.0);
         let dialect = self.negotiated.get().map_or(Dialect::Smb202, |negotiated| negotiated.dialect);
         let mut replies = Replies::new();
-        replies.push(&header, promise.signer.clone(), |body| ErrorResponse::write(body, dialect, &[]));
-        if replies.leave(self, promise.sealer.as_deref()).is_err() {
+        replies.push(&header, deferred_read.signer.clone(), |body| ErrorResponse::write(body, dialect, &[]));
+        if replies.leave(self, deferred_read.sealer.as_deref()).is_err() {
             self.end();
         }
     }
 }
 
-/// Why there is no reply.
-enum Broken {
+/// The reason why a deferred read has no reply.
+enum ReadFailure {
     Failed(Status),
     Ended,
     NoNonce,
@@ -333,14 +339,14 @@ fn begin<'a>(key: &'a SigningKey, message: &[u8]) -> Signature<'a> {
     signature
 }
 
-/// Promises of a connection that wait before no more requests are read.
-pub(super) const PROMISES_MAX: usize = 256;
+/// Deferred reads of a connection that wait before no more requests are read.
+pub(super) const DEFERRED_READS_MAX: usize = 256;
 /// A client that takes nothing for so long has nothing read ahead.
 pub(super) const SLOW: Duration = Duration::from_millis(100);
 //@ limit: signed or sealed replies to READ read ahead
 //@ section: SMB
 //@ unit: byte
-//@ connection: one, and twice what the client has taken of late, {:b} at most; {PROMISES_MAX} that are not read yet
+//@ connection: one, and twice what the client has taken of late, {:b} at most; {DEFERRED_READS_MAX} that are not read yet
 //@ address: as the memory of long WRITEs
 //@ empty: they are read, signed and sealed when it is their turn; others feel nothing
 //@ counter: smb_long_steps

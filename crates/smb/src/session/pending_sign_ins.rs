@@ -10,9 +10,9 @@ use service::address::address_of;
 
 use crate::connection::SigningIn;
 
-/// Sign-ins of the process that have begun, the oldest first.
+/// The sign-ins of the process that wait for their next message, the oldest first.
 #[derive(Default)]
-pub(crate) struct Begun(Mutex<All>);
+pub(crate) struct PendingSignIns(Mutex<All>);
 
 #[derive(Default)]
 struct All {
@@ -30,7 +30,7 @@ struct Entry {
     network: IpAddr,
 }
 
-impl Begun {
+impl PendingSignIns {
     /// Keeps a sign-in of a connection until its next message, and returns how many others it displaced.
     pub(crate) fn put(&self, connection: u64, peer: IpAddr, signing_in: SigningIn) -> u64 {
         let mut all = self.lock();
@@ -102,7 +102,7 @@ impl All {
     }
 }
 
-impl std::fmt::Debug for Begun {
+impl std::fmt::Debug for PendingSignIns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Begun").field("len", &self.lock().entries.len()).finish()
     }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_sign_in_too_many_displaces_the_oldest_of_its_own_connection_address_or_network() {
-        let begun = Begun::default();
+        let begun = PendingSignIns::default();
         let good = "198.51.100.7".parse().unwrap();
         begun.put(1, good, sign_in(1));
         // By one connection, by many of an address, and by many addresses of a network.

@@ -1,4 +1,4 @@
-//! What lanes are asked by threads beside them.
+//! The queue of administrators' requests, which threads fill and lanes take from.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -7,44 +7,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// One question or order, which one lane takes.
+/// A request of an administrator, which one lane takes and answers.
 #[derive(Debug)]
-pub(crate) struct Question {
-    pub(crate) what: What,
+pub(crate) struct AdminRequest {
+    pub(crate) command: AdminCommand,
     answer: SyncSender<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum AdminCommand {
     Opens,
     Locks,
     EndSession(u64),
     CloseOpen(u64),
 }
 
-/// Questions that no lane has taken yet.
+/// Requests of administrators that no lane has taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(Mutex<Waiting>);
+pub(crate) struct AdminRequests(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    questions: VecDeque<Question>,
+    requests: VecDeque<AdminRequest>,
     /// Some lane has taken questions, or would.
     is_served: bool,
     /// Lanes that would take one.
     lanes: Vec<Waker>,
 }
 
-impl Asked {
-    /// The answer of some lane; `None` where there is none. Waits.
-    pub(crate) fn ask(&self, what: What) -> Option<String> {
+impl AdminRequests {
+    /// Queues a request and blocks until a lane has answered it; `None` when no lane does.
+    pub(crate) fn ask(&self, command: AdminCommand) -> Option<String> {
         let (answer, answered) = sync_channel(1);
         let lanes = {
             let mut waiting = self.lock();
-            if !waiting.is_served || waiting.questions.len() >= QUESTIONS_MAX {
+            if !waiting.is_served || waiting.requests.len() >= REQUESTS_MAX {
                 return None;
             }
-            waiting.questions.push_back(Question { what, answer });
+            waiting.requests.push_back(AdminRequest { command, answer });
             std::mem::take(&mut waiting.lanes)
         };
         // Some may be at their end; those that are not see who is first.
@@ -52,13 +52,13 @@ impl Asked {
         answered.recv_timeout(PATIENCE).ok()
     }
 
-    /// The next question for a lane.
-    pub(crate) async fn next(&self) -> Question {
+    /// Waits for the next request.
+    pub(crate) async fn next(&self) -> AdminRequest {
         poll_fn(|cx| {
             let mut waiting = self.lock();
             waiting.is_served = true;
-            if let Some(question) = waiting.questions.pop_front() {
-                return Poll::Ready(question);
+            if let Some(request) = waiting.requests.pop_front() {
+                return Poll::Ready(request);
             }
             if !waiting.lanes.iter().any(|lane| lane.will_wake(cx.waker())) {
                 waiting.lanes.push(cx.waker().clone());
@@ -73,7 +73,7 @@ impl Asked {
     }
 }
 
-impl Question {
+impl AdminRequest {
     /// `None`: there is no such thing.
     pub(crate) fn answer(self, answer: Option<String>) {
         if let Some(answer) = answer {
@@ -84,7 +84,7 @@ impl Question {
 }
 
 /// As many as administrators ask at once.
-const QUESTIONS_MAX: usize = 16;
+const REQUESTS_MAX: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -97,22 +97,22 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_once_by_whichever_lane_comes_and_by_none_where_nothing_is_served() {
-        let asked = Arc::new(Asked::default());
-        assert_eq!(asked.ask(What::Opens), None, "nobody is there to wait for");
+        let asked = Arc::new(AdminRequests::default());
+        assert_eq!(asked.ask(AdminCommand::Opens), None, "nobody is there to wait for");
         let mut context = Context::from_waker(Waker::noop());
         let (mut one, mut other) = (pin!(asked.next()), pin!(asked.next()));
         assert!(one.as_mut().poll(&mut context).is_pending());
         let asks = Arc::clone(&asked);
-        let asking = std::thread::spawn(move || asks.ask(What::EndSession(7)));
-        let question = loop {
-            if let Poll::Ready(question) = one.as_mut().poll(&mut context) {
-                break question;
+        let asking = std::thread::spawn(move || asks.ask(AdminCommand::EndSession(7)));
+        let request = loop {
+            if let Poll::Ready(request) = one.as_mut().poll(&mut context) {
+                break request;
             }
             std::thread::yield_now();
         };
         assert!(other.as_mut().poll(&mut context).is_pending(), "one lane has it");
-        assert_eq!(question.what, What::EndSession(7));
-        question.answer(Some("done".to_owned()));
+        assert_eq!(request.command, AdminCommand::EndSession(7));
+        request.answer(Some("done".to_owned()));
         assert_eq!(asking.join().unwrap().as_deref(), Some("done"));
     }
 }

@@ -1,8 +1,8 @@
 //! Who uses SMB, for `linerate smb`: sessions are looked at where lanes share them; opens and locks have names that only a lane can
 //! tell, and what is to be ended ends on one.
 
-mod asked;
-mod shown;
+mod report;
+mod requests;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::Dialect;
 
-pub(crate) use self::asked::{Asked, Question, What};
-pub use self::shown::{ChannelShown, LockShown, OpenShown, SessionShown};
-use crate::server::Kept;
+pub use self::report::{ChannelReport, LockReport, OpenReport, SessionReport};
+pub(crate) use self::requests::{AdminCommand, AdminRequest, AdminRequests};
+use crate::server::ServerState;
 use crate::session::{Session, State};
 
-/// The desk of the process.
-pub(crate) struct SmbDesk(pub(crate) Arc<Kept>);
+/// The administrator's requests about SMB, answered by the lanes.
+pub(crate) struct SmbAdmin(pub(crate) Arc<ServerState>);
 
-impl Desk for SmbDesk {
+impl Desk for SmbAdmin {
     fn show(&self, path: &str) -> Option<String> {
         match path {
             "sessions" => Some(json(&self.sessions())),
-            "opens" => self.0.asked.ask(What::Opens),
-            "locks" => self.0.asked.ask(What::Locks),
+            "opens" => self.0.admin_requests.ask(AdminCommand::Opens),
+            "locks" => self.0.admin_requests.ask(AdminCommand::Locks),
             _ => None,
         }
     }
@@ -36,44 +36,44 @@ impl Desk for SmbDesk {
     fn end(&self, path: &str) -> bool {
         let Some((kind, id)) = path.split_once('/') else { return false };
         let Ok(id) = id.parse() else { return false };
-        let what = match kind {
-            "sessions" => What::EndSession(id),
-            "opens" => What::CloseOpen(id),
+        let command = match kind {
+            "sessions" => AdminCommand::EndSession(id),
+            "opens" => AdminCommand::CloseOpen(id),
             _ => return false,
         };
-        self.0.asked.ask(what).is_some()
+        self.0.admin_requests.ask(command).is_some()
     }
 }
 
-impl SmbDesk {
+impl SmbAdmin {
     /// Every session that is signed in, by its number.
-    fn sessions(&self) -> Vec<SessionShown> {
-        let ways = Ways::of_this_machine();
+    fn sessions(&self) -> Vec<SessionReport> {
+        let interfaces = LocalInterfaces::of_this_machine();
         let sessions = self.0.sessions.all().into_iter().filter(|session| session.state() == State::Valid);
-        let mut all: Vec<_> = sessions.filter_map(|session| self.session(&session, &ways)).collect();
+        let mut all: Vec<_> = sessions.filter_map(|session| self.session(&session, &interfaces)).collect();
         all.sort_by_key(|session| session.id);
         all
     }
 
-    fn session(&self, session: &Session, ways: &Ways) -> Option<SessionShown> {
+    fn session(&self, session: &Session, interfaces: &LocalInterfaces) -> Option<SessionReport> {
         let signed_in = session.signed_in()?;
         let channel = |entry: crate::session::ChannelEntry| {
-            let figures = self.0.figures.of(entry.connection)?;
-            let (interface, interface_node) = ways.to(figures.local);
-            Some(ChannelShown {
+            let stats = self.0.stats.of(entry.connection)?;
+            let (interface, interface_node) = interfaces.to(stats.local);
+            Some(ChannelReport {
                 connection: entry.connection,
-                peer: figures.peer,
-                local: figures.local,
+                peer: stats.peer,
+                local: stats.local,
                 lane: entry.lane.index(),
                 node: self.0.node_of(entry.lane),
                 interface,
                 interface_node,
-                requests: figures.requests.get(),
-                bytes_in: figures.bytes_in.get(),
-                bytes_out: figures.bytes_out.get(),
+                requests: stats.requests.get(),
+                bytes_in: stats.bytes_in.get(),
+                bytes_out: stats.bytes_out.get(),
             })
         };
-        Some(SessionShown {
+        Some(SessionReport {
             id: session.id,
             user: session.principal().map(|principal| principal.name().to_owned()).unwrap_or_default(),
             client: session.client.to_string(),
@@ -89,13 +89,13 @@ impl SmbDesk {
     }
 }
 
-/// By which interface connections come, and on which node it is.
-struct Ways {
+/// The machine's addresses and interfaces, to find the interface of a connection and its NUMA node.
+struct LocalInterfaces {
     addresses: Vec<Address>,
     nics: Vec<Nic>,
 }
 
-impl Ways {
+impl LocalInterfaces {
     fn of_this_machine() -> Self {
         Self { addresses: Address::of_this_machine().unwrap_or_default(), nics: Nic::of_this_machine() }
     }

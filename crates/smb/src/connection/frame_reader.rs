@@ -1,4 +1,4 @@
-//! Frames out of a connection's bytes: where they lie, if they came in one piece, else in memory of their own.
+//! Reads frames from a connection: in place, if they came in one piece, else into memory of their own.
 
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
@@ -90,8 +90,8 @@ impl Frame {
     }
 }
 
-/// Why there is no frame.
-pub(crate) enum End {
+/// The reason why a connection has no further frame.
+pub(crate) enum ReceiveEnd {
     /// The client has gone.
     Gone,
     /// Something else came.
@@ -102,24 +102,24 @@ pub(crate) enum End {
     Short,
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for ReceiveEnd {
     fn from(_: io::Error) -> Self {
         Self::Gone
     }
 }
 
-/// What came and is no frame yet.
+/// Splits the bytes of a connection into frames.
 #[derive(Default)]
-pub(crate) struct Inbox {
+pub(crate) struct FrameReader {
     unread: Option<RecvBuf>,
     /// The last frame was a long one, and so may be the next: prefix and frame are received alone, where they stay. What the
     /// lane's own receive brought of a long one would have to be copied.
     is_alone: bool,
 }
 
-impl Inbox {
+impl FrameReader {
     /// Waits until something of the next frame is there.
-    pub(crate) async fn begun(&mut self, stream: &TcpStream) -> Result<(), End> {
+    pub(crate) async fn begun(&mut self, stream: &TcpStream) -> Result<(), ReceiveEnd> {
         if self.unread.as_ref().is_none_or(|unread| unread.is_empty()) {
             let received = match self.is_alone {
                 true => {
@@ -130,7 +130,7 @@ impl Inbox {
                 false => stream.recv().await?,
             };
             if received.is_empty() {
-                return Err(End::Gone);
+                return Err(ReceiveEnd::Gone);
             }
             self.unread = Some(received);
         }
@@ -144,7 +144,7 @@ impl Inbox {
         max: usize,
         account: &Rc<Account>,
         pieces: &Rc<Pieces>,
-    ) -> Result<Frame, End> {
+    ) -> Result<Frame, ReceiveEnd> {
         loop {
             self.begun(stream).await?;
             let mut unread = self.unread.take().expect("something is there");
@@ -158,7 +158,7 @@ impl Inbox {
                 }
             };
             unread.advance(PREFIX_LEN);
-            match framing::parse(prefix, max).map_err(End::Malformed)? {
+            match framing::parse(prefix, max).map_err(ReceiveEnd::Malformed)? {
                 Announced::KeepAlive => self.unread = Some(unread),
                 Announced::Message(len) => return self.take(stream, unread, len, account, pieces).await,
             }
@@ -172,7 +172,7 @@ impl Inbox {
         len: usize,
         account: &Rc<Account>,
         pieces: &Rc<Pieces>,
-    ) -> Result<Frame, End> {
+    ) -> Result<Frame, ReceiveEnd> {
         let was_alone = std::mem::replace(&mut self.is_alone, len > SHORT_MAX);
         if unread.len() == len {
             return Ok(Frame { bytes: Bytes::Received(unread), start: 0, charge: None });
@@ -192,8 +192,9 @@ impl Inbox {
         lane::give_way().await;
         // Requests of the connection may keep what there is while they wait, some without a limit of time, and nobody sees meanwhile that
         // the client has gone.
-        let charge =
-            timeout(MEMORY_WITHIN, account.acquire(Pieces::size(len))).await.map_err(|_| End::Short)?;
+        let charge = timeout(MEMORY_WITHIN, account.acquire(Pieces::size(len)))
+            .await
+            .map_err(|_| ReceiveEnd::Short)?;
         let mut piece = pieces.take(len);
         piece.extend_from_slice(&unread);
         drop(unread);
@@ -208,9 +209,13 @@ impl Inbox {
 }
 
 /// Receives until there are `len` bytes.
-async fn within(len: usize, stream: &TcpStream, bytes: Vec<u8>) -> Result<(io::Result<()>, Vec<u8>), End> {
+async fn within(
+    len: usize,
+    stream: &TcpStream,
+    bytes: Vec<u8>,
+) -> Result<(io::Result<()>, Vec<u8>), ReceiveEnd> {
     let missing = len - bytes.len();
-    timeout(patience(missing), stream.recv_exact(bytes, missing)).await.map_err(|_| End::Late)
+    timeout(patience(missing), stream.recv_exact(bytes, missing)).await.map_err(|_| ReceiveEnd::Late)
 }
 
 /// As [`within`], without the lane's own receive.
@@ -218,9 +223,9 @@ async fn long_within(
     len: usize,
     stream: &TcpStream,
     bytes: Vec<u8>,
-) -> Result<(io::Result<()>, Vec<u8>), End> {
+) -> Result<(io::Result<()>, Vec<u8>), ReceiveEnd> {
     let missing = len - bytes.len();
-    timeout(patience(missing), stream.recv_alone(bytes, missing)).await.map_err(|_| End::Late)
+    timeout(patience(missing), stream.recv_alone(bytes, missing)).await.map_err(|_| ReceiveEnd::Late)
 }
 
 /// How long so many bytes may take.

@@ -1,4 +1,4 @@
-//! A frame's messages, served one after the other, and their replies.
+//! Dispatches the messages of a frame, which may be a compound, to their commands and collects the replies.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use std::task::Poll;
 use lane::buffer::Buf;
 use lane::time::sleep;
 use service::memory::Charge;
-use smb_proto::related::{Chain, Step};
+use smb_proto::related::{Compound, CompoundContext};
 use smb_wire::body::error::ErrorResponse;
 use smb_wire::body::read::ReadResponseFixed;
 use smb_wire::body::write::{WriteRequest, WriteRequestFixed};
@@ -19,21 +19,23 @@ use smb_wire::header::flags;
 use smb_wire::{Command, Dialect, Header, Message, Request, Role, Status};
 
 use super::call::{Call, Content, DATA_AT, Reply, put_empty};
-use super::inbox::Frame;
-use super::nature::{control_code, is_data_of_file, named_file, needed_len, outlives_connection, patience};
-use super::outbox::Payload;
-use super::promise::{Promise, put_read_headers};
+use super::deferred_read::{DeferredRead, put_read_headers};
+use super::frame_reader::Frame;
 use super::replies::{Replies, leave_before, leave_short};
+use super::request_traits::{
+    control_code, is_data_of_file, named_file, needed_len, outlives_connection, patience,
+};
+use super::send_queue::Payload;
 use super::{Connection, Negotiated};
 use crate::command;
 use crate::session::{Channel, State};
 
 /// Serves the messages of a frame; `sealer` is whose keys have opened it.
 pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer: Option<Rc<Channel>>) {
-    let mut serving = Serving {
+    let mut dispatch = FrameDispatch {
         connection: &connection,
         sealer,
-        chain: Chain::new(),
+        compound: Compound::new(),
         replies: Replies::new(),
         checked: None,
         held: frame.held(),
@@ -42,23 +44,23 @@ pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer
     let is_compounded = Messages::new(&frame).count() > 1;
     if !is_compounded && let Ok(message) = Message::new(&frame) {
         match (message.header().command(), needed_len(&message)) {
-            (Ok(Command::Write), _) => serving.serve_write(frame).await,
+            (Ok(Command::Write), _) => dispatch.serve_write(frame).await,
             // A request that may wait without a limit of time keeps no more than it needs.
             (_, Some(len)) if frame.len() - len > SURPLUS_MAX || frame.held() > 0 => {
-                serving.serve_cut(frame, len).await
+                dispatch.serve_cut(frame, len).await
             }
-            _ => serving.serve(message, false, None).await,
+            _ => dispatch.serve(message, false, None).await,
         };
-        return serving.leave();
+        return dispatch.leave();
     }
     for message in Messages::new(&frame) {
         // It was admitted whole.
         let Ok(message) = message else { break };
-        if connection.has_ended() || serving.serve(message, true, None).await == Next::End {
+        if connection.has_ended() || dispatch.serve(message, true, None).await == Next::End {
             return;
         }
     }
-    serving.leave();
+    dispatch.leave();
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,10 +70,11 @@ enum Next {
     End,
 }
 
-struct Serving<'a> {
+/// Serves the messages of one frame, one after the other.
+struct FrameDispatch<'a> {
     connection: &'a Rc<Connection>,
     sealer: Option<Rc<Channel>>,
-    chain: Chain,
+    compound: Compound,
     replies: Replies,
     /// What the check of a WRITE came to while it was whole.
     checked: Option<Result<(), Status>>,
@@ -89,7 +92,7 @@ pub(crate) struct Received {
     pub(crate) charge: Option<Charge>,
 }
 
-impl Serving<'_> {
+impl FrameDispatch<'_> {
     /// Serves a WRITE that is alone in its frame: its data is written from where it was received.
     async fn serve_write(&mut self, frame: Frame) -> Next {
         let part = {
@@ -140,13 +143,13 @@ impl Serving<'_> {
         let header = *message.header();
         let Ok(command) = header.command() else {
             // As Windows and Samba have it; the specification would end the connection.
-            let answering = Answering::of(header, Command::Echo);
-            return self.put(&answering, None, None, Status::INVALID_PARAMETER.into());
+            let pending_reply = PendingReply::of(header, Command::Echo);
+            return self.put(&pending_reply, None, None, Status::INVALID_PARAMETER.into());
         };
         let named = named_file(&message, command);
-        let begun = self.chain.begin(&header, command, named);
+        let begun = self.compound.begin(&header, command, named);
         let channel = match begun {
-            Ok(step) => self.channel(step),
+            Ok(context) => self.channel(context),
             Err(_) => self.channel_of(header.session_id.get()),
         };
         let channel = channel.or_else(|| self.session_signer(&message, command));
@@ -160,30 +163,30 @@ impl Serving<'_> {
             }
             return Next::Message;
         }
-        let mut answering = Answering::of(header, command);
+        let mut pending_reply = PendingReply::of(header, command);
         let (used, reply) = match begun {
             Err(status) => (Err(status), Reply::from(status)),
-            Ok(step) => {
-                answering.session = step.session_id;
+            Ok(context) => {
+                pending_reply.session = context.session_id;
                 let call = Call {
                     connection: self.connection,
                     message,
-                    step: Cell::new(step),
+                    context: Cell::new(context),
                     channel: channel.clone(),
                     tree: None,
                     is_sealed: self.sealer.is_some(),
-                    protects_reply: self.sealer.is_some() || answering.is_to_sign(channel.as_deref()),
+                    protects_reply: self.sealer.is_some() || pending_reply.is_to_sign(channel.as_deref()),
                     is_compounded,
                     held: self.held,
                     is_short: Cell::new(false),
                 };
-                let reply = self.answer(call, command, &mut answering, received).await;
-                let Some((step, reply)) = reply else { return Next::End };
-                (Ok(step), reply)
+                let reply = self.answer(call, command, &mut pending_reply, received).await;
+                let Some((context, reply)) = reply else { return Next::End };
+                (Ok(context), reply)
             }
         };
-        self.chain.end(command, used, reply.status);
-        self.put(&answering, used.ok(), channel, reply)
+        self.compound.end(command, used, reply.status);
+        self.put(&pending_reply, used.ok(), channel, reply)
     }
 
     /// Answers a request that may be processed, or says why it may not; the audit log is told. `None` where the connection ends.
@@ -191,20 +194,20 @@ impl Serving<'_> {
         &mut self,
         mut call: Call<'_>,
         command: Command,
-        answering: &mut Answering,
+        pending_reply: &mut PendingReply,
         received: Option<Received>,
-    ) -> Option<(Step, Reply)> {
+    ) -> Option<(CompoundContext, Reply)> {
         let ready = self.ready(&mut call, command);
         let trail = self.connection.lane.audit.begin(command, &call);
         let mut reply = match ready {
-            Ok(()) => self.carry_out(&call, command, answering, received).await?,
+            Ok(()) => self.carry_out(&call, command, pending_reply, received).await?,
             Err(status) => status.into(),
         };
         match &mut reply.content {
             Content::Later { trail: later, .. } => *later = Some(trail),
             _ => trail.end(&call, reply.status),
         }
-        Some((call.step.get(), reply))
+        Some((call.context.get(), reply))
     }
 
     /// Runs the command, with an interim reply where it takes long. `None` where the connection ends.
@@ -212,11 +215,11 @@ impl Serving<'_> {
         &mut self,
         call: &Call<'_>,
         command: Command,
-        answering: &mut Answering,
+        pending_reply: &mut PendingReply,
         received: Option<Received>,
     ) -> Option<Reply> {
         if let Some(received) = received {
-            return Some(self.carry_out_received(call, command, answering, received).await);
+            return Some(self.carry_out_received(call, command, pending_reply, received).await);
         }
         let request = match Request::parse(&call.message) {
             Ok(request) => request,
@@ -227,23 +230,23 @@ impl Serving<'_> {
             }
             Err(malformed) => return Some(malformed.status().into()),
         };
-        Some(self.carry_out_request(call, command, answering, request).await)
+        Some(self.carry_out_request(call, command, pending_reply, request).await)
     }
 
-    /// Runs a WRITE whose data is where it was received. By itself, as [`Serving::carry_out_request`] is: in one function each request would
+    /// Runs a WRITE whose data is where it was received. By itself, as [`FrameDispatch::carry_out_request`] is: in one function each request would
     /// have room for both.
     async fn carry_out_received(
         &mut self,
         call: &Call<'_>,
         command: Command,
-        answering: &mut Answering,
+        pending_reply: &mut PendingReply,
         received: Received,
     ) -> Reply {
         let running = pin!(command::write::write_received(call, received));
         let mut running = causing(self.connection, running);
         let reply = match super::at_once(&mut running).await {
             Some(reply) => reply,
-            None => self.wait(Pin::new(&mut running), call, command, answering).await,
+            None => self.wait(Pin::new(&mut running), call, command, pending_reply).await,
         };
         reply.unwrap_or_else(Reply::from)
     }
@@ -253,14 +256,14 @@ impl Serving<'_> {
         &mut self,
         call: &Call<'_>,
         command: Command,
-        answering: &mut Answering,
+        pending_reply: &mut PendingReply,
         request: Request<'_>,
     ) -> Reply {
         let running = pin!(command::run(call, request));
         let mut running = causing(self.connection, running);
         let reply = match super::at_once(&mut running).await {
             Some(reply) => reply,
-            None => self.wait(Pin::new(&mut running), call, command, answering).await,
+            None => self.wait(Pin::new(&mut running), call, command, pending_reply).await,
         };
         reply.unwrap_or_else(Reply::from)
     }
@@ -271,14 +274,14 @@ impl Serving<'_> {
         mut running: Pin<&mut impl Future<Output = Result<Reply, Status>>>,
         call: &Call<'_>,
         command: Command,
-        answering: &mut Answering,
+        pending_reply: &mut PendingReply,
     ) -> Result<Reply, Status> {
         let (connection, counters) = (self.connection, &self.connection.lane.counters);
         //= MS-SMB2 3.3.5.2.7
         //# Amid a compound only CREATE goes on asynchronously; what would wait for others fails with STATUS_INTERNAL_ERROR.
         // What ends the session itself is not ended with it.
-        let session = if command.needs_tree() { answering.session } else { 0 };
-        let is_last = answering.header.next_command.get() == 0;
+        let session = if command.needs_tree() { pending_reply.session } else { 0 };
+        let is_last = pending_reply.header.next_command.get() == 0;
         if !is_last && matches!(command, Command::Lock | Command::ChangeNotify) {
             return Err(Status::INTERNAL_ERROR);
         }
@@ -288,13 +291,13 @@ impl Serving<'_> {
             command.needs_tree() && command != Command::SetInfo && (is_last || command == Command::Create);
         let outlives = outlives_connection(&call.message, command);
         let obeys_cancel = !is_data_of_file(call, command);
-        let message_id = answering.header.message_id.get();
+        let message_id = pending_reply.header.message_id.get();
         let place = connection.requests.enter(message_id, session, outlives, obeys_cancel);
         let mut patience = pin!(sleep(patience(command)));
         // The charge for what a request keeps that waits.
         let mut kept = None;
         loop {
-            let is_async = answering.async_id.is_some();
+            let is_async = pending_reply.async_id.is_some();
             let woken = poll_fn(|cx| {
                 if let Poll::Ready(reply) = running.as_mut().poll(cx) {
                     return Poll::Ready(Woken::Done(reply));
@@ -334,7 +337,7 @@ impl Serving<'_> {
                     match id {
                         Some(Some(id)) => {
                             counters.waiting.add(1);
-                            self.say_pending(id, answering);
+                            self.say_pending(id, pending_reply);
                         }
                         None if kept.is_some() => {}
                         _ => {
@@ -359,17 +362,17 @@ impl Serving<'_> {
     }
 
     /// Sends what there is, and an interim reply.
-    fn say_pending(&mut self, id: u64, answering: &mut Answering) {
+    fn say_pending(&mut self, id: u64, pending_reply: &mut PendingReply) {
         //= MS-SMB2 3.3.4.2
         //# The interim response carries an AsyncId, STATUS_PENDING, and the credits of the request.
         self.leave();
         self.connection.lane.counters.replies_pending.increment();
-        let mut header = answering.header.response(Status::PENDING).with_async_id(id);
-        header.credits.set(self.grant(&answering.header, true));
+        let mut header = pending_reply.header.response(Status::PENDING).with_async_id(id);
+        header.credits.set(self.grant(&pending_reply.header, true));
         // Unsigned: its nonce is that of the final one.
         self.replies.push(&header, None, |body| ErrorResponse::write(body, Dialect::Smb202, &[]));
         self.leave();
-        answering.async_id = Some(id);
+        pending_reply.async_id = Some(id);
     }
 
     /// Whether a request may be processed; finds its tree.
@@ -391,7 +394,7 @@ impl Serving<'_> {
         let is_of_server =
             matches!(control, Some(code::VALIDATE_NEGOTIATE_INFO | code::QUERY_NETWORK_INTERFACE_INFO));
         if command.needs_tree() && !is_of_server {
-            let tree = self.connection.lane.tree(self.connection, channel, call.step.get().tree_id)?;
+            let tree = self.connection.lane.tree(self.connection, channel, call.context.get().tree_id)?;
             call.tree = Some(tree);
         }
         Ok(())
@@ -444,8 +447,8 @@ impl Serving<'_> {
         if may_bind { command::binding::signer(self.connection, message) } else { None }
     }
 
-    fn channel(&self, step: Step) -> Option<Rc<Channel>> {
-        self.channel_of(step.session_id)
+    fn channel(&self, context: CompoundContext) -> Option<Rc<Channel>> {
+        self.channel_of(context.session_id)
     }
 
     fn channel_of(&self, session: u64) -> Option<Rc<Channel>> {
@@ -462,33 +465,33 @@ impl Serving<'_> {
     /// Appends a reply.
     fn put(
         &mut self,
-        answering: &Answering,
-        step: Option<Step>,
+        pending_reply: &PendingReply,
+        context: Option<CompoundContext>,
         channel: Option<Rc<Channel>>,
         reply: Reply,
     ) -> Next {
         let (connection, counters) = (self.connection, &self.connection.lane.counters);
         counters.requests.increment();
-        connection.figures.requests.add(1);
+        connection.stats.requests.add(1);
         connection.moved().requests.increment();
         if reply.status.is_error() && reply.status != Status::MORE_PROCESSING_REQUIRED {
             counters.requests_failed.increment();
         }
-        let mut header = answering.header.response(reply.status);
-        if let Some(step) = step {
-            header.session_id.set(step.session_id);
-            header.tree_id.set(step.tree_id);
+        let mut header = pending_reply.header.response(reply.status);
+        if let Some(context) = context {
+            header.session_id.set(context.session_id);
+            header.tree_id.set(context.tree_id);
         }
-        match answering.async_id {
+        match pending_reply.async_id {
             Some(id) => header = header.with_async_id(id),
-            None => {
-                header.credits.set(self.grant(&answering.header, self.has_proved(answering, reply.status)))
-            }
+            None => header
+                .credits
+                .set(self.grant(&pending_reply.header, self.has_proved(pending_reply, reply.status))),
         }
-        let signer = self.signer(answering, step, channel, reply.status);
+        let signer = self.signer(pending_reply, context, channel, reply.status);
         // There is no key for it, and clients who sign want the flag all the same: as Windows and Samba answer.
-        let is_gone = reply.status == Status::USER_SESSION_DELETED && self.sealer.is_none();
-        if is_gone && signer.is_none() && answering.signs {
+        let remove_connection = reply.status == Status::USER_SESSION_DELETED && self.sealer.is_none();
+        if remove_connection && signer.is_none() && pending_reply.signs {
             header = header.with(flags::SIGNED);
         }
         match reply.content {
@@ -499,7 +502,7 @@ impl Serving<'_> {
             }
             Content::Later { file, offset, len, trail } => {
                 let sealer = self.sealer.clone();
-                connection.promise(Promise { file, offset, len, header, signer, sealer, trail });
+                connection.defer_read(DeferredRead { file, offset, len, header, signer, sealer, trail });
                 return Next::Message;
             }
             Content::Short { mut message, charge } => {
@@ -531,12 +534,12 @@ impl Serving<'_> {
         }
         self.replies.hold(reply.charge);
         // What goes into keys is hashed as it leaves.
-        let is_of_sign_in = answering.command == Command::SessionSetup;
+        let is_of_sign_in = pending_reply.command == Command::SessionSetup;
         if is_of_sign_in && self.sealer.is_none() {
             self.replies.sign_last();
         }
-        command::was_put(connection, answering.command, &header, self.replies.last());
-        if answering.async_id.is_some() || is_of_sign_in {
+        command::was_put(connection, pending_reply.command, &header, self.replies.last());
+        if pending_reply.async_id.is_some() || is_of_sign_in {
             // What follows in the compound leaves by itself.
             self.leave();
         }
@@ -546,27 +549,27 @@ impl Serving<'_> {
     /// Who signs a reply: none where it is sealed, or nobody asked for it.
     fn signer(
         &self,
-        answering: &Answering,
-        step: Option<Step>,
+        pending_reply: &PendingReply,
+        context: Option<CompoundContext>,
         channel: Option<Rc<Channel>>,
         status: Status,
     ) -> Option<Rc<Channel>> {
         if self.sealer.is_some() {
             return None;
         }
-        let made = || step.and_then(|step| self.channel(step));
+        let made = || context.and_then(|context| self.channel(context));
         //= MS-SMB2 3.3.5.5.3
         //# The final response of a sign-in is signed, with the key of the channel that it has made.
-        let ends_sign_in = answering.command == Command::SessionSetup && status == Status::SUCCESS;
+        let ends_sign_in = pending_reply.command == Command::SessionSetup && status == Status::SUCCESS;
         let channel = if ends_sign_in { made().or(channel) } else { channel.or_else(made) };
         let channel = channel.filter(|channel| channel.signing.is_some())?;
-        let signs = answering.is_to_sign(Some(&channel)) || (ends_sign_in && channel.session.is_proved());
+        let signs = pending_reply.is_to_sign(Some(&channel)) || (ends_sign_in && channel.session.is_proved());
         signs.then_some(channel)
     }
 
     /// Whether a client has earned more credits than it paid.
-    fn has_proved(&self, answering: &Answering, status: Status) -> bool {
-        match answering.command {
+    fn has_proved(&self, pending_reply: &PendingReply, status: Status) -> bool {
+        match pending_reply.command {
             Command::Negotiate => false,
             Command::SessionSetup => status == Status::SUCCESS,
             _ => true,
@@ -589,14 +592,14 @@ impl Serving<'_> {
     }
 }
 
-impl Drop for Serving<'_> {
+impl Drop for FrameDispatch<'_> {
     fn drop(&mut self) {
-        self.connection.lane.tell_late(self.connection);
+        self.connection.lane.send_held_breaks(self.connection);
     }
 }
 
-/// What is to be answered.
-struct Answering {
+/// The request that a reply is due for.
+struct PendingReply {
     header: Header,
     command: Command,
     /// The request was signed.
@@ -607,7 +610,7 @@ struct Answering {
     session: u64,
 }
 
-impl Answering {
+impl PendingReply {
     fn of(header: Header, command: Command) -> Self {
         Self { header, command, signs: header.has(flags::SIGNED), async_id: None, session: 0 }
     }

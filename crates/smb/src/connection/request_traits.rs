@@ -1,4 +1,4 @@
-//! What a request is like, as far as that decides how it is waited for.
+//! Traits of a request that decide how it is waited for: its file, its patience, and if it outlives its connection.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use smb_wire::{Command, FileId, Message, Request};
 use zerocopy::FromBytes;
 
 use super::call::Call;
-use crate::session::Kind;
+use crate::session::TreeKind;
 
 /// The file that a request is about.
 pub(super) fn named_file(message: &Message<'_>, command: Command) -> Option<FileId> {
@@ -37,7 +37,7 @@ pub(super) fn outlives_connection(message: &Message<'_>, command: Command) -> bo
 /// Whether a request is one for a file's data: what the kernel has begun to read or write nobody calls off, so its client hears how it
 /// ended, as with Windows.
 pub(super) fn is_data_of_file(call: &Call<'_>, command: Command) -> bool {
-    let is_file = call.tree.as_ref().is_some_and(|tree| matches!(tree.kind, Kind::Disk { .. }));
+    let is_file = call.tree.as_ref().is_some_and(|tree| matches!(tree.kind, TreeKind::Disk { .. }));
     is_file && matches!(command, Command::Read | Command::Write | Command::Flush)
 }
 

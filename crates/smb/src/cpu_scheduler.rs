@@ -1,14 +1,14 @@
-//! A lane's turns at what long replies cost it: reading, signing, sealing. Who has a turn does one step; those who wait have theirs by
-//! address ([`service::turns`]). When steps have cost enough, everything else of the lane has a round before the next one.
+//! Schedules the CPU time that long replies take of a lane for reading, signing and sealing. A connection with a turn does one step;
+//! turns go round by address ([`service::turns`]). When steps have cost enough, the lane's other tasks have a round before the next.
 
 use std::cell::Cell;
 
 use service::memory::Account;
 use service::turns::{Turn, Turns};
 
-/// Of one lane.
+/// The scheduler of a lane's CPU time for long replies.
 #[derive(Default)]
-pub(crate) struct LongTurns {
+pub(crate) struct CpuScheduler {
     turns: Turns,
     /// What steps have cost since others had their round.
     spent: Cell<usize>,
@@ -17,21 +17,21 @@ pub(crate) struct LongTurns {
     pub(crate) most: Cell<usize>,
 }
 
-/// A turn. It is over when this is dropped.
+/// A connection's turn at one step of a long reply. Dropped, the turn is over.
 #[must_use = "it is over when this is dropped"]
-pub(crate) struct LongTurn<'a> {
-    of: &'a LongTurns,
+pub(crate) struct CpuTurn<'a> {
+    of: &'a CpuScheduler,
     turn: Turn<'a>,
 }
 
-impl LongTurns {
+impl CpuScheduler {
     /// The next turn of the connection's address.
-    pub(crate) async fn take(&self, account: &Account) -> LongTurn<'_> {
-        LongTurn { of: self, turn: self.turns.take(account.last_round()).await }
+    pub(crate) async fn take(&self, account: &Account) -> CpuTurn<'_> {
+        CpuTurn { of: self, turn: self.turns.take(account.last_round()).await }
     }
 }
 
-impl LongTurn<'_> {
+impl CpuTurn<'_> {
     /// Ends it after a step that cost as much as signing so many bytes does by SHA-256 or AES-CMAC.
     pub(crate) async fn end(self, cost: usize) {
         #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
         let world = World::new(1, Config::clean());
         let host = world.host("10.0.0.1");
         world.block_on(&host, async move {
-            let (turns, done) = (Rc::new(LongTurns::default()), Rc::new(Cell::new(0)));
+            let (turns, done) = (Rc::new(CpuScheduler::default()), Rc::new(Cell::new(0)));
             let (memory, counters) = (ReplyMemory::new(1), Arc::<ConnectionCounters>::default());
             for _ in 0..WAITING {
                 let account = memory.account("10.0.0.2".parse().unwrap(), &counters);
