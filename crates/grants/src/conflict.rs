@@ -3,9 +3,9 @@
 use crate::caching::{Caching, Held};
 use crate::share::{Access, Share};
 
-/// What somebody is about to do, as the rows of [`answer`] have it.
+/// An operation that may conflict with what others cache: the rows of [`break_action`] (MS-FSA 2.1.4.12, Operation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum FileOperation {
     /// Opens to see or set attributes alone.
     Look,
     /// Opens to see who may do what, and attributes, alone.
@@ -37,33 +37,33 @@ pub enum Asks {
     Names,
 }
 
-/// What becomes of what another holds.
+/// The effect of an operation on the caching of another holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It stays as it is.
-    Keeps,
-    /// The holder is told that this is left to him; nobody waits for him.
-    Told(Caching),
-    /// He is told, and waited for until he says that he has given it back.
-    Awaited(Caching),
+pub enum BreakAction {
+    /// The holder keeps its caching.
+    Keep,
+    /// The holder is sent a break to this; the operation does not wait.
+    Notify(Caching),
+    /// The holder is sent a break to this, and the operation waits for its acknowledgement.
+    AwaitAck(Caching),
 }
 
-/// What the holder of `held` has to give back when another `asks`.
+/// What the holder of `held` has to give back when another `operation`.
 ///
 /// Source: MS-FSA 2.1.4.12, with Samba's answers where clients rely on them; the rows `Remove` and, for batch oplocks, `Share`,
 /// `Delete` and `Security` are this server's.
-pub const fn answer(asks: Asks, held: Held) -> Answer {
-    CACHING[asks as usize][held as usize]
+pub const fn break_action(operation: FileOperation, held: Held) -> BreakAction {
+    CACHING[operation as usize][held as usize]
 }
 
 #[rustfmt::skip]
-const CACHING: [[Answer; 7]; 14] = {
-    use Answer::Keeps as ____;
-    const NONE: Answer = Answer::Told(Caching::NONE);
-    const W_NO: Answer = Answer::Awaited(Caching::NONE);
-    const W__R: Answer = Answer::Awaited(Caching::R);
-    const W_RH: Answer = Answer::Awaited(Caching::RH);
-    const W_RW: Answer = Answer::Awaited(Caching::RW);
+const CACHING: [[BreakAction; 7]; 14] = {
+    use BreakAction::Keep as ____;
+    const NONE: BreakAction = BreakAction::Notify(Caching::NONE);
+    const W_NO: BreakAction = BreakAction::AwaitAck(Caching::NONE);
+    const W__R: BreakAction = BreakAction::AwaitAck(Caching::R);
+    const W_RH: BreakAction = BreakAction::AwaitAck(Caching::RH);
+    const W_RW: BreakAction = BreakAction::AwaitAck(Caching::RW);
     [
         // Level2 Exclus. Batch   R     RH    RW    RWH
         [   ____,  ____,  ____,  ____, ____, ____, ____ ], // Look
@@ -83,18 +83,18 @@ const CACHING: [[Answer; 7]; 14] = {
     ]
 };
 
-/// Whether who holds `held` himself keeps it when it is he who `asks`. Level II oplocks go by their holder's own writes and
+/// Whether who holds `held` himself keeps it when it is he who `operation`. Level II oplocks go by their holder's own writes and
 /// locks too (MS-FSA 2.1.4.12).
-pub const fn spares(asks: Asks, held: Held) -> bool {
-    !matches!((asks, held), (Asks::Write | Asks::Lock, Held::Level2))
+pub const fn spares(operation: FileOperation, held: Held) -> bool {
+    !matches!((operation, held), (FileOperation::Write | FileOperation::Lock, Held::Level2))
 }
 
 /// What share modes have to allow to somebody without an open who does this.
-pub const fn needs(asks: Asks) -> Access {
-    match asks {
-        Asks::Read => Access::READ,
-        Asks::Write => Access::WRITE,
-        Asks::Rename | Asks::Remove => Access::DELETE,
+pub const fn needs(operation: FileOperation) -> Access {
+    match operation {
+        FileOperation::Read => Access::READ,
+        FileOperation::Write => Access::WRITE,
+        FileOperation::Rename | FileOperation::Remove => Access::DELETE,
         _ => Access::NONE,
     }
 }
@@ -105,9 +105,9 @@ pub const fn shares(a: (Access, Share), b: (Access, Share)) -> bool {
     a.0.is_none() || b.0.is_none() || (b.1.allows(a.0) && a.1.allows(b.0))
 }
 
-/// What a range of bytes is wanted for.
+/// The use of a byte range: a lock, a read or a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub enum RangeUse {
     /// A shared lock.
     Shared,
     /// An exclusive lock.
@@ -121,7 +121,7 @@ pub enum Wants {
 /// Whether a range can be had that overlaps one which is locked, exclusively or not, by the same open or by another
 /// (MS-FSA 2.1.4.10).
 #[rustfmt::skip]
-pub const fn overlaps_well(locked_exclusively: bool, is_same_open: bool, wants: Wants) -> bool {
+pub const fn overlaps_well(locked_exclusively: bool, is_same_open: bool, range_use: RangeUse) -> bool {
     let by = match (locked_exclusively, is_same_open) {
         (false, _)    => 0,
         (true, true)  => 1,
@@ -133,5 +133,5 @@ pub const fn overlaps_well(locked_exclusively: bool, is_same_open: bool, wants: 
         [  true,   false,    true,   true  ], // exclusive, the same open's
         [  false,  false,    false,  false ], // exclusive, another's
     ];
-    RANGES[by][wants as usize]
+    RANGES[by][range_use as usize]
 }

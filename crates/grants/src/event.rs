@@ -1,4 +1,4 @@
-//! What comes of a question, and what there is to be told.
+//! The results of requests for grants, and the events that they cause.
 
 use std::time::Instant;
 
@@ -6,9 +6,9 @@ use crate::caching::Caching;
 use crate::waiting::Ticket;
 use crate::{Holder, Home};
 
-/// What came of a question.
+/// The result of a request for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked<T> {
+pub enum GrantResult<T> {
     /// It is so.
     Granted(T),
     /// Others have been asked to give back what is in the way: ask again, with the ticket, when it is woken or at the time
@@ -90,13 +90,13 @@ pub struct Break {
     pub names: bool,
 }
 
-impl<T> Asked<T> {
+impl<T> GrantResult<T> {
     /// The same with another value.
-    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> Asked<U> {
+    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> GrantResult<U> {
         match self {
-            Self::Granted(value) => Asked::Granted(with(value)),
-            Self::Wait(wait) => Asked::Wait(wait),
-            Self::Refused(refused) => Asked::Refused(refused),
+            Self::Granted(value) => GrantResult::Granted(with(value)),
+            Self::Wait(wait) => GrantResult::Wait(wait),
+            Self::Refused(refused) => GrantResult::Refused(refused),
         }
     }
 }

@@ -2,11 +2,11 @@
 //! hold.
 
 use crate::caching::{Caching, Held, Kind};
-use crate::conflict::{Answer, Asks, answer};
+use crate::conflict::{BreakAction, FileOperation, break_action};
 
-/// What stands beside a request for caching: of others, unless it says otherwise.
+/// The opens, caching and locks of others that limit what a request for caching gets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct OtherGrants {
     /// An open for more than attributes.
     pub(crate) opens: bool,
     /// Somebody relies on what he reads.
@@ -22,31 +22,31 @@ pub(crate) struct Beside {
 }
 
 /// What of `wanted` can be had.
-pub(crate) fn granted(kind: Kind, wanted: Caching, is_directory: bool, beside: Beside) -> Caching {
+pub(crate) fn granted(kind: Kind, wanted: Caching, is_directory: bool, other_grants: OtherGrants) -> Caching {
     let mut caching = wanted;
-    if beside.writer || beside.ranges || (is_directory && kind.is_oplock()) {
+    if other_grants.writer || other_grants.ranges || (is_directory && kind.is_oplock()) {
         return Caching::NONE;
     }
-    if beside.opens || beside.readers || is_directory {
+    if other_grants.opens || other_grants.readers || is_directory {
         caching = caching.without(Caching::W);
     }
     match kind {
         // No client knows an oplock that keeps opens and does not write; and one beside leases that keep opens would break
         // them for nothing.
-        Kind::Oplock if beside.handles => Caching::NONE,
+        Kind::Oplock if other_grants.handles => Caching::NONE,
         Kind::Oplock if caching.contains(Caching::W) => caching,
         Kind::Oplock => caching.and(Caching::R),
-        Kind::Lease { .. } if beside.oplocks => caching.without(Caching::H),
+        Kind::Lease { .. } if other_grants.oplocks => caching.without(Caching::H),
         Kind::Lease { .. } => caching,
     }
 }
 
 /// What is left of it beside somebody who waits to do this: what he would not ask back.
-pub(crate) fn left_beside(kind: Kind, caching: Caching, asks: Asks) -> Caching {
+pub(crate) fn left_beside(kind: Kind, caching: Caching, operation: FileOperation) -> Caching {
     let Some(held) = Held::of(kind, caching) else { return caching };
-    match answer(asks, held) {
-        Answer::Keeps => caching,
-        Answer::Told(to) | Answer::Awaited(to) => left_beside(kind, to, asks),
+    match break_action(operation, held) {
+        BreakAction::Keep => caching,
+        BreakAction::Notify(to) | BreakAction::AwaitAck(to) => left_beside(kind, to, operation),
     }
 }
 

@@ -41,18 +41,18 @@ struct Entry<P> {
     bound: usize,
 }
 
-/// The number of a lease, for as long as this lives.
-pub struct Named<P> {
+/// A reference to a lease by its number. Dropped with the last open of its key, it ends the lease.
+pub struct LeaseRef<P> {
     leases: Arc<Leases<P>>,
     key: LeaseKey,
     holder: Holder,
     is_bound: bool,
 }
 
-/// The key is that of a lease of another file (STATUS_INVALID_PARAMETER).
+/// The error that a lease key is in use for another file (STATUS_INVALID_PARAMETER).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease is of another file")]
-pub struct NotHere;
+pub struct LeaseOfOtherFile;
 
 impl<P: Clone + PartialEq> Leases<P> {
     /// None yet; at most `per_client_max` of one client.
@@ -75,12 +75,12 @@ impl<P: Clone + PartialEq> Leases<P> {
     ///
     /// # Errors
     /// [`Refused::TooMany`] when the client names as many as it may.
-    pub fn name(self: &Arc<Self>, key: LeaseKey) -> Result<Named<P>, Refused> {
+    pub fn name(self: &Arc<Self>, key: LeaseKey) -> Result<LeaseRef<P>, Refused> {
         let mut shard = self.shard(&key);
         if let Some(entry) = shard.get_mut(&key) {
             entry.named += 1;
             let holder = entry.holder;
-            return Ok(Named { leases: Arc::clone(self), key, holder, is_bound: false });
+            return Ok(LeaseRef { leases: Arc::clone(self), key, holder, is_bound: false });
         }
         let mut of_clients = self.of_clients.lock().expect("nobody panics while holding it");
         let of_client = of_clients.entry(key.client).or_default();
@@ -91,7 +91,7 @@ impl<P: Clone + PartialEq> Leases<P> {
         drop(of_clients);
         let holder = Holder(self.next.fetch_add(1, Ordering::Relaxed));
         shard.insert(key, Entry { holder, named: 1, place: None, bound: 0 });
-        Ok(Named { leases: Arc::clone(self), key, holder, is_bound: false })
+        Ok(LeaseRef { leases: Arc::clone(self), key, holder, is_bound: false })
     }
 
     /// Where the lease with this key is, for an acknowledgement that names nothing else.
@@ -117,7 +117,7 @@ impl<P: Clone + PartialEq> Leases<P> {
     }
 }
 
-impl<P> Named<P> {
+impl<P> LeaseRef<P> {
     /// Its number.
     pub fn holder(&self) -> Holder {
         self.holder
@@ -129,16 +129,16 @@ impl<P> Named<P> {
     }
 }
 
-impl<P: Clone + PartialEq> Named<P> {
+impl<P: Clone + PartialEq> LeaseRef<P> {
     /// An open of `place` rests on it, for as long as this lives.
     ///
     /// # Errors
-    /// [`NotHere`] while it is another place's.
-    pub fn bind(&mut self, place: P) -> Result<(), NotHere> {
+    /// [`LeaseOfOtherFile`] while it is another place's.
+    pub fn bind(&mut self, place: P) -> Result<(), LeaseOfOtherFile> {
         let mut shard = self.leases.shard(&self.key);
         let entry = shard.get_mut(&self.key).expect("it stays while it is named");
         match &entry.place {
-            Some(known) if *known != place => return Err(NotHere),
+            Some(known) if *known != place => return Err(LeaseOfOtherFile),
             _ => entry.place = Some(place),
         }
         if !std::mem::replace(&mut self.is_bound, true) {
@@ -148,7 +148,7 @@ impl<P: Clone + PartialEq> Named<P> {
     }
 }
 
-impl<P> Drop for Named<P> {
+impl<P> Drop for LeaseRef<P> {
     fn drop(&mut self) {
         let at = self.leases.hasher.hash_one(self.key) as usize % SHARDS;
         let mut shard = self.leases.shards[at].lock().expect("nobody panics while holding it");
@@ -171,7 +171,7 @@ impl<P> Drop for Named<P> {
     }
 }
 
-impl<P> std::fmt::Debug for Named<P> {
+impl<P> std::fmt::Debug for LeaseRef<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Named").field("key", &self.key).field("holder", &self.holder).finish_non_exhaustive()
     }

@@ -3,12 +3,12 @@
 //! somebody without an open asks of all these.
 //!
 //! Plain and synchronous: nothing here knows lanes, files, sockets or a clock. An [`Object`] is the state of one file; whoever
-//! has it says what is asked and what time it is, and gets an [`Asked`]: granted, refused with a reason, or to wait for
+//! has it says what is asked and what time it is, and gets an [`GrantResult`]: granted, refused with a reason, or to wait for
 //! what others have been asked to give back. What there is to be told (breaks, wake-ups) comes out as [`Event`]s.
 //! Which cell of which table decides is in [`conflict`], and nowhere else.
 //!
 //! ```
-//! use grants::{Access, Asked, Caching, Event, Holder, Home, Kind, Limits, Looks, Object, OpenId, Request, Share, Want};
+//! use grants::{Access, GrantResult, Caching, Event, Holder, Home, Kind, Limits, StatOpen, Object, OpenId, Request, Share, CachingRequest};
 //! use std::net::IpAddr;
 //! use std::time::Instant;
 //!
@@ -18,26 +18,26 @@
 //!     consumer: IpAddr::from([192, 0, 2, id as u8]).into(),
 //!     access: Access::READ | Access::WRITE,
 //!     share: Share::ALL,
-//!     looks: Looks::Not,
+//!     looks: StatOpen::No,
 //!     overwrites: false,
 //!     is_directory: false,
 //!     link: "page",
 //!     parent: None,
-//!     want: Some(Want { holder: Holder(id), kind: Kind::Lease { epoch: None }, caching, home: Home(0), key: None }),
+//!     want: Some(CachingRequest { holder: Holder(id), kind: Kind::Lease { epoch: None }, caching, home: Home(0), key: None }),
 //! };
 //! let first = object.open(now, b"", open(1, Caching::RWH), None, &mut events);
-//! assert!(matches!(first, Asked::Granted(opened) if opened.caching == Caching::RWH));
+//! assert!(matches!(first, GrantResult::Granted(opened) if opened.caching == Caching::RWH));
 //! // The second must not look before the first has written back what it holds.
-//! assert!(matches!(object.open(now, b"", open(2, Caching::R), None, &mut events), Asked::Wait(_)));
+//! assert!(matches!(object.open(now, b"", open(2, Caching::R), None, &mut events), GrantResult::Wait(_)));
 //! assert!(matches!(&events[..], [Event::Break(it)] if it.holder == Holder(1) && it.to == Caching::RH));
 //! ```
 
 mod caching;
+mod caching_grant;
 pub mod conflict;
 mod deletion;
 mod event;
 mod grant;
-mod holding;
 mod leases;
 mod limits;
 mod object;
@@ -47,13 +47,13 @@ mod stream;
 mod waiting;
 
 pub use self::caching::{Caching, Held, Kind};
-pub use self::event::{Asked, Break, Event, Refused, Wait};
-pub use self::holding::BadAcknowledgement;
-pub use self::leases::{LeaseKey, Leases, Named, NotHere};
+pub use self::caching_grant::BadAcknowledgement;
+pub use self::event::{Break, Event, GrantResult, Refused, Wait};
+pub use self::leases::{LeaseKey, LeaseOfOtherFile, LeaseRef, Leases};
 pub use self::limits::Limits;
-pub use self::object::{Advisory, Change, Closed, Lock, Object, Opened, Request, Want};
+pub use self::object::{AdvisoryLock, CachingRequest, Change, Closed, Lock, Object, Opened, Request};
 pub use self::range::{Owner, Range, RangeLock};
-pub use self::share::{Access, Looks, Share};
+pub use self::share::{Access, Share, StatOpen};
 pub use self::waiting::Ticket;
 
 #[cfg(test)]
@@ -63,9 +63,9 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Holder(pub u64);
 
-/// Who acts, as far as what he holds himself is spared.
+/// The holder whose own lease or oplock an operation does not break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum ExemptHolder {
     /// Whose lease or oplock this is.
     Holder(Holder),
     /// Who names this key as that of the lease of the directory he changes something in: whichever client's lease has it, as

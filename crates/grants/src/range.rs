@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::OpenId;
-use crate::conflict::{Wants, overlaps_well};
+use crate::conflict::{RangeUse, overlaps_well};
 use crate::event::{Event, Refused};
 use crate::limits::Limits;
 use crate::waiting::Ticket;
@@ -34,7 +34,7 @@ pub enum Owner {
     /// An SMB open's.
     Open(OpenId),
     /// Somebody's without an open, by a number that his service has for him. It binds nobody's reads and writes.
-    Advisory(u64),
+    AdvisoryLock(u64),
 }
 
 /// The locks of one stream.
@@ -150,7 +150,7 @@ impl Ranges {
     }
 
     /// Whether an open may read or write there.
-    pub(crate) fn allows(&self, open: OpenId, range: Range, wants: Wants) -> bool {
+    pub(crate) fn allows(&self, open: OpenId, range: Range, range_use: RangeUse) -> bool {
         let owner = Owner::Open(open);
         let binds =
             |held: &&HeldRange| matches!(held.owner, Owner::Open(_)) && held.lock.range.overlaps(range);
@@ -159,7 +159,7 @@ impl Ranges {
                 .held
                 .iter()
                 .filter(binds)
-                .all(|held| overlaps_well(held.lock.exclusive, held.owner == owner, wants))
+                .all(|held| overlaps_well(held.lock.exclusive, held.owner == owner, range_use))
     }
 
     /// A lock that waits is no longer wanted. Says whether it still waited.
@@ -208,11 +208,11 @@ impl Ranges {
     }
 
     fn is_free(&self, owner: Owner, lock: RangeLock) -> bool {
-        let wants = if lock.exclusive { Wants::Exclusive } else { Wants::Shared };
+        let range_use = if lock.exclusive { RangeUse::Exclusive } else { RangeUse::Shared };
         self.held
             .iter()
             .filter(|held| held.lock.range.overlaps(lock.range))
-            .all(|held| overlaps_well(held.lock.exclusive, held.owner == owner, wants))
+            .all(|held| overlaps_well(held.lock.exclusive, held.owner == owner, range_use))
     }
 
     /// What is locked, and by whom.

@@ -12,16 +12,16 @@ pub struct Access(u8);
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share(u8);
 
-/// Whether an open is for so little that those who cache need not hear of it.
+/// An open that asks for attributes alone, which breaks no lease or oplock (a "stat open").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Looks {
+pub enum StatOpen {
     /// It is for more.
     #[default]
-    Not,
+    No,
     /// To see who may do what, and attributes: nothing to a lease that is held already, else an open like any.
-    AtRights,
+    ReadControl,
     /// To see or set attributes.
-    AtAttributes,
+    Attributes,
 }
 
 impl Access {

@@ -5,13 +5,13 @@ use std::time::Instant;
 use budget::Consumer;
 
 use crate::caching::Caching;
+use crate::caching_grant::{BreakRequest, CachingGrant};
 use crate::conflict::shares;
 use crate::event::Event;
-use crate::grant::Beside;
-use crate::holding::{Holding, Question};
-use crate::object::Want;
+use crate::grant::OtherGrants;
+use crate::object::CachingRequest;
 use crate::range::Ranges;
-use crate::share::{Access, Looks, Share};
+use crate::share::{Access, Share, StatOpen};
 use crate::{Holder, OpenId};
 
 /// A file's own data, a named stream, or a directory.
@@ -20,7 +20,7 @@ pub(crate) struct Stream<L> {
     /// Empty for a file's own data.
     pub(crate) name: Box<[u8]>,
     pub(crate) opens: Vec<Open<L>>,
-    pub(crate) holdings: Vec<Holding>,
+    pub(crate) caching_grants: Vec<CachingGrant>,
     pub(crate) ranges: Ranges,
     /// A named stream goes with its last open.
     pub(crate) deletes: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Open<L> {
     pub(crate) holder: Option<Holder>,
     pub(crate) access: Access,
     pub(crate) share: Share,
-    pub(crate) looks: Looks,
+    pub(crate) looks: StatOpen,
     pub(crate) deletes_on_close: bool,
     /// The name by which it was opened.
     pub(crate) link: L,
@@ -54,7 +54,7 @@ impl<L> Stream<L> {
         Self {
             name: name.into(),
             opens: Vec::new(),
-            holdings: Vec::new(),
+            caching_grants: Vec::new(),
             ranges: Ranges::default(),
             deletes: false,
         }
@@ -72,8 +72,8 @@ impl<L> Stream<L> {
         self.opens.iter_mut().find(|open| open.id == id)
     }
 
-    pub(crate) fn holding(&mut self, holder: Holder) -> Option<&mut Holding> {
-        self.holdings.iter_mut().find(|holding| holding.holder == holder)
+    pub(crate) fn caching_grant(&mut self, holder: Holder) -> Option<&mut CachingGrant> {
+        self.caching_grants.iter_mut().find(|caching_grant| caching_grant.holder == holder)
     }
 
     /// Whether all opens bear one more like this.
@@ -91,37 +91,41 @@ impl<L> Stream<L> {
         self.opens.iter().any(|open| open.holder == Some(holder) || OpenId(holder.0) == open.id)
     }
 
-    /// Asks all who hold something. Gives when the first of those has to have answered who are waited for.
-    pub(crate) fn ask(&mut self, question: &Question<'_>, events: &mut Vec<Event>) -> Option<Instant> {
-        let asked = self.holdings.iter_mut().filter_map(|holding| {
-            let is_awaited = holding.ask(question, events);
-            is_awaited.then(|| holding.until()).flatten()
+    /// FileOperation all who hold something. Gives when the first of those has to have answered who are waited for.
+    pub(crate) fn ask(
+        &mut self,
+        break_request: &BreakRequest<'_>,
+        events: &mut Vec<Event>,
+    ) -> Option<Instant> {
+        let asked = self.caching_grants.iter_mut().filter_map(|caching_grant| {
+            let is_awaited = caching_grant.ask(break_request, events);
+            is_awaited.then(|| caching_grant.until()).flatten()
         });
         asked.min()
     }
 
     /// What stands beside a wish to cache.
-    pub(crate) fn beside(&self, want: &Want, open: OpenId) -> Beside {
+    pub(crate) fn other_grants(&self, want: &CachingRequest, open: OpenId) -> OtherGrants {
         let holder = want.holder;
-        let mut beside = Beside { ranges: self.ranges.any(), ..Default::default() };
+        let mut other_grants = OtherGrants { ranges: self.ranges.any(), ..Default::default() };
         let others = self.opens.iter().filter(|other| other.id != open && other.holder != Some(holder));
-        beside.opens = others.into_iter().any(|other| other.looks != Looks::AtAttributes);
-        for other in self.holdings.iter().filter(|other| other.holder != holder) {
+        other_grants.opens = others.into_iter().any(|other| other.looks != StatOpen::Attributes);
+        for other in self.caching_grants.iter().filter(|other| other.holder != holder) {
             let relied_on = other.relied_on();
-            beside.readers |= relied_on.contains(Caching::R);
-            beside.writer |= relied_on.contains(Caching::W);
-            beside.handles |= relied_on.contains(Caching::H);
-            beside.oplocks |= other.kind.is_oplock() && !relied_on.is_none();
+            other_grants.readers |= relied_on.contains(Caching::R);
+            other_grants.writer |= relied_on.contains(Caching::W);
+            other_grants.handles |= relied_on.contains(Caching::H);
+            other_grants.oplocks |= other.kind.is_oplock() && !relied_on.is_none();
         }
-        beside
+        other_grants
     }
 
     /// Holders whose time is over lose what they had. Says whether there were any.
     pub(crate) fn expire(&mut self, now: Instant, events: &mut Vec<Event>) -> bool {
         let mut any = false;
-        for holding in &mut self.holdings {
-            if holding.expire(now) {
-                events.push(Event::Expired(holding.holder));
+        for caching_grant in &mut self.caching_grants {
+            if caching_grant.expire(now) {
+                events.push(Event::Expired(caching_grant.holder));
                 any = true;
             }
         }
@@ -129,6 +133,6 @@ impl<L> Stream<L> {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.holdings.iter().filter_map(Holding::until).chain(self.ranges.next_timeout()).min()
+        self.caching_grants.iter().filter_map(CachingGrant::until).chain(self.ranges.next_timeout()).min()
     }
 }

@@ -1,17 +1,17 @@
 //! Who waits for something to be given back. He stays in the list until he leaves, so that nobody is granted meanwhile what
 //! would have to be taken from him again.
 
-use crate::By;
-use crate::conflict::Asks;
+use crate::ExemptHolder;
+use crate::conflict::FileOperation;
 use crate::event::Event;
 
 /// Somebody who waits, of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// Who waits of one object.
+/// The queue of operations that wait for an object's holders.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitQueue {
     list: Vec<Waiter>,
 }
 
@@ -20,13 +20,13 @@ pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
     /// Which stream, by its name.
     pub(crate) stream: Box<[u8]>,
-    pub(crate) by: Option<By>,
-    pub(crate) asks: Asks,
+    pub(crate) by: Option<ExemptHolder>,
+    pub(crate) operation: FileOperation,
     /// He has been woken and has not asked again.
     is_woken: bool,
 }
 
-impl Waiting {
+impl WaitQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -40,14 +40,20 @@ impl Waiting {
     }
 
     /// He waits, from now on or again.
-    pub(crate) fn join(&mut self, ticket: Ticket, stream: &[u8], by: Option<By>, asks: Asks) {
+    pub(crate) fn join(
+        &mut self,
+        ticket: Ticket,
+        stream: &[u8],
+        by: Option<ExemptHolder>,
+        operation: FileOperation,
+    ) {
         match self.list.iter_mut().find(|waiter| waiter.ticket == ticket) {
             Some(waiter) => {
-                waiter.asks = asks;
+                waiter.operation = operation;
                 waiter.is_woken = false;
             }
             None => {
-                self.list.push(Waiter { ticket, stream: stream.into(), by, asks, is_woken: false });
+                self.list.push(Waiter { ticket, stream: stream.into(), by, operation, is_woken: false });
             }
         }
     }

@@ -145,11 +145,11 @@ pub(crate) fn borne(mask: u32) -> grants::Access {
 
 /// Whether an open with these rights is to see or set attributes alone, or to see who may do what: it asks nobody, or nobody with a
 /// lease, to give anything back.
-pub(crate) fn looks(mask: u32) -> grants::Looks {
+pub(crate) fn looks(mask: u32) -> grants::StatOpen {
     match mask & !(READ_ATTRIBUTES | WRITE_ATTRIBUTES | SYNCHRONIZE) {
-        0 => grants::Looks::AtAttributes,
-        READ_CONTROL => grants::Looks::AtRights,
-        _ => grants::Looks::Not,
+        0 => grants::StatOpen::Attributes,
+        READ_CONTROL => grants::StatOpen::ReadControl,
+        _ => grants::StatOpen::No,
     }
 }
 

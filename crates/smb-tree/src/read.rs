@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use grants::Range;
-use grants::conflict::Wants;
+use grants::conflict::RangeUse;
 use smb_wire::Status;
 use smb_wire::create::access::rights::{EXECUTE, READ_DATA};
 use vfs::OpenFile;
@@ -106,7 +106,7 @@ impl Share {
         let end = offset.checked_add(length.into()).filter(|end| *end <= i64::MAX as u64);
         end.ok_or(Status::INVALID_PARAMETER)?;
         let range = Range { offset, len: length.into() };
-        open.grants().check(range, Wants::Reading).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
+        open.grants().check(range, RangeUse::Reading).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
         self.handle(ctx, open).await
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn of_open(error: OpenError) -> Status {
         OpenError::Refused(refused) => of_refused(refused),
         //= MS-SMB2 3.3.5.9.8
         //# A lease key that is in use for another file fails the request with STATUS_INVALID_PARAMETER.
-        OpenError::NotHere(_) => Status::INVALID_PARAMETER,
+        OpenError::LeaseOfOtherFile(_) => Status::INVALID_PARAMETER,
         OpenError::Failed(error) => of(error),
     }
 }

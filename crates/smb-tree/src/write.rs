@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use grants::Range;
-use grants::conflict::Wants;
+use grants::conflict::RangeUse;
 use lane::buffer::{Buf, BufClass};
 use lane::fs::SyncOf;
 use smb_wire::Status;
@@ -117,7 +117,7 @@ impl Share {
             return Err(Status::INVALID_PARAMETER);
         }
         let range = Range { offset, len };
-        open.grants().check(range, Wants::Writing).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
+        open.grants().check(range, RangeUse::Writing).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
         self.handle(ctx, open).await
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use afs_wire::code::{EACCES, EINVAL, EWOULDBLOCK, VBUSY};
 use afs_wire::{Fid, LOCK_READ, LOCK_WRITE};
-use grants::{Advisory, Range, RangeLock};
+use grants::{AdvisoryLock, Range, RangeLock};
 use identity::Rights;
 use smallvec::SmallVec;
 use vfs::{Holder, Number, Object, OpenError};
@@ -230,11 +230,11 @@ impl Serving {
         // One that it has is taken anew: for another time, or another way.
         let _ = volume.unlock_advisory(&object, holder.0, WHOLE);
         let lock = RangeLock { range: WHOLE, exclusive };
-        let advisory = Advisory { owner: holder.0, lock, until: Some(until) };
+        let advisory = AdvisoryLock { owner: holder.0, lock, until: Some(until) };
         match volume.lock_advisory(&object, address.into(), advisory).await {
             Ok(()) => {}
             Err(OpenError::Failed(error)) => return Err(error.into()),
-            Err(OpenError::Refused(_) | OpenError::NotHere(_)) => return Err(EWOULDBLOCK.into()),
+            Err(OpenError::Refused(_) | OpenError::LeaseOfOtherFile(_)) => return Err(EWOULDBLOCK.into()),
         }
         let held = Held { holder, object: Arc::clone(&object), exclusive, until };
         if !self.server.inner.locks.keep(held) {

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use super::Object;
-use crate::conflict::Asks;
-use crate::event::{Asked, Event, Refused};
-use crate::holding::Question;
+use crate::caching_grant::BreakRequest;
+use crate::conflict::FileOperation;
+use crate::event::{Event, GrantResult, Refused};
 use crate::range::Owner;
 use crate::share::Access;
 use crate::stream::Open;
 use crate::waiting::Ticket;
-use crate::{By, Holder, OpenId};
+use crate::{ExemptHolder, Holder, OpenId};
 
 /// What a close leaves to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +46,13 @@ impl<L: Clone + Eq> Object<L> {
         let closing = self.streams[at].open(open).filter(|closing| closing.deletes_on_close);
         if let Some(by) = closing.map(|closing| closing.holder.unwrap_or(Holder(open.0))) {
             // It is to go now. Who closes waits for nobody.
-            let question =
-                Question { now, asks: Asks::Delete, by: Some(By::Holder(by)), limits: self.limits };
-            self.streams[at].ask(&question, events);
+            let break_request = BreakRequest {
+                now,
+                operation: FileOperation::Delete,
+                by: Some(ExemptHolder::Holder(by)),
+                limits: self.limits,
+            };
+            self.streams[at].ask(&break_request, events);
         }
         self.abandon(open, events)
     }
@@ -65,7 +69,7 @@ impl<L: Clone + Eq> Object<L> {
         stream.ranges.close(Owner::Open(open), events);
         stream.ranges.give(self.limits, events);
         if !stream.opens.iter().any(|open| open.holder == closed.holder) {
-            stream.holdings.retain(|holding| Some(holding.holder) != closed.holder);
+            stream.caching_grants.retain(|caching_grant| Some(caching_grant.holder) != closed.holder);
         }
         if closed.deletes_on_close {
             if stream.name.is_empty() {
@@ -119,23 +123,25 @@ impl<L: Clone + Eq> Object<L> {
         deletes: bool,
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
-    ) -> Asked<()> {
+    ) -> GrantResult<()> {
         self.handle_timeout(now, events);
         let at = match self.stream_of(open) {
             Ok(at) => at,
-            Err(refused) => return Asked::Refused(refused),
+            Err(refused) => return GrantResult::Refused(refused),
         };
-        let Some(it) = self.streams[at].open(open) else { return Asked::Refused(Refused::NotOpen) };
+        let Some(it) = self.streams[at].open(open) else { return GrantResult::Refused(Refused::NotOpen) };
         if !it.access.contains(Access::DELETE) {
-            return Asked::Refused(Refused::Access);
+            return GrantResult::Refused(Refused::Access);
         }
-        let by = Some(By::Holder(it.holder.unwrap_or(Holder(open.0))));
+        let by = Some(ExemptHolder::Holder(it.holder.unwrap_or(Holder(open.0))));
         let (link, parent) = (it.link.clone(), it.parent);
         if deletes {
-            let asked =
-                self.streams[at].ask(&Question { now, asks: Asks::Delete, by, limits: self.limits }, events);
+            let asked = self.streams[at].ask(
+                &BreakRequest { now, operation: FileOperation::Delete, by, limits: self.limits },
+                events,
+            );
             if let Some(until) = asked {
-                return self.wait_of(at, ticket, by, Asks::Delete, until);
+                return self.wait_of(at, ticket, by, FileOperation::Delete, until);
             }
         }
         match (self.streams[at].name.is_empty(), deletes) {
@@ -143,7 +149,7 @@ impl<L: Clone + Eq> Object<L> {
             (true, true) => self.deletions.set(link, parent),
             (true, false) => self.deletions.take_back(&link),
         }
-        Asked::Granted(())
+        GrantResult::Granted(())
     }
 
     /// The name by which an open was made, or that it has become since; `None` where there is no such open.

@@ -3,16 +3,16 @@
 use std::time::Instant;
 
 use super::Object;
-use crate::conflict::{Asks, Wants};
-use crate::event::{Asked, Event, Refused};
-use crate::holding::Question;
+use crate::caching_grant::BreakRequest;
+use crate::conflict::{FileOperation, RangeUse};
+use crate::event::{Event, GrantResult, Refused};
 use crate::range::{Owner, Range, RangeLock};
 use crate::waiting::Ticket;
-use crate::{By, Holder, OpenId};
+use crate::{ExemptHolder, Holder, OpenId};
 
-/// A lock of somebody without an open.
+/// A byte-range lock of a holder without an open, such as an AFS client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Advisory {
+pub struct AdvisoryLock {
     /// His number, of his service's.
     pub owner: u64,
     /// What he locks.
@@ -42,7 +42,7 @@ impl<L: Clone + Eq> Object<L> {
     /// Locks all these ranges for an open, or none; a single one waits for its turn if `waits`, until
     /// [`Event::Locked`] or [`Event::Cancelled`] with its ticket.
     ///
-    /// [`Asked::Wait`] with an `until` of its own means that what another caches is in the way, as for opens; one that
+    /// [`GrantResult::Wait`] with an `until` of its own means that what another caches is in the way, as for opens; one that
     /// waits for its turn gets [`Lock::Waits`].
     pub fn lock(
         &mut self,
@@ -52,14 +52,14 @@ impl<L: Clone + Eq> Object<L> {
         waits: bool,
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
-    ) -> Asked<Lock> {
+    ) -> GrantResult<Lock> {
         self.handle_timeout(now, events);
         match self.stream_of(open) {
             Ok(at) => {
                 let wanted = Locking { owner: Owner::Open(open), locks, until: None, waits };
                 self.lock_at(now, at, wanted, ticket, events)
             }
-            Err(refused) => Asked::Refused(refused),
+            Err(refused) => GrantResult::Refused(refused),
         }
     }
 
@@ -68,14 +68,14 @@ impl<L: Clone + Eq> Object<L> {
         &mut self,
         now: Instant,
         stream: &[u8],
-        advisory: Advisory,
+        advisory: AdvisoryLock,
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
-    ) -> Asked<Lock> {
+    ) -> GrantResult<Lock> {
         self.handle_timeout(now, events);
-        let Some(at) = self.stream_or_new(stream) else { return Asked::Refused(Refused::TooMany) };
-        let Advisory { owner, lock, until } = advisory;
-        let wanted = Locking { owner: Owner::Advisory(owner), locks: &[lock], until, waits: false };
+        let Some(at) = self.stream_or_new(stream) else { return GrantResult::Refused(Refused::TooMany) };
+        let AdvisoryLock { owner, lock, until } = advisory;
+        let wanted = Locking { owner: Owner::AdvisoryLock(owner), locks: &[lock], until, waits: false };
         let answer = self.lock_at(now, at, wanted, ticket, events);
         self.tidy();
         answer
@@ -88,30 +88,30 @@ impl<L: Clone + Eq> Object<L> {
         wanted: Locking<'_>,
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
-    ) -> Asked<Lock> {
+    ) -> GrantResult<Lock> {
         let Locking { owner, locks, until, waits } = wanted;
         let by = match owner {
             Owner::Open(open) => {
                 let holder = self.streams[at].open(open).and_then(|open| open.holder);
-                Some(By::Holder(holder.unwrap_or(Holder(open.0))))
+                Some(ExemptHolder::Holder(holder.unwrap_or(Holder(open.0))))
             }
-            Owner::Advisory(_) => None,
+            Owner::AdvisoryLock(_) => None,
         };
-        if let Some(until) =
-            self.streams[at].ask(&Question { now, asks: Asks::Lock, by, limits: self.limits }, events)
+        if let Some(until) = self.streams[at]
+            .ask(&BreakRequest { now, operation: FileOperation::Lock, by, limits: self.limits }, events)
         {
-            return self.wait_of(at, ticket, by, Asks::Lock, until);
+            return self.wait_of(at, ticket, by, FileOperation::Lock, until);
         }
         match self.streams[at].ranges.lock(owner, locks, until, self.limits) {
-            Ok(()) => Asked::Granted(Lock::Held),
+            Ok(()) => GrantResult::Granted(Lock::Held),
             Err(Refused::Locked) if waits && locks.len() == 1 => {
                 let ticket = self.next_ticket();
                 match self.streams[at].ranges.wait(ticket, owner, locks[0], self.limits) {
-                    Ok(()) => Asked::Granted(Lock::Waits(ticket)),
-                    Err(refused) => Asked::Refused(refused),
+                    Ok(()) => GrantResult::Granted(Lock::Waits(ticket)),
+                    Err(refused) => GrantResult::Refused(refused),
                 }
             }
-            Err(refused) => Asked::Refused(refused),
+            Err(refused) => GrantResult::Refused(refused),
         }
     }
 
@@ -140,7 +140,7 @@ impl<L: Clone + Eq> Object<L> {
         events: &mut Vec<Event>,
     ) -> Result<(), Refused> {
         let at = self.stream(stream).ok_or(Refused::NotLocked)?;
-        self.streams[at].ranges.unlock(Owner::Advisory(owner), range)?;
+        self.streams[at].ranges.unlock(Owner::AdvisoryLock(owner), range)?;
         self.streams[at].ranges.give(self.limits, events);
         self.tidy();
         Ok(())
@@ -160,7 +160,7 @@ impl<L: Clone + Eq> Object<L> {
     ) -> Result<(), Refused> {
         self.handle_timeout(now, events);
         let at = self.stream(stream).ok_or(Refused::NotLocked)?;
-        let any = self.streams[at].ranges.extend(Owner::Advisory(owner), until);
+        let any = self.streams[at].ranges.extend(Owner::AdvisoryLock(owner), until);
         if any { Ok(()) } else { Err(Refused::NotLocked) }
     }
 
@@ -193,8 +193,8 @@ impl<L: Clone + Eq> Object<L> {
     ///
     /// # Errors
     /// [`Refused::Locked`], [`Refused::NotOpen`].
-    pub fn check(&self, open: OpenId, range: Range, wants: Wants) -> Result<(), Refused> {
+    pub fn check(&self, open: OpenId, range: Range, range_use: RangeUse) -> Result<(), Refused> {
         let stream = &self.streams[self.stream_of(open)?];
-        if stream.ranges.allows(open, range, wants) { Ok(()) } else { Err(Refused::Locked) }
+        if stream.ranges.allows(open, range, range_use) { Ok(()) } else { Err(Refused::Locked) }
     }
 }

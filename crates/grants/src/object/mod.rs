@@ -3,18 +3,18 @@
 use std::time::Instant;
 
 pub use self::close::Closed;
-pub use self::lock::{Advisory, Lock};
-pub use self::open::{Opened, Request, Want};
+pub use self::lock::{AdvisoryLock, Lock};
+pub use self::open::{CachingRequest, Opened, Request};
 use crate::caching::Caching;
-use crate::conflict::{Asks, needs};
+use crate::caching_grant::{BadAcknowledgement, BreakRequest, CachingGrant};
+use crate::conflict::{FileOperation, needs};
 use crate::deletion::Deletions;
-use crate::event::{Asked, Event, Refused, Wait};
-use crate::holding::{BadAcknowledgement, Holding, Question};
+use crate::event::{Event, GrantResult, Refused, Wait};
 use crate::limits::Limits;
 use crate::share::{Access, Share};
 use crate::stream::{Open, Stream};
-use crate::waiting::{Ticket, Waiting};
-use crate::{By, Holder, Home, OpenId};
+use crate::waiting::{Ticket, WaitQueue};
+use crate::{ExemptHolder, Holder, Home, OpenId};
 
 mod close;
 mod lock;
@@ -23,14 +23,14 @@ mod restore;
 
 /// What is held of one file or directory. `L` names it: a directory and a name in that.
 ///
-/// Every call says what time it is, and adds to `events` what there is to be told. What is asked again after a [`Asked::Wait`]
+/// Every call says what time it is, and adds to `events` what there is to be told. What is asked again after a [`GrantResult::Wait`]
 /// comes with its ticket.
 #[derive(Debug)]
 pub struct Object<L> {
     pub(crate) limits: &'static Limits,
     pub(crate) streams: Vec<Stream<L>>,
     pub(crate) deletions: Deletions<L>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitQueue,
     next_ticket: u64,
 }
 
@@ -38,15 +38,15 @@ pub struct Object<L> {
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     /// What.
-    pub asks: Asks,
+    pub operation: FileOperation,
     /// Who, if he holds something: what is his is spared.
-    pub by: Option<By>,
+    pub by: Option<ExemptHolder>,
 }
 
 impl<L: Clone + Eq> Object<L> {
     /// Nothing is held.
     pub fn new(limits: &'static Limits) -> Self {
-        let (deletions, waiting) = (Deletions::new(), Waiting::default());
+        let (deletions, waiting) = (Deletions::new(), WaitQueue::default());
         Self { limits, streams: Vec::new(), deletions, waiting, next_ticket: 0 }
     }
 
@@ -62,7 +62,9 @@ impl<L: Clone + Eq> Object<L> {
 
     /// Whether any client may cache anything of it.
     pub fn is_cached(&self) -> bool {
-        self.streams.iter().any(|stream| stream.holdings.iter().any(|holding| !holding.caching.is_none()))
+        self.streams
+            .iter()
+            .any(|stream| stream.caching_grants.iter().any(|caching_grant| !caching_grant.caching.is_none()))
     }
 
     /// Whether it is open by somebody who keeps no opens for later: asking him for them would not close it.
@@ -85,8 +87,9 @@ impl<L: Clone + Eq> Object<L> {
         self.streams.iter().any(|stream| {
             let may_close = |open: &Open<L>| {
                 let holder = open.holder.unwrap_or(Holder(open.id.0));
-                let holding = stream.holdings.iter().find(|holding| holding.holder == holder);
-                holding.is_some_and(|holding| holding.caching.contains(Caching::H))
+                let caching_grant =
+                    stream.caching_grants.iter().find(|caching_grant| caching_grant.holder == holder);
+                caching_grant.is_some_and(|caching_grant| caching_grant.caching.contains(Caching::H))
             };
             stream.opens.iter().any(|open| counts(open) && !may_close(open))
         })
@@ -115,7 +118,7 @@ impl<L: Clone + Eq> Object<L> {
         self.tidy();
     }
 
-    /// Asks whether a change may be made: granted, it may be made now, before anything else is asked of this object.
+    /// FileOperation whether a change may be made: granted, it may be made now, before anything else is asked of this object.
     pub fn change(
         &mut self,
         now: Instant,
@@ -123,43 +126,42 @@ impl<L: Clone + Eq> Object<L> {
         change: Change,
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
-    ) -> Asked<()> {
+    ) -> GrantResult<()> {
         self.handle_timeout(now, events);
-        let (at, Change { asks, by }) = (self.stream(stream), change);
-        let is_opener =
-            matches!((at, by), (Some(at), Some(By::Holder(by))) if self.streams[at].is_opened_by(by));
+        let (at, Change { operation, by }) = (self.stream(stream), change);
+        let is_opener = matches!((at, by), (Some(at), Some(ExemptHolder::Holder(by))) if self.streams[at].is_opened_by(by));
         // The share mode that kept others away has ended with the open: what they did now would be lost with the name.
-        if stream.is_empty() && !is_opener && is_lost_with_the_name(asks) && self.deletions.has_due() {
-            return self.wait(stream, ticket, by, asks, now + self.limits.acknowledge);
+        if stream.is_empty() && !is_opener && is_lost_with_the_name(operation) && self.deletions.has_due() {
+            return self.wait(stream, ticket, by, operation, now + self.limits.acknowledge);
         }
-        let Some(at) = at else { return Asked::Granted(()) };
-        let shares = is_opener || self.streams[at].shares_with(needs(asks), Share::ALL);
-        let asks = if shares { asks } else { Asks::Share };
-        match self.streams[at].ask(&Question { now, asks, by, limits: self.limits }, events) {
-            Some(until) => self.wait_of(at, ticket, by, asks, until),
-            None if shares => Asked::Granted(()),
-            None => Asked::Refused(Refused::Sharing),
+        let Some(at) = at else { return GrantResult::Granted(()) };
+        let shares = is_opener || self.streams[at].shares_with(needs(operation), Share::ALL);
+        let operation = if shares { operation } else { FileOperation::Share };
+        match self.streams[at].ask(&BreakRequest { now, operation, by, limits: self.limits }, events) {
+            Some(until) => self.wait_of(at, ticket, by, operation, until),
+            None if shares => GrantResult::Granted(()),
+            None => GrantResult::Refused(Refused::Sharing),
         }
     }
 
-    /// Asks whether an open may move names out of this directory, or into it: not beside one that may delete it
+    /// FileOperation whether an open may move names out of this directory, or into it: not beside one that may delete it
     /// (MS-FSA 2.1.5.15.11), as far as that is not one kept for later.
     pub fn move_names(
         &mut self,
         now: Instant,
-        by: Option<By>,
+        by: Option<ExemptHolder>,
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
-    ) -> Asked<()> {
+    ) -> GrantResult<()> {
         self.handle_timeout(now, events);
-        let Some(at) = self.stream(b"") else { return Asked::Granted(()) };
+        let Some(at) = self.stream(b"") else { return GrantResult::Granted(()) };
         if !self.streams[at].opens.iter().any(|open| open.access.overlaps(Access::DELETE)) {
-            return Asked::Granted(());
+            return GrantResult::Granted(());
         }
-        let question = Question { now, asks: Asks::Share, by, limits: self.limits };
-        match self.streams[at].ask(&question, events) {
-            Some(until) => self.wait_of(at, ticket, by, Asks::Share, until),
-            None => Asked::Refused(Refused::Sharing),
+        let break_request = BreakRequest { now, operation: FileOperation::Share, by, limits: self.limits };
+        match self.streams[at].ask(&break_request, events) {
+            Some(until) => self.wait_of(at, ticket, by, FileOperation::Share, until),
+            None => GrantResult::Refused(Refused::Sharing),
         }
     }
 
@@ -185,29 +187,31 @@ impl<L: Clone + Eq> Object<L> {
         &mut self,
         at: usize,
         ticket: Option<Ticket>,
-        by: Option<By>,
-        asks: Asks,
+        by: Option<ExemptHolder>,
+        operation: FileOperation,
         until: Instant,
-    ) -> Asked<T> {
+    ) -> GrantResult<T> {
         let stream = self.streams[at].name.clone();
-        self.wait(&stream, ticket, by, asks, until)
+        self.wait(&stream, ticket, by, operation, until)
     }
 
     fn wait<T>(
         &mut self,
         stream: &[u8],
         ticket: Option<Ticket>,
-        by: Option<By>,
-        asks: Asks,
+        by: Option<ExemptHolder>,
+        operation: FileOperation,
         until: Instant,
-    ) -> Asked<T> {
+    ) -> GrantResult<T> {
         let ticket = match ticket {
             Some(ticket) => ticket,
-            None if self.waiting.len() >= self.limits.waiting => return Asked::Refused(Refused::TooMany),
+            None if self.waiting.len() >= self.limits.waiting => {
+                return GrantResult::Refused(Refused::TooMany);
+            }
             None => self.next_ticket(),
         };
-        self.waiting.join(ticket, stream, by, asks);
-        Asked::Wait(Wait { ticket, until })
+        self.waiting.join(ticket, stream, by, operation);
+        GrantResult::Wait(Wait { ticket, until })
     }
 
     /// Who waited has what he wanted, or wants it no more.
@@ -220,8 +224,8 @@ impl<L: Clone + Eq> Object<L> {
     pub fn recall(&mut self, now: Instant, holder: Holder, events: &mut Vec<Event>) {
         self.handle_timeout(now, events);
         let limits = self.limits;
-        if let Some(holding) = self.streams.iter_mut().find_map(|stream| stream.holding(holder)) {
-            holding.recall(now, limits, events);
+        if let Some(caching_grant) = self.streams.iter_mut().find_map(|stream| stream.caching_grant(holder)) {
+            caching_grant.recall(now, limits, events);
         }
     }
 
@@ -239,31 +243,33 @@ impl<L: Clone + Eq> Object<L> {
         self.handle_timeout(now, events);
         let found = self.streams.iter_mut().find_map(|stream| {
             let name = stream.name.clone();
-            stream.holding(holder).map(|holding| (name, holding))
+            stream.caching_grant(holder).map(|caching_grant| (name, caching_grant))
         });
-        let (name, holding) = found.ok_or(BadAcknowledgement::NoHolder)?;
-        let left = holding.acknowledge(now, keeps, self.limits, events)?;
+        let (name, caching_grant) = found.ok_or(BadAcknowledgement::NoHolder)?;
+        let left = caching_grant.acknowledge(now, keeps, self.limits, events)?;
         self.waiting.wake(&name, events);
         Ok(left)
     }
 
     /// What a holder has now; `None` if nothing.
     pub fn held(&self, holder: Holder) -> Option<Caching> {
-        let mut holdings = self.streams.iter().flat_map(|stream| &stream.holdings);
-        holdings.find(|holding| holding.holder == holder).map(|holding| holding.caching)
+        let mut caching_grants = self.streams.iter().flat_map(|stream| &stream.caching_grants);
+        caching_grants
+            .find(|caching_grant| caching_grant.holder == holder)
+            .map(|caching_grant| caching_grant.caching)
     }
 
     /// What a holder has now, as an open with its key would be told; nothing where it has nothing.
     pub fn standing(&self, holder: Holder) -> Opened {
-        let mut holdings = self.streams.iter().flat_map(|stream| &stream.holdings);
-        let found = holdings.find(|holding| holding.holder == holder);
-        found.map_or_else(Opened::default, Holding::standing)
+        let mut caching_grants = self.streams.iter().flat_map(|stream| &stream.caching_grants);
+        let found = caching_grants.find(|caching_grant| caching_grant.holder == holder);
+        found.map_or_else(Opened::default, CachingGrant::standing)
     }
 
     /// Where a holder is told from now on: his connection has moved to another lane.
     pub fn move_home(&mut self, holder: Holder, home: Home) {
-        if let Some(holding) = self.streams.iter_mut().find_map(|stream| stream.holding(holder)) {
-            holding.home = home;
+        if let Some(caching_grant) = self.streams.iter_mut().find_map(|stream| stream.caching_grant(holder)) {
+            caching_grant.home = home;
         }
     }
 
@@ -300,6 +306,6 @@ impl<L: Clone + Eq> Object<L> {
 }
 
 /// Whether a change is lost where the file loses its name right afterwards.
-fn is_lost_with_the_name(asks: Asks) -> bool {
-    matches!(asks, Asks::Write | Asks::Overwrite | Asks::Rename)
+fn is_lost_with_the_name(operation: FileOperation) -> bool {
+    matches!(operation, FileOperation::Write | FileOperation::Overwrite | FileOperation::Rename)
 }

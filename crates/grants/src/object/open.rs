@@ -6,14 +6,14 @@ use budget::{Consumer, Shares};
 
 use super::Object;
 use crate::caching::{Caching, Kind};
-use crate::conflict::Asks;
-use crate::event::{Asked, Event, Refused};
+use crate::caching_grant::{BreakRequest, CachingGrant};
+use crate::conflict::FileOperation;
+use crate::event::{Event, GrantResult, Refused};
 use crate::grant::{granted, left_beside, rises};
-use crate::holding::{Holding, Question};
-use crate::share::{Access, Looks, Share};
+use crate::share::{Access, Share, StatOpen};
 use crate::stream::Open;
 use crate::waiting::Ticket;
-use crate::{By, Holder, Home, OpenId};
+use crate::{ExemptHolder, Holder, Home, OpenId};
 
 /// An open that somebody wants (MS-SMB2 2.2.13), rights having been looked at.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub struct Request<L> {
     /// What others may do beside it.
     pub share: Share,
     /// Whether it needs nothing back.
-    pub looks: Looks,
+    pub looks: StatOpen,
     /// It puts an end to the content there is.
     pub overwrites: bool,
     /// It is of a directory.
@@ -37,12 +37,12 @@ pub struct Request<L> {
     /// The key of the lease of the directory that is spared by what is done by this open.
     pub parent: Option<[u8; 16]>,
     /// What the client wants to cache.
-    pub want: Option<Want>,
+    pub want: Option<CachingRequest>,
 }
 
-/// A wish for a lease or an oplock.
+/// A request for a lease or an oplock.
 #[derive(Clone, Copy, Debug)]
-pub struct Want {
+pub struct CachingRequest {
     /// The lease's number; for an oplock that of the open.
     pub holder: Holder,
     /// Which of them.
@@ -86,15 +86,15 @@ impl<L: Clone + Eq> Object<L> {
         request: Request<L>,
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
-    ) -> Asked<Opened> {
+    ) -> GrantResult<Opened> {
         self.handle_timeout(now, events);
         if self.deletions.has(&request.link) {
-            return Asked::Refused(Refused::DeletePending);
+            return GrantResult::Refused(Refused::DeletePending);
         }
         if let Some(refused) = self.is_full(&request) {
-            return Asked::Refused(refused);
+            return GrantResult::Refused(refused);
         }
-        let Some(at) = self.stream_or_new(stream) else { return Asked::Refused(Refused::TooMany) };
+        let Some(at) = self.stream_or_new(stream) else { return GrantResult::Refused(Refused::TooMany) };
         let answer = self.try_open(now, at, request, ticket, events);
         self.tidy();
         answer
@@ -107,34 +107,36 @@ impl<L: Clone + Eq> Object<L> {
         request: Request<L>,
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
-    ) -> Asked<Opened> {
-        let by = request.want.map(|want| By::Holder(want.holder));
+    ) -> GrantResult<Opened> {
+        let by = request.want.map(|want| ExemptHolder::Holder(want.holder));
         let stream = &self.streams[at];
         if stream.deletes {
-            return Asked::Refused(Refused::DeletePending);
+            return GrantResult::Refused(Refused::DeletePending);
         }
         if !self.shares_deletion(at, &request) {
-            return Asked::Refused(Refused::Sharing);
+            return GrantResult::Refused(Refused::Sharing);
         }
         // Who empties a file writes to it, whatever he opens it for; afterwards others need not bear with that.
         let does = if request.overwrites { request.access | Access::WRITE } else { request.access };
         let shares = stream.shares_with(does, request.share);
-        let asks = match (shares, request.overwrites, request.looks) {
-            (false, ..) => Asks::Share,
-            (true, true, _) => Asks::Overwrite,
-            (true, false, Looks::AtAttributes) => Asks::Look,
-            (true, false, Looks::AtRights) => Asks::LookAtRights,
-            (true, false, Looks::Not) => Asks::Open,
+        let operation = match (shares, request.overwrites, request.looks) {
+            (false, ..) => FileOperation::Share,
+            (true, true, _) => FileOperation::Overwrite,
+            (true, false, StatOpen::Attributes) => FileOperation::Look,
+            (true, false, StatOpen::ReadControl) => FileOperation::LookAtRights,
+            (true, false, StatOpen::No) => FileOperation::Open,
         };
-        if let Some(until) = self.streams[at].ask(&Question { now, asks, by, limits: self.limits }, events) {
-            return self.wait_of(at, ticket, by, asks, until);
+        if let Some(until) =
+            self.streams[at].ask(&BreakRequest { now, operation, by, limits: self.limits }, events)
+        {
+            return self.wait_of(at, ticket, by, operation, until);
         }
         if !shares {
-            return Asked::Refused(Refused::Sharing);
+            return GrantResult::Refused(Refused::Sharing);
         }
         let (id, want, is_directory) = (request.open, request.want, request.is_directory);
         self.streams[at].opens.push(request.into_open());
-        Asked::Granted(match want {
+        GrantResult::Granted(match want {
             Some(want) => self.hold(at, id, want, is_directory, ticket),
             None => Opened::default(),
         })
@@ -145,13 +147,13 @@ impl<L: Clone + Eq> Object<L> {
         //= MS-FSA 2.1.5.1.2.1
         //# The streams of a file go with it: it is opened to be deleted only where all opens of all of them share that, and a stream without
         //# sharing it only where nobody has the file open to delete it. Else STATUS_SHARING_VIOLATION.
-        let mut beside = self.streams.iter().enumerate().filter(|(other, _)| *other != at);
+        let mut other_grants = self.streams.iter().enumerate().filter(|(other, _)| *other != at);
         match self.streams[at].name.is_empty() {
             true if request.access.overlaps(Access::DELETE) => {
-                beside.all(|(_, stream)| stream.shares_deletion())
+                other_grants.all(|(_, stream)| stream.shares_deletion())
             }
             false if !request.access.is_none() && !request.share.allows(Access::DELETE) => {
-                let main = beside.find(|(_, stream)| stream.name.is_empty());
+                let main = other_grants.find(|(_, stream)| stream.name.is_empty());
                 main.is_none_or(|(_, main)| {
                     !main.opens.iter().any(|open| open.access.overlaps(Access::DELETE))
                 })
@@ -165,13 +167,13 @@ impl<L: Clone + Eq> Object<L> {
         &mut self,
         at: usize,
         open: OpenId,
-        want: Want,
+        want: CachingRequest,
         is_directory: bool,
         ticket: Option<Ticket>,
     ) -> Opened {
         let stream = &mut self.streams[at];
-        let beside = stream.beside(&want, open);
-        let mut granted = granted(want.kind, want.caching, is_directory, beside);
+        let other_grants = stream.other_grants(&want, open);
+        let mut granted = granted(want.kind, want.caching, is_directory, other_grants);
         // He who waits would only have it taken back.
         let others = self.waiting.iter().filter(|waiter| {
             Some(waiter.ticket) != ticket
@@ -179,23 +181,23 @@ impl<L: Clone + Eq> Object<L> {
                 && waiter.stream == stream.name
         });
         for waiter in others {
-            granted = left_beside(want.kind, granted, waiter.asks);
+            granted = left_beside(want.kind, granted, waiter.operation);
         }
-        let Some(holding) = stream.holding(want.holder) else {
+        let Some(caching_grant) = stream.caching_grant(want.holder) else {
             if granted.is_none() {
                 return Opened::default();
             }
-            let mut holding = Holding::new(&want);
-            holding.give(granted);
-            let opened = holding.standing();
-            stream.holdings.push(holding);
+            let mut caching_grant = CachingGrant::new(&want);
+            caching_grant.give(granted);
+            let opened = caching_grant.standing();
+            stream.caching_grants.push(caching_grant);
             return opened;
         };
-        if !holding.is_breaking() && rises(holding.caching, want.caching, granted) {
-            holding.give(granted);
+        if !caching_grant.is_breaking() && rises(caching_grant.caching, want.caching, granted) {
+            caching_grant.give(granted);
         }
-        holding.home = want.home;
-        holding.standing()
+        caching_grant.home = want.home;
+        caching_grant.standing()
     }
 
     pub(super) fn is_full(&self, request: &Request<L>) -> Option<Refused> {

@@ -1,9 +1,9 @@
 //! Opens that were held before the server began anew: each is put back as it was, or not at all. Nobody is asked for anything.
 
 use super::{Object, Request};
+use crate::caching_grant::CachingGrant;
 use crate::event::Refused;
-use crate::grant::{Beside, granted};
-use crate::holding::Holding;
+use crate::grant::{OtherGrants, granted};
 use crate::range::{Owner, RangeLock};
 
 impl<L: Clone + Eq> Object<L> {
@@ -38,12 +38,12 @@ impl<L: Clone + Eq> Object<L> {
         if stream.deletes || !bears || !stream.shares_with(request.access, request.share) {
             return Err(Refused::Sharing);
         }
-        let holding = Holding::restored(&want);
+        let caching_grant = CachingGrant::restored(&want);
         // A locked range keeps others from caching, not who caches from locking.
-        let beside = Beside { ranges: false, ..stream.beside(&want, request.open) };
-        let could_be = granted(want.kind, want.caching, request.is_directory, beside) == want.caching;
-        let fits = match stream.holding(want.holder) {
-            Some(known) => known.standing() == holding.standing(),
+        let other_grants = OtherGrants { ranges: false, ..stream.other_grants(&want, request.open) };
+        let could_be = granted(want.kind, want.caching, request.is_directory, other_grants) == want.caching;
+        let fits = match stream.caching_grant(want.holder) {
+            Some(known) => known.standing() == caching_grant.standing(),
             None => could_be && !want.caching.is_none(),
         };
         if !fits {
@@ -53,8 +53,8 @@ impl<L: Clone + Eq> Object<L> {
         let mut in_order = locks.to_vec();
         in_order.sort_by_key(|lock| !lock.exclusive);
         stream.ranges.lock(Owner::Open(request.open), &in_order, None, self.limits)?;
-        if stream.holding(want.holder).is_none() {
-            stream.holdings.push(holding);
+        if stream.caching_grant(want.holder).is_none() {
+            stream.caching_grants.push(caching_grant);
         }
         stream.opens.push(request.into_open());
         Ok(())

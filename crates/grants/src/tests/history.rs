@@ -9,10 +9,11 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::model::{Came, Letters, Lock as ModelLock, Model, Open, Told, letters};
-use crate::conflict::{Asks, Wants};
+use crate::conflict::{FileOperation, RangeUse};
 use crate::{
-    Access, Advisory, Asked, By, Caching, Change, Closed, Event, Holder, Home, Kind, Limits, Lock, Looks,
-    Object, OpenId, Owner, Range, RangeLock, Refused, Request, Share, Ticket, Want,
+    Access, AdvisoryLock, Caching, CachingRequest, Change, Closed, Event, ExemptHolder, GrantResult, Holder,
+    Home, Kind, Limits, Lock, Object, OpenId, Owner, Range, RangeLock, Refused, Request, Share, StatOpen,
+    Ticket,
 };
 
 const SEEDS: u64 = 2000;
@@ -135,7 +136,7 @@ impl History {
         self.ask(Question::Open(Box::new(open), overwrites, want), None)
     }
 
-    /// Asks both, and holds what they say against each other.
+    /// FileOperation both, and holds what they say against each other.
     fn ask(&mut self, question: Question, ticket: Option<Ticket>) -> &'static str {
         // The model has no numbers of its own.
         let mut number = ticket.map_or(u64::MAX, |ticket| ticket.0);
@@ -146,8 +147,8 @@ impl History {
                 self.same(answer.map(|opened| of(opened.caching)), came, ["open", "open waits"])
             }
             Question::Change(stream, does, by) => {
-                let asks = asks(does);
-                let change = Change { asks, by: by.map(|by| By::Holder(Holder(by))) };
+                let operation = operation(does);
+                let change = Change { operation, by: by.map(|by| ExemptHolder::Holder(Holder(by))) };
                 let answer =
                     self.object.change(self.now(), stream.as_bytes(), change, ticket, &mut self.events);
                 let came = self.model.change(number, stream, does, *by);
@@ -165,7 +166,7 @@ impl History {
                 let answer = self.object.lock(now, OpenId(*open), &wanted, *waits, ticket, &mut self.events);
                 let by = self.model.opens.iter().find(|it| it.id == *open).map(|it| it.holder);
                 let came = self.model.lock(number, by, locks, *waits);
-                if let Asked::Granted(Lock::Waits(ticket)) = answer {
+                if let GrantResult::Granted(Lock::Waits(ticket)) = answer {
                     assert_eq!(came, Came::InLine);
                     self.model.in_line.push((ticket.0, locks[0].clone()));
                     self.in_line.insert(ticket);
@@ -199,7 +200,7 @@ impl History {
         overwrites: bool,
         want: Option<(bool, &str)>,
         ticket: Option<Ticket>,
-    ) -> Asked<crate::Opened> {
+    ) -> GrantResult<crate::Opened> {
         let bits = |letters: &Letters| {
             "rwd"
                 .chars()
@@ -208,7 +209,7 @@ impl History {
                 .map(|(_, bit)| bit)
                 .sum::<u8>()
         };
-        let want = want.map(|(is_oplock, caching)| Want {
+        let want = want.map(|(is_oplock, caching)| CachingRequest {
             holder: Holder(open.holder),
             kind: if is_oplock { Kind::Oplock } else { Kind::Lease { epoch: None } },
             caching: caching_of(&letters(caching)),
@@ -220,7 +221,7 @@ impl History {
             consumer: super::client(open.id % 3),
             access: Access::from_bits(bits(&open.does)),
             share: Share::from_bits(bits(&open.lets)),
-            looks: if open.does.is_empty() { Looks::AtAttributes } else { Looks::Not },
+            looks: if open.does.is_empty() { StatOpen::Attributes } else { StatOpen::No },
             overwrites,
             is_directory: false,
             link: open.link,
@@ -232,14 +233,14 @@ impl History {
 
     fn same(
         &self,
-        answer: Asked<Letters>,
+        answer: GrantResult<Letters>,
         came: Came,
         [done, waits]: [&'static str; 2],
     ) -> (Came, Option<Ticket>, &'static str) {
         let (ours, ticket, kind) = match answer {
-            Asked::Granted(letters) => (Came::Done(letters), None, done),
-            Asked::Wait(wait) => (Came::Waits, Some(wait.ticket), waits),
-            Asked::Refused(why) => (refused(why), None, "refused"),
+            GrantResult::Granted(letters) => (Came::Done(letters), None, done),
+            GrantResult::Wait(wait) => (Came::Waits, Some(wait.ticket), waits),
+            GrantResult::Refused(why) => (refused(why), None, "refused"),
         };
         assert_eq!(ours, came, "{}: what comes of it", self.at);
         (came, ticket, kind)
@@ -388,7 +389,7 @@ impl History {
         let (owner, exclusive) = (self.pick(&[7, 8]), self.rng.random_bool(0.5));
         let until = Some(self.model.now + self.pick(&[5, 300]));
         let lock = ModelLock { stream: "", owner, is_advisory: true, from: 0, len: 40, exclusive, until };
-        let advisory = Advisory {
+        let advisory = AdvisoryLock {
             owner,
             lock: range_lock(&lock),
             until: until.map(|until| self.start + Duration::from_secs(until)),
@@ -408,7 +409,7 @@ impl History {
         let Some(open) = self.any_open() else { return "nothing" };
         for from in 0..10 {
             for len in 0..4 {
-                for (wants, writes) in [(Wants::Reading, false), (Wants::Writing, true)] {
+                for (wants, writes) in [(RangeUse::Reading, false), (RangeUse::Writing, true)] {
                     let may = self.object.check(OpenId(open.id), Range { offset: from, len }, wants).is_ok();
                     assert_eq!(may, self.model.may(open.id, open.stream, from, len, writes));
                 }
@@ -454,9 +455,9 @@ impl History {
                 self.in_line.remove(&Ticket(ticket));
             }
         }
-        let holdings = || self.object.streams.iter().flat_map(|stream| &stream.holdings);
+        let caching_grants = || self.object.streams.iter().flat_map(|stream| &stream.caching_grants);
         let held: BTreeMap<_, _> =
-            holdings().map(|it| (it.holder.0, (of(it.caching), it.is_breaking()))).collect();
+            caching_grants().map(|it| (it.holder.0, (of(it.caching), it.is_breaking()))).collect();
         let expected = self.model.caches.iter();
         let expected: BTreeMap<_, _> =
             expected.map(|(holder, cache)| (*holder, (cache.has.clone(), cache.told.is_some()))).collect();
@@ -469,7 +470,7 @@ impl History {
         let plain = |owner, lock: RangeLock, name: &[u8]| {
             let (id, is_advisory) = match owner {
                 Owner::Open(OpenId(id)) => (id, false),
-                Owner::Advisory(id) => (id, true),
+                Owner::AdvisoryLock(id) => (id, true),
             };
             (name.to_vec(), id, is_advisory, lock.range.offset, lock.range.len, lock.exclusive)
         };
@@ -489,19 +490,20 @@ impl History {
     fn check_invariants(&self, at: &str) {
         for stream in &self.object.streams {
             // Who writes on his own is alone in relying on anything.
-            let relied = || stream.holdings.iter().map(|it| it.relied_on()).filter(|it| !it.is_none());
+            let relied = || stream.caching_grants.iter().map(|it| it.relied_on()).filter(|it| !it.is_none());
             if relied().any(|it| it.contains(Caching::W)) {
                 assert_eq!(relied().count(), 1, "{at}");
             }
             assert!(!stream.ranges.has_waiting_that_could_be_had(), "{at}: a lock is forgotten");
-            let opens = |holding: &&crate::holding::Holding| {
-                stream.opens.iter().any(|open| open.holder == Some(holding.holder))
+            let opens = |caching_grant: &&crate::caching_grant::CachingGrant| {
+                stream.opens.iter().any(|open| open.holder == Some(caching_grant.holder))
             };
-            assert!(stream.holdings.iter().all(|it| opens(&it)), "{at}: a lease without an open");
+            assert!(stream.caching_grants.iter().all(|it| opens(&it)), "{at}: a lease without an open");
         }
         for waiter in self.object.waiting.sleeping() {
             let stream = self.object.streams.iter().find(|stream| stream.name == waiter.stream);
-            let breaking = stream.is_some_and(|stream| stream.holdings.iter().any(|it| it.is_breaking()));
+            let breaking =
+                stream.is_some_and(|stream| stream.caching_grants.iter().any(|it| it.is_breaking()));
             let going = waiter.stream.is_empty() && self.object.deletions.has_due();
             assert!(breaking || going, "{at}: nobody will wake {waiter:?}");
         }
@@ -545,13 +547,13 @@ fn range_lock(lock: &ModelLock) -> RangeLock {
     RangeLock { range: Range { offset: lock.from, len: lock.len }, exclusive: lock.exclusive }
 }
 
-fn asks(does: &str) -> Asks {
+fn operation(does: &str) -> FileOperation {
     match does {
-        "read" => Asks::Read,
-        "write" => Asks::Write,
-        "remove" => Asks::Remove,
-        "rename" => Asks::Rename,
-        "names" => Asks::Names,
+        "read" => FileOperation::Read,
+        "write" => FileOperation::Write,
+        "remove" => FileOperation::Remove,
+        "rename" => FileOperation::Rename,
+        "names" => FileOperation::Names,
         other => panic!("{other}"),
     }
 }

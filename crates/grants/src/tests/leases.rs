@@ -7,10 +7,10 @@ use std::time::Duration;
 use budget::{Consumer, UserNumber};
 
 use super::{Bench, request, with_lease, with_oplock};
-use crate::conflict::Asks;
+use crate::conflict::FileOperation;
 use crate::{
-    Access, Asked, BadAcknowledgement, By, Caching, Change, Event, Holder, LeaseKey, Leases, Limits, Looks,
-    NotHere, OpenId, Refused, Request, Share, Wait, Want,
+    Access, BadAcknowledgement, Caching, CachingRequest, Change, Event, ExemptHolder, GrantResult, Holder,
+    LeaseKey, LeaseOfOtherFile, Leases, Limits, OpenId, Refused, Request, Share, StatOpen, Wait,
 };
 
 const RWH: Caching = Caching::RWH;
@@ -22,16 +22,16 @@ const NONE: Caching = Caching::NONE;
 fn a_second_open_waits_until_the_first_has_written_back() {
     let mut bench = Bench::new();
     assert_eq!(bench.granted(with_lease(1, 11, RWH)).caching, RWH);
-    let Asked::Wait(Wait { ticket, until }) = bench.open(with_lease(2, 12, RWH)) else { panic!() };
+    let GrantResult::Wait(Wait { ticket, until }) = bench.open(with_lease(2, 12, RWH)) else { panic!() };
     assert_eq!(until, bench.now + Duration::from_secs(35));
     assert_eq!(bench.breaks(), [(11, RH, true)]);
-    // Asked again meanwhile, it waits on, and nobody is told twice.
-    assert!(matches!(bench.open_again(with_lease(2, 12, RWH), Some(ticket)), Asked::Wait(_)));
+    // GrantResult again meanwhile, it waits on, and nobody is told twice.
+    assert!(matches!(bench.open_again(with_lease(2, 12, RWH), Some(ticket)), GrantResult::Wait(_)));
     assert_eq!(bench.breaks(), []);
     bench.object.acknowledge(bench.now, Holder(11), RH, &mut bench.events).unwrap();
     assert_eq!(bench.events, [Event::Wake(ticket)]);
     let opened = bench.open_again(with_lease(2, 12, RWH), Some(ticket));
-    assert!(matches!(opened, Asked::Granted(opened) if opened.caching == RH));
+    assert!(matches!(opened, GrantResult::Granted(opened) if opened.caching == RH));
     bench.object.leave(ticket);
 }
 
@@ -39,9 +39,9 @@ fn a_second_open_waits_until_the_first_has_written_back() {
 fn who_opens_beside_a_break_waits_for_its_end_and_what_follows_an_answer_is_of_the_same_break() {
     let mut bench = Bench::new();
     bench.granted(with_lease(1, 11, RWH));
-    let Asked::Wait(Wait { ticket: opens, .. }) = bench.open(with_lease(2, 12, R)) else { panic!() };
+    let GrantResult::Wait(Wait { ticket: opens, .. }) = bench.open(with_lease(2, 12, R)) else { panic!() };
     let overwriting = || Request { overwrites: true, ..with_lease(3, 13, R) };
-    let Asked::Wait(Wait { ticket: overwrites, .. }) = bench.open(overwriting()) else { panic!() };
+    let GrantResult::Wait(Wait { ticket: overwrites, .. }) = bench.open(overwriting()) else { panic!() };
     assert_eq!(bench.breaks(), [(11, RH, true)]);
     let epoch = bench.object.standing(Holder(11)).epoch;
     for (keeps, then, acknowledges) in [(RH, R, true), (R, NONE, false)] {
@@ -49,10 +49,10 @@ fn who_opens_beside_a_break_waits_for_its_end_and_what_follows_an_answer_is_of_t
         assert_eq!(bench.breaks(), [(11, then, acknowledges)]);
         assert_eq!(bench.object.standing(Holder(11)).epoch, epoch);
         let opened = bench.open_again(with_lease(2, 12, R), Some(opens));
-        assert_eq!(matches!(opened, Asked::Wait(_)), acknowledges, "{opened:?}");
+        assert_eq!(matches!(opened, GrantResult::Wait(_)), acknowledges, "{opened:?}");
     }
     bench.object.leave(opens);
-    assert!(matches!(bench.open_again(overwriting(), Some(overwrites)), Asked::Granted(_)));
+    assert!(matches!(bench.open_again(overwriting(), Some(overwrites)), GrantResult::Granted(_)));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_lease_lasts_as_long_as_an_open_with_its_key() {
 fn who_does_not_answer_in_time_has_nothing_left() {
     let mut bench = Bench::new();
     bench.granted(with_lease(1, 11, RWH));
-    let Asked::Wait(Wait { ticket, until }) = bench.open(with_lease(2, 12, R)) else { panic!() };
+    let GrantResult::Wait(Wait { ticket, until }) = bench.open(with_lease(2, 12, R)) else { panic!() };
     assert_eq!(bench.object.next_timeout(), Some(until));
     bench.events.clear();
     bench.pass(Duration::from_secs(35));
@@ -93,7 +93,7 @@ fn who_does_not_answer_in_time_has_nothing_left() {
     let late = bench.object.acknowledge(bench.now, Holder(11), RH, &mut bench.events);
     assert_eq!(late, Err(BadAcknowledgement::NotAsked));
     let opened = bench.open_again(with_lease(2, 12, R), Some(ticket));
-    assert!(matches!(opened, Asked::Granted(opened) if opened.caching == R));
+    assert!(matches!(opened, GrantResult::Granted(opened) if opened.caching == R));
 }
 
 #[test]
@@ -116,13 +116,13 @@ fn what_is_asked_during_a_break_is_told_after_the_answer() {
     let _ = bench.open(request(2));
     assert_eq!(bench.breaks(), [(11, RH, true)]);
     let overwriting = Request { overwrites: true, ..request(3) };
-    assert!(matches!(bench.open(overwriting), Asked::Wait(_)));
+    assert!(matches!(bench.open(overwriting), GrantResult::Wait(_)));
     assert_eq!(bench.breaks(), []);
     bench.object.acknowledge(bench.now, Holder(11), RH, &mut bench.events).unwrap();
     assert_eq!(bench.breaks(), [(11, R, true)], "opens before reads");
     bench.object.acknowledge(bench.now, Holder(11), R, &mut bench.events).unwrap();
     assert_eq!(bench.breaks(), [(11, NONE, false)]);
-    assert!(matches!(bench.open(overwriting), Asked::Granted(_)));
+    assert!(matches!(bench.open(overwriting), GrantResult::Granted(_)));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn who_closes_what_goes_with_his_open_has_others_give_back_theirs_and_waits_for_
     assert_eq!(bench.breaks(), []);
     bench.close(2);
     assert_eq!(bench.breaks(), [(11, R, true)]);
-    assert_eq!(bench.open(request(3)), Asked::Refused(Refused::DeletePending));
+    assert_eq!(bench.open(request(3)), GrantResult::Refused(Refused::DeletePending));
 }
 
 #[test]
@@ -142,14 +142,14 @@ fn an_open_for_more_than_attributes_is_no_look_though_no_share_mode_minds_it() {
     let mut bench = Bench::new();
     bench.granted(with_lease(1, 11, RWH));
     let sees = Request { access: Access::NONE, share: Share::NONE, ..request(2) };
-    assert!(matches!(bench.open(Request { looks: Looks::AtAttributes, ..sees }), Asked::Granted(_)));
-    assert!(matches!(bench.open(sees), Asked::Wait(_)));
+    assert!(matches!(bench.open(Request { looks: StatOpen::Attributes, ..sees }), GrantResult::Granted(_)));
+    assert!(matches!(bench.open(sees), GrantResult::Wait(_)));
     assert_eq!(bench.breaks(), [(11, RH, true)]);
 }
 
 #[test]
 fn an_open_to_see_rights_is_a_look_to_leases_that_are_held_and_an_open_to_all_else() {
-    let sees = |open| Request { access: Access::NONE, looks: Looks::AtRights, ..request(open) };
+    let sees = |open| Request { access: Access::NONE, looks: StatOpen::ReadControl, ..request(open) };
     let mut leased = Bench::new();
     leased.granted(with_lease(1, 11, RWH));
     leased.granted(sees(2));
@@ -162,7 +162,7 @@ fn an_open_to_see_rights_is_a_look_to_leases_that_are_held_and_an_open_to_all_el
     );
     let mut kept = Bench::new();
     kept.granted(with_oplock(1, RWH));
-    assert!(matches!(kept.open(sees(2)), Asked::Wait(_)));
+    assert!(matches!(kept.open(sees(2)), GrantResult::Wait(_)));
     assert_eq!(kept.breaks(), [(1, R, true)]);
     let mut beside = Bench::new();
     beside.granted(sees(1));
@@ -174,11 +174,11 @@ fn a_reader_who_was_left_his_reads_is_told_before_a_write_goes_on() {
     let mut bench = Bench::new();
     bench.granted(with_lease(1, 11, RH));
     let alone = Request { share: Share::NONE, ..request(2) };
-    assert!(matches!(bench.open(alone), Asked::Wait(_)));
+    assert!(matches!(bench.open(alone), GrantResult::Wait(_)));
     assert_eq!(bench.breaks(), [(11, R, true)]);
     // He reads what he has until he answers: a write has to wait, though it would not for RH.
-    let write = Change { asks: Asks::Write, by: None };
-    let Asked::Wait(Wait { ticket, .. }) =
+    let write = Change { operation: FileOperation::Write, by: None };
+    let GrantResult::Wait(Wait { ticket, .. }) =
         bench.object.change(bench.now, b"", write, None, &mut bench.events)
     else {
         panic!()
@@ -186,7 +186,7 @@ fn a_reader_who_was_left_his_reads_is_told_before_a_write_goes_on() {
     bench.object.acknowledge(bench.now, Holder(11), R, &mut bench.events).unwrap();
     assert_eq!(bench.breaks(), [(11, NONE, false)]);
     let written = bench.object.change(bench.now, b"", write, Some(ticket), &mut bench.events);
-    assert_eq!(written, Asked::Granted(()));
+    assert_eq!(written, GrantResult::Granted(()));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn an_overwriting_open_does_not_wait_for_who_keeps_opens() {
     let mut bench = Bench::new();
     bench.granted(with_lease(1, 11, RH));
     let overwriting = Request { overwrites: true, ..request(2) };
-    assert!(matches!(bench.open(overwriting), Asked::Granted(_)));
+    assert!(matches!(bench.open(overwriting), GrantResult::Granted(_)));
     assert_eq!(bench.breaks(), [(11, NONE, true)]);
 }
 
@@ -203,23 +203,23 @@ fn a_share_mode_asks_for_kept_opens_first_and_then_refuses() {
     let mut bench = Bench::new();
     let closed_to_all = Request { share: Share::NONE, ..with_lease(1, 11, RWH) };
     bench.granted(closed_to_all);
-    let Asked::Wait(Wait { ticket, .. }) = bench.open(request(2)) else { panic!() };
+    let GrantResult::Wait(Wait { ticket, .. }) = bench.open(request(2)) else { panic!() };
     assert_eq!(bench.breaks(), [(11, Caching::RW, true)]);
     bench.object.acknowledge(bench.now, Holder(11), Caching::RW, &mut bench.events).unwrap();
-    assert_eq!(bench.open_again(request(2), Some(ticket)), Asked::Refused(Refused::Sharing));
+    assert_eq!(bench.open_again(request(2), Some(ticket)), GrantResult::Refused(Refused::Sharing));
     bench.close(1);
-    assert!(matches!(bench.open_again(request(2), Some(ticket)), Asked::Granted(_)));
+    assert!(matches!(bench.open_again(request(2), Some(ticket)), GrantResult::Granted(_)));
 }
 
 #[test]
 fn an_exclusive_oplock_does_not_hide_a_share_mode_but_a_batch_oplock_does() {
     let mut bench = Bench::new();
     bench.granted(Request { share: Share::NONE, ..with_oplock(1, Caching::RW) });
-    assert_eq!(bench.open(request(2)), Asked::Refused(Refused::Sharing));
+    assert_eq!(bench.open(request(2)), GrantResult::Refused(Refused::Sharing));
     assert_eq!(bench.breaks(), []);
     bench.close(1);
     bench.granted(Request { share: Share::NONE, ..with_oplock(1, RWH) });
-    assert!(matches!(bench.open(request(2)), Asked::Wait(_)));
+    assert!(matches!(bench.open(request(2)), GrantResult::Wait(_)));
     assert_eq!(bench.breaks(), [(1, R, true)]);
 }
 
@@ -229,7 +229,7 @@ fn opens_for_attributes_break_nothing_and_are_in_nobodys_way() {
     bench.granted(Request { share: Share::NONE, ..with_lease(1, 11, RWH) });
     let look = Request {
         access: Access::NONE,
-        looks: Looks::AtAttributes,
+        looks: StatOpen::Attributes,
         share: Share::NONE,
         ..with_lease(2, 12, R)
     };
@@ -256,13 +256,13 @@ fn level_two_goes_by_its_own_holders_write_and_a_lease_does_not() {
     bench.granted(with_oplock(1, R));
     bench.granted(with_lease(2, 12, R));
     bench.events.clear();
-    let write = |by| Change { asks: Asks::Write, by: Some(By::Holder(Holder(by))) };
+    let write = |by| Change { operation: FileOperation::Write, by: Some(ExemptHolder::Holder(Holder(by))) };
     let mut change = |by| bench.object.change(bench.now, b"", write(by), None, &mut bench.events);
-    assert_eq!(change(1), Asked::Granted(()));
+    assert_eq!(change(1), GrantResult::Granted(()));
     assert_eq!(bench.breaks(), [(1, NONE, false), (12, NONE, false)]);
     bench.granted(with_lease(3, 13, R));
     let own = bench.object.change(bench.now, b"", write(13), None, &mut bench.events);
-    assert_eq!(own, Asked::Granted(()));
+    assert_eq!(own, GrantResult::Granted(()));
     assert_eq!(bench.object.held(Holder(13)), Some(R));
 }
 
@@ -272,9 +272,9 @@ fn a_directory_lease_goes_with_a_name_unless_it_is_the_parents_own() {
     let directory = |open, lease| Request { is_directory: true, ..with_lease(open, lease, RWH) };
     assert_eq!(bench.granted(directory(1, 11)).caching, RH);
     assert_eq!(bench.granted(directory(2, 12)).caching, RH);
-    let names = Change { asks: Asks::Names, by: Some(By::ParentKey([12; 16])) };
+    let names = Change { operation: FileOperation::Names, by: Some(ExemptHolder::ParentKey([12; 16])) };
     let changed = bench.object.change(bench.now, b"", names, None, &mut bench.events);
-    assert_eq!(changed, Asked::Granted(()), "nobody waits for a lease of a directory");
+    assert_eq!(changed, GrantResult::Granted(()), "nobody waits for a lease of a directory");
     assert_eq!(bench.breaks(), [(11, NONE, true)]);
     assert_eq!(bench.object.held(Holder(12)), Some(RH));
 }
@@ -284,19 +284,25 @@ fn the_parents_key_spares_every_clients_lease_with_it_and_no_holder_by_its_numbe
     let mut bench = Bench::new();
     let lease = |open, holder, key| {
         let request = with_lease(open, holder, RH);
-        let want = request.want.map(|want| Want { key: Some([key; 16]), ..want });
+        let want = request.want.map(|want| CachingRequest { key: Some([key; 16]), ..want });
         Request { is_directory: true, want, ..request }
     };
     // Two clients have chosen the same key; a third has another.
     for (open, holder, key) in [(1, 11, 7), (2, 12, 7), (3, 13, 8)] {
         bench.granted(lease(open, holder, key));
     }
-    let names = |by| Change { asks: Asks::Names, by: Some(by) };
-    let by_key = names(By::ParentKey([7; 16]));
-    assert_eq!(bench.object.change(bench.now, b"", by_key, None, &mut bench.events), Asked::Granted(()));
+    let names = |by| Change { operation: FileOperation::Names, by: Some(by) };
+    let by_key = names(ExemptHolder::ParentKey([7; 16]));
+    assert_eq!(
+        bench.object.change(bench.now, b"", by_key, None, &mut bench.events),
+        GrantResult::Granted(())
+    );
     assert_eq!(bench.breaks(), [(13, NONE, true)]);
-    let by_number = names(By::Holder(Holder(11)));
-    assert_eq!(bench.object.change(bench.now, b"", by_number, None, &mut bench.events), Asked::Granted(()));
+    let by_number = names(ExemptHolder::Holder(Holder(11)));
+    assert_eq!(
+        bench.object.change(bench.now, b"", by_number, None, &mut bench.events),
+        GrantResult::Granted(())
+    );
     assert_eq!(bench.breaks(), [(12, NONE, true)]);
 }
 
@@ -307,41 +313,41 @@ fn names_are_moved_beside_opens_that_may_delete_the_directory_only_once_those_ar
     let moves =
         |bench: &mut Bench, ticket| bench.object.move_names(bench.now, None, ticket, &mut bench.events);
     bench.granted(directory(Request { access: Access::READ, ..request(1) }));
-    assert_eq!(moves(&mut bench, None), Asked::Granted(()));
+    assert_eq!(moves(&mut bench, None), GrantResult::Granted(()));
     bench.granted(directory(with_lease(2, 12, RH)));
     assert!(bench.object.is_open_to_stay(), "the first keeps nothing for later");
     bench.close(1);
     assert!(!bench.object.is_open_to_stay());
-    let Asked::Wait(Wait { ticket, .. }) = moves(&mut bench, None) else { panic!() };
+    let GrantResult::Wait(Wait { ticket, .. }) = moves(&mut bench, None) else { panic!() };
     assert_eq!(bench.breaks(), [(12, R, true)]);
     // He keeps it open.
     bench.object.acknowledge(bench.now, Holder(12), R, &mut bench.events).unwrap();
     assert!(bench.object.is_open_to_stay());
-    assert_eq!(moves(&mut bench, Some(ticket)), Asked::Refused(Refused::Sharing));
+    assert_eq!(moves(&mut bench, Some(ticket)), GrantResult::Refused(Refused::Sharing));
     bench.close(2);
-    assert_eq!(moves(&mut bench, Some(ticket)), Asked::Granted(()));
+    assert_eq!(moves(&mut bench, Some(ticket)), GrantResult::Granted(()));
 }
 
 #[test]
 fn who_writes_without_an_open_is_refused_by_share_modes_and_waits_for_leases() {
     let mut bench = Bench::new();
     bench.granted(Request { share: Share::from_bits(1), ..request(1) });
-    let ask = |bench: &mut Bench, asks, by| {
-        let change = Change { asks, by };
+    let ask = |bench: &mut Bench, operation, by| {
+        let change = Change { operation, by };
         bench.object.change(bench.now, b"", change, None, &mut bench.events)
     };
-    assert_eq!(ask(&mut bench, Asks::Write, None), Asked::Refused(Refused::Sharing));
-    assert_eq!(ask(&mut bench, Asks::Remove, None), Asked::Refused(Refused::Sharing));
-    assert_eq!(ask(&mut bench, Asks::Read, None), Asked::Granted(()));
+    assert_eq!(ask(&mut bench, FileOperation::Write, None), GrantResult::Refused(Refused::Sharing));
+    assert_eq!(ask(&mut bench, FileOperation::Remove, None), GrantResult::Refused(Refused::Sharing));
+    assert_eq!(ask(&mut bench, FileOperation::Read, None), GrantResult::Granted(()));
     assert_eq!(
-        ask(&mut bench, Asks::Write, Some(By::Holder(Holder(1)))),
-        Asked::Granted(()),
+        ask(&mut bench, FileOperation::Write, Some(ExemptHolder::Holder(Holder(1)))),
+        GrantResult::Granted(()),
         "he has it open"
     );
     bench.close(1);
     bench.granted(with_lease(2, 12, RWH));
-    for asks in [Asks::Write, Asks::Remove, Asks::Read] {
-        assert!(matches!(ask(&mut bench, asks, None), Asked::Wait(_)));
+    for operation in [FileOperation::Write, FileOperation::Remove, FileOperation::Read] {
+        assert!(matches!(ask(&mut bench, operation, None), GrantResult::Wait(_)));
     }
     assert_eq!(bench.breaks(), [(12, NONE, true)]);
 }
@@ -350,8 +356,8 @@ fn who_writes_without_an_open_is_refused_by_share_modes_and_waits_for_leases() {
 fn while_somebody_waits_nobody_is_granted_what_he_would_ask_back() {
     let mut bench = Bench::new();
     bench.granted(with_lease(1, 11, RWH));
-    let write = Change { asks: Asks::Write, by: None };
-    let Asked::Wait(Wait { ticket, .. }) =
+    let write = Change { operation: FileOperation::Write, by: None };
+    let GrantResult::Wait(Wait { ticket, .. }) =
         bench.object.change(bench.now, b"", write, None, &mut bench.events)
     else {
         panic!()
@@ -361,7 +367,7 @@ fn while_somebody_waits_nobody_is_granted_what_he_would_ask_back() {
     assert_eq!(bench.granted(with_lease(2, 12, RWH)).caching, NONE);
     assert_eq!(
         bench.object.change(bench.now, b"", write, Some(ticket), &mut bench.events),
-        Asked::Granted(())
+        GrantResult::Granted(())
     );
     bench.object.leave(ticket);
     assert_eq!(bench.granted(with_lease(3, 12, RWH)).caching, RWH, "nobody waits any more");
@@ -376,17 +382,17 @@ fn beyond_the_limits_opens_and_waits_are_refused() {
     bench.granted(of_client(1, 1));
     bench.granted(of_client(2, 1));
     bench.granted(of_client(3, 1));
-    assert_eq!(bench.open(of_client(4, 1)), Asked::Refused(Refused::TooMany), "three quarters");
+    assert_eq!(bench.open(of_client(4, 1)), GrantResult::Refused(Refused::TooMany), "three quarters");
     bench.granted(of_client(4, 2));
-    assert_eq!(bench.open(of_client(5, 3)), Asked::Refused(Refused::TooMany));
+    assert_eq!(bench.open(of_client(5, 3)), GrantResult::Refused(Refused::TooMany));
     assert_eq!([1, 2, 3, 4].map(|open| bench.close(open)), [crate::Closed::Stays; 4]);
     bench.granted(with_lease(1, 11, RWH));
-    assert!(matches!(bench.open(request(2)), Asked::Wait(_)));
-    assert_eq!(bench.open(request(3)), Asked::Refused(Refused::TooMany));
+    assert!(matches!(bench.open(request(2)), GrantResult::Wait(_)));
+    assert_eq!(bench.open(request(3)), GrantResult::Refused(Refused::TooMany));
     let mut stream =
         |name: &[u8], open| bench.object.open(bench.now, name, request(open), None, &mut bench.events);
-    assert!(matches!(stream(b"one", 2), Asked::Granted(_)));
-    assert_eq!(stream(b"two", 3), Asked::Refused(Refused::TooMany));
+    assert!(matches!(stream(b"one", 2), GrantResult::Granted(_)));
+    assert_eq!(stream(b"two", 3), GrantResult::Refused(Refused::TooMany));
 }
 
 #[test]
@@ -405,10 +411,11 @@ fn opens_of_one_file_are_left_to_others_by_who_has_many_addresses() {
         bench.object = crate::Object::new(Box::leak(Box::new(small)));
         let mut open = |number: usize, consumer| bench.open(Request { consumer, ..request(number as u64) });
         let opens = crowd.into_iter().enumerate();
-        let granted = opens.filter(|(n, consumer)| matches!(open(*n, *consumer), Asked::Granted(_))).count();
+        let granted =
+            opens.filter(|(n, consumer)| matches!(open(*n, *consumer), GrantResult::Granted(_))).count();
         assert_eq!(granted, share);
         let other = Consumer { address: IpAddr::from([198, 51, 100, 7]), user: Some(UserNumber(8)) };
-        assert!(matches!(open(200, other), Asked::Granted(_)));
+        assert!(matches!(open(200, other), GrantResult::Granted(_)));
     }
 }
 
@@ -423,7 +430,7 @@ fn a_key_is_one_lease_of_one_file_per_client() {
     assert_ne!(first.holder(), other.holder());
     assert_eq!(leases.find(&key(1, 1)), None, "named, and of no file yet");
     first.bind("page").unwrap();
-    assert_eq!(again.bind("other"), Err(NotHere));
+    assert_eq!(again.bind("other"), Err(LeaseOfOtherFile));
     again.bind("page").unwrap();
     drop(first);
     assert_eq!(leases.find(&key(1, 1)), Some((again.holder(), "page")));

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use super::{Bench, request, with_lease, with_oplock};
-use crate::conflict::Wants;
-use crate::{Advisory, Asked, Caching, Event, Limits, Lock, OpenId, Range, RangeLock, Refused, Ticket};
+use crate::conflict::RangeUse;
+use crate::{
+    AdvisoryLock, Caching, Event, GrantResult, Limits, Lock, OpenId, Range, RangeLock, Refused, Ticket,
+};
 
 fn lock(offset: u64, len: u64, exclusive: bool) -> RangeLock {
     RangeLock { range: Range { offset, len }, exclusive }
 }
 
 impl Bench {
-    fn lock(&mut self, open: u64, locks: &[RangeLock], waits: bool) -> Asked<Lock> {
+    fn lock(&mut self, open: u64, locks: &[RangeLock], waits: bool) -> GrantResult<Lock> {
         self.object.lock(self.now, OpenId(open), locks, waits, None, &mut self.events)
     }
 
@@ -21,21 +23,21 @@ impl Bench {
 
     fn waits(&mut self, open: u64, it: RangeLock) -> Ticket {
         match self.lock(open, &[it], true) {
-            Asked::Granted(Lock::Waits(ticket)) => ticket,
+            GrantResult::Granted(Lock::Waits(ticket)) => ticket,
             other => panic!("{other:?}"),
         }
     }
 
-    fn advise(&mut self, owner: u64, exclusive: bool, seconds: u64) -> Asked<Lock> {
+    fn advise(&mut self, owner: u64, exclusive: bool, seconds: u64) -> GrantResult<Lock> {
         let lock = RangeLock { range: Range::WHOLE, exclusive };
         let until = Some(self.now + Duration::from_secs(seconds));
-        let advisory = Advisory { owner, lock, until };
+        let advisory = AdvisoryLock { owner, lock, until };
         self.object.lock_advisory(self.now, b"", advisory, None, &mut self.events)
     }
 }
 
-const HELD: Asked<Lock> = Asked::Granted(Lock::Held);
-const LOCKED: Asked<Lock> = Asked::Refused(Refused::Locked);
+const HELD: GrantResult<Lock> = GrantResult::Granted(Lock::Held);
+const LOCKED: GrantResult<Lock> = GrantResult::Refused(Refused::Locked);
 
 fn two_opens() -> Bench {
     let mut bench = Bench::new();
@@ -65,7 +67,7 @@ fn a_range_of_no_bytes_meets_what_it_lies_inside() {
     }
     assert_eq!(bench.lock(1, &[lock(9, 0, true)], false), HELD, "two of no bytes never meet");
     assert_eq!(bench.lock(1, &[lock(u64::MAX, 1, true)], false), HELD);
-    assert_eq!(bench.lock(1, &[lock(u64::MAX, 2, true)], false), Asked::Refused(Refused::BadRange));
+    assert_eq!(bench.lock(1, &[lock(u64::MAX, 2, true)], false), GrantResult::Refused(Refused::BadRange));
 }
 
 #[test]
@@ -74,13 +76,17 @@ fn locks_bind_reads_and_writes_and_advisory_ones_do_not() {
     assert_eq!(bench.lock(1, &[lock(0, 10, true), lock(20, 10, false)], false), HELD);
     let check =
         |open, offset, wants| bench.object.check(OpenId(open), Range { offset, len: 5 }, wants).is_ok();
-    assert!(check(1, 0, Wants::Writing) && check(1, 0, Wants::Reading));
-    assert!(!check(2, 0, Wants::Writing) && !check(2, 0, Wants::Reading));
-    assert!(!check(1, 20, Wants::Writing) && check(2, 20, Wants::Reading) && !check(2, 20, Wants::Writing));
-    assert!(bench.object.check(OpenId(2), Range { offset: 5, len: 0 }, Wants::Writing).is_ok());
+    assert!(check(1, 0, RangeUse::Writing) && check(1, 0, RangeUse::Reading));
+    assert!(!check(2, 0, RangeUse::Writing) && !check(2, 0, RangeUse::Reading));
+    assert!(
+        !check(1, 20, RangeUse::Writing)
+            && check(2, 20, RangeUse::Reading)
+            && !check(2, 20, RangeUse::Writing)
+    );
+    assert!(bench.object.check(OpenId(2), Range { offset: 5, len: 0 }, RangeUse::Writing).is_ok());
     let mut bench = two_opens();
     assert_eq!(bench.advise(7, true, 300), HELD);
-    assert!(bench.object.check(OpenId(1), Range { offset: 0, len: 5 }, Wants::Writing).is_ok());
+    assert!(bench.object.check(OpenId(1), Range { offset: 0, len: 5 }, RangeUse::Writing).is_ok());
     assert_eq!(bench.lock(1, &[lock(0, 1, false)], false), LOCKED);
 }
 
@@ -164,7 +170,7 @@ fn a_lock_ends_what_others_read_ahead_and_its_own_level_two() {
 fn a_lock_from_outside_waits_for_who_keeps_locks_to_himself() {
     let mut bench = Bench::new();
     bench.granted(with_lease(1, 11, Caching::RWH));
-    assert!(matches!(bench.advise(7, true, 300), Asked::Wait(_)));
+    assert!(matches!(bench.advise(7, true, 300), GrantResult::Wait(_)));
     assert_eq!(bench.breaks(), [(11, Caching::NONE, true)]);
 }
 
@@ -182,7 +188,7 @@ fn beyond_the_limits_locks_are_refused() {
     for open in 1..=4 {
         bench.granted(request(open));
     }
-    let full = Asked::Refused(Refused::TooMany);
+    let full = GrantResult::Refused(Refused::TooMany);
     assert_eq!(bench.lock(1, &[lock(0, 1, true), lock(1, 1, true)], false), HELD);
     assert_eq!(bench.lock(1, &[lock(2, 1, true)], false), full);
     assert_eq!(bench.lock(2, &[lock(2, 1, true), lock(3, 1, true)], false), full);

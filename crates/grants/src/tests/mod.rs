@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use budget::Consumer;
 
 use crate::{
-    Access, Asked, Caching, Event, Holder, Home, Kind, Limits, Looks, Object, OpenId, Opened, Request, Share,
-    Ticket, Want,
+    Access, Caching, CachingRequest, Event, GrantResult, Holder, Home, Kind, Limits, Object, OpenId, Opened,
+    Request, Share, StatOpen, Ticket,
 };
 
 /// An object, its clock, and what was told since somebody last looked.
@@ -31,17 +31,17 @@ impl Bench {
         Self { object: Object::new(&Limits::DEFAULT), now: Instant::now(), events: Vec::new() }
     }
 
-    fn open(&mut self, request: Request<&'static str>) -> Asked<Opened> {
+    fn open(&mut self, request: Request<&'static str>) -> GrantResult<Opened> {
         self.open_again(request, None)
     }
 
-    fn open_again(&mut self, request: Request<&'static str>, ticket: Option<Ticket>) -> Asked<Opened> {
+    fn open_again(&mut self, request: Request<&'static str>, ticket: Option<Ticket>) -> GrantResult<Opened> {
         self.object.open(self.now, b"", request, ticket, &mut self.events)
     }
 
     fn granted(&mut self, request: Request<&'static str>) -> Opened {
         match self.open(request) {
-            Asked::Granted(opened) => opened,
+            GrantResult::Granted(opened) => opened,
             other => panic!("{other:?}"),
         }
     }
@@ -77,7 +77,7 @@ fn request(open: u64) -> Request<&'static str> {
         consumer: client(open),
         access: Access::READ | Access::WRITE | Access::DELETE,
         share: Share::ALL,
-        looks: Looks::Not,
+        looks: StatOpen::No,
         overwrites: false,
         is_directory: false,
         link: "page",
@@ -89,10 +89,10 @@ fn request(open: u64) -> Request<&'static str> {
 fn with_lease(open: u64, lease: u64, caching: Caching) -> Request<&'static str> {
     let kind = Kind::Lease { epoch: Some(0) };
     let (holder, key) = (Holder(lease), Some([lease as u8; 16]));
-    Request { want: Some(Want { holder, kind, caching, home: Home(3), key }), ..request(open) }
+    Request { want: Some(CachingRequest { holder, kind, caching, home: Home(3), key }), ..request(open) }
 }
 
 fn with_oplock(open: u64, caching: Caching) -> Request<&'static str> {
-    let want = Want { holder: Holder(open), kind: Kind::Oplock, caching, home: Home(3), key: None };
+    let want = CachingRequest { holder: Holder(open), kind: Kind::Oplock, caching, home: Home(3), key: None };
     Request { want: Some(want), ..request(open) }
 }

@@ -1,9 +1,10 @@
 //! Opens that are put back as they were, one rule each.
 
 use super::{Bench, request, with_lease, with_oplock};
-use crate::conflict::Wants;
+use crate::conflict::RangeUse;
 use crate::{
-    Access, Asked, Caching, Event, Holder, Kind, OpenId, Range, RangeLock, Refused, Request, Share, Want,
+    Access, Caching, CachingRequest, Event, GrantResult, Holder, Kind, OpenId, Range, RangeLock, Refused,
+    Request, Share,
 };
 
 fn lock(offset: u64, len: u64, exclusive: bool) -> RangeLock {
@@ -18,7 +19,7 @@ impl Bench {
 
 /// A lease as it was when its holder was told this epoch last.
 fn at_epoch(epoch: u16, request: Request<&'static str>) -> Request<&'static str> {
-    let want = request.want.map(|want| Want { kind: Kind::Lease { epoch: Some(epoch) }, ..want });
+    let want = request.want.map(|want| CachingRequest { kind: Kind::Lease { epoch: Some(epoch) }, ..want });
     Request { want, ..request }
 }
 
@@ -34,7 +35,7 @@ fn an_open_is_put_back_with_its_lease_epoch_share_mode_and_locks_and_nobody_is_a
     assert!(bench.events.is_empty());
     // From here on it is as if it had never been away.
     let other = bench.open(request(2));
-    assert!(matches!(other, Asked::Wait(_)), "{other:?}");
+    assert!(matches!(other, GrantResult::Wait(_)), "{other:?}");
     assert!(matches!(&bench.events[..], [Event::Break(told)] if told.holder == Holder(9) && told.epoch == 8));
 }
 
@@ -105,16 +106,16 @@ fn locks_that_were_put_back_bind_others() {
     bench.granted(Request { want: None, ..with_lease(2, 1, Caching::NONE) }.of_the_holder(1));
     for (offset, bound) in [(9, false), (10, true), (14, true), (15, false)] {
         let range = Range { offset, len: 1 };
-        let allowed = bench.object.check(OpenId(2), range, Wants::Reading);
+        let allowed = bench.object.check(OpenId(2), range, RangeUse::Reading);
         assert_eq!(allowed == Err(Refused::Locked), bound, "{offset}");
-        assert_eq!(bench.object.check(OpenId(1), range, Wants::Writing), Ok(()));
+        assert_eq!(bench.object.check(OpenId(1), range, RangeUse::Writing), Ok(()));
     }
 }
 
 impl Request<&'static str> {
     /// An open of who has the oplock of another, so that nothing is broken for it.
     fn of_the_holder(self, holder: u64) -> Self {
-        let want = Want {
+        let want = CachingRequest {
             holder: Holder(holder),
             kind: Kind::Oplock,
             caching: Caching::NONE,

@@ -1,23 +1,25 @@
 //! Every cell.
 
-use crate::conflict::{Answer, Asks, Wants, answer, needs, overlaps_well, shares, spares};
+use crate::conflict::{
+    BreakAction, FileOperation, RangeUse, break_action, needs, overlaps_well, shares, spares,
+};
 use crate::{Access, Caching, Held, Kind, Share};
 
-const ASKS: [Asks; 14] = [
-    Asks::Look,
-    Asks::LookAtRights,
-    Asks::Open,
-    Asks::Overwrite,
-    Asks::Share,
-    Asks::Read,
-    Asks::Write,
-    Asks::Behind,
-    Asks::Lock,
-    Asks::Rename,
-    Asks::Delete,
-    Asks::Remove,
-    Asks::Security,
-    Asks::Names,
+const ASKS: [FileOperation; 14] = [
+    FileOperation::Look,
+    FileOperation::LookAtRights,
+    FileOperation::Open,
+    FileOperation::Overwrite,
+    FileOperation::Share,
+    FileOperation::Read,
+    FileOperation::Write,
+    FileOperation::Behind,
+    FileOperation::Lock,
+    FileOperation::Rename,
+    FileOperation::Delete,
+    FileOperation::Remove,
+    FileOperation::Security,
+    FileOperation::Names,
 ];
 
 /// What a row takes, as words say it.
@@ -29,16 +31,22 @@ struct Rule {
     of_batch: Option<Caching>,
 }
 
-fn rule(asks: Asks) -> Rule {
+fn rule(operation: FileOperation) -> Rule {
     let rule = |takes, awaits, of_batch| Rule { takes, awaits, of_batch };
-    match asks {
-        Asks::Look => rule(Caching::NONE, Caching::NONE, None),
-        Asks::Open | Asks::Read | Asks::LookAtRights => rule(Caching::W, Caching::W, Some(Caching::R)),
-        Asks::Overwrite | Asks::Write | Asks::Behind | Asks::Lock => rule(Caching::RWH, Caching::W, None),
-        Asks::Share | Asks::Delete | Asks::Security => rule(Caching::H, Caching::H, Some(Caching::R)),
-        Asks::Rename => rule(Caching::H, Caching::H, Some(Caching::NONE)),
-        Asks::Remove => rule(Caching::RWH, Caching::from_bits(7).without(Caching::R), None),
-        Asks::Names => rule(Caching::RWH, Caching::NONE, None),
+    match operation {
+        FileOperation::Look => rule(Caching::NONE, Caching::NONE, None),
+        FileOperation::Open | FileOperation::Read | FileOperation::LookAtRights => {
+            rule(Caching::W, Caching::W, Some(Caching::R))
+        }
+        FileOperation::Overwrite | FileOperation::Write | FileOperation::Behind | FileOperation::Lock => {
+            rule(Caching::RWH, Caching::W, None)
+        }
+        FileOperation::Share | FileOperation::Delete | FileOperation::Security => {
+            rule(Caching::H, Caching::H, Some(Caching::R))
+        }
+        FileOperation::Rename => rule(Caching::H, Caching::H, Some(Caching::NONE)),
+        FileOperation::Remove => rule(Caching::RWH, Caching::from_bits(7).without(Caching::R), None),
+        FileOperation::Names => rule(Caching::RWH, Caching::NONE, None),
     }
 }
 
@@ -57,15 +65,15 @@ fn caching(held: Held) -> (bool, Caching) {
 #[test]
 fn every_cell_of_the_table_is_what_its_row_and_column_mean() {
     let mut cells = 0;
-    for asks in ASKS {
+    for operation in ASKS {
         for held in Held::ALL {
             let (is_oplock, has) = caching(held);
-            let Rule { takes, awaits, of_batch } = rule(asks);
+            let Rule { takes, awaits, of_batch } = rule(operation);
             // Directories have no oplocks.
-            let is_meant = match asks {
-                Asks::Names => !is_oplock,
+            let is_meant = match operation {
+                FileOperation::Names => !is_oplock,
                 // Who looks at rights opens the file beside an oplock, and looks beside a lease.
-                Asks::LookAtRights => is_oplock,
+                FileOperation::LookAtRights => is_oplock,
                 _ => true,
             };
             let is_touched = has.bits() & takes.bits() != 0 && is_meant;
@@ -73,16 +81,16 @@ fn every_cell_of_the_table_is_what_its_row_and_column_mean() {
                 (Held::Batch, Some(left)) => left,
                 _ => has.without(takes),
             };
-            let is_awaited = match asks {
-                Asks::Remove => has != Caching::R,
+            let is_awaited = match operation {
+                FileOperation::Remove => has != Caching::R,
                 _ => has.bits() & awaits.bits() != 0,
             };
             let expected = match (is_touched, is_awaited) {
-                (false, _) => Answer::Keeps,
-                (true, false) => Answer::Told(left),
-                (true, true) => Answer::Awaited(left),
+                (false, _) => BreakAction::Keep,
+                (true, false) => BreakAction::Notify(left),
+                (true, true) => BreakAction::AwaitAck(left),
             };
-            assert_eq!(answer(asks, held), expected, "{asks:?} beside {held:?}");
+            assert_eq!(break_action(operation, held), expected, "{operation:?} beside {held:?}");
             cells += 1;
         }
     }
@@ -91,28 +99,34 @@ fn every_cell_of_the_table_is_what_its_row_and_column_mean() {
 
 #[test]
 fn what_is_left_is_always_something_that_can_be_held() {
-    for asks in ASKS {
+    for operation in ASKS {
         for held in Held::ALL {
             let (is_oplock, has) = caching(held);
-            let (Answer::Told(to) | Answer::Awaited(to)) = answer(asks, held) else { continue };
-            assert!(has.contains(to) && to != has, "{asks:?} takes something from {held:?}");
+            let (BreakAction::Notify(to) | BreakAction::AwaitAck(to)) = break_action(operation, held) else {
+                continue;
+            };
+            assert!(has.contains(to) && to != has, "{operation:?} takes something from {held:?}");
             assert!(to.is_none() || to.contains(Caching::R));
             let kind = if is_oplock { Kind::Oplock } else { Kind::Lease { epoch: None } };
             let column = Held::of(kind, to);
-            assert!(!is_oplock || matches!(column, None | Some(Held::Level2)), "{asks:?} beside {held:?}");
+            assert!(
+                !is_oplock || matches!(column, None | Some(Held::Level2)),
+                "{operation:?} beside {held:?}"
+            );
             // Who is asked the same again has nothing left to give back.
-            let again = column.map(|left| answer(asks, left));
-            assert!(matches!(again, None | Some(Answer::Keeps)), "{asks:?} beside {held:?}");
+            let again = column.map(|left| break_action(operation, left));
+            assert!(matches!(again, None | Some(BreakAction::Keep)), "{operation:?} beside {held:?}");
         }
     }
 }
 
 #[test]
 fn a_holder_is_spared_what_he_asks_himself_but_for_level_two() {
-    for asks in ASKS {
+    for operation in ASKS {
         for held in Held::ALL {
-            let takes_his_own = held == Held::Level2 && matches!(asks, Asks::Write | Asks::Lock);
-            assert_eq!(spares(asks, held), !takes_his_own);
+            let takes_his_own =
+                held == Held::Level2 && matches!(operation, FileOperation::Write | FileOperation::Lock);
+            assert_eq!(spares(operation, held), !takes_his_own);
         }
     }
 }
@@ -135,20 +149,20 @@ fn opens_stand_beside_each_other_when_each_allows_what_the_other_does() {
 
 #[test]
 fn who_has_no_open_needs_what_an_open_for_it_would() {
-    for asks in ASKS {
-        let expected = match asks {
-            Asks::Read => Access::READ,
-            Asks::Write => Access::WRITE,
-            Asks::Rename | Asks::Remove => Access::DELETE,
+    for operation in ASKS {
+        let expected = match operation {
+            FileOperation::Read => Access::READ,
+            FileOperation::Write => Access::WRITE,
+            FileOperation::Rename | FileOperation::Remove => Access::DELETE,
             _ => Access::NONE,
         };
-        assert_eq!(needs(asks), expected);
+        assert_eq!(needs(operation), expected);
     }
 }
 
 #[test]
 fn every_cell_of_ranges() {
-    use Wants::{Exclusive, Reading, Shared, Writing};
+    use RangeUse::{Exclusive, Reading, Shared, Writing};
     let allowed = |exclusive, own| {
         [Shared, Exclusive, Reading, Writing].map(|wants| overlaps_well(exclusive, own, wants))
     };
@@ -163,15 +177,15 @@ fn every_cell_of_ranges() {
 fn the_table_in_the_docs_is_the_one_that_decides() {
     let docs =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/design/vfs.md")).unwrap();
-    for asks in ASKS {
-        let cell = |held| match answer(asks, held) {
-            Answer::Keeps => "-".to_owned(),
-            Answer::Told(left) => format!("{left:?}"),
-            Answer::Awaited(left) => format!("**{left:?}**"),
+    for operation in ASKS {
+        let cell = |held| match break_action(operation, held) {
+            BreakAction::Keep => "-".to_owned(),
+            BreakAction::Notify(left) => format!("{left:?}"),
+            BreakAction::AwaitAck(left) => format!("**{left:?}**"),
         };
         let cells = Held::ALL.map(cell).join(" | ");
-        let row = docs.lines().find(|line| line.starts_with(&format!("| `{asks:?}`:")));
-        let row = row.unwrap_or_else(|| panic!("docs/design/vfs.md has no row for {asks:?}"));
-        assert!(row.ends_with(&format!(" | {cells} |")), "{asks:?} is {cells}, and not {row}");
+        let row = docs.lines().find(|line| line.starts_with(&format!("| `{operation:?}`:")));
+        let row = row.unwrap_or_else(|| panic!("docs/design/vfs.md has no row for {operation:?}"));
+        assert!(row.ends_with(&format!(" | {cells} |")), "{operation:?} is {cells}, and not {row}");
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use grants::Range;
-use grants::conflict::Wants;
+use grants::conflict::RangeUse;
 use lane::buffer::BufClass;
 use smb_wire::create::access::attributes;
 use smb_wire::create::access::rights::{EXECUTE, READ_DATA, WRITE_DATA};
@@ -143,8 +143,8 @@ impl Share {
                     let range = Range { offset, len: part.len };
                     open.grants().check(range, wants).map_err(|_| Status::FILE_LOCK_CONFLICT)
                 };
-                check(source, part.from, Wants::Reading)?;
-                check(open, part.to, Wants::Writing)?;
+                check(source, part.from, RangeUse::Reading)?;
+                check(open, part.to, RangeUse::Writing)?;
                 self.copy_part(ctx, open, file, part).await
             }
             _ => self.copy_through_memory(ctx, open, source, part).await,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use grants::Range;
-use grants::conflict::Wants;
+use grants::conflict::RangeUse;
 use lane::fs::{Allocate, File, SeekTo};
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
@@ -32,7 +32,7 @@ impl Share {
         if !open.may(WRITE_DATA) {
             return Err(Status::ACCESS_DENIED);
         }
-        let checked = open.grants().check(Range { offset, len }, Wants::Writing);
+        let checked = open.grants().check(Range { offset, len }, RangeUse::Writing);
         checked.map_err(|_| Status::FILE_LOCK_CONFLICT)?;
         let handle = self.handle(ctx, open).await?;
         //= MS-FSA 2.1.5.10.37

@@ -175,7 +175,7 @@ impl Tree {
         let restored = share.volume().restore_open(&ctx.caller, path, &kept, &is_it, &mut tell).await;
         let grants = restored.map_err(|error| match error {
             _ if is_changed.get() => NotRestored::Changed,
-            OpenError::Refused(_) | OpenError::NotHere(_) => NotRestored::Conflict,
+            OpenError::Refused(_) | OpenError::LeaseOfOtherFile(_) => NotRestored::Conflict,
             OpenError::Failed(Error::Denied(_) | Error::ReadOnly) => NotRestored::User,
             OpenError::Failed(_) => NotRestored::Gone,
         })?;

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::slice;
 use std::sync::Arc;
 
-use grants::conflict::Asks;
+use grants::conflict::FileOperation;
 use grants::{Change, Event};
 use lane::offload::offload;
 
@@ -50,7 +50,7 @@ impl InTheWay {
 }
 
 impl Volume {
-    /// Asks whether what is moved may be, under its permit, as for all that is open beneath it. Where nobody holds anything this is one look.
+    /// FileOperation whether what is moved may be, under its permit, as for all that is open beneath it. Where nobody holds anything this is one look.
     ///
     /// # Errors
     /// [`Unmade::Held`] where opens that are kept for later have to be given back first; [`Error::AccessDenied`] where something is open.
@@ -73,7 +73,7 @@ impl Volume {
         self.ask_to_close(by, &open, BENEATH)
     }
 
-    /// Asks whether what a rename replaces may go, under its permit.
+    /// FileOperation whether what a rename replaces may go, under its permit.
     ///
     /// # Errors
     /// As [`Volume::ask_beneath`].
@@ -84,7 +84,7 @@ impl Volume {
         }
     }
 
-    /// Asks whether names may leave one directory and come to the other, under their permits.
+    /// FileOperation whether names may leave one directory and come to the other, under their permits.
     ///
     /// # Errors
     /// [`Unmade::Held`]; [`Error::Locked`] where somebody has one open to delete it.
@@ -107,7 +107,7 @@ impl Volume {
         if open.iter().any(|object| (counts.to_stay)(object.grants())) {
             return Err(Error::AccessDenied.into());
         }
-        let change = Change { asks: Asks::Rename, by: Some(by.by()) };
+        let change = Change { operation: FileOperation::Rename, by: Some(by.by()) };
         match self.ask_all(open.iter().map(|object| (object, change))) {
             Err(Unmade::Refused(Error::Locked)) => return Err(Error::AccessDenied.into()),
             Err(Unmade::Held(asking)) => {

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use grants::conflict::Asks;
-use grants::{Asked, By, Change, Event};
+use grants::conflict::FileOperation;
+use grants::{Change, Event, ExemptHolder, GrantResult};
 
 use super::here::Unmade;
 use crate::caller::Caller;
@@ -28,7 +28,7 @@ pub(super) struct Asking {
 /// A directory that shows a change, once it is made.
 pub(super) struct Shown {
     pub(super) directory: Arc<Object>,
-    pub(super) by: Option<By>,
+    pub(super) by: Option<ExemptHolder>,
 }
 
 /// Who has been waited for so far: as long as this lives nobody is given anew what was asked back.
@@ -39,7 +39,7 @@ pub(super) struct Settling {
 }
 
 impl Volume {
-    /// Asks whether the change may be made, under its permits. Where holders have to give something back first they are told, and
+    /// FileOperation whether the change may be made, under its permits. Where holders have to give something back first they are told, and
     /// so are those whom nobody waits for.
     pub(super) fn ask_holders(&self, caller: &Caller, what: &[(&Arc<Object>, What)]) -> Result<(), Unmade> {
         self.ask_all(what.iter().filter_map(|(object, what)| Some((*object, change(what, caller)?))))
@@ -48,7 +48,7 @@ impl Volume {
     /// As [`Volume::ask_holders`], to read a file.
     pub(super) fn ask_holders_to_read(&self, caller: &Caller, file: &Arc<Object>) -> Result<(), Unmade> {
         let by = caller.open.map(OpenCaller::by);
-        self.ask_all(std::iter::once((file, Change { asks: Asks::Read, by })))
+        self.ask_all(std::iter::once((file, Change { operation: FileOperation::Read, by })))
     }
 
     pub(super) fn ask_all<'a>(
@@ -63,11 +63,11 @@ impl Volume {
         }))
     }
 
-    /// Asks something of each of these objects: holders of all of them are told at once.
+    /// FileOperation something of each of these objects: holders of all of them are told at once.
     pub(super) fn ask_each<'a>(
         &self,
         all: impl Iterator<
-            Item = (&'a Arc<Object>, impl FnOnce(&mut Grants, Instant, &mut Vec<Event>) -> Asked<()>),
+            Item = (&'a Arc<Object>, impl FnOnce(&mut Grants, Instant, &mut Vec<Event>) -> GrantResult<()>),
         >,
     ) -> Result<(), Unmade> {
         let (mut told, mut asking, mut is_refused) = (Told::default(), Vec::new(), false);
@@ -75,12 +75,12 @@ impl Volume {
             let now = lane::time::now();
             let asked = object.grants().ask_if_any(|grants, events| asks(grants, now, events));
             match asked.map(|outcome| told.take(object, outcome)) {
-                None | Some(Asked::Granted(())) => {}
-                Some(Asked::Wait(wait)) => {
+                None | Some(GrantResult::Granted(())) => {}
+                Some(GrantResult::Wait(wait)) => {
                     let pause = Pause::new(object, wait.ticket);
                     asking.push(Asking { pause, until: wait.until, must_close: false });
                 }
-                Some(Asked::Refused(_)) => is_refused = true,
+                Some(GrantResult::Refused(_)) => is_refused = true,
             }
         }
         self.cache().tell_holders(told);
@@ -152,17 +152,17 @@ fn change(what: &What, caller: &Caller) -> Option<Change> {
     let own = caller.open.map(OpenCaller::by);
     let content = caller.open.map(|open| open.content).unwrap_or_default();
     let asks = match what {
-        What::Names(_) => return Some(Change { asks: Asks::Names, by: parent(caller) }),
+        What::Names(_) => return Some(Change { operation: FileOperation::Names, by: parent(caller) }),
         What::Attributes => return None,
-        What::Content if content == Content::Overwritten => Asks::Overwrite,
-        What::Content => Asks::Write,
+        What::Content if content == Content::Overwritten => FileOperation::Overwrite,
+        What::Content => FileOperation::Write,
         // It is done: nobody can refuse it.
-        What::Unknown => Asks::Behind,
-        What::Place | What::Subtree => Asks::Rename,
-        What::Gone => Asks::Remove,
-        What::Rights => Asks::Security,
+        What::Unknown => FileOperation::Behind,
+        What::Place | What::Subtree => FileOperation::Rename,
+        What::Gone => FileOperation::Remove,
+        What::Rights => FileOperation::Security,
     };
-    Some(Change { asks, by: own })
+    Some(Change { operation: asks, by: own })
 }
 
 /// The directories that show what changes. What is written by an open they show when that is closed, what it is cut to at once.
@@ -183,6 +183,6 @@ fn above(object: &Arc<Object>) -> Option<Arc<Object>> {
     place.directory.grants().is_in_use().then_some(place.directory)
 }
 
-fn parent(caller: &Caller) -> Option<By> {
+fn parent(caller: &Caller) -> Option<ExemptHolder> {
     caller.open.and_then(OpenCaller::by_above)
 }

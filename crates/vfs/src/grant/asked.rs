@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use grants::{Asked, Break, Event, NotHere, Refused, Ticket};
+use grants::{Break, Event, GrantResult, LeaseOfOtherFile, Refused, Ticket};
 
 use super::local::{Local, release};
 use super::slot::{Grants, Outcome};
@@ -31,7 +31,7 @@ pub enum OpenError {
     Refused(#[from] Refused),
     /// The lease's key is that of a lease of another file.
     #[error(transparent)]
-    NotHere(#[from] NotHere),
+    LeaseOfOtherFile(#[from] LeaseOfOtherFile),
     /// The volume or the file system.
     #[error(transparent)]
     Failed(#[from] Error),
@@ -93,12 +93,12 @@ impl Told {
     }
 }
 
-/// Asks until the answer is yes or no, and waits between, holding nothing; not longer than the bound.
+/// FileOperation until the answer is yes or no, and waits between, holding nothing; not longer than the bound.
 pub(super) async fn until_answered<T>(
     volume: &Volume,
     object: &Arc<Object>,
     when: When,
-    mut ask: impl FnMut(&mut Grants, Instant, Option<Ticket>, &mut Vec<Event>) -> Asked<T>,
+    mut ask: impl FnMut(&mut Grants, Instant, Option<Ticket>, &mut Vec<Event>) -> GrantResult<T>,
 ) -> Result<T, OpenError> {
     let mut pause: Option<Pause> = None;
     let patience = lane::time::now() + WAIT_MAX;
@@ -119,13 +119,13 @@ pub(super) async fn until_answered<T>(
         volume.cache().tell_holders(told);
         let wait = match answer {
             None => continue,
-            Some(Asked::Granted(value)) => {
+            Some(GrantResult::Granted(value)) => {
                 // Who goes on has them told before.
                 object.grants().all_told().await;
                 return Ok(value);
             }
-            Some(Asked::Refused(why)) => return Err(why.into()),
-            Some(Asked::Wait(wait)) => wait,
+            Some(GrantResult::Refused(why)) => return Err(why.into()),
+            Some(GrantResult::Wait(wait)) => wait,
         };
         volume.counters().grants_waited.increment();
         let pause = pause.get_or_insert_with(|| Pause::new(object, wait.ticket));
@@ -144,7 +144,7 @@ pub(super) enum When {
     Unchanging,
 }
 
-/// Asks what is granted or refused at once.
+/// FileOperation what is granted or refused at once.
 pub(super) fn at_once<T>(
     cache: &Cache,
     object: &Arc<Object>,

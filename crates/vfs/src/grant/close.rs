@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::LocalBoxFuture;
-use grants::conflict::Asks;
-use grants::{By, Change, Closed};
+use grants::conflict::FileOperation;
+use grants::{Change, Closed, ExemptHolder};
 use identity::Accounts;
 
 use super::asked::{Told, When, at_once, name_of, until_answered};
@@ -69,7 +69,7 @@ impl Open {
     pub fn show_change<'a>(&'a self, volume: &'a Volume) -> LocalBoxFuture<'a, ()> {
         Box::pin(async move {
             if let Some(directory) = self.link.directory() {
-                volume.show_change(directory, self.parent.map(By::ParentKey));
+                volume.show_change(directory, self.parent.map(ExemptHolder::ParentKey));
                 directory.grants().all_told().await;
             }
         })
@@ -173,12 +173,12 @@ impl Volume {
     }
 
     /// What a directory shows has changed: leases of it go. Nobody is waited for.
-    pub(crate) fn show_change(&self, directory: &Arc<Object>, by: Option<By>) {
-        let change = Change { asks: Asks::Names, by };
+    pub(crate) fn show_change(&self, directory: &Arc<Object>, by: Option<ExemptHolder>) {
+        let change = Change { operation: FileOperation::Names, by };
         let now = lane::time::now();
         let asked = directory.grants().ask_if_any(|grants, events| {
             let asked = grants.change(now, b"", change, None, events);
-            if let grants::Asked::Wait(wait) = asked {
+            if let grants::GrantResult::Wait(wait) = asked {
                 grants.leave(wait.ticket);
             }
         });

@@ -1,7 +1,7 @@
 //! Who is about to open something and makes it first: what he makes spares the lease of the directory that he names, as what he changes
 //! by the open does later.
 
-use grants::Named;
+use grants::LeaseRef;
 
 use super::asked::LeasePlace;
 use super::{Content, OpenCaller, OpenError, Wanted};
@@ -12,7 +12,7 @@ use crate::volume::Volume;
 /// The caller as who will have an open. As long as this lives its lease has its number.
 pub struct Intent {
     caller: Caller,
-    _named: Option<Named<LeasePlace>>,
+    _named: Option<LeaseRef<LeasePlace>>,
 }
 
 impl Intent {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
-use grants::{Advisory, Event, Lock, Range, RangeLock, Refused};
+use grants::{AdvisoryLock, Event, Lock, Range, RangeLock, Refused};
 
 use super::asked::{When, at_once, until_answered};
 use super::local::PAUSE;
@@ -125,7 +125,7 @@ impl Volume {
         &'a self,
         object: &'a Arc<Object>,
         consumer: Consumer,
-        advisory: Advisory,
+        advisory: AdvisoryLock,
     ) -> LocalBoxFuture<'a, Result<(), OpenError>> {
         Box::pin(async move {
             let locked = until_answered(self, object, When::Always, |grants, now, ticket, events| {
@@ -135,7 +135,7 @@ impl Volume {
             let (volume, object) = (self.clone(), Arc::clone(object));
             // What other programs see of it ends in time though this is dropped.
             lane::to_the_end(async move {
-                let Advisory { owner, lock, until } = advisory;
+                let AdvisoryLock { owner, lock, until } = advisory;
                 let shown = volume.lock_for_others(&object, consumer, &[lock]).await;
                 match &shown {
                     Ok(()) => until.into_iter().for_each(|until| volume.end_in_time(&object, until)),

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
-use grants::conflict::Wants;
+use grants::conflict::RangeUse;
 use grants::{
-    Access, BadAcknowledgement, By, Caching, Holder, Home, Kind, LeaseKey, Looks, Named, OpenId, Opened,
-    Range, Refused, Request, Share, Want,
+    Access, BadAcknowledgement, Caching, CachingRequest, ExemptHolder, Holder, Home, Kind, LeaseKey,
+    LeaseRef, OpenId, Opened, Range, Refused, Request, Share, StatOpen,
 };
 use identity::Rights;
 
@@ -28,7 +28,7 @@ pub struct Open {
     pub(super) id: OpenId,
     pub(super) link: Arc<Link>,
     opened: Opened,
-    lease: Option<Named<LeasePlace>>,
+    lease: Option<LeaseRef<LeasePlace>>,
     /// The key of the directory's lease that its changes spare.
     pub(super) parent: Option<[u8; 16]>,
     access: Access,
@@ -54,7 +54,7 @@ pub struct OpenHow<'a> {
     /// directory, which are looked at when he does.
     pub need: Rights,
     /// Whether it is to see or set attributes alone.
-    pub looks: Looks,
+    pub looks: StatOpen,
     /// What the caller is going to put an end to the content.
     pub overwrites: bool,
     /// In whose share of what is bounded it counts.
@@ -99,7 +99,9 @@ impl Volume {
             let opened = self.try_open_shared(caller, path, how, holder).await;
             opened.inspect_err(|error| match error {
                 OpenError::Refused(Refused::TooMany) => self.counters().grants_refused_limit.increment(),
-                OpenError::Refused(_) | OpenError::NotHere(_) => self.counters().grants_refused.increment(),
+                OpenError::Refused(_) | OpenError::LeaseOfOtherFile(_) => {
+                    self.counters().grants_refused.increment()
+                }
                 OpenError::Failed(_) => {}
             })
         })
@@ -167,14 +169,20 @@ impl Volume {
             None => {}
             Some(Wanted::Oplock(caching)) => {
                 let home = self.cache().home();
-                want = Some(Want { holder: Holder(id.0), kind: Kind::Oplock, caching, home, key: None });
+                want = Some(CachingRequest {
+                    holder: Holder(id.0),
+                    kind: Kind::Oplock,
+                    caching,
+                    home,
+                    key: None,
+                });
             }
             Some(Wanted::Lease { key, caching, epoch, parent: above }) => {
                 let mut named = leases.name(key)?;
                 named.bind(LeasePlace { object: Arc::clone(object), stream: how.stream.into() })?;
                 let (holder, home) = (named.holder(), self.cache().home());
                 let kind = Kind::Lease { epoch };
-                want = Some(Want { holder, kind, caching, home, key: Some(key.key) });
+                want = Some(CachingRequest { holder, kind, caching, home, key: Some(key.key) });
                 lease = Some(named);
                 parent = above;
             }
@@ -237,7 +245,7 @@ impl Volume {
 /// An open that is asked for.
 pub(super) struct Asking {
     pub(super) request: Request<Arc<Link>>,
-    lease: Option<Named<LeasePlace>>,
+    lease: Option<LeaseRef<LeasePlace>>,
 }
 
 impl Asking {
@@ -297,7 +305,7 @@ impl Open {
 
     /// Who is told of breaks: the number of its lease, or its own.
     pub fn holder(&self) -> Holder {
-        self.lease.as_ref().map_or(Holder(self.id.0), Named::holder)
+        self.lease.as_ref().map_or(Holder(self.id.0), LeaseRef::holder)
     }
 
     /// What its client may cache now; `None` if nothing.
@@ -374,8 +382,8 @@ impl Open {
     ///
     /// # Errors
     /// [`Refused::Locked`].
-    pub fn check(&self, range: Range, wants: Wants) -> Result<(), Refused> {
-        if wants == Wants::Writing && !self.is_modified.load(Ordering::Relaxed) {
+    pub fn check(&self, range: Range, wants: RangeUse) -> Result<(), Refused> {
+        if wants == RangeUse::Writing && !self.is_modified.load(Ordering::Relaxed) {
             self.is_modified.store(true, Ordering::Relaxed);
         }
         self.check_ranges(range, wants)
@@ -386,10 +394,10 @@ impl Open {
     /// # Errors
     /// [`Refused::Locked`].
     pub fn check_to_resize(&self, range: Range) -> Result<(), Refused> {
-        self.check_ranges(range, Wants::Writing)
+        self.check_ranges(range, RangeUse::Writing)
     }
 
-    fn check_ranges(&self, range: Range, wants: Wants) -> Result<(), Refused> {
+    fn check_ranges(&self, range: Range, wants: RangeUse) -> Result<(), Refused> {
         if !self.object.grants().is_ranged() {
             return Ok(());
         }
@@ -419,13 +427,13 @@ pub(crate) enum Content {
 
 impl OpenCaller {
     /// As whom he asks of the object that it is an open of.
-    pub(crate) fn by(self) -> By {
-        By::Holder(self.own)
+    pub(crate) fn by(self) -> ExemptHolder {
+        ExemptHolder::Holder(self.own)
     }
 
     /// As whom he asks of the directory above.
-    pub(crate) fn by_above(self) -> Option<By> {
-        self.parent.map(By::ParentKey)
+    pub(crate) fn by_above(self) -> Option<ExemptHolder> {
+        self.parent.map(ExemptHolder::ParentKey)
     }
 }
 

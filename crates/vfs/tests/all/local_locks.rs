@@ -32,7 +32,7 @@ fn another_process_and_clients_find_each_others_locks() {
             access,
             share,
             need,
-            looks: grants::Looks::Not,
+            looks: grants::StatOpen::No,
             overwrites: false,
             consumer,
             wanted: None,

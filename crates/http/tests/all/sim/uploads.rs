@@ -477,7 +477,7 @@ fn what_somebody_has_open_and_does_not_share_is_locked() {
     pair.server.spawn(async move {
         let how = OpenHow {
             stream: b"",
-            looks: grants::Looks::Not,
+            looks: grants::StatOpen::No,
             access: Access::READ,
             share: Share::from_bits(1),
             need: identity::Rights::READ,

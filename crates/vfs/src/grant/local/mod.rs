@@ -255,7 +255,7 @@ impl Volume {
         locked.inspect_err(|error| match error {
             OpenError::Refused(Refused::Locked) => self.counters().grants_refused_local.increment(),
             OpenError::Refused(_) => self.counters().grants_refused_limit.increment(),
-            OpenError::NotHere(_) | OpenError::Failed(_) => {}
+            OpenError::LeaseOfOtherFile(_) | OpenError::Failed(_) => {}
         })
     }
 

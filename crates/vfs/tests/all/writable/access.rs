@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grants::{Access, Looks, Share};
+use grants::{Access, Share, StatOpen};
 use identity::{Accounts, Acl, Nearest, Rights, Side, Writable};
 use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, World, seeds};
@@ -76,7 +76,7 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
         home.set_access_list(&operator(), Some(&given)).await.unwrap();
         let how = |access| OpenHow {
             stream: b"",
-            looks: Looks::Not,
+            looks: StatOpen::No,
             access,
             share: Share::ALL,
             need: Rights::NONE,

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::join;
-use grants::conflict::Wants;
-use grants::{Access, Advisory, Caching, Holder, LeaseKey, Range, RangeLock, Refused, Share};
+use grants::conflict::RangeUse;
+use grants::{Access, AdvisoryLock, Caching, Holder, LeaseKey, Range, RangeLock, Refused, Share};
 use identity::Rights;
 use lane::backend::sim::{Config, seeds};
 use lane::time;
@@ -20,7 +20,7 @@ use super::{CLIENT, name, nobody, on_lanes, path, root};
 const NEW: How = How { exclusive: true, mode: 0o644 };
 pub(super) const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
-    looks: grants::Looks::Not,
+    looks: grants::StatOpen::No,
     access: Access::from_bits(7),
     share: Share::ALL,
     need: Rights::LOOKUP,
@@ -246,7 +246,7 @@ fn names_end_leases_of_their_directory_but_for_the_parents_own_and_data_does_at_
         let wanted = Wanted::Lease { key, caching: Caching::RH, epoch: Some(0), parent: Some([1; 16]) };
         let it = open(&volume, "page", &OpenHow { wanted: Some(wanted), ..EVERYTHING }).await.unwrap();
         let writer = root.open_writer(&it.caller(&nobody()), name("page")).await.unwrap();
-        it.check(Range { offset: 0, len: 5 }, Wants::Writing).unwrap();
+        it.check(Range { offset: 0, len: 5 }, RangeUse::Writing).unwrap();
         writer.truncate(&it.caller(&nobody()), 5).await.unwrap();
         assert_eq!(*told.0.borrow(), [], "data shows at close");
         it.close(&volume, &nobody()).await.unwrap();
@@ -289,7 +289,7 @@ fn ranges_bind_opens_and_who_waits_gets_his_turn_on_any_lane() {
             }
             it.lock(&volume, &[whole], true).await.unwrap();
             order.borrow_mut().push(lane);
-            assert!(it.check(whole.range, Wants::Writing).is_ok());
+            assert!(it.check(whole.range, RangeUse::Writing).is_ok());
             time::sleep(Duration::from_millis(30)).await;
             assert_eq!(order.borrow().last(), Some(&lane), "nobody else has it meanwhile");
             let again = it.unlock(&volume, &[whole.range, whole.range]);
@@ -332,8 +332,8 @@ fn locks_of_others_meet_locks_alone() {
         let it = open(&volume, "page", &EVERYTHING).await.unwrap();
         let until = Some(time::now() + Duration::from_secs(300));
         let lock = RangeLock { range: Range::WHOLE, exclusive: true };
-        volume.lock_advisory(it.object(), CLIENT, Advisory { owner: 7, lock, until }).await.unwrap();
-        assert!(it.check(Range { offset: 0, len: 5 }, Wants::Writing).is_ok());
+        volume.lock_advisory(it.object(), CLIENT, AdvisoryLock { owner: 7, lock, until }).await.unwrap();
+        assert!(it.check(Range { offset: 0, len: 5 }, RangeUse::Writing).is_ok());
         let refused = it.lock(&volume, &[lock], false).await;
         assert!(matches!(refused, Err(OpenError::Refused(Refused::Locked))));
         time::sleep(Duration::from_secs(301)).await;
@@ -371,7 +371,7 @@ fn a_key_of_another_file_is_refused_and_what_is_dropped_is_given_back() {
         let how = OpenHow { wanted: lease(1, Caching::RWH, None), ..EVERYTHING };
         let it = open(&volume, "page", &how).await.unwrap();
         let refused = open(&volume, "other", &how).await.unwrap_err();
-        assert!(matches!(refused, OpenError::NotHere(_)));
+        assert!(matches!(refused, OpenError::LeaseOfOtherFile(_)));
         drop(it);
         let again = open(&volume, "other", &how).await.unwrap();
         assert_eq!(again.opened().caching, Caching::RWH);

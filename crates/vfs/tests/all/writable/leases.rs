@@ -153,7 +153,7 @@ impl Client {
         self.share.set(Share::from_bits(share));
         let how = OpenHow {
             stream: b"",
-            looks: grants::Looks::Not,
+            looks: grants::StatOpen::No,
             access: Access::READ | Access::WRITE,
             share: self.share.get(),
             need: Rights::READ | Rights::WRITE,

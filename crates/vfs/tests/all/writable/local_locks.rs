@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use grants::{Access, Advisory, Range, RangeLock, Refused, Share};
+use grants::{Access, AdvisoryLock, Range, RangeLock, Refused, Share};
 use identity::Rights;
 use lane::backend::sim::{Config, ForeignLock, Fs, World, seeds};
 use lane::fs::LockKind;
@@ -21,7 +21,7 @@ use super::{CLIENT, Process, name, nobody, path, root};
 
 const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
-    looks: grants::Looks::Not,
+    looks: grants::StatOpen::No,
     access: Access::from_bits(7),
     share: Share::ALL,
     need: Rights::WRITE,
@@ -113,7 +113,7 @@ fn what_other_programs_have_locked_clients_do_not_get_or_wait_for() {
         assert!(it.unlock(&volume, &[Range { offset: 0, len: 5 }]).is_err());
         assert_eq!(volume.counters().grants_refused_local.get(), 1);
         let until = Some(time::now() + Duration::from_secs(300));
-        let whole = Advisory { owner: 7, lock: lock(0, u64::MAX, false), until };
+        let whole = AdvisoryLock { owner: 7, lock: lock(0, u64::MAX, false), until };
         assert!(is_locked(&volume.lock_advisory(it.object(), CLIENT, whole).await));
         let begun = time::now();
         let ends = lane::spawn(async move {
@@ -150,7 +150,7 @@ fn a_lock_outlasts_the_lane_that_took_it_and_ends_with_its_time() {
         it.lock(&volume, &[lock(0, 10, true)], false).await.unwrap();
         let object = std::sync::Arc::clone(it.object());
         let until = time::now() + Duration::from_secs(300);
-        let advisory = Advisory { owner: 7, lock: lock(50, 10, false), until: Some(until) };
+        let advisory = AdvisoryLock { owner: 7, lock: lock(50, 10, false), until: Some(until) };
         volume.lock_advisory(&object, CLIENT, advisory).await.unwrap();
         volume.extend_advisory(&object, 7, until + Duration::from_secs(50)).unwrap();
         holding.set(Some(it));
@@ -183,7 +183,7 @@ fn one_task_waits_for_the_end_of_a_files_locks_however_often_they_are_taken() {
         let it = open(&volume).await;
         let tasks = || lane::current().counters().tasks.get();
         let until = || Some(time::now() + Duration::from_secs(300));
-        let advisory = |owner| Advisory { owner, lock: lock(50, 10, false), until: until() };
+        let advisory = |owner| AdvisoryLock { owner, lock: lock(50, 10, false), until: until() };
         volume.lock_advisory(it.object(), CLIENT, advisory(7)).await.unwrap();
         moment().await;
         let with_one = tasks();
@@ -225,7 +225,7 @@ fn a_lock_whose_asker_has_gone_is_seen_by_others_no_longer_than_its_time() {
         let mut answered = 0;
         for polls in 0..8 {
             let until = Some(time::now() + Duration::from_secs(300));
-            let advisory = Advisory { owner: polls, lock: lock(50, 10, true), until };
+            let advisory = AdvisoryLock { owner: polls, lock: lock(50, 10, true), until };
             let (mut locking, mut left) = (volume.lock_advisory(&object, CLIENT, advisory), polls);
             answered += u32::from(
                 poll_fn(|cx| {

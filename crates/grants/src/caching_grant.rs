@@ -1,25 +1,25 @@
-//! One lease or oplock: what its holder may keep, and what he is just giving back.
+//! One lease or oplock: the caching that its holder has, and the break that is under way.
 
 use std::time::Instant;
 
 use crate::caching::{Caching, Held, Kind};
-use crate::conflict::{Answer, Asks, answer, spares};
+use crate::conflict::{BreakAction, FileOperation, break_action, spares};
 use crate::event::{Break, Event};
 use crate::limits::Limits;
-use crate::object::{Opened, Want};
-use crate::{By, Holder, Home};
+use crate::object::{CachingRequest, Opened};
+use crate::{ExemptHolder, Holder, Home};
 
-/// Somebody asks something of who holds something.
+/// An operation that is checked against the holders of leases and oplocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct BreakRequest<'a> {
     pub(crate) now: Instant,
-    pub(crate) asks: Asks,
+    pub(crate) operation: FileOperation,
     /// Who, if he holds something himself.
-    pub(crate) by: Option<By>,
+    pub(crate) by: Option<ExemptHolder>,
     pub(crate) limits: &'a Limits,
 }
 
-impl By {
+impl ExemptHolder {
     /// Whether it is he who holds this, or would.
     pub(crate) fn has(self, holder: Holder, key: Option<[u8; 16]>) -> bool {
         match self {
@@ -31,7 +31,7 @@ impl By {
 
 /// A lease, with all opens of its key, or the oplock of one open.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub(crate) struct CachingGrant {
     pub(crate) holder: Holder,
     pub(crate) home: Home,
     pub(crate) kind: Kind,
@@ -47,8 +47,8 @@ pub(crate) struct Holding {
 struct Breaking {
     /// What he has been told.
     to: Caching,
-    /// What it has come to since: he is told when he has answered.
-    finally: Caching,
+    /// The caching that is left in the end: it is sent when the holder has acknowledged `to`.
+    final_caching: Caching,
     until: Instant,
 }
 
@@ -66,9 +66,9 @@ pub enum BadAcknowledgement {
     KeepsMore,
 }
 
-impl Holding {
-    pub(crate) fn new(want: &Want) -> Self {
-        let Want { holder, kind, home, key, .. } = *want;
+impl CachingGrant {
+    pub(crate) fn new(want: &CachingRequest) -> Self {
+        let CachingRequest { holder, kind, home, key, .. } = *want;
         let epoch = match kind {
             Kind::Lease { epoch: Some(epoch) } => epoch,
             _ => 0,
@@ -77,7 +77,7 @@ impl Holding {
     }
 
     /// One that he had before the server began anew, with its last epoch.
-    pub(crate) fn restored(want: &Want) -> Self {
+    pub(crate) fn restored(want: &CachingRequest) -> Self {
         Self { caching: want.caching, ..Self::new(want) }
     }
 
@@ -124,29 +124,31 @@ impl Holding {
     }
 
     /// Somebody asks. Says whether he has to wait for this holder.
-    pub(crate) fn ask(&mut self, question: &Question<'_>, events: &mut Vec<Event>) -> bool {
-        let Question { now, asks, by, limits } = *question;
+    pub(crate) fn ask(&mut self, break_request: &BreakRequest<'_>, events: &mut Vec<Event>) -> bool {
+        let BreakRequest { now, operation, by, limits } = *break_request;
         let Some(held) = self.column() else { return false };
-        if by.is_some_and(|by| by.has(self.holder, self.key)) && spares(asks, held) {
+        if by.is_some_and(|by| by.has(self.holder, self.key)) && spares(operation, held) {
             return false;
         }
-        let (to, is_awaited) = match answer(asks, held) {
+        let (to, is_awaited) = match break_action(operation, held) {
             // A break under way is of a lease that somebody else has opened against: who comes later waits until its holder has answered,
             // as with Windows and Samba.
-            Answer::Keeps => {
-                return asks == Asks::Open && matches!(self.kind, Kind::Lease { .. }) && self.is_breaking();
+            BreakAction::Keep => {
+                return operation == FileOperation::Open
+                    && matches!(self.kind, Kind::Lease { .. })
+                    && self.is_breaking();
             }
-            Answer::Told(to) => (to, false),
-            Answer::Awaited(to) => (to, true),
+            BreakAction::Notify(to) => (to, false),
+            BreakAction::AwaitAck(to) => (to, true),
         };
         match &mut self.breaking {
             Some(breaking) => {
-                breaking.finally = breaking.finally.and(to);
+                breaking.final_caching = breaking.final_caching.and(to);
                 // He goes on reading what he was left, until he answers and is told again.
-                is_awaited || breaking.to != breaking.finally
+                is_awaited || breaking.to != breaking.final_caching
             }
             None => {
-                self.tell((now, Some(asks)), to, limits, events);
+                self.tell((now, Some(operation)), to, limits, events);
                 is_awaited
             }
         }
@@ -155,16 +157,16 @@ impl Holding {
     /// He gives back all that he has. Nobody waits for him.
     pub(crate) fn recall(&mut self, now: Instant, limits: &Limits, events: &mut Vec<Event>) {
         match &mut self.breaking {
-            Some(breaking) => breaking.finally = Caching::NONE,
+            Some(breaking) => breaking.final_caching = Caching::NONE,
             None if self.caching.is_none() => {}
-            None => self.tell((now, Some(Asks::Open)), Caching::NONE, limits, events),
+            None => self.tell((now, Some(FileOperation::Open)), Caching::NONE, limits, events),
         }
     }
 
     /// Tells the holder what is left to him, as somebody asks, or as it has come to since he was told before.
     fn tell(
         &mut self,
-        (now, asks): (Instant, Option<Asks>),
+        (now, operation): (Instant, Option<FileOperation>),
         to: Caching,
         limits: &Limits,
         events: &mut Vec<Event>,
@@ -172,16 +174,17 @@ impl Holding {
         let from = self.caching;
         // Only who may have something to write back or opens to close has anything to say.
         let acknowledge = from != Caching::R;
-        if asks.is_some() {
+        if operation.is_some() {
             // What follows an answer is of the same break, as with Samba.
             self.next_epoch();
         }
         if acknowledge {
-            self.breaking = Some(Breaking { to, finally: to, until: now + limits.acknowledge });
+            self.breaking = Some(Breaking { to, final_caching: to, until: now + limits.acknowledge });
         } else {
             self.caching = to;
         }
-        let (holder, home, epoch, names) = (self.holder, self.home, self.epoch, asks == Some(Asks::Names));
+        let (holder, home, epoch, names) =
+            (self.holder, self.home, self.epoch, operation == Some(FileOperation::Names));
         events.push(Event::Break(Break { holder, home, from, to, epoch, acknowledge, names }));
     }
 
@@ -197,22 +200,22 @@ impl Holding {
         if !breaking.to.contains(keeps) {
             return Err(BadAcknowledgement::KeepsMore);
         }
-        let finally = breaking.finally.and(keeps);
+        let final_caching = breaking.final_caching.and(keeps);
         self.breaking = None;
         self.caching = keeps;
-        if finally != keeps {
+        if final_caching != keeps {
             // Who has answered once gives back his opens before his reads, as with Windows and Samba.
-            let next = if keeps == Caching::RH { Caching::R } else { finally };
+            let next = if keeps == Caching::RH { Caching::R } else { final_caching };
             self.tell((now, None), next, limits, events);
-            self.finally(finally);
+            self.final_caching(final_caching);
         }
         Ok(keeps)
     }
 
     /// What a break comes to after the answer.
-    fn finally(&mut self, finally: Caching) {
+    fn final_caching(&mut self, final_caching: Caching) {
         if let Some(breaking) = &mut self.breaking {
-            breaking.finally = finally;
+            breaking.final_caching = final_caching;
         }
     }
 
