@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use crate::refusal::Refusal;
 use crate::request::BodyLength;
+use crate::request_error::RequestError;
 
 /// Finds one request body's content in what its connection brings. Nothing is copied.
 #[derive(Clone, Debug)]
@@ -33,10 +33,10 @@ pub struct Content {
 impl BodyReader {
     /// Begins a body with at most `content_max` bytes of content, and `framing_max` of what chunks have around it. One
     /// announced to be longer is refused at once, and a chunk when its size is known.
-    pub fn new(length: BodyLength, content_max: u64, framing_max: u64) -> Result<Self, Refusal> {
+    pub fn new(length: BodyLength, content_max: u64, framing_max: u64) -> Result<Self, RequestError> {
         let state = match length {
             BodyLength::None => State::Done,
-            BodyLength::Exact(length) if length > content_max => return Err(Refusal::BodyTooLarge),
+            BodyLength::Exact(length) if length > content_max => return Err(RequestError::BodyTooLarge),
             BodyLength::Exact(length) => State::Exact(length),
             BodyLength::Chunked => State::Size { value: 0, digits: 0 },
         };
@@ -88,7 +88,7 @@ impl BodyReader {
 
     /// Takes what has arrived up to the end of the first run of content, or all of it where there is none. After an
     /// error the connection must be closed.
-    pub fn feed(&mut self, input: &[u8]) -> Result<Content, Refusal> {
+    pub fn feed(&mut self, input: &[u8]) -> Result<Content, RequestError> {
         let mut at = 0;
         while let Some(&byte) = input.get(at).filter(|_| !self.is_done()) {
             if let State::Exact(left) | State::Data(left) = &mut self.state {
@@ -101,13 +101,13 @@ impl BodyReader {
                 let content = at..at + taken;
                 return Ok(Content { consumed: content.end, content, done: self.is_done() });
             }
-            self.framing_left = self.framing_left.checked_sub(1).ok_or(Refusal::BodyTooLarge)?;
+            self.framing_left = self.framing_left.checked_sub(1).ok_or(RequestError::BodyTooLarge)?;
             if self.state.is_ignored() {
-                self.ignored_left = self.ignored_left.checked_sub(1).ok_or(Refusal::HeadTooLarge)?;
+                self.ignored_left = self.ignored_left.checked_sub(1).ok_or(RequestError::HeadTooLarge)?;
             }
             self.state = self.state.framing_byte(byte)?;
             if matches!(self.state, State::Data(size) if size > self.content_left) {
-                return Err(Refusal::BodyTooLarge);
+                return Err(RequestError::BodyTooLarge);
             }
             at += 1;
         }
@@ -196,7 +196,7 @@ impl State {
 
     /// The state after one byte of framing. Extensions and trailers are skipped, not understood, but must
     /// be well-formed: a byte out of place is where two parsers come apart.
-    fn framing_byte(self, byte: u8) -> Result<Self, Refusal> {
+    fn framing_byte(self, byte: u8) -> Result<Self, RequestError> {
         let next = match (self, byte) {
             (Self::Size { value, digits }, _) if byte.is_ascii_hexdigit() && digits < SIZE_DIGITS_MAX => {
                 let digit = char::from(byte).to_digit(16).unwrap_or_default();
@@ -211,7 +211,7 @@ impl State {
             }
             (Self::Extension { size, at }, b'\r') if at.may_end() => Self::SizeLf { size },
             (Self::Extension { size, at }, _) => {
-                Self::Extension { size, at: at.next(byte).ok_or(Refusal::ChunkedBody)? }
+                Self::Extension { size, at: at.next(byte).ok_or(RequestError::ChunkedBody)? }
             }
             (Self::SizeLf { size: 0 }, b'\n') => Self::TrailerStart,
             (Self::SizeLf { size }, b'\n') => Self::Data(size),
@@ -224,7 +224,7 @@ impl State {
             (Self::TrailerValue, _) if is_field_byte(byte) => self,
             (Self::TrailerLf, b'\n') => Self::TrailerStart,
             (Self::EndLf, b'\n') => Self::Done,
-            _ => return Err(Refusal::ChunkedBody),
+            _ => return Err(RequestError::ChunkedBody),
         };
         Ok(next)
     }
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     /// What one body took of the input, and whether it ended.
-    fn read(length: BodyLength, input: &[u8]) -> Result<(usize, bool), Refusal> {
+    fn read(length: BodyLength, input: &[u8]) -> Result<(usize, bool), RequestError> {
         let mut body = BodyReader::new(length, 1024, 1024)?;
         let mut taken = 0;
         while taken < input.len() && !body.is_done() {
@@ -317,7 +317,7 @@ mod tests {
         ] {
             let body = format!("3{extensions}\r\nabc\r\n0\r\n\r\n");
             let fed = read(BodyLength::Chunked, body.as_bytes());
-            assert_eq!(fed, Err(Refusal::ChunkedBody), "{extensions:?}");
+            assert_eq!(fed, Err(RequestError::ChunkedBody), "{extensions:?}");
         }
     }
 
@@ -353,21 +353,26 @@ mod tests {
             b"0\r\n: b\r\n",
             b"00000000000000001\r\n",
         ] {
-            assert_eq!(read(BodyLength::Chunked, body), Err(Refusal::ChunkedBody), "{}", body.escape_ascii());
+            assert_eq!(
+                read(BodyLength::Chunked, body),
+                Err(RequestError::ChunkedBody),
+                "{}",
+                body.escape_ascii()
+            );
         }
     }
 
     #[test]
     fn too_long_bodies_are_refused_early_or_when_the_budget_ends() {
-        assert_eq!(read(BodyLength::Exact(1025), b""), Err(Refusal::BodyTooLarge));
+        assert_eq!(read(BodyLength::Exact(1025), b""), Err(RequestError::BodyTooLarge));
         let huge = [&b"ffffffffffffffff\r\n"[..], &[b'x'; 1024]].concat();
-        assert_eq!(read(BodyLength::Chunked, &huge), Err(Refusal::BodyTooLarge));
+        assert_eq!(read(BodyLength::Chunked, &huge), Err(RequestError::BodyTooLarge));
         let endless_extension = [&b"1;"[..], &[b'x'; 1024]].concat();
-        assert_eq!(read(BodyLength::Chunked, &endless_extension), Err(Refusal::BodyTooLarge));
+        assert_eq!(read(BodyLength::Chunked, &endless_extension), Err(RequestError::BodyTooLarge));
     }
 
     /// The content of a body that comes in pieces of `step` bytes, and how many bytes it took.
-    fn content_of(length: BodyLength, input: &[u8], step: usize) -> Result<(Vec<u8>, usize), Refusal> {
+    fn content_of(length: BodyLength, input: &[u8], step: usize) -> Result<(Vec<u8>, usize), RequestError> {
         let mut body = BodyReader::new(length, 1024, 64)?;
         let (mut content, mut taken) = (Vec::new(), 0);
         for mut piece in input.chunks(step) {
@@ -399,12 +404,15 @@ mod tests {
     #[test]
     fn chunk_that_would_be_too_much_is_refused_by_its_size_and_framing_without_end_by_its_own_bound() {
         let refused = |wire: &[u8]| content_of(BodyLength::Chunked, wire, 7).unwrap_err();
-        assert_eq!(refused(b"401\r\n"), Refusal::BodyTooLarge);
+        assert_eq!(refused(b"401\r\n"), RequestError::BodyTooLarge);
         let one_and_more = [&b"3ff\r\n"[..], &[b'x'; 1023], b"\r\n2\r\n"].concat();
-        assert_eq!(refused(&one_and_more), Refusal::BodyTooLarge);
+        assert_eq!(refused(&one_and_more), RequestError::BodyTooLarge);
         // Content of one byte a chunk is more framing than content.
-        assert_eq!(refused(&b"1\r\nx\r\n".repeat(20)), Refusal::BodyTooLarge);
-        assert_eq!(BodyReader::new(BodyLength::Exact(1025), 1024, 0).unwrap_err(), Refusal::BodyTooLarge);
+        assert_eq!(refused(&b"1\r\nx\r\n".repeat(20)), RequestError::BodyTooLarge);
+        assert_eq!(
+            BodyReader::new(BodyLength::Exact(1025), 1024, 0).unwrap_err(),
+            RequestError::BodyTooLarge
+        );
     }
 
     #[test]
@@ -421,15 +429,18 @@ mod tests {
         let extended = |len, chunks| [&b"1;"[..], &line(len), b"\r\nx\r\n"].concat().repeat(chunks);
         let end = b"0\r\n\r\n";
         assert_eq!(read(&[&extended(15 << 10, 1)[..], end].concat()), Ok(true));
-        assert_eq!(read(&extended(17 << 10, 1)), Err(Refusal::HeadTooLarge));
-        assert_eq!(read(&extended(1000, 17)), Err(Refusal::HeadTooLarge), "of all chunks together");
+        assert_eq!(read(&extended(17 << 10, 1)), Err(RequestError::HeadTooLarge));
+        assert_eq!(read(&extended(1000, 17)), Err(RequestError::HeadTooLarge), "of all chunks together");
         let trailer = |len| [&b"0\r\na: "[..], &line(len), b"\r\n\r\n"].concat();
         assert_eq!(read(&trailer(15 << 10)), Ok(true));
-        assert_eq!(read(&trailer(17 << 10)), Err(Refusal::HeadTooLarge));
-        assert_eq!(read(&[&b"0\r\n"[..], &b"a: b\r\n".repeat(3000)].concat()), Err(Refusal::HeadTooLarge));
+        assert_eq!(read(&trailer(17 << 10)), Err(RequestError::HeadTooLarge));
+        assert_eq!(
+            read(&[&b"0\r\n"[..], &b"a: b\r\n".repeat(3000)].concat()),
+            Err(RequestError::HeadTooLarge)
+        );
         assert_eq!(
             read(&[&extended(9 << 10, 1)[..], &trailer(9 << 10)].concat()),
-            Err(Refusal::HeadTooLarge)
+            Err(RequestError::HeadTooLarge)
         );
         // Chunks themselves are not meant.
         assert_eq!(read(&[&b"1\r\nx\r\n".repeat(20_000)[..], end].concat()), Ok(true));

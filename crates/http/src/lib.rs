@@ -16,15 +16,15 @@ pub mod listing;
 pub mod log;
 pub mod mime;
 pub mod multipart;
-mod offer;
 pub mod page;
 pub mod path;
 pub mod range;
 pub mod redirect;
-pub mod refusal;
 pub mod request;
+pub mod request_error;
 pub mod response;
 pub mod service;
 pub mod settings;
+mod site_loader;
 
 pub use settings::Http;

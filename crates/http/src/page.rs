@@ -2,7 +2,7 @@
 
 use httptypes::StatusCode;
 
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
 /// Media type of [`html`] bodies.
 pub const HTML: &str = "text/html; charset=utf-8";
@@ -25,7 +25,7 @@ pub fn wants_json(accept: Option<&[u8]>) -> bool {
 }
 
 /// A page that says what happened and what to do.
-pub fn html(refusal: Refusal, out: &mut Vec<u8>) {
+pub fn html(refusal: RequestError, out: &mut Vec<u8>) {
     let status = refusal.status();
     let reason = reason(status);
     let text = refusal.to_string();
@@ -46,21 +46,25 @@ pub fn html(refusal: Refusal, out: &mut Vec<u8>) {
 }
 
 /// One line that says what happened.
-pub fn text(refusal: Refusal, out: &mut Vec<u8>) {
+pub fn text(refusal: RequestError, out: &mut Vec<u8>) {
     let status = refusal.status();
     let line = format!("{} {}: {refusal}\n", status.as_u16(), reason(status));
     out.extend_from_slice(line.as_bytes());
 }
 
-fn advice(refusal: Refusal) -> &'static str {
+fn advice(refusal: RequestError) -> &'static str {
     match refusal {
-        Refusal::NotFound => {
+        RequestError::NotFound => {
             "Check the address, or look in <a href=\"./\">this directory</a> or at <a href=\"/\">the top</a>."
         }
-        Refusal::Forbidden => "Whoever runs this server can change that.",
-        Refusal::Overloaded | Refusal::HeaderTimeout => "Reload in a moment.",
-        Refusal::Internal => "Trying again may help; whoever runs this server finds the cause in its log.",
-        Refusal::PreconditionFailed | Refusal::RangeNotSatisfiable => "Fetch the file anew, from its start.",
+        RequestError::Forbidden => "Whoever runs this server can change that.",
+        RequestError::Overloaded | RequestError::HeaderTimeout => "Reload in a moment.",
+        RequestError::Internal => {
+            "Trying again may help; whoever runs this server finds the cause in its log."
+        }
+        RequestError::PreconditionFailed | RequestError::RangeNotSatisfiable => {
+            "Fetch the file anew, from its start."
+        }
         _ => "Start from <a href=\"/\">the top</a>.",
     }
 }
@@ -100,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_refusal_has_a_whole_page_and_a_line() {
-        for refusal in Refusal::ALL {
+        for refusal in RequestError::ALL {
             let (mut page, mut line) = (Vec::new(), Vec::new());
             html(refusal, &mut page);
             text(refusal, &mut line);

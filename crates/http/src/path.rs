@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
 /// A decoded path relative to the exported directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub struct RelativePath<'b> {
 }
 
 /// Decodes and checks a request path that begins with `/`.
-pub fn decode(raw: &[u8]) -> Result<RelativePath<'_>, Refusal> {
-    let relative = raw.strip_prefix(b"/").ok_or(Refusal::Path)?;
+pub fn decode(raw: &[u8]) -> Result<RelativePath<'_>, RequestError> {
+    let relative = raw.strip_prefix(b"/").ok_or(RequestError::Path)?;
     if is_plain(raw) {
         let directory = relative.is_empty() || relative.ends_with(b"/");
         let bytes = relative.strip_suffix(b"/").unwrap_or(relative);
@@ -44,7 +44,7 @@ pub fn decode(raw: &[u8]) -> Result<RelativePath<'_>, Refusal> {
         }
         // Windows clients of the same tree read a backslash as a separator.
         if name.split(|byte| matches!(byte, b'\\' | b'/')).any(|part| part == b"..") {
-            return Err(Refusal::Path);
+            return Err(RequestError::Path);
         }
     }
     Ok(RelativePath { bytes: Cow::Owned(bytes), directory })
@@ -74,17 +74,17 @@ fn is_plain(raw: &[u8]) -> bool {
     true
 }
 
-fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), RequestError> {
     let mut rest = segment;
     while let [byte, tail @ ..] = rest {
         let (decoded, tail) = match (byte, tail) {
             (b'%', [high, low, tail @ ..]) => (hex(*high)? << 4 | hex(*low)?, tail),
-            (b'%', _) => return Err(Refusal::Path),
+            (b'%', _) => return Err(RequestError::Path),
             (byte, tail) => (*byte, tail),
         };
         // A file name holds neither; an encoded slash means that someone else decoded differently.
         if matches!(decoded, 0 | b'/') {
-            return Err(Refusal::Path);
+            return Err(RequestError::Path);
         }
         out.push(decoded);
         rest = tail;
@@ -92,8 +92,8 @@ fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn hex(digit: u8) -> Result<u8, Refusal> {
-    char::from(digit).to_digit(16).map(|value| value as u8).ok_or(Refusal::Path)
+fn hex(digit: u8) -> Result<u8, RequestError> {
+    char::from(digit).to_digit(16).map(|value| value as u8).ok_or(RequestError::Path)
 }
 
 /// RFC 3986 `pchar` less the sub-delims that HTML, shells or `Refresh` fields could trip over.
@@ -158,16 +158,16 @@ mod tests {
             "/a%5C%2e%2e%5cb",
             "/\\..",
         ] {
-            assert_eq!(decode(raw.as_bytes()), Err(Refusal::Path), "{raw}");
+            assert_eq!(decode(raw.as_bytes()), Err(RequestError::Path), "{raw}");
         }
     }
 
     #[test]
     fn encoded_slash_nul_and_broken_escapes_are_refused() {
         for raw in ["/a%2fb", "/a%2Fb", "/%00", "/a%00.txt", "/%", "/%2", "/%zz", "/a%g0", "/%+1", "x", ""] {
-            assert_eq!(decode(raw.as_bytes()), Err(Refusal::Path), "{raw}");
+            assert_eq!(decode(raw.as_bytes()), Err(RequestError::Path), "{raw}");
         }
-        assert_eq!(decode(b"/a\0b"), Err(Refusal::Path));
+        assert_eq!(decode(b"/a\0b"), Err(RequestError::Path));
     }
 
     #[test]

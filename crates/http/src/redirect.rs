@@ -3,14 +3,14 @@
 use std::net::Ipv6Addr;
 
 use crate::path;
-use crate::refusal::Refusal;
 use crate::request::{Head, Target};
+use crate::request_error::RequestError;
 
 /// `Location` on the HTTPS port for a plain HTTP request, path and query kept (308, RFC 9110 15.4.9).
 ///
 /// The host is what the client asked for, so a request without one cannot be redirected.
-pub fn to_https(head: &Head<'_>, https_port: u16) -> Result<Vec<u8>, Refusal> {
-    let host = host_without_port(head.host).ok_or(Refusal::Host)?;
+pub fn to_https(head: &Head<'_>, https_port: u16) -> Result<Vec<u8>, RequestError> {
+    let host = host_without_port(head.host).ok_or(RequestError::Host)?;
     let mut location = b"https://".to_vec();
     location.extend_from_slice(host);
     if https_port != 443 {
@@ -72,7 +72,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::request;
 
-    fn https(request: &str, port: u16) -> Result<String, Refusal> {
+    fn https(request: &str, port: u16) -> Result<String, RequestError> {
         let (head, _) = request::parse(request.as_bytes(), &Limits::default()).unwrap().unwrap();
         to_https(&head, port).map(|location| String::from_utf8(location).unwrap())
     }
@@ -89,12 +89,12 @@ mod tests {
         let request = "GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n";
         assert_eq!(https(request, 8443).unwrap(), "https://[::1]:8443/");
         let bad = "GET / HTTP/1.1\r\nHost: [v1.x]\r\n\r\n";
-        assert_eq!(https(bad, 443), Err(Refusal::Host));
+        assert_eq!(https(bad, 443), Err(RequestError::Host));
     }
 
     #[test]
     fn request_without_host_cannot_be_redirected() {
-        assert_eq!(https("GET / HTTP/1.0\r\n\r\n", 443), Err(Refusal::Host));
+        assert_eq!(https("GET / HTTP/1.0\r\n\r\n", 443), Err(RequestError::Host));
     }
 
     #[test]

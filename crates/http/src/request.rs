@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 
 use crate::host::is_host;
 use crate::limits::{HEADERS_CAP, Limits};
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
 pub use self::fields::{Credentials, Fields, List};
 
@@ -94,7 +94,7 @@ pub enum BodyLength {
 /// `Ok(None)` asks for more bytes. `Ok(Some((head, n)))` says that the head took `n` bytes, counted
 /// with any empty line before it. After an error the connection must be closed: where the next
 /// request would begin is not known.
-pub fn parse<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usize)>, Refusal> {
+pub fn parse<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usize)>, RequestError> {
     let mut table = [const { MaybeUninit::uninit() }; HEADERS_CAP];
     let mut raw = httparse::Request::new(&mut []);
     let slots = &mut table[..limits.headers_max.min(HEADERS_CAP)];
@@ -110,7 +110,7 @@ pub fn parse<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usi
 }
 
 /// As [`parse`], of a head whose version is none that is known here. A later minor version of HTTP/1 is read as HTTP/1.1 is (RFC 9110 2.5).
-fn parse_later_minor<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usize)>, Refusal> {
+fn parse_later_minor<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usize)>, RequestError> {
     // An empty line may come before it.
     let start = buf.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(buf.len());
     let Some(end) = buf[start..].iter().position(|byte| *byte == b'\n') else {
@@ -125,14 +125,16 @@ fn parse_later_minor<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<
     if !is_later_minor(line) {
         return Err(version_refusal(buf));
     }
-    let line = line.strip_suffix(b"\r\n").ok_or(Refusal::BareLf)?;
+    let line = line.strip_suffix(b"\r\n").ok_or(RequestError::BareLf)?;
     // What else there is to say of the line the parser says of the same line of HTTP/1.1.
     let mut known_line = line.to_vec();
     known_line.pop();
     known_line.extend_from_slice(b"1\r\n\r\n");
     let mut known = httparse::Request::new(&mut []);
     known.parse(&known_line).map_err(refusal_of)?;
-    let (Some(method), Some(target)) = (known.method, known.path) else { return Err(Refusal::RequestLine) };
+    let (Some(method), Some(target)) = (known.method, known.path) else {
+        return Err(RequestError::RequestLine);
+    };
     let at = |part: &str| part.as_ptr() as usize - known_line.as_ptr() as usize;
     let target = &line[at(target)..at(target) + target.len()];
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_CAP];
@@ -153,17 +155,17 @@ fn checked<'b>(
     headers: &[httparse::Header<'b>],
     head: &'b [u8],
     limits: &Limits,
-) -> Result<(Head<'b>, usize), Refusal> {
+) -> Result<(Head<'b>, usize), RequestError> {
     let head_len = head.len();
     if head_len > limits.head_bytes_max {
-        return Err(Refusal::HeadTooLarge);
+        return Err(RequestError::HeadTooLarge);
     }
     if has_bare_lf(head) {
-        return Err(Refusal::BareLf);
+        return Err(RequestError::BareLf);
     }
     let method = method(method_text)?;
     if target_text.len() > limits.target_bytes_max {
-        return Err(Refusal::TargetTooLong);
+        return Err(RequestError::TargetTooLong);
     }
     let (target, authority) = target(target_text, method)?;
 
@@ -172,7 +174,7 @@ fn checked<'b>(
         seen.field(header.name.as_bytes(), header.value)?;
     }
     if seen.host.is_none() && version == Version::Http11 {
-        return Err(Refusal::Host);
+        return Err(RequestError::Host);
     }
     let body = seen.body_length(version)?;
     let keep_alive = !seen.close && (version == Version::Http11 || seen.keep_alive);
@@ -237,11 +239,11 @@ struct Seen<'b> {
 }
 
 impl<'b> Seen<'b> {
-    fn field(&mut self, name: &'b [u8], value: &'b [u8]) -> Result<(), Refusal> {
+    fn field(&mut self, name: &'b [u8], value: &'b [u8]) -> Result<(), RequestError> {
         match name.len() {
             4 if is(name, b"host") => {
                 if self.host.is_some() || !is_host(value) {
-                    return Err(Refusal::Host);
+                    return Err(RequestError::Host);
                 }
                 self.host = Some(value);
                 Ok(())
@@ -259,12 +261,12 @@ impl<'b> Seen<'b> {
         }
     }
 
-    fn expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn expect(&mut self, value: &[u8]) -> Result<(), RequestError> {
         for expectation in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             match expectation {
                 b"" => {}
                 _ if is(expectation, b"100-continue") => self.expect_continue = true,
-                _ => return Err(Refusal::Expectation),
+                _ => return Err(RequestError::Expectation),
             }
         }
         Ok(())
@@ -278,60 +280,60 @@ impl<'b> Seen<'b> {
     }
 
     /// RFC 9112 6.3: a list of equal numbers counts as that number; anything else is ambiguous.
-    fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn content_length(&mut self, value: &[u8]) -> Result<(), RequestError> {
         for text in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-            let length = decimal(text).ok_or(Refusal::BodyLength)?;
+            let length = decimal(text).ok_or(RequestError::BodyLength)?;
             if self.content_length.replace(length).is_some_and(|earlier| earlier != length) {
-                return Err(Refusal::BodyLength);
+                return Err(RequestError::BodyLength);
             }
         }
         Ok(())
     }
 
-    fn transfer_encoding(&mut self, value: &'b [u8]) -> Result<(), Refusal> {
-        if self.transfer_encoding.replace(value).is_some() { Err(Refusal::BodyLength) } else { Ok(()) }
+    fn transfer_encoding(&mut self, value: &'b [u8]) -> Result<(), RequestError> {
+        if self.transfer_encoding.replace(value).is_some() { Err(RequestError::BodyLength) } else { Ok(()) }
     }
 
-    fn body_length(&self, version: Version) -> Result<BodyLength, Refusal> {
+    fn body_length(&self, version: Version) -> Result<BodyLength, RequestError> {
         match (self.transfer_encoding, self.content_length) {
             (None, None | Some(0)) => Ok(BodyLength::None),
             (None, Some(length)) => Ok(BodyLength::Exact(length)),
-            (Some(_), Some(_)) => Err(Refusal::BodyLength),
+            (Some(_), Some(_)) => Err(RequestError::BodyLength),
             // RFC 9112 6.1: Transfer-Encoding in HTTP/1.0 means that the framing is faulty.
-            (Some(_), None) if version == Version::Http10 => Err(Refusal::BodyLength),
+            (Some(_), None) if version == Version::Http10 => Err(RequestError::BodyLength),
             (Some(coding), None) if is(coding, b"chunked") => Ok(BodyLength::Chunked),
-            (Some(_), None) => Err(Refusal::TransferCoding),
+            (Some(_), None) => Err(RequestError::TransferCoding),
         }
     }
 }
 
 /// Decides whether an unfinished head may still become a good one.
-fn partial(buf: &[u8], limits: &Limits) -> Result<(), Refusal> {
+fn partial(buf: &[u8], limits: &Limits) -> Result<(), RequestError> {
     let line_slack = "OPTIONS  HTTP/1.1\r\n".len();
     let first_line = &buf[..buf.len().min(limits.target_bytes_max + line_slack + 1)];
     if first_line.len() > limits.target_bytes_max + line_slack && !first_line.contains(&b'\n') {
-        return Err(Refusal::TargetTooLong);
+        return Err(RequestError::TargetTooLong);
     }
     if buf.len() >= limits.head_bytes_max {
-        return Err(Refusal::HeadTooLarge);
+        return Err(RequestError::HeadTooLarge);
     }
     Ok(())
 }
 
-fn refusal_of(error: httparse::Error) -> Refusal {
+fn refusal_of(error: httparse::Error) -> RequestError {
     match error {
-        httparse::Error::HeaderName | httparse::Error::HeaderValue => Refusal::HeaderField,
-        httparse::Error::TooManyHeaders => Refusal::HeadTooLarge,
-        _ => Refusal::RequestLine,
+        httparse::Error::HeaderName | httparse::Error::HeaderValue => RequestError::HeaderField,
+        httparse::Error::TooManyHeaders => RequestError::HeadTooLarge,
+        _ => RequestError::RequestLine,
     }
 }
 
 /// Why a version that is unknown here is refused.
-fn version_refusal(buf: &[u8]) -> Refusal {
+fn version_refusal(buf: &[u8]) -> RequestError {
     let line = buf.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
     match version_of(line) {
-        Some([b'1', _]) | None => Refusal::RequestLine,
-        Some(_) => Refusal::Version,
+        Some([b'1', _]) | None => RequestError::RequestLine,
+        Some(_) => RequestError::Version,
     }
 }
 
@@ -369,7 +371,7 @@ fn first_word(head: &[u8]) -> &[u8] {
     head.trim_ascii_start().split(|byte| *byte == b' ').next().unwrap_or_default()
 }
 
-fn method(name: &str) -> Result<Method, Refusal> {
+fn method(name: &str) -> Result<Method, RequestError> {
     match name {
         "GET" => Ok(Method::Get),
         "HEAD" => Ok(Method::Head),
@@ -379,28 +381,32 @@ fn method(name: &str) -> Result<Method, Refusal> {
         "POST" | "PATCH" | "TRACE" | "PROPFIND" | "PROPPATCH" | "MKCOL" | "COPY" | "MOVE" | "LOCK"
         | "UNLOCK" => Ok(Method::Other),
         // What follows a CONNECT is not HTTP, so the connection cannot go on.
-        "CONNECT" => Err(Refusal::MethodNotAllowed),
-        _ => Err(Refusal::MethodUnknown),
+        "CONNECT" => Err(RequestError::MethodNotAllowed),
+        _ => Err(RequestError::MethodUnknown),
     }
 }
 
-fn target(text: &[u8], method: Method) -> Result<(Target<'_>, Option<&[u8]>), Refusal> {
+fn target(text: &[u8], method: Method) -> Result<(Target<'_>, Option<&[u8]>), RequestError> {
     if text.contains(&b'#') {
-        return Err(Refusal::Target);
+        return Err(RequestError::Target);
     }
     if text.first() == Some(&b'/') {
         return Ok((path_and_query(text), None));
     }
     if text == b"*" {
-        return if method == Method::Options { Ok((Target::Asterisk, None)) } else { Err(Refusal::Target) };
+        return if method == Method::Options {
+            Ok((Target::Asterisk, None))
+        } else {
+            Err(RequestError::Target)
+        };
     }
     let rest = strip_prefix_ignore_case(text, b"http://")
         .or_else(|| strip_prefix_ignore_case(text, b"https://"))
-        .ok_or(Refusal::Target)?;
+        .ok_or(RequestError::Target)?;
     let authority_len = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(authority_len);
     if !is_host(authority) {
-        return Err(Refusal::Target);
+        return Err(RequestError::Target);
     }
     let target = match rest.first() {
         Some(b'/') => path_and_query(rest),

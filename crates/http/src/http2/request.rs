@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::hpack::{Decoder, HpackError};
 use crate::host::is_host;
 use crate::limits::Limits;
-use crate::refusal::Refusal;
 use crate::request::{BodyLength, Fields, Head, Method, Target, Version, decimal, path_and_query};
+use crate::request_error::RequestError;
 
 /// A well-formed request. It may hold a password: its text is never printed.
 pub(crate) struct Request {
@@ -207,25 +207,25 @@ impl Request {
     }
 
     /// The request in the form that the handlers know.
-    pub(crate) fn head(&self, limits: &Limits) -> Result<Head<'_>, Refusal> {
+    pub(crate) fn head(&self, limits: &Limits) -> Result<Head<'_>, RequestError> {
         let raw_target = self.target();
         if raw_target.len() > limits.target_bytes_max {
-            return Err(Refusal::TargetTooLong);
+            return Err(RequestError::TargetTooLong);
         }
         if self.is_too_large {
-            return Err(Refusal::HeadTooLarge);
+            return Err(RequestError::HeadTooLarge);
         }
         let method = self.method();
         let target = match raw_target {
             b"*" => Target::Asterisk,
             [b'/', ..] if !raw_target.contains(&b'#') => path_and_query(raw_target),
             // CONNECT has none.
-            [] => return Err(Refusal::MethodNotAllowed),
-            _ => return Err(Refusal::Target),
+            [] => return Err(RequestError::MethodNotAllowed),
+            _ => return Err(RequestError::Target),
         };
         let host = self.host();
         if !host.is_empty() && !is_host(host) {
-            return Err(Refusal::Host);
+            return Err(RequestError::Host);
         }
         let mut fields = Fields::default();
         let mut expect_continue = false;
@@ -335,7 +335,7 @@ mod tests {
         let large = [&GET[..], &[("a", &long)]].concat();
         for fields in [&many, &large] {
             let Block::Request(request) = read(fields) else { panic!() };
-            assert_eq!(request.head(&Limits::default()).unwrap_err(), Refusal::HeadTooLarge);
+            assert_eq!(request.head(&Limits::default()).unwrap_err(), RequestError::HeadTooLarge);
             assert!(request.text.len() < 200);
         }
     }
@@ -343,9 +343,9 @@ mod tests {
     #[test]
     fn targets_that_name_nothing_here_are_refused() {
         for (method, path, refusal) in [
-            ("GET", "x", Refusal::Target),
-            ("GET", "/a#b", Refusal::Target),
-            ("GET", "https://a/", Refusal::Target),
+            ("GET", "x", RequestError::Target),
+            ("GET", "/a#b", RequestError::Target),
+            ("GET", "https://a/", RequestError::Target),
         ] {
             let Block::Request(request) = read(&[(":method", method), GET[1], (":path", path)]) else {
                 panic!()
@@ -354,6 +354,6 @@ mod tests {
         }
         let connect = [(":method", "CONNECT"), (":authority", "a:1")];
         let Block::Request(request) = read(&connect) else { panic!() };
-        assert_eq!(request.head(&Limits::default()).unwrap_err(), Refusal::MethodNotAllowed);
+        assert_eq!(request.head(&Limits::default()).unwrap_err(), RequestError::MethodNotAllowed);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
 /// Values of the fields the file service uses, without surrounding white space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,9 +46,9 @@ impl<'b> Fields<'b> {
     /// Takes one line of the head; a name of no interest is passed over.
     ///
     /// # Errors
-    /// [`Refusal::DuplicateField`] for a second line of a field that is no list and decides which bytes go out.
+    /// [`RequestError::DuplicateField`] for a second line of a field that is no list and decides which bytes go out.
     #[inline]
-    pub(crate) fn take(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
+    pub(crate) fn take(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), RequestError> {
         let is = |lower: &[u8]| name.eq_ignore_ascii_case(lower);
         match name.len() {
             5 if is(b"range") => once(&mut self.range, value)?,
@@ -87,8 +87,8 @@ fn append<'b>(list: &mut List<'b>, line: &'b [u8]) {
     }
 }
 
-fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), Refusal> {
-    if slot.replace(value).is_some() { Err(Refusal::DuplicateField) } else { Ok(()) }
+fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), RequestError> {
+    if slot.replace(value).is_some() { Err(RequestError::DuplicateField) } else { Ok(()) }
 }
 
 fn first<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8]) {

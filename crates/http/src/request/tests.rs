@@ -6,7 +6,7 @@ fn parsed(bytes: &[u8]) -> Head<'_> {
     head
 }
 
-fn refused(bytes: &[u8]) -> Refusal {
+fn refused(bytes: &[u8]) -> RequestError {
     parse(bytes, &Limits::default()).expect_err("refused")
 }
 
@@ -58,22 +58,22 @@ fn bare_lf_is_refused_wherever_it_ends_a_line() {
         b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nA:\n\r\n",
     ] {
-        assert_eq!(refused(bytes), Refusal::BareLf, "{}", bytes.escape_ascii());
+        assert_eq!(refused(bytes), RequestError::BareLf, "{}", bytes.escape_ascii());
     }
 }
 
 #[test]
 fn folded_lines_and_spaces_before_colons_are_refused() {
-    assert_eq!(refused(&with_fields("A: b\r\n c\r\n")), Refusal::HeaderField);
-    assert_eq!(refused(&with_fields("A : b\r\n")), Refusal::HeaderField);
-    assert_eq!(refused(&with_fields(" A: b\r\n")), Refusal::HeaderField);
+    assert_eq!(refused(&with_fields("A: b\r\n c\r\n")), RequestError::HeaderField);
+    assert_eq!(refused(&with_fields("A : b\r\n")), RequestError::HeaderField);
+    assert_eq!(refused(&with_fields(" A: b\r\n")), RequestError::HeaderField);
 }
 
 #[test]
 fn nul_and_bare_cr_in_a_field_are_refused() {
-    assert_eq!(refused(&with_fields("A: b\0c\r\n")), Refusal::HeaderField);
-    assert_eq!(refused(&with_fields("A: b\rc\r\n")), Refusal::HeaderField);
-    assert_eq!(refused(&with_fields("A\0: b\r\n")), Refusal::HeaderField);
+    assert_eq!(refused(&with_fields("A: b\0c\r\n")), RequestError::HeaderField);
+    assert_eq!(refused(&with_fields("A: b\rc\r\n")), RequestError::HeaderField);
+    assert_eq!(refused(&with_fields("A\0: b\r\n")), RequestError::HeaderField);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn content_length_beside_transfer_encoding_is_refused_in_both_orders() {
         "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
     ] {
-        assert_eq!(refused(&with_fields(fields)), Refusal::BodyLength, "{fields}");
+        assert_eq!(refused(&with_fields(fields)), RequestError::BodyLength, "{fields}");
     }
 }
 
@@ -92,9 +92,9 @@ fn content_length_beside_transfer_encoding_is_refused_in_both_orders() {
 fn content_lengths_must_agree_and_be_plain_digits() {
     for value in ["", "+1", "-1", "0x10", "1 2", "3, 4", "18446744073709551616", "1,", "\u{b2}"] {
         let fields = format!("Content-Length: {value}\r\n");
-        assert_eq!(refused(&with_fields(&fields)), Refusal::BodyLength, "{value:?}");
+        assert_eq!(refused(&with_fields(&fields)), RequestError::BodyLength, "{value:?}");
     }
-    assert_eq!(refused(&with_fields("Content-Length: 3\r\nContent-Length: 4\r\n")), Refusal::BodyLength);
+    assert_eq!(refused(&with_fields("Content-Length: 3\r\nContent-Length: 4\r\n")), RequestError::BodyLength);
     assert_eq!(parsed(&with_fields("Content-Length: 3, 3\r\n")).body, BodyLength::Exact(3));
     assert_eq!(parsed(&with_fields("Content-Length: 0\r\n")).body, BodyLength::None);
 }
@@ -104,19 +104,19 @@ fn only_chunked_is_known_and_not_in_http_1_0() {
     assert_eq!(parsed(&with_fields("Transfer-Encoding: Chunked\r\n")).body, BodyLength::Chunked);
     for coding in ["gzip, chunked", "chunked, chunked", "identity", "xchunked", "chunked;a=b", ""] {
         let fields = format!("Transfer-Encoding: {coding}\r\n");
-        assert_eq!(refused(&with_fields(&fields)), Refusal::TransferCoding, "{coding}");
+        assert_eq!(refused(&with_fields(&fields)), RequestError::TransferCoding, "{coding}");
     }
     let old = b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
-    assert_eq!(refused(old), Refusal::BodyLength);
+    assert_eq!(refused(old), RequestError::BodyLength);
 }
 
 #[test]
 fn host_must_stand_exactly_once_in_http_1_1() {
-    assert_eq!(refused(b"GET / HTTP/1.1\r\n\r\n"), Refusal::Host);
-    assert_eq!(refused(&with_fields("Host: a\r\n")), Refusal::Host);
+    assert_eq!(refused(b"GET / HTTP/1.1\r\n\r\n"), RequestError::Host);
+    assert_eq!(refused(&with_fields("Host: a\r\n")), RequestError::Host);
     for value in ["", "a b", "user@a", "a/b", ":80", "a\"b", "<a>"] {
         let bytes = format!("GET / HTTP/1.1\r\nHost: {value}\r\n\r\n");
-        assert_eq!(refused(bytes.as_bytes()), Refusal::Host, "{value:?}");
+        assert_eq!(refused(bytes.as_bytes()), RequestError::Host, "{value:?}");
     }
     assert_eq!(parsed(b"GET / HTTP/1.1\r\nHost: [::1]:8443\r\n\r\n").host, b"[::1]:8443");
     assert_eq!(parsed(b"GET / HTTP/1.0\r\n\r\n").host, b"");
@@ -135,11 +135,11 @@ fn absolute_target_replaces_host() {
 fn odd_targets_are_refused() {
     for target in ["a", "*", "ftp://a/", "http://", "http:///x", "http://u@h/", "/a#b", "//a/../#"] {
         let bytes = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(refused(bytes.as_bytes()), Refusal::Target, "{target}");
+        assert_eq!(refused(bytes.as_bytes()), RequestError::Target, "{target}");
     }
     for line in ["GET  / HTTP/1.1", "GET /", "GET / a HTTP/1.1", "GET /\0 HTTP/1.1", "G(T / HTTP/1.1"] {
         let bytes = format!("{line}\r\nHost: a\r\n\r\n");
-        assert_eq!(refused(bytes.as_bytes()), Refusal::RequestLine, "{line:?}");
+        assert_eq!(refused(bytes.as_bytes()), RequestError::RequestLine, "{line:?}");
     }
 }
 
@@ -150,18 +150,18 @@ fn asterisk_is_for_options_alone() {
 
 #[test]
 fn unknown_methods_and_versions_have_their_own_refusals() {
-    assert_eq!(refused(b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), Refusal::MethodUnknown);
-    assert_eq!(refused(b"get / HTTP/1.1\r\nHost: a\r\n\r\n"), Refusal::MethodUnknown);
-    assert_eq!(refused(b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"), Refusal::MethodNotAllowed);
+    assert_eq!(refused(b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), RequestError::MethodUnknown);
+    assert_eq!(refused(b"get / HTTP/1.1\r\nHost: a\r\n\r\n"), RequestError::MethodUnknown);
+    assert_eq!(refused(b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"), RequestError::MethodNotAllowed);
     assert_eq!(parsed(b"PUT / HTTP/1.1\r\nHost: a\r\n\r\n").method, Method::Put);
     assert_eq!(parsed(b"POST / HTTP/1.1\r\nHost: a\r\n\r\n").method, Method::Other);
-    assert_eq!(refused(b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Refusal::Version);
-    assert_eq!(refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Refusal::Version);
-    assert_eq!(refused(b"GET / HTTX/1.1\r\nHost: a\r\n\r\n"), Refusal::RequestLine);
-    assert_eq!(refused(b"GET / HTTP/0.9\r\nHost: a\r\n\r\n"), Refusal::Version);
-    assert_eq!(refused(b"GET / HTTP/3.1\r\nHost: a\r\n\r\n"), Refusal::Version);
-    assert_eq!(refused(b"GET / HTTP/1.x\r\nHost: a\r\n\r\n"), Refusal::RequestLine);
-    assert_eq!(refused(b"GET / HTTP/1.10\r\nHost: a\r\n\r\n"), Refusal::RequestLine);
+    assert_eq!(refused(b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"), RequestError::Version);
+    assert_eq!(refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), RequestError::Version);
+    assert_eq!(refused(b"GET / HTTX/1.1\r\nHost: a\r\n\r\n"), RequestError::RequestLine);
+    assert_eq!(refused(b"GET / HTTP/0.9\r\nHost: a\r\n\r\n"), RequestError::Version);
+    assert_eq!(refused(b"GET / HTTP/3.1\r\nHost: a\r\n\r\n"), RequestError::Version);
+    assert_eq!(refused(b"GET / HTTP/1.x\r\nHost: a\r\n\r\n"), RequestError::RequestLine);
+    assert_eq!(refused(b"GET / HTTP/1.10\r\nHost: a\r\n\r\n"), RequestError::RequestLine);
 }
 
 #[test]
@@ -186,13 +186,13 @@ fn later_minor_versions_of_http_1_are_read_as_the_last_known_one() {
         }
         // What is refused there is refused here.
         for (rest, refusal) in [
-            ("GET / HTTP/1.1\r\n\r\n", Refusal::Host),
-            ("GET / HTTP/1.1\nHost: a\n\n", Refusal::BareLf),
-            ("GET / HTTP/1.1\r\nHost: a\nB: c\r\n\r\n", Refusal::BareLf),
-            ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", Refusal::HeaderField),
-            ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", Refusal::RequestLine),
-            ("GE(T / HTTP/1.1\r\nHost: a\r\n\r\n", Refusal::RequestLine),
-            ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n", Refusal::MethodUnknown),
+            ("GET / HTTP/1.1\r\n\r\n", RequestError::Host),
+            ("GET / HTTP/1.1\nHost: a\n\n", RequestError::BareLf),
+            ("GET / HTTP/1.1\r\nHost: a\nB: c\r\n\r\n", RequestError::BareLf),
+            ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", RequestError::HeaderField),
+            ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", RequestError::RequestLine),
+            ("GE(T / HTTP/1.1\r\nHost: a\r\n\r\n", RequestError::RequestLine),
+            ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n", RequestError::MethodUnknown),
         ] {
             assert_eq!(refused(rest.as_bytes()), refusal, "{rest:?}");
             let later = rest.replace("HTTP/1.1", &format!("HTTP/1.{minor}"));
@@ -213,7 +213,7 @@ fn keep_alive_follows_version_and_connection_field() {
 fn expect_continue_counts_only_with_a_body() {
     assert!(parsed(&with_fields("Expect: 100-Continue\r\nContent-Length: 1\r\n")).expect_continue);
     assert!(!parsed(&with_fields("Expect: 100-continue\r\n")).expect_continue);
-    assert_eq!(refused(&with_fields("Expect: 200-ok\r\n")), Refusal::Expectation);
+    assert_eq!(refused(&with_fields("Expect: 200-ok\r\n")), RequestError::Expectation);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn lists_in_several_lines_are_one_list() {
 #[test]
 fn repeated_ranges_are_refused_and_repeated_dates_void() {
     for field in ["Range: bytes=0-1", "If-Range: \"a\""] {
-        assert_eq!(refused(&with_fields(&format!("{field}\r\n{field}\r\n"))), Refusal::DuplicateField);
+        assert_eq!(refused(&with_fields(&format!("{field}\r\n{field}\r\n"))), RequestError::DuplicateField);
     }
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     for times in 2..4 {
@@ -249,13 +249,13 @@ fn repeated_ranges_are_refused_and_repeated_dates_void() {
 fn limits_hold_before_and_after_the_head_is_complete() {
     let limits = Limits { target_bytes_max: 64, head_bytes_max: 256, headers_max: 4, ..Limits::default() };
     let long_target = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(64));
-    assert_eq!(parse(long_target.as_bytes(), &limits), Err(Refusal::TargetTooLong));
+    assert_eq!(parse(long_target.as_bytes(), &limits), Err(RequestError::TargetTooLong));
     let endless_target = "GET /".to_owned() + &"x".repeat(200);
-    assert_eq!(parse(endless_target.as_bytes(), &limits), Err(Refusal::TargetTooLong));
+    assert_eq!(parse(endless_target.as_bytes(), &limits), Err(RequestError::TargetTooLong));
     let long_head = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "x".repeat(256));
-    assert_eq!(parse(long_head.as_bytes(), &limits), Err(Refusal::HeadTooLarge));
+    assert_eq!(parse(long_head.as_bytes(), &limits), Err(RequestError::HeadTooLarge));
     let endless_head = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}", "x".repeat(256));
-    assert_eq!(parse(endless_head.as_bytes(), &limits), Err(Refusal::HeadTooLarge));
+    assert_eq!(parse(endless_head.as_bytes(), &limits), Err(RequestError::HeadTooLarge));
     let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(4));
-    assert_eq!(parse(many.as_bytes(), &limits), Err(Refusal::HeadTooLarge));
+    assert_eq!(parse(many.as_bytes(), &limits), Err(RequestError::HeadTooLarge));
 }

@@ -7,6 +7,7 @@
 use identity::Rights;
 use vfs::{Attributes, Caller, Directory, Error, Expect, Name, RelPath, Resolved};
 
+use super::authenticate::{authenticate, challenge_if_anonymous};
 use super::client::Client;
 use super::listener::Service;
 use super::put_file::put_file;
@@ -15,14 +16,13 @@ use super::remove::remove;
 use super::reply::Reply;
 use super::request_body::RequestBody;
 use super::site::{Mount, Site};
-use super::who::{told, who};
 use crate::conditional::{self, Validators};
 use crate::path::{self, RelativePath};
-use crate::refusal::Refusal;
 use crate::request::{Fields, Head, Method};
+use crate::request_error::RequestError;
 
-/// What a change is to be made of.
-pub(super) struct Subject<'a> {
+/// The target of a PUT or DELETE: the name, its directory, and the caller that changes it.
+pub(super) struct ChangeTarget<'a> {
     pub(super) caller: &'a Caller,
     pub(super) mount: &'a Mount,
     /// Within the site, decoded.
@@ -43,62 +43,62 @@ pub(super) async fn change(
     raw_path: &[u8],
     client: &Client,
     body: &mut RequestBody<'_>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, RequestError> {
     let path = path::decode(raw_path)?;
-    let Some((mount, below)) = site.resolve(&path.bytes) else { return Err(Refusal::MethodNotAllowed) };
+    let Some((mount, below)) = site.resolve(&path.bytes) else { return Err(RequestError::MethodNotAllowed) };
     if !mount.volume.is_writable() {
-        return Err(Refusal::MethodNotAllowed);
+        return Err(RequestError::MethodNotAllowed);
     }
-    let caller = who(service, site, mount, &head.fields, client).await?;
+    let caller = authenticate(service, site, mount, &head.fields, client).await?;
     let changed = async {
-        let subject = subject(site, mount, &path, below, &caller).await?;
+        let target = resolve_target(site, mount, &path, below, &caller).await?;
         match head.method {
-            Method::Put => put_file(service, site, head, client, subject, body).await,
-            _ => remove(site, head, subject).await,
+            Method::Put => put_file(service, site, head, client, target, body).await,
+            _ => remove(site, head, target).await,
         }
     };
-    changed.await.map_err(|refusal| told(refusal, mount, client))
+    changed.await.map_err(|refusal| challenge_if_anonymous(refusal, mount, client))
 }
 
-async fn subject<'a>(
+async fn resolve_target<'a>(
     site: &Site,
     mount: &'a Mount,
     path: &'a RelativePath<'_>,
     below: &'a [u8],
     caller: &'a Caller,
-) -> Result<Subject<'a>, Refusal> {
+) -> Result<ChangeTarget<'a>, RequestError> {
     let relative = RelPath::parse(below).map_err(|error| of_change(error.into()))?;
     let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
-        return Err(Refusal::MethodNotAllowed);
+        return Err(RequestError::MethodNotAllowed);
     };
     // What is mounted below it makes it a directory, whatever the volume has there.
     if !site.mounted_below(&path.bytes).is_empty() {
-        return Err(Refusal::IsDirectory);
+        return Err(RequestError::IsDirectory);
     }
     let is_served = mount.volume.options().serve_hidden || !relative.is_hidden();
     if !is_served || relative.is_reserved() {
-        return Err(Refusal::NameRefused);
+        return Err(RequestError::NameRefused);
     }
     let directory = match mount.volume.lookup_as(caller, parent, Rights::NONE).await {
         Ok(Resolved::Directory(directory, _)) => directory,
-        Ok(Resolved::File(..)) => return Err(Refusal::DirectoryMissing),
+        Ok(Resolved::File(..)) => return Err(RequestError::DirectoryMissing),
         Err(error) => return Err(of_way(error)),
     };
     let is_directory = path.directory;
-    Ok(Subject { caller, mount, url: &path.bytes, path: relative, directory, name, is_directory })
+    Ok(ChangeTarget { caller, mount, url: &path.bytes, path: relative, directory, name, is_directory })
 }
 
 /// What keeps a change from being made where the way to it is what fails.
-fn of_way(error: Error) -> Refusal {
+fn of_way(error: Error) -> RequestError {
     match error {
         Error::NotFound | Error::NotADirectory | Error::SymlinkRefused | Error::Escapes => {
-            Refusal::DirectoryMissing
+            RequestError::DirectoryMissing
         }
         other => of_change(other),
     }
 }
 
-impl Subject<'_> {
+impl ChangeTarget<'_> {
     /// Whether the request's conditions hold of what has the name.
     pub(super) fn allows(&self, fields: &Fields<'_>, found: Option<&Attributes>) -> bool {
         let validators = found.map(|found| self.validators(found));
@@ -112,7 +112,7 @@ impl Subject<'_> {
     }
 
     /// What has the name now, for a caller with these rights over it.
-    pub(super) async fn found(&self, need: Rights) -> Result<Option<Resolved>, Refusal> {
+    pub(super) async fn found(&self, need: Rights) -> Result<Option<Resolved>, RequestError> {
         match self.mount.volume.lookup_as(self.caller, self.path, need).await {
             Ok(found) => Ok(Some(found)),
             Err(Error::NotFound) => Ok(None),

@@ -15,17 +15,21 @@ pub(super) struct Client {
     /// Uploads under way on a connection that may have several.
     pub(super) uploads: Option<Rc<Cell<usize>>>,
     /// The user, once he has proved who he is.
-    pub(super) who: OnceCell<Principal>,
+    pub(super) principal: OnceCell<Principal>,
 }
 
 impl Client {
     /// To whose shares of what is bounded it counts.
     pub(super) fn consumer(&self) -> Consumer {
-        let user = self.who.get().filter(|who| who.is_user()).map(|who| UserNumber(who.id().0));
+        let user = self
+            .principal
+            .get()
+            .filter(|principal| principal.is_user())
+            .map(|principal| UserNumber(principal.id().0));
         Consumer { address: self.ip, user }
     }
 
     pub(super) fn new(ip: IpAddr, is_tls: bool) -> Self {
-        Self { ip, is_private: is_tls || ip.is_loopback(), uploads: None, who: OnceCell::new() }
+        Self { ip, is_private: is_tls || ip.is_loopback(), uploads: None, principal: OnceCell::new() }
     }
 }

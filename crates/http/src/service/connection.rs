@@ -15,8 +15,8 @@ use super::client::Client;
 use super::counters::Open;
 use super::dispatch::dispatch;
 use super::http2::serve_http2;
-use super::inbox::Inbox;
-use super::listener::{Entry, Role, Service};
+use super::listener::{ConnectionInfo, Role, Service};
+use super::receive_buffer::ReceiveBuffer;
 use super::refuse::refuse;
 use super::reply::{Body, Reply};
 use super::request_body::{BodyEnd, Http1Body, RequestBody};
@@ -26,41 +26,41 @@ use super::wire::{Received, Wire};
 use crate::body::BodyReader;
 use crate::log::{Protocol, Record};
 use crate::redirect;
-use crate::refusal::Refusal;
 use crate::request::{self, BodyLength, Fields, Head, Method, Version};
+use crate::request_error::RequestError;
 use crate::response::{Answer, Persistence};
 use tls::{Alpn, TlsError};
 
 /// Serves a connection to its end.
-pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, entry: Entry<'_>) {
+pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, info: ConnectionInfo<'_>) {
     let site = service.site();
     let accounts = service.accounts(stream.peer_addr().ip());
     let mut wire = Wire::new(stream, service.ticket(), accounts, &site.limits);
-    let mut inbox = Inbox::default();
+    let mut receive_buffer = ReceiveBuffer::default();
     let mut _counted = None;
-    if entry.role == Role::Tls {
+    if info.role == Role::Tls {
         // What a connection is not doing while it is idle lies on the heap while it does it: the task of an
         // idle connection is no larger than its wait.
-        match Box::pin(handshake(service, &site, &mut wire, &mut inbox)).await {
+        match Box::pin(handshake(service, &site, &mut wire, &mut receive_buffer)).await {
             Ok((Some(Alpn::H2), _open)) => {
-                return Box::pin(serve_http2(service, wire, inbox, entry)).await;
+                return Box::pin(serve_http2(service, wire, receive_buffer, info)).await;
             }
             Ok((_, open)) => _counted = Some(open),
-            Err(abort) => return Box::pin(end_failed_handshake(service, wire, inbox, abort)).await,
+            Err(abort) => return Box::pin(end_failed_handshake(service, wire, receive_buffer, abort)).await,
         }
     }
     drop(site);
-    match serve_http1(service, &mut wire, &mut inbox, entry).await {
+    match serve_http1(service, &mut wire, &mut receive_buffer, info).await {
         // Counted when it was told to.
-        _ if entry.place.gave_way() => {}
-        Ok(()) => Box::pin(wire.close(&mut inbox)).await,
+        _ if info.place.gave_way() => {}
+        Ok(()) => Box::pin(wire.close(&mut receive_buffer)).await,
         Err(abort) => {
             service.counters.abort(&abort);
             match abort {
                 // The answer is out; a reset could overtake it.
                 // So is all that was owed to a client whose key is at its end.
                 Abort::RequestBody | Abort::Tls(TlsError::KernelRekey | TlsError::KeyExhausted) => {
-                    Box::pin(wire.close(&mut inbox)).await;
+                    Box::pin(wire.close(&mut receive_buffer)).await;
                 }
                 Abort::Tls(_) => wire.send_alert().await,
                 _ => wire.reset(),
@@ -79,13 +79,13 @@ enum Next {
 async fn serve_http1(
     service: &Service,
     wire: &mut Wire,
-    inbox: &mut Inbox,
-    entry: Entry<'_>,
+    receive_buffer: &mut ReceiveBuffer,
+    info: ConnectionInfo<'_>,
 ) -> Result<(), Abort> {
     let mut served = 0u64;
     loop {
         let site = service.site();
-        if serve_request(service, &site, wire, inbox, entry, served).await? == Next::Close {
+        if serve_request(service, &site, wire, receive_buffer, info, served).await? == Next::Close {
             return Ok(());
         }
         served += 1;
@@ -101,32 +101,32 @@ async fn serve_request(
     service: &Service,
     site: &Site,
     wire: &mut Wire,
-    inbox: &mut Inbox,
-    entry: Entry<'_>,
+    receive_buffer: &mut ReceiveBuffer,
+    info: ConnectionInfo<'_>,
     served: u64,
 ) -> Result<Next, Abort> {
     let since = now();
     let mut deadline = since + site.limits.idle_timeout;
     if served > 0 {
-        entry.place.idle(since);
+        info.place.idle(since);
     }
     let mut examined = 0;
     loop {
-        let unread = inbox.unread();
+        let unread = receive_buffer.unread();
         let begun = !unread.is_empty();
         // A head can be complete only where a line has ended since the last look.
         if unread[examined..].contains(&b'\n') || unread.len() > site.limits.target_bytes_max {
             examined = unread.len();
             // Apart, with all that a head is made of: none of it lies in the task of an idle connection.
-            if let Some(next) = Box::pin(answer(service, site, wire, inbox, entry, served)).await? {
+            if let Some(next) = Box::pin(answer(service, site, wire, receive_buffer, info, served)).await? {
                 return Ok(next);
             }
         }
-        match wait(service, wire, inbox, deadline, begun, entry.cohort).await {
+        match wait(service, wire, receive_buffer, deadline, begun, info.cohort).await {
             Ok(Some(Received::Bytes)) if !begun => {
                 let since = now();
                 deadline = since + site.limits.header_timeout;
-                entry.place.opening(since);
+                info.place.opening(since);
             }
             Ok(Some(Received::Bytes)) => {}
             Ok(Some(Received::End)) => return Ok(Next::Close),
@@ -135,8 +135,8 @@ async fn serve_request(
                 return Ok(Next::Close);
             }
             Err(abort) if abort.is_timeout() && begun => {
-                let refusal = Refusal::HeaderTimeout;
-                return Box::pin(refuse_and_close(service, wire, inbox.unread(), refusal)).await;
+                let refusal = RequestError::HeaderTimeout;
+                return Box::pin(refuse_and_close(service, wire, receive_buffer.unread(), refusal)).await;
             }
             // The end of a long answer may be on its way for longer than a connection may idle.
             Err(abort) if abort.is_timeout() && wire.is_taking() => {
@@ -156,26 +156,26 @@ async fn answer(
     service: &Service,
     site: &Site,
     wire: &mut Wire,
-    inbox: &mut Inbox,
-    entry: Entry<'_>,
+    receive_buffer: &mut ReceiveBuffer,
+    info: ConnectionInfo<'_>,
     served: u64,
 ) -> Result<Option<Next>, Abort> {
-    let unread = inbox.unread();
+    let unread = receive_buffer.unread();
     let (head, len) = match request::parse(unread, &site.limits) {
         Ok(Some(parsed)) => parsed,
         Ok(None) => return Ok(None),
         Err(refusal) => return Box::pin(refuse_and_close(service, wire, unread, refusal)).await.map(Some),
     };
     if head.method == Method::Put {
-        return Box::pin(upload(service, wire, inbox, len, entry, served)).await.map(Some);
+        return Box::pin(upload(service, wire, receive_buffer, len, info, served)).await.map(Some);
     }
     // A reload counts from the next request on, even where that was long awaited.
     let site = &service.site();
-    let next = exchange(service, site, wire, &head, entry, served).await?;
+    let next = exchange(service, site, wire, &head, info, served).await?;
     let body = head.body;
-    inbox.consume(len);
+    receive_buffer.consume(len);
     if next == Next::Request && body != BodyLength::None {
-        Box::pin(discard_body(site, wire, inbox, body)).await?;
+        Box::pin(discard_body(site, wire, receive_buffer, body)).await?;
     }
     Ok(Some(next))
 }
@@ -184,7 +184,7 @@ async fn answer(
 async fn wait(
     service: &Service,
     wire: &mut Wire,
-    inbox: &mut Inbox,
+    receive_buffer: &mut ReceiveBuffer,
     deadline: Instant,
     begun: bool,
     cohort: Cohort,
@@ -197,7 +197,7 @@ async fn wait(
         if begun { Some(arrival.await) } else { service.unless_leaving(cohort, arrival).await }
     };
     match arrived {
-        Some(received) => wire.take_in(received?, inbox).await.map(Some),
+        Some(received) => wire.take_in(received?, receive_buffer).await.map(Some),
         None => Ok(None),
     }
 }
@@ -208,13 +208,13 @@ async fn exchange(
     site: &Site,
     wire: &mut Wire,
     head: &Head<'_>,
-    entry: Entry<'_>,
+    info: ConnectionInfo<'_>,
     served: u64,
 ) -> Result<Next, Abort> {
-    let exchange = Exchange { service, site, head, entry, served, started: now() };
-    entry.place.busy(exchange.started);
+    let exchange = Exchange { service, site, head, info, served, started: now() };
+    info.place.busy(exchange.started);
     let body = unwanted(head.body, site);
-    let mut reply = match (&body, entry.role) {
+    let mut reply = match (&body, info.role) {
         (Err(refusal), _) => refuse(service, *refusal, &head.fields),
         (Ok(_), Role::Redirect { https_port }) => redirect_to_https(service, head, https_port),
         (Ok(_), Role::Plain | Role::Tls) => {
@@ -232,22 +232,22 @@ async fn exchange(
 async fn upload(
     service: &Service,
     wire: &mut Wire,
-    inbox: &mut Inbox,
+    receive_buffer: &mut ReceiveBuffer,
     len: usize,
-    entry: Entry<'_>,
+    info: ConnectionInfo<'_>,
     served: u64,
 ) -> Result<Next, Abort> {
-    let (site, bytes) = (&service.site(), inbox.unread()[..len].to_vec());
-    inbox.consume(len);
+    let (site, bytes) = (&service.site(), receive_buffer.unread()[..len].to_vec());
+    receive_buffer.consume(len);
     let head = match request::parse(&bytes, &site.limits) {
         Ok(Some((head, _))) => head,
-        Ok(None) => return refuse_and_close(service, wire, &bytes, Refusal::RequestLine).await,
+        Ok(None) => return refuse_and_close(service, wire, &bytes, RequestError::RequestLine).await,
         Err(refusal) => return refuse_and_close(service, wire, &bytes, refusal).await,
     };
-    let exchange = Exchange { service, site, head: &head, entry, served, started: now() };
-    entry.place.busy(exchange.started);
+    let exchange = Exchange { service, site, head: &head, info, served, started: now() };
+    info.place.busy(exchange.started);
     let client = Client::new(wire.peer_ip(), wire.is_tls());
-    let body = match Http1Body::new(wire, inbox, &head, site.limits.upload_bytes_max) {
+    let body = match Http1Body::new(wire, receive_buffer, &head, site.limits.upload_bytes_max) {
         Ok(body) => body,
         Err(refusal) => {
             wire.leave_body();
@@ -255,7 +255,7 @@ async fn upload(
         }
     };
     let mut body = RequestBody::Http1(Box::new(body));
-    let mut reply = match entry.role {
+    let mut reply = match info.role {
         Role::Redirect { https_port } => redirect_to_https(service, &head, https_port),
         Role::Plain | Role::Tls => dispatch(service, site, &head, client, &mut body).await,
     };
@@ -273,7 +273,7 @@ async fn upload(
     };
     let next = exchange.reply(wire, &mut reply, true).await?;
     if next == Next::Request {
-        skip(wire, inbox, rest, now() + site.limits.body_timeout).await?;
+        skip(wire, receive_buffer, rest, now() + site.limits.body_timeout).await?;
     }
     Ok(next)
 }
@@ -283,7 +283,7 @@ struct Exchange<'a> {
     service: &'a Service,
     site: &'a Site,
     head: &'a Head<'a>,
-    entry: Entry<'a>,
+    info: ConnectionInfo<'a>,
     /// Requests of the connection before it.
     served: u64,
     started: Instant,
@@ -292,7 +292,7 @@ struct Exchange<'a> {
 impl Exchange<'_> {
     /// Sends the answer. After it the connection goes on if it `can`, and nothing else is against it.
     async fn reply(&self, wire: &mut Wire, reply: &mut Reply, can_go_on: bool) -> Result<Next, Abort> {
-        let Self { service, site, head, entry, .. } = *self;
+        let Self { service, site, head, info, .. } = *self;
         let at_limit = self.served + 1 == site.limits.keep_alive_requests_max;
         if at_limit {
             service.counters.closed_requests.increment();
@@ -301,7 +301,7 @@ impl Exchange<'_> {
         reply.answer.chunked = reply.body.is_streamed() && head.version == Version::Http11;
         let ends_by_close = reply.body.is_streamed() && !reply.answer.chunked && head.method != Method::Head;
         let keep =
-            head.keep_alive && can_go_on && !at_limit && !ends_by_close && !service.is_leaving(entry.cohort);
+            head.keep_alive && can_go_on && !at_limit && !ends_by_close && !service.is_leaving(info.cohort);
         let key_lasts = wire.key_lasts();
         if keep && !key_lasts {
             service.counters.closed_key_limit.increment();
@@ -364,7 +364,7 @@ async fn refuse_and_close(
     service: &Service,
     wire: &mut Wire,
     unread: &[u8],
-    refusal: Refusal,
+    refusal: RequestError,
 ) -> Result<Next, Abort> {
     let mut reply = refuse(service, refusal, &Fields::default());
     let sent = send_reply(service, wire, Method::Get, &mut reply, Persistence::Close).await?;
@@ -393,29 +393,29 @@ async fn refuse_and_close(
 async fn discard_body(
     site: &Site,
     wire: &mut Wire,
-    inbox: &mut Inbox,
+    receive_buffer: &mut ReceiveBuffer,
     length: BodyLength,
 ) -> Result<(), Abort> {
     let body = unwanted(length, site).map_err(|_| Abort::RequestBody)?;
-    skip(wire, inbox, body, now() + site.limits.body_timeout).await
+    skip(wire, receive_buffer, body, now() + site.limits.body_timeout).await
 }
 
 /// Reads the rest of a body, which has to come in time.
 async fn skip(
     wire: &mut Wire,
-    inbox: &mut Inbox,
+    receive_buffer: &mut ReceiveBuffer,
     mut body: BodyReader,
     deadline: Instant,
 ) -> Result<(), Abort> {
     loop {
-        while !inbox.unread().is_empty() && !body.is_done() {
-            let fed = body.feed(inbox.unread()).map_err(|_| Abort::RequestBody)?;
-            inbox.consume(fed.consumed);
+        while !receive_buffer.unread().is_empty() && !body.is_done() {
+            let fed = body.feed(receive_buffer.unread()).map_err(|_| Abort::RequestBody)?;
+            receive_buffer.consume(fed.consumed);
         }
         if body.is_done() {
             return Ok(());
         }
-        match wire.receive(inbox, deadline).await {
+        match wire.receive(receive_buffer, deadline).await {
             Ok(Received::Bytes) => {}
             Ok(Received::End) => return Err(Abort::PeerClosed),
             Err(abort) if abort.is_timeout() => return Err(Abort::RequestBody),
@@ -425,7 +425,7 @@ async fn skip(
 }
 
 /// A body that is read for the sake of what comes behind it: so much content, and as much around it.
-fn unwanted(length: BodyLength, site: &Site) -> Result<BodyReader, Refusal> {
+fn unwanted(length: BodyLength, site: &Site) -> Result<BodyReader, RequestError> {
     let bytes_max = site.limits.body_discard_bytes_max;
     BodyReader::new(length, bytes_max, bytes_max)
 }
@@ -435,11 +435,11 @@ async fn handshake<'a>(
     service: &'a Service,
     site: &Site,
     wire: &mut Wire,
-    inbox: &mut Inbox,
+    receive_buffer: &mut ReceiveBuffer,
 ) -> Result<(Option<Alpn>, Open<'a>), Abort> {
     let deadline = now() + site.limits.handshake_timeout;
     let config = site.tls.clone().ok_or(Abort::Tls(TlsError::NotOpen))?;
-    let (info, in_user_space) = wire.handshake(config, &service.ktls, inbox, deadline).await?;
+    let (info, in_user_space) = wire.handshake(config, &service.ktls, receive_buffer, deadline).await?;
     match info.resumed {
         true => &service.counters.handshakes_resumed,
         false => &service.counters.handshakes_full,
@@ -449,14 +449,19 @@ async fn handshake<'a>(
 }
 
 /// Ends a connection that did not become TLS. One that speaks HTTP is told where it has come.
-async fn end_failed_handshake(service: &Service, mut wire: Wire, mut inbox: Inbox, abort: Abort) {
+async fn end_failed_handshake(
+    service: &Service,
+    mut wire: Wire,
+    mut receive_buffer: ReceiveBuffer,
+    abort: Abort,
+) {
     service.counters.handshakes_failed.increment();
     match abort {
         Abort::Tls(TlsError::PlainHttp) => {
             wire.forget_tls();
-            let told = refuse_and_close(service, &mut wire, b"", Refusal::PlainHttp).await;
+            let told = refuse_and_close(service, &mut wire, b"", RequestError::PlainHttp).await;
             if told.is_ok() {
-                Box::pin(wire.close(&mut inbox)).await;
+                Box::pin(wire.close(&mut receive_buffer)).await;
             }
         }
         Abort::Tls(_) => wire.send_alert().await,

@@ -3,8 +3,8 @@
 use lane::counters::Counter;
 
 use super::abort::Abort;
-use crate::refusal::Refusal;
 use crate::request::Method;
+use crate::request_error::RequestError;
 use tls::{TlsError, UserSpaceReason};
 
 lane::counter_block! {
@@ -175,58 +175,58 @@ impl HttpCounters {
     }
 
     /// Counts a refusal under its reason.
-    pub(super) fn refuse(&self, refusal: Refusal) {
+    pub(super) fn refuse(&self, refusal: RequestError) {
         self.of_refusal(refusal).increment();
     }
 
-    fn of_refusal(&self, refusal: Refusal) -> &Counter {
+    fn of_refusal(&self, refusal: RequestError) -> &Counter {
         match refusal {
-            Refusal::RequestLine => &self.refused_request_line,
-            Refusal::HeaderField => &self.refused_header_field,
-            Refusal::BareLf => &self.refused_bare_lf,
-            Refusal::Target => &self.refused_target,
-            Refusal::Path => &self.refused_path,
-            Refusal::Host => &self.refused_host,
-            Refusal::BodyLength => &self.refused_body_length,
-            Refusal::ChunkedBody => &self.refused_chunked_body,
-            Refusal::DuplicateField => &self.refused_duplicate_field,
-            Refusal::NotFound => &self.refused_not_found,
-            Refusal::Forbidden => &self.refused_forbidden,
-            Refusal::ListingTooLarge => &self.refused_listing_too_large,
-            Refusal::MethodNotAllowed => &self.refused_method_not_allowed,
-            Refusal::HeaderTimeout => &self.refused_header_timeout,
-            Refusal::PreconditionFailed => &self.refused_precondition_failed,
-            Refusal::BodyTooLarge => &self.refused_body_too_large,
-            Refusal::TargetTooLong => &self.refused_target_too_long,
-            Refusal::RangeNotSatisfiable => &self.refused_range,
-            Refusal::Expectation => &self.refused_expectation,
-            Refusal::HeadTooLarge => &self.refused_head_too_large,
-            Refusal::Internal => &self.refused_internal,
-            Refusal::MethodUnknown => &self.refused_method_unknown,
-            Refusal::TransferCoding => &self.refused_transfer_coding,
-            Refusal::Overloaded => &self.refused_overloaded,
-            Refusal::PlainHttp => &self.refused_plain_http,
-            Refusal::Version => &self.refused_version,
-            Refusal::ContentRange => &self.refused_content_range,
-            Refusal::BodyCut => &self.refused_body_cut,
-            Refusal::NameTooLong => &self.refused_name_too_long,
-            Refusal::LoginNeeded => &self.refused_login_needed,
-            Refusal::LoginWrong => &self.refused_login_wrong,
-            Refusal::LoginInsecure => &self.refused_login_insecure,
-            Refusal::Denied => &self.refused_denied,
-            Refusal::NameRefused => &self.refused_name_refused,
-            Refusal::DirectoryMissing => &self.refused_directory_missing,
-            Refusal::IsDirectory => &self.refused_is_directory,
-            Refusal::NotEmpty => &self.refused_not_empty,
-            Refusal::UploadTooLarge => &self.refused_upload_too_large,
-            Refusal::ContentCoding => &self.refused_content_coding,
-            Refusal::Locked => &self.refused_locked,
-            Refusal::LoginsTooMany => &self.refused_logins_too_many,
-            Refusal::UploadSlow => &self.refused_upload_slow,
-            Refusal::WriteFailed => &self.refused_write_failed,
-            Refusal::UploadsTooMany => &self.refused_uploads_too_many,
-            Refusal::NoSpace => &self.refused_no_space,
-            Refusal::QuotaUsedUp => &self.refused_quota_used_up,
+            RequestError::RequestLine => &self.refused_request_line,
+            RequestError::HeaderField => &self.refused_header_field,
+            RequestError::BareLf => &self.refused_bare_lf,
+            RequestError::Target => &self.refused_target,
+            RequestError::Path => &self.refused_path,
+            RequestError::Host => &self.refused_host,
+            RequestError::BodyLength => &self.refused_body_length,
+            RequestError::ChunkedBody => &self.refused_chunked_body,
+            RequestError::DuplicateField => &self.refused_duplicate_field,
+            RequestError::NotFound => &self.refused_not_found,
+            RequestError::Forbidden => &self.refused_forbidden,
+            RequestError::ListingTooLarge => &self.refused_listing_too_large,
+            RequestError::MethodNotAllowed => &self.refused_method_not_allowed,
+            RequestError::HeaderTimeout => &self.refused_header_timeout,
+            RequestError::PreconditionFailed => &self.refused_precondition_failed,
+            RequestError::BodyTooLarge => &self.refused_body_too_large,
+            RequestError::TargetTooLong => &self.refused_target_too_long,
+            RequestError::RangeNotSatisfiable => &self.refused_range,
+            RequestError::Expectation => &self.refused_expectation,
+            RequestError::HeadTooLarge => &self.refused_head_too_large,
+            RequestError::Internal => &self.refused_internal,
+            RequestError::MethodUnknown => &self.refused_method_unknown,
+            RequestError::TransferCoding => &self.refused_transfer_coding,
+            RequestError::Overloaded => &self.refused_overloaded,
+            RequestError::PlainHttp => &self.refused_plain_http,
+            RequestError::Version => &self.refused_version,
+            RequestError::ContentRange => &self.refused_content_range,
+            RequestError::BodyCut => &self.refused_body_cut,
+            RequestError::NameTooLong => &self.refused_name_too_long,
+            RequestError::LoginNeeded => &self.refused_login_needed,
+            RequestError::LoginWrong => &self.refused_login_wrong,
+            RequestError::LoginInsecure => &self.refused_login_insecure,
+            RequestError::Denied => &self.refused_denied,
+            RequestError::NameRefused => &self.refused_name_refused,
+            RequestError::DirectoryMissing => &self.refused_directory_missing,
+            RequestError::IsDirectory => &self.refused_is_directory,
+            RequestError::NotEmpty => &self.refused_not_empty,
+            RequestError::UploadTooLarge => &self.refused_upload_too_large,
+            RequestError::ContentCoding => &self.refused_content_coding,
+            RequestError::Locked => &self.refused_locked,
+            RequestError::LoginsTooMany => &self.refused_logins_too_many,
+            RequestError::UploadSlow => &self.refused_upload_slow,
+            RequestError::WriteFailed => &self.refused_write_failed,
+            RequestError::UploadsTooMany => &self.refused_uploads_too_many,
+            RequestError::NoSpace => &self.refused_no_space,
+            RequestError::QuotaUsedUp => &self.refused_quota_used_up,
         }
     }
 }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn every_refusal_is_counted_under_its_own_name() {
-        for refusal in Refusal::ALL {
+        for refusal in RequestError::ALL {
             let counters = HttpCounters::default();
             counters.refuse(refusal);
             let mut counted = Vec::new();

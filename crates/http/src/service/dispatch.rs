@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use httptypes::StatusCode;
 use vfs::{Caller, Error, RelPath, Resolved};
 
+use super::authenticate::{authenticate, challenge_if_anonymous};
 use super::change::change;
 use super::client::Client;
-use super::get_file::{self, Found};
+use super::get_file::{self, FoundFile};
 use super::list_directory::{list_directory, list_mounts};
 use super::listener::Service;
 use super::options::{allowed, options};
@@ -15,11 +16,10 @@ use super::refuse::refuse;
 use super::reply::{Body, Reply};
 use super::request_body::RequestBody;
 use super::site::{Mount, Site};
-use super::who::{told, who};
 use crate::path::{self, RelativePath};
 use crate::redirect;
-use crate::refusal::Refusal;
 use crate::request::{Head, Method, Target};
+use crate::request_error::RequestError;
 use crate::response::Answer;
 
 /// The answer to a request, whatever becomes of it.
@@ -39,17 +39,17 @@ pub(super) async fn dispatch(
         (Method::Put | Method::Delete, Target::Path { path, .. }) => {
             Box::pin(change(service, site, head, path, &client, body)).await
         }
-        (Method::Other, _) => Err(Refusal::MethodNotAllowed),
-        (_, Target::Asterisk) => Err(Refusal::Target),
+        (Method::Other, _) => Err(RequestError::MethodNotAllowed),
+        (_, Target::Asterisk) => Err(RequestError::Target),
     };
     let mut reply = reply.unwrap_or_else(|refusal| {
         let mut reply = refuse(service, refusal, &head.fields);
-        if refusal == Refusal::MethodNotAllowed && !matches!(head.method, Method::Put | Method::Delete) {
+        if refusal == RequestError::MethodNotAllowed && !matches!(head.method, Method::Put | Method::Delete) {
             reply.answer.allow = Some(allowed(site, head.target));
         }
         reply
     });
-    reply.who = client.who.take();
+    reply.principal = client.principal.take();
     service.counters.response(reply.answer.status.as_u16());
     reply
 }
@@ -62,56 +62,62 @@ async fn get(
     raw_path: &[u8],
     query: Option<&[u8]>,
     client: &Client,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, RequestError> {
     let path = path::decode(raw_path)?;
     let Some((mount, below)) = site.resolve(&path.bytes) else {
         return Box::pin(list_mounts(site, head, &path, query)).await;
     };
-    let who = who(service, site, mount, &head.fields, client).await?;
-    let asked = Asked { mount, path: &path, query, below, who: &who, ip: client.ip };
-    read(service, site, head, asked).await.map_err(|refusal| told(refusal, mount, client))
+    let caller = authenticate(service, site, mount, &head.fields, client).await?;
+    let target = ReadTarget { mount, path: &path, query, below, caller: &caller, ip: client.ip };
+    read(service, site, head, target).await.map_err(|refusal| challenge_if_anonymous(refusal, mount, client))
 }
 
-/// What is to be read, and by whom.
-struct Asked<'a> {
+/// The target of a GET or HEAD: the path within a mount, and the caller that reads it.
+struct ReadTarget<'a> {
     mount: &'a Mount,
     path: &'a RelativePath<'a>,
     query: Option<&'a [u8]>,
     /// The path within the volume.
     below: &'a [u8],
-    who: &'a Caller,
+    caller: &'a Caller,
     ip: IpAddr,
 }
 
 /// What most requests have no need of lies apart: the memory of one that finds what it asks for at hand is small.
-async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>) -> Result<Reply, Refusal> {
-    let Asked { mount, path, query, below, who, ip } = asked;
+async fn read(
+    service: &Service,
+    site: &Site,
+    head: &Head<'_>,
+    target: ReadTarget<'_>,
+) -> Result<Reply, RequestError> {
+    let ReadTarget { mount, path, query, below, caller, ip } = target;
     let relative = RelPath::parse(below)?;
-    let resolved = match mount.lookup(who, relative).await {
+    let resolved = match mount.lookup(caller, relative).await {
         Ok(resolved) => resolved,
         // The way to a mount need not exist in the volume around it.
         Err(Error::NotFound | Error::Hidden) if !site.mounted_below(&path.bytes).is_empty() => {
             return if mount.listings {
                 Box::pin(list_mounts(site, head, path, query)).await
             } else {
-                Err(Refusal::Forbidden)
+                Err(RequestError::Forbidden)
             };
         }
         Err(error) => return Err(error.into()),
     };
     match resolved {
         // A file's name with a slash behind it names nothing.
-        Resolved::File(..) if path.directory => Err(Refusal::NotFound),
+        Resolved::File(..) if path.directory => Err(RequestError::NotFound),
         Resolved::File(file, attributes) => {
-            let found = Found { who, mount, path: relative, file, attributes, ip };
+            let found = FoundFile { caller, mount, path: relative, file, attributes, ip };
             get_file::get_file(service, site, head, found).await
         }
         Resolved::Directory(..) if !path.directory => Ok(to_directory(&path.bytes, query)),
-        Resolved::Directory(directory, _) => match Box::pin(index_file(site, mount, who, relative)).await? {
+        Resolved::Directory(directory, _) => match Box::pin(index_file(site, mount, caller, relative)).await?
+        {
             Some(index) => {
-                let found = Found {
+                let found = FoundFile {
                     path: index.path.as_path(),
-                    who,
+                    caller,
                     mount,
                     file: index.file,
                     attributes: index.attributes,
@@ -120,9 +126,9 @@ async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>)
                 get_file::get_file(service, site, head, found).await
             }
             None if mount.listings => {
-                Box::pin(list_directory(site, head, who, &path.bytes, &directory, query, ip)).await
+                Box::pin(list_directory(site, head, caller, &path.bytes, &directory, query, ip)).await
             }
-            None => Err(Refusal::Forbidden),
+            None => Err(RequestError::Forbidden),
         },
     }
 }
@@ -148,12 +154,12 @@ struct Index {
 async fn index_file(
     site: &Site,
     mount: &Mount,
-    who: &Caller,
+    caller: &Caller,
     directory: RelPath<'_>,
-) -> Result<Option<Index>, Refusal> {
+) -> Result<Option<Index>, RequestError> {
     for name in &site.index {
         let path = directory.join(vfs::Name::parse(name.as_bytes())?)?;
-        match mount.lookup(who, path.as_path()).await {
+        match mount.lookup(caller, path.as_path()).await {
             Ok(Resolved::File(file, attributes)) => return Ok(Some(Index { path, file, attributes })),
             Ok(Resolved::Directory(..)) | Err(vfs::Error::NotFound | vfs::Error::Hidden) => {}
             Err(error) => return Err(error.into()),

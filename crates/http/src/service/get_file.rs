@@ -17,13 +17,13 @@ use crate::mime;
 use crate::multipart::Multipart;
 use crate::page;
 use crate::range::{self, ByteRange, Selection};
-use crate::refusal::Refusal;
 use crate::request::{Head, Method};
+use crate::request_error::RequestError;
 use crate::response::{Answer, ContentRange};
 
-/// A file that a path names.
-pub(super) struct Found<'a> {
-    pub(super) who: &'a Caller,
+/// A file that was found by the path of a request, and the caller that reads it.
+pub(super) struct FoundFile<'a> {
+    pub(super) caller: &'a Caller,
     pub(super) mount: &'a Mount,
     pub(super) path: RelPath<'a>,
     pub(super) file: Rc<OpenFile>,
@@ -37,8 +37,8 @@ pub(super) async fn get_file(
     service: &Service,
     site: &Site,
     head: &Head<'_>,
-    found: Found<'_>,
-) -> Result<Reply, Refusal> {
+    found: FoundFile<'_>,
+) -> Result<Reply, RequestError> {
     let content_type = mime::of_name(found.path.as_bytes());
     // Files of types that do not shrink have no siblings.
     let (found_mount, ip) = (found.mount, found.ip);
@@ -78,7 +78,9 @@ pub(super) async fn get_file(
             answer.status = StatusCode::NOT_MODIFIED;
             return Ok(Reply::new(answer, Body::Empty));
         }
-        Verdict::Failed => return Ok(refuse_variant(service, head, negotiated, Refusal::PreconditionFailed)),
+        Verdict::Failed => {
+            return Ok(refuse_variant(service, head, negotiated, RequestError::PreconditionFailed));
+        }
     }
 
     answer.content_type = Some(content_type);
@@ -101,7 +103,7 @@ pub(super) async fn get_file(
     match selection {
         Selection::Whole => Ok(whole(answer, version, size)),
         Selection::Unsatisfiable => {
-            let mut reply = refuse_variant(service, head, negotiated, Refusal::RangeNotSatisfiable);
+            let mut reply = refuse_variant(service, head, negotiated, RequestError::RangeNotSatisfiable);
             reply.answer.content_range = Some(ContentRange::Unsatisfied(size));
             Ok(reply)
         }
@@ -119,13 +121,13 @@ pub(super) async fn get_file(
 }
 
 /// What the client has open while a body is on its way to it, which may be long: what is read at once is not held.
-fn descriptor(ip: IpAddr) -> Result<Share, Refusal> {
-    lane::descriptors::budget().take(ip, 1).map_err(|_| Refusal::Overloaded)
+fn descriptor(ip: IpAddr) -> Result<Share, RequestError> {
+    lane::descriptors::budget().take(ip, 1).map_err(|_| RequestError::Overloaded)
 }
 
 /// What the file is once the clock that stamped it has moved on, so that its tag need not change then. A file that is written all
 /// the time is not waited for.
-async fn settled(file: &OpenFile, left: Duration) -> Result<Attributes, Refusal> {
+async fn settled(file: &OpenFile, left: Duration) -> Result<Attributes, RequestError> {
     // The lane's clock is that of the turn's begin, so that the first wait may be too short.
     let mut left = left;
     for _ in 0..WAITS_MAX {
@@ -164,7 +166,7 @@ fn many_parts(mut answer: Box<Answer>, version: Version, multipart: Multipart) -
 }
 
 /// Refuses because of what was found of the variant chosen: another Accept-Encoding may get another answer.
-fn refuse_variant(service: &Service, head: &Head<'_>, negotiated: bool, refusal: Refusal) -> Reply {
+fn refuse_variant(service: &Service, head: &Head<'_>, negotiated: bool, refusal: RequestError) -> Reply {
     let mut reply = super::refuse::refuse(service, refusal, &head.fields);
     if negotiated {
         reply.answer.vary = Some("Accept-Encoding, Accept");
@@ -181,17 +183,17 @@ struct Chosen {
 
 /// Picks a sibling that the client takes. The flag says that another client may get another variant,
 /// which caches must know.
-async fn choose_variant(head: &Head<'_>, found: Found<'_>) -> (Chosen, bool) {
-    let (who, mount, path) = (found.who, found.mount, found.path);
+async fn choose_variant(head: &Head<'_>, found: FoundFile<'_>) -> (Chosen, bool) {
+    let (caller, mount, path) = (found.caller, found.mount, found.path);
     let plain = Chosen { file: found.file, attributes: found.attributes, coding: None };
     let accepted = Accepted::parse(head.fields.accept_encoding.as_deref());
     for coding in accepted.preference() {
-        if let Some((file, attributes)) = sibling(who, mount, path, coding, &plain.attributes).await {
+        if let Some((file, attributes)) = sibling(caller, mount, path, coding, &plain.attributes).await {
             return (Chosen { file, attributes, coding: Some(coding) }, true);
         }
     }
     for coding in Coding::ALL {
-        if sibling(who, mount, path, coding, &plain.attributes).await.is_some() {
+        if sibling(caller, mount, path, coding, &plain.attributes).await.is_some() {
             return (plain, true);
         }
     }
@@ -200,7 +202,7 @@ async fn choose_variant(head: &Head<'_>, found: Found<'_>) -> (Chosen, bool) {
 
 /// The sibling of this coding, unless it was made before the file had its present content.
 async fn sibling(
-    who: &Caller,
+    caller: &Caller,
     mount: &Mount,
     path: RelPath<'_>,
     coding: Coding,
@@ -208,7 +210,7 @@ async fn sibling(
 ) -> Option<(Rc<OpenFile>, Attributes)> {
     let mut name = smallvec::SmallVec::<[u8; 256]>::from_slice(path.as_bytes());
     name.extend_from_slice(coding.suffix().as_bytes());
-    match mount.lookup(who, RelPath::parse(&name).ok()?).await {
+    match mount.lookup(caller, RelPath::parse(&name).ok()?).await {
         // Compressors give the file's own time stamp to what they make, so equal is not older.
         Ok(Resolved::File(file, attributes)) => {
             (attributes.mtime >= plain.mtime).then_some((file, attributes))

@@ -11,7 +11,7 @@ use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, Role, Switch};
 
 use super::listener::Service;
-use crate::offer::{HttpSite, role_of};
+use crate::site_loader::{HttpSite, role_of};
 
 impl LaneService for Service {
     fn counters(&self) -> Vec<(&'static str, Arc<dyn CounterBlock>)> {
@@ -39,8 +39,8 @@ impl LaneService for Service {
     }
 
     fn prepare(self: Rc<Self>, site: &dyn service::Site, volumes: &LaneVolumes) -> Result<Switch, String> {
-        let offer = site.expect::<HttpSite>();
-        let (site, ktls) = (offer.open(volumes)?, offer.ktls());
+        let http_site = site.expect::<HttpSite>();
+        let (site, ktls) = (http_site.open(volumes)?, http_site.ktls());
         Ok(Box::new(move || {
             self.ktls.borrow_mut().set_policy(ktls);
             self.reload(site);

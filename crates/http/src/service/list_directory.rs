@@ -11,24 +11,24 @@ use super::site::Site;
 use crate::listing::{self, Entry, Format, Listing, Order, Rendering, Streamed};
 use crate::page;
 use crate::path::RelativePath;
-use crate::refusal::Refusal;
 use crate::request::Head;
+use crate::request_error::RequestError;
 use crate::response::Answer;
 
 /// Lists a directory of a volume, and what is mounted in it: sorted, or as it is read where it has more entries than are sorted.
 pub(super) async fn list_directory(
     site: &Site,
     head: &Head<'_>,
-    who: &Caller,
+    caller: &Caller,
     path: &[u8],
     directory: &Directory,
     query: Option<&[u8]>,
     ip: IpAddr,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, RequestError> {
     let (sorted_max, entries_max) = (site.limits.listing_sorted_max, site.limits.listing_entries_max);
     let position = match position(query) {
         Some(position) => position,
-        None => match directory.entries_as(who, sorted_max.min(entries_max)).await {
+        None => match directory.entries_as(caller, sorted_max.min(entries_max)).await {
             Ok(listed) => {
                 let order = Order::from_query(query);
                 let added = mounted(site, path).await;
@@ -39,8 +39,8 @@ pub(super) async fn list_directory(
             Err(error) => return Err(error.into()),
         },
     };
-    let descriptor = lane::descriptors::budget().take(ip, 1).map_err(|_| Refusal::Overloaded)?;
-    let parts = directory.parts_as(who, position).await?;
+    let descriptor = lane::descriptors::budget().take(ip, 1).map_err(|_| RequestError::Overloaded)?;
+    let parts = directory.parts_as(caller, position).await?;
     let added = mounted(site, path).await;
     let streamed = Streamed::new(path, parts, added, entries_max, descriptor);
     let mut rendering = Rendering::streamed(streamed, format(head));
@@ -62,9 +62,9 @@ pub(super) async fn list_mounts(
     head: &Head<'_>,
     path: &RelativePath<'_>,
     query: Option<&[u8]>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, RequestError> {
     if site.mounted_below(&path.bytes).is_empty() {
-        return Err(Refusal::NotFound);
+        return Err(RequestError::NotFound);
     }
     if !path.directory {
         return Ok(to_directory(&path.bytes, query));

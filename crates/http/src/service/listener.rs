@@ -63,9 +63,9 @@ pub struct Service {
     date: RefCell<date::DateCache>,
 }
 
-/// How a connection came in.
+/// How a connection was accepted: the role of its listener, its cohort and its place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct ConnectionInfo<'a> {
     pub(super) role: Role,
     pub(super) cohort: Cohort,
     pub(super) place: &'a Rc<Place>,
@@ -232,8 +232,8 @@ impl Service {
         let _ = stream.set_option(SocketOption::NoDelay(true));
         let (service, client) = (Rc::clone(self), client_of(stream.peer_addr().ip()));
         lane::spawn_for(client, async move {
-            let entry = Entry { role, cohort: open.cohort(), place: open.place() };
-            serve_connection(&service, stream, entry).await;
+            let info = ConnectionInfo { role, cohort: open.cohort(), place: open.place() };
+            serve_connection(&service, stream, info).await;
         })
         .detach();
     }

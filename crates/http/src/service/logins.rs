@@ -27,7 +27,7 @@ use service::turns::{Turn, Turns};
 
 use super::counters::HttpCounters;
 use crate::basic::Basic;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
 /// The logins of one lane.
 pub(super) struct Logins {
@@ -100,25 +100,25 @@ impl Logins {
     /// The user who says this at `peer`.
     ///
     /// # Errors
-    /// [`Refusal::LoginWrong`], [`Refusal::LoginsTooMany`], [`Refusal::Overloaded`].
+    /// [`RequestError::LoginWrong`], [`RequestError::LoginsTooMany`], [`RequestError::Overloaded`].
     pub(super) async fn verify(
         self: &Rc<Self>,
         accounts: &Arc<Accounts>,
         peer: IpAddr,
         basic: Basic,
-    ) -> Result<Principal, Refusal> {
+    ) -> Result<Principal, RequestError> {
         if let Some(principal) = self.remembered(accounts, &basic) {
             return Ok(principal);
         }
         if !self.may_try(peer) {
-            return Err(Refusal::LoginsTooMany);
+            return Err(RequestError::LoginsTooMany);
         }
         let rank = self.rank(peer, &basic.name);
         let waiting = Waiting::begin(self, self.address(peer), rank)?;
         let is_wanted = Rc::new(Cell::new(true));
         let verified =
             Rc::clone(self).verify_in_turn(Arc::clone(accounts), waiting, Rc::clone(&is_wanted), peer, basic);
-        let _asked = Asked(is_wanted);
+        let _asked = WaitingClient(is_wanted);
         Lasting::from(lane::spawn(verified)).await
     }
 
@@ -130,14 +130,14 @@ impl Logins {
         is_wanted: Rc<Cell<bool>>,
         peer: IpAddr,
         basic: Basic,
-    ) -> Result<Principal, Refusal> {
+    ) -> Result<Principal, RequestError> {
         let (_turn, rank) = self.turn(&waiting, peer, &basic.name).await;
         // Those before it in the line may have been of the same user, or wrong ones of the same address.
         if let Some(principal) = self.remembered(&accounts, &basic) {
             return Ok(principal);
         }
         if !self.may_try(peer) || !is_wanted.get() {
-            return Err(Refusal::LoginsTooMany);
+            return Err(RequestError::LoginsTooMany);
         }
         let (client, began) = (client_of(peer), now());
         let (with, name, password) = (Arc::clone(&accounts), basic.name.clone(), basic.password.clone());
@@ -146,7 +146,7 @@ impl Logins {
             self.suspects_at.set(Some(now() + (now() - began) * (SUSPECTS_DIVISOR - 1)));
         }
         match verified {
-            Err(_) => Err(Refusal::Overloaded),
+            Err(_) => Err(RequestError::Overloaded),
             Ok(Ok(principal)) => {
                 self.counters.logins_right.increment();
                 self.verified().borrow_mut().put(&basic.name, &basic.password, &principal, now());
@@ -157,7 +157,7 @@ impl Logins {
                 self.counters.logins_wrong.increment();
                 self.failures.borrow_mut().note_at(peer, WRONG, now());
                 tracing::info!(user = ?basic.name, %peer, %why, "a password was refused");
-                Err(Refusal::LoginWrong)
+                Err(RequestError::LoginWrong)
             }
         }
     }
@@ -235,9 +235,9 @@ impl Logins {
 }
 
 impl Waiting {
-    fn begin(logins: &Rc<Logins>, address: Rc<Address>, rank: Rank) -> Result<Self, Refusal> {
+    fn begin(logins: &Rc<Logins>, address: Rc<Address>, rank: Rank) -> Result<Self, RequestError> {
         if address.waiting.get() >= WAITING_PER_ADDRESS_MAX || logins.waiting.get() >= rank.waiting_max() {
-            return Err(Refusal::Overloaded);
+            return Err(RequestError::Overloaded);
         }
         address.waiting.update(|waiting| waiting + 1);
         logins.waiting.update(|waiting| waiting + 1);
@@ -252,10 +252,10 @@ impl Drop for Waiting {
     }
 }
 
-/// The client still waits, as long as this lives.
-struct Asked(Rc<Cell<bool>>);
+/// Tells a verification that its client still waits; dropped, that the client is gone.
+struct WaitingClient(Rc<Cell<bool>>);
 
-impl Drop for Asked {
+impl Drop for WaitingClient {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -368,8 +368,8 @@ mod tests {
             for high in 0..250_u128 {
                 let peer = std::net::Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 72 | 1).into();
                 match logins.verify(&accounts, peer, basic("alice", "wrong")).await {
-                    Err(Refusal::LoginWrong) => looked_at += 1,
-                    other => assert!(matches!(other, Err(Refusal::LoginsTooMany)), "{other:?}"),
+                    Err(RequestError::LoginWrong) => looked_at += 1,
+                    other => assert!(matches!(other, Err(RequestError::LoginsTooMany)), "{other:?}"),
                 }
             }
             assert!((WRONG.at_once * 16..WRONG.at_once * 16 + 20).contains(&looked_at), "{looked_at}");

@@ -4,6 +4,7 @@
 //! request needs, and the handler's reply is sent; see `get_file` for how a handler reads.
 
 mod abort;
+mod authenticate;
 mod change;
 mod client;
 mod connection;
@@ -11,27 +12,26 @@ mod counters;
 mod dispatch;
 mod get_file;
 mod http2;
-mod inbox;
 mod lane_service;
 mod linger;
 mod list_directory;
 mod listener;
 mod logins;
 mod options;
-mod outbox;
 mod put_file;
 mod random;
+mod receive_buffer;
 mod refuse;
 mod remove;
 mod reply;
 mod request_body;
+mod send_buffer;
 mod send_error;
 mod send_reply;
 mod site;
 mod small_files;
 mod transfer;
 mod uploads;
-mod who;
 mod wire;
 
 pub use abort::Abort;

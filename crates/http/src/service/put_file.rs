@@ -9,7 +9,7 @@ use identity::Rights;
 use lane::time::now;
 use vfs::{Published, Resolved, Staged};
 
-use super::change::{Subject, expect, is_conditional};
+use super::change::{ChangeTarget, expect, is_conditional};
 use super::client::Client;
 use super::listener::Service;
 use super::refuse::of_change;
@@ -19,8 +19,8 @@ use super::site::Site;
 use super::uploads::UploadPlace;
 use crate::limits::Limits;
 use crate::path;
-use crate::refusal::Refusal;
 use crate::request::{Fields, Head};
+use crate::request_error::RequestError;
 use crate::response::Answer;
 
 /// Stores a file. Everything that can be known beforehand is, before the body is asked for.
@@ -29,24 +29,24 @@ pub(super) async fn put_file(
     site: &Site,
     head: &Head<'_>,
     client: &Client,
-    subject: Subject<'_>,
+    target: ChangeTarget<'_>,
     body: &mut RequestBody<'_>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, RequestError> {
     let fields = &head.fields;
-    check_form(fields, &subject)?;
+    check_form(fields, &target)?;
     let length = body.length();
     if length.is_some_and(|length| length > site.limits.upload_bytes_max) {
-        return Err(Refusal::UploadTooLarge);
+        return Err(RequestError::UploadTooLarge);
     }
     let is_long = length.is_none_or(|length| length >= ASKED_FROM);
     if is_conditional(fields) || head.expect_continue || is_long {
-        check_found(fields, &subject).await?;
+        check_found(fields, &target).await?;
     }
     if let Some(length) = length.filter(|&length| length >= ASKED_FROM) {
-        check_room(&subject, length).await?;
+        check_room(&target, length).await?;
     }
     let place = service.uploads.begin(client, &site.limits)?;
-    let (caller, directory) = (subject.caller, &subject.directory);
+    let (caller, directory) = (target.caller, &target.directory);
     directory.volume().fits(length.unwrap_or(0)).map_err(of_change)?;
     let staged = directory.stage(caller, MODE).await.map_err(of_change)?;
     body.invite().await?;
@@ -55,19 +55,19 @@ pub(super) async fn put_file(
     if site.uploads_synced {
         staged.sync().await.map_err(of_change)?;
     }
-    let allows = |found: Option<&_>| subject.allows(fields, found);
-    let published = staged.publish(caller, subject.name, expect(fields, &allows)).await.map_err(of_change)?;
+    let allows = |found: Option<&_>| target.allows(fields, found);
+    let published = staged.publish(caller, target.name, expect(fields, &allows)).await.map_err(of_change)?;
     if site.uploads_synced {
         directory.sync().await.map_err(of_change)?;
     }
     service.counters.uploads.increment();
-    Ok(stored(&subject, &published, published.attributes.mtime == stamp))
+    Ok(stored(&target, &published, published.attributes.mtime == stamp))
 }
 
 /// Refuses what is no upload of a whole file.
-fn check_form(fields: &Fields<'_>, subject: &Subject<'_>) -> Result<(), Refusal> {
+fn check_form(fields: &Fields<'_>, target: &ChangeTarget<'_>) -> Result<(), RequestError> {
     if fields.content_range.is_some() {
-        return Err(Refusal::ContentRange);
+        return Err(RequestError::ContentRange);
     }
     let is_coded = |coding: &[u8]| !coding.trim_ascii().eq_ignore_ascii_case(b"identity");
     if fields
@@ -75,26 +75,26 @@ fn check_form(fields: &Fields<'_>, subject: &Subject<'_>) -> Result<(), Refusal>
         .as_deref()
         .is_some_and(|codings| codings.split(|byte| *byte == b',').any(is_coded))
     {
-        return Err(Refusal::ContentCoding);
+        return Err(RequestError::ContentCoding);
     }
-    if subject.is_directory { Err(Refusal::IsDirectory) } else { Ok(()) }
+    if target.is_directory { Err(RequestError::IsDirectory) } else { Ok(()) }
 }
 
 /// Refuses early what would be refused at the end.
-async fn check_found(fields: &Fields<'_>, subject: &Subject<'_>) -> Result<(), Refusal> {
-    let found = match subject.found(Rights::DELETE).await? {
-        Some(Resolved::Directory(..)) => return Err(Refusal::IsDirectory),
+async fn check_found(fields: &Fields<'_>, target: &ChangeTarget<'_>) -> Result<(), RequestError> {
+    let found = match target.found(Rights::DELETE).await? {
+        Some(Resolved::Directory(..)) => return Err(RequestError::IsDirectory),
         Some(Resolved::File(_, attributes)) => Some(attributes),
         None => None,
     };
-    if subject.allows(fields, found.as_ref()) { Ok(()) } else { Err(Refusal::PreconditionFailed) }
+    if target.allows(fields, found.as_ref()) { Ok(()) } else { Err(RequestError::PreconditionFailed) }
 }
 
 /// Refuses what there is no room for beside what the name leads to now, which stays until the end.
-async fn check_room(subject: &Subject<'_>, length: u64) -> Result<(), Refusal> {
+async fn check_room(target: &ChangeTarget<'_>, length: u64) -> Result<(), RequestError> {
     // A file system that does not tell refuses when it is full.
-    match subject.mount.volume.room().await {
-        Ok(room) if room.blocks_free.saturating_mul(room.block_bytes) < length => Err(Refusal::NoSpace),
+    match target.mount.volume.room().await {
+        Ok(room) if room.blocks_free.saturating_mul(room.block_bytes) < length => Err(RequestError::NoSpace),
         _ => Ok(()),
     }
 }
@@ -106,13 +106,13 @@ async fn fill(
     place: &UploadPlace,
     staged: &Staged,
     body: &mut RequestBody<'_>,
-) -> Result<(), Refusal> {
+) -> Result<(), RequestError> {
     let mut pace = Pace::new(limits);
     let mut at = 0;
     while let Some(piece) = place.unless_gives_way(body.next(pace.deadline(at))).await?? {
         let (begun, len) = (now(), piece.len());
         if at + len > limits.upload_bytes_max {
-            return Err(Refusal::UploadTooLarge);
+            return Err(RequestError::UploadTooLarge);
         }
         let (written, _) = staged.write_vectored_at(at, piece.bufs).await;
         written.map_err(of_change)?;
@@ -155,20 +155,20 @@ impl Pace {
 }
 
 /// 201 for a new file, 204 for a new version of one. `has_own_stamp` says that its tag will never be another's.
-fn stored(subject: &Subject<'_>, published: &Published, has_own_stamp: bool) -> Reply {
+fn stored(target: &ChangeTarget<'_>, published: &Published, has_own_stamp: bool) -> Reply {
     let answer = Answer {
         status: if published.is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT },
         content_length: published.is_new.then_some(0),
-        location: published.is_new.then(|| location(subject)),
-        validators: has_own_stamp.then(|| subject.validators(&published.attributes)),
+        location: published.is_new.then(|| location(target)),
+        validators: has_own_stamp.then(|| target.validators(&published.attributes)),
         ..Answer::default()
     };
     Reply::new(answer, Body::Empty)
 }
 
 /// The path as this server writes it.
-fn location(subject: &Subject<'_>) -> Vec<u8> {
-    format!("/{}", path::encode(subject.url)).into_bytes()
+fn location(target: &ChangeTarget<'_>) -> Vec<u8> {
+    format!("/{}", path::encode(target.url)).into_bytes()
 }
 
 /// As other programs make files: the umask takes what it takes.

@@ -6,12 +6,12 @@ use vfs::NameError;
 use super::listener::Service;
 use super::reply::Reply;
 use crate::page;
-use crate::refusal::Refusal;
 use crate::request::Fields;
+use crate::request_error::RequestError;
 use crate::response::{ALLOW_READING, Answer, CHALLENGE};
 
 /// The answer to a refused request: a page for browsers, a line for tools. Counts it.
-pub(super) fn refuse(service: &Service, refusal: Refusal, fields: &Fields<'_>) -> Reply {
+pub(super) fn refuse(service: &Service, refusal: RequestError, fields: &Fields<'_>) -> Reply {
     service.counters.refuse(refusal);
     let mut body = Vec::new();
     let content_type = if page::wants_html(fields.accept.as_deref()) {
@@ -24,7 +24,7 @@ pub(super) fn refuse(service: &Service, refusal: Refusal, fields: &Fields<'_>) -
     let answer = Answer {
         status: refusal.status(),
         content_type: Some(content_type),
-        allow: (refusal == Refusal::MethodNotAllowed).then_some(ALLOW_READING),
+        allow: (refusal == RequestError::MethodNotAllowed).then_some(ALLOW_READING),
         challenge: (refusal.status() == StatusCode::UNAUTHORIZED).then_some(CHALLENGE),
         retry_after_s: retry_after_s(refusal),
         // Errors are kept by caches too (RFC 9110 15.1), and another Accept gets another page.
@@ -35,43 +35,43 @@ pub(super) fn refuse(service: &Service, refusal: Refusal, fields: &Fields<'_>) -
     Reply::memory(answer, body)
 }
 
-fn retry_after_s(refusal: Refusal) -> Option<u32> {
+fn retry_after_s(refusal: RequestError) -> Option<u32> {
     match refusal {
-        Refusal::Overloaded | Refusal::UploadsTooMany => Some(1),
-        Refusal::LoginsTooMany => Some(60),
+        RequestError::Overloaded | RequestError::UploadsTooMany => Some(1),
+        RequestError::LoginsTooMany => Some(60),
         _ => None,
     }
 }
 
 /// What a change that was not made means to a client.
-pub(super) fn of_change(error: vfs::Error) -> Refusal {
+pub(super) fn of_change(error: vfs::Error) -> RequestError {
     use vfs::Error;
     match error {
-        Error::NoSpace => Refusal::NoSpace,
-        Error::Quota => Refusal::QuotaUsedUp,
-        Error::FileTooLarge => Refusal::UploadTooLarge,
-        Error::Unexpected | Error::Exists => Refusal::PreconditionFailed,
-        Error::IsADirectory => Refusal::IsDirectory,
+        Error::NoSpace => RequestError::NoSpace,
+        Error::Quota => RequestError::QuotaUsedUp,
+        Error::FileTooLarge => RequestError::UploadTooLarge,
+        Error::Unexpected | Error::Exists => RequestError::PreconditionFailed,
+        Error::IsADirectory => RequestError::IsDirectory,
         // The directory went while the body came, or never was one.
-        Error::NotFound | Error::Stale | Error::NotADirectory => Refusal::DirectoryMissing,
-        Error::NotEmpty => Refusal::NotEmpty,
-        Error::Locked => Refusal::Locked,
-        Error::ReadOnly => Refusal::MethodNotAllowed,
+        Error::NotFound | Error::Stale | Error::NotADirectory => RequestError::DirectoryMissing,
+        Error::NotEmpty => RequestError::NotEmpty,
+        Error::Locked => RequestError::Locked,
+        Error::ReadOnly => RequestError::MethodNotAllowed,
         Error::Hidden | Error::Reserved | Error::NotServable | Error::SymlinkRefused | Error::Escapes => {
-            Refusal::NameRefused
+            RequestError::NameRefused
         }
         Error::NameTooLong | Error::Name(NameError::NameTooLong | NameError::PathTooLong) => {
-            Refusal::NameTooLong
+            RequestError::NameTooLong
         }
         Error::Io(_) | Error::CrossDevice | Error::TooManyLinks | Error::IntoItself | Error::Changed => {
-            Refusal::WriteFailed
+            RequestError::WriteFailed
         }
         other => other.into(),
     }
 }
 
 /// What a failed look-up means to a client. What exists but is not served is not admitted to exist.
-impl From<vfs::Error> for Refusal {
+impl From<vfs::Error> for RequestError {
     fn from(error: vfs::Error) -> Self {
         use vfs::Error;
         match error {
@@ -108,7 +108,7 @@ impl From<vfs::Error> for Refusal {
     }
 }
 
-impl From<NameError> for Refusal {
+impl From<NameError> for RequestError {
     fn from(error: NameError) -> Self {
         vfs::Error::Name(error).into()
     }

@@ -2,28 +2,32 @@
 
 use httptypes::StatusCode;
 
-use super::change::{Subject, expect, is_conditional};
+use super::change::{ChangeTarget, expect, is_conditional};
 use super::refuse::of_change;
 use super::reply::{Body, Reply};
 use super::site::Site;
-use crate::refusal::Refusal;
 use crate::request::Head;
+use crate::request_error::RequestError;
 use crate::response::Answer;
 
 /// Removes what the request names. The answer means that it stays away.
-pub(super) async fn remove(site: &Site, head: &Head<'_>, subject: Subject<'_>) -> Result<Reply, Refusal> {
-    let Subject { caller, directory, name, .. } = &subject;
-    let removed = match subject.is_directory {
+pub(super) async fn remove(
+    site: &Site,
+    head: &Head<'_>,
+    target: ChangeTarget<'_>,
+) -> Result<Reply, RequestError> {
+    let ChangeTarget { caller, directory, name, .. } = &target;
+    let removed = match target.is_directory {
         // A directory has no version.
-        true if is_conditional(&head.fields) => return Err(Refusal::PreconditionFailed),
+        true if is_conditional(&head.fields) => return Err(RequestError::PreconditionFailed),
         true => directory.remove_directory(caller, *name).await,
         false => {
-            let allows = |found: Option<&_>| subject.allows(&head.fields, found);
+            let allows = |found: Option<&_>| target.allows(&head.fields, found);
             directory.remove_if(caller, *name, expect(&head.fields, &allows)).await
         }
     };
     removed.map_err(|error| match error {
-        vfs::Error::NotFound => Refusal::NotFound,
+        vfs::Error::NotFound => RequestError::NotFound,
         other => of_change(other),
     })?;
     if site.uploads_synced {

@@ -23,7 +23,7 @@ pub(super) struct Reply {
     /// What GET gets; HEAD is sent the head alone.
     pub(super) body: Body,
     /// The user who asked, if he has said and proved who he is.
-    pub(super) who: Option<Principal>,
+    pub(super) principal: Option<Principal>,
 }
 
 /// Where the body's bytes are.
@@ -95,12 +95,12 @@ impl Body {
 
 impl Reply {
     pub(super) fn new(answer: impl Into<Box<Answer>>, body: Body) -> Self {
-        Self { answer: answer.into(), body, who: None }
+        Self { answer: answer.into(), body, principal: None }
     }
 
     /// The user's name, for the log.
     pub(super) fn user(&self) -> &[u8] {
-        self.who.as_ref().map_or(b"", |who| who.name().as_bytes())
+        self.principal.as_ref().map_or(b"", |principal| principal.name().as_bytes())
     }
 
     /// A body that is in memory, with its length.

@@ -9,11 +9,11 @@ use service::memory::Charge;
 
 use super::abort::Abort;
 use super::http2::Incoming;
-use super::inbox::Inbox;
+use super::receive_buffer::ReceiveBuffer;
 use super::wire::Wire;
 use crate::body::BodyReader;
-use crate::refusal::Refusal;
 use crate::request::{BodyLength, Head};
+use crate::request_error::RequestError;
 
 /// The body of one request.
 pub(super) enum RequestBody<'c> {
@@ -33,7 +33,7 @@ pub(super) struct Piece {
 /// slowly holds its client up, not the lane's memory.
 pub(super) struct Http1Body<'c> {
     wire: &'c mut Wire,
-    inbox: &'c mut Inbox,
+    receive_buffer: &'c mut ReceiveBuffer,
     reader: BodyReader,
     length: BodyLength,
     /// The client waits to be told to go on.
@@ -78,7 +78,7 @@ impl RequestBody<'_> {
     }
 
     /// Tells a client that asked whether it may that it may send the body (RFC 9110 10.1.1).
-    pub(super) async fn invite(&mut self) -> Result<(), Refusal> {
+    pub(super) async fn invite(&mut self) -> Result<(), RequestError> {
         match self {
             Self::None => Ok(()),
             Self::Http1(body) => body.invite().await,
@@ -92,9 +92,9 @@ impl RequestBody<'_> {
     /// The next piece; `None` at the body's end.
     ///
     /// # Errors
-    /// [`Refusal::UploadSlow`] when nothing comes until `deadline`; [`Refusal::BodyCut`], [`Refusal::ChunkedBody`],
-    /// [`Refusal::UploadTooLarge`]. There is no more of it then.
-    pub(super) async fn next(&mut self, deadline: Instant) -> Result<Option<Piece>, Refusal> {
+    /// [`RequestError::UploadSlow`] when nothing comes until `deadline`; [`RequestError::BodyCut`], [`RequestError::ChunkedBody`],
+    /// [`RequestError::UploadTooLarge`]. There is no more of it then.
+    pub(super) async fn next(&mut self, deadline: Instant) -> Result<Option<Piece>, RequestError> {
         match self {
             Self::None => Ok(None),
             Self::Http1(body) => body.next(deadline).await,
@@ -118,17 +118,26 @@ impl<'c> Http1Body<'c> {
     /// handler to judge.
     pub(super) fn new(
         wire: &'c mut Wire,
-        inbox: &'c mut Inbox,
+        receive_buffer: &'c mut ReceiveBuffer,
         head: &Head<'_>,
         content_max: u64,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, RequestError> {
         let content_max = match head.body {
             BodyLength::Exact(length) => length.max(content_max),
             _ => content_max,
         };
         let reader = BodyReader::new(head.body, content_max, content_max.saturating_add(FRAMING_BYTES_MIN))?;
         let (length, is_awaited) = (head.body, head.expect_continue);
-        Ok(Self { wire, inbox, reader, length, is_awaited, is_fast: false, is_lost: false, broken: None })
+        Ok(Self {
+            wire,
+            receive_buffer,
+            reader,
+            length,
+            is_awaited,
+            is_fast: false,
+            is_lost: false,
+            broken: None,
+        })
     }
 
     /// What became of it.
@@ -141,9 +150,9 @@ impl<'c> Http1Body<'c> {
         }
     }
 
-    async fn invite(&mut self) -> Result<(), Refusal> {
+    async fn invite(&mut self) -> Result<(), RequestError> {
         // Who has begun to send waits for nothing.
-        if !std::mem::take(&mut self.is_awaited) || !self.inbox.unread().is_empty() {
+        if !std::mem::take(&mut self.is_awaited) || !self.receive_buffer.unread().is_empty() {
             return Ok(());
         }
         let told = async {
@@ -154,7 +163,7 @@ impl<'c> Http1Body<'c> {
         told.await.map_err(|abort| self.fail(abort))
     }
 
-    pub(super) async fn next(&mut self, deadline: Instant) -> Result<Option<Piece>, Refusal> {
+    pub(super) async fn next(&mut self, deadline: Instant) -> Result<Option<Piece>, RequestError> {
         loop {
             let content = self.unread()?;
             if !content.is_empty() {
@@ -183,20 +192,22 @@ impl<'c> Http1Body<'c> {
     }
 
     /// What came with the head, or in a buffer with something else.
-    fn unread(&mut self) -> Result<Vec<u8>, Refusal> {
+    fn unread(&mut self) -> Result<Vec<u8>, RequestError> {
         let mut content = Vec::new();
-        while !self.inbox.unread().is_empty() && !self.reader.is_done() {
-            let fed =
-                self.reader.feed(self.inbox.unread()).map_err(|refusal| lost(&mut self.is_lost, refusal))?;
-            content.extend_from_slice(&self.inbox.unread()[fed.content]);
-            self.inbox.consume(fed.consumed);
+        while !self.receive_buffer.unread().is_empty() && !self.reader.is_done() {
+            let fed = self
+                .reader
+                .feed(self.receive_buffer.unread())
+                .map_err(|refusal| lost(&mut self.is_lost, refusal))?;
+            content.extend_from_slice(&self.receive_buffer.unread()[fed.content]);
+            self.receive_buffer.consume(fed.consumed);
         }
         Ok(content)
     }
 
     /// Content of a client that sends fast, and has much to send, in one piece: the kernel puts it there by itself. `None`
     /// where that is not so, or there is no memory for it.
-    async fn next_whole(&mut self, deadline: Instant) -> Result<Option<Piece>, Refusal> {
+    async fn next_whole(&mut self, deadline: Instant) -> Result<Option<Piece>, RequestError> {
         let left = self.reader.run_left();
         if !self.is_fast || self.wire.is_tls() || left < WHOLE_BYTES_MIN {
             return Ok(None);
@@ -213,16 +224,16 @@ impl<'c> Http1Body<'c> {
     }
 
     /// Content where it was received. A buffer that holds more than one run of it is copied.
-    fn content_of(&mut self, received: Vec<RecvBuf>) -> Result<Vec<Buf>, Refusal> {
+    fn content_of(&mut self, received: Vec<RecvBuf>) -> Result<Vec<Buf>, RequestError> {
         let mut bufs = Vec::with_capacity(received.len());
         for mut received in received {
             if self.reader.is_done() {
-                self.inbox.extend(&received);
+                self.receive_buffer.extend(&received);
                 continue;
             }
             let first = self.reader.feed(&received).map_err(|refusal| lost(&mut self.is_lost, refusal))?;
             if first.consumed == received.len() || self.reader.is_done() {
-                self.inbox.extend(&received[first.consumed..]);
+                self.receive_buffer.extend(&received[first.consumed..]);
                 received.truncate(first.content.end);
                 received.advance(first.content.start);
                 if !received.is_empty() {
@@ -231,7 +242,7 @@ impl<'c> Http1Body<'c> {
                 continue;
             }
             let mut content = received[first.content].to_vec();
-            self.inbox.extend(&received[first.consumed..]);
+            self.receive_buffer.extend(&received[first.consumed..]);
             content.extend(self.unread()?);
             bufs.push(content.into());
         }
@@ -239,11 +250,11 @@ impl<'c> Http1Body<'c> {
     }
 
     /// Content of records.
-    async fn opened(&mut self, received: Vec<RecvBuf>) -> Result<Vec<Buf>, Refusal> {
+    async fn opened(&mut self, received: Vec<RecvBuf>) -> Result<Vec<Buf>, RequestError> {
         let mut content = Vec::with_capacity(received.iter().map(|received| received.len()).sum());
         let mut refused = None;
         for received in received {
-            let (reader, inbox) = (&mut self.reader, &mut *self.inbox);
+            let (reader, receive_buffer) = (&mut self.reader, &mut *self.receive_buffer);
             let each = |plain: &[u8]| {
                 let mut rest = plain;
                 while !rest.is_empty() && !reader.is_done() && refused.is_none() {
@@ -255,7 +266,7 @@ impl<'c> Http1Body<'c> {
                         Err(refusal) => refused = Some(refusal),
                     }
                 }
-                inbox.extend(rest);
+                receive_buffer.extend(rest);
             };
             let opened = self.wire.open_records(received, each).await;
             opened.map_err(|abort| self.fail(abort))?;
@@ -268,20 +279,20 @@ impl<'c> Http1Body<'c> {
     }
 
     /// Remembers what ended the connection, if it is ended.
-    fn fail(&mut self, abort: Abort) -> Refusal {
+    fn fail(&mut self, abort: Abort) -> RequestError {
         if abort.is_timeout() {
             self.is_lost = true;
-            return Refusal::UploadSlow;
+            return RequestError::UploadSlow;
         }
         self.broken = Some(abort);
-        Refusal::BodyCut
+        RequestError::BodyCut
     }
 }
 
 /// After a malformed body nothing is clear. The limit of one that is wanted is that of uploads.
-fn lost(is_lost: &mut bool, refusal: Refusal) -> Refusal {
+fn lost(is_lost: &mut bool, refusal: RequestError) -> RequestError {
     *is_lost = true;
-    if refusal == Refusal::BodyTooLarge { Refusal::UploadTooLarge } else { refusal }
+    if refusal == RequestError::BodyTooLarge { RequestError::UploadTooLarge } else { refusal }
 }
 
 /// Sizes, extensions and trailers of chunks, beyond one byte for each of content.

@@ -16,7 +16,7 @@ use slab::Slab;
 use super::client::Client;
 use super::counters::HttpCounters;
 use crate::limits::Limits;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
 /// Those of one lane.
 pub(super) struct Uploads {
@@ -53,13 +53,17 @@ impl Uploads {
     /// gives one up, if the client's hold fewer by two or more: that of its uploads which was slowest so far.
     ///
     /// # Errors
-    /// [`Refusal::UploadsTooMany`].
-    pub(super) fn begin(self: &Rc<Self>, client: &Client, limits: &Limits) -> Result<UploadPlace, Refusal> {
+    /// [`RequestError::UploadsTooMany`].
+    pub(super) fn begin(
+        self: &Rc<Self>,
+        client: &Client,
+        limits: &Limits,
+    ) -> Result<UploadPlace, RequestError> {
         let consumer = client.consumer();
         let of_address = self.books.borrow().held_by(Claimant::Network(Network::of_client(client.ip)));
         let of_connection = client.uploads.as_ref().map_or(0, |uploads| uploads.get());
         if of_address >= limits.uploads_per_address || of_connection >= limits.uploads_per_connection {
-            return Err(Refusal::UploadsTooMany);
+            return Err(RequestError::UploadsTooMany);
         }
         if self.open.borrow().len() >= limits.uploads_max {
             self.make_way(consumer)?;
@@ -80,15 +84,15 @@ impl Uploads {
         Ok(UploadPlace { uploads: Rc::clone(self), upload, place, of_connection: client.uploads.clone() })
     }
 
-    fn make_way(&self, newcomer: Consumer) -> Result<(), Refusal> {
+    fn make_way(&self, newcomer: Consumer) -> Result<(), RequestError> {
         let books = self.books.borrow();
         let mine = books.weight(newcomer);
         let heaviest = books.heaviest().filter(|(_, weight)| *weight > mine + 1);
-        let (heaviest, _) = heaviest.ok_or(Refusal::UploadsTooMany)?;
+        let (heaviest, _) = heaviest.ok_or(RequestError::UploadsTooMany)?;
         let open = self.open.borrow();
         let theirs = open.iter().map(|(_, upload)| upload);
         let theirs = theirs.filter(|upload| upload.consumer.is_of(heaviest) && !upload.gives_way.get());
-        let slowest = theirs.min_by_key(|upload| upload.rate()).ok_or(Refusal::UploadsTooMany)?;
+        let slowest = theirs.min_by_key(|upload| upload.rate()).ok_or(RequestError::UploadsTooMany)?;
         slowest.gives_way.set(true);
         slowest.waker.take().into_iter().for_each(Waker::wake);
         self.counters.uploads_evicted.increment();
@@ -113,12 +117,12 @@ impl UploadPlace {
     /// `future`'s output, unless the upload has to give way.
     ///
     /// # Errors
-    /// [`Refusal::UploadsTooMany`].
-    pub(super) async fn unless_gives_way<F: Future>(&self, future: F) -> Result<F::Output, Refusal> {
+    /// [`RequestError::UploadsTooMany`].
+    pub(super) async fn unless_gives_way<F: Future>(&self, future: F) -> Result<F::Output, RequestError> {
         let mut future = pin!(future);
         poll_fn(|cx| {
             if self.upload.gives_way.get() {
-                return Poll::Ready(Err(Refusal::UploadsTooMany));
+                return Poll::Ready(Err(RequestError::UploadsTooMany));
             }
             let polled = future.as_mut().poll(cx).map(Ok);
             if polled.is_pending() {
@@ -165,9 +169,9 @@ mod tests {
             let uploads = Uploads::new(Arc::default());
             let limits = Limits { uploads_per_address: 4, uploads_max: 5, ..Limits::default() };
             let (crowd, one, other) = (client("192.0.2.1"), client("192.0.2.2"), client("192.0.2.3"));
-            let begin = |who: &Client| uploads.begin(who, &limits);
+            let begin = |client: &Client| uploads.begin(client, &limits);
             let mut theirs: Vec<_> = (0..4).map(|_| begin(&crowd).unwrap()).collect();
-            assert_eq!(begin(&crowd).err(), Some(Refusal::UploadsTooMany), "an address has its share");
+            assert_eq!(begin(&crowd).err(), Some(RequestError::UploadsTooMany), "an address has its share");
             lane::time::sleep(Duration::from_secs(1)).await;
             theirs.iter().enumerate().for_each(|(n, place)| place.count(if n == 2 { 1 } else { 1000 }));
             let mine = begin(&one).unwrap();
@@ -176,7 +180,7 @@ mod tests {
             let gave_way: Vec<_> = theirs.iter().map(|place| place.upload.gives_way.get()).collect();
             assert_eq!(gave_way, [false, false, true, false], "the slowest");
             let waits = theirs[2].unless_gives_way(std::future::pending::<()>()).await;
-            assert_eq!(waits, Err(Refusal::UploadsTooMany));
+            assert_eq!(waits, Err(RequestError::UploadsTooMany));
             assert_eq!(mine.unless_gives_way(std::future::ready(3)).await, Ok(3));
             theirs.clear();
             assert_eq!((uploads.open.borrow().len(), uploads.books.borrow().held()), (2, 2));
@@ -188,7 +192,7 @@ mod tests {
         let users = Accounts::parse("version = 1\n[user.alice]\nid = 7\n").unwrap();
         let as_alice = |ip: String| {
             let client = client(&ip);
-            assert!(client.who.set(users.user("alice").unwrap()).is_ok());
+            assert!(client.principal.set(users.user("alice").unwrap()).is_ok());
             client
         };
         let crowds: [Vec<Client>; 3] = [
@@ -202,7 +206,7 @@ mod tests {
             world.block_on(&host, async move {
                 let uploads = Uploads::new(Arc::default());
                 let limits = Limits { uploads_max: 41, ..Limits::default() };
-                let begin = |who: &Client| uploads.begin(who, &limits);
+                let begin = |client: &Client| uploads.begin(client, &limits);
                 let mine = begin(&client("198.51.100.7")).unwrap();
                 let theirs: Vec<_> = crowd.iter().map(|client| begin(client).unwrap()).collect();
                 assert!(begin(&crowd[0]).is_err(), "none of the crowd gives way to its own");

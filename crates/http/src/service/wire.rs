@@ -1,4 +1,4 @@
-//! A connection as the services see it: received bytes into an [`Inbox`], responses out, plain or TLS.
+//! A connection as the services see it: received bytes into an [`ReceiveBuffer`], responses out, plain or TLS.
 //!
 //! Everything that waits for the peer waits here, under a deadline.
 
@@ -20,9 +20,9 @@ use service::memory::{Account, Charge};
 use service::pacer::Ticket;
 
 use super::abort::Abort;
-use super::inbox::Inbox;
 use super::linger::{UnderWay, linger};
-use super::outbox::Outbox;
+use super::receive_buffer::ReceiveBuffer;
+use super::send_buffer::SendBuffer;
 use super::transfer::{LOOKS, Transfer, Watch};
 use crate::limits::Limits;
 use crate::response::Writer;
@@ -42,7 +42,7 @@ pub(super) struct Wire {
     /// close_notify has come: what was received before it is all there is.
     ended: bool,
     under_way: UnderWay,
-    outbox: Outbox,
+    send_buffer: SendBuffer,
     /// For the buffer in the outbox.
     held: Option<Charge>,
     account: Rc<Account>,
@@ -72,7 +72,7 @@ impl Wire {
             tls: None,
             ended: false,
             under_way: UnderWay::Requests,
-            outbox: Outbox::default(),
+            send_buffer: SendBuffer::default(),
             held: None,
             account,
             large_buffers,
@@ -97,7 +97,7 @@ impl Wire {
 
     /// Plaintext has to lie in records: sending means copying.
     pub(super) fn is_sealed(&self) -> bool {
-        self.outbox.layout.is_some()
+        self.send_buffer.layout.is_some()
     }
 
     /// Whether the TLS key is good for another response, if there is one.
@@ -106,7 +106,7 @@ impl Wire {
     }
 
     pub(super) fn is_sealed_by_kernel(&self) -> bool {
-        self.tls.is_some() && self.outbox.layout.is_none()
+        self.tls.is_some() && self.send_buffer.layout.is_none()
     }
 
     /// What the connection holds of the lane's memory for replies.
@@ -127,16 +127,16 @@ impl Wire {
     /// The peer turned out to speak plain text.
     pub(super) fn forget_tls(&mut self) {
         self.tls = None;
-        self.outbox = Outbox::default();
+        self.send_buffer = SendBuffer::default();
     }
 
     /// A mark to come back to with [`Wire::rewind`], as long as nothing was flushed in between.
     pub(super) fn mark(&self) -> usize {
-        self.outbox.mark()
+        self.send_buffer.mark()
     }
 
     pub(super) fn rewind(&mut self, mark: usize) {
-        self.outbox.rewind(mark);
+        self.send_buffer.rewind(mark);
     }
 
     /// Ends a failed TLS session with the alert that says why.
@@ -147,7 +147,7 @@ impl Wire {
 
     /// Splits the connection for HTTP/2, which has its own buffers. Nothing may wait in the outbox.
     pub(super) fn into_parts(self) -> (Rc<TcpStream>, Ticket, Option<Box<TlsSession>>, Rc<Account>) {
-        debug_assert!(!self.outbox.has_buffer());
+        debug_assert!(!self.send_buffer.has_buffer());
         (self.stream, self.ticket, self.tls, self.account)
     }
 
@@ -157,12 +157,12 @@ impl Wire {
         &mut self,
         config: Arc<ServerConfig>,
         ktls: &RefCell<KtlsSupport>,
-        inbox: &mut Inbox,
+        receive_buffer: &mut ReceiveBuffer,
         deadline: Instant,
     ) -> Result<(SessionInfo, Option<UserSpaceReason>), Abort> {
         self.tls = Some(Box::new(TlsSession::server(config)?));
         loop {
-            if self.receive(inbox, deadline).await? == Received::End {
+            if self.receive(receive_buffer, deadline).await? == Received::End {
                 return Err(Abort::PeerClosed);
             }
             if let Some(info) = self.tls.as_ref().and_then(|tls| tls.info()).cloned() {
@@ -173,7 +173,7 @@ impl Wire {
                 if in_user_space.is_some() {
                     self.tls.iter_mut().for_each(|tls| tls.keep_user_tx());
                 }
-                self.outbox.layout = self.tls.as_ref().and_then(|tls| tls.layout());
+                self.send_buffer.layout = self.tls.as_ref().and_then(|tls| tls.layout());
                 return Ok((info, in_user_space));
             }
         }
@@ -183,10 +183,14 @@ impl Wire {
     ///
     /// # Errors
     /// [`Abort::Io`] with `TimedOut` when the deadline passes.
-    pub(super) async fn receive(&mut self, inbox: &mut Inbox, deadline: Instant) -> Result<Received, Abort> {
+    pub(super) async fn receive(
+        &mut self,
+        receive_buffer: &mut ReceiveBuffer,
+        deadline: Instant,
+    ) -> Result<Received, Abort> {
         self.flush(false).await?;
         let received = self.arrival(deadline).await?;
-        self.take_in(received, inbox).await
+        self.take_in(received, receive_buffer).await
     }
 
     /// Waits for bytes from the peer, for [`Wire::take_in`]; nothing may wait in the outbox. An idle connection is in no other wait,
@@ -206,11 +210,11 @@ impl Wire {
     pub(super) async fn take_in(
         &mut self,
         received: Option<RecvBuf>,
-        inbox: &mut Inbox,
+        receive_buffer: &mut ReceiveBuffer,
     ) -> Result<Received, Abort> {
         let Some(mut received) = received else { return Ok(Received::End) };
         let Some(tls) = &mut self.tls else {
-            inbox.extend(&received);
+            receive_buffer.extend(&received);
             return Ok(if received.is_empty() { Received::End } else { Received::Bytes });
         };
         if received.is_empty() {
@@ -220,7 +224,7 @@ impl Wire {
         let mut cursor = tls.receive(&mut received);
         let outcome = loop {
             match cursor.next() {
-                Ok(Some(TlsEvent::Data(plain))) => inbox.extend(plain),
+                Ok(Some(TlsEvent::Data(plain))) => receive_buffer.extend(plain),
                 Ok(Some(TlsEvent::Established)) => {}
                 // What came before it in the same segment is to be answered first.
                 Ok(Some(TlsEvent::PeerClosed)) => self.ended = true,
@@ -243,27 +247,27 @@ impl Wire {
 
     /// Makes room for `n` bytes, sending what waits if need be. `n` must fit a small buffer.
     pub(super) async fn reserve(&mut self, n: usize, class: BufClass) -> Result<(), Abort> {
-        if self.outbox.has_buffer() && self.outbox.room() < n {
+        if self.send_buffer.has_buffer() && self.send_buffer.room() < n {
             self.flush(true).await?;
         }
-        if !self.outbox.has_buffer() {
+        if !self.send_buffer.has_buffer() {
             let (buf, held) = self.take_buffer(class).await?;
             self.held = Some(held);
-            self.outbox.open(buf);
+            self.send_buffer.open(buf);
         }
         Ok(())
     }
 
     /// Writes at most `max` bytes of text, for which room was reserved.
     pub(super) fn write(&mut self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
-        self.outbox.write(max, write);
+        self.send_buffer.write(max, write);
     }
 
     /// Sends bytes that are in memory.
     pub(super) async fn send_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Abort> {
         while !bytes.is_empty() {
             self.reserve(1, BufClass::Small).await?;
-            let taken = self.outbox.append(bytes);
+            let taken = self.send_buffer.append(bytes);
             bytes = &bytes[taken..];
         }
         Ok(())
@@ -271,12 +275,12 @@ impl Wire {
 
     /// Sends what waits in the outbox. `more` says that more follows at once.
     pub(super) async fn flush(&mut self, more: bool) -> Result<(), Abort> {
-        let Some((mut buf, plain_len)) = self.outbox.take() else { return Ok(()) };
+        let Some((mut buf, plain_len)) = self.send_buffer.take() else { return Ok(()) };
         let _held = self.held.take();
         if plain_len == 0 {
             return Ok(());
         }
-        let len = match (&mut self.tls, self.outbox.layout) {
+        let len = match (&mut self.tls, self.send_buffer.layout) {
             (Some(tls), Some(layout)) => {
                 let first = tls.seal(&mut buf, plain_len)?;
                 if !first.is_empty() {
@@ -301,7 +305,7 @@ impl Wire {
     }
 
     /// Ends the connection so that the peer gets all that was sent: says so, and waits a little for its end.
-    pub(super) async fn close(mut self, inbox: &mut Inbox) {
+    pub(super) async fn close(mut self, receive_buffer: &mut ReceiveBuffer) {
         if self.flush(false).await.is_err() {
             return;
         }
@@ -319,7 +323,7 @@ impl Wire {
         if self.stream.shutdown(Shutdown::Write).is_err() {
             return;
         }
-        inbox.consume(inbox.unread().len());
+        receive_buffer.consume(receive_buffer.unread().len());
         linger(&self.stream, &mut self.alarm, self.under_way).await;
     }
 

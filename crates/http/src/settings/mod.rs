@@ -16,8 +16,8 @@ use vfs::VolumeName;
 
 pub use self::limits::LimitsSection;
 use crate::limits::Limits;
-use crate::offer::{self, HttpSite};
 use crate::path;
+use crate::site_loader::{self, HttpSite};
 
 /// HTTP as a service of a server: the one value of the process.
 #[derive(Debug, Default)]
@@ -286,9 +286,9 @@ impl Settings for HttpSettings {
             let wanted = |&address| Wanted { key, address, transport: Transport::Tcp, role };
             listen.iter().map(wanted).collect::<Vec<_>>()
         };
-        let plain = if self.http.redirect_to_https { offer::REDIRECT } else { offer::PLAIN };
+        let plain = if self.http.redirect_to_https { site_loader::REDIRECT } else { site_loader::PLAIN };
         let mut all = wanted("http.listen", &self.http.listen, plain);
-        all.extend(wanted("https.listen", &self.https.listen, offer::TLS));
+        all.extend(wanted("https.listen", &self.https.listen, site_loader::TLS));
         all
     }
 

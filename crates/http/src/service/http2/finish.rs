@@ -24,7 +24,7 @@ pub(super) struct Finish {
     method: Method,
     pub(super) status: u16,
     pub(super) sent: u64,
-    pub(super) who: Option<Principal>,
+    pub(super) principal: Option<Principal>,
     texts: Texts,
     _held: Charge,
 }
@@ -57,7 +57,7 @@ impl Finish {
             method: request.method(),
             status: 0,
             sent: 0,
-            who: None,
+            principal: None,
             texts,
             _held: account.charge(bytes),
         }
@@ -105,7 +105,7 @@ impl Drop for Finish {
             method_name,
             protocol: Protocol::Http2,
             tls: true,
-            user: self.who.as_ref().map_or(b"", |who| who.name().as_bytes()),
+            user: self.principal.as_ref().map_or(b"", |principal| principal.name().as_bytes()),
             target,
             host,
             referer,

@@ -11,7 +11,7 @@ use lane::time::timeout_at;
 use service::memory::{Account, Charge};
 
 use super::session::{Done, Results};
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
 /// One body. It never holds more than its stream's window.
 pub(in crate::service) struct Incoming {
@@ -66,7 +66,7 @@ impl Incoming {
     }
 
     /// What has come, once something has; `None` at the end. What was given before is done with.
-    pub(in crate::service) async fn next(&self, deadline: Instant) -> Result<Option<Vec<u8>>, Refusal> {
+    pub(in crate::service) async fn next(&self, deadline: Instant) -> Result<Option<Vec<u8>>, RequestError> {
         self.give_back();
         let next = poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
@@ -81,7 +81,7 @@ impl Incoming {
             state.waker = Some(cx.waker().clone());
             Poll::Pending
         });
-        timeout_at(deadline, next).await.map_err(|_| Refusal::UploadSlow)
+        timeout_at(deadline, next).await.map_err(|_| RequestError::UploadSlow)
     }
 
     fn give_back(&self) {

@@ -14,15 +14,15 @@ use tls::{TlsEvent, TlsSession};
 
 use super::outgoing::Outgoing;
 use super::progress::Progress;
-use crate::service::inbox::Inbox;
 use crate::service::linger::{UnderWay, linger};
+use crate::service::receive_buffer::ReceiveBuffer;
 
 /// Reads plaintext and writes sealed records.
 pub(super) struct Link {
     stream: Rc<TcpStream>,
     ticket: Ticket,
     tls: Option<Box<TlsSession>>,
-    inbox: Inbox,
+    receive_buffer: ReceiveBuffer,
     ended: bool,
     pub(super) outgoing: Outgoing,
     writable: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
@@ -38,7 +38,7 @@ impl Link {
         stream: Rc<TcpStream>,
         ticket: Ticket,
         tls: Option<Box<TlsSession>>,
-        inbox: Inbox,
+        receive_buffer: ReceiveBuffer,
         progress: Rc<Progress>,
         account: Rc<Account>,
     ) -> Self {
@@ -47,7 +47,7 @@ impl Link {
             stream,
             ticket,
             tls,
-            inbox,
+            receive_buffer,
             ended: false,
             outgoing,
             writable: None,
@@ -59,11 +59,11 @@ impl Link {
 
     /// What came and was not used yet.
     pub(super) fn unread(&self) -> &[u8] {
-        self.inbox.unread()
+        self.receive_buffer.unread()
     }
 
     pub(super) fn consume(&mut self, n: usize) {
-        self.inbox.consume(n);
+        self.receive_buffer.consume(n);
     }
 
     /// Whether the client sends no more.
@@ -79,13 +79,13 @@ impl Link {
             return Poll::Ready(Ok(()));
         }
         let Some(tls) = &mut self.tls else {
-            self.inbox.extend(&received);
+            self.receive_buffer.extend(&received);
             return Poll::Ready(Ok(()));
         };
         let mut cursor = tls.receive(&mut received);
         let outcome = loop {
             match cursor.next() {
-                Ok(Some(TlsEvent::Data(plain))) => self.inbox.extend(plain),
+                Ok(Some(TlsEvent::Data(plain))) => self.receive_buffer.extend(plain),
                 Ok(Some(TlsEvent::PeerClosed)) => self.ended = true,
                 Ok(Some(TlsEvent::Established)) => {}
                 Ok(None) => break Ok(()),

@@ -25,8 +25,8 @@ use self::session::Session;
 use super::abort::Abort;
 use super::client::Client;
 use super::dispatch::dispatch;
-use super::inbox::Inbox;
-use super::listener::{Entry, Service};
+use super::listener::{ConnectionInfo, Service};
+use super::receive_buffer::ReceiveBuffer;
 use super::refuse::refuse;
 use super::reply::Reply;
 use super::request_body::RequestBody;
@@ -36,15 +36,20 @@ use crate::http2::request::Request;
 use crate::request::Fields;
 
 /// Serves a connection on which the client chose `h2`, to its end.
-pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox, entry: Entry<'_>) {
-    let cohort = entry.cohort;
+pub(super) async fn serve_http2(
+    service: &Rc<Service>,
+    wire: Wire,
+    receive_buffer: ReceiveBuffer,
+    info: ConnectionInfo<'_>,
+) {
+    let cohort = info.cohort;
     let peer = wire.peer_ip();
     let limits = service.site().limits.clone();
     let (stream, ticket, tls, account) = wire.into_parts();
     // What waits in the kernel delays all streams, and is sent by whoever takes the client's ACKs. It only tunes.
     let _ = stream.set_option(SocketOption::UnsentMax(UNSENT_MAX));
-    let progress = Rc::new(Progress::new(Rc::clone(&stream), Rc::clone(entry.place), limits.send_rate_min));
-    let link = Link::new(stream, ticket, tls, inbox, Rc::clone(&progress), Rc::clone(&account));
+    let progress = Rc::new(Progress::new(Rc::clone(&stream), Rc::clone(info.place), limits.send_rate_min));
+    let link = Link::new(stream, ticket, tls, receive_buffer, Rc::clone(&progress), Rc::clone(&account));
     let mut session =
         Session::new(Rc::clone(service), peer, Rc::clone(&account), Rc::clone(&progress), link, &limits);
     let mut alarm = Alarm::default();

@@ -350,8 +350,8 @@ impl Session {
 
     /// Sends an answer's head, and lets its body stand in line.
     fn respond(&mut self, stream: u32, mut exchange: Exchange, reply: Reply) {
-        let Reply { answer, body, who } = reply;
-        (exchange.finish.status, exchange.finish.who) = (answer.status.as_u16(), who);
+        let Reply { answer, body, principal } = reply;
+        (exchange.finish.status, exchange.finish.principal) = (answer.status.as_u16(), principal);
         if exchange.incoming.take().is_some() {
             self.rules.drop_body(stream);
         }

@@ -24,7 +24,7 @@ impl Wire {
         range: ByteRange,
     ) -> Result<(), Abort> {
         self.begin_transfer()?;
-        let copied = self.outbox.layout.is_some() || range.len() <= SMALL_BODY_MAX;
+        let copied = self.send_buffer.layout.is_some() || range.len() <= SMALL_BODY_MAX;
         let sent = match copied {
             true => self.send_file_copied(version, range).await,
             false => self.send_file_uncopied(version, range).await,
@@ -70,11 +70,11 @@ impl Wire {
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
             let class = if left > LARGE_FROM { BufClass::Large } else { BufClass::Small };
             self.reserve(1, class).await?;
-            let spare = self.outbox.contiguous();
+            let spare = self.send_buffer.contiguous();
             let want = spare.len().min(left);
             let read = match file.try_read_at(at, &mut spare[..want]).map_err(Abort::Disk)? {
                 Some(read) => {
-                    self.outbox.grow(read);
+                    self.send_buffer.grow(read);
                     read
                 }
                 None => self.read_cold(file, at, want).await?,
@@ -83,7 +83,7 @@ impl Wire {
                 return Err(Abort::FileChanged);
             }
             at += read as u64;
-            if self.outbox.room() == 0 && at < range.end {
+            if self.send_buffer.room() == 0 && at < range.end {
                 self.flush(true).await?;
                 self.judge_transfer()?;
                 version.check_now_and_then()?;
@@ -103,7 +103,7 @@ impl Wire {
         let buf = lane::current().buffers().clone().get(BufClass::Small).await;
         let (read, buf) = file.read_at(at, want.min(BufClass::Small.bytes()), buf).await;
         let read = read.map_err(Abort::Disk)?;
-        let copied = self.outbox.append(&buf[..read]);
+        let copied = self.send_buffer.append(&buf[..read]);
         debug_assert_eq!(copied, read, "no more was asked for than fits");
         Ok(copied)
     }

@@ -2,8 +2,8 @@
 
 use bolero::check;
 use http::body::BodyReader;
-use http::refusal::Refusal;
 use http::request::BodyLength;
+use http::request_error::RequestError;
 
 #[test]
 fn chunked_bytes() {
@@ -47,7 +47,11 @@ fn check_split(input: &[u8]) {
 }
 
 /// What a body takes of input that comes in pieces of so many bytes, its content, and whether it ends.
-fn in_pieces(body: &mut BodyReader, input: &[u8], step: usize) -> Result<(usize, Vec<u8>, bool), Refusal> {
+fn in_pieces(
+    body: &mut BodyReader,
+    input: &[u8],
+    step: usize,
+) -> Result<(usize, Vec<u8>, bool), RequestError> {
     let (mut taken, mut content) = (0, Vec::new());
     while taken < input.len() && !body.is_done() {
         let piece = &input[taken..taken.saturating_add(step).min(input.len())];

@@ -5,7 +5,7 @@ use httptypes::StatusCode;
 /// A reason to answer with a 4xx or 5xx. Its `Display` text is shown to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u8)]
-pub enum Refusal {
+pub enum RequestError {
     /// The request line is not `METHOD SP target SP HTTP/1.x CRLF`.
     #[error("The request line is malformed.")]
     RequestLine,
@@ -150,8 +150,8 @@ pub enum Refusal {
     QuotaUsedUp,
 }
 
-impl Refusal {
-    /// Every refusal, in the order of its number, for counters indexed by [`Refusal::index`].
+impl RequestError {
+    /// Every refusal, in the order of its number, for counters indexed by [`RequestError::index`].
     pub const ALL: [Self; 46] = [
         Self::RequestLine,
         Self::HeaderField,
@@ -201,7 +201,7 @@ impl Refusal {
         Self::QuotaUsedUp,
     ];
 
-    /// Position in [`Refusal::ALL`].
+    /// Position in [`RequestError::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -308,18 +308,18 @@ mod tests {
 
     #[test]
     fn all_lists_each_refusal_at_its_index() {
-        for (position, refusal) in Refusal::ALL.into_iter().enumerate() {
+        for (position, refusal) in RequestError::ALL.into_iter().enumerate() {
             assert_eq!(refusal.index(), position, "{refusal:?}");
         }
-        assert_eq!(Refusal::QuotaUsedUp.index() + 1, Refusal::ALL.len());
+        assert_eq!(RequestError::QuotaUsedUp.index() + 1, RequestError::ALL.len());
     }
 
     #[test]
     fn every_refusal_is_an_error_status_with_its_own_name() {
-        let mut names: Vec<_> = Refusal::ALL.iter().map(|refusal| refusal.name()).collect();
+        let mut names: Vec<_> = RequestError::ALL.iter().map(|refusal| refusal.name()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Refusal::ALL.len());
-        assert!(Refusal::ALL.iter().all(|refusal| refusal.status().as_u16() >= 400));
+        assert_eq!(names.len(), RequestError::ALL.len());
+        assert!(RequestError::ALL.iter().all(|refusal| refusal.status().as_u16() >= 400));
     }
 }

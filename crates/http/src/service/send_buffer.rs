@@ -7,7 +7,7 @@ use tls::RecordLayout;
 
 /// The send buffer of a connection. Empty between responses: an idle connection holds no memory here.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(super) struct SendBuffer {
     buf: Option<Buf>,
     /// Bytes written, not counting the space that records take around them.
     plain_len: usize,
@@ -15,7 +15,7 @@ pub(super) struct Outbox {
     pub(super) layout: Option<RecordLayout>,
 }
 
-impl Outbox {
+impl SendBuffer {
     /// Begins to use a buffer from the pool.
     pub(super) fn open(&mut self, mut buf: Buf) {
         let room = buf.spare();
@@ -35,7 +35,7 @@ impl Outbox {
         capacity - self.plain_len
     }
 
-    /// A mark to come back to with [`Outbox::rewind`].
+    /// A mark to come back to with [`SendBuffer::rewind`].
     pub(super) fn mark(&self) -> usize {
         self.plain_len
     }
@@ -91,7 +91,7 @@ impl Outbox {
         }
     }
 
-    /// Counts `n` bytes of [`Outbox::contiguous`] as written.
+    /// Counts `n` bytes of [`SendBuffer::contiguous`] as written.
     pub(super) fn grow(&mut self, n: usize) {
         debug_assert!(n <= self.room());
         self.plain_len += n;

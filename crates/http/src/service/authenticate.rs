@@ -1,4 +1,4 @@
-//! On whose behalf a request is answered.
+//! Authentication of requests (RFC 9110 11, RFC 7617): the caller that a request acts for.
 
 use std::borrow::Cow;
 
@@ -9,23 +9,23 @@ use super::client::Client;
 use super::listener::Service;
 use super::site::{Mount, Site};
 use crate::basic;
-use crate::refusal::Refusal;
 use crate::request::{Credentials, Fields};
+use crate::request_error::RequestError;
 use crate::settings::Auth;
 
-/// Who makes a request of something in a volume. Of somebody who says nothing, where nothing must be said, it costs no
-/// more than a look at the fields.
+/// Authenticates the client of a request for something in `mount`, by its Authorization field. Where none is required and
+/// none was sent, it costs no more than a look at the fields.
 ///
 /// # Errors
-/// [`Refusal::LoginNeeded`], [`Refusal::LoginWrong`], [`Refusal::LoginInsecure`], [`Refusal::LoginsTooMany`],
-/// [`Refusal::Overloaded`].
-pub(super) async fn who<'s>(
+/// [`RequestError::LoginNeeded`], [`RequestError::LoginWrong`], [`RequestError::LoginInsecure`], [`RequestError::LoginsTooMany`],
+/// [`RequestError::Overloaded`].
+pub(super) async fn authenticate<'s>(
     service: &Service,
     site: &'s Site,
     mount: &Mount,
     fields: &Fields<'_>,
     client: &Client,
-) -> Result<Cow<'s, Caller>, Refusal> {
+) -> Result<Cow<'s, Caller>, RequestError> {
     let counts = match mount.auth {
         Auth::Off => false,
         Auth::WhenRequired => mount.volume.has_objects(),
@@ -38,10 +38,12 @@ pub(super) async fn who<'s>(
     }
 }
 
-/// What a refusal means to this client: who is nobody yet is asked who he is, if that can help.
-pub(super) fn told(refusal: Refusal, mount: &Mount, client: &Client) -> Refusal {
+/// Turns [`RequestError::Denied`] into a challenge (RFC 9110 11.3) where the client is anonymous and a login could help.
+pub(super) fn challenge_if_anonymous(refusal: RequestError, mount: &Mount, client: &Client) -> RequestError {
     match refusal {
-        Refusal::Denied if mount.auth != Auth::Off && client.who.get().is_none() => challenge(client),
+        RequestError::Denied if mount.auth != Auth::Off && client.principal.get().is_none() => {
+            challenge(client)
+        }
         other => other,
     }
 }
@@ -52,31 +54,31 @@ async fn login<'s>(
     mount: &Mount,
     credentials: Credentials<'_>,
     client: &Client,
-) -> Result<Cow<'s, Caller>, Refusal> {
+) -> Result<Cow<'s, Caller>, RequestError> {
     // A password that anybody may have read is not looked at: its user is to learn that.
     if !client.is_private {
-        return Err(Refusal::LoginInsecure);
+        return Err(RequestError::LoginInsecure);
     }
     let Some(basic) = basic::parse(credentials) else {
         // Of a scheme that is not offered nothing is known.
         return match mount.auth {
-            Auth::Always => Err(Refusal::LoginNeeded),
+            Auth::Always => Err(RequestError::LoginNeeded),
             _ => Ok(Cow::Borrowed(&site.anonymous)),
         };
     };
     let principal = service.logins.verify(&site.accounts, client.ip, basic).await?;
-    Ok(Cow::Owned(Caller::new(client.who.get_or_init(|| principal).clone())))
+    Ok(Cow::Owned(Caller::new(client.principal.get_or_init(|| principal).clone())))
 }
 
 /// Passwords are not asked for where others may listen.
-fn challenge(client: &Client) -> Refusal {
-    if client.is_private { Refusal::LoginNeeded } else { Refusal::LoginInsecure }
+fn challenge(client: &Client) -> RequestError {
+    if client.is_private { RequestError::LoginNeeded } else { RequestError::LoginInsecure }
 }
 
 impl Mount {
-    /// What `path` names, to be read by `who`.
-    pub(super) async fn lookup(&self, who: &Caller, path: RelPath<'_>) -> Result<Resolved, Error> {
-        let found = self.volume.lookup_as(who, path, Rights::READ).await?;
+    /// What `path` names, to be read by `caller`.
+    pub(super) async fn lookup(&self, caller: &Caller, path: RelPath<'_>) -> Result<Resolved, Error> {
+        let found = self.volume.lookup_as(caller, path, Rights::READ).await?;
         self.volume.note_look(path, &found);
         Ok(found)
     }

@@ -2,12 +2,12 @@
 
 /// Received plaintext that is not used yet. Holds no memory while empty.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(super) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
 }
 
-impl Inbox {
+impl ReceiveBuffer {
     pub(super) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
@@ -19,7 +19,7 @@ impl Inbox {
             self.start = 0;
             self.bytes.clear();
             // A long head leaves no long buffer behind for the idle time after it.
-            if self.bytes.capacity() > INBOX_KEPT_MAX {
+            if self.bytes.capacity() > RECEIVE_BUFFER_KEPT_MAX {
                 self.bytes = Vec::new();
             }
         }
@@ -35,4 +35,4 @@ impl Inbox {
 }
 
 /// Capacity that an idle connection may keep for its next request.
-const INBOX_KEPT_MAX: usize = 1024;
+const RECEIVE_BUFFER_KEPT_MAX: usize = 1024;
