@@ -2,7 +2,7 @@
 //!
 //! - [`code`]: what a call is aborted with for each error of `vfs`;
 //! - [`fid`]: files as AFS names them;
-//! - [`attached`]: the volumes that a lane serves, by number and by name;
+//! - [`attached_volumes`]: the volumes that a lane serves, by number and by name;
 //! - [`roots`]: `root.afs` and `root.cell`, where no volume is called so;
 //! - [`audit`]: who did what to which files;
 //! - [`fileserver`]: what clients ask of files;
@@ -11,7 +11,7 @@
 //! - [`cell`]: location, protection and volume servers over them;
 //! - `settings`, `service`: `[afs]`, and the addresses of the cell on every lane of a server.
 
-pub mod attached;
+pub mod attached_volumes;
 pub mod audit;
 pub mod cell;
 pub mod code;

@@ -16,11 +16,11 @@ use afs_wire::{FILE_TYPE_DIRECTORY, FILE_TYPE_SYMBOLIC_LINK, Status};
 use identity::Rights;
 use vfs::Number;
 
-use crate::attached::{Attached, Kind, Known};
+use crate::attached_volumes::{AttachedVolumes, VolumeEntry, VolumeType};
 
-/// What is made up now, of all lanes. Clones are handles to the same.
+/// The synthetic `root.afs` and `root.cell` of all lanes. Clones are handles to the same.
 #[derive(Clone, Debug, Default)]
-pub struct MadeUp {
+pub struct SyntheticVolumes {
     state: Arc<Mutex<State>>,
 }
 
@@ -70,9 +70,9 @@ pub(crate) enum File<'a> {
     Link(&'a str),
 }
 
-impl MadeUp {
+impl SyntheticVolumes {
     /// From now on these: for a cell of this name, none without one. Says whether they are others than before.
-    pub fn set(&self, cell: Option<&str>, attached: &Attached) -> bool {
+    pub fn set(&self, cell: Option<&str>, attached: &AttachedVolumes) -> bool {
         let plans = cell.map_or_else(Vec::new, |cell| plans(cell, attached));
         let mut state = self.lock();
         if plans.iter().eq(state.roots.roots.iter().map(|root| &root.plan)) {
@@ -110,7 +110,7 @@ pub(crate) fn has_number(volume: u32) -> bool {
 
 impl Roots {
     /// All, as clients are told of them.
-    pub(crate) fn known(&self) -> impl Iterator<Item = Known> {
+    pub(crate) fn known(&self) -> impl Iterator<Item = VolumeEntry> {
         self.roots.iter().map(Root::known)
     }
 
@@ -137,8 +137,13 @@ impl Root {
     }
 
     /// As clients are told of it.
-    pub(crate) fn known(&self) -> Known {
-        Known { name: self.plan.name.into(), first: self.plan.first, kind: Kind::ReadWrite, partition: 0 }
+    pub(crate) fn known(&self) -> VolumeEntry {
+        VolumeEntry {
+            name: self.plan.name.into(),
+            first: self.plan.first,
+            kind: VolumeType::ReadWrite,
+            partition: 0,
+        }
     }
 
     /// When it was made, in seconds since 1970.
@@ -213,7 +218,7 @@ impl std::fmt::Debug for Root {
 }
 
 /// What is to be made up beside these volumes: nothing where there is none, and no root where one is called so.
-fn plans(cell: &str, attached: &Attached) -> Vec<Plan> {
+fn plans(cell: &str, attached: &AttachedVolumes) -> Vec<Plan> {
     if attached.all().is_empty() {
         return Vec::new();
     }
@@ -243,7 +248,7 @@ pub(crate) const NAMES: [&str; 2] = ["root.afs", "root.cell"];
 const ROOT_AFS: u32 = 0x1fff_fff0;
 const ROOT_CELL: u32 = ROOT_AFS + NUMBERS;
 /// Of a volume: its own, and those of its copies.
-const NUMBERS: u32 = Kind::ALL.len() as u32;
+const NUMBERS: u32 = VolumeType::ALL.len() as u32;
 //@ limit: mount points of the `root.cell` that is made up
 //@ section: AFS file server
 //@ unit: mount point
@@ -260,9 +265,9 @@ mod tests {
     use afs_wire::directory::Directory;
 
     use super::*;
-    use crate::attached::tests::with;
+    use crate::attached_volumes::tests::with;
 
-    const FIRST: (&str, Kind) = ("files", Kind::ReadWrite);
+    const FIRST: (&str, VolumeType) = ("files", VolumeType::ReadWrite);
     const CELL: Option<&str> = Some("test.example");
 
     fn names(root: &Root) -> Vec<String> {
@@ -279,11 +284,11 @@ mod tests {
 
     #[test]
     fn every_volume_has_a_mount_point_that_its_cell_leads_to() {
-        with(&[FIRST, ("music", Kind::ReadOnly)], async |attached| {
-            let made_up = MadeUp::default();
-            assert!(made_up.set(CELL, &attached) && !made_up.set(CELL, &attached));
-            assert!(!made_up.take_untold(), "nobody knows of any");
-            let roots = made_up.now();
+        with(&[FIRST, ("music", VolumeType::ReadOnly)], async |attached| {
+            let synthetic = SyntheticVolumes::default();
+            assert!(synthetic.set(CELL, &attached) && !synthetic.set(CELL, &attached));
+            assert!(!synthetic.take_untold(), "nobody knows of any");
+            let roots = synthetic.now();
             let [afs, cell] = &roots.roots[..] else { panic!("{roots:?}") };
             assert_eq!(
                 (names(afs), said(afs, "test.example")),
@@ -310,36 +315,36 @@ mod tests {
 
     #[test]
     fn versions_grow_when_volumes_come_and_go_and_mount_points_keep_their_numbers() {
-        with(&[FIRST, ("music", Kind::ReadWrite)], async |both| {
-            let made_up = MadeUp::default();
-            let seen = |made_up: &MadeUp| {
-                let roots = made_up.now();
+        with(&[FIRST, ("music", VolumeType::ReadWrite)], async |both| {
+            let synthetic = SyntheticVolumes::default();
+            let seen = |synthetic: &SyntheticVolumes| {
+                let roots = synthetic.now();
                 let cell = roots.by_name("root.cell").expect("it is made up");
                 (cell.version, cell.directory.lookup(b"files"), cell.files())
             };
-            made_up.set(CELL, &both);
-            let (version, number, files) = seen(&made_up);
+            synthetic.set(CELL, &both);
+            let (version, number, files) = seen(&synthetic);
             assert_eq!(files, 3);
             let one = both.without("music");
-            assert!(made_up.set(CELL, &one));
-            assert!(made_up.take_untold() && !made_up.take_untold(), "one lane tells it");
-            let (next, same, files) = seen(&made_up);
+            assert!(synthetic.set(CELL, &one));
+            assert!(synthetic.take_untold() && !synthetic.take_untold(), "one lane tells it");
+            let (next, same, files) = seen(&synthetic);
             assert!(next > version);
             assert_eq!((same, files), (number, 2));
-            assert!(made_up.set(None, &one) && made_up.now().by_id(ROOT_CELL).is_none());
-            assert!(made_up.set(CELL, &one) && seen(&made_up).0 > next);
+            assert!(synthetic.set(None, &one) && synthetic.now().by_id(ROOT_CELL).is_none());
+            assert!(synthetic.set(CELL, &one) && seen(&synthetic).0 > next);
         });
     }
 
     #[test]
     fn what_a_volume_is_called_is_not_made_up() {
-        with(&[FIRST, ("root.cell", Kind::ReadWrite)], async |attached| {
-            let made_up = MadeUp::default();
-            made_up.set(CELL, &attached);
-            let roots = made_up.now();
+        with(&[FIRST, ("root.cell", VolumeType::ReadWrite)], async |attached| {
+            let synthetic = SyntheticVolumes::default();
+            synthetic.set(CELL, &attached);
+            let roots = synthetic.now();
             assert!(roots.by_name("root.cell").is_none());
             assert_eq!(said(roots.by_name("root.afs").unwrap(), "test.example"), "#root.cell.");
         });
-        with(&[], async |attached| assert!(!MadeUp::default().set(CELL, &attached)));
+        with(&[], async |attached| assert!(!SyntheticVolumes::default().set(CELL, &attached)));
     }
 }

@@ -14,7 +14,7 @@ use xdr::{Chars, List};
 
 use super::here::Told;
 use super::{Cell, CellCounters, Current, Refusal, refused};
-use crate::attached::{Kind, Known};
+use crate::attached_volumes::{VolumeEntry, VolumeType};
 
 /// The location server of one lane.
 pub struct Location {
@@ -99,7 +99,7 @@ impl Location {
         if by(wire::VL_BY_SERVER) && !cell.here.addresses().contains(&Ipv4Addr::from(choice.server)) {
             return Ok(Vec::new());
         }
-        let is_chosen = |volume: &&Known| {
+        let is_chosen = |volume: &&VolumeEntry| {
             (!by(wire::VL_BY_PARTITION) || i32::from(volume.partition) == choice.partition)
                 && (!by(wire::VL_BY_VOLUME)
                     || choice.volume.checked_sub(volume.first).is_some_and(|by| by < 3))
@@ -110,11 +110,11 @@ impl Location {
 }
 
 /// A volume, and which of its kinds was asked for.
-type Located = (Known, Kind);
+type Located = (VolumeEntry, VolumeType);
 
 /// What there is to tell of a volume, in whatever form.
 struct Entry {
-    volume: Known,
+    volume: VolumeEntry,
     flags: i32,
     /// Flags of each site; all are this server's.
     sites: Vec<i32>,
@@ -122,7 +122,7 @@ struct Entry {
 
 impl Entry {
     /// As clients are told of it.
-    fn told(volume: &Known) -> Self {
+    fn told(volume: &VolumeEntry) -> Self {
         let (exists, site) = flags(volume.kind);
         Self { volume: volume.clone(), flags: exists, sites: vec![site] }
     }
@@ -132,7 +132,7 @@ impl Entry {
     fn asked((volume, kind): &Located) -> Self {
         let mut entry = Self::told(volume);
         let (exists, site) = flags(*kind);
-        if entry.flags & exists == 0 && *kind != Kind::ReadWrite {
+        if entry.flags & exists == 0 && *kind != VolumeType::ReadWrite {
             entry.flags |= exists;
             entry.sites.push(site);
         }
@@ -144,7 +144,7 @@ impl Entry {
     }
 
     fn volumes(&self) -> [u32; 3] {
-        Kind::ALL.map(|kind| self.volume.first + kind.index())
+        VolumeType::ALL.map(|kind| self.volume.first + kind.index())
     }
 
     /// The value of each site, and zeros.
@@ -204,11 +204,11 @@ impl Told {
 }
 
 /// Of the entry, and of the site where there is such a volume.
-fn flags(kind: Kind) -> (i32, i32) {
+fn flags(kind: VolumeType) -> (i32, i32) {
     let (exists, site) = match kind {
-        Kind::ReadWrite => (wire::VL_READ_WRITE_EXISTS, wire::VL_SITE_READ_WRITE),
-        Kind::ReadOnly => (wire::VL_READ_ONLY_EXISTS, wire::VL_SITE_READ_ONLY),
-        Kind::Backup => (wire::VL_BACKUP_EXISTS, wire::VL_SITE_BACKUP),
+        VolumeType::ReadWrite => (wire::VL_READ_WRITE_EXISTS, wire::VL_SITE_READ_WRITE),
+        VolumeType::ReadOnly => (wire::VL_READ_ONLY_EXISTS, wire::VL_SITE_READ_ONLY),
+        VolumeType::Backup => (wire::VL_BACKUP_EXISTS, wire::VL_SITE_BACKUP),
     };
     (exists as i32, site as i32)
 }
@@ -361,7 +361,7 @@ impl vl::Server<ServerCall> for Location {
         let header = wire::LocationHeader {
             version: DATABASE_VERSION,
             last_volume: all.iter().map(|volume| volume.first + 2).max().unwrap_or_default(),
-            entries: Kind::ALL.map(of),
+            entries: VolumeType::ALL.map(of),
             ..Default::default()
         };
         Ok(vl::GetStatsReply { statistics, header })

@@ -12,7 +12,7 @@ mod counters;
 mod current;
 mod here;
 mod location;
-mod people;
+mod principals;
 mod protection;
 mod volumes;
 
@@ -22,24 +22,24 @@ use std::sync::Arc;
 use rx_lane::CallError;
 use xdr::rpc::Failure;
 
-use crate::attached::Attached;
+use crate::attached_volumes::AttachedVolumes;
 
 pub use self::counters::CellCounters;
 pub use self::current::Current;
 pub use self::here::Here;
 pub use self::location::Location;
-pub use self::people::People;
+pub use self::principals::Principals;
 pub use self::protection::Protection;
 pub use self::volumes::Volumes;
 
 /// What one lane's servers answer from. Replaced whole at a reload.
 pub struct Cell {
     /// The volumes.
-    pub attached: Rc<Attached>,
+    pub attached: Rc<AttachedVolumes>,
     /// The server.
     pub here: Arc<Here>,
     /// Users and groups.
-    pub people: Arc<People>,
+    pub principals: Arc<Principals>,
 }
 
 /// Why a procedure has no reply.

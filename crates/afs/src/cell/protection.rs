@@ -10,7 +10,7 @@ use rx_lane::ServerCall;
 use xdr::rpc::Failure;
 use xdr::{Chars, List};
 
-use super::people::Person;
+use super::principals::PrincipalEntry;
 use super::{Cell, CellCounters, Current, Refusal, refused};
 
 /// The protection server of one lane.
@@ -42,12 +42,12 @@ impl Protection {
     }
 
     /// What `look` finds of somebody.
-    fn of<T>(&self, id: i32, look: impl FnOnce(&Person) -> T) -> Result<T, Refusal> {
-        self.cell.get().people.get(id).map(look).ok_or(Failure::Refused(PRNOENT))
+    fn of<T>(&self, id: i32, look: impl FnOnce(&PrincipalEntry) -> T) -> Result<T, Refusal> {
+        self.cell.get().principals.get(id).map(look).ok_or(Failure::Refused(PRNOENT))
     }
 
     fn subdomain(&self, id: i32) -> Result<Vec<i32>, Refusal> {
-        self.cell.get().people.subdomain(id).ok_or(Failure::Refused(PRNOENT))
+        self.cell.get().principals.subdomain(id).ok_or(Failure::Refused(PRNOENT))
     }
 }
 
@@ -62,7 +62,7 @@ fn name_of(text: &str) -> Chars<64> {
     Chars::from_text(text.as_bytes()).expect("names are at most 63 bytes, without a zero")
 }
 
-fn entry(id: i32, person: &Person) -> wire::ProtectionEntry {
+fn entry(id: i32, person: &PrincipalEntry) -> wire::ProtectionEntry {
     let (told, listed) = if id < 0 {
         (wire::PR_STATUS_TOLD | wire::PR_MEMBERS_TOLD, person.members.len())
     } else {
@@ -83,7 +83,7 @@ impl pr::Server<ServerCall> for Protection {
     async fn name_to_id(&self, _: &ServerCall, request: pr::NameToID) -> Result<pr::NameToIDReply, Refusal> {
         let cell = self.cell.get();
         let id = |name: &Chars<64>| {
-            let known = std::str::from_utf8(name.text()).ok().and_then(|name| cell.people.id(name));
+            let known = std::str::from_utf8(name.text()).ok().and_then(|name| cell.principals.id(name));
             known.unwrap_or(Id::ANONYMOUS.0)
         };
         Ok(pr::NameToIDReply { ids: request.names.iter().map(id).collect() })
@@ -96,7 +96,7 @@ impl pr::Server<ServerCall> for Protection {
         let cell = self.cell.get();
         // Who has no name is told by his number.
         let name = |id: &i32| {
-            cell.people.get(*id).map_or_else(|| name_of(&id.to_string()), |person| name_of(&person.name))
+            cell.principals.get(*id).map_or_else(|| name_of(&id.to_string()), |person| name_of(&person.name))
         };
         Ok(pr::IDToNameReply { names: request.ids.iter().map(name).collect() })
     }
@@ -118,7 +118,7 @@ impl pr::Server<ServerCall> for Protection {
         let (users, groups) = (wire::PR_LIST_USERS as i32, wire::PR_LIST_GROUPS as i32);
         let cell = self.cell.get();
         let is_wanted = |id: i32| request.which & (if id < 0 { groups } else { users }) != 0;
-        let mut wanted = cell.people.all().filter(|(id, _)| is_wanted(*id)).skip(start);
+        let mut wanted = cell.principals.all().filter(|(id, _)| is_wanted(*id)).skip(start);
         let entries: Vec<_> = wanted.by_ref().take(PAGE).map(|(id, person)| entry(id, person)).collect();
         let next = match wanted.next() {
             Some(_) => i32::try_from(start + entries.len()).map_err(|_| Failure::Refused(PRBADARG))?,
@@ -128,7 +128,7 @@ impl pr::Server<ServerCall> for Protection {
     }
 
     async fn list_max(&self, _: &ServerCall, _: pr::ListMax) -> Result<pr::ListMaxReply, Refusal> {
-        let (user, group) = self.cell.get().people.last();
+        let (user, group) = self.cell.get().principals.last();
         Ok(pr::ListMaxReply { user, group })
     }
 
@@ -137,8 +137,9 @@ impl pr::Server<ServerCall> for Protection {
         _: &ServerCall,
         request: pr::ListElements,
     ) -> Result<pr::ListElementsReply, Refusal> {
-        let elements =
-            |person: &Person| if request.id < 0 { person.members.clone() } else { person.groups.clone() };
+        let elements = |person: &PrincipalEntry| {
+            if request.id < 0 { person.members.clone() } else { person.groups.clone() }
+        };
         let (ids, over) = listed(self.of(request.id, elements)?);
         Ok(pr::ListElementsReply { ids, over })
     }
@@ -159,13 +160,14 @@ impl pr::Server<ServerCall> for Protection {
     ) -> Result<pr::ListOwnedReply, Refusal> {
         let cell = self.cell.get();
         // 0 asks for groups whose owner is gone; there are none.
-        if request.id != 0 && cell.people.get(request.id).is_none() {
+        if request.id != 0 && cell.principals.get(request.id).is_none() {
             return Err(Failure::Refused(PRNOENT));
         }
         let start = usize::try_from(request.more).map_err(|_| Failure::Refused(PRBADARG))?;
-        let is_owned =
-            |(id, person): &(i32, &Person)| *id < 0 && person.owner == request.id && *id != request.id;
-        let mut owned = cell.people.all().filter(is_owned).map(|(id, _)| id).skip(start);
+        let is_owned = |(id, person): &(i32, &PrincipalEntry)| {
+            *id < 0 && person.owner == request.id && *id != request.id
+        };
+        let mut owned = cell.principals.all().filter(is_owned).map(|(id, _)| id).skip(start);
         let ids: Vec<i32> = owned.by_ref().take(wire::PR_IDS as usize).collect();
         let more = owned.next().map_or(0, |_| i32::try_from(start + ids.len()).unwrap_or_default());
         Ok(pr::ListOwnedReply { ids: List(ids), more })
@@ -205,7 +207,7 @@ impl pr::Server<ServerCall> for Protection {
         request: pr::WhereIsIt,
     ) -> Result<pr::WhereIsItReply, Refusal> {
         let cell = self.cell.get();
-        let place = cell.people.all().position(|(id, _)| id == request.id);
+        let place = cell.principals.all().position(|(id, _)| id == request.id);
         let place = place.and_then(|place| i32::try_from(place + 1).ok()).ok_or(Failure::Refused(PRNOENT))?;
         Ok(pr::WhereIsItReply { position: place })
     }

@@ -12,7 +12,7 @@ use xdr::rpc::Failure;
 use xdr::{Chars, List};
 
 use super::{Cell, CellCounters, Current, Refusal, refused};
-use crate::attached::{Kind, Known, Served};
+use crate::attached_volumes::{ServedVolume, VolumeEntry, VolumeType};
 use crate::code;
 use crate::roots::Root;
 
@@ -45,21 +45,22 @@ impl Volumes {
     }
 
     /// The volumes of a partition.
-    fn on(&self, partition: i32) -> Result<Vec<Known>, Refusal> {
+    fn on(&self, partition: i32) -> Result<Vec<VolumeEntry>, Refusal> {
         let mut found = self.cell.get().attached.known();
         found.retain(|volume| i32::from(volume.partition) == partition);
         if found.is_empty() { Err(Failure::Refused(VOLSERILLEGAL_PARTITION)) } else { Ok(found) }
     }
 
     /// One of them, or a copy of it, which is there for who asks by its number.
-    fn one(&self, partition: i32, id: u32) -> Result<Known, Refusal> {
+    fn one(&self, partition: i32, id: u32) -> Result<VolumeEntry, Refusal> {
         // Whether there is such a partition comes first.
         self.on(partition)?;
         let found = self.cell.get().attached.located(id).filter(|(volume, kind)| {
-            i32::from(volume.partition) == partition && (*kind != Kind::ReadWrite || volume.kind == *kind)
+            i32::from(volume.partition) == partition
+                && (*kind != VolumeType::ReadWrite || volume.kind == *kind)
         });
         // Stock servers tell it as a system call would.
-        found.map(|(volume, kind)| Known { kind, ..volume }).ok_or_else(|| {
+        found.map(|(volume, kind)| VolumeEntry { kind, ..volume }).ok_or_else(|| {
             //@ limit: volumes that are not there, changes that are not allowed
             //@ section: AFS cell
             //@ unit: call
@@ -73,12 +74,12 @@ impl Volumes {
     }
 
     /// What a volume is like; `None` of one that is gone meanwhile.
-    async fn told(&self, volume: &Known) -> Option<Told> {
+    async fn told(&self, volume: &VolumeEntry) -> Option<Told> {
         let cell = self.cell.get();
         if let Some(served) = cell.attached.served(volume) {
             return Some(Told::of(volume, served).await);
         }
-        cell.attached.made_up().now().by_id(volume.first).map(|root| Told::made_up(volume, root))
+        cell.attached.synthetic().now().by_id(volume.first).map(|root| Told::synthetic(volume, root))
     }
 
     /// Of the partition's file system.
@@ -109,7 +110,7 @@ struct Told {
 }
 
 impl Told {
-    async fn of(known: &Known, served: &Served) -> Self {
+    async fn of(known: &VolumeEntry, served: &ServedVolume) -> Self {
         let record = served.volume.shared().and_then(|shared| shared.record());
         let created = record.as_ref().map_or(0, |record| seconds(record.created));
         // Its own directory's time: of the files below nothing is kept for the volume as a whole.
@@ -131,7 +132,7 @@ impl Told {
         }
     }
 
-    fn made_up(known: &Known, root: &Root) -> Self {
+    fn synthetic(known: &VolumeEntry, root: &Root) -> Self {
         let since = root.since();
         Self {
             name: full_name(known),
@@ -185,7 +186,7 @@ impl Told {
     }
 }
 
-fn full_name(known: &Known) -> Chars<32> {
+fn full_name(known: &VolumeEntry) -> Chars<32> {
     Chars::from_text(known.full_name().as_bytes()).expect("names of AFS leave room for the suffix")
 }
 

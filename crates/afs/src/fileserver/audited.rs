@@ -43,7 +43,10 @@ impl Serving {
 impl Trail<'_> {
     /// Tells how a call ended. It is given what came of the work rather than the work: a future that is passed on is
     /// moved, and kept twice.
-    pub(super) fn told<T: Answered>(mut self, outcome: Result<T, Refused>) -> Result<T, Failure<CallError>> {
+    pub(super) fn finish<T: Answered>(
+        mut self,
+        outcome: Result<T, Refused>,
+    ) -> Result<T, Failure<CallError>> {
         let outcome = outcome.map_err(Failure::from);
         let code = match &outcome {
             Ok(answer) => {

@@ -7,8 +7,8 @@ use afs_wire::code::EAGAIN;
 use afs_wire::{CallBack, CallBacks, Fid, Fids, Status, Statuses};
 use xdr::List;
 
-use super::asked::Asked;
-use super::look::{Told, need_for_status};
+use super::call_context::CallContext;
+use super::status_and_callback::{StatusAndCallback, need_for_status};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -16,9 +16,9 @@ impl Serving {
     pub(super) async fn statuses(&self, call: &Call, fids: &Fids) -> Result<(Statuses, CallBacks), Refused> {
         let (mut statuses, mut call_backs) = (Vec::new(), Vec::new());
         for fid in &fids.0 {
-            let told = self.told_of(call, *fid).await?;
-            statuses.push(told.status);
-            call_backs.push(told.call_back);
+            let found = self.status_of_fid(call, *fid).await?;
+            statuses.push(found.status);
+            call_backs.push(found.call_back);
         }
         Ok((List(statuses), List(call_backs)))
     }
@@ -34,7 +34,7 @@ impl Serving {
         for (at, fid) in fids.0.iter().enumerate() {
             let until = (at >= ASKED_FOR).then_some(patient_until);
             let (status, call_back) = match self.status_inline(call, *fid, until).await {
-                Ok(told) => (told.status, told.call_back),
+                Ok(found) => (found.status, found.call_back),
                 Err(Refused::Code(code)) => {
                     let status =
                         Status { interface_version: 1, error_code: code as u32, ..Status::default() };
@@ -49,18 +49,23 @@ impl Serving {
     }
 
     /// `until`: what is just changing then is left to be asked for by itself.
-    async fn status_inline(&self, call: &Call, fid: Fid, until: Option<Instant>) -> Result<Told, Refused> {
-        let Some(until) = until else { return self.told_of(call, fid).await };
-        if let Some((told, _)) = self.made_up(call, fid).await? {
-            return Ok(told);
+    async fn status_inline(
+        &self,
+        call: &Call,
+        fid: Fid,
+        until: Option<Instant>,
+    ) -> Result<StatusAndCallback, Refused> {
+        let Some(until) = until else { return self.status_of_fid(call, fid).await };
+        if let Some((found, _)) = self.synthetic(call, fid).await? {
+            return Ok(found);
         }
-        let asked = self.asked(call, fid).await?;
-        if let Some(told) = self.try_told(&asked, fid) {
-            return Ok(told);
+        let context = self.call_context(call, fid).await?;
+        if let Some(found) = self.try_status_and_callback(&context, fid) {
+            return Ok(found);
         }
         let left = until.saturating_duration_since(lane::time::now()).max(TURN);
-        match lane::time::timeout(left, self.told(&asked, fid)).await {
-            Ok(told) => told,
+        match lane::time::timeout(left, self.status_and_callback(&context, fid)).await {
+            Ok(found) => found,
             Err(_) => {
                 self.server.inner.counters.bulk_without_promise.increment();
                 Err(EAGAIN.into())
@@ -69,12 +74,12 @@ impl Serving {
     }
 
     /// What may be told of a file that is at hand.
-    fn try_told(&self, asked: &Asked, fid: Fid) -> Option<Told> {
+    fn try_status_and_callback(&self, context: &CallContext, fid: Fid) -> Option<StatusAndCallback> {
         let promise = self.server.inner.hosts.promise();
-        let look = self.try_look(asked, fid, need_for_status(fid), promise.until)?;
-        let told = look.told(self, asked, &promise, self.size_at_hand(&look)?)?;
-        self.keep_on_its_way(asked, &look);
-        Some(told)
+        let lookup = self.try_lookup(context, fid, need_for_status(fid), promise.until)?;
+        let found = lookup.status_and_callback(self, context, &promise, self.cached_size(&lookup)?)?;
+        self.keep_on_its_way(context, &lookup);
+        Some(found)
     }
 }
 

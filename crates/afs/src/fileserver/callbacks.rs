@@ -5,7 +5,7 @@ use afs_wire::rxafs::{GetCapabilities, GiveUpCallBacks};
 use afs_wire::{CAPABILITY_64_BIT_FILES, CAPABILITY_ERROR_TRANSLATION, CAPABILITY_WRITE_LOCKS};
 use xdr::List;
 
-use super::asked::Reply;
+use super::call_context::Reply;
 use super::{Call, Refused, Serving};
 
 impl Serving {

@@ -7,15 +7,15 @@ use identity::Rights;
 use lane::fs::AttributeChange;
 use vfs::{Directory, Name, Number, Resolved};
 
-use super::asked::Asked;
-use super::look::Told;
-use super::status::{Facts, wanted};
+use super::call_context::CallContext;
+use super::status::{StatusBuilder, attribute_change};
+use super::status_and_callback::StatusAndCallback;
 use super::{Refused, Serving};
 
-/// What was made, and where.
-pub(super) struct Made {
+/// A file that a call has created, its status and callback, and the status of its directory.
+pub(super) struct CreatedFile {
     pub(super) fid: Fid,
-    pub(super) told: Told,
+    pub(super) file: StatusAndCallback,
     pub(super) directory: Status,
 }
 
@@ -23,7 +23,7 @@ impl Serving {
     /// Refuses a name with which clients could not read the directory any more.
     pub(super) fn check_room(&self, directory: &Directory, name: Name<'_>) -> Result<(), Refused> {
         let inner = &self.server.inner;
-        let has_room = |object| inner.images.has_room(object, name.as_bytes(), &inner.counters);
+        let has_room = |object| inner.dir_pages.has_room(object, name.as_bytes(), &inner.counters);
         if directory.object().is_none_or(|object| has_room(object)) {
             return Ok(());
         }
@@ -32,45 +32,53 @@ impl Serving {
     }
 
     /// The reply of who made something of this number in the directory.
-    pub(super) async fn made(&self, asked: &Asked, number: Number, directory: Fid) -> Result<Made, Refused> {
-        let fid = asked.fid(number);
-        let told = self.told_of_change(asked, fid).await?;
-        Ok(Made { fid, told, directory: self.directory_status(asked, directory).await? })
+    pub(super) async fn created(
+        &self,
+        context: &CallContext,
+        number: Number,
+        directory: Fid,
+    ) -> Result<CreatedFile, Refused> {
+        let fid = context.fid(number);
+        let file = self.status_after_change(context, fid).await?;
+        Ok(CreatedFile { fid, file, directory: self.directory_status(context, directory).await? })
     }
 
     /// A directory's status after a change in it: as it is, with no promise but the one that the client may have, which its own changes
     /// spare. Where many make names, each would else have to break what all the others were told.
-    pub(super) async fn directory_status(&self, asked: &Asked, fid: Fid) -> Result<Status, Refused> {
-        let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
-        let found = self
-            .patiently(|| async { Ok(volume.find_with_rights(&asked.caller, number, Rights::NONE).await?) });
+    pub(super) async fn directory_status(&self, context: &CallContext, fid: Fid) -> Result<Status, Refused> {
+        let (volume, number) = (&context.volume.volume, context.number(fid)?);
+        let found = self.patiently(|| async {
+            Ok(volume.find_with_rights(&context.caller, number, Rights::NONE).await?)
+        });
         let found = found.await?;
         let object = found.resolved.object().ok_or(vfs::Error::Stale)?;
         let inner = &self.server.inner;
         // The size is that of this version of it: clients keep both together.
         let known = match &found.resolved {
             Resolved::Directory(directory, _) => {
-                let sized = || inner.images.size_of(&asked.caller, directory, &inner.counters);
+                let sized = || inner.dir_pages.size_of(&context.caller, directory, &inner.counters);
                 self.patiently(sized).await?
             }
             Resolved::File(..) => None,
         };
         let (size, version) = known.unwrap_or_else(|| (PAGE_SIZE as u64, object.version()));
         let seen = (found.resolved.attributes(), version, size);
-        let facts = Facts::of(self, asked, (Some(object), found.above()), seen, |who| found.rights(who));
+        let facts =
+            StatusBuilder::of(self, context, (Some(object), found.above()), seen, |who| found.rights(who));
         Ok(facts.status())
     }
 }
 
 /// Permission bits of something new, before what the process's umask takes is put back.
 pub(super) fn mode_of(change: &StoreStatus, default: u32) -> u32 {
-    wanted(change).mode.unwrap_or(default) & 0o777
+    attribute_change(change).mode.unwrap_or(default) & 0o777
 }
 
 /// What of a client's wish for something new its making has not done yet. Whose it is nobody but its maker says.
 pub(super) fn left_to_do(change: &StoreStatus, mode: u32) -> Option<AttributeChange> {
-    let wanted = AttributeChange { uid: None, gid: None, ..wanted(change) };
-    let is_done = wanted.mode.is_none_or(|wanted| wanted == mode & 0o7777);
-    let left = AttributeChange { mode: if is_done { None } else { wanted.mode }, ..wanted };
+    let attribute_change = AttributeChange { uid: None, gid: None, ..attribute_change(change) };
+    let is_done = attribute_change.mode.is_none_or(|attribute_change| attribute_change == mode & 0o7777);
+    let left =
+        AttributeChange { mode: if is_done { None } else { attribute_change.mode }, ..attribute_change };
     (left != AttributeChange::NONE).then_some(left)
 }

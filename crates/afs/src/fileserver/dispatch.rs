@@ -4,7 +4,7 @@ use afs_wire::rxafs::*;
 use rx_lane::CallError;
 use xdr::rpc::Failure;
 
-use super::asked::Reply;
+use super::call_context::Reply;
 use super::fetch_data::Length;
 use super::store_data::Extent;
 use super::{Call, Serving};
@@ -16,9 +16,9 @@ impl Server<Call> for Serving {
         let trail = self.trail(call, &request);
         let range = (i64::from(request.offset), i64::from(request.length));
         let outcome = self.fetch(call, request.fid, range, Length::Word).await;
-        trail.told(outcome.map(|told| FetchDataReply {
-            status: told.status,
-            call_back: told.call_back,
+        trail.finish(outcome.map(|reply| FetchDataReply {
+            status: reply.status,
+            call_back: reply.call_back,
             sync: self.sync(call),
         }))
     }
@@ -27,21 +27,21 @@ impl Server<Call> for Serving {
         let trail = self.trail(call, &request);
         let range = (request.offset, request.length);
         let outcome = self.fetch(call, request.fid, range, Length::Long).await;
-        trail.told(outcome.map(|told| FetchData64Reply {
-            status: told.status,
-            call_back: told.call_back,
+        trail.finish(outcome.map(|reply| FetchData64Reply {
+            status: reply.status,
+            call_back: reply.call_back,
             sync: self.sync(call),
         }))
     }
 
     async fn fetch_acl(&self, call: &Call, request: FetchACL) -> Outcome<FetchACL> {
         let trail = self.trail(call, &request);
-        trail.told(self.list(call, request).await)
+        trail.finish(self.list(call, request).await)
     }
 
     async fn fetch_status(&self, call: &Call, request: FetchStatus) -> Outcome<FetchStatus> {
         let trail = self.trail(call, &request);
-        trail.told(self.status_of(call, request).await)
+        trail.finish(self.status_of(call, request).await)
     }
 
     async fn store_data(&self, call: &mut Call, request: StoreData) -> Outcome<StoreData> {
@@ -52,102 +52,102 @@ impl Server<Call> for Serving {
             file_len: request.file_length.into(),
         };
         let outcome = self.store(call, request.fid, &request.change, extent).await;
-        trail.told(outcome.map(|status| StoreDataReply { status, sync: self.sync(call) }))
+        trail.finish(outcome.map(|status| StoreDataReply { status, sync: self.sync(call) }))
     }
 
     async fn store_data64(&self, call: &mut Call, request: StoreData64) -> Outcome<StoreData64> {
         let trail = self.trail(call, &request);
         let extent = Extent { offset: request.offset, len: request.length, file_len: request.file_length };
         let outcome = self.store(call, request.fid, &request.change, extent).await;
-        trail.told(outcome.map(|status| StoreData64Reply { status, sync: self.sync(call) }))
+        trail.finish(outcome.map(|status| StoreData64Reply { status, sync: self.sync(call) }))
     }
 
     async fn old_store_acl(&self, call: &Call, request: OldStoreACL<'_>) -> Outcome<OldStoreACL<'static>> {
         let trail = self.trail(call, &request);
         let outcome = self.set_list(call, request.fid, &request.access_list).await;
-        trail.told(outcome.map(|status| OldStoreACLReply { status, sync: self.sync(call) }))
+        trail.finish(outcome.map(|status| OldStoreACLReply { status, sync: self.sync(call) }))
     }
 
     async fn store_acl(&self, call: &Call, request: StoreACL<'_>) -> Outcome<StoreACL<'static>> {
         let trail = self.trail(call, &request);
         let outcome = self.set_list(call, request.fid, &request.access_list).await;
-        trail.told(outcome.map(|status| StoreACLReply { status, sync: self.sync(call) }))
+        trail.finish(outcome.map(|status| StoreACLReply { status, sync: self.sync(call) }))
     }
 
     async fn store_status(&self, call: &Call, request: StoreStatus) -> Outcome<StoreStatus> {
         let trail = self.trail(call, &request);
-        trail.told(self.set_status(call, request).await)
+        trail.finish(self.set_status(call, request).await)
     }
 
     async fn remove_file(&self, call: &Call, request: RemoveFile<'_>) -> Outcome<RemoveFile<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.remove(call, request).await)
+        trail.finish(self.remove(call, request).await)
     }
 
     async fn create_file(&self, call: &Call, request: CreateFile<'_>) -> Outcome<CreateFile<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.create(call, request).await)
+        trail.finish(self.create(call, request).await)
     }
 
     async fn rename(&self, call: &Call, request: Rename<'_>) -> Outcome<Rename<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.move_name(call, request).await)
+        trail.finish(self.move_name(call, request).await)
     }
 
     async fn symlink(&self, call: &Call, request: Symlink<'_>) -> Outcome<Symlink<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.make_symlink(call, request).await)
+        trail.finish(self.make_symlink(call, request).await)
     }
 
     async fn link(&self, call: &Call, request: Link<'_>) -> Outcome<Link<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.make_link(call, request).await)
+        trail.finish(self.make_link(call, request).await)
     }
 
     async fn make_dir(&self, call: &Call, request: MakeDir<'_>) -> Outcome<MakeDir<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.make_directory(call, request).await)
+        trail.finish(self.make_directory(call, request).await)
     }
 
     async fn remove_dir(&self, call: &Call, request: RemoveDir<'_>) -> Outcome<RemoveDir<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.remove_directory(call, request).await)
+        trail.finish(self.remove_directory(call, request).await)
     }
 
     async fn old_set_lock(&self, call: &Call, request: OldSetLock) -> Outcome<OldSetLock> {
         let trail = self.trail(call, &request);
         let outcome = self.lock(call, request.fid, request.r#type).await;
-        trail.told(outcome.map(|()| OldSetLockReply))
+        trail.finish(outcome.map(|()| OldSetLockReply))
     }
 
     async fn old_extend_lock(&self, call: &Call, request: OldExtendLock) -> Outcome<OldExtendLock> {
         let trail = self.trail(call, &request);
         let outcome = self.extend(call, request.fid).await;
-        trail.told(outcome.map(|()| OldExtendLockReply))
+        trail.finish(outcome.map(|()| OldExtendLockReply))
     }
 
     async fn old_release_lock(&self, call: &Call, request: OldReleaseLock) -> Outcome<OldReleaseLock> {
         let trail = self.trail(call, &request);
         let outcome = self.release(call, request.fid).await;
-        trail.told(outcome.map(|()| OldReleaseLockReply))
+        trail.finish(outcome.map(|()| OldReleaseLockReply))
     }
 
     async fn set_lock(&self, call: &Call, request: SetLock) -> Outcome<SetLock> {
         let trail = self.trail(call, &request);
         let outcome = self.lock(call, request.fid, request.r#type).await;
-        trail.told(outcome.map(|()| SetLockReply { sync: self.sync(call) }))
+        trail.finish(outcome.map(|()| SetLockReply { sync: self.sync(call) }))
     }
 
     async fn extend_lock(&self, call: &Call, request: ExtendLock) -> Outcome<ExtendLock> {
         let trail = self.trail(call, &request);
         let outcome = self.extend(call, request.fid).await;
-        trail.told(outcome.map(|()| ExtendLockReply { sync: self.sync(call) }))
+        trail.finish(outcome.map(|()| ExtendLockReply { sync: self.sync(call) }))
     }
 
     async fn release_lock(&self, call: &Call, request: ReleaseLock) -> Outcome<ReleaseLock> {
         let trail = self.trail(call, &request);
         let outcome = self.release(call, request.fid).await;
-        trail.told(outcome.map(|()| ReleaseLockReply { sync: self.sync(call) }))
+        trail.finish(outcome.map(|()| ReleaseLockReply { sync: self.sync(call) }))
     }
 
     async fn get_statistics(&self, _: &Call, _: GetStatistics) -> Outcome<GetStatistics> {
@@ -196,7 +196,7 @@ impl Server<Call> for Serving {
 
     async fn get_volume_status(&self, call: &Call, request: GetVolumeStatus) -> Outcome<GetVolumeStatus> {
         let trail = self.trail(call, &request);
-        trail.told(self.volume_status(call, request).await)
+        trail.finish(self.volume_status(call, request).await)
     }
 
     async fn set_volume_status(
@@ -205,7 +205,7 @@ impl Server<Call> for Serving {
         request: SetVolumeStatus<'_>,
     ) -> Outcome<SetVolumeStatus<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(Serving::set_volume_status(self, &request))
+        trail.finish(Serving::set_volume_status(self, &request))
     }
 
     async fn get_root_volume(&self, _: &Call, _: GetRootVolume) -> Outcome<GetRootVolume> {
@@ -224,7 +224,7 @@ impl Server<Call> for Serving {
     async fn bulk_status(&self, call: &Call, request: BulkStatus) -> Outcome<BulkStatus> {
         let trail = self.trail(call, &request);
         let outcome = self.statuses(call, &request.fids).await;
-        trail.told(outcome.map(|(statuses, call_backs)| BulkStatusReply {
+        trail.finish(outcome.map(|(statuses, call_backs)| BulkStatusReply {
             statuses,
             call_backs,
             sync: self.sync(call),
@@ -234,7 +234,7 @@ impl Server<Call> for Serving {
     async fn inline_bulk_status(&self, call: &Call, request: InlineBulkStatus) -> Outcome<InlineBulkStatus> {
         let trail = self.trail(call, &request);
         let outcome = self.statuses_inline(call, &request.fids).await;
-        trail.told(outcome.map(|(statuses, call_backs)| InlineBulkStatusReply {
+        trail.finish(outcome.map(|(statuses, call_backs)| InlineBulkStatusReply {
             statuses,
             call_backs,
             sync: self.sync(call),
@@ -248,9 +248,9 @@ impl Server<Call> for Serving {
     async fn fetch_data_oob(&self, call: &mut Call, request: FetchDataOOB) -> Outcome<FetchDataOOB> {
         let trail = self.trail(call, &request);
         let outcome = self.fetch_out_of_band(call, &request).await;
-        trail.told(outcome.map(|told| FetchDataOOBReply {
-            status: told.status,
-            call_back: told.call_back,
+        trail.finish(outcome.map(|reply| FetchDataOOBReply {
+            status: reply.status,
+            call_back: reply.call_back,
             sync: self.sync(call),
         }))
     }
@@ -258,11 +258,11 @@ impl Server<Call> for Serving {
     async fn store_data_oob(&self, call: &mut Call, request: StoreDataOOB) -> Outcome<StoreDataOOB> {
         let trail = self.trail(call, &request);
         let outcome = self.store_out_of_band(call, &request).await;
-        trail.told(outcome.map(|status| StoreDataOOBReply { status, sync: self.sync(call) }))
+        trail.finish(outcome.map(|status| StoreDataOOBReply { status, sync: self.sync(call) }))
     }
 
     async fn flush_cps(&self, call: &Call, request: FlushCPS) -> Outcome<FlushCPS> {
         let trail = self.trail(call, &request);
-        trail.told(Ok(self.flush_groups()))
+        trail.finish(Ok(self.flush_groups()))
     }
 }

@@ -5,19 +5,19 @@ use identity::{Acl, Nearest, Rights};
 use vfs::Directory;
 
 use super::access::text_of;
-use super::asked::{Asked, Reply};
+use super::call_context::{CallContext, Reply};
 use super::{Call, Refused, Serving};
 use afs_wire::Fid;
 use afs_wire::code::EACCES;
 
 impl Serving {
     pub(super) async fn list(&self, call: &Call, request: FetchACL) -> Result<Reply<FetchACL>, Refused> {
-        if let Some(made_up) = self.made_up_list(call, request.fid).await? {
-            return Ok(made_up);
+        if let Some(synthetic) = self.synthetic_acl(call, request.fid).await? {
+            return Ok(synthetic);
         }
-        let asked = self.asked(call, request.fid).await?;
-        let directory = asked.directory_of(request.fid).await?;
-        let text = match directory.access_list(&asked.caller).await? {
+        let context = self.call_context(call, request.fid).await?;
+        let directory = context.directory_of(request.fid).await?;
+        let text = match directory.access_list(&context.caller).await? {
             Nearest::List(acl) => text_of(&acl),
             // Where mode bits count there is nothing to show, or to change an entry of.
             Nearest::None => text_of(&Acl::new()),
@@ -25,12 +25,12 @@ impl Serving {
         };
         // Clients read it as a string of C.
         let access_list = (text + "\0").into_bytes().into();
-        let told = self.told(&asked, request.fid).await?;
-        Ok(Reply::<FetchACL> { access_list, status: told.status, sync: asked.sync() })
+        let found = self.status_and_callback(&context, request.fid).await?;
+        Ok(Reply::<FetchACL> { access_list, status: found.status, sync: context.sync() })
     }
 }
 
-impl Asked {
+impl CallContext {
     /// The directory whose list counts for a file: itself, if it is one.
     pub(super) async fn directory_of(&self, fid: Fid) -> Result<Directory, Refused> {
         if fid.is_directory() {

@@ -11,8 +11,8 @@ use identity::Rights;
 use rx_lane::Rooms;
 use vfs::{Attributes, Confirmed, OpenFile, Resolved};
 
-use super::asked::{ATTEMPTS_MAX, Asked};
-use super::look::{Look, Size, Told};
+use super::call_context::{ATTEMPTS_MAX, CallContext};
+use super::status_and_callback::{FileLookup, Size, StatusAndCallback};
 use super::{Call, Refused, Serving, charged};
 use crate::host::Promise;
 
@@ -34,7 +34,7 @@ pub(super) enum Content {
 
 /// A look at it, before any of it is sent.
 pub(super) struct Fetch {
-    look: Look,
+    lookup: FileLookup,
     promise: Promise,
     version: vfs::Version,
     attributes: Attributes,
@@ -49,19 +49,19 @@ impl Serving {
         fid: Fid,
         (offset, len): (i64, i64),
         length: Length,
-    ) -> Result<Told, Refused> {
+    ) -> Result<StatusAndCallback, Refused> {
         let (offset, len) =
             (u64::try_from(offset).map_err(|_| EINVAL)?, u64::try_from(len).map_err(|_| EINVAL)?);
-        if let Some((told, content)) = self.made_up(call, fid).await? {
+        if let Some((found, content)) = self.synthetic(call, fid).await? {
             self.send(call, &content, (offset, len.min(content.size().saturating_sub(offset))), length)
                 .await?;
-            return Ok(told);
+            return Ok(found);
         }
-        let asked = self.asked(call, fid).await?;
-        let fetch = self.begin_fetch(&asked, fid).await?;
+        let context = self.call_context(call, fid).await?;
+        let fetch = self.begin_fetch(&context, fid).await?;
         let len = len.min(fetch.size.saturating_sub(offset));
         charged(call.remote(), len, self.send(call, &fetch.content, (offset, len), length)).await?;
-        Ok(self.end_fetch(&asked, &fetch))
+        Ok(self.end_fetch(&context, &fetch))
     }
 
     /// Sends how many bytes follow, and these.
@@ -88,18 +88,19 @@ impl Serving {
     }
 
     /// Promise, version and size first, the bytes after.
-    pub(super) async fn begin_fetch(&self, asked: &Asked, fid: Fid) -> Result<Fetch, Refused> {
+    pub(super) async fn begin_fetch(&self, context: &CallContext, fid: Fid) -> Result<Fetch, Refused> {
         let inner = &self.server.inner;
         for _ in 0..ATTEMPTS_MAX {
             let promise = inner.hosts.promise();
-            let look = self.look(asked, fid, Rights::READ, promise.until).await?;
-            let Some(Confirmed { version, attributes, .. }) = look.confirm() else { continue };
+            let lookup = self.lookup(context, fid, Rights::READ, promise.until).await?;
+            let Some(Confirmed { version, attributes, .. }) = lookup.confirm() else { continue };
             let attributes = *attributes;
-            let content = match &look {
-                Look::Node(promised) => match promised.resolved() {
+            let content = match &lookup {
+                FileLookup::Node(promised) => match promised.resolved() {
                     Resolved::File(file, _) => Content::File(Rc::clone(file)),
                     Resolved::Directory(directory, _) => {
-                        let snapshot = inner.images.of(&asked.caller, directory, &inner.counters).await?;
+                        let snapshot =
+                            inner.dir_pages.of(&context.caller, directory, &inner.counters).await?;
                         if snapshot.version != version {
                             inner.counters.replies_rebuilt.increment();
                             continue;
@@ -107,31 +108,31 @@ impl Serving {
                         Content::Directory(snapshot.directory)
                     }
                 },
-                Look::Link(link) => Content::Link(link.link().target.clone()),
+                FileLookup::Link(link) => Content::Link(link.link().target.clone()),
             };
             let size = match &content {
                 Content::File(_) => attributes.size,
                 content => content.size(),
             };
-            return Ok(Fetch { look, promise, version, attributes, content, size });
+            return Ok(Fetch { lookup, promise, version, attributes, content, size });
         }
         Err(vfs::Error::Busy.into())
     }
 
     /// What is told behind the bytes. Did the file change while they were sent, they are told of with the version before that, so that the
     /// client asks for them anew, and without a promise.
-    pub(super) fn end_fetch(&self, asked: &Asked, fetch: &Fetch) -> Told {
+    pub(super) fn end_fetch(&self, context: &CallContext, fetch: &Fetch) -> StatusAndCallback {
         let size = Size { bytes: fetch.size, of: Some(fetch.version) };
-        if let Some(told) = fetch.look.told(self, asked, &fetch.promise, size) {
-            self.keep_on_its_way(asked, &fetch.look);
-            return told;
+        if let Some(found) = fetch.lookup.status_and_callback(self, context, &fetch.promise, size) {
+            self.keep_on_its_way(context, &fetch.lookup);
+            return found;
         }
         self.server.inner.counters.fetches_overtaken.increment();
         let before =
             Confirmed { version: fetch.version, attributes: &fetch.attributes, until: fetch.promise.until };
-        let status = fetch.look.status(self, asked, &before, fetch.size);
+        let status = fetch.lookup.status(self, context, &before, fetch.size);
         let call_back = CallBack { version: CALL_BACK_VERSION, expires: 0, r#type: CALL_BACK_DROPPED };
-        Told { status, call_back }
+        StatusAndCallback { status, call_back }
     }
 }
 

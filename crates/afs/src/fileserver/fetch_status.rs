@@ -3,8 +3,8 @@
 use afs_wire::Fid;
 use afs_wire::rxafs::FetchStatus;
 
-use super::asked::Reply;
-use super::look::Told;
+use super::call_context::Reply;
+use super::status_and_callback::StatusAndCallback;
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -13,16 +13,16 @@ impl Serving {
         call: &Call,
         request: FetchStatus,
     ) -> Result<Reply<FetchStatus>, Refused> {
-        let told = self.told_of(call, request.fid).await?;
-        Ok(Reply::<FetchStatus> { status: told.status, call_back: told.call_back, sync: self.sync(call) })
+        let found = self.status_of_fid(call, request.fid).await?;
+        Ok(Reply::<FetchStatus> { status: found.status, call_back: found.call_back, sync: self.sync(call) })
     }
 
     /// What may be told of a file, with a promise.
-    pub(super) async fn told_of(&self, call: &Call, fid: Fid) -> Result<Told, Refused> {
-        if let Some((told, _)) = self.made_up(call, fid).await? {
-            return Ok(told);
+    pub(super) async fn status_of_fid(&self, call: &Call, fid: Fid) -> Result<StatusAndCallback, Refused> {
+        if let Some((found, _)) = self.synthetic(call, fid).await? {
+            return Ok(found);
         }
-        let asked = self.asked(call, fid).await?;
-        self.told(&asked, fid).await
+        let context = self.call_context(call, fid).await?;
+        self.status_and_callback(&context, fid).await
     }
 }

@@ -5,7 +5,7 @@ use afs_wire::rxafs::{Link, Symlink};
 use identity::Rights;
 use vfs::Name;
 
-use super::asked::{ATTEMPTS_MAX, Asked, Reply, name};
+use super::call_context::{ATTEMPTS_MAX, CallContext, Reply, name};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -15,18 +15,18 @@ impl Serving {
         call: &Call,
         request: Symlink<'_>,
     ) -> Result<Reply<Symlink<'static>>, Refused> {
-        let asked = self.changing(call, request.directory).await?;
+        let context = self.change_context(call, request.directory).await?;
         let name = name(&request.name)?;
-        let directory = asked.directory(request.directory).await?;
+        let directory = context.directory(request.directory).await?;
         self.check_room(&directory, name)?;
-        directory.symlink(&asked.caller, name, &request.target).await?;
-        let link = directory.symbolic_link(&asked.caller, name).await?;
-        let made = self.made(&asked, link.object.number(), request.directory).await?;
+        directory.symlink(&context.caller, name, &request.target).await?;
+        let link = directory.symbolic_link(&context.caller, name).await?;
+        let created = self.created(&context, link.object.number(), request.directory).await?;
         Ok(Reply::<Symlink<'static>> {
-            fid: made.fid,
-            status: made.told.status,
-            directory_status: made.directory,
-            sync: asked.sync(),
+            fid: created.fid,
+            status: created.file.status,
+            directory_status: created.directory,
+            sync: context.sync(),
         })
     }
 
@@ -36,7 +36,7 @@ impl Serving {
         call: &Call,
         request: Link<'_>,
     ) -> Result<Reply<Link<'static>>, Refused> {
-        let asked = self.changing(call, request.directory).await?;
+        let context = self.change_context(call, request.directory).await?;
         if request.existing.volume != request.directory.volume {
             return Err(EXDEV.into());
         }
@@ -44,30 +44,34 @@ impl Serving {
             return Err(EPERM.into());
         }
         let name = name(&request.name)?;
-        let directory = asked.directory(request.directory).await?;
+        let directory = context.directory(request.directory).await?;
         self.check_room(&directory, name)?;
-        let which = asked.number(request.existing)?;
+        let which = context.number(request.existing)?;
         for _ in 0..ATTEMPTS_MAX {
-            let volume = &asked.volume.volume;
-            let placed = volume.find_placed(&asked.caller, which, Rights::NONE, Rights::NONE).await?;
+            let volume = &context.volume.volume;
+            let placed = volume.find_placed(&context.caller, which, Rights::NONE, Rights::NONE).await?;
             if placed.directory.id() != directory.id() {
                 return Err(EXDEV.into());
             }
-            match directory.link_if(&asked.caller, which, Name::parse(&placed.name)?, name).await {
+            match directory.link_if(&context.caller, which, Name::parse(&placed.name)?, name).await {
                 // It has been renamed since.
                 Err(vfs::Error::Unexpected | vfs::Error::NotFound) => {}
                 linked => {
                     linked?;
-                    return self.linked(&asked, &request).await;
+                    return self.linked(&context, &request).await;
                 }
             }
         }
         Err(vfs::Error::Busy.into())
     }
 
-    async fn linked(&self, asked: &Asked, request: &Link<'_>) -> Result<Reply<Link<'static>>, Refused> {
-        let status = self.told_of_change(asked, request.existing).await?.status;
-        let directory_status = self.directory_status(asked, request.directory).await?;
-        Ok(Reply::<Link<'static>> { status, directory_status, sync: asked.sync() })
+    async fn linked(
+        &self,
+        context: &CallContext,
+        request: &Link<'_>,
+    ) -> Result<Reply<Link<'static>>, Refused> {
+        let status = self.status_after_change(context, request.existing).await?.status;
+        let directory_status = self.directory_status(context, request.directory).await?;
+        Ok(Reply::<Link<'static>> { status, directory_status, sync: context.sync() })
     }
 }

@@ -13,7 +13,7 @@ use identity::Rights;
 use smallvec::SmallVec;
 use vfs::{Holder, Number, Object, OpenError};
 
-use super::asked::Asked;
+use super::call_context::CallContext;
 use super::lock_board::{Board, File, Noted};
 use super::{Call, Refused, Serving};
 
@@ -82,8 +82,8 @@ impl Locks {
     /// files share their place on the board, the books say it.
     pub(super) fn count(&self, object: &Object) -> i32 {
         let (file, now) = (file_of(object), lane::time::now());
-        if let Some(told) = self.shared.board.told(file, now) {
-            return told;
+        if let Some(lock_count) = self.shared.board.lock_count(file, now) {
+            return lock_count;
         }
         match self.books().note(file, &self.shared.board) {
             Some(Noted { exclusive: true, .. }) => -1,
@@ -171,45 +171,50 @@ impl Serving {
             _ => return Err(EINVAL.into()),
         };
         // Also of a copy: what is read there may be locked.
-        let asked = self.asked(call, fid).await?;
-        let object = self.lockable(&asked, fid, exclusive).await?;
+        let context = self.call_context(call, fid).await?;
+        let object = self.lockable(&context, fid, exclusive).await?;
         let address = call.remote().ok_or(rx::abort::CALL_DEAD)?.ip();
-        self.take_lock(&asked, address, object, exclusive).await
+        self.take_lock(&context, address, object, exclusive).await
     }
 
     /// Has a lock last for its whole time again.
     pub(super) async fn extend(&self, call: &Call, fid: Fid) -> Result<(), Refused> {
-        let asked = self.asked(call, fid).await?;
-        let held = self.server.inner.locks.find(key(&asked, asked.number(fid)?)?);
+        let context = self.call_context(call, fid).await?;
+        let held = self.server.inner.locks.find(key(&context, context.number(fid)?)?);
         let (object, exclusive) = held.ok_or(EINVAL)?;
         // Not let go of meanwhile.
-        let (holder, until) = (asked.host.holder(), lane::time::now() + LOCK_LASTS);
-        asked.volume.volume.extend_advisory(&object, holder.0, until).map_err(|_| EINVAL)?;
+        let (holder, until) = (context.host.holder(), lane::time::now() + LOCK_LASTS);
+        context.volume.volume.extend_advisory(&object, holder.0, until).map_err(|_| EINVAL)?;
         // It is on the books, so there is room.
         self.server.inner.locks.keep(Held { holder, object, exclusive, until });
         Ok(())
     }
 
     pub(super) async fn release(&self, call: &Call, fid: Fid) -> Result<(), Refused> {
-        let asked = self.asked(call, fid).await?;
-        let key = key(&asked, asked.number(fid)?)?;
+        let context = self.call_context(call, fid).await?;
+        let key = key(&context, context.number(fid)?)?;
         let (object, _) = self.server.inner.locks.find(key).ok_or(EINVAL)?;
         // Its time may be just over.
-        let _ = asked.volume.volume.unlock_advisory(&object, key.0.0, WHOLE);
-        asked.volume.volume.unlocked_for_others(&object).await;
+        let _ = context.volume.volume.unlock_advisory(&object, key.0.0, WHOLE);
+        context.volume.volume.unlocked_for_others(&object).await;
         self.server.inner.locks.forget(key);
         Ok(())
     }
 
     /// To lock takes the right to lock, or, as clients are told ([`afs_wire::CAPABILITY_WRITE_LOCKS`]), to write; for reading also to read.
-    async fn lockable(&self, asked: &Asked, fid: Fid, exclusive: bool) -> Result<Arc<Object>, Refused> {
-        let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
+    async fn lockable(
+        &self,
+        context: &CallContext,
+        fid: Fid,
+        exclusive: bool,
+    ) -> Result<Arc<Object>, Refused> {
+        let (volume, number) = (&context.volume.volume, context.number(fid)?);
         let rights: &[Rights] = match exclusive {
             false => &[Rights::LOCK, Rights::WRITE, Rights::READ],
             true => &[Rights::LOCK, Rights::WRITE],
         };
         for right in rights {
-            match volume.find(&asked.caller, number, *right).await {
+            match volume.find(&context.caller, number, *right).await {
                 Ok(found) => return Ok(Arc::clone(found.object().ok_or(vfs::Error::ReadOnly)?)),
                 Err(vfs::Error::Denied(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -220,13 +225,13 @@ impl Serving {
 
     async fn take_lock(
         &self,
-        asked: &Asked,
+        context: &CallContext,
         address: IpAddr,
         object: Arc<Object>,
         exclusive: bool,
     ) -> Result<(), Refused> {
-        let holder = asked.host.holder();
-        let (volume, until) = (&asked.volume.volume, lane::time::now() + LOCK_LASTS);
+        let holder = context.host.holder();
+        let (volume, until) = (&context.volume.volume, lane::time::now() + LOCK_LASTS);
         // One that it has is taken anew: for another time, or another way.
         let _ = volume.unlock_advisory(&object, holder.0, WHOLE);
         let lock = RangeLock { range: WHOLE, exclusive };
@@ -247,9 +252,9 @@ impl Serving {
     }
 }
 
-fn key(asked: &Asked, number: Number) -> Result<Key, Refused> {
-    let shared = asked.volume.volume.shared().ok_or(vfs::Error::ReadOnly)?;
-    Ok((asked.host.holder(), (shared.id(), number)))
+fn key(context: &CallContext, number: Number) -> Result<Key, Refused> {
+    let shared = context.volume.volume.shared().ok_or(vfs::Error::ReadOnly)?;
+    Ok((context.host.holder(), (shared.id(), number)))
 }
 
 const WHOLE: Range = Range { offset: 0, len: u64::MAX };

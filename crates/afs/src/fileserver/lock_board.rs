@@ -47,7 +47,7 @@ impl Default for Board {
 
 impl Board {
     /// What a status says of a file's locks: how many read it, or -1 where one writes it. `None`: the books say it.
-    pub(super) fn told(&self, file: File, now: Instant) -> Option<i32> {
+    pub(super) fn lock_count(&self, file: File, now: Instant) -> Option<i32> {
         let slot = self.slot(file);
         let writes = slot.writes.load(Ordering::Acquire);
         let (name, word) = (slot.file.load(Ordering::Relaxed), slot.noted.load(Ordering::Relaxed));
@@ -58,7 +58,7 @@ impl Board {
         if name != name_of(file) {
             return Some(0);
         }
-        (self.milliseconds(now) < word >> TIME_AT).then_some(told(word))
+        (self.milliseconds(now) < word >> TIME_AT).then_some(lock_count(word))
     }
 
     /// A file has its first lock. Who calls this or any of the following has the books.
@@ -113,7 +113,7 @@ impl Board {
     }
 }
 
-fn told(word: u64) -> i32 {
+fn lock_count(word: u64) -> i32 {
     if word & EXCLUSIVE != 0 { -1 } else { (word & COUNT_MAX) as i32 }
 }
 
@@ -149,16 +149,16 @@ mod tests {
     fn a_status_says_what_was_noted_until_it_ends() {
         let (board, now) = (Board::default(), Instant::now());
         board.began.set(now).unwrap();
-        assert_eq!(board.told(file(2), now), Some(0));
+        assert_eq!(board.lock_count(file(2), now), Some(0));
         board.comes(file(2));
-        for (exclusive, count, told) in [(false, 1, 1), (true, 1, -1), (false, 65_536, 65_536)] {
+        for (exclusive, count, lock_count) in [(false, 1, 1), (true, 1, -1), (false, 65_536, 65_536)] {
             let until = now + Duration::from_secs(300);
             board.note(file(2), Noted { until, exclusive, count });
-            assert_eq!(board.told(file(2), now), Some(told));
-            assert_eq!(board.told(file(2), until), None, "the books know what is left");
+            assert_eq!(board.lock_count(file(2), now), Some(lock_count));
+            assert_eq!(board.lock_count(file(2), until), None, "the books know what is left");
         }
         board.goes(file(2));
-        assert_eq!(board.told(file(2), now), Some(0));
+        assert_eq!(board.lock_count(file(2), now), Some(0));
     }
 
     #[test]
@@ -170,16 +170,16 @@ mod tests {
         let noted = Noted { until: now + Duration::from_secs(1), exclusive: false, count: 1 };
         board.comes(file(2));
         board.note(file(2), noted);
-        assert_eq!(board.told(file(other), now), Some(0));
+        assert_eq!(board.lock_count(file(other), now), Some(0));
         board.comes(file(other));
         board.note(file(other), noted);
-        assert_eq!([2, other].map(|vnode| board.told(file(vnode), now)), [None; 2]);
+        assert_eq!([2, other].map(|vnode| board.lock_count(file(vnode), now)), [None; 2]);
         board.goes(file(2));
         board.goes(file(other));
-        assert_eq!([2, other].map(|vnode| board.told(file(vnode), now)), [Some(0); 2]);
+        assert_eq!([2, other].map(|vnode| board.lock_count(file(vnode), now)), [Some(0); 2]);
         board.comes(file(other));
         board.note(file(other), noted);
-        assert_eq!([2, other].map(|vnode| board.told(file(vnode), now)), [Some(0), Some(1)]);
+        assert_eq!([2, other].map(|vnode| board.lock_count(file(vnode), now)), [Some(0), Some(1)]);
     }
 
     /// One thread writes; another never reads what was one file's as another's.
@@ -194,8 +194,8 @@ mod tests {
             let (board, is_over) = (Arc::clone(&board), Arc::clone(&is_over));
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    assert!(matches!(board.told(file(2), now), None | Some(0 | 2)));
-                    assert!(matches!(board.told(file(other), now), None | Some(0 | 3)));
+                    assert!(matches!(board.lock_count(file(2), now), None | Some(0 | 2)));
+                    assert!(matches!(board.lock_count(file(other), now), None | Some(0 | 3)));
                 }
             })
         };

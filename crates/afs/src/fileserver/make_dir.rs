@@ -2,7 +2,7 @@
 
 use afs_wire::rxafs::MakeDir;
 
-use super::asked::{Reply, name};
+use super::call_context::{Reply, name};
 use super::changing::mode_of;
 use super::{Call, Refused, Serving};
 
@@ -13,19 +13,20 @@ impl Serving {
         call: &Call,
         request: MakeDir<'_>,
     ) -> Result<Reply<MakeDir<'static>>, Refused> {
-        let asked = self.changing(call, request.directory).await?;
+        let context = self.change_context(call, request.directory).await?;
         let name = name(&request.name)?;
-        let directory = asked.directory(request.directory).await?;
+        let directory = context.directory(request.directory).await?;
         self.check_room(&directory, name)?;
-        let made = directory.make_directory(&asked.caller, name, mode_of(&request.change, 0o777)).await?;
-        let object = made.object().ok_or(vfs::Error::ReadOnly)?;
-        let made = self.made(&asked, object.number(), request.directory).await?;
+        let created =
+            directory.make_directory(&context.caller, name, mode_of(&request.change, 0o777)).await?;
+        let object = created.object().ok_or(vfs::Error::ReadOnly)?;
+        let created = self.created(&context, object.number(), request.directory).await?;
         Ok(Reply::<MakeDir<'static>> {
-            fid: made.fid,
-            status: made.told.status,
-            directory_status: made.directory,
-            call_back: made.told.call_back,
-            sync: asked.sync(),
+            fid: created.fid,
+            status: created.file.status,
+            directory_status: created.directory,
+            call_back: created.file.call_back,
+            sync: context.sync(),
         })
     }
 }

@@ -1,5 +1,5 @@
 //! The file server: RXAFS, service 1 on port 7000. One file a procedure, or for a few that say the same; what they share is
-//! `asked` (who asks for which volume), `look` (a file as it may be told) and `status`.
+//! `call_context` (who asks for which volume), `status_and_callback` (a file as it may be told) and `status`.
 //!
 //! A reply that carries a promise to a client that would lose a break of it is told as on its way until the client has it.
 
@@ -18,14 +18,14 @@ use rx::Dscp;
 use rx_lane::{AbortCode, Handler, ServerCall, ServerConnection};
 use vfs::OnItsWay;
 
-use crate::attached::Attached;
+use crate::attached_volumes::AttachedVolumes;
 use crate::audit::Audit;
 use crate::host::{Contact, LaneHosts};
 use crate::oob::LaneOob;
 
 pub use self::counters::FileCounters;
-use self::images::Images;
-pub use self::layouts::Layouts;
+pub use self::dir_page_versions::DirPageVersions;
+use self::dir_pages::DirPages;
 pub use self::lock::Locks;
 use self::refused::Refused;
 use self::totals::LaneCounts;
@@ -33,24 +33,22 @@ pub use self::totals::Totals;
 use self::writers::Writers;
 
 mod access;
-mod asked;
 mod audited;
 mod bulk_status;
+mod call_context;
 mod callbacks;
 mod changing;
 mod counters;
 mod create_file;
+mod dir_page_versions;
+mod dir_pages;
 mod dispatch;
 mod fetch_acl;
 mod fetch_data;
 mod fetch_status;
-mod images;
-mod layouts;
 mod link;
 mod lock;
 mod lock_board;
-mod look;
-mod made_up;
 mod make_dir;
 mod out_of_band;
 mod refused;
@@ -59,9 +57,11 @@ mod rename;
 mod simple;
 mod statistics;
 mod status;
+mod status_and_callback;
 mod store_acl;
 mod store_data;
 mod store_status;
+mod synthetic;
 mod totals;
 mod volume_status;
 mod writers;
@@ -113,9 +113,9 @@ pub struct FileServer {
 }
 
 struct Inner {
-    attached: RefCell<Rc<Attached>>,
+    attached: RefCell<Rc<AttachedVolumes>>,
     hosts: Rc<LaneHosts>,
-    images: Images,
+    dir_pages: DirPages,
     writers: Writers,
     locks: Locks,
     audit: Audit,
@@ -135,13 +135,13 @@ struct Serving {
 }
 
 impl FileServer {
-    /// A file server of these volumes, whose clients are `hosts`; `locks`, `layouts` and `totals` are one for all lanes. What is asked of it
+    /// A file server of these volumes, whose clients are `hosts`; `locks`, `dir_page_versions` and `totals` are one for all lanes. What is asked of it
     /// is told to `audit`.
     pub fn new(
-        attached: Rc<Attached>,
+        attached: Rc<AttachedVolumes>,
         hosts: Rc<LaneHosts>,
         locks: &Locks,
-        layouts: &Layouts,
+        dir_page_versions: &DirPageVersions,
         totals: &Totals,
         audit: Audit,
     ) -> Self {
@@ -150,7 +150,7 @@ impl FileServer {
         let inner = Inner {
             attached: RefCell::new(attached),
             hosts,
-            images: Images::new(IMAGE_PAGES_MAX, layouts),
+            dir_pages: DirPages::new(IMAGE_PAGES_MAX, dir_page_versions),
             writers: Writers::new(WRITERS_MAX),
             locks: locks.clone(),
             audit,
@@ -165,7 +165,7 @@ impl FileServer {
     }
 
     /// Serves other volumes from the next call on.
-    pub fn attach(&self, attached: Rc<Attached>) {
+    pub fn attach(&self, attached: Rc<AttachedVolumes>) {
         *self.inner.attached.borrow_mut() = attached;
     }
 
@@ -176,7 +176,7 @@ impl FileServer {
 
     /// Keeps so many pages of directories at most from now on, and none of those that it has.
     pub fn keep_pages(&self, pages_max: usize) {
-        self.inner.images.bound(pages_max);
+        self.inner.dir_pages.bound(pages_max);
     }
 
     /// Offers out-of-band TCP by these connections, while they are listened for.

@@ -10,9 +10,9 @@ use rx_lane::AbortCode;
 use xdr::Writer;
 use xdr::rpc::Fault;
 
-use super::asked::Reply;
+use super::call_context::Reply;
 use super::fetch_data::Content;
-use super::look::Told;
+use super::status_and_callback::StatusAndCallback;
 use super::store_data::Extent;
 use super::{Call, Refused, Serving, descriptor};
 use crate::code;
@@ -28,10 +28,10 @@ impl Serving {
         &self,
         call: &mut Call,
         request: &FetchDataOOB,
-    ) -> Result<Told, Refused> {
+    ) -> Result<StatusAndCallback, Refused> {
         let oob = self.oob(afs_wire::rxafs::opcode::FETCH_DATA_OOB)?;
-        let asked = self.asked(call, request.fid).await?;
-        let fetch = self.begin_fetch(&asked, request.fid).await?;
+        let context = self.call_context(call, request.fid).await?;
+        let fetch = self.begin_fetch(&context, request.fid).await?;
         let Content::File(file) = &fetch.content else { return Err(OOB_UNSUITABLE.into()) };
         let len = request.length.min(fetch.size.saturating_sub(request.offset));
         let _descriptor = descriptor(call.remote())?;
@@ -43,7 +43,7 @@ impl Serving {
         call.flush().await?;
         running.ended().await?;
         self.server.inner.counters.fetched_bytes.add(len);
-        Ok(self.end_fetch(&asked, &fetch))
+        Ok(self.end_fetch(&context, &fetch))
     }
 
     pub(super) async fn store_out_of_band(

@@ -2,7 +2,7 @@
 
 use afs_wire::rxafs::{RemoveDir, RemoveFile};
 
-use super::asked::{Reply, name};
+use super::call_context::{Reply, name};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -11,11 +11,11 @@ impl Serving {
         call: &Call,
         request: RemoveFile<'_>,
     ) -> Result<Reply<RemoveFile<'static>>, Refused> {
-        let asked = self.changing(call, request.directory).await?;
+        let context = self.change_context(call, request.directory).await?;
         let name = name(&request.name)?;
-        asked.directory(request.directory).await?.remove(&asked.caller, name).await?;
-        let status = self.directory_status(&asked, request.directory).await?;
-        Ok(Reply::<RemoveFile<'static>> { status, sync: asked.sync() })
+        context.directory(request.directory).await?.remove(&context.caller, name).await?;
+        let status = self.directory_status(&context, request.directory).await?;
+        Ok(Reply::<RemoveFile<'static>> { status, sync: context.sync() })
     }
 
     pub(super) async fn remove_directory(
@@ -23,10 +23,10 @@ impl Serving {
         call: &Call,
         request: RemoveDir<'_>,
     ) -> Result<Reply<RemoveDir<'static>>, Refused> {
-        let asked = self.changing(call, request.directory).await?;
+        let context = self.change_context(call, request.directory).await?;
         let name = name(&request.name)?;
-        asked.directory(request.directory).await?.remove_directory(&asked.caller, name).await?;
-        let status = self.directory_status(&asked, request.directory).await?;
-        Ok(Reply::<RemoveDir<'static>> { status, sync: asked.sync() })
+        context.directory(request.directory).await?.remove_directory(&context.caller, name).await?;
+        let status = self.directory_status(&context, request.directory).await?;
+        Ok(Reply::<RemoveDir<'static>> { status, sync: context.sync() })
     }
 }

@@ -4,7 +4,7 @@ use afs_wire::code::EXDEV;
 use afs_wire::rxafs::Rename;
 use vfs::Over;
 
-use super::asked::{Reply, name};
+use super::call_context::{Reply, name};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -13,21 +13,21 @@ impl Serving {
         call: &Call,
         request: Rename<'_>,
     ) -> Result<Reply<Rename<'static>>, Refused> {
-        let asked = self.changing(call, request.from).await?;
+        let context = self.change_context(call, request.from).await?;
         if request.to.volume != request.from.volume {
             return Err(EXDEV.into());
         }
         let (old, new) = (name(&request.old_name)?, name(&request.new_name)?);
-        let (from, to) = (asked.directory(request.from).await?, asked.directory(request.to).await?);
+        let (from, to) = (context.directory(request.from).await?, context.directory(request.to).await?);
         if request.from != request.to || old != new {
             self.check_room(&to, new)?;
         }
-        from.rename(&asked.caller, old, &to, new, Over::Anything).await?;
-        let from_status = self.directory_status(&asked, request.from).await?;
+        from.rename(&context.caller, old, &to, new, Over::Anything).await?;
+        let from_status = self.directory_status(&context, request.from).await?;
         let to_status = match request.from == request.to {
             true => from_status,
-            false => self.directory_status(&asked, request.to).await?,
+            false => self.directory_status(&context, request.to).await?,
         };
-        Ok(Reply::<Rename<'static>> { from_status, to_status, sync: asked.sync() })
+        Ok(Reply::<Rename<'static>> { from_status, to_status, sync: context.sync() })
     }
 }

@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 use afs_wire::code::ENOENT;
 use afs_wire::rxafs::{FlushCPS, GetRootVolume, GetTime};
 
-use super::asked::Reply;
+use super::call_context::Reply;
 use super::{Refused, Serving};
 
 impl Serving {

@@ -123,20 +123,20 @@ impl Serving {
 }
 
 /// `struct cbcounters` of OpenAFS's `viced/callback.c`, of which what this server has is told.
-fn call_backs(told: &CallBacks) -> [i32; CALL_BACK_WORDS] {
+fn call_backs(callbacks: &CallBacks) -> [i32; CALL_BACK_WORDS] {
     let mut words = [0; CALL_BACK_WORDS];
-    let ended = told.broken + told.evicted + told.expired;
+    let ended = callbacks.broken + callbacks.evicted + callbacks.expired;
     for (at, count) in [
-        (DELETED, told.gave_up),
-        (BROKEN, told.broken),
+        (DELETED, callbacks.gave_up),
+        (BROKEN, callbacks.broken),
         // Those that clients gave up all at once are not counted one by one.
-        (ADDED, told.given + ended),
-        (EVICTED, told.evicted),
-        (DELETED_ALL, told.gave_up_all),
-        (FILES, told.files),
-        (GIVEN, told.given),
-        (EXPIRED, told.expired),
-        (BREAKERS, told.calls),
+        (ADDED, callbacks.given + ended),
+        (EVICTED, callbacks.evicted),
+        (DELETED_ALL, callbacks.gave_up_all),
+        (FILES, callbacks.files),
+        (GIVEN, callbacks.given),
+        (EXPIRED, callbacks.expired),
+        (BREAKERS, callbacks.calls),
     ] {
         words[at] = clamped(count);
     }

@@ -11,10 +11,10 @@ use lane::fs::{AttributeChange, FileKind, SetTime, Timestamp};
 use vfs::{Attributes, Number, Object, Version};
 
 use super::Serving;
-use super::asked::Asked;
+use super::call_context::CallContext;
 
-/// What a status is made of.
-pub(super) struct Facts<'a> {
+/// Builds an AFSFetchStatus from the attributes, version and rights of a file.
+pub(super) struct StatusBuilder<'a> {
     pub(super) attributes: &'a Attributes,
     /// Bytes that a fetch gives: a directory's are its pages, a link's what it says.
     pub(super) size: u64,
@@ -30,11 +30,11 @@ pub(super) struct Facts<'a> {
     pub(super) lock_count: i32,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> StatusBuilder<'a> {
     /// Those of what was seen of a file in a directory, with what its object knows; `rights` says who may do what with it. No mount point.
     pub(super) fn of(
         serving: &Serving,
-        asked: &Asked,
+        context: &CallContext,
         (object, parent): (Option<&Arc<Object>>, Option<Number>),
         (attributes, version, size): (&'a Attributes, Version, u64),
         rights: impl Fn(&Principal) -> Rights,
@@ -46,15 +46,15 @@ impl<'a> Facts<'a> {
             version,
             own: object.map_or(Number::ROOT, |object| object.number()),
             parent,
-            caller: asked.left_of(rights(&asked.caller.principal)),
-            anonymous: asked.left_of(rights(&serving.server.inner.attached.borrow().anonymous())),
+            caller: context.left_of(rights(&context.caller.principal)),
+            anonymous: context.left_of(rights(&serving.server.inner.attached.borrow().anonymous())),
             is_mount_point: false,
             lock_count: object.map_or(0, |object| locks.count(object)),
         }
     }
 }
 
-impl Facts<'_> {
+impl StatusBuilder<'_> {
     pub(super) fn status(&self) -> Status {
         let attributes = self.attributes;
         let version = u64::from(self.version);
@@ -106,7 +106,7 @@ fn seconds(at: Timestamp) -> u32 {
 }
 
 /// What a client wants changed.
-pub(super) fn wanted(change: &StoreStatus) -> AttributeChange {
+pub(super) fn attribute_change(change: &StoreStatus) -> AttributeChange {
     let has = |bit: u32| change.mask & bit != 0;
     let at = Timestamp { secs: i64::from(change.client_mod_time), nanos: 0 };
     AttributeChange {

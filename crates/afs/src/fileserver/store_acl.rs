@@ -8,13 +8,13 @@ use super::{Call, Refused, Serving};
 
 impl Serving {
     pub(super) async fn set_list(&self, call: &Call, fid: Fid, text: &[u8]) -> Result<Status, Refused> {
-        let asked = self.changing(call, fid).await?;
+        let context = self.change_context(call, fid).await?;
         if !fid.is_directory() {
             return Err(ENOTDIR.into());
         }
         let acl = list_of(text).ok_or(EINVAL)?;
-        let directory = asked.directory(fid).await?;
-        directory.set_access_list(&asked.caller, Some(&acl)).await?;
-        Ok(self.told_of_change(&asked, fid).await?.status)
+        let directory = context.directory(fid).await?;
+        directory.set_access_list(&context.caller, Some(&acl)).await?;
+        Ok(self.status_after_change(&context, fid).await?.status)
     }
 }

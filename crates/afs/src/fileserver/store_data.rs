@@ -9,8 +9,8 @@ use lane::fs::{AttributeChange, SetTime, Timestamp};
 use rx_lane::CallError;
 use vfs::Store;
 
-use super::asked::Asked;
-use super::status::wanted;
+use super::call_context::CallContext;
+use super::status::attribute_change;
 use super::{Call, Refused, Serving, descriptor};
 
 /// Which bytes a client stores.
@@ -43,14 +43,14 @@ impl Serving {
         extent: Extent,
         take: impl AsyncFnOnce(&mut Call, Store) -> Result<(), Refused>,
     ) -> Result<Status, Refused> {
-        let asked = self.changing(call, fid).await?;
+        let context = self.change_context(call, fid).await?;
         let end = extent.offset.checked_add(extent.len).ok_or(EFBIG)?;
         if end.max(extent.file_len) > i64::MAX as u64 {
             return Err(EFBIG.into());
         }
         let _descriptor = descriptor(call.remote())?;
-        let writer = self.writer(&asked, fid).await?;
-        let store = writer.store(&asked.caller);
+        let writer = self.writer(&context, fid).await?;
+        let store = writer.store(&context.caller);
         let size = writer.file().attributes()?.size;
         // What there is no room for changes nothing.
         if extent.len > 0 {
@@ -65,8 +65,8 @@ impl Serving {
         if writer.file().attributes()?.size < extent.file_len {
             store.truncate(extent.file_len).await?;
         }
-        self.keep_writer(&asked, &writer);
-        let outcome = self.finish_store(&asked, fid, change, &writer).await;
+        self.keep_writer(&context, &writer);
+        let outcome = self.finish_store(&context, fid, change, &writer).await;
         drop(shield);
         outcome
     }
@@ -95,20 +95,21 @@ impl Serving {
 
     async fn finish_store(
         &self,
-        asked: &Asked,
+        context: &CallContext,
         fid: Fid,
         change: &StoreStatus,
         writer: &vfs::Writer,
     ) -> Result<Status, Refused> {
-        let left = AttributeChange { mtime: stamp(wanted(change).mtime), ..wanted(change) };
+        let left =
+            AttributeChange { mtime: stamp(attribute_change(change).mtime), ..attribute_change(change) };
         if left != AttributeChange::NONE {
-            writer.set_attributes(&asked.caller, left).await?;
+            writer.set_attributes(&context.caller, left).await?;
         }
         if change.mask & afs_wire::SET_FSYNC != 0 {
             writer.sync(lane::fs::SyncOf::All).await?;
         }
-        let status = self.told_of_change(asked, fid).await?.status;
-        self.let_go_if_executable(asked, fid, &status)?;
+        let status = self.status_after_change(context, fid).await?.status;
+        self.let_go_if_executable(context, fid, &status)?;
         Ok(status)
     }
 }

@@ -6,9 +6,9 @@ use identity::Rights;
 use lane::fs::AttributeChange;
 use vfs::{Directory, Name};
 
-use super::asked::{ATTEMPTS_MAX, Asked, Reply};
-use super::look::Look;
-use super::status::wanted;
+use super::call_context::{ATTEMPTS_MAX, CallContext, Reply};
+use super::status::attribute_change;
+use super::status_and_callback::FileLookup;
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -17,42 +17,46 @@ impl Serving {
         call: &Call,
         request: StoreStatus,
     ) -> Result<Reply<StoreStatus>, Refused> {
-        let asked = self.changing(call, request.fid).await?;
-        let change = wanted(&request.change);
+        let context = self.change_context(call, request.fid).await?;
+        let change = attribute_change(&request.change);
         if change != AttributeChange::NONE {
-            self.set_attributes(&asked, request.fid, change).await?;
+            self.set_attributes(&context, request.fid, change).await?;
         }
         if request.change.mask & SET_FSYNC != 0 && !request.fid.is_directory() {
-            let number = asked.number(request.fid)?;
-            let found = asked.volume.volume.find(&asked.caller, number, Rights::WRITE).await?;
+            let number = context.number(request.fid)?;
+            let found = context.volume.volume.find(&context.caller, number, Rights::WRITE).await?;
             if let vfs::Resolved::File(file, _) = found {
                 let synced = file.lane_file().sync(lane::fs::SyncOf::All).await;
                 synced.map_err(vfs::Error::from)?;
             }
         }
-        let status = self.told_of_change(&asked, request.fid).await?.status;
+        let status = self.status_after_change(&context, request.fid).await?.status;
         if change.mode.is_some() {
-            self.let_go_if_executable(&asked, request.fid, &status)?;
+            self.let_go_if_executable(&context, request.fid, &status)?;
         }
-        Ok(Reply::<StoreStatus> { status, sync: asked.sync() })
+        Ok(Reply::<StoreStatus> { status, sync: context.sync() })
     }
 
     /// Sets attributes of a file by its name, which may just move.
     pub(super) async fn set_attributes(
         &self,
-        asked: &Asked,
+        context: &CallContext,
         fid: Fid,
         change: AttributeChange,
     ) -> Result<(), Refused> {
         if fid.is_directory() {
-            return Ok(asked.directory(fid).await?.set_attributes(&asked.caller, change).await?);
+            return Ok(context.directory(fid).await?.set_attributes(&context.caller, change).await?);
         }
         for _ in 0..ATTEMPTS_MAX {
             let promise = self.server.inner.hosts.promise();
-            let look = self.look(asked, fid, Rights::LOOKUP, promise.until).await?;
-            let (directory, name) = self.placed(asked, fid, &look).await?;
-            let set =
-                directory.set_attributes_if(&asked.caller, asked.number(fid)?, Name::parse(&name)?, change);
+            let lookup = self.lookup(context, fid, Rights::LOOKUP, promise.until).await?;
+            let (directory, name) = self.placed(context, fid, &lookup).await?;
+            let set = directory.set_attributes_if(
+                &context.caller,
+                context.number(fid)?,
+                Name::parse(&name)?,
+                change,
+            );
             match set.await {
                 // It has been renamed since.
                 Err(vfs::Error::Unexpected | vfs::Error::NotFound) => {}
@@ -63,16 +67,21 @@ impl Serving {
     }
 
     /// The directory that a file or link is in, and its name there.
-    async fn placed(&self, asked: &Asked, fid: Fid, look: &Look) -> Result<(Directory, Box<[u8]>), Refused> {
-        match look {
-            Look::Node(_) => {
-                let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
-                let placed = volume.find_placed(&asked.caller, number, Rights::NONE, Rights::NONE).await?;
+    async fn placed(
+        &self,
+        context: &CallContext,
+        fid: Fid,
+        lookup: &FileLookup,
+    ) -> Result<(Directory, Box<[u8]>), Refused> {
+        match lookup {
+            FileLookup::Node(_) => {
+                let (volume, number) = (&context.volume.volume, context.number(fid)?);
+                let placed = volume.find_placed(&context.caller, number, Rights::NONE, Rights::NONE).await?;
                 Ok((placed.directory, placed.name))
             }
-            Look::Link(link) => {
+            FileLookup::Link(link) => {
                 let (above, name) = link.link().object.seen_in().ok_or(vfs::Error::Stale)?;
-                Ok((asked.directory(asked.fid(above)).await?, name))
+                Ok((context.directory(context.fid(above)).await?, name))
             }
         }
     }

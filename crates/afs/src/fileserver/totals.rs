@@ -170,16 +170,16 @@ mod tests {
             tree.promises_given.set(4);
             tree.promises_broken.add(5);
         }
-        let told = |sum: &Sum| (sum.of(opcode::FETCH_STATUS).calls, sum.calls(), sum.fetched_bytes);
+        let found = |sum: &Sum| (sum.of(opcode::FETCH_STATUS).calls, sum.calls(), sum.fetched_bytes);
         let promises = |sum: &Sum| (sum.call_backs.given, sum.call_backs.broken);
         let sum = totals.sum();
-        assert_eq!((told(&sum), promises(&sum)), ((5, 5, 20), (8, 10)));
+        assert_eq!((found(&sum), promises(&sum)), ((5, 5, 20), (8, 10)));
         drop(lanes);
         // The first lane listens elsewhere, the second is gone with its tree.
         drop(second);
         let again = serve(1, &first);
         let sum = totals.sum();
-        assert_eq!((told(&sum), promises(&sum)), ((6, 6, 30), (4, 10)));
+        assert_eq!((found(&sum), promises(&sum)), ((6, 6, 30), (4, 10)));
         assert_eq!(totals.lock().serving.len(), 1);
         drop(again);
     }

@@ -6,9 +6,9 @@ use afs_wire::rxafs::{GetVolumeStatus, SetVolumeStatus};
 use identity::Rights;
 use vfs::Number;
 
-use super::asked::Reply;
+use super::call_context::Reply;
 use super::{Call, Refused, Serving};
-use crate::attached::Kind;
+use crate::attached_volumes::VolumeType;
 
 impl Serving {
     /// What the volume has and may have, where that is counted; else what its file system has. What is free is the file system's.
@@ -17,8 +17,8 @@ impl Serving {
         call: &Call,
         request: GetVolumeStatus,
     ) -> Result<Reply<GetVolumeStatus>, Refused> {
-        if let Some(made_up) = self.made_up_volume(request.volume)? {
-            return Ok(made_up);
+        if let Some(synthetic) = self.synthetic_volume(request.volume)? {
+            return Ok(synthetic);
         }
         let volume = self.volume(request.volume)?;
         let caller = vfs::Caller::new(self.principal(call.connection()));
@@ -40,7 +40,7 @@ impl Serving {
             in_service: 1,
             blessed: 1,
             needs_salvage: 0,
-            r#type: i32::from(volume.kind == Kind::ReadWrite),
+            r#type: i32::from(volume.kind == VolumeType::ReadWrite),
             min_quota: 0,
             max_quota: quota.map_or(0, |bytes| of_bytes(bytes).max(1)),
             blocks_in_use: counted.map_or(in_file_system, |account| of_bytes(account.used.bytes)),
@@ -62,6 +62,6 @@ impl Serving {
         request: &SetVolumeStatus<'_>,
     ) -> Result<Reply<SetVolumeStatus<'static>>, Refused> {
         let volume = self.volume(request.volume)?;
-        Err(if volume.kind == Kind::ReadWrite { EACCES } else { EROFS }.into())
+        Err(if volume.kind == VolumeType::ReadWrite { EACCES } else { EROFS }.into())
     }
 }

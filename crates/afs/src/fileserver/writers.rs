@@ -13,7 +13,7 @@ use lane::time;
 use quick_cache::unsync::Cache;
 use vfs::{Holder, Number, Object, VolumeId, Writer};
 
-use super::asked::Asked;
+use super::call_context::CallContext;
 use super::{Refused, Serving};
 
 /// Who writes to which file.
@@ -97,32 +97,32 @@ impl Kept {
 impl Serving {
     /// A file open for writing by the client, if it has the right to: to write to it, or to add names to its directory where it has
     /// made the file itself.
-    pub(super) async fn writer(&self, asked: &Asked, fid: Fid) -> Result<Writer, Refused> {
+    pub(super) async fn writer(&self, context: &CallContext, fid: Fid) -> Result<Writer, Refused> {
         if fid.is_directory() {
             return Err(EISDIR.into());
         }
-        let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
+        let (volume, number) = (&context.volume.volume, context.number(fid)?);
         let shared = volume.shared().ok_or(vfs::Error::ReadOnly)?;
-        let (writers, holder) = (&self.server.inner.writers, asked.host.holder());
+        let (writers, holder) = (&self.server.inner.writers, context.host.holder());
         let kept = writers.find(holder, shared.id(), number);
         // What has a descriptor of its own that says who may write to it, whoever has made it.
         let is_described =
             |kept: &Kept| kept.writer.file().object().is_some_and(|object| object.is_described());
         if let Some(kept) = kept.as_ref().filter(|kept| kept.is_its_own && !is_described(kept)) {
-            volume.find_placed(&asked.caller, number, Rights::NONE, Rights::INSERT).await?;
+            volume.find_placed(&context.caller, number, Rights::NONE, Rights::INSERT).await?;
             return Ok(kept.writer.clone());
         }
-        let found = volume.find(&asked.caller, number, Rights::WRITE).await?;
+        let found = volume.find(&context.caller, number, Rights::WRITE).await?;
         if let Some(kept) = kept {
             return Ok(kept.writer);
         }
         let object = found.object().ok_or(vfs::Error::ReadOnly)?;
-        Ok(volume.reopen_writer(&asked.caller, object.identity()).await?)
+        Ok(volume.reopen_writer(&context.caller, object.identity()).await?)
     }
 
     /// Keeps a file open that the client has stored to, for its next store.
-    pub(super) fn keep_writer(&self, asked: &Asked, writer: &Writer) {
-        let (writers, holder) = (&self.server.inner.writers, asked.host.holder());
+    pub(super) fn keep_writer(&self, context: &CallContext, writer: &Writer) {
+        let (writers, holder) = (&self.server.inner.writers, context.host.holder());
         if let Some(object) = writer.file().object()
             && writers.find(holder, object.volume().id(), object.number()).is_none()
         {
@@ -134,15 +134,15 @@ impl Serving {
     /// (ETXTBSY). The client's next store opens it anew.
     pub(super) fn let_go_if_executable(
         &self,
-        asked: &Asked,
+        context: &CallContext,
         fid: Fid,
         status: &Status,
     ) -> Result<(), Refused> {
         if !fid.is_directory()
             && status.unix_mode_bits & EXECUTABLE != 0
-            && let Some(shared) = asked.volume.volume.shared()
+            && let Some(shared) = context.volume.volume.shared()
         {
-            self.server.inner.writers.let_go(asked.host.holder(), shared.id(), asked.number(fid)?);
+            self.server.inner.writers.let_go(context.host.holder(), shared.id(), context.number(fid)?);
         }
         Ok(())
     }

@@ -17,9 +17,9 @@ use vfs::Objects;
 use xdr::afs::AfsUuid;
 
 use super::tokens::Tokens;
-use crate::fileserver::{Layouts, Locks, Totals};
+use crate::fileserver::{DirPageVersions, Locks, Totals};
 use crate::host::{HostOptions, Hosts};
-use crate::roots::MadeUp;
+use crate::roots::SyntheticVolumes;
 
 /// What AFS keeps of the process: who the server is, and which lanes share which address.
 #[derive(Default)]
@@ -32,11 +32,11 @@ pub(crate) struct Kept {
     /// Clients' locks, of all lanes.
     pub(super) locks: Locks,
     /// How directories lie in pages.
-    pub(super) layouts: Layouts,
+    pub(super) dir_page_versions: DirPageVersions,
     /// What the file servers of all lanes count.
     pub(super) totals: Totals,
     /// Volumes that are made up.
-    pub(super) made_up: MadeUp,
+    pub(super) synthetic: SyntheticVolumes,
     /// Clients of an earlier run have been told that what that promised is over.
     pub(super) reset: Once,
     untold: Mutex<Weak<Untold>>,

@@ -101,7 +101,7 @@ impl LaneAfs {
     /// Clients hear that the roots of the cell are others than before.
     fn tell_of_roots(&self) {
         let hosts = self.files.borrow().as_ref().map(|files| Rc::clone(&files.hosts));
-        if let Some(hosts) = hosts.filter(|_| self.kept.made_up.take_untold()) {
+        if let Some(hosts) = hosts.filter(|_| self.kept.synthetic.take_untold()) {
             lane::spawn(async move { hosts.void_all().await }).detach();
         }
     }
@@ -174,8 +174,8 @@ impl LaneAfs {
         // A reload may have come meanwhile.
         let attached = Rc::clone(&self.current.get().attached);
         let audit = Audit::new(self.audit.clone());
-        let Kept { locks, layouts, totals, .. } = &*self.kept;
-        let server = FileServer::new(attached, Rc::clone(&hosts), locks, layouts, totals, audit);
+        let Kept { locks, dir_page_versions, totals, .. } = &*self.kept;
+        let server = FileServer::new(attached, Rc::clone(&hosts), locks, dir_page_versions, totals, audit);
         server.offer_oob(&self.oob);
         server.set_dscp(self.dscp.get());
         driver.serve(FILES, server.clone());
@@ -291,7 +291,7 @@ impl LaneService for LaneAfs {
         let (cell, hosts, oob) = (site.open(volumes)?, site.hosts().clone(), site.oob());
         let (roots, dscp) = (site.root_of().map(str::to_owned), site.dscp());
         Ok(Box::new(move || {
-            self.kept.made_up.set(roots.as_deref(), &cell.attached);
+            self.kept.synthetic.set(roots.as_deref(), &cell.attached);
             *self.hosts.borrow_mut() = hosts;
             if let Some(files) = &*self.files.borrow() {
                 files.server.attach(Rc::clone(&cell.attached));
@@ -393,8 +393,8 @@ mod tests {
     use xdr::afs::AfsUuid;
 
     use super::*;
-    use crate::attached::{Attached, Attachment, Kind};
-    use crate::cell::{Here, People};
+    use crate::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
+    use crate::cell::{Here, Principals};
     use crate::host::HostOptions;
 
     #[test]
@@ -416,13 +416,14 @@ mod tests {
             let attachment = Attachment {
                 volume: "home".parse().unwrap(),
                 name: "home".parse().unwrap(),
-                kind: Kind::ReadWrite,
+                kind: VolumeType::ReadWrite,
             };
-            let attached = Rc::new(Attached::of([(attachment, volume.clone())]).unwrap());
+            let attached = Rc::new(AttachedVolumes::of([(attachment, volume.clone())]).unwrap());
             let uuid = AfsUuid([1; 16]);
-            let (here, people) = (Arc::new(Here::new(uuid, 0, &[])), Arc::new(People::of(&Accounts::none())));
+            let (here, principals) =
+                (Arc::new(Here::new(uuid, 0, &[])), Arc::new(Principals::of(&Accounts::none())));
             let hosts = Hosts::new(HostOptions::default(), uuid, Some(Arc::clone(index)));
-            let (cell, kept) = (Cell { attached, here, people }, Arc::<Kept>::default());
+            let (cell, kept) = (Cell { attached, here, principals }, Arc::<Kept>::default());
             let (commons, oob) = (Commons::new(Arc::default()), OobOptions::default());
             let lane_afs = LaneAfs::new(cell, hosts, Arc::clone(&kept), commons, None, oob).unwrap();
             let put = lane::spawn(async move {

@@ -20,8 +20,8 @@ use xdr::afs::AfsUuid;
 use super::kept::Kept;
 use super::lane_service::LaneAfs;
 use super::roles;
-use crate::attached::{Attached, Attachment, Kind};
-use crate::cell::{Cell, Here, People};
+use crate::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
+use crate::cell::{Cell, Here, Principals};
 use crate::host::{HostOptions, Hosts};
 use crate::oob::OobOptions;
 use crate::settings::{AfsSettings, FILES_PORT, LOCATION_PORT, PROTECTION_PORT, VOLUME_PORT};
@@ -33,7 +33,7 @@ pub(crate) struct AfsSite {
     paths: Vec<PathBuf>,
     hindrance: Option<String>,
     accounts: Arc<Accounts>,
-    people: Arc<People>,
+    principals: Arc<Principals>,
     uuid: AfsUuid,
     steering: Steering,
     bound: Vec<Bound>,
@@ -72,8 +72,10 @@ impl AfsSite {
         let hindrance = settings.hindrance().map(str::to_owned);
         let (mut attachments, mut fixed) = (settings.attachments.clone(), Vec::new());
         for (attachment, path) in attachments.iter_mut().zip(&settings.paths) {
-            if attachment.kind == Kind::ReadWrite && changes_identities(path).is_ok_and(|changes| changes) {
-                attachment.kind = Kind::ReadOnly;
+            if attachment.kind == VolumeType::ReadWrite
+                && changes_identities(path).is_ok_and(|changes| changes)
+            {
+                attachment.kind = VolumeType::ReadOnly;
                 let mut named = ground.volumes.iter().filter(|volume| volume.name == attachment.volume);
                 if named.any(|volume| volume.writable != Writable::Nobody) {
                     fixed.push(attachment.volume.clone());
@@ -92,7 +94,7 @@ impl AfsSite {
             },
             hindrance,
             accounts: Arc::clone(ground.accounts),
-            people: Arc::new(People::of(ground.accounts)),
+            principals: Arc::new(Principals::of(ground.accounts)),
             uuid,
             steering: Steering::by_layout(ground.layout)?,
             bound: Vec::new(),
@@ -133,8 +135,8 @@ impl AfsSite {
     pub(super) fn open(&self, volumes: &LaneVolumes) -> Result<Cell, String> {
         // Without addresses nobody asks, and the volumes have no numbers.
         let attachments = if self.hindrance.is_some() { &[][..] } else { &self.attachments[..] };
-        let attached = Attached::new(attachments, volumes)?
-            .with_made_up(self.kept.made_up.clone())
+        let attached = AttachedVolumes::new(attachments, volumes)?
+            .with_synthetic(self.kept.synthetic.clone())
             .with_accounts(&self.accounts);
         let attached = Rc::new(attached);
         for (volume, why) in attached.left_out() {
@@ -150,7 +152,7 @@ impl AfsSite {
                 );
             }
         }
-        Ok(Cell { attached, here: Arc::clone(&self.here), people: Arc::clone(&self.people) })
+        Ok(Cell { attached, here: Arc::clone(&self.here), principals: Arc::clone(&self.principals) })
     }
 
     fn left_out(&self) -> MutexGuard<'_, BTreeSet<VolumeName>> {
@@ -220,7 +222,7 @@ impl Site for AfsSite {
 
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
         let cell = self.open(lane.volumes)?;
-        self.kept.made_up.set(self.root_of(), &cell.attached);
+        self.kept.synthetic.set(self.root_of(), &cell.attached);
         let (hosts, kept) = (self.hosts.clone(), Arc::clone(&self.kept));
         let afs = LaneAfs::new(cell, hosts, kept, lane.commons, lane.audit, self.oob);
         let afs = afs.map_err(|error| format!("out-of-band TCP: {error}"))?;

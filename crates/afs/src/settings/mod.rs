@@ -13,7 +13,7 @@ use service::volumes::VolumeSection;
 use service::{ConnectionsMax, Ground, Problem, Role, Settings, Transport, Wanted};
 use vfs::VolumeName;
 
-use crate::attached::{AfsName, Attachment, Kind};
+use crate::attached_volumes::{AfsName, Attachment, VolumeType};
 use crate::oob::OobOptions;
 use crate::service::{AfsSite, Kept, roles};
 
@@ -323,8 +323,8 @@ fn attachments(
     let (mut attachments, mut paths, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for (index, (volume, keys)) in volumes.iter().zip(keys).enumerate() {
         let kind = match keys.afs {
-            Attach::ReadWrite => Kind::ReadWrite,
-            Attach::ReadOnly => Kind::ReadOnly,
+            Attach::ReadWrite => VolumeType::ReadWrite,
+            Attach::ReadOnly => VolumeType::ReadOnly,
             Attach::Off => continue,
         };
         let invalid = |problem: String| ConfigError::invalid(format!("volume[{index}].afs_name"), problem);

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afs::attached::{Attached, Attachment, Kind};
+use afs::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Layouts, Locks, Totals};
+use afs::fileserver::{DirPageVersions, FileServer, Locks, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs::oob::{LaneOob, OobOptions};
 use afs_wire::Fid;
@@ -108,9 +108,10 @@ impl Server {
                 }
                 roots.push(afs::fid::of(volume.shared().expect("it has objects").id(), Number::ROOT));
                 let name = name.parse().expect("it can be one");
-                attached.push((Attachment { volume: volume_name, name, kind: Kind::ReadWrite }, volume));
+                attached
+                    .push((Attachment { volume: volume_name, name, kind: VolumeType::ReadWrite }, volume));
             }
-            let attached = Rc::new(Attached::of(attached).expect("they differ"));
+            let attached = Rc::new(AttachedVolumes::of(attached).expect("they differ"));
             let seed = SmallRng::seed_from_u64(3).random();
             let socket =
                 UdpSocket::bind(SocketAddr::from(ADDRESS), &config().socket).expect("the port is free");
@@ -128,8 +129,10 @@ impl Server {
             let lane_hosts = LaneHosts::new(&hosts, &cache, &driver);
             counters.push(Arc::clone(lane_hosts.counters()) as _);
             counters.push(driver.counters() as _);
-            let (locks, layouts, totals) = (Locks::default(), Layouts::default(), Totals::default());
-            let files = FileServer::new(attached, lane_hosts, &locks, &layouts, &totals, Audit::default());
+            let (locks, dir_page_versions, totals) =
+                (Locks::default(), DirPageVersions::default(), Totals::default());
+            let files =
+                FileServer::new(attached, lane_hosts, &locks, &dir_page_versions, &totals, Audit::default());
             let options = OobOptions {
                 idle: Duration::from_secs(20),
                 connections_max: 6,

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use afs::attached::{Attached, Attachment, Kind};
+use afs::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Layouts, Locks, SERVICE, Totals};
+use afs::fileserver::{DirPageVersions, FileServer, Locks, SERVICE, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs_wire::{Capabilities, Fid, Interfaces, StoreStatus, rxafs, rxafscb};
 use gungraun::{library_benchmark, library_benchmark_group};
@@ -138,8 +138,8 @@ impl Open {
         let spec = VolumeSpec::new(name.clone(), "/srv", VolumeOptions::default()).with_objects();
         let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).expect("a directory");
         let attachment =
-            Attachment { volume: name, name: "count".parse().expect("a name"), kind: Kind::ReadWrite };
-        let attached = Attached::of([(attachment, volume.clone())]).expect("one volume");
+            Attachment { volume: name, name: "count".parse().expect("a name"), kind: VolumeType::ReadWrite };
+        let attached = AttachedVolumes::of([(attachment, volume.clone())]).expect("one volume");
         let mut seed = SmallRng::seed_from_u64(1);
         let (server, client) = (driver(SERVER, &mut seed), driver(CLIENT, &mut seed));
         let hosts = Hosts::new(HostOptions::default(), AfsUuid([0xfe; 16]), None);
@@ -150,7 +150,7 @@ impl Open {
                 Rc::new(attached),
                 hosts,
                 &Locks::default(),
-                &Layouts::default(),
+                &DirPageVersions::default(),
                 &Totals::default(),
                 Audit::new(None),
             ),

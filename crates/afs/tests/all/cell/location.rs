@@ -1,8 +1,8 @@
 //! VL: every form of an entry, lists, and what is refused.
 
-use afs::attached::Kind;
+use afs::attached_volumes::VolumeType;
 use afs::cell::{Location, Volumes};
-use afs::roots::MadeUp;
+use afs::roots::SyntheticVolumes;
 use afs_wire::code::cell::{
     VL_BADINDEX, VL_BADMASK, VL_BADNAME, VL_BADVOLTYPE, VL_INDEXERANGE, VL_NOENT, VL_PERM,
 };
@@ -14,8 +14,11 @@ use xdr::rpc::{Call, Received, code};
 use crate::cell::{SINCE, UUID, with};
 
 const ADDRESS: u32 = u32::from_be_bytes([10, 0, 0, 1]);
-const FILES: &[(&str, Kind)] =
-    &[("files", Kind::ReadWrite), ("music", Kind::ReadOnly), ("root.cell", Kind::ReadWrite)];
+const FILES: &[(&str, VolumeType)] = &[
+    ("files", VolumeType::ReadWrite),
+    ("music", VolumeType::ReadOnly),
+    ("root.cell", VolumeType::ReadWrite),
+];
 
 async fn ask<P: Call>(client: &crate::cell::Client, request: &P) -> Result<Received<P>, i32> {
     client.ask(Location::SERVICE, request).await
@@ -88,9 +91,9 @@ fn clients_without_a_root_of_their_own_begin_at_the_first_volume() {
 
 #[test]
 fn roots_that_are_made_up_are_told_of_beside_the_volumes() {
-    with(&[("files", Kind::ReadWrite)], async |client| {
-        let made_up = MadeUp::default();
-        client.make_up(&made_up);
+    with(&[("files", VolumeType::ReadWrite)], async |client| {
+        let synthetic = SyntheticVolumes::default();
+        client.set_synthetic(&synthetic);
         let mut names = Vec::new();
         for (name, kinds) in [("root.afs", 0x1000), ("root.cell", 0x1000)] {
             let entry = ask(&client, &vl::GetEntryByNameU { name: name.into() }).await.unwrap().get().entry;

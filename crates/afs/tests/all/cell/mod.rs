@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use afs::attached::{Attached, Attachment, Kind};
-use afs::cell::{Cell, CellCounters, Current, Here, Location, People, Protection, Volumes};
-use afs::roots::MadeUp;
+use afs::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
+use afs::cell::{Cell, CellCounters, Current, Here, Location, Principals, Protection, Volumes};
+use afs::roots::SyntheticVolumes;
 use identity::{Accounts, Writable};
 use lane::backend::UdpOptions;
 use lane::backend::sim::{Config, World};
@@ -47,16 +47,16 @@ impl Client {
     }
 
     /// The cell has roots from now on.
-    fn make_up(&self, made_up: &MadeUp) {
+    fn set_synthetic(&self, synthetic: &SyntheticVolumes) {
         let before = self.cell.get();
         let volumes = before.attached.all().iter().map(|served| {
             let (volume, name) = (served.volume.name().clone(), served.name.parse().unwrap());
             (Attachment { volume, name, kind: served.kind }, served.volume.clone())
         });
-        let attached = Attached::of(volumes).unwrap().with_made_up(made_up.clone());
-        assert!(made_up.set(Some("test.example"), &attached));
-        let (here, people) = (Arc::clone(&before.here), Arc::clone(&before.people));
-        self.cell.set(Cell { attached: Rc::new(attached), here, people });
+        let attached = AttachedVolumes::of(volumes).unwrap().with_synthetic(synthetic.clone());
+        assert!(synthetic.set(Some("test.example"), &attached));
+        let (here, principals) = (Arc::clone(&before.here), Arc::clone(&before.principals));
+        self.cell.set(Cell { attached: Rc::new(attached), here, principals });
     }
 
     /// The number that the first volume has.
@@ -65,23 +65,23 @@ impl Client {
     }
 }
 
-fn cell(volumes: &[(&str, Kind)]) -> Cell {
+fn cell(volumes: &[(&str, VolumeType)]) -> Cell {
     let cache = Cache::sharing(CacheOptions::default(), &Objects::in_memory(ObjectsOptions::default()));
-    let open = |&(name, kind): &(&str, Kind)| {
+    let open = |&(name, kind): &(&str, VolumeType)| {
         let spec = VolumeSpec::new(name.parse().unwrap(), format!("/{name}"), VolumeOptions::default());
         let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
         let (volume_name, name) = (name.parse().unwrap(), name.parse().unwrap());
         (Attachment { volume: volume_name, name, kind }, volume)
     };
     Cell {
-        attached: Rc::new(Attached::of(volumes.iter().map(open)).unwrap()),
+        attached: Rc::new(AttachedVolumes::of(volumes.iter().map(open)).unwrap()),
         here: Arc::new(Here::new(UUID, SINCE, &[format!("{ADDRESS}:7000").parse().unwrap()])),
-        people: Arc::new(People::of(&Accounts::parse(ACCOUNTS).unwrap())),
+        principals: Arc::new(Principals::of(&Accounts::parse(ACCOUNTS).unwrap())),
     }
 }
 
 /// Runs `test` beside servers of these volumes.
-fn with(volumes: &'static [(&str, Kind)], test: impl AsyncFnOnce(Client) + 'static) {
+fn with(volumes: &'static [(&str, VolumeType)], test: impl AsyncFnOnce(Client) + 'static) {
     let world = World::new(1, Config::default());
     let host = world.host(ADDRESS);
     volumes.iter().for_each(|(name, _)| host.fs().create_dir_all(&format!("/{name}")).unwrap());

@@ -1,6 +1,6 @@
 //! PR: look-ups over the accounts, and what is refused.
 
-use afs::attached::Kind;
+use afs::attached_volumes::VolumeType;
 use afs::cell::Protection;
 use afs_wire::code::cell::{PRBADARG, PRNOENT, PRNOTGROUP, PRPERM};
 use afs_wire::{self as wire, pr};
@@ -9,7 +9,7 @@ use xdr::{Chars, List};
 
 use crate::cell::with;
 
-const NONE: &[(&str, Kind)] = &[];
+const NONE: &[(&str, VolumeType)] = &[];
 const ANNE: i32 = 1001;
 const BERT: i32 = 1002;
 const STAFF: i32 = -2001;

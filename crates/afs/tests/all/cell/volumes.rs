@@ -1,6 +1,6 @@
 //! AFSVol: lists and room, and what is refused.
 
-use afs::attached::Kind;
+use afs::attached_volumes::VolumeType;
 use afs::cell::Volumes;
 use afs_wire::code::cell::{VOLSERBAD_ACCESS, VOLSERILLEGAL_PARTITION, VOLSERNOVOL};
 use afs_wire::{self as wire, afs_vol};
@@ -8,7 +8,7 @@ use xdr::rpc::{Call, Received};
 
 use crate::cell::with;
 
-const FILES: &[(&str, Kind)] = &[("files", Kind::ReadWrite), ("music", Kind::ReadOnly)];
+const FILES: &[(&str, VolumeType)] = &[("files", VolumeType::ReadWrite), ("music", VolumeType::ReadOnly)];
 const ENOENT: i32 = 2;
 const ENODEV: i32 = 19;
 

@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use afs::attached::{Attached, Attachment, Kind};
+use afs::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Layouts, Locks, Totals};
+use afs::fileserver::{DirPageVersions, FileServer, Locks, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs_wire::{Capabilities, Fid, Interfaces, Status, StoreStatus, rxafs, rxafscb};
 use identity::Writable;
@@ -99,16 +99,18 @@ impl Bed {
         let spec = VolumeSpec::new(name.clone(), "/srv", options).with_objects();
         let spec = VolumeSpec { quota, ..spec.writable_by(Writable::anyone()) };
         let volume = Volume::open(&cache, &spec).unwrap();
-        let attachment = Attachment { volume: name, name: "files".parse().unwrap(), kind: Kind::ReadWrite };
-        let attached = Rc::new(Attached::of([(attachment, volume.clone())]).unwrap());
+        let attachment =
+            Attachment { volume: name, name: "files".parse().unwrap(), kind: VolumeType::ReadWrite };
+        let attached = Rc::new(AttachedVolumes::of([(attachment, volume.clone())]).unwrap());
         let mut seed = SmallRng::seed_from_u64(1);
         let driver = driver(([10, 0, 0, 1], 7000).into(), &mut seed);
         let hosts = Hosts::new(HostOptions::default(), AfsUuid([0xfe; 16]), None);
         let lane_hosts = LaneHosts::new(&hosts, &cache, &driver);
         let (log, audited) = service::log::channel(64);
         let audit = Audit::new(Some(log));
-        let (locks, layouts, totals) = (Locks::default(), Layouts::default(), Totals::default());
-        let server = FileServer::new(attached, lane_hosts, &locks, &layouts, &totals, audit);
+        let (locks, dir_page_versions, totals) =
+            (Locks::default(), DirPageVersions::default(), Totals::default());
+        let server = FileServer::new(attached, lane_hosts, &locks, &dir_page_versions, &totals, audit);
         driver.serve(afs::fileserver::SERVICE, server.clone());
         let address = ([10, 0, 0, 1], 7000).into();
         let (seed, port) = (RefCell::new(seed), 7001.into());

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afs::attached::{Attached, Attachment, Kind};
+use afs::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
 use afs::audit::Audit;
-use afs::fileserver::{FileCounters, FileServer, Layouts, Locks, SERVICE, Totals};
+use afs::fileserver::{DirPageVersions, FileCounters, FileServer, Locks, SERVICE, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs_wire::Fid;
 use identity::Writable;
@@ -50,7 +50,7 @@ pub(crate) struct Life {
     objects: Objects,
     hosts: Hosts,
     locks: Locks,
-    layouts: Layouts,
+    dir_page_versions: DirPageVersions,
     totals: Totals,
     pages: usize,
     lanes: RefCell<BTreeMap<usize, Lane>>,
@@ -91,7 +91,7 @@ impl Site {
             index,
             objects,
             locks: Locks::default(),
-            layouts: Layouts::default(),
+            dir_page_versions: DirPageVersions::default(),
             totals: Totals::default(),
             pages: self.pages,
             lanes: RefCell::default(),
@@ -191,15 +191,16 @@ impl Life {
         let options = VolumeOptions { serve_hidden: true, ..VolumeOptions::default() };
         let spec = VolumeSpec::new(name.clone(), "/srv", options).with_objects();
         let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
-        let attachment = Attachment { volume: name, name: "files".parse().unwrap(), kind: Kind::ReadWrite };
-        let attached = Rc::new(Attached::of([(attachment, volume.clone())]).unwrap());
+        let attachment =
+            Attachment { volume: name, name: "files".parse().unwrap(), kind: VolumeType::ReadWrite };
+        let attached = Rc::new(AttachedVolumes::of([(attachment, volume.clone())]).unwrap());
         let hosts = LaneHosts::new(&self.hosts, &cache, &driver);
         if lane == 0 {
             hosts.reset_recorded().await.unwrap();
             self.objects.thaw();
         }
-        let Self { locks, layouts, totals, .. } = &*self;
-        let server = FileServer::new(attached, hosts, locks, layouts, totals, Audit::new(None));
+        let Self { locks, dir_page_versions, totals, .. } = &*self;
+        let server = FileServer::new(attached, hosts, locks, dir_page_versions, totals, Audit::new(None));
         server.keep_pages(self.pages);
         driver.serve(SERVICE, server.clone());
         let shown = Lane { files: server, volume: volume.clone(), driver: driver.clone() };

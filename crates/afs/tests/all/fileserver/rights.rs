@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use afs::attached::{AfsName, Attached, Attachment, Kind};
+use afs::attached_volumes::{AfsName, AttachedVolumes, Attachment, VolumeType};
 use afs_wire::code::EACCES;
 use afs_wire::{Fid, StoreStatus, rxafs};
 use identity::{Accounts, Acl, Rights, Side};
@@ -127,8 +127,9 @@ fn denials_are_judged_by_the_accounts_of_the_server() {
         let d = client.make_dir(bed.root(), "d").await.unwrap().fid;
         let attach = |accounts: &Accounts| {
             let name: AfsName = "files".parse().unwrap();
-            let attachment = Attachment { volume: "files".parse().unwrap(), name, kind: Kind::ReadWrite };
-            let attached = Attached::of([(attachment, bed.volume.clone())]).unwrap();
+            let attachment =
+                Attachment { volume: "files".parse().unwrap(), name, kind: VolumeType::ReadWrite };
+            let attached = AttachedVolumes::of([(attachment, bed.volume.clone())]).unwrap();
             bed.server.attach(Rc::new(attached.with_accounts(accounts)));
         };
         let text = "version = 1\n[user.bob]\nid = 1001\n[group.staff]\nid = -2001\nmembers = [\"bob\"]\n";

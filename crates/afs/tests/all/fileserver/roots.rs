@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use afs::attached::{Attached, Attachment, Kind};
-use afs::roots::MadeUp;
+use afs::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
+use afs::roots::SyntheticVolumes;
 use afs_wire::code::{EROFS, VNOVNODE, VNOVOL};
 use afs_wire::directory::Directory;
 use afs_wire::{CALL_BACK_SHARED, FILE_TYPE_DIRECTORY, FILE_TYPE_SYMBOLIC_LINK, Fid, rxafs};
@@ -13,18 +13,20 @@ use xdr::List;
 use super::bed::{Bed, code, run};
 
 /// The roots of the bed's volume from now on; the number of one of them.
-fn make_up(bed: &Bed, made_up: &MadeUp, cell: Option<&str>) {
+fn set_synthetic(bed: &Bed, synthetic: &SyntheticVolumes, cell: Option<&str>) {
     let (volume, name) = (bed.volume.name().clone(), "files".parse().unwrap());
-    let attachment = Attachment { volume, name, kind: Kind::ReadWrite };
-    let attached = Attached::of([(attachment, bed.volume.clone())]).unwrap().with_made_up(made_up.clone());
-    made_up.set(cell, &attached);
+    let attachment = Attachment { volume, name, kind: VolumeType::ReadWrite };
+    let attached =
+        AttachedVolumes::of([(attachment, bed.volume.clone())]).unwrap().with_synthetic(synthetic.clone());
+    synthetic.set(cell, &attached);
     bed.server.attach(Rc::new(attached));
 }
 
-fn root(name: &[u8], bed: &Bed, made_up: &MadeUp) -> Fid {
+fn root(name: &[u8], bed: &Bed, synthetic: &SyntheticVolumes) -> Fid {
     let (volume, name_of) = (bed.volume.name().clone(), "files".parse().unwrap());
-    let attachment = Attachment { volume, name: name_of, kind: Kind::ReadWrite };
-    let attached = Attached::of([(attachment, bed.volume.clone())]).unwrap().with_made_up(made_up.clone());
+    let attachment = Attachment { volume, name: name_of, kind: VolumeType::ReadWrite };
+    let attached =
+        AttachedVolumes::of([(attachment, bed.volume.clone())]).unwrap().with_synthetic(synthetic.clone());
     let (known, _) = attached.located_by_name(name).expect("it is made up");
     Fid { volume: known.id(), ..bed.fid(Number::ROOT) }
 }
@@ -32,13 +34,13 @@ fn root(name: &[u8], bed: &Bed, made_up: &MadeUp) -> Fid {
 #[test]
 fn the_way_from_root_afs_to_a_volume_is_read_as_any_directory_and_link() {
     run(async |bed| {
-        let made_up = MadeUp::default();
-        make_up(&bed, &made_up, Some("test.example"));
+        let synthetic = SyntheticVolumes::default();
+        set_synthetic(&bed, &synthetic, Some("test.example"));
         let client = bed.client();
         for (from, name, says) in
             [(&b"root.afs"[..], &b"test.example"[..], "#root.cell."), (b"root.cell", b"files", "#files.")]
         {
-            let own = root(from, &bed, &made_up);
+            let own = root(from, &bed, &synthetic);
             let status = client.status(own).await.unwrap();
             assert_eq!((status.file_type, status.caller_access), (FILE_TYPE_DIRECTORY, 9));
             let (pages, reply) = client.fetch(own, 0, i64::from(i32::MAX)).await.unwrap();
@@ -66,9 +68,9 @@ fn the_way_from_root_afs_to_a_volume_is_read_as_any_directory_and_link() {
 #[test]
 fn everybody_may_read_what_is_made_up_and_nobody_may_change_it() {
     run(async |bed| {
-        let made_up = MadeUp::default();
-        make_up(&bed, &made_up, Some("test.example"));
-        let (client, own) = (bed.client(), root(b"root.cell", &bed, &made_up));
+        let synthetic = SyntheticVolumes::default();
+        set_synthetic(&bed, &synthetic, Some("test.example"));
+        let (client, own) = (bed.client(), root(b"root.cell", &bed, &synthetic));
         let list = client.call(&rxafs::FetchACL { fid: own }).await.unwrap();
         assert_eq!(&list.get().access_list[..], b"1\n0\nsystem:anyuser\t9\n\0");
         let volume = client.call(&rxafs::GetVolumeStatus { volume: own.volume }).await.unwrap();
@@ -85,7 +87,7 @@ fn everybody_may_read_what_is_made_up_and_nobody_may_change_it() {
         }
         assert_eq!(client.status(Fid { volume: own.volume + 1, ..own }).await.unwrap().file_type, 2);
         // Where they are not made up any more, nobody has them.
-        make_up(&bed, &made_up, None);
+        set_synthetic(&bed, &synthetic, None);
         assert_eq!(code(client.status(own).await), VNOVOL);
         assert_eq!(code(client.call(&rxafs::GetVolumeStatus { volume: own.volume }).await), VNOVOL);
         assert_eq!(client.status(bed.root()).await.unwrap().file_type, FILE_TYPE_DIRECTORY);

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use afs::attached::{Attached, Attachment, Kind};
+use afs::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Layouts, Locks, Totals};
+use afs::fileserver::{DirPageVersions, FileServer, Locks, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs::oob::{LaneOob, OobOptions};
 use afs_client::{Client, ClientOptions};
@@ -121,14 +121,15 @@ fn serve(host: &Host, oob: [LaneOob; 2], seed: u64) -> Served {
     let options = VolumeOptions { serve_hidden: true, ..VolumeOptions::default() };
     let spec = VolumeSpec::new(name.clone(), "/srv", options).with_objects();
     let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
-    let attachment = Attachment { volume: name, name: "files".parse().unwrap(), kind: Kind::ReadWrite };
+    let attachment = Attachment { volume: name, name: "files".parse().unwrap(), kind: VolumeType::ReadWrite };
     let root = afs::fid::of(volume.shared().unwrap().id(), Number::ROOT);
-    let attached = Rc::new(Attached::of([(attachment, volume)]).unwrap());
+    let attached = Rc::new(AttachedVolumes::of([(attachment, volume)]).unwrap());
     let driver = driver(SERVER, 7000, SmallRng::seed_from_u64(seed).random());
     let hosts = Hosts::new(HostOptions::default(), AfsUuid([0xfe; 16]), None);
     let lane_hosts = LaneHosts::new(&hosts, &cache, &driver);
-    let (locks, layouts, totals) = (Locks::default(), Layouts::default(), Totals::default());
-    let files = FileServer::new(attached, lane_hosts, &locks, &layouts, &totals, Audit::default());
+    let (locks, dir_page_versions, totals) =
+        (Locks::default(), DirPageVersions::default(), Totals::default());
+    let files = FileServer::new(attached, lane_hosts, &locks, &dir_page_versions, &totals, Audit::default());
     files.offer_oob(&oob[0]);
     driver.serve(afs::fileserver::SERVICE, files.clone());
     Served { fs: host.fs(), files, driver, oob, root }

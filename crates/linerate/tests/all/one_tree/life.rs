@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afs::attached::{Attached, Attachment, Kind};
+use afs::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Layouts, Locks, Totals};
+use afs::fileserver::{DirPageVersions, FileServer, Locks, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs_wire::Fid;
 use http::service::{Mount, Role as HttpRole};
@@ -45,7 +45,7 @@ pub(crate) struct Life {
     /// Clients that an earlier life has promised something are told first.
     is_recorded: bool,
     locks: Locks,
-    layouts: Layouts,
+    dir_page_versions: DirPageVersions,
     totals: Totals,
     smb: Arc<dyn Site>,
     root: Cell<Fid>,
@@ -97,7 +97,7 @@ impl Life {
             hosts: Hosts::new(options, AfsUuid([0xfe; 16]), index.cloned()),
             is_recorded: index.is_some(),
             locks: Locks::default(),
-            layouts: Layouts::default(),
+            dir_page_versions: DirPageVersions::default(),
             totals: Totals::default(),
             smb: smb_site(&document, &sections, &objects),
             root: Cell::default(),
@@ -164,10 +164,17 @@ impl Life {
             lane::spawn(async move { listening.listen(socket, Role(0), Rc::new(Open)).await.unwrap() });
 
         let name: vfs::VolumeName = "files".parse().unwrap();
-        let attachment = Attachment { volume: name, name: "files".parse().unwrap(), kind: Kind::ReadWrite };
-        let attached = Rc::new(Attached::of([(attachment, volume.clone())]).unwrap());
-        let files =
-            FileServer::new(attached, hosts, &self.locks, &self.layouts, &self.totals, Audit::new(None));
+        let attachment =
+            Attachment { volume: name, name: "files".parse().unwrap(), kind: VolumeType::ReadWrite };
+        let attached = Rc::new(AttachedVolumes::of([(attachment, volume.clone())]).unwrap());
+        let files = FileServer::new(
+            attached,
+            hosts,
+            &self.locks,
+            &self.dir_page_versions,
+            &self.totals,
+            Audit::new(None),
+        );
         driver.serve(afs::fileserver::SERVICE, files);
 
         let site = http::service::Site::new(vec![Mount::new("/", volume, true)]);

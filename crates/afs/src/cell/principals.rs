@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use identity::{Accounts, Id, SYSTEM_GROUPS};
 
-/// The accounts of one moment, put in the order of their numbers. Made once for all lanes.
+/// Users and groups of one snapshot of the accounts, sorted by PTS id. Made once for all lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct People {
-    by_id: BTreeMap<i32, Person>,
+pub struct Principals {
+    by_id: BTreeMap<i32, PrincipalEntry>,
     by_name: HashMap<Box<str>, i32>,
     last_user: i32,
     last_group: i32,
@@ -15,7 +15,7 @@ pub struct People {
 
 /// A user (a positive number) or a group (a negative one).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Person {
+pub(super) struct PrincipalEntry {
     pub(super) name: Box<str>,
     pub(super) owner: i32,
     /// Of a group: those directly in it, ascending.
@@ -24,29 +24,29 @@ pub(super) struct Person {
     pub(super) groups: Vec<i32>,
 }
 
-impl People {
+impl Principals {
     /// Those of these accounts, and whom every cell has.
     pub fn of(accounts: &Accounts) -> Self {
-        let mut people = Self::default();
+        let mut principals = Self::default();
         for (name, id) in SYSTEM_GROUPS.into_iter().chain([(ANONYMOUS, Id::ANONYMOUS)]) {
-            people.insert(id, name);
+            principals.insert(id, name);
         }
         let (users, groups) = (accounts.users(), accounts.groups());
-        users.iter().for_each(|user| people.insert(user.id, &user.name));
-        groups.iter().for_each(|group| people.insert(group.id, &group.name));
+        users.iter().for_each(|user| principals.insert(user.id, &user.name));
+        groups.iter().for_each(|group| principals.insert(group.id, &group.name));
         for group in &groups {
-            let mut members: Vec<i32> = group.members.iter().filter_map(|name| people.id(name)).collect();
+            let mut members: Vec<i32> = group.members.iter().filter_map(|name| principals.id(name)).collect();
             members.sort_unstable();
             for member in &members {
-                people.person_mut(*member).groups.push(group.id.0);
+                principals.person_mut(*member).groups.push(group.id.0);
             }
-            people.person_mut(group.id.0).members = members;
+            principals.person_mut(group.id.0).members = members;
         }
-        people.by_id.values_mut().for_each(|person| person.groups.sort_unstable());
+        principals.by_id.values_mut().for_each(|person| person.groups.sort_unstable());
         let [user, group] = accounts.next_ids();
-        people.last_user = user.map_or(i32::MAX, |next| next.0 - 1);
-        people.last_group = group.map_or(i32::MIN, |next| next.0 + 1);
-        people
+        principals.last_user = user.map_or(i32::MAX, |next| next.0 - 1);
+        principals.last_group = group.map_or(i32::MIN, |next| next.0 + 1);
+        principals
     }
 
     fn insert(&mut self, id: Id, name: &str) {
@@ -54,14 +54,14 @@ impl People {
         let owner = name.split_once(':').and_then(|(owner, _)| self.id(owner)).filter(|_| id.0 < 0);
         let owner = owner.unwrap_or(Id::ADMINISTRATORS.0);
         self.by_name.insert(name.into(), id.0);
-        self.by_id.insert(id.0, Person { name: name.into(), owner, ..Person::default() });
+        self.by_id.insert(id.0, PrincipalEntry { name: name.into(), owner, ..PrincipalEntry::default() });
     }
 
-    fn person_mut(&mut self, id: i32) -> &mut Person {
+    fn person_mut(&mut self, id: i32) -> &mut PrincipalEntry {
         self.by_id.get_mut(&id).expect("whoever has a name has a number")
     }
 
-    pub(super) fn get(&self, id: i32) -> Option<&Person> {
+    pub(super) fn get(&self, id: i32) -> Option<&PrincipalEntry> {
         self.by_id.get(&id)
     }
 
@@ -70,7 +70,7 @@ impl People {
     }
 
     /// All, by number.
-    pub(super) fn all(&self) -> impl Iterator<Item = (i32, &Person)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (i32, &PrincipalEntry)> {
         self.by_id.iter().map(|(id, person)| (*id, person))
     }
 
@@ -121,28 +121,28 @@ members = ["anne"]
 
     #[test]
     fn whoever_is_in_a_group_is_in_those_that_the_group_is_in() {
-        let people = People::of(&Accounts::parse(ACCOUNTS).unwrap());
-        let id = |name: &str| people.id(name).unwrap();
+        let principals = Principals::of(&Accounts::parse(ACCOUNTS).unwrap());
+        let id = |name: &str| principals.id(name).unwrap();
         assert_eq!((id("anne"), id("staff"), id("anonymous")), (1001, -2001, 32766));
-        assert_eq!(people.get(-2001).unwrap().members, [-2002, 1001]);
-        assert_eq!(people.get(-2002).unwrap().owner, 1001);
-        assert_eq!(people.get(-2001).unwrap().owner, -204);
-        assert_eq!(people.get(1002).unwrap().groups, [-2002]);
-        assert_eq!(people.subdomain(1002).unwrap(), [-2002, -2001, -102, -101, 1002]);
-        assert_eq!(people.subdomain(1001).unwrap(), [-2001, -204, -102, -101, 1001]);
-        assert_eq!(people.subdomain(32766).unwrap(), [-101, 32766]);
-        assert_eq!(people.subdomain(77), None);
-        assert_eq!(people.last(), (1002, -2002));
+        assert_eq!(principals.get(-2001).unwrap().members, [-2002, 1001]);
+        assert_eq!(principals.get(-2002).unwrap().owner, 1001);
+        assert_eq!(principals.get(-2001).unwrap().owner, -204);
+        assert_eq!(principals.get(1002).unwrap().groups, [-2002]);
+        assert_eq!(principals.subdomain(1002).unwrap(), [-2002, -2001, -102, -101, 1002]);
+        assert_eq!(principals.subdomain(1001).unwrap(), [-2001, -204, -102, -101, 1001]);
+        assert_eq!(principals.subdomain(32766).unwrap(), [-101, 32766]);
+        assert_eq!(principals.subdomain(77), None);
+        assert_eq!(principals.last(), (1002, -2002));
     }
 
     #[test]
     fn the_subdomain_is_the_one_that_access_lists_are_decided_with() {
         let accounts = Accounts::parse(ACCOUNTS).unwrap();
-        let people = People::of(&accounts);
+        let principals = Principals::of(&accounts);
         for name in ["anne", "bert"] {
             let user = accounts.user(name).unwrap();
             let ids: Vec<i32> = user.subdomain().iter().map(|id| id.0).collect();
-            assert_eq!(people.subdomain(user.id().0).unwrap(), ids);
+            assert_eq!(principals.subdomain(user.id().0).unwrap(), ids);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who asks, and for which volume.
+//! The context of a call: the volume of its FID, the host that calls, and the principal that it acts for.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use rx_lane::ServerConnection;
 use vfs::{Caller, Directory, Name, Number};
 
 use super::{Call, Refused, Serving};
-use crate::attached::{AttachedVolume, Kind};
+use crate::attached_volumes::{AttachedVolume, VolumeType};
 use crate::fid;
 use crate::host::Host;
 use crate::roots;
 
-/// What a call is about.
-pub(super) struct Asked {
+/// The volume, host and caller that one call is about.
+pub(super) struct CallContext {
     pub(super) volume: AttachedVolume,
     pub(super) host: Arc<Host>,
     pub(super) caller: Caller,
 }
 
 impl Serving {
-    /// The client that calls, and the volume of the file that it names, by the number that it knows it by.
-    pub(super) async fn asked(&self, call: &Call, fid: Fid) -> Result<Asked, Refused> {
+    /// Makes the context of a call about `fid`: its host, its caller, and the volume by the number that the client uses.
+    pub(super) async fn call_context(&self, call: &Call, fid: Fid) -> Result<CallContext, Refused> {
         let volume = self.volume(fid.volume)?;
         let host = self.host(call).await?;
         // By its own number it is told of anyway.
@@ -31,13 +31,13 @@ impl Serving {
             host.knows_as(shared.id(), fid.volume);
         }
         let caller = Caller::new(self.principal(call.connection())).sparing(host.holder());
-        Ok(Asked { volume, host, caller })
+        Ok(CallContext { volume, host, caller })
     }
 
-    /// As [`Serving::asked`], to change something.
-    pub(super) async fn changing(&self, call: &Call, fid: Fid) -> Result<Asked, Refused> {
-        let asked = self.asked(call, fid).await?;
-        if asked.volume.kind == Kind::ReadWrite { Ok(asked) } else { Err(EROFS.into()) }
+    /// As [`Serving::context`], to change something.
+    pub(super) async fn change_context(&self, call: &Call, fid: Fid) -> Result<CallContext, Refused> {
+        let context = self.call_context(call, fid).await?;
+        if context.volume.kind == VolumeType::ReadWrite { Ok(context) } else { Err(EROFS.into()) }
     }
 
     pub(super) async fn host(&self, call: &Call) -> Result<Arc<Host>, Refused> {
@@ -61,7 +61,7 @@ impl Serving {
     }
 }
 
-impl Asked {
+impl CallContext {
     /// As [`Serving::sync`].
     pub(super) fn sync(&self) -> VolumeSync {
         sync(&self.host)
@@ -80,8 +80,8 @@ impl Asked {
     /// Of rights those that count by the number that the volume was asked for by.
     pub(super) fn left_of(&self, rights: Rights) -> Rights {
         match self.volume.kind {
-            Kind::ReadWrite => rights,
-            Kind::ReadOnly | Kind::Backup => rights.without(Rights::CHANGES | Rights::ADMINISTER),
+            VolumeType::ReadWrite => rights,
+            VolumeType::ReadOnly | VolumeType::Backup => rights.without(Rights::CHANGES | Rights::ADMINISTER),
         }
     }
 

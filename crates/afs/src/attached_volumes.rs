@@ -12,11 +12,11 @@ use identity::{Accounts, Principal};
 use service::volumes::LaneVolumes;
 use vfs::{Volume, VolumeName};
 
-use crate::roots::{self, MadeUp};
+use crate::roots::{self, SyntheticVolumes};
 
-/// Which of a volume's three numbers something is about, and so whether it can be changed.
+/// The type of a volume as AFS counts them: read-write, read-only or backup. Only the first can be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum VolumeType {
     /// The tree.
     #[default]
     ReadWrite,
@@ -33,8 +33,8 @@ pub struct Attachment {
     pub volume: VolumeName,
     /// Its name for AFS.
     pub name: AfsName,
-    /// Clients are told of it as [`Kind::ReadWrite`], or of its read-only copy alone.
-    pub kind: Kind,
+    /// Clients are told of it as [`VolumeType::ReadWrite`], or of its read-only copy alone.
+    pub kind: VolumeType,
 }
 
 /// The name of a volume for AFS: 1 to 22 bytes of those that [`VolumeName`] has. Stock tools keep 31, with `.readonly`
@@ -52,40 +52,40 @@ pub struct AfsNameError {
     name: String,
 }
 
-/// What a lane serves by AFS. Replaced whole at a reload; calls in progress keep what they began with.
+/// The volumes that one lane serves by AFS. Replaced whole at a reload; calls in progress keep what they began with.
 #[derive(Debug, Default)]
-pub struct Attached {
-    served: Vec<Rc<Served>>,
+pub struct AttachedVolumes {
+    served: Vec<Rc<ServedVolume>>,
     left_out: Vec<(VolumeName, Box<str>)>,
-    by_number: HashMap<u32, (usize, Kind)>,
+    by_number: HashMap<u32, (usize, VolumeType)>,
     by_name: HashMap<Rc<str>, usize>,
-    made_up: MadeUp,
+    synthetic: SyntheticVolumes,
     /// Who has not said who it is, by the accounts of the server; `None` where there are none.
     anonymous: Option<Principal>,
 }
 
-/// A volume as clients are told of it: one that is served, or made up ([`roots`]).
+/// A volume as the location and volume servers list it: one that is served, or a synthetic one ([`roots`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct VolumeEntry {
     /// Its name for AFS.
     pub name: Rc<str>,
     /// As it is told of.
-    pub kind: Kind,
+    pub kind: VolumeType,
     /// The number of the tree; the copies' follow.
     pub first: u32,
-    /// The file system it lies on, as of [`Served`].
+    /// The file system it lies on, as of [`ServedVolume`].
     pub partition: u8,
 }
 
 /// A volume of the lane.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServedVolume {
     /// Its name for AFS.
     pub name: Rc<str>,
     /// The tree.
     pub volume: Volume,
     /// As clients are told of it.
-    pub kind: Kind,
+    pub kind: VolumeType,
     /// The number of the tree; the copies' follow.
     pub first: u32,
     /// The file system it lies on, counted from 0: what AFS calls a partition.
@@ -97,15 +97,15 @@ pub struct Served {
 pub struct AttachedVolume {
     /// The tree.
     pub volume: Volume,
-    /// Only [`Kind::ReadWrite`] can be changed.
-    pub kind: Kind,
+    /// Only [`VolumeType::ReadWrite`] can be changed.
+    pub kind: VolumeType,
     /// The number that it was asked for by, or that its name has.
     pub id: u32,
     /// What all lanes' clients are told of it.
-    pub served: Rc<Served>,
+    pub served: Rc<ServedVolume>,
 }
 
-impl Kind {
+impl VolumeType {
     /// All, by their numbers' order.
     pub const ALL: [Self; 3] = [Self::ReadWrite, Self::ReadOnly, Self::Backup];
 
@@ -135,7 +135,7 @@ impl Kind {
     }
 }
 
-impl Attached {
+impl AttachedVolumes {
     /// The volumes of these attachments, in their order.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Attached {
         Self::of(found.collect::<Result<Vec<_>, String>>()?)
     }
 
-    /// These volumes, in this order, without those whose numbers do not last ([`Attached::left_out`]).
+    /// These volumes, in this order, without those whose numbers do not last ([`AttachedVolumes::left_out`]).
     ///
     /// # Errors
     /// A volume that has no number.
@@ -171,14 +171,14 @@ impl Attached {
             // Tools know no more partitions: the rest is shown as one.
             let partition = u8::try_from(partition.min(PARTITIONS_MAX - 1)).expect("there are fewer");
             let (name, kind) = (Rc::<str>::from(attachment.name.as_str()), attachment.kind);
-            attached.insert(Served { name, volume, kind, first, partition });
+            attached.insert(ServedVolume { name, volume, kind, first, partition });
         }
         Ok(attached)
     }
 
     /// With what is made up beside them, as that is at any time.
-    pub fn with_made_up(self, made_up: MadeUp) -> Self {
-        Self { made_up, ..self }
+    pub fn with_synthetic(self, synthetic: SyntheticVolumes) -> Self {
+        Self { synthetic, ..self }
     }
 
     /// With these users and groups, by whom access lists are judged.
@@ -192,13 +192,13 @@ impl Attached {
     }
 
     /// What is made up beside them.
-    pub(crate) fn made_up(&self) -> &MadeUp {
-        &self.made_up
+    pub(crate) fn synthetic(&self) -> &SyntheticVolumes {
+        &self.synthetic
     }
 
-    fn insert(&mut self, served: Served) {
+    fn insert(&mut self, served: ServedVolume) {
         let place = self.served.len();
-        for kind in Kind::ALL {
+        for kind in VolumeType::ALL {
             self.by_number.insert(served.first + kind.index(), (place, kind));
         }
         self.by_name.insert(Rc::clone(&served.name), place);
@@ -209,15 +209,15 @@ impl Attached {
     pub fn by_id(&self, id: u32) -> Option<AttachedVolume> {
         let (place, kind) = *self.by_number.get(&id)?;
         let volume = AttachedVolume::new(&self.served[place], kind);
-        (kind != Kind::ReadWrite || volume.served.kind == kind).then_some(volume)
+        (kind != VolumeType::ReadWrite || volume.served.kind == kind).then_some(volume)
     }
 
     /// Whatever has this number, for who asks where volumes are: also by the number of a tree of which only a copy is told of, as
     /// tools have that from the volume's entry. With the kind that the number is of.
-    pub fn located(&self, id: u32) -> Option<(Known, Kind)> {
+    pub fn located(&self, id: u32) -> Option<(VolumeEntry, VolumeType)> {
         if roots::has_number(id) {
-            let known = self.made_up.now().by_id(id)?.known();
-            let kind = Kind::ALL.into_iter().find(|kind| known.first + kind.index() == id)?;
+            let known = self.synthetic.now().by_id(id)?.known();
+            let kind = VolumeType::ALL.into_iter().find(|kind| known.first + kind.index() == id)?;
             return Some((known, kind));
         }
         let (place, kind) = *self.by_number.get(&id)?;
@@ -225,26 +225,26 @@ impl Attached {
     }
 
     /// Whatever has this name, as [`by_name`](Self::by_name).
-    pub fn located_by_name(&self, name: &[u8]) -> Option<(Known, Kind)> {
+    pub fn located_by_name(&self, name: &[u8]) -> Option<(VolumeEntry, VolumeType)> {
         let text = std::str::from_utf8(name).ok()?;
         if let Some(id) = number_of(text) {
             return self.located(id);
         }
-        let (stem, kind) = Kind::of_name(text);
-        match self.made_up.now().by_name(stem) {
+        let (stem, kind) = VolumeType::of_name(text);
+        match self.synthetic.now().by_name(stem) {
             Some(root) => Some((root.known(), kind)),
             None => self.by_name(name).map(|volume| (volume.served.known(), volume.kind)),
         }
     }
 
     /// All volumes, in the order of the configuration, and what is made up beside them.
-    pub fn known(&self) -> Vec<Known> {
+    pub fn known(&self) -> Vec<VolumeEntry> {
         let served = self.served.iter().map(|served| served.known());
-        served.chain(self.made_up.now().known()).collect()
+        served.chain(self.synthetic.now().known()).collect()
     }
 
     /// The volume that is told of so, unless it is made up.
-    pub fn served(&self, known: &Known) -> Option<&Rc<Served>> {
+    pub fn served(&self, known: &VolumeEntry) -> Option<&Rc<ServedVolume>> {
         let (place, _) = self.by_number.get(&known.first)?;
         self.served.get(*place)
     }
@@ -257,16 +257,16 @@ impl Attached {
         if let Some(id) = number_of(name) {
             return self.by_id(id);
         }
-        let (stem, kind) = Kind::of_name(name);
+        let (stem, kind) = VolumeType::of_name(name);
         let first = || (!self.served.is_empty() && roots::NAMES.contains(&stem)).then_some(0);
         let served = &self.served[self.by_name.get(stem).copied().or_else(first)?];
         // Of what is told of as a copy alone the name without a suffix is that copy's.
-        let kind = if kind == Kind::ReadWrite { served.kind } else { kind };
+        let kind = if kind == VolumeType::ReadWrite { served.kind } else { kind };
         Some(AttachedVolume::new(served, kind))
     }
 
     /// All volumes, in the order of the configuration.
-    pub fn all(&self) -> &[Rc<Served>] {
+    pub fn all(&self) -> &[Rc<ServedVolume>] {
         &self.served
     }
 
@@ -277,8 +277,8 @@ impl Attached {
     }
 
     /// The file systems that they lie on, each told by the first volume there, by their numbers from 0 on.
-    pub fn partitions(&self) -> Vec<&Rc<Served>> {
-        let mut found: Vec<&Rc<Served>> = Vec::new();
+    pub fn partitions(&self) -> Vec<&Rc<ServedVolume>> {
+        let mut found: Vec<&Rc<ServedVolume>> = Vec::new();
         for served in &self.served {
             if usize::from(served.partition) == found.len() {
                 found.push(served);
@@ -288,20 +288,20 @@ impl Attached {
     }
 }
 
-impl Served {
+impl ServedVolume {
     /// The number of the kind that clients are told of.
     pub fn id(&self) -> u32 {
         self.first + self.kind.index()
     }
 
     /// As clients are told of it.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> VolumeEntry {
         let Self { ref name, kind, first, partition, .. } = *self;
-        Known { name: Rc::clone(name), kind, first, partition }
+        VolumeEntry { name: Rc::clone(name), kind, first, partition }
     }
 }
 
-impl Known {
+impl VolumeEntry {
     /// The number of the kind that clients are told of.
     pub fn id(&self) -> u32 {
         self.first + self.kind.index()
@@ -314,7 +314,7 @@ impl Known {
 }
 
 impl AttachedVolume {
-    fn new(served: &Rc<Served>, kind: Kind) -> Self {
+    fn new(served: &Rc<ServedVolume>, kind: VolumeType) -> Self {
         let (volume, id) = (served.volume.clone(), served.first + kind.index());
         Self { volume, kind, id, served: Rc::clone(served) }
     }
@@ -331,7 +331,7 @@ impl FromStr for AfsName {
     type Err = AfsNameError;
 
     fn from_str(name: &str) -> Result<Self, AfsNameError> {
-        let is_plain = Kind::of_name(name).1 == Kind::ReadWrite && number_of(name).is_none();
+        let is_plain = VolumeType::of_name(name).1 == VolumeType::ReadWrite && number_of(name).is_none();
         if name.len() <= NAME_MAX && is_plain && name.parse::<VolumeName>().is_ok() {
             return Ok(Self(name.to_owned()));
         }
@@ -365,18 +365,18 @@ pub(crate) mod tests {
     use super::*;
 
     /// Volumes of a simulated lane, attached as these kinds.
-    pub(crate) fn attached(volumes: &[(&str, Kind)]) -> Attached {
+    pub(crate) fn attached(volumes: &[(&str, VolumeType)]) -> AttachedVolumes {
         let cache = Cache::sharing(CacheOptions::default(), &Objects::in_memory(ObjectsOptions::default()));
-        let open = |&(name, kind): &(&str, Kind)| {
+        let open = |&(name, kind): &(&str, VolumeType)| {
             let volume: VolumeName = name.parse().unwrap();
             let spec = VolumeSpec::new(volume.clone(), format!("/{name}"), VolumeOptions::default());
             let opened = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
             (Attachment { volume, name: name.parse().unwrap(), kind }, opened)
         };
-        Attached::of(volumes.iter().map(open)).unwrap()
+        AttachedVolumes::of(volumes.iter().map(open)).unwrap()
     }
 
-    impl Attached {
+    impl AttachedVolumes {
         /// These without one.
         pub(crate) fn without(&self, name: &str) -> Self {
             let left = self.served.iter().filter(|served| *served.name != *name);
@@ -393,7 +393,10 @@ pub(crate) mod tests {
     }
 
     /// Runs `test` on a simulated lane that has these volumes' directories.
-    pub(crate) fn with(volumes: &[(&'static str, Kind)], test: impl AsyncFnOnce(Attached) + 'static) {
+    pub(crate) fn with(
+        volumes: &[(&'static str, VolumeType)],
+        test: impl AsyncFnOnce(AttachedVolumes) + 'static,
+    ) {
         let world = World::new(1, Config::default());
         let host = world.host("10.0.0.1");
         volumes.iter().for_each(|(name, _)| host.fs().create_dir_all(&format!("/{name}")).unwrap());
@@ -403,10 +406,10 @@ pub(crate) mod tests {
 
     #[test]
     fn copies_lead_to_the_same_tree_by_name_and_by_number() {
-        with(&[("files", Kind::ReadWrite), ("public", Kind::ReadWrite)], async |attached| {
+        with(&[("files", VolumeType::ReadWrite), ("public", VolumeType::ReadWrite)], async |attached| {
             let files = attached.by_name(b"files").unwrap();
-            assert_eq!((files.kind, attached.all()[0].id()), (Kind::ReadWrite, files.id));
-            for kind in Kind::ALL {
+            assert_eq!((files.kind, attached.all()[0].id()), (VolumeType::ReadWrite, files.id));
+            for kind in VolumeType::ALL {
                 let name = format!("files{}", kind.suffix());
                 let copy = attached.by_name(name.as_bytes()).unwrap();
                 assert_eq!((copy.kind, copy.id), (kind, files.id + kind.index()));
@@ -427,24 +430,24 @@ pub(crate) mod tests {
 
     #[test]
     fn of_a_volume_that_is_told_of_as_read_only_there_is_nothing_to_change() {
-        with(&[("files", Kind::ReadOnly)], async |attached| {
+        with(&[("files", VolumeType::ReadOnly)], async |attached| {
             let served = &attached.all()[0];
             assert_eq!(served.id(), served.first + 1);
             assert!(attached.by_id(served.first).is_none());
-            assert_eq!(attached.by_name(b"files").unwrap().kind, Kind::ReadOnly);
-            assert_eq!(attached.by_name(b"files.backup").unwrap().kind, Kind::Backup);
+            assert_eq!(attached.by_name(b"files").unwrap().kind, VolumeType::ReadOnly);
+            assert_eq!(attached.by_name(b"files.backup").unwrap().kind, VolumeType::Backup);
         });
     }
 
     #[test]
     fn clients_begin_at_the_first_volume_unless_one_is_called_so() {
-        let first = ("files", Kind::ReadWrite);
-        with(&[first, ("music", Kind::ReadWrite)], async |attached| {
+        let first = ("files", VolumeType::ReadWrite);
+        with(&[first, ("music", VolumeType::ReadWrite)], async |attached| {
             for name in ["root.cell", "root.afs", "root.cell.readonly"] {
                 assert_eq!(&*attached.by_name(name.as_bytes()).unwrap().served.name, "files");
             }
         });
-        with(&[first, ("root.cell", Kind::ReadWrite)], async |attached| {
+        with(&[first, ("root.cell", VolumeType::ReadWrite)], async |attached| {
             assert_eq!(&*attached.by_name(b"root.cell").unwrap().served.name, "root.cell");
             assert_eq!(&*attached.by_name(b"root.afs").unwrap().served.name, "files");
         });
@@ -466,9 +469,9 @@ pub(crate) mod tests {
                 let attachment = Attachment {
                     volume: name.clone(),
                     name: "files".parse().unwrap(),
-                    kind: Kind::ReadWrite,
+                    kind: VolumeType::ReadWrite,
                 };
-                let attached = Attached::of([(attachment, volume)]).unwrap();
+                let attached = AttachedVolumes::of([(attachment, volume)]).unwrap();
                 assert_eq!(attached.left_out(), [(name.clone(), "there is no room".into())]);
                 assert!(attached.all().is_empty());
                 assert!(attached.by_name(b"files").is_none() && attached.by_name(b"root.cell").is_none());

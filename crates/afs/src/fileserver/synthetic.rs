@@ -7,22 +7,26 @@ use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, VolumeStatus}
 use identity::{Acl, Rights, Side, Who};
 
 use super::access::text_of;
-use super::asked::Reply;
+use super::call_context::Reply;
 use super::fetch_data::Content;
-use super::look::Told;
+use super::status_and_callback::StatusAndCallback;
 use super::{Call, Refused, Serving};
 use crate::fid;
 use crate::roots::{self, File};
 
 impl Serving {
     /// What is told of a file that is made up, with a promise, and what it holds; `None` of any other.
-    pub(super) async fn made_up(&self, call: &Call, fid: Fid) -> Result<Option<(Told, Content)>, Refused> {
+    pub(super) async fn synthetic(
+        &self,
+        call: &Call,
+        fid: Fid,
+    ) -> Result<Option<(StatusAndCallback, Content)>, Refused> {
         if !roots::has_number(fid.volume) {
             return Ok(None);
         }
         // Whoever is a host before the look is told when what was seen counts no more.
         self.host(call).await?;
-        let roots = self.server.inner.attached.borrow().made_up().now();
+        let roots = self.server.inner.attached.borrow().synthetic().now();
         let root = roots.by_id(fid.volume).ok_or(VNOVOL)?;
         let file = root.file(fid::number(fid)).ok_or(VNOVNODE)?;
         let promise = self.server.inner.hosts.promise();
@@ -32,29 +36,29 @@ impl Serving {
             File::Directory(directory) => Content::Directory(directory.clone()),
             File::Link(target) => Content::Link(target.as_bytes().to_vec()),
         };
-        Ok(Some((Told { status: root.status(file), call_back }, content)))
+        Ok(Some((StatusAndCallback { status: root.status(file), call_back }, content)))
     }
 
     /// What `fs listacl` shows of one: everybody may read it, nobody may do more.
-    pub(super) async fn made_up_list(
+    pub(super) async fn synthetic_acl(
         &self,
         call: &Call,
         fid: Fid,
     ) -> Result<Option<Reply<FetchACL>>, Refused> {
-        let Some((told, _)) = self.made_up(call, fid).await? else { return Ok(None) };
+        let Some((found, _)) = self.synthetic(call, fid).await? else { return Ok(None) };
         let mut acl = Acl::new();
         let anyone: Who = "system:anyuser".parse().expect("it names somebody");
         acl.set(Side::Given, anyone, Rights::READER).expect("a list has room for one");
         let access_list = (text_of(&acl) + "\0").into_bytes().into();
-        Ok(Some(Reply::<FetchACL> { access_list, status: told.status, sync: self.sync(call) }))
+        Ok(Some(Reply::<FetchACL> { access_list, status: found.status, sync: self.sync(call) }))
     }
 
     /// What `fs examine` shows of one.
-    pub(super) fn made_up_volume(&self, id: u32) -> Result<Option<Reply<GetVolumeStatus>>, Refused> {
+    pub(super) fn synthetic_volume(&self, id: u32) -> Result<Option<Reply<GetVolumeStatus>>, Refused> {
         if !roots::has_number(id) {
             return Ok(None);
         }
-        let roots = self.server.inner.attached.borrow().made_up().now();
+        let roots = self.server.inner.attached.borrow().synthetic().now();
         let root = roots.by_id(id).ok_or(VNOVOL)?;
         let known = root.known();
         let kibibytes = i32::try_from(root.bytes() >> 10).unwrap_or(i32::MAX);

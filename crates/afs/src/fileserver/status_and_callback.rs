@@ -1,4 +1,4 @@
-//! A file as it may be told to the client that asks: under a promise, or not at all.
+//! The status of a file and the callback promise that a reply carries with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, Status};
 use identity::{Principal, Rights};
 use vfs::{Confirmed, Number, Object, OnItsWay, Promised, PromisedLink, Resolved, Version};
 
-use super::asked::{ATTEMPTS_MAX, Asked};
-use super::status::Facts;
+use super::call_context::{ATTEMPTS_MAX, CallContext};
+use super::status::StatusBuilder;
 use super::{Refused, Serving};
 use crate::host::Promise;
 
-/// A look at a file under a promise to the client. A link is seen as itself.
-pub(super) enum Look {
+/// A file that was looked up under a callback promise to the client. A symbolic link is not followed.
+pub(super) enum FileLookup {
     Node(Promised),
     Link(PromisedLink),
 }
@@ -28,58 +28,72 @@ pub(super) struct Size {
     pub(super) of: Option<Version>,
 }
 
-/// What is told of a file.
-pub(super) struct Told {
+/// The AFSFetchStatus and AFSCallBack of one file, as a reply carries them.
+pub(super) struct StatusAndCallback {
     pub(super) status: Status,
     pub(super) call_back: CallBack,
 }
 
 impl Serving {
-    /// Looks at a file, waiting until nobody changes it.
-    pub(super) async fn look(
+    /// Looks up a file by its FID under a callback promise, and waits until no change of it is under way.
+    pub(super) async fn lookup(
         &self,
-        asked: &Asked,
+        context: &CallContext,
         fid: Fid,
         need: Rights,
         until: Instant,
-    ) -> Result<Look, Refused> {
-        let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
-        let (caller, client) = (&asked.caller, asked.host.client());
+    ) -> Result<FileLookup, Refused> {
+        let (volume, number) = (&context.volume.volume, context.number(fid)?);
+        let (caller, client) = (&context.caller, context.host.client());
         match volume.promised_by_number(caller, client, number, need, until).await {
-            Ok(promised) => Ok(Look::Node(promised)),
+            Ok(promised) => Ok(FileLookup::Node(promised)),
             Err(error) if may_be_link(fid, &error) => {
-                Ok(Look::Link(volume.promised_link(caller, client, number, until).await?))
+                Ok(FileLookup::Link(volume.promised_link(caller, client, number, until).await?))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// As [`Serving::look`] if all is at hand and nothing changes; never waits.
-    pub(super) fn try_look(&self, asked: &Asked, fid: Fid, need: Rights, until: Instant) -> Option<Look> {
-        let (volume, number) = (&asked.volume.volume, asked.number(fid).ok()?);
-        let (caller, client) = (&asked.caller, asked.host.client());
-        volume.try_promised_by_number(caller, client, number, need, until).map(Look::Node)
+    /// As [`Serving::lookup`] if all is at hand and nothing changes; never waits.
+    pub(super) fn try_lookup(
+        &self,
+        context: &CallContext,
+        fid: Fid,
+        need: Rights,
+        until: Instant,
+    ) -> Option<FileLookup> {
+        let (volume, number) = (&context.volume.volume, context.number(fid).ok()?);
+        let (caller, client) = (&context.caller, context.host.client());
+        volume.try_promised_by_number(caller, client, number, need, until).map(FileLookup::Node)
     }
 
-    /// What may be told of a file, with a promise; looked at anew while it changes.
-    pub(super) async fn told(&self, asked: &Asked, fid: Fid) -> Result<Told, Refused> {
+    /// Reads the status of a file and promises a callback; looks the file up again while it changes.
+    pub(super) async fn status_and_callback(
+        &self,
+        context: &CallContext,
+        fid: Fid,
+    ) -> Result<StatusAndCallback, Refused> {
         for _ in 0..ATTEMPTS_MAX {
             let promise = self.server.inner.hosts.promise();
-            let look = self.look(asked, fid, need_for_status(fid), promise.until).await?;
-            let size = self.size_of(asked, &look).await?;
-            if let Some(told) = look.told(self, asked, &promise, size) {
-                self.keep_on_its_way(asked, &look);
-                return Ok(told);
+            let lookup = self.lookup(context, fid, need_for_status(fid), promise.until).await?;
+            let size = self.size_of(context, &lookup).await?;
+            if let Some(status_and_callback) = lookup.status_and_callback(self, context, &promise, size) {
+                self.keep_on_its_way(context, &lookup);
+                return Ok(status_and_callback);
             }
             self.server.inner.counters.replies_rebuilt.increment();
         }
         Err(vfs::Error::Busy.into())
     }
 
-    /// As [`Serving::told`] once a change is made: to say that it is to be tried again would be a lie, and a client that does finds its name
-    /// taken. So who is answered waits for a while, however often others change it too.
-    pub(super) async fn told_of_change(&self, asked: &Asked, fid: Fid) -> Result<Told, Refused> {
-        self.patiently(|| self.told(asked, fid)).await
+    /// Reads the status and callback of a file that this call has changed, however often others change it too. It waits
+    /// rather than answer EAGAIN: a client that tried again would find its name taken.
+    pub(super) async fn status_after_change(
+        &self,
+        context: &CallContext,
+        fid: Fid,
+    ) -> Result<StatusAndCallback, Refused> {
+        self.patiently(|| self.status_and_callback(context, fid)).await
     }
 
     /// Asks again while the answer is to ask again.
@@ -92,7 +106,7 @@ impl Serving {
         loop {
             match ask().await {
                 Err(Refused::Code(VBUSY | EAGAIN)) if lane::time::now() < until => {}
-                told => return told,
+                status_and_callback => return status_and_callback,
             }
             self.server.inner.counters.changes_told_late.increment();
             lane::time::sleep(pause).await;
@@ -101,36 +115,38 @@ impl Serving {
     }
 
     /// Keeps breaks of a promise back until the client has the reply that carries it, if it would lose them.
-    pub(super) fn keep_on_its_way(&self, asked: &Asked, look: &Look) {
-        if asked.host.loses_overtaking_breaks() {
-            self.on_its_way.borrow_mut().extend(look.on_its_way());
+    pub(super) fn keep_on_its_way(&self, context: &CallContext, lookup: &FileLookup) {
+        if context.host.loses_overtaking_breaks() {
+            self.on_its_way.borrow_mut().extend(lookup.on_its_way());
         }
     }
 
     /// Bytes that a fetch gives: a page of a directory that cannot be fetched. Linux's client takes a size for that of all later replies
     /// with the same version, and lists no more than that.
-    async fn size_of(&self, asked: &Asked, look: &Look) -> Result<Size, Refused> {
+    async fn size_of(&self, context: &CallContext, lookup: &FileLookup) -> Result<Size, Refused> {
         let inner = &self.server.inner;
-        let Look::Node(promised) = look else { return Ok(look.size_by_itself()) };
-        let Resolved::Directory(directory, _) = promised.resolved() else { return Ok(look.size_by_itself()) };
-        let known = inner.images.size_of(&asked.caller, directory, &inner.counters).await?;
+        let FileLookup::Node(promised) = lookup else { return Ok(lookup.size_by_itself()) };
+        let Resolved::Directory(directory, _) = promised.resolved() else {
+            return Ok(lookup.size_by_itself());
+        };
+        let known = inner.dir_pages.size_of(&context.caller, directory, &inner.counters).await?;
         let unknown = Size { bytes: PAGE_SIZE as u64, of: None };
         Ok(known.map_or(unknown, |(bytes, version)| Size { bytes, of: Some(version) }))
     }
 
     /// The same; `None` of a directory that would have to be read.
-    pub(super) fn size_at_hand(&self, look: &Look) -> Option<Size> {
+    pub(super) fn cached_size(&self, lookup: &FileLookup) -> Option<Size> {
         let inner = &self.server.inner;
-        let Look::Node(promised) = look else { return Some(look.size_by_itself()) };
+        let FileLookup::Node(promised) = lookup else { return Some(lookup.size_by_itself()) };
         let Resolved::Directory(directory, _) = promised.resolved() else {
-            return Some(look.size_by_itself());
+            return Some(lookup.size_by_itself());
         };
-        let (bytes, version) = inner.images.size_at_hand(directory.object()?, &inner.counters)?;
+        let (bytes, version) = inner.dir_pages.cached_size(directory.object()?, &inner.counters)?;
         Some(Size { bytes, of: Some(version) })
     }
 }
 
-impl Look {
+impl FileLookup {
     pub(super) fn object(&self) -> Option<&Arc<Object>> {
         match self {
             Self::Node(promised) => promised.resolved().object(),
@@ -176,35 +192,35 @@ impl Look {
     }
 
     /// What the reply may say: `None` where it has changed since.
-    pub(super) fn told(
+    pub(super) fn status_and_callback(
         &self,
         serving: &Serving,
-        asked: &Asked,
+        context: &CallContext,
         promise: &Promise,
         size: Size,
-    ) -> Option<Told> {
+    ) -> Option<StatusAndCallback> {
         let confirmed = self.confirm()?;
         if size.of.is_some_and(|of| of != confirmed.version) {
             return None;
         }
-        let status = self.status(serving, asked, &confirmed, size.bytes);
+        let status = self.status(serving, context, &confirmed, size.bytes);
         let call_back =
             CallBack { version: CALL_BACK_VERSION, expires: promise.seconds, r#type: CALL_BACK_SHARED };
-        Some(Told { status, call_back })
+        Some(StatusAndCallback { status, call_back })
     }
 
     pub(super) fn status(
         &self,
         serving: &Serving,
-        asked: &Asked,
+        context: &CallContext,
         confirmed: &Confirmed<'_>,
         size: u64,
     ) -> Status {
         let Confirmed { attributes, version, .. } = *confirmed;
         let rights = |who: &Principal| self.rights(who);
         let file = (self.object(), self.above());
-        let facts = Facts::of(serving, asked, file, (attributes, version, size), rights);
-        Facts { is_mount_point: self.is_mount_point(), ..facts }.status()
+        let facts = StatusBuilder::of(serving, context, file, (attributes, version, size), rights);
+        StatusBuilder { is_mount_point: self.is_mount_point(), ..facts }.status()
     }
 
     fn is_mount_point(&self) -> bool {

@@ -1,5 +1,5 @@
 //! Directories as clients fetch them, kept by the lane and edited in place as names come and go. What is made anew lies as it was told, or
-//! is told with another version: [`Layouts`].
+//! is told with another version: [`DirPageVersions`].
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,27 +10,27 @@ use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use vfs::{Caller, Edit, History, Names, Number, Object, Version};
 
-use super::layouts::{Doubt, Entered, Key, Layouts};
+use super::dir_page_versions::{DirKey, DirPageVersions, RegisteredPages, VersionConflict};
 use super::{FileCounters, Refused};
 
-/// Directories of a lane, the least used of which go first.
-pub(super) struct Images {
-    kept: RefCell<Cache<Key, Rc<Image>, Pages>>,
-    layouts: Layouts,
+/// Cache of one lane's directories as pages; the least recently used are evicted first.
+pub(super) struct DirPages {
+    kept: RefCell<Cache<DirKey, Rc<CachedDirectory>, PageWeighter>>,
+    dir_page_versions: DirPageVersions,
 }
 
-/// One directory.
-struct Image {
-    state: RefCell<State>,
+/// One directory in the cache, as pages that are edited in place.
+struct CachedDirectory {
+    state: RefCell<CachedDirectoryState>,
     /// Its pages when it was made, for the weight; directories grow by few.
     pages: usize,
     size: Cell<usize>,
 }
 
-struct State {
+struct CachedDirectoryState {
     directory: Directory,
     history: History,
-    entered: Entered,
+    registered: RegisteredPages,
     /// Names have changed in a way that is not known. It is kept until there is another in its place: so long all else that changes is put
     /// down.
     is_lost: bool,
@@ -43,17 +43,17 @@ pub(super) struct Snapshot {
 }
 
 #[derive(Clone)]
-struct Pages;
+struct PageWeighter;
 
-impl Weighter<Key, Rc<Image>> for Pages {
-    fn weight(&self, _: &Key, image: &Rc<Image>) -> u64 {
+impl Weighter<DirKey, Rc<CachedDirectory>> for PageWeighter {
+    fn weight(&self, _: &DirKey, image: &Rc<CachedDirectory>) -> u64 {
         image.pages as u64
     }
 }
 
-impl Images {
-    pub(super) fn new(pages_max: usize, layouts: &Layouts) -> Self {
-        Self { kept: RefCell::new(cache(pages_max)), layouts: layouts.clone() }
+impl DirPages {
+    pub(super) fn new(pages_max: usize, dir_page_versions: &DirPageVersions) -> Self {
+        Self { kept: RefCell::new(cache(pages_max)), dir_page_versions: dir_page_versions.clone() }
     }
 
     /// Keeps no more pages than this from now on, and nothing of what was kept.
@@ -62,7 +62,8 @@ impl Images {
         drop(before);
     }
 
-    /// The directory as it is now, from what is kept or made anew. Who asks is not told of a version that it gets by that.
+    /// Reads the pages of a directory as it is now, from the cache or by building them. The caller is not told of a version
+    /// that the directory gets by that.
     pub(super) async fn of(
         &self,
         caller: &Caller,
@@ -71,10 +72,10 @@ impl Images {
     ) -> Result<Snapshot, Refused> {
         let object = directory.object().ok_or(vfs::Error::ReadOnly)?;
         let key = (object.volume().id(), object.number());
-        if let Some(kept) = self.at_hand(key, counters) {
+        if let Some(kept) = self.cached(key, counters) {
             return Ok(kept);
         }
-        let (mut names, entered) = self.names_of(key, caller, directory, counters).await?;
+        let (mut names, registered) = self.names_of(key, caller, directory, counters).await?;
         if !directory.volume().options().serve_hidden {
             names.entries.retain(|entry| is_served(directory, &entry.name));
         }
@@ -87,8 +88,8 @@ impl Images {
         counters.images_built.increment();
         let snapshot = Snapshot { directory: directory.clone(), version: names.history.version() };
         let (pages, size) = (directory.size() / PAGE_SIZE, Cell::new(directory.size()));
-        let state = State { directory, history: names.history, entered, is_lost: false };
-        let image = Rc::new(Image { state: RefCell::new(state), pages, size });
+        let state = CachedDirectoryState { directory, history: names.history, registered, is_lost: false };
+        let image = Rc::new(CachedDirectory { state: RefCell::new(state), pages, size });
         self.kept.borrow_mut().insert(key, image);
         Ok(snapshot)
     }
@@ -96,13 +97,13 @@ impl Images {
     /// The names of a directory, to make an image of them: of a version that has this image, or has none yet and gets this one.
     async fn names_of(
         &self,
-        key: Key,
+        key: DirKey,
         caller: &Caller,
         directory: &vfs::Directory,
         counters: &FileCounters,
-    ) -> Result<(Names, Entered), Refused> {
-        let is_doubtful = |object: &Object| self.layouts.doubts(key, object.version());
-        let mut is_new = directory.object().is_some_and(|object| is_doubtful(object));
+    ) -> Result<(Names, RegisteredPages), Refused> {
+        let is_conflicting = |object: &Object| self.dir_page_versions.is_conflicting(key, object.version());
+        let mut is_new = directory.object().is_some_and(|object| is_conflicting(object));
         for _ in 0..ATTEMPTS_MAX {
             let names = match is_new {
                 true => directory.names_anew(caller, NAMES_MAX).await,
@@ -119,23 +120,30 @@ impl Images {
             if is_new {
                 counters.images_version_bumped.increment();
             }
-            match self.layouts.enter(key, &names.history, is_new) {
-                Ok(entered) => return Ok((names, entered)),
-                Err(doubt) => is_new = doubt == Doubt::Told,
+            match self.dir_page_versions.register(key, &names.history, is_new) {
+                Ok(registered) => return Ok((names, registered)),
+                Err(conflict) => is_new = conflict == VersionConflict::Published,
             }
         }
         Err(vfs::Error::Busy.into())
     }
 
-    /// As [`Images::of`] from what is kept; `None` where nothing is, or names have changed in a way that is not known.
-    fn at_hand(&self, key: Key, counters: &FileCounters) -> Option<Snapshot> {
-        let snapshot =
-            |state: &State| Snapshot { directory: state.directory.clone(), version: state.history.version() };
-        self.look(key, counters, snapshot)
+    /// As [`DirPages::of`] from what is kept; `None` where nothing is, or names have changed in a way that is not known.
+    fn cached(&self, key: DirKey, counters: &FileCounters) -> Option<Snapshot> {
+        let snapshot = |state: &CachedDirectoryState| Snapshot {
+            directory: state.directory.clone(),
+            version: state.history.version(),
+        };
+        self.inspect(key, counters, snapshot)
     }
 
-    /// What `look` finds in what is kept, once it is as the directory is now.
-    fn look<T>(&self, key: Key, counters: &FileCounters, look: impl FnOnce(&State) -> T) -> Option<T> {
+    /// What `inspect` finds in what is kept, once it is as the directory is now.
+    fn inspect<T>(
+        &self,
+        key: DirKey,
+        counters: &FileCounters,
+        inspect: impl FnOnce(&CachedDirectoryState) -> T,
+    ) -> Option<T> {
         let image = self.kept.borrow().get(&key).cloned()?;
         let mut state = image.state.borrow_mut();
         if !state.catch_up(counters) {
@@ -143,13 +151,13 @@ impl Images {
         }
         counters.images_hit.increment();
         image.size.set(state.directory.size());
-        Some(look(&state))
+        Some(inspect(&state))
     }
 
     /// Bytes that a fetch of the directory gives, and the version of it that has so many, where that is known without reading it.
-    pub(super) fn size_at_hand(&self, object: &Object, counters: &FileCounters) -> Option<(u64, Version)> {
+    pub(super) fn cached_size(&self, object: &Object, counters: &FileCounters) -> Option<(u64, Version)> {
         let key = (object.volume().id(), object.number());
-        self.look(key, counters, |state| (state.directory.size() as u64, state.history.version()))
+        self.inspect(key, counters, |state| (state.directory.size() as u64, state.history.version()))
     }
 
     /// The same, of a directory that is read where that is not known. `None` of one that cannot be fetched.
@@ -162,7 +170,7 @@ impl Images {
         directory: &vfs::Directory,
         counters: &FileCounters,
     ) -> Result<Option<(u64, Version)>, Refused> {
-        if let Some(known) = directory.object().and_then(|object| self.size_at_hand(object, counters)) {
+        if let Some(known) = directory.object().and_then(|object| self.cached_size(object, counters)) {
             return Ok(Some(known));
         }
         match self.of(caller, directory, counters).await {
@@ -175,11 +183,11 @@ impl Images {
     /// Whether clients could read the directory with one name more, as far as that is known without reading it.
     pub(super) fn has_room(&self, object: &Object, name: &[u8], counters: &FileCounters) -> bool {
         let key = (object.volume().id(), object.number());
-        self.look(key, counters, |state| state.directory.has_room(name)).unwrap_or(true)
+        self.inspect(key, counters, |state| state.directory.has_room(name)).unwrap_or(true)
     }
 }
 
-impl State {
+impl CachedDirectoryState {
     /// Edits the pages as the directory was; false where what was done is not known.
     fn catch_up(&mut self, counters: &FileCounters) -> bool {
         if self.is_lost {
@@ -200,7 +208,7 @@ impl State {
         });
         self.is_lost = !is_done;
         if is_done {
-            self.entered.come_to(self.history.version());
+            self.registered.advance_to(self.history.version());
         }
         is_done
     }
@@ -212,8 +220,8 @@ fn is_served(directory: &vfs::Directory, name: &[u8]) -> bool {
     !name.is_hidden() || directory.path().join(name).is_ok_and(|path| !path.as_path().is_hidden())
 }
 
-fn cache(pages_max: usize) -> Cache<Key, Rc<Image>, Pages> {
-    Cache::with_weighter(pages_max / 4, pages_max as u64, Pages)
+fn cache(pages_max: usize) -> Cache<DirKey, Rc<CachedDirectory>, PageWeighter> {
+    Cache::with_weighter(pages_max / 4, pages_max as u64, PageWeighter)
 }
 
 fn target(number: Number) -> Target {
@@ -229,5 +237,5 @@ fn target(number: Number) -> Target {
 //@ attack: afs-pools
 /// More fit no directory: 63 in each page, and 49 in the first.
 const NAMES_MAX: usize = (PAGES_MAX - 1) * 63 + 49;
-/// Images that others overtake.
+/// DirPages that others overtake.
 const ATTEMPTS_MAX: u32 = 8;
