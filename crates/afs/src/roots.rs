@@ -21,11 +21,11 @@ use crate::attached_volumes::{AttachedVolumes, VolumeEntry, VolumeType};
 /// The synthetic `root.afs` and `root.cell` of all lanes. Clones are handles to the same.
 #[derive(Clone, Debug, Default)]
 pub struct SyntheticVolumes {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SyntheticState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SyntheticState {
     roots: Arc<Roots>,
     /// Clients have not heard that they are others than before.
     is_untold: bool,
@@ -63,7 +63,7 @@ struct MountPoint {
 
 /// A file of a root.
 #[derive(Clone, Copy)]
-pub(crate) enum File<'a> {
+pub(crate) enum RootFile<'a> {
     /// Its own directory.
     Directory(&'a Directory),
     /// What a mount point in it says.
@@ -98,7 +98,7 @@ impl SyntheticVolumes {
         std::mem::take(&mut self.lock().is_untold)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SyntheticState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,20 +162,20 @@ impl Root {
     }
 
     /// A file of it.
-    pub(crate) fn file(&self, number: Number) -> Option<File<'_>> {
+    pub(crate) fn file(&self, number: Number) -> Option<RootFile<'_>> {
         if number == Number::ROOT {
-            return Some(File::Directory(&self.directory));
+            return Some(RootFile::Directory(&self.directory));
         }
         let link = self.plan.links.iter().find(|link| link.number == number)?;
-        Some(File::Link(&link.target))
+        Some(RootFile::Link(&link.target))
     }
 
     /// What everybody is told of a file of it.
-    pub(crate) fn status(&self, file: File<'_>) -> Status {
+    pub(crate) fn status(&self, file: RootFile<'_>) -> Status {
         let (file_type, link_count, mode) = match file {
-            File::Directory(_) => (FILE_TYPE_DIRECTORY, 2, 0o755),
+            RootFile::Directory(_) => (FILE_TYPE_DIRECTORY, 2, 0o755),
             // By their mode clients know mount points.
-            File::Link(_) => (FILE_TYPE_SYMBOLIC_LINK, 1, 0o644),
+            RootFile::Link(_) => (FILE_TYPE_SYMBOLIC_LINK, 1, 0o644),
         };
         let rights = Rights::READER.bits();
         Status {
@@ -198,7 +198,7 @@ impl Root {
     }
 }
 
-impl File<'_> {
+impl RootFile<'_> {
     /// Bytes that a fetch gives.
     pub(crate) fn size(&self) -> u64 {
         match self {
@@ -278,7 +278,7 @@ mod tests {
     fn said(root: &Root, name: &str) -> String {
         let target = root.directory.lookup(name.as_bytes()).expect("the name is there");
         let number = Number { vnode: target.vnode, uniquifier: target.uniquifier };
-        let Some(File::Link(target)) = root.file(number) else { panic!("{name} is no mount point") };
+        let Some(RootFile::Link(target)) = root.file(number) else { panic!("{name} is no mount point") };
         target.to_owned()
     }
 

@@ -12,4 +12,4 @@ mod trail;
 pub use event::Event;
 pub use line::put_line;
 pub use record::{Files, Record};
-pub use trail::{Audit, Trail, Who};
+pub use trail::{Audit, AuditIdentity, Trail};

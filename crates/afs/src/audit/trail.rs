@@ -18,7 +18,7 @@ pub struct Audit {
 
 /// Whom a call acts for.
 #[derive(Clone, Debug)]
-pub struct Who {
+pub struct AuditIdentity {
     /// The client.
     pub peer: SocketAddr,
     /// The user's name; empty for nobody.
@@ -30,13 +30,13 @@ pub struct Who {
 /// What is told of a call when it ends: by [`Trail::end`], or, where its handler is dropped, as a call that died. Costs nothing
 /// where there is no log.
 pub struct Trail<'a> {
-    inner: Option<Inner<'a>>,
+    inner: Option<TrailInner<'a>>,
 }
 
-struct Inner<'a> {
+struct TrailInner<'a> {
     log: &'a RefCell<LaneLog>,
     event: Event,
-    who: Who,
+    who: AuditIdentity,
     begun: Instant,
     code: i32,
     files: Files,
@@ -51,8 +51,8 @@ impl Audit {
     }
 
     /// A call begins; `who` is asked where there is a log.
-    pub fn begin(&self, event: Event, who: impl FnOnce() -> Who) -> Trail<'_> {
-        let inner = self.log.as_ref().map(|log| Inner {
+    pub fn begin(&self, event: Event, who: impl FnOnce() -> AuditIdentity) -> Trail<'_> {
+        let inner = self.log.as_ref().map(|log| TrailInner {
             log,
             event,
             who: who(),
@@ -126,7 +126,7 @@ impl Trail<'_> {
 
 impl Drop for Trail<'_> {
     fn drop(&mut self) {
-        let Some(Inner { log, event, who, begun, code, files, names, acl }) = self.inner.take() else {
+        let Some(TrailInner { log, event, who, begun, code, files, names, acl }) = self.inner.take() else {
             return;
         };
         let [name, other] = &names;
@@ -156,7 +156,7 @@ mod tests {
         let told = lane::runtime::run_here(lane::runtime::RuntimeOptions::default(), async move {
             let audit = Audit::new(Some(log));
             let peer = "192.0.2.7:7001".parse().unwrap();
-            let who = || Who { peer, user: (*b"alice").into(), user_id: 7 };
+            let who = || AuditIdentity { peer, user: (*b"alice").into(), user_id: 7 };
             let mut trail = audit.begin(Event::CreateFile, who).of(fid(1)).name(b"new");
             trail.file(fid(2));
             trail.end(0);

@@ -12,7 +12,7 @@ use rx_lane::ServerCall;
 use xdr::rpc::Failure;
 use xdr::{Chars, List};
 
-use super::here::Told;
+use super::server_addresses::AddressList;
 use super::{Cell, CellCounters, Current, Refusal, refused};
 use crate::attached_volumes::{VolumeEntry, VolumeType};
 
@@ -73,22 +73,22 @@ impl Location {
         })
     }
 
-    fn told(&self, call: &ServerCall) -> Told {
-        self.cell.get().here.told(call.local_ip())
+    fn addresses(&self, call: &ServerCall) -> AddressList {
+        self.cell.get().server_addresses.address_list(call.local_ip())
     }
 
     /// The entry behind the first `previous`, and where to go on.
-    fn next(&self, previous: i32) -> Result<Option<(Entry, i32, i32)>, Refusal> {
+    fn next(&self, previous: i32) -> Result<Option<(VldbEntry, i32, i32)>, Refusal> {
         let cell = self.cell.get();
         let all = cell.attached.known();
         let at = usize::try_from(previous).ok().filter(|at| *at <= all.len());
         let at = at.ok_or(Failure::Refused(VL_BADINDEX))?;
-        let entry = |volume| (Entry::told(volume), count(all.len() - at), count(at + 1));
+        let entry = |volume| (VldbEntry::listed(volume), count(all.len() - at), count(at + 1));
         Ok(all.get(at).map(entry))
     }
 
     /// Those that are chosen, in the order of the configuration.
-    fn chosen(&self, choice: &wire::LocationChoice) -> Result<Vec<Entry>, Refusal> {
+    fn chosen(&self, choice: &wire::LocationChoice) -> Result<Vec<VldbEntry>, Refusal> {
         let cell = self.cell.get();
         let by = |bit: u32| choice.mask & bit != 0;
         if choice.mask & !(wire::VL_BY_SERVER | wire::VL_BY_PARTITION | wire::VL_BY_VOLUME | wire::VL_BY_FLAG)
@@ -96,16 +96,18 @@ impl Location {
         {
             return Err(Failure::Refused(VL_BADMASK));
         }
-        if by(wire::VL_BY_SERVER) && !cell.here.addresses().contains(&Ipv4Addr::from(choice.server)) {
+        if by(wire::VL_BY_SERVER)
+            && !cell.server_addresses.addresses().contains(&Ipv4Addr::from(choice.server))
+        {
             return Ok(Vec::new());
         }
         let is_chosen = |volume: &&VolumeEntry| {
             (!by(wire::VL_BY_PARTITION) || i32::from(volume.partition) == choice.partition)
                 && (!by(wire::VL_BY_VOLUME)
                     || choice.volume.checked_sub(volume.first).is_some_and(|by| by < 3))
-                && (!by(wire::VL_BY_FLAG) || Entry::told(volume).flags & choice.flag != 0)
+                && (!by(wire::VL_BY_FLAG) || VldbEntry::listed(volume).flags & choice.flag != 0)
         };
-        Ok(cell.attached.known().iter().filter(is_chosen).map(Entry::told).collect())
+        Ok(cell.attached.known().iter().filter(is_chosen).map(VldbEntry::listed).collect())
     }
 }
 
@@ -113,16 +115,16 @@ impl Location {
 type Located = (VolumeEntry, VolumeType);
 
 /// What there is to tell of a volume, in whatever form.
-struct Entry {
+struct VldbEntry {
     volume: VolumeEntry,
     flags: i32,
     /// Flags of each site; all are this server's.
     sites: Vec<i32>,
 }
 
-impl Entry {
+impl VldbEntry {
     /// As clients are told of it.
-    fn told(volume: &VolumeEntry) -> Self {
+    fn listed(volume: &VolumeEntry) -> Self {
         let (exists, site) = flags(volume.kind);
         Self { volume: volume.clone(), flags: exists, sites: vec![site] }
     }
@@ -130,7 +132,7 @@ impl Entry {
     /// To a client that asked for the tree or a copy of it. A copy that nobody has asked for is not told of: clients would
     /// take it in place of the tree.
     fn asked((volume, kind): &Located) -> Self {
-        let mut entry = Self::told(volume);
+        let mut entry = Self::listed(volume);
         let (exists, site) = flags(*kind);
         if entry.flags & exists == 0 && *kind != VolumeType::ReadWrite {
             entry.flags |= exists;
@@ -156,11 +158,11 @@ impl Entry {
         all
     }
 
-    fn old(&self, told: &Told) -> wire::LocationEntryOld {
+    fn old(&self, addresses: &AddressList) -> wire::LocationEntryOld {
         wire::LocationEntryOld {
             name: self.name(),
             site_count: count(self.sites.len()),
-            server: self.by_site(|_| told.first()),
+            server: self.by_site(|_| addresses.first()),
             partition: self.by_site(|_| self.volume.partition.into()),
             site_flags: self.by_site(|flags| flags),
             volume: self.volumes(),
@@ -169,11 +171,11 @@ impl Entry {
         }
     }
 
-    fn plain(&self, told: &Told) -> wire::LocationEntry {
+    fn plain(&self, addresses: &AddressList) -> wire::LocationEntry {
         wire::LocationEntry {
             name: self.name(),
             site_count: count(self.sites.len()),
-            server: self.by_site(|_| told.first()),
+            server: self.by_site(|_| addresses.first()),
             partition: self.by_site(|_| self.volume.partition.into()),
             site_flags: self.by_site(|flags| flags),
             volume: self.volumes(),
@@ -182,12 +184,12 @@ impl Entry {
         }
     }
 
-    fn by_uuid(&self, told: &Told, cell: &Cell) -> wire::LocationEntryByUuid {
+    fn by_uuid(&self, addresses: &AddressList, cell: &Cell) -> wire::LocationEntryByUuid {
         wire::LocationEntryByUuid {
             name: self.name(),
             site_count: count(self.sites.len()),
-            server: self.by_site(|_| cell.here.uuid),
-            unique: self.by_site(|_| told.unique),
+            server: self.by_site(|_| cell.server_addresses.uuid),
+            unique: self.by_site(|_| addresses.unique),
             partition: self.by_site(|_| self.volume.partition.into()),
             site_flags: self.by_site(|flags| flags | wire::VL_SITE_UUID as i32),
             volume: self.volumes(),
@@ -197,7 +199,7 @@ impl Entry {
     }
 }
 
-impl Told {
+impl AddressList {
     fn first(&self) -> u32 {
         self.addresses.first().copied().unwrap_or_default()
     }
@@ -229,7 +231,7 @@ impl vl::Server<ServerCall> for Location {
         request: vl::GetEntryByID,
     ) -> Result<vl::GetEntryByIDReply, Refusal> {
         let volume = self.by_id(request.volume, request.kind)?;
-        Ok(vl::GetEntryByIDReply { entry: Entry::asked(&volume).old(&self.told(call)) })
+        Ok(vl::GetEntryByIDReply { entry: VldbEntry::asked(&volume).old(&self.addresses(call)) })
     }
 
     async fn get_entry_by_name(
@@ -238,7 +240,7 @@ impl vl::Server<ServerCall> for Location {
         request: vl::GetEntryByName<'_>,
     ) -> Result<vl::GetEntryByNameReply, Refusal> {
         let volume = self.by_name(&request.name)?;
-        Ok(vl::GetEntryByNameReply { entry: Entry::asked(&volume).old(&self.told(call)) })
+        Ok(vl::GetEntryByNameReply { entry: VldbEntry::asked(&volume).old(&self.addresses(call)) })
     }
 
     async fn get_entry_by_idn(
@@ -247,7 +249,7 @@ impl vl::Server<ServerCall> for Location {
         request: vl::GetEntryByIDN,
     ) -> Result<vl::GetEntryByIDNReply, Refusal> {
         let volume = self.by_id(request.volume, request.kind)?;
-        Ok(vl::GetEntryByIDNReply { entry: Entry::asked(&volume).plain(&self.told(call)) })
+        Ok(vl::GetEntryByIDNReply { entry: VldbEntry::asked(&volume).plain(&self.addresses(call)) })
     }
 
     async fn get_entry_by_name_n(
@@ -256,7 +258,7 @@ impl vl::Server<ServerCall> for Location {
         request: vl::GetEntryByNameN<'_>,
     ) -> Result<vl::GetEntryByNameNReply, Refusal> {
         let volume = self.by_name(&request.name)?;
-        Ok(vl::GetEntryByNameNReply { entry: Entry::asked(&volume).plain(&self.told(call)) })
+        Ok(vl::GetEntryByNameNReply { entry: VldbEntry::asked(&volume).plain(&self.addresses(call)) })
     }
 
     async fn get_entry_by_idu(
@@ -265,7 +267,7 @@ impl vl::Server<ServerCall> for Location {
         request: vl::GetEntryByIDU,
     ) -> Result<vl::GetEntryByIDUReply, Refusal> {
         let volume = self.by_id(request.volume, request.kind)?;
-        let entry = Entry::asked(&volume).by_uuid(&self.told(call), &self.cell.get());
+        let entry = VldbEntry::asked(&volume).by_uuid(&self.addresses(call), &self.cell.get());
         Ok(vl::GetEntryByIDUReply { entry })
     }
 
@@ -275,7 +277,7 @@ impl vl::Server<ServerCall> for Location {
         request: vl::GetEntryByNameU<'_>,
     ) -> Result<vl::GetEntryByNameUReply, Refusal> {
         let volume = self.by_name(&request.name)?;
-        let entry = Entry::asked(&volume).by_uuid(&self.told(call), &self.cell.get());
+        let entry = VldbEntry::asked(&volume).by_uuid(&self.addresses(call), &self.cell.get());
         Ok(vl::GetEntryByNameUReply { entry })
     }
 
@@ -284,10 +286,13 @@ impl vl::Server<ServerCall> for Location {
         call: &ServerCall,
         request: vl::ListEntry,
     ) -> Result<vl::ListEntryReply, Refusal> {
-        let told = self.told(call);
+        let addresses = self.addresses(call);
         let next = self.next(request.previous)?;
-        let reply =
-            |(entry, count, next): (Entry, _, _)| vl::ListEntryReply { count, next, entry: entry.old(&told) };
+        let reply = |(entry, count, next): (VldbEntry, _, _)| vl::ListEntryReply {
+            count,
+            next,
+            entry: entry.old(&addresses),
+        };
         Ok(next.map(reply).unwrap_or_default())
     }
 
@@ -296,12 +301,12 @@ impl vl::Server<ServerCall> for Location {
         call: &ServerCall,
         request: vl::ListEntryN,
     ) -> Result<vl::ListEntryNReply, Refusal> {
-        let told = self.told(call);
+        let addresses = self.addresses(call);
         let next = self.next(request.previous)?;
-        let reply = |(entry, count, next): (Entry, _, _)| vl::ListEntryNReply {
+        let reply = |(entry, count, next): (VldbEntry, _, _)| vl::ListEntryNReply {
             count,
             next,
-            entry: entry.plain(&told),
+            entry: entry.plain(&addresses),
         };
         Ok(next.map(reply).unwrap_or_default())
     }
@@ -311,8 +316,8 @@ impl vl::Server<ServerCall> for Location {
         call: &ServerCall,
         request: vl::ListAttributes,
     ) -> Result<vl::ListAttributesReply, Refusal> {
-        let (told, chosen) = (self.told(call), self.chosen(&request.choice)?);
-        let entries: Vec<_> = chosen.iter().take(LISTED_MAX).map(|entry| entry.old(&told)).collect();
+        let (addresses, chosen) = (self.addresses(call), self.chosen(&request.choice)?);
+        let entries: Vec<_> = chosen.iter().take(LISTED_MAX).map(|entry| entry.old(&addresses)).collect();
         Ok(vl::ListAttributesReply { count: count(entries.len()), entries: List(entries) })
     }
 
@@ -321,8 +326,8 @@ impl vl::Server<ServerCall> for Location {
         call: &ServerCall,
         request: vl::ListAttributesN,
     ) -> Result<vl::ListAttributesNReply, Refusal> {
-        let (told, chosen) = (self.told(call), self.chosen(&request.choice)?);
-        let entries: Vec<_> = chosen.iter().take(LISTED_MAX).map(|entry| entry.plain(&told)).collect();
+        let (addresses, chosen) = (self.addresses(call), self.chosen(&request.choice)?);
+        let entries: Vec<_> = chosen.iter().take(LISTED_MAX).map(|entry| entry.plain(&addresses)).collect();
         Ok(vl::ListAttributesNReply { count: count(entries.len()), entries: List(entries) })
     }
 
@@ -331,14 +336,14 @@ impl vl::Server<ServerCall> for Location {
         call: &ServerCall,
         request: vl::ListAttributesN2<'_>,
     ) -> Result<vl::ListAttributesN2Reply, Refusal> {
-        let (told, mut chosen) = (self.told(call), self.chosen(&request.choice)?);
+        let (addresses, mut chosen) = (self.addresses(call), self.chosen(&request.choice)?);
         let name = request.name.strip_suffix(b"\0").unwrap_or(&request.name);
         if !EVERY_NAME.contains(&name) {
             chosen.retain(|entry| entry.volume.name.as_bytes() == name);
         }
         let start = usize::try_from(request.start).map_err(|_| Failure::Refused(VL_BADINDEX))?;
         let page = chosen.iter().skip(start).take(PAGE);
-        let entries: Vec<_> = page.map(|entry| entry.plain(&told)).collect();
+        let entries: Vec<_> = page.map(|entry| entry.plain(&addresses)).collect();
         let end = start.saturating_add(entries.len());
         let next = if end < chosen.len() { count(end) } else { -1 };
         Ok(vl::ListAttributesN2Reply { count: count(entries.len()), entries: List(entries), next })
@@ -346,7 +351,8 @@ impl vl::Server<ServerCall> for Location {
 
     async fn get_stats(&self, _: &ServerCall, _: vl::GetStats) -> Result<vl::GetStatsReply, Refusal> {
         let cell = self.cell.get();
-        let mut statistics = wire::LocationStatistics { since: cell.here.since, ..Default::default() };
+        let mut statistics =
+            wire::LocationStatistics { since: cell.server_addresses.since, ..Default::default() };
         for (index, procedure) in vl::PROCEDURES.iter().enumerate() {
             // They are counted by the distance from the first.
             let place = procedure.opcode.checked_sub(vl::opcode::CREATE_ENTRY).unwrap_or(u32::MAX) as usize;
@@ -368,7 +374,7 @@ impl vl::Server<ServerCall> for Location {
     }
 
     async fn get_addrs(&self, call: &ServerCall, _: vl::GetAddrs) -> Result<vl::GetAddrsReply, Refusal> {
-        let addresses = vec![self.told(call).first()];
+        let addresses = vec![self.addresses(call).first()];
         Ok(vl::GetAddrsReply {
             count: count(addresses.len()),
             addresses: List(addresses),
@@ -383,18 +389,20 @@ impl vl::Server<ServerCall> for Location {
     ) -> Result<vl::GetAddrsUReply, Refusal> {
         let (cell, choice) = (self.cell.get(), request.choice);
         let is_here = match choice.mask as u32 {
-            wire::VL_BY_ADDRESS => cell.here.addresses().contains(&Ipv4Addr::from(choice.address)),
+            wire::VL_BY_ADDRESS => {
+                cell.server_addresses.addresses().contains(&Ipv4Addr::from(choice.address))
+            }
             wire::VL_BY_INDEX if choice.index == 1 => true,
             wire::VL_BY_INDEX => return Err(Failure::Refused(VL_INDEXERANGE)),
-            wire::VL_BY_UUID => choice.uuid == cell.here.uuid,
+            wire::VL_BY_UUID => choice.uuid == cell.server_addresses.uuid,
             _ => return Err(Failure::Refused(VL_BADMASK)),
         };
         if !is_here {
             return Err(Failure::Refused(VL_NOENT));
         }
-        let Told { addresses, unique } = self.told(call);
+        let AddressList { addresses, unique } = self.addresses(call);
         let count = count(addresses.len());
-        Ok(vl::GetAddrsUReply { uuid: cell.here.uuid, unique, count, addresses: List(addresses) })
+        Ok(vl::GetAddrsUReply { uuid: cell.server_addresses.uuid, unique, count, addresses: List(addresses) })
     }
 
     refused! {

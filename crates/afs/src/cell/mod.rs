@@ -10,10 +10,10 @@
 
 mod counters;
 mod current;
-mod here;
 mod location;
 mod principals;
 mod protection;
+mod server_addresses;
 mod volumes;
 
 use std::rc::Rc;
@@ -26,10 +26,10 @@ use crate::attached_volumes::AttachedVolumes;
 
 pub use self::counters::CellCounters;
 pub use self::current::Current;
-pub use self::here::Here;
 pub use self::location::Location;
 pub use self::principals::Principals;
 pub use self::protection::Protection;
+pub use self::server_addresses::ServerAddresses;
 pub use self::volumes::Volumes;
 
 /// What one lane's servers answer from. Replaced whole at a reload.
@@ -37,7 +37,7 @@ pub struct Cell {
     /// The volumes.
     pub attached: Rc<AttachedVolumes>,
     /// The server.
-    pub here: Arc<Here>,
+    pub server_addresses: Arc<ServerAddresses>,
     /// Users and groups.
     pub principals: Arc<Principals>,
 }

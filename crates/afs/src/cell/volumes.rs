@@ -74,12 +74,12 @@ impl Volumes {
     }
 
     /// What a volume is like; `None` of one that is gone meanwhile.
-    async fn told(&self, volume: &VolumeEntry) -> Option<Told> {
+    async fn volume_report(&self, volume: &VolumeEntry) -> Option<VolumeReport> {
         let cell = self.cell.get();
         if let Some(served) = cell.attached.served(volume) {
-            return Some(Told::of(volume, served).await);
+            return Some(VolumeReport::of(volume, served).await);
         }
-        cell.attached.synthetic().now().by_id(volume.first).map(|root| Told::synthetic(volume, root))
+        cell.attached.synthetic().now().by_id(volume.first).map(|root| VolumeReport::synthetic(volume, root))
     }
 
     /// Of the partition's file system.
@@ -97,7 +97,7 @@ impl Volumes {
 }
 
 /// What is told of a volume in either form.
-struct Told {
+struct VolumeReport {
     name: Chars<32>,
     volume: u32,
     kind: i32,
@@ -109,7 +109,7 @@ struct Told {
     size: i32,
 }
 
-impl Told {
+impl VolumeReport {
     async fn of(known: &VolumeEntry, served: &ServedVolume) -> Self {
         let record = served.volume.shared().and_then(|shared| shared.record());
         let created = record.as_ref().map_or(0, |record| seconds(record.created));
@@ -279,7 +279,8 @@ impl afs_vol::Server<ServerCall> for Volumes {
         for volume in self.on(request.partition)? {
             match request.whole {
                 0 => volumes.push(wire::VolumeInfo { volume: volume.id(), ..Default::default() }),
-                _ => volumes.extend(self.told(&volume).await.map(|told| told.short())),
+                _ => volumes
+                    .extend(self.volume_report(&volume).await.map(|volume_report| volume_report.short())),
             }
         }
         Ok(afs_vol::ListVolumesReply { volumes: List(volumes) })
@@ -294,7 +295,8 @@ impl afs_vol::Server<ServerCall> for Volumes {
         for volume in self.on(request.partition)? {
             match request.whole {
                 0 => volumes.push(wire::VolumeInfoLong { volume: volume.id(), ..Default::default() }),
-                _ => volumes.extend(self.told(&volume).await.map(|told| told.long())),
+                _ => volumes
+                    .extend(self.volume_report(&volume).await.map(|volume_report| volume_report.long())),
             }
         }
         Ok(afs_vol::XListVolumesReply { volumes: List(volumes) })
@@ -305,8 +307,10 @@ impl afs_vol::Server<ServerCall> for Volumes {
         _: &ServerCall,
         request: afs_vol::ListOneVolume,
     ) -> Result<afs_vol::ListOneVolumeReply, Refusal> {
-        let told = self.told(&self.one(request.partition, request.volume)?).await;
-        Ok(afs_vol::ListOneVolumeReply { volumes: List(told.map(|told| told.short()).into_iter().collect()) })
+        let volume_report = self.volume_report(&self.one(request.partition, request.volume)?).await;
+        Ok(afs_vol::ListOneVolumeReply {
+            volumes: List(volume_report.map(|volume_report| volume_report.short()).into_iter().collect()),
+        })
     }
 
     async fn x_list_one_volume(
@@ -314,8 +318,10 @@ impl afs_vol::Server<ServerCall> for Volumes {
         _: &ServerCall,
         request: afs_vol::XListOneVolume,
     ) -> Result<afs_vol::XListOneVolumeReply, Refusal> {
-        let told = self.told(&self.one(request.partition, request.volume)?).await;
-        Ok(afs_vol::XListOneVolumeReply { volumes: List(told.map(|told| told.long()).into_iter().collect()) })
+        let volume_report = self.volume_report(&self.one(request.partition, request.volume)?).await;
+        Ok(afs_vol::XListOneVolumeReply {
+            volumes: List(volume_report.map(|volume_report| volume_report.long()).into_iter().collect()),
+        })
     }
 
     async fn get_nth_volume(

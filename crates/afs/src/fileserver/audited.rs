@@ -5,8 +5,8 @@ use afs_wire::rxafs::*;
 use rx_lane::{AbortCode, CallError};
 use xdr::rpc::Failure;
 
-use super::{Call, Refused, Serving};
-use crate::audit::{Event, Trail, Who};
+use super::{Call, CallFailure, ServedCall};
+use crate::audit::{AuditIdentity, Event, Trail};
 
 /// A call that is told of.
 pub(super) trait Audited {
@@ -24,7 +24,7 @@ pub(super) trait Answered {
     }
 }
 
-impl Serving {
+impl ServedCall {
     /// Begins to tell of a call.
     pub(super) fn trail<R: Audited>(&self, call: &Call, request: &R) -> Trail<'_> {
         let who = || {
@@ -34,7 +34,7 @@ impl Serving {
             let peer = connection.remote().unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
             // Nobody that the client named has no name.
             let user = if principal.is_anonymous() { "" } else { principal.name() };
-            Who { peer, user: user.as_bytes().into(), user_id: principal.id().0 }
+            AuditIdentity { peer, user: user.as_bytes().into(), user_id: principal.id().0 }
         };
         request.tell(self.server.inner.audit.begin(R::EVENT, who))
     }
@@ -45,7 +45,7 @@ impl Trail<'_> {
     /// moved, and kept twice.
     pub(super) fn finish<T: Answered>(
         mut self,
-        outcome: Result<T, Refused>,
+        outcome: Result<T, CallFailure>,
     ) -> Result<T, Failure<CallError>> {
         let outcome = outcome.map_err(Failure::from);
         let code = match &outcome {

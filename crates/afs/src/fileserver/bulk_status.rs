@@ -9,11 +9,15 @@ use xdr::List;
 
 use super::call_context::CallContext;
 use super::status_and_callback::{StatusAndCallback, need_for_status};
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     /// A refusal of one file is that of the call.
-    pub(super) async fn statuses(&self, call: &Call, fids: &Fids) -> Result<(Statuses, CallBacks), Refused> {
+    pub(super) async fn statuses(
+        &self,
+        call: &Call,
+        fids: &Fids,
+    ) -> Result<(Statuses, CallBacks), CallFailure> {
         let (mut statuses, mut call_backs) = (Vec::new(), Vec::new());
         for fid in &fids.0 {
             let found = self.status_of_fid(call, *fid).await?;
@@ -28,14 +32,14 @@ impl Serving {
         &self,
         call: &Call,
         fids: &Fids,
-    ) -> Result<(Statuses, CallBacks), Refused> {
+    ) -> Result<(Statuses, CallBacks), CallFailure> {
         let (mut statuses, mut call_backs) = (Vec::new(), Vec::new());
         let patient_until = lane::time::now() + PATIENCE;
         for (at, fid) in fids.0.iter().enumerate() {
             let until = (at >= ASKED_FOR).then_some(patient_until);
             let (status, call_back) = match self.status_inline(call, *fid, until).await {
                 Ok(found) => (found.status, found.call_back),
-                Err(Refused::Code(code)) => {
+                Err(CallFailure::Code(code)) => {
                     let status =
                         Status { interface_version: 1, error_code: code as u32, ..Status::default() };
                     (status, CallBack::default())
@@ -54,7 +58,7 @@ impl Serving {
         call: &Call,
         fid: Fid,
         until: Option<Instant>,
-    ) -> Result<StatusAndCallback, Refused> {
+    ) -> Result<StatusAndCallback, CallFailure> {
         let Some(until) = until else { return self.status_of_fid(call, fid).await };
         if let Some((found, _)) = self.synthetic(call, fid).await? {
             return Ok(found);

@@ -8,7 +8,7 @@ use identity::{Principal, Rights};
 use rx_lane::ServerConnection;
 use vfs::{Caller, Directory, Name, Number};
 
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 use crate::attached_volumes::{AttachedVolume, VolumeType};
 use crate::fid;
 use crate::host::Host;
@@ -21,9 +21,9 @@ pub(super) struct CallContext {
     pub(super) caller: Caller,
 }
 
-impl Serving {
+impl ServedCall {
     /// Makes the context of a call about `fid`: its host, its caller, and the volume by the number that the client uses.
-    pub(super) async fn call_context(&self, call: &Call, fid: Fid) -> Result<CallContext, Refused> {
+    pub(super) async fn call_context(&self, call: &Call, fid: Fid) -> Result<CallContext, CallFailure> {
         let volume = self.volume(fid.volume)?;
         let host = self.host(call).await?;
         // By its own number it is told of anyway.
@@ -34,13 +34,13 @@ impl Serving {
         Ok(CallContext { volume, host, caller })
     }
 
-    /// As [`Serving::context`], to change something.
-    pub(super) async fn change_context(&self, call: &Call, fid: Fid) -> Result<CallContext, Refused> {
+    /// Makes the context of a call that changes `fid`; EROFS for a read-only or backup volume.
+    pub(super) async fn change_context(&self, call: &Call, fid: Fid) -> Result<CallContext, CallFailure> {
         let context = self.call_context(call, fid).await?;
         if context.volume.kind == VolumeType::ReadWrite { Ok(context) } else { Err(EROFS.into()) }
     }
 
-    pub(super) async fn host(&self, call: &Call) -> Result<Arc<Host>, Refused> {
+    pub(super) async fn host(&self, call: &Call) -> Result<Arc<Host>, CallFailure> {
         Ok(self.server.inner.hosts.of(call.data()).await?)
     }
 
@@ -54,7 +54,7 @@ impl Serving {
         call.data().host().map_or_else(VolumeSync::default, |host| sync(&host))
     }
 
-    pub(super) fn volume(&self, id: u32) -> Result<AttachedVolume, Refused> {
+    pub(super) fn volume(&self, id: u32) -> Result<AttachedVolume, CallFailure> {
         let found = self.server.inner.attached.borrow().by_id(id);
         // What is made up is told of before anybody comes here; all else that may be asked for changes it.
         found.ok_or(if roots::has_number(id) { EROFS } else { VNOVOL }.into())
@@ -62,13 +62,13 @@ impl Serving {
 }
 
 impl CallContext {
-    /// As [`Serving::sync`].
+    /// As [`ServedCall::sync`].
     pub(super) fn sync(&self) -> VolumeSync {
         sync(&self.host)
     }
 
     /// The number of a file in the volume.
-    pub(super) fn number(&self, fid: Fid) -> Result<Number, Refused> {
+    pub(super) fn number(&self, fid: Fid) -> Result<Number, CallFailure> {
         if fid.vnode == 0 || fid.uniquifier == 0 { Err(VNOVNODE.into()) } else { Ok(fid::number(fid)) }
     }
 
@@ -86,7 +86,7 @@ impl CallContext {
     }
 
     /// A directory, to change something in it.
-    pub(super) async fn directory(&self, fid: Fid) -> Result<Directory, Refused> {
+    pub(super) async fn directory(&self, fid: Fid) -> Result<Directory, CallFailure> {
         let found = self.volume.volume.find(&self.caller, self.number(fid)?, Rights::NONE).await?;
         Ok(found.into_directory()?.0)
     }
@@ -95,7 +95,7 @@ impl CallContext {
 /// A name of a directory's entry.
 pub(super) fn name<'n>(
     bytes: &'n xdr::Bytes<'_, { afs_wire::NAME_MAX as usize }>,
-) -> Result<Name<'n>, Refused> {
+) -> Result<Name<'n>, CallFailure> {
     // Clients put the name of their system in its place: nobody could ask for the file.
     if bytes.ends_with(b"@sys") {
         return Err(EINVAL.into());

@@ -6,25 +6,25 @@ use afs_wire::{CAPABILITY_64_BIT_FILES, CAPABILITY_ERROR_TRANSLATION, CAPABILITY
 use xdr::List;
 
 use super::call_context::Reply;
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     /// A hint that the server need not take: a client that is told of a file of which it keeps nothing says that it has heard. What it
     /// was promised goes with its time.
-    pub(super) async fn give_up(&self, call: &Call, request: &GiveUpCallBacks) -> Result<(), Refused> {
+    pub(super) async fn give_up(&self, call: &Call, request: &GiveUpCallBacks) -> Result<(), CallFailure> {
         let GiveUpCallBacks { fids, call_backs } = request;
         // Each promise is that of the file in its place; stock servers ask for no more of them either.
         if call_backs.0.len() > fids.0.len() {
             return Err(EINVAL.into());
         }
         self.host(call).await?;
-        self.server.inner.hosts.gives_up(fids.0.len());
+        self.server.inner.hosts.give_up_callbacks(fids.0.len());
         Ok(())
     }
 
-    pub(super) async fn give_up_all(&self, call: &Call) -> Result<(), Refused> {
+    pub(super) async fn give_up_all(&self, call: &Call) -> Result<(), CallFailure> {
         let host = self.host(call).await?;
-        self.server.inner.hosts.gives_up_all(call.data(), &host).await;
+        self.server.inner.hosts.give_up_all_callbacks(call.data(), &host).await;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use vfs::{Directory, Name, Number, Resolved};
 use super::call_context::CallContext;
 use super::status::{StatusBuilder, attribute_change};
 use super::status_and_callback::StatusAndCallback;
-use super::{Refused, Serving};
+use super::{CallFailure, ServedCall};
 
 /// A file that a call has created, its status and callback, and the status of its directory.
 pub(super) struct CreatedFile {
@@ -19,9 +19,9 @@ pub(super) struct CreatedFile {
     pub(super) directory: Status,
 }
 
-impl Serving {
+impl ServedCall {
     /// Refuses a name with which clients could not read the directory any more.
-    pub(super) fn check_room(&self, directory: &Directory, name: Name<'_>) -> Result<(), Refused> {
+    pub(super) fn check_room(&self, directory: &Directory, name: Name<'_>) -> Result<(), CallFailure> {
         let inner = &self.server.inner;
         let has_room = |object| inner.dir_pages.has_room(object, name.as_bytes(), &inner.counters);
         if directory.object().is_none_or(|object| has_room(object)) {
@@ -37,7 +37,7 @@ impl Serving {
         context: &CallContext,
         number: Number,
         directory: Fid,
-    ) -> Result<CreatedFile, Refused> {
+    ) -> Result<CreatedFile, CallFailure> {
         let fid = context.fid(number);
         let file = self.status_after_change(context, fid).await?;
         Ok(CreatedFile { fid, file, directory: self.directory_status(context, directory).await? })
@@ -45,7 +45,11 @@ impl Serving {
 
     /// A directory's status after a change in it: as it is, with no promise but the one that the client may have, which its own changes
     /// spare. Where many make names, each would else have to break what all the others were told.
-    pub(super) async fn directory_status(&self, context: &CallContext, fid: Fid) -> Result<Status, Refused> {
+    pub(super) async fn directory_status(
+        &self,
+        context: &CallContext,
+        fid: Fid,
+    ) -> Result<Status, CallFailure> {
         let (volume, number) = (&context.volume.volume, context.number(fid)?);
         let found = self.patiently(|| async {
             Ok(volume.find_with_rights(&context.caller, number, Rights::NONE).await?)

@@ -5,14 +5,14 @@ use vfs::How;
 
 use super::call_context::{Reply, name};
 use super::changing::{left_to_do, mode_of};
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     pub(super) async fn create(
         &self,
         call: &Call,
         request: CreateFile<'_>,
-    ) -> Result<Reply<CreateFile<'static>>, Refused> {
+    ) -> Result<Reply<CreateFile<'static>>, CallFailure> {
         let context = self.change_context(call, request.directory).await?;
         let name = name(&request.name)?;
         let directory = context.directory(request.directory).await?;

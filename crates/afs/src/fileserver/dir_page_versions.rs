@@ -27,7 +27,7 @@ struct PublishedPages {
     version: Version,
     /// The image of that version was compact.
     is_compact: bool,
-    /// DirPages that lanes keep.
+    /// Images that lanes keep.
     kept: u32,
 }
 

@@ -11,7 +11,7 @@ use quick_cache::unsync::Cache;
 use vfs::{Caller, Edit, History, Names, Number, Object, Version};
 
 use super::dir_page_versions::{DirKey, DirPageVersions, RegisteredPages, VersionConflict};
-use super::{FileCounters, Refused};
+use super::{CallFailure, FileCounters};
 
 /// Cache of one lane's directories as pages; the least recently used are evicted first.
 pub(super) struct DirPages {
@@ -69,7 +69,7 @@ impl DirPages {
         caller: &Caller,
         directory: &vfs::Directory,
         counters: &FileCounters,
-    ) -> Result<Snapshot, Refused> {
+    ) -> Result<Snapshot, CallFailure> {
         let object = directory.object().ok_or(vfs::Error::ReadOnly)?;
         let key = (object.volume().id(), object.number());
         if let Some(kept) = self.cached(key, counters) {
@@ -101,7 +101,7 @@ impl DirPages {
         caller: &Caller,
         directory: &vfs::Directory,
         counters: &FileCounters,
-    ) -> Result<(Names, RegisteredPages), Refused> {
+    ) -> Result<(Names, RegisteredPages), CallFailure> {
         let is_conflicting = |object: &Object| self.dir_page_versions.is_conflicting(key, object.version());
         let mut is_new = directory.object().is_some_and(|object| is_conflicting(object));
         for _ in 0..ATTEMPTS_MAX {
@@ -169,13 +169,13 @@ impl DirPages {
         caller: &Caller,
         directory: &vfs::Directory,
         counters: &FileCounters,
-    ) -> Result<Option<(u64, Version)>, Refused> {
+    ) -> Result<Option<(u64, Version)>, CallFailure> {
         if let Some(known) = directory.object().and_then(|object| self.cached_size(object, counters)) {
             return Ok(Some(known));
         }
         match self.of(caller, directory, counters).await {
             Ok(made) => Ok(Some((made.directory.size() as u64, made.version))),
-            Err(refused @ Refused::Code(VBUSY | EAGAIN)) => Err(refused),
+            Err(refused @ CallFailure::Code(VBUSY | EAGAIN)) => Err(refused),
             Err(_) => Ok(None),
         }
     }
@@ -237,5 +237,5 @@ fn target(number: Number) -> Target {
 //@ attack: afs-pools
 /// More fit no directory: 63 in each page, and 49 in the first.
 const NAMES_MAX: usize = (PAGES_MAX - 1) * 63 + 49;
-/// DirPages that others overtake.
+/// Images that others overtake.
 const ATTEMPTS_MAX: u32 = 8;

@@ -7,12 +7,12 @@ use xdr::rpc::Failure;
 use super::call_context::Reply;
 use super::fetch_data::Length;
 use super::store_data::Extent;
-use super::{Call, Serving};
+use super::{Call, ServedCall};
 
-type Outcome<P> = Result<Reply<P>, Failure<CallError>>;
+type DispatchOutcome<P> = Result<Reply<P>, Failure<CallError>>;
 
-impl Server<Call> for Serving {
-    async fn fetch_data(&self, call: &mut Call, request: FetchData) -> Outcome<FetchData> {
+impl Server<Call> for ServedCall {
+    async fn fetch_data(&self, call: &mut Call, request: FetchData) -> DispatchOutcome<FetchData> {
         let trail = self.trail(call, &request);
         let range = (i64::from(request.offset), i64::from(request.length));
         let outcome = self.fetch(call, request.fid, range, Length::Word).await;
@@ -23,7 +23,7 @@ impl Server<Call> for Serving {
         }))
     }
 
-    async fn fetch_data64(&self, call: &mut Call, request: FetchData64) -> Outcome<FetchData64> {
+    async fn fetch_data64(&self, call: &mut Call, request: FetchData64) -> DispatchOutcome<FetchData64> {
         let trail = self.trail(call, &request);
         let range = (request.offset, request.length);
         let outcome = self.fetch(call, request.fid, range, Length::Long).await;
@@ -34,17 +34,17 @@ impl Server<Call> for Serving {
         }))
     }
 
-    async fn fetch_acl(&self, call: &Call, request: FetchACL) -> Outcome<FetchACL> {
+    async fn fetch_acl(&self, call: &Call, request: FetchACL) -> DispatchOutcome<FetchACL> {
         let trail = self.trail(call, &request);
         trail.finish(self.list(call, request).await)
     }
 
-    async fn fetch_status(&self, call: &Call, request: FetchStatus) -> Outcome<FetchStatus> {
+    async fn fetch_status(&self, call: &Call, request: FetchStatus) -> DispatchOutcome<FetchStatus> {
         let trail = self.trail(call, &request);
         trail.finish(self.status_of(call, request).await)
     }
 
-    async fn store_data(&self, call: &mut Call, request: StoreData) -> Outcome<StoreData> {
+    async fn store_data(&self, call: &mut Call, request: StoreData) -> DispatchOutcome<StoreData> {
         let trail = self.trail(call, &request);
         let extent = Extent {
             offset: request.offset.into(),
@@ -55,118 +55,138 @@ impl Server<Call> for Serving {
         trail.finish(outcome.map(|status| StoreDataReply { status, sync: self.sync(call) }))
     }
 
-    async fn store_data64(&self, call: &mut Call, request: StoreData64) -> Outcome<StoreData64> {
+    async fn store_data64(&self, call: &mut Call, request: StoreData64) -> DispatchOutcome<StoreData64> {
         let trail = self.trail(call, &request);
         let extent = Extent { offset: request.offset, len: request.length, file_len: request.file_length };
         let outcome = self.store(call, request.fid, &request.change, extent).await;
         trail.finish(outcome.map(|status| StoreData64Reply { status, sync: self.sync(call) }))
     }
 
-    async fn old_store_acl(&self, call: &Call, request: OldStoreACL<'_>) -> Outcome<OldStoreACL<'static>> {
+    async fn old_store_acl(
+        &self,
+        call: &Call,
+        request: OldStoreACL<'_>,
+    ) -> DispatchOutcome<OldStoreACL<'static>> {
         let trail = self.trail(call, &request);
         let outcome = self.set_list(call, request.fid, &request.access_list).await;
         trail.finish(outcome.map(|status| OldStoreACLReply { status, sync: self.sync(call) }))
     }
 
-    async fn store_acl(&self, call: &Call, request: StoreACL<'_>) -> Outcome<StoreACL<'static>> {
+    async fn store_acl(&self, call: &Call, request: StoreACL<'_>) -> DispatchOutcome<StoreACL<'static>> {
         let trail = self.trail(call, &request);
         let outcome = self.set_list(call, request.fid, &request.access_list).await;
         trail.finish(outcome.map(|status| StoreACLReply { status, sync: self.sync(call) }))
     }
 
-    async fn store_status(&self, call: &Call, request: StoreStatus) -> Outcome<StoreStatus> {
+    async fn store_status(&self, call: &Call, request: StoreStatus) -> DispatchOutcome<StoreStatus> {
         let trail = self.trail(call, &request);
         trail.finish(self.set_status(call, request).await)
     }
 
-    async fn remove_file(&self, call: &Call, request: RemoveFile<'_>) -> Outcome<RemoveFile<'static>> {
+    async fn remove_file(
+        &self,
+        call: &Call,
+        request: RemoveFile<'_>,
+    ) -> DispatchOutcome<RemoveFile<'static>> {
         let trail = self.trail(call, &request);
         trail.finish(self.remove(call, request).await)
     }
 
-    async fn create_file(&self, call: &Call, request: CreateFile<'_>) -> Outcome<CreateFile<'static>> {
+    async fn create_file(
+        &self,
+        call: &Call,
+        request: CreateFile<'_>,
+    ) -> DispatchOutcome<CreateFile<'static>> {
         let trail = self.trail(call, &request);
         trail.finish(self.create(call, request).await)
     }
 
-    async fn rename(&self, call: &Call, request: Rename<'_>) -> Outcome<Rename<'static>> {
+    async fn rename(&self, call: &Call, request: Rename<'_>) -> DispatchOutcome<Rename<'static>> {
         let trail = self.trail(call, &request);
         trail.finish(self.move_name(call, request).await)
     }
 
-    async fn symlink(&self, call: &Call, request: Symlink<'_>) -> Outcome<Symlink<'static>> {
+    async fn symlink(&self, call: &Call, request: Symlink<'_>) -> DispatchOutcome<Symlink<'static>> {
         let trail = self.trail(call, &request);
         trail.finish(self.make_symlink(call, request).await)
     }
 
-    async fn link(&self, call: &Call, request: Link<'_>) -> Outcome<Link<'static>> {
+    async fn link(&self, call: &Call, request: Link<'_>) -> DispatchOutcome<Link<'static>> {
         let trail = self.trail(call, &request);
         trail.finish(self.make_link(call, request).await)
     }
 
-    async fn make_dir(&self, call: &Call, request: MakeDir<'_>) -> Outcome<MakeDir<'static>> {
+    async fn make_dir(&self, call: &Call, request: MakeDir<'_>) -> DispatchOutcome<MakeDir<'static>> {
         let trail = self.trail(call, &request);
         trail.finish(self.make_directory(call, request).await)
     }
 
-    async fn remove_dir(&self, call: &Call, request: RemoveDir<'_>) -> Outcome<RemoveDir<'static>> {
+    async fn remove_dir(&self, call: &Call, request: RemoveDir<'_>) -> DispatchOutcome<RemoveDir<'static>> {
         let trail = self.trail(call, &request);
         trail.finish(self.remove_directory(call, request).await)
     }
 
-    async fn old_set_lock(&self, call: &Call, request: OldSetLock) -> Outcome<OldSetLock> {
+    async fn old_set_lock(&self, call: &Call, request: OldSetLock) -> DispatchOutcome<OldSetLock> {
         let trail = self.trail(call, &request);
         let outcome = self.lock(call, request.fid, request.r#type).await;
         trail.finish(outcome.map(|()| OldSetLockReply))
     }
 
-    async fn old_extend_lock(&self, call: &Call, request: OldExtendLock) -> Outcome<OldExtendLock> {
+    async fn old_extend_lock(&self, call: &Call, request: OldExtendLock) -> DispatchOutcome<OldExtendLock> {
         let trail = self.trail(call, &request);
         let outcome = self.extend(call, request.fid).await;
         trail.finish(outcome.map(|()| OldExtendLockReply))
     }
 
-    async fn old_release_lock(&self, call: &Call, request: OldReleaseLock) -> Outcome<OldReleaseLock> {
+    async fn old_release_lock(
+        &self,
+        call: &Call,
+        request: OldReleaseLock,
+    ) -> DispatchOutcome<OldReleaseLock> {
         let trail = self.trail(call, &request);
         let outcome = self.release(call, request.fid).await;
         trail.finish(outcome.map(|()| OldReleaseLockReply))
     }
 
-    async fn set_lock(&self, call: &Call, request: SetLock) -> Outcome<SetLock> {
+    async fn set_lock(&self, call: &Call, request: SetLock) -> DispatchOutcome<SetLock> {
         let trail = self.trail(call, &request);
         let outcome = self.lock(call, request.fid, request.r#type).await;
         trail.finish(outcome.map(|()| SetLockReply { sync: self.sync(call) }))
     }
 
-    async fn extend_lock(&self, call: &Call, request: ExtendLock) -> Outcome<ExtendLock> {
+    async fn extend_lock(&self, call: &Call, request: ExtendLock) -> DispatchOutcome<ExtendLock> {
         let trail = self.trail(call, &request);
         let outcome = self.extend(call, request.fid).await;
         trail.finish(outcome.map(|()| ExtendLockReply { sync: self.sync(call) }))
     }
 
-    async fn release_lock(&self, call: &Call, request: ReleaseLock) -> Outcome<ReleaseLock> {
+    async fn release_lock(&self, call: &Call, request: ReleaseLock) -> DispatchOutcome<ReleaseLock> {
         let trail = self.trail(call, &request);
         let outcome = self.release(call, request.fid).await;
         trail.finish(outcome.map(|()| ReleaseLockReply { sync: self.sync(call) }))
     }
 
-    async fn get_statistics(&self, _: &Call, _: GetStatistics) -> Outcome<GetStatistics> {
+    async fn get_statistics(&self, _: &Call, _: GetStatistics) -> DispatchOutcome<GetStatistics> {
         Ok(GetStatisticsReply { statistics: self.statistics() })
     }
 
-    async fn get_statistics64(&self, _: &Call, request: GetStatistics64) -> Outcome<GetStatistics64> {
+    async fn get_statistics64(&self, _: &Call, request: GetStatistics64) -> DispatchOutcome<GetStatistics64> {
         Ok(GetStatistics64Reply { statistics: self.statistics64(request.count) })
     }
 
-    async fn x_stats_version(&self, _: &Call, _: XStatsVersion) -> Outcome<XStatsVersion> {
+    async fn x_stats_version(&self, _: &Call, _: XStatsVersion) -> DispatchOutcome<XStatsVersion> {
         Ok(XStatsVersionReply { version: super::statistics::VERSION })
     }
 
-    async fn get_x_stats(&self, _: &Call, request: GetXStats) -> Outcome<GetXStats> {
+    async fn get_x_stats(&self, _: &Call, request: GetXStats) -> DispatchOutcome<GetXStats> {
         Ok(self.collection(&request))
     }
 
-    async fn give_up_call_backs(&self, call: &Call, request: GiveUpCallBacks) -> Outcome<GiveUpCallBacks> {
+    async fn give_up_call_backs(
+        &self,
+        call: &Call,
+        request: GiveUpCallBacks,
+    ) -> DispatchOutcome<GiveUpCallBacks> {
         self.give_up(call, &request).await?;
         Ok(GiveUpCallBacksReply)
     }
@@ -175,12 +195,12 @@ impl Server<Call> for Serving {
         &self,
         call: &Call,
         _: GiveUpAllCallBacks,
-    ) -> Outcome<GiveUpAllCallBacks> {
+    ) -> DispatchOutcome<GiveUpAllCallBacks> {
         self.give_up_all(call).await?;
         Ok(GiveUpAllCallBacksReply)
     }
 
-    async fn get_capabilities(&self, call: &Call, _: GetCapabilities) -> Outcome<GetCapabilities> {
+    async fn get_capabilities(&self, call: &Call, _: GetCapabilities) -> DispatchOutcome<GetCapabilities> {
         Ok(self.capabilities(call).await)
     }
 
@@ -189,12 +209,16 @@ impl Server<Call> for Serving {
         &self,
         call: &Call,
         _: CallBackRxConnAddr,
-    ) -> Outcome<CallBackRxConnAddr> {
+    ) -> DispatchOutcome<CallBackRxConnAddr> {
         self.host(call).await?;
         Ok(CallBackRxConnAddrReply)
     }
 
-    async fn get_volume_status(&self, call: &Call, request: GetVolumeStatus) -> Outcome<GetVolumeStatus> {
+    async fn get_volume_status(
+        &self,
+        call: &Call,
+        request: GetVolumeStatus,
+    ) -> DispatchOutcome<GetVolumeStatus> {
         let trail = self.trail(call, &request);
         trail.finish(self.volume_status(call, request).await)
     }
@@ -203,25 +227,25 @@ impl Server<Call> for Serving {
         &self,
         call: &Call,
         request: SetVolumeStatus<'_>,
-    ) -> Outcome<SetVolumeStatus<'static>> {
+    ) -> DispatchOutcome<SetVolumeStatus<'static>> {
         let trail = self.trail(call, &request);
-        trail.finish(Serving::set_volume_status(self, &request))
+        trail.finish(ServedCall::set_volume_status(self, &request))
     }
 
-    async fn get_root_volume(&self, _: &Call, _: GetRootVolume) -> Outcome<GetRootVolume> {
+    async fn get_root_volume(&self, _: &Call, _: GetRootVolume) -> DispatchOutcome<GetRootVolume> {
         Ok(self.root_volume()?)
     }
 
     /// There are no tokens to check: whoever asks is anonymous.
-    async fn check_token(&self, _: &Call, _: CheckToken<'_>) -> Outcome<CheckToken<'static>> {
+    async fn check_token(&self, _: &Call, _: CheckToken<'_>) -> DispatchOutcome<CheckToken<'static>> {
         Err(Failure::Refused(afs_wire::code::EACCES))
     }
 
-    async fn get_time(&self, _: &Call, _: GetTime) -> Outcome<GetTime> {
+    async fn get_time(&self, _: &Call, _: GetTime) -> DispatchOutcome<GetTime> {
         Ok(self.time())
     }
 
-    async fn bulk_status(&self, call: &Call, request: BulkStatus) -> Outcome<BulkStatus> {
+    async fn bulk_status(&self, call: &Call, request: BulkStatus) -> DispatchOutcome<BulkStatus> {
         let trail = self.trail(call, &request);
         let outcome = self.statuses(call, &request.fids).await;
         trail.finish(outcome.map(|(statuses, call_backs)| BulkStatusReply {
@@ -231,7 +255,11 @@ impl Server<Call> for Serving {
         }))
     }
 
-    async fn inline_bulk_status(&self, call: &Call, request: InlineBulkStatus) -> Outcome<InlineBulkStatus> {
+    async fn inline_bulk_status(
+        &self,
+        call: &Call,
+        request: InlineBulkStatus,
+    ) -> DispatchOutcome<InlineBulkStatus> {
         let trail = self.trail(call, &request);
         let outcome = self.statuses_inline(call, &request.fids).await;
         trail.finish(outcome.map(|(statuses, call_backs)| InlineBulkStatusReply {
@@ -241,11 +269,11 @@ impl Server<Call> for Serving {
         }))
     }
 
-    async fn get_out_of_band(&self, _: &Call, _: GetOutOfBand) -> Outcome<GetOutOfBand> {
+    async fn get_out_of_band(&self, _: &Call, _: GetOutOfBand) -> DispatchOutcome<GetOutOfBand> {
         Ok(self.out_of_band()?)
     }
 
-    async fn fetch_data_oob(&self, call: &mut Call, request: FetchDataOOB) -> Outcome<FetchDataOOB> {
+    async fn fetch_data_oob(&self, call: &mut Call, request: FetchDataOOB) -> DispatchOutcome<FetchDataOOB> {
         let trail = self.trail(call, &request);
         let outcome = self.fetch_out_of_band(call, &request).await;
         trail.finish(outcome.map(|reply| FetchDataOOBReply {
@@ -255,13 +283,13 @@ impl Server<Call> for Serving {
         }))
     }
 
-    async fn store_data_oob(&self, call: &mut Call, request: StoreDataOOB) -> Outcome<StoreDataOOB> {
+    async fn store_data_oob(&self, call: &mut Call, request: StoreDataOOB) -> DispatchOutcome<StoreDataOOB> {
         let trail = self.trail(call, &request);
         let outcome = self.store_out_of_band(call, &request).await;
         trail.finish(outcome.map(|status| StoreDataOOBReply { status, sync: self.sync(call) }))
     }
 
-    async fn flush_cps(&self, call: &Call, request: FlushCPS) -> Outcome<FlushCPS> {
+    async fn flush_cps(&self, call: &Call, request: FlushCPS) -> DispatchOutcome<FlushCPS> {
         let trail = self.trail(call, &request);
         trail.finish(Ok(self.flush_groups()))
     }

@@ -6,12 +6,12 @@ use vfs::Directory;
 
 use super::access::text_of;
 use super::call_context::{CallContext, Reply};
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 use afs_wire::Fid;
 use afs_wire::code::EACCES;
 
-impl Serving {
-    pub(super) async fn list(&self, call: &Call, request: FetchACL) -> Result<Reply<FetchACL>, Refused> {
+impl ServedCall {
+    pub(super) async fn list(&self, call: &Call, request: FetchACL) -> Result<Reply<FetchACL>, CallFailure> {
         if let Some(synthetic) = self.synthetic_acl(call, request.fid).await? {
             return Ok(synthetic);
         }
@@ -32,7 +32,7 @@ impl Serving {
 
 impl CallContext {
     /// The directory whose list counts for a file: itself, if it is one.
-    pub(super) async fn directory_of(&self, fid: Fid) -> Result<Directory, Refused> {
+    pub(super) async fn directory_of(&self, fid: Fid) -> Result<Directory, CallFailure> {
         if fid.is_directory() {
             return self.directory(fid).await;
         }

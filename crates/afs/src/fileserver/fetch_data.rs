@@ -13,8 +13,8 @@ use vfs::{Attributes, Confirmed, OpenFile, Resolved};
 
 use super::call_context::{ATTEMPTS_MAX, CallContext};
 use super::status_and_callback::{FileLookup, Size, StatusAndCallback};
-use super::{Call, Refused, Serving, charged};
-use crate::host::Promise;
+use super::{Call, CallFailure, ServedCall, charged};
+use crate::host::CallbackPromise;
 
 /// How a reply tells how many bytes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,21 +35,21 @@ pub(super) enum Content {
 /// A look at it, before any of it is sent.
 pub(super) struct Fetch {
     lookup: FileLookup,
-    promise: Promise,
+    promise: CallbackPromise,
     version: vfs::Version,
     attributes: Attributes,
     pub(super) content: Content,
     pub(super) size: u64,
 }
 
-impl Serving {
+impl ServedCall {
     pub(super) async fn fetch(
         &self,
         call: &mut Call,
         fid: Fid,
         (offset, len): (i64, i64),
         length: Length,
-    ) -> Result<StatusAndCallback, Refused> {
+    ) -> Result<StatusAndCallback, CallFailure> {
         let (offset, len) =
             (u64::try_from(offset).map_err(|_| EINVAL)?, u64::try_from(len).map_err(|_| EINVAL)?);
         if let Some((found, content)) = self.synthetic(call, fid).await? {
@@ -71,7 +71,7 @@ impl Serving {
         content: &Content,
         (offset, len): (u64, u64),
         length: Length,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CallFailure> {
         match length {
             Length::Word => {
                 let len = len.min(i32::MAX as u64) as u32;
@@ -88,7 +88,7 @@ impl Serving {
     }
 
     /// Promise, version and size first, the bytes after.
-    pub(super) async fn begin_fetch(&self, context: &CallContext, fid: Fid) -> Result<Fetch, Refused> {
+    pub(super) async fn begin_fetch(&self, context: &CallContext, fid: Fid) -> Result<Fetch, CallFailure> {
         let inner = &self.server.inner;
         for _ in 0..ATTEMPTS_MAX {
             let promise = inner.hosts.promise();
@@ -147,7 +147,7 @@ impl Content {
     }
 
     /// Sends `len` bytes, which there were at the look: where the file has become shorter since, zeros take their place.
-    async fn send(&self, call: &mut Call, offset: u64, len: u64) -> Result<(), Refused> {
+    async fn send(&self, call: &mut Call, offset: u64, len: u64) -> Result<(), CallFailure> {
         let mut done = 0;
         while done < len {
             let left = usize::try_from(len - done).unwrap_or(usize::MAX);
@@ -173,7 +173,7 @@ impl Content {
         read
     }
 
-    async fn fill(&self, rooms: &mut Rooms, at: u64) -> Result<(), Refused> {
+    async fn fill(&self, rooms: &mut Rooms, at: u64) -> Result<(), CallFailure> {
         let mut at_end = at as usize;
         match self {
             Self::File(file) => {

@@ -5,20 +5,24 @@ use afs_wire::rxafs::FetchStatus;
 
 use super::call_context::Reply;
 use super::status_and_callback::StatusAndCallback;
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     pub(super) async fn status_of(
         &self,
         call: &Call,
         request: FetchStatus,
-    ) -> Result<Reply<FetchStatus>, Refused> {
+    ) -> Result<Reply<FetchStatus>, CallFailure> {
         let found = self.status_of_fid(call, request.fid).await?;
         Ok(Reply::<FetchStatus> { status: found.status, call_back: found.call_back, sync: self.sync(call) })
     }
 
     /// What may be told of a file, with a promise.
-    pub(super) async fn status_of_fid(&self, call: &Call, fid: Fid) -> Result<StatusAndCallback, Refused> {
+    pub(super) async fn status_of_fid(
+        &self,
+        call: &Call,
+        fid: Fid,
+    ) -> Result<StatusAndCallback, CallFailure> {
         if let Some((found, _)) = self.synthetic(call, fid).await? {
             return Ok(found);
         }

@@ -6,15 +6,15 @@ use identity::Rights;
 use vfs::Name;
 
 use super::call_context::{ATTEMPTS_MAX, CallContext, Reply, name};
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     /// Says on disk what it says to clients: a mount point is told by what it says, whatever its mode.
     pub(super) async fn make_symlink(
         &self,
         call: &Call,
         request: Symlink<'_>,
-    ) -> Result<Reply<Symlink<'static>>, Refused> {
+    ) -> Result<Reply<Symlink<'static>>, CallFailure> {
         let context = self.change_context(call, request.directory).await?;
         let name = name(&request.name)?;
         let directory = context.directory(request.directory).await?;
@@ -35,7 +35,7 @@ impl Serving {
         &self,
         call: &Call,
         request: Link<'_>,
-    ) -> Result<Reply<Link<'static>>, Refused> {
+    ) -> Result<Reply<Link<'static>>, CallFailure> {
         let context = self.change_context(call, request.directory).await?;
         if request.existing.volume != request.directory.volume {
             return Err(EXDEV.into());
@@ -69,7 +69,7 @@ impl Serving {
         &self,
         context: &CallContext,
         request: &Link<'_>,
-    ) -> Result<Reply<Link<'static>>, Refused> {
+    ) -> Result<Reply<Link<'static>>, CallFailure> {
         let status = self.status_after_change(context, request.existing).await?.status;
         let directory_status = self.directory_status(context, request.directory).await?;
         Ok(Reply::<Link<'static>> { status, directory_status, sync: context.sync() })

@@ -14,33 +14,33 @@ use smallvec::SmallVec;
 use vfs::{Holder, Number, Object, OpenError};
 
 use super::call_context::CallContext;
-use super::lock_board::{Board, File, Noted};
-use super::{Call, Refused, Serving};
+use super::lock_board::{Board, FileKey, Noted};
+use super::{Call, CallFailure, ServedCall};
 
 /// The locks of all lanes' hosts: what keeps a locked file's object. One for a process.
 #[derive(Clone, Default)]
 pub struct Locks {
-    shared: Arc<Shared>,
+    shared: Arc<LocksShared>,
 }
 
 #[derive(Default)]
-struct Shared {
-    books: Mutex<Books>,
+struct LocksShared {
+    books: Mutex<LockBooks>,
     board: Board,
 }
 
 /// Locks by file, and which files each host has locked.
 #[derive(Default)]
-struct Books {
-    files: HashMap<File, SmallVec<[Held; 1]>>,
-    hosts: HashMap<Holder, HashSet<File>>,
+struct LockBooks {
+    files: HashMap<FileKey, SmallVec<[HeldLocks; 1]>>,
+    hosts: HashMap<Holder, HashSet<FileKey>>,
     count: usize,
 }
 
 /// Which host's, of which file.
-type Key = (Holder, File);
+type LockKey = (Holder, FileKey);
 
-struct Held {
+struct HeldLocks {
     holder: Holder,
     object: Arc<Object>,
     exclusive: bool,
@@ -49,11 +49,11 @@ struct Held {
 
 impl Locks {
     /// Has a host's lock on its books, or on in place of the one it has.
-    fn keep(&self, held: Held) -> bool {
+    fn keep(&self, held: HeldLocks) -> bool {
         let (board, mut books) = (&self.shared.board, self.books());
         let (holder, file) = (held.holder, file_of(&held.object));
         books.remove((holder, file), board);
-        let of_host = |books: &Books| books.hosts.get(&holder).map_or(0, HashSet::len);
+        let of_host = |books: &LockBooks| books.hosts.get(&holder).map_or(0, HashSet::len);
         if books.count >= LOCKS_MAX {
             let hosts: Vec<Holder> = books.hosts.keys().copied().collect();
             hosts.into_iter().for_each(|host| books.sweep(host, board));
@@ -68,13 +68,13 @@ impl Locks {
     }
 
     /// A host's lock, if its time is not over.
-    fn find(&self, (holder, file): Key) -> Option<(Arc<Object>, bool)> {
+    fn find(&self, (holder, file): LockKey) -> Option<(Arc<Object>, bool)> {
         let books = self.books();
         let held = books.files.get(&file)?.iter().find(|held| held.holder == holder)?;
         (held.until > lane::time::now()).then(|| (Arc::clone(&held.object), held.exclusive))
     }
 
-    fn forget(&self, key: Key) {
+    fn forget(&self, key: LockKey) {
         self.books().remove(key, &self.shared.board);
     }
 
@@ -91,13 +91,13 @@ impl Locks {
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn books(&self) -> MutexGuard<'_, LockBooks> {
         self.shared.books.lock().expect("nobody panics while holding it")
     }
 }
 
-impl Books {
-    fn add(&mut self, held: Held, board: &Board) {
+impl LockBooks {
+    fn add(&mut self, held: HeldLocks, board: &Board) {
         let (holder, file) = (held.holder, file_of(&held.object));
         let of_file = self.files.entry(file).or_default();
         if of_file.is_empty() {
@@ -109,7 +109,7 @@ impl Books {
         self.note(file, board);
     }
 
-    fn remove(&mut self, (holder, file): Key, board: &Board) {
+    fn remove(&mut self, (holder, file): LockKey, board: &Board) {
         let Some(of_file) = self.files.get_mut(&file) else { return };
         let Some(at) = of_file.iter().position(|held| held.holder == holder) else { return };
         of_file.swap_remove(at);
@@ -128,7 +128,7 @@ impl Books {
     }
 
     /// Has the board say what a file's locks come to now, if it has any. One that has ended counts for nothing.
-    fn note(&self, file: File, board: &Board) -> Option<Noted> {
+    fn note(&self, file: FileKey, board: &Board) -> Option<Noted> {
         let (held, now) = (self.files.get(&file)?, lane::time::now());
         let lasting = || held.iter().filter(|held| held.until > now);
         let (exclusive, count) = (lasting().any(|held| held.exclusive), lasting().count());
@@ -142,17 +142,17 @@ impl Books {
     /// Takes away those of a host whose time is over.
     fn sweep(&mut self, holder: Holder, board: &Board) {
         let now = lane::time::now();
-        let is_over = |file: &&File| {
+        let is_over = |file: &&FileKey| {
             let held = self.files.get(*file).into_iter().flatten().find(|held| held.holder == holder);
             held.is_none_or(|held| held.until <= now)
         };
-        let over: Vec<File> =
+        let over: Vec<FileKey> =
             self.hosts.get(&holder).into_iter().flatten().filter(is_over).copied().collect();
         over.into_iter().for_each(|file| self.remove((holder, file), board));
     }
 }
 
-fn file_of(object: &Object) -> File {
+fn file_of(object: &Object) -> FileKey {
     (object.volume().id(), object.number())
 }
 
@@ -162,9 +162,9 @@ impl std::fmt::Debug for Locks {
     }
 }
 
-impl Serving {
+impl ServedCall {
     /// Locks a file, or says at once that another has it.
-    pub(super) async fn lock(&self, call: &Call, fid: Fid, kind: i32) -> Result<(), Refused> {
+    pub(super) async fn lock(&self, call: &Call, fid: Fid, kind: i32) -> Result<(), CallFailure> {
         let exclusive = match kind {
             _ if kind == LOCK_READ as i32 => false,
             _ if kind == LOCK_WRITE as i32 => true,
@@ -178,7 +178,7 @@ impl Serving {
     }
 
     /// Has a lock last for its whole time again.
-    pub(super) async fn extend(&self, call: &Call, fid: Fid) -> Result<(), Refused> {
+    pub(super) async fn extend(&self, call: &Call, fid: Fid) -> Result<(), CallFailure> {
         let context = self.call_context(call, fid).await?;
         let held = self.server.inner.locks.find(key(&context, context.number(fid)?)?);
         let (object, exclusive) = held.ok_or(EINVAL)?;
@@ -186,11 +186,11 @@ impl Serving {
         let (holder, until) = (context.host.holder(), lane::time::now() + LOCK_LASTS);
         context.volume.volume.extend_advisory(&object, holder.0, until).map_err(|_| EINVAL)?;
         // It is on the books, so there is room.
-        self.server.inner.locks.keep(Held { holder, object, exclusive, until });
+        self.server.inner.locks.keep(HeldLocks { holder, object, exclusive, until });
         Ok(())
     }
 
-    pub(super) async fn release(&self, call: &Call, fid: Fid) -> Result<(), Refused> {
+    pub(super) async fn release(&self, call: &Call, fid: Fid) -> Result<(), CallFailure> {
         let context = self.call_context(call, fid).await?;
         let key = key(&context, context.number(fid)?)?;
         let (object, _) = self.server.inner.locks.find(key).ok_or(EINVAL)?;
@@ -207,7 +207,7 @@ impl Serving {
         context: &CallContext,
         fid: Fid,
         exclusive: bool,
-    ) -> Result<Arc<Object>, Refused> {
+    ) -> Result<Arc<Object>, CallFailure> {
         let (volume, number) = (&context.volume.volume, context.number(fid)?);
         let rights: &[Rights] = match exclusive {
             false => &[Rights::LOCK, Rights::WRITE, Rights::READ],
@@ -229,7 +229,7 @@ impl Serving {
         address: IpAddr,
         object: Arc<Object>,
         exclusive: bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CallFailure> {
         let holder = context.host.holder();
         let (volume, until) = (&context.volume.volume, lane::time::now() + LOCK_LASTS);
         // One that it has is taken anew: for another time, or another way.
@@ -241,7 +241,7 @@ impl Serving {
             Err(OpenError::Failed(error)) => return Err(error.into()),
             Err(OpenError::Refused(_) | OpenError::LeaseOfOtherFile(_)) => return Err(EWOULDBLOCK.into()),
         }
-        let held = Held { holder, object: Arc::clone(&object), exclusive, until };
+        let held = HeldLocks { holder, object: Arc::clone(&object), exclusive, until };
         if !self.server.inner.locks.keep(held) {
             let _ = volume.unlock_advisory(&object, holder.0, WHOLE);
             self.server.inner.counters.locks_refused.increment();
@@ -252,7 +252,7 @@ impl Serving {
     }
 }
 
-fn key(context: &CallContext, number: Number) -> Result<Key, Refused> {
+fn key(context: &CallContext, number: Number) -> Result<LockKey, CallFailure> {
     let shared = context.volume.volume.shared().ok_or(vfs::Error::ReadOnly)?;
     Ok((context.host.holder(), (shared.id(), number)))
 }

@@ -8,18 +8,18 @@ use std::time::Instant;
 use vfs::{Number, VolumeId};
 
 /// Which file.
-pub(super) type File = (VolumeId, Number);
+pub(super) type FileKey = (VolumeId, Number);
 
 /// A slot for a hash of files. One that several locked files share says so.
 pub(super) struct Board {
-    slots: Box<[Slot]>,
+    slots: Box<[BoardSlot]>,
     hash: RandomState,
     /// What ends of locks are counted from.
     began: OnceLock<Instant>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct BoardSlot {
     /// Odd while it is written.
     writes: AtomicU32,
     /// Locked files whose slot it is. For who writes alone.
@@ -40,14 +40,14 @@ pub(super) struct Noted {
 
 impl Default for Board {
     fn default() -> Self {
-        let slots = (0..SLOTS).map(|_| Slot::default()).collect();
+        let slots = (0..SLOTS).map(|_| BoardSlot::default()).collect();
         Self { slots, hash: RandomState::new(), began: OnceLock::new() }
     }
 }
 
 impl Board {
     /// What a status says of a file's locks: how many read it, or -1 where one writes it. `None`: the books say it.
-    pub(super) fn lock_count(&self, file: File, now: Instant) -> Option<i32> {
+    pub(super) fn lock_count(&self, file: FileKey, now: Instant) -> Option<i32> {
         let slot = self.slot(file);
         let writes = slot.writes.load(Ordering::Acquire);
         let (name, word) = (slot.file.load(Ordering::Relaxed), slot.noted.load(Ordering::Relaxed));
@@ -62,7 +62,7 @@ impl Board {
     }
 
     /// A file has its first lock. Who calls this or any of the following has the books.
-    pub(super) fn comes(&self, file: File) {
+    pub(super) fn comes(&self, file: FileKey) {
         self.write(file, |slot, name| {
             let before = slot.files.fetch_add(1, Ordering::Relaxed);
             slot.file.store(if before == 0 { name } else { SEVERAL }, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Board {
     }
 
     /// A file has lost its last.
-    pub(super) fn goes(&self, file: File) {
+    pub(super) fn goes(&self, file: FileKey) {
         self.write(file, |slot, _| {
             if slot.files.fetch_sub(1, Ordering::Relaxed) == 1 {
                 slot.file.store(NONE, Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Board {
     }
 
     /// What the locks of a file come to that has some.
-    pub(super) fn note(&self, file: File, noted: Noted) {
+    pub(super) fn note(&self, file: FileKey, noted: Noted) {
         let until = self.milliseconds(noted.until);
         let exclusive = if noted.exclusive { EXCLUSIVE } else { 0 };
         let word = until << TIME_AT | exclusive | (noted.count as u64).min(COUNT_MAX);
@@ -92,7 +92,7 @@ impl Board {
         });
     }
 
-    fn write(&self, file: File, write: impl FnOnce(&Slot, u64)) {
+    fn write(&self, file: FileKey, write: impl FnOnce(&BoardSlot, u64)) {
         let slot = self.slot(file);
         slot.writes.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -100,7 +100,7 @@ impl Board {
         slot.writes.fetch_add(1, Ordering::Release);
     }
 
-    fn slot(&self, file: File) -> &Slot {
+    fn slot(&self, file: FileKey) -> &BoardSlot {
         let mut hasher: DefaultHasher = self.hash.build_hasher();
         name_of(file).hash(&mut hasher);
         &self.slots[std::hash::Hasher::finish(&hasher) as usize % SLOTS]
@@ -118,7 +118,7 @@ fn lock_count(word: u64) -> i32 {
 }
 
 /// No two files of a vnode are locked at once.
-fn name_of((volume, number): File) -> u64 {
+fn name_of((volume, number): FileKey) -> u64 {
     u64::from(volume.0) << 32 | u64::from(number.vnode)
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    fn file(vnode: u32) -> File {
+    fn file(vnode: u32) -> FileKey {
         (VolumeId(7), Number { vnode, uniquifier: 1 })
     }
 

@@ -4,15 +4,15 @@ use afs_wire::rxafs::MakeDir;
 
 use super::call_context::{Reply, name};
 use super::changing::mode_of;
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     /// Its mode is what the process's umask leaves of what the client wants: who may do what in it its access list says.
     pub(super) async fn make_directory(
         &self,
         call: &Call,
         request: MakeDir<'_>,
-    ) -> Result<Reply<MakeDir<'static>>, Refused> {
+    ) -> Result<Reply<MakeDir<'static>>, CallFailure> {
         let context = self.change_context(call, request.directory).await?;
         let name = name(&request.name)?;
         let directory = context.directory(request.directory).await?;

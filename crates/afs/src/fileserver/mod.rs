@@ -23,11 +23,11 @@ use crate::audit::Audit;
 use crate::host::{Contact, LaneHosts};
 use crate::oob::LaneOob;
 
+use self::call_failure::CallFailure;
 pub use self::counters::FileCounters;
 pub use self::dir_page_versions::DirPageVersions;
 use self::dir_pages::DirPages;
 pub use self::lock::Locks;
-use self::refused::Refused;
 use self::totals::LaneCounts;
 pub use self::totals::Totals;
 use self::writers::Writers;
@@ -36,6 +36,7 @@ mod access;
 mod audited;
 mod bulk_status;
 mod call_context;
+mod call_failure;
 mod callbacks;
 mod changing;
 mod counters;
@@ -51,7 +52,6 @@ mod lock;
 mod lock_board;
 mod make_dir;
 mod out_of_band;
-mod refused;
 mod remove;
 mod rename;
 mod simple;
@@ -79,7 +79,7 @@ type Call = ServerCall<Contact>;
 ///
 /// # Errors
 /// VBUSY where the client has its share of the process's descriptors, or there are no more.
-fn descriptor(remote: Option<SocketAddr>) -> Result<Option<Share>, Refused> {
+fn descriptor(remote: Option<SocketAddr>) -> Result<Option<Share>, CallFailure> {
     // A connection that is gone has no address, and nobody to hold anything for.
     let Some(remote) = remote else { return Ok(None) };
     let taken = lane::descriptors::budget().take(remote.ip(), 1);
@@ -94,8 +94,8 @@ fn descriptor(remote: Option<SocketAddr>) -> Result<Option<Share>, Refused> {
 async fn charged(
     remote: Option<SocketAddr>,
     len: u64,
-    send: impl Future<Output = Result<(), Refused>>,
-) -> Result<(), Refused> {
+    send: impl Future<Output = Result<(), CallFailure>>,
+) -> Result<(), CallFailure> {
     let mut send = pin!(send);
     if len <= SENT_AT_ONCE
         && let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx))).await
@@ -109,10 +109,10 @@ async fn charged(
 /// The file server of one lane. Clones are handles to the same one.
 #[derive(Clone)]
 pub struct FileServer {
-    inner: Rc<Inner>,
+    inner: Rc<FileServerInner>,
 }
 
-struct Inner {
+struct FileServerInner {
     attached: RefCell<Rc<AttachedVolumes>>,
     hosts: Rc<LaneHosts>,
     dir_pages: DirPages,
@@ -128,7 +128,7 @@ struct Inner {
 }
 
 /// One call being served.
-struct Serving {
+struct ServedCall {
     server: FileServer,
     /// Promises that its reply carries.
     on_its_way: RefCell<Vec<OnItsWay>>,
@@ -147,7 +147,7 @@ impl FileServer {
     ) -> Self {
         let counts = LaneCounts { hosts: Arc::clone(hosts.counters()), ..LaneCounts::default() };
         let counts = totals.add(counts, hosts.tree());
-        let inner = Inner {
+        let inner = FileServerInner {
             attached: RefCell::new(attached),
             hosts,
             dir_pages: DirPages::new(IMAGE_PAGES_MAX, dir_page_versions),
@@ -212,7 +212,7 @@ impl Handler for FileServer {
     }
 
     fn handle(&self, mut call: Call) -> impl Future<Output = Result<(), AbortCode>> + 'static {
-        let serving = Serving { server: self.clone(), on_its_way: RefCell::default() };
+        let serving = ServedCall { server: self.clone(), on_its_way: RefCell::default() };
         async move {
             let tally = &serving.server.inner.counts.calls;
             rxafs::serve(&serving, &mut call, tally).await?;
@@ -285,8 +285,10 @@ mod tests {
         // Who may have no more is told so, few bytes or many.
         budget.set_limit(0);
         for len in [1, SENT_AT_ONCE + 1] {
-            let mut refused = pin!(charged(remote, len, std::future::pending()));
-            let Poll::Ready(outcome) = refused.as_mut().poll(&mut cx) else { panic!("it waits for ever") };
+            let mut call_failure = pin!(charged(remote, len, std::future::pending()));
+            let Poll::Ready(outcome) = call_failure.as_mut().poll(&mut cx) else {
+                panic!("it waits for ever")
+            };
             assert!(outcome.is_err());
         }
     }

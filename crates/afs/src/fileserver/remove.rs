@@ -3,14 +3,14 @@
 use afs_wire::rxafs::{RemoveDir, RemoveFile};
 
 use super::call_context::{Reply, name};
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     pub(super) async fn remove(
         &self,
         call: &Call,
         request: RemoveFile<'_>,
-    ) -> Result<Reply<RemoveFile<'static>>, Refused> {
+    ) -> Result<Reply<RemoveFile<'static>>, CallFailure> {
         let context = self.change_context(call, request.directory).await?;
         let name = name(&request.name)?;
         context.directory(request.directory).await?.remove(&context.caller, name).await?;
@@ -22,7 +22,7 @@ impl Serving {
         &self,
         call: &Call,
         request: RemoveDir<'_>,
-    ) -> Result<Reply<RemoveDir<'static>>, Refused> {
+    ) -> Result<Reply<RemoveDir<'static>>, CallFailure> {
         let context = self.change_context(call, request.directory).await?;
         let name = name(&request.name)?;
         context.directory(request.directory).await?.remove_directory(&context.caller, name).await?;

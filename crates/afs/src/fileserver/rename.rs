@@ -5,14 +5,14 @@ use afs_wire::rxafs::Rename;
 use vfs::Over;
 
 use super::call_context::{Reply, name};
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     pub(super) async fn move_name(
         &self,
         call: &Call,
         request: Rename<'_>,
-    ) -> Result<Reply<Rename<'static>>, Refused> {
+    ) -> Result<Reply<Rename<'static>>, CallFailure> {
         let context = self.change_context(call, request.from).await?;
         if request.to.volume != request.from.volume {
             return Err(EXDEV.into());

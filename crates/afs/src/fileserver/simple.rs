@@ -6,16 +6,16 @@ use afs_wire::code::ENOENT;
 use afs_wire::rxafs::{FlushCPS, GetRootVolume, GetTime};
 
 use super::call_context::Reply;
-use super::{Refused, Serving};
+use super::{CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     pub(super) fn time(&self) -> Reply<GetTime> {
         let since = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
         Reply::<GetTime> { seconds: since.as_secs() as u32, microseconds: since.subsec_micros() }
     }
 
     /// The volume at which clients begin that make no root of their own.
-    pub(super) fn root_volume(&self) -> Result<Reply<GetRootVolume>, Refused> {
+    pub(super) fn root_volume(&self) -> Result<Reply<GetRootVolume>, CallFailure> {
         let attached = self.server.inner.attached.borrow();
         let (root, _) = attached.located_by_name(b"root.afs").ok_or(ENOENT)?;
         Ok(Reply::<GetRootVolume> { name: root.name.as_bytes().to_vec().into() })

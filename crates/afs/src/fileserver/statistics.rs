@@ -8,13 +8,13 @@ use afs_wire::{Collection, Disk, STATISTICS64_MAX, Statistics, Statistics64};
 use xdr::List;
 use xdr::rpc::ProcedureCounts;
 
-use super::Serving;
+use super::ServedCall;
 use super::totals::{CallBacks, Sum};
 
 /// Of the collections.
 pub(super) const VERSION: i32 = 2;
 
-impl Serving {
+impl ServedCall {
     pub(super) fn statistics(&self) -> Statistics {
         let words = self.numbers();
         let word = |at: usize| words[at].min(u64::from(u32::MAX)) as u32;

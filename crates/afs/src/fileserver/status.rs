@@ -10,7 +10,7 @@ use identity::{Principal, Rights};
 use lane::fs::{AttributeChange, FileKind, SetTime, Timestamp};
 use vfs::{Attributes, Number, Object, Version};
 
-use super::Serving;
+use super::ServedCall;
 use super::call_context::CallContext;
 
 /// Builds an AFSFetchStatus from the attributes, version and rights of a file.
@@ -33,7 +33,7 @@ pub(super) struct StatusBuilder<'a> {
 impl<'a> StatusBuilder<'a> {
     /// Those of what was seen of a file in a directory, with what its object knows; `rights` says who may do what with it. No mount point.
     pub(super) fn of(
-        serving: &Serving,
+        serving: &ServedCall,
         context: &CallContext,
         (object, parent): (Option<&Arc<Object>>, Option<Number>),
         (attributes, version, size): (&'a Attributes, Version, u64),

@@ -11,8 +11,8 @@ use vfs::{Confirmed, Number, Object, OnItsWay, Promised, PromisedLink, Resolved,
 
 use super::call_context::{ATTEMPTS_MAX, CallContext};
 use super::status::StatusBuilder;
-use super::{Refused, Serving};
-use crate::host::Promise;
+use super::{CallFailure, ServedCall};
+use crate::host::CallbackPromise;
 
 /// A file that was looked up under a callback promise to the client. A symbolic link is not followed.
 pub(super) enum FileLookup {
@@ -34,7 +34,7 @@ pub(super) struct StatusAndCallback {
     pub(super) call_back: CallBack,
 }
 
-impl Serving {
+impl ServedCall {
     /// Looks up a file by its FID under a callback promise, and waits until no change of it is under way.
     pub(super) async fn lookup(
         &self,
@@ -42,7 +42,7 @@ impl Serving {
         fid: Fid,
         need: Rights,
         until: Instant,
-    ) -> Result<FileLookup, Refused> {
+    ) -> Result<FileLookup, CallFailure> {
         let (volume, number) = (&context.volume.volume, context.number(fid)?);
         let (caller, client) = (&context.caller, context.host.client());
         match volume.promised_by_number(caller, client, number, need, until).await {
@@ -54,7 +54,7 @@ impl Serving {
         }
     }
 
-    /// As [`Serving::lookup`] if all is at hand and nothing changes; never waits.
+    /// As [`ServedCall::lookup`] if all is at hand and nothing changes; never waits.
     pub(super) fn try_lookup(
         &self,
         context: &CallContext,
@@ -72,7 +72,7 @@ impl Serving {
         &self,
         context: &CallContext,
         fid: Fid,
-    ) -> Result<StatusAndCallback, Refused> {
+    ) -> Result<StatusAndCallback, CallFailure> {
         for _ in 0..ATTEMPTS_MAX {
             let promise = self.server.inner.hosts.promise();
             let lookup = self.lookup(context, fid, need_for_status(fid), promise.until).await?;
@@ -92,20 +92,20 @@ impl Serving {
         &self,
         context: &CallContext,
         fid: Fid,
-    ) -> Result<StatusAndCallback, Refused> {
+    ) -> Result<StatusAndCallback, CallFailure> {
         self.patiently(|| self.status_and_callback(context, fid)).await
     }
 
     /// Asks again while the answer is to ask again.
-    pub(super) async fn patiently<T, F: Future<Output = Result<T, Refused>>>(
+    pub(super) async fn patiently<T, F: Future<Output = Result<T, CallFailure>>>(
         &self,
         ask: impl Fn() -> F,
-    ) -> Result<T, Refused> {
+    ) -> Result<T, CallFailure> {
         let until = lane::time::now() + PATIENCE;
         let mut pause = PAUSE_MIN;
         loop {
             match ask().await {
-                Err(Refused::Code(VBUSY | EAGAIN)) if lane::time::now() < until => {}
+                Err(CallFailure::Code(VBUSY | EAGAIN)) if lane::time::now() < until => {}
                 status_and_callback => return status_and_callback,
             }
             self.server.inner.counters.changes_told_late.increment();
@@ -123,7 +123,7 @@ impl Serving {
 
     /// Bytes that a fetch gives: a page of a directory that cannot be fetched. Linux's client takes a size for that of all later replies
     /// with the same version, and lists no more than that.
-    async fn size_of(&self, context: &CallContext, lookup: &FileLookup) -> Result<Size, Refused> {
+    async fn size_of(&self, context: &CallContext, lookup: &FileLookup) -> Result<Size, CallFailure> {
         let inner = &self.server.inner;
         let FileLookup::Node(promised) = lookup else { return Ok(lookup.size_by_itself()) };
         let Resolved::Directory(directory, _) = promised.resolved() else {
@@ -194,9 +194,9 @@ impl FileLookup {
     /// What the reply may say: `None` where it has changed since.
     pub(super) fn status_and_callback(
         &self,
-        serving: &Serving,
+        serving: &ServedCall,
         context: &CallContext,
-        promise: &Promise,
+        promise: &CallbackPromise,
         size: Size,
     ) -> Option<StatusAndCallback> {
         let confirmed = self.confirm()?;
@@ -211,7 +211,7 @@ impl FileLookup {
 
     pub(super) fn status(
         &self,
-        serving: &Serving,
+        serving: &ServedCall,
         context: &CallContext,
         confirmed: &Confirmed<'_>,
         size: u64,

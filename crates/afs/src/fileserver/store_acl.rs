@@ -4,10 +4,10 @@ use afs_wire::code::{EINVAL, ENOTDIR};
 use afs_wire::{Fid, Status};
 
 use super::access::list_of;
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
-    pub(super) async fn set_list(&self, call: &Call, fid: Fid, text: &[u8]) -> Result<Status, Refused> {
+impl ServedCall {
+    pub(super) async fn set_list(&self, call: &Call, fid: Fid, text: &[u8]) -> Result<Status, CallFailure> {
         let context = self.change_context(call, fid).await?;
         if !fid.is_directory() {
             return Err(ENOTDIR.into());

@@ -11,7 +11,7 @@ use vfs::Store;
 
 use super::call_context::CallContext;
 use super::status::attribute_change;
-use super::{Call, Refused, Serving, descriptor};
+use super::{Call, CallFailure, ServedCall, descriptor};
 
 /// Which bytes a client stores.
 #[derive(Clone, Copy, Debug)]
@@ -22,14 +22,14 @@ pub(super) struct Extent {
     pub(super) file_len: u64,
 }
 
-impl Serving {
+impl ServedCall {
     pub(super) async fn store(
         &self,
         call: &mut Call,
         fid: Fid,
         change: &StoreStatus,
         extent: Extent,
-    ) -> Result<Status, Refused> {
+    ) -> Result<Status, CallFailure> {
         let take = async |call: &mut Call, store: Store| self.take(call, &store, extent).await;
         self.storing(call, fid, change, extent, take).await
     }
@@ -41,8 +41,8 @@ impl Serving {
         fid: Fid,
         change: &StoreStatus,
         extent: Extent,
-        take: impl AsyncFnOnce(&mut Call, Store) -> Result<(), Refused>,
-    ) -> Result<Status, Refused> {
+        take: impl AsyncFnOnce(&mut Call, Store) -> Result<(), CallFailure>,
+    ) -> Result<Status, CallFailure> {
         let context = self.change_context(call, fid).await?;
         let end = extent.offset.checked_add(extent.len).ok_or(EFBIG)?;
         if end.max(extent.file_len) > i64::MAX as u64 {
@@ -72,7 +72,7 @@ impl Serving {
     }
 
     /// Writes what the client sends.
-    async fn take(&self, call: &mut Call, store: &Store, extent: Extent) -> Result<(), Refused> {
+    async fn take(&self, call: &mut Call, store: &Store, extent: Extent) -> Result<(), CallFailure> {
         let counters = &self.server.inner.counters;
         let mut done = 0;
         while done < extent.len {
@@ -99,7 +99,7 @@ impl Serving {
         fid: Fid,
         change: &StoreStatus,
         writer: &vfs::Writer,
-    ) -> Result<Status, Refused> {
+    ) -> Result<Status, CallFailure> {
         let left =
             AttributeChange { mtime: stamp(attribute_change(change).mtime), ..attribute_change(change) };
         if left != AttributeChange::NONE {

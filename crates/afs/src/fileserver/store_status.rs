@@ -9,14 +9,14 @@ use vfs::{Directory, Name};
 use super::call_context::{ATTEMPTS_MAX, CallContext, Reply};
 use super::status::attribute_change;
 use super::status_and_callback::FileLookup;
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 
-impl Serving {
+impl ServedCall {
     pub(super) async fn set_status(
         &self,
         call: &Call,
         request: StoreStatus,
-    ) -> Result<Reply<StoreStatus>, Refused> {
+    ) -> Result<Reply<StoreStatus>, CallFailure> {
         let context = self.change_context(call, request.fid).await?;
         let change = attribute_change(&request.change);
         if change != AttributeChange::NONE {
@@ -43,7 +43,7 @@ impl Serving {
         context: &CallContext,
         fid: Fid,
         change: AttributeChange,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CallFailure> {
         if fid.is_directory() {
             return Ok(context.directory(fid).await?.set_attributes(&context.caller, change).await?);
         }
@@ -72,7 +72,7 @@ impl Serving {
         context: &CallContext,
         fid: Fid,
         lookup: &FileLookup,
-    ) -> Result<(Directory, Box<[u8]>), Refused> {
+    ) -> Result<(Directory, Box<[u8]>), CallFailure> {
         match lookup {
             FileLookup::Node(_) => {
                 let (volume, number) = (&context.volume.volume, context.number(fid)?);

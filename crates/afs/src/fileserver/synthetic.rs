@@ -10,17 +10,17 @@ use super::access::text_of;
 use super::call_context::Reply;
 use super::fetch_data::Content;
 use super::status_and_callback::StatusAndCallback;
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 use crate::fid;
-use crate::roots::{self, File};
+use crate::roots::{self, RootFile};
 
-impl Serving {
+impl ServedCall {
     /// What is told of a file that is made up, with a promise, and what it holds; `None` of any other.
     pub(super) async fn synthetic(
         &self,
         call: &Call,
         fid: Fid,
-    ) -> Result<Option<(StatusAndCallback, Content)>, Refused> {
+    ) -> Result<Option<(StatusAndCallback, Content)>, CallFailure> {
         if !roots::has_number(fid.volume) {
             return Ok(None);
         }
@@ -33,8 +33,8 @@ impl Serving {
         let call_back =
             CallBack { version: CALL_BACK_VERSION, expires: promise.seconds, r#type: CALL_BACK_SHARED };
         let content = match file {
-            File::Directory(directory) => Content::Directory(directory.clone()),
-            File::Link(target) => Content::Link(target.as_bytes().to_vec()),
+            RootFile::Directory(directory) => Content::Directory(directory.clone()),
+            RootFile::Link(target) => Content::Link(target.as_bytes().to_vec()),
         };
         Ok(Some((StatusAndCallback { status: root.status(file), call_back }, content)))
     }
@@ -44,7 +44,7 @@ impl Serving {
         &self,
         call: &Call,
         fid: Fid,
-    ) -> Result<Option<Reply<FetchACL>>, Refused> {
+    ) -> Result<Option<Reply<FetchACL>>, CallFailure> {
         let Some((found, _)) = self.synthetic(call, fid).await? else { return Ok(None) };
         let mut acl = Acl::new();
         let anyone: Who = "system:anyuser".parse().expect("it names somebody");
@@ -54,7 +54,7 @@ impl Serving {
     }
 
     /// What `fs examine` shows of one.
-    pub(super) fn synthetic_volume(&self, id: u32) -> Result<Option<Reply<GetVolumeStatus>>, Refused> {
+    pub(super) fn synthetic_volume(&self, id: u32) -> Result<Option<Reply<GetVolumeStatus>>, CallFailure> {
         if !roots::has_number(id) {
             return Ok(None);
         }

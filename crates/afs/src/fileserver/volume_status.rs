@@ -7,16 +7,16 @@ use identity::Rights;
 use vfs::Number;
 
 use super::call_context::Reply;
-use super::{Call, Refused, Serving};
+use super::{Call, CallFailure, ServedCall};
 use crate::attached_volumes::VolumeType;
 
-impl Serving {
+impl ServedCall {
     /// What the volume has and may have, where that is counted; else what its file system has. What is free is the file system's.
     pub(super) async fn volume_status(
         &self,
         call: &Call,
         request: GetVolumeStatus,
-    ) -> Result<Reply<GetVolumeStatus>, Refused> {
+    ) -> Result<Reply<GetVolumeStatus>, CallFailure> {
         if let Some(synthetic) = self.synthetic_volume(request.volume)? {
             return Ok(synthetic);
         }
@@ -60,7 +60,7 @@ impl Serving {
     pub(super) fn set_volume_status(
         &self,
         request: &SetVolumeStatus<'_>,
-    ) -> Result<Reply<SetVolumeStatus<'static>>, Refused> {
+    ) -> Result<Reply<SetVolumeStatus<'static>>, CallFailure> {
         let volume = self.volume(request.volume)?;
         Err(if volume.kind == VolumeType::ReadWrite { EACCES } else { EROFS }.into())
     }

@@ -14,24 +14,24 @@ use quick_cache::unsync::Cache;
 use vfs::{Holder, Number, Object, VolumeId, Writer};
 
 use super::call_context::CallContext;
-use super::{Refused, Serving};
+use super::{CallFailure, ServedCall};
 
-/// Who writes to which file.
-type Key = (Holder, VolumeId, Number);
+/// The host that writes, and the file that it writes to.
+type WriterKey = (Holder, VolumeId, Number);
 
 /// Files kept open, the least used of which go first.
 pub(super) struct Writers {
-    shared: Rc<Shared>,
+    shared: Rc<WritersShared>,
 }
 
-struct Shared {
-    kept: RefCell<Cache<Key, Kept>>,
+struct WritersShared {
+    kept: RefCell<Cache<WriterKey, OpenWriter>>,
     /// Somebody closes what is used no more.
     is_swept: Cell<bool>,
 }
 
 #[derive(Clone)]
-struct Kept {
+struct OpenWriter {
     writer: Writer,
     /// The client has made the file: it may finish it, whatever the mode that it gave it.
     is_its_own: bool,
@@ -41,7 +41,7 @@ struct Kept {
 impl Writers {
     pub(super) fn new(max: usize) -> Self {
         let kept = RefCell::new(Cache::new(max));
-        Self { shared: Rc::new(Shared { kept, is_swept: Cell::new(false) }) }
+        Self { shared: Rc::new(WritersShared { kept, is_swept: Cell::new(false) }) }
     }
 
     /// A client has made a file.
@@ -52,7 +52,7 @@ impl Writers {
     fn keep(&self, holder: Holder, object: &Arc<Object>, writer: &Writer, is_its_own: bool) {
         let key = (holder, object.volume().id(), object.number());
         let used = Rc::new(Cell::new(time::now()));
-        self.shared.kept.borrow_mut().insert(key, Kept { writer: writer.clone(), is_its_own, used });
+        self.shared.kept.borrow_mut().insert(key, OpenWriter { writer: writer.clone(), is_its_own, used });
         if !self.shared.is_swept.replace(true) {
             lane::spawn(sweep(Rc::downgrade(&self.shared))).detach();
         }
@@ -63,14 +63,14 @@ impl Writers {
         self.shared.kept.borrow_mut().remove(&(holder, volume, number));
     }
 
-    fn find(&self, holder: Holder, volume: VolumeId, number: Number) -> Option<Kept> {
+    fn find(&self, holder: Holder, volume: VolumeId, number: Number) -> Option<OpenWriter> {
         let kept = self.shared.kept.borrow().get(&(holder, volume, number)).cloned();
         kept.inspect(|kept| kept.used.set(time::now()))
     }
 }
 
 /// Closes what was not used for a while, or has lost its last name, until nothing is left.
-async fn sweep(shared: Weak<Shared>) {
+async fn sweep(shared: Weak<WritersShared>) {
     loop {
         time::sleep(SWEEP_PERIOD).await;
         let Some(shared) = shared.upgrade() else { return };
@@ -87,17 +87,17 @@ async fn sweep(shared: Weak<Shared>) {
     }
 }
 
-impl Kept {
+impl OpenWriter {
     /// Whether anybody can still find it: a file without a name gives its room back once it is closed.
     fn has_a_name(&self) -> bool {
         self.writer.file().attributes().is_ok_and(|attributes| attributes.nlink > 0)
     }
 }
 
-impl Serving {
+impl ServedCall {
     /// A file open for writing by the client, if it has the right to: to write to it, or to add names to its directory where it has
     /// made the file itself.
-    pub(super) async fn writer(&self, context: &CallContext, fid: Fid) -> Result<Writer, Refused> {
+    pub(super) async fn writer(&self, context: &CallContext, fid: Fid) -> Result<Writer, CallFailure> {
         if fid.is_directory() {
             return Err(EISDIR.into());
         }
@@ -107,7 +107,7 @@ impl Serving {
         let kept = writers.find(holder, shared.id(), number);
         // What has a descriptor of its own that says who may write to it, whoever has made it.
         let is_described =
-            |kept: &Kept| kept.writer.file().object().is_some_and(|object| object.is_described());
+            |kept: &OpenWriter| kept.writer.file().object().is_some_and(|object| object.is_described());
         if let Some(kept) = kept.as_ref().filter(|kept| kept.is_its_own && !is_described(kept)) {
             volume.find_placed(&context.caller, number, Rights::NONE, Rights::INSERT).await?;
             return Ok(kept.writer.clone());
@@ -137,7 +137,7 @@ impl Serving {
         context: &CallContext,
         fid: Fid,
         status: &Status,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CallFailure> {
         if !fid.is_directory()
             && status.unix_mode_bits & EXECUTABLE != 0
             && let Some(shared) = context.volume.volume.shared()

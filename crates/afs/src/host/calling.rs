@@ -14,15 +14,15 @@ use xdr::List;
 use xdr::afs::AfsUuid;
 use xdr::rpc::{Call, Failure, Received, code};
 
-use super::told::{Place, Told};
+use super::host_identity::{HostAddress, HostIdentity};
 
 /// The lane's connections to clients.
 pub(super) struct Calls {
     driver: Driver,
-    open: RefCell<HashMap<(SocketAddr, Option<IpAddr>), Open>>,
+    open: RefCell<HashMap<(SocketAddr, Option<IpAddr>), OpenConnection>>,
 }
 
-struct Open {
+struct OpenConnection {
     connection: Connection,
     used: Instant,
 }
@@ -55,23 +55,28 @@ impl Calls {
     }
 
     /// Who is there; `None` where nobody answers as a client does.
-    pub(super) async fn who(&self, at: Place, patience: Duration) -> Option<Told> {
+    pub(super) async fn who_are_you(&self, at: HostAddress, patience: Duration) -> Option<HostIdentity> {
         match self.call(at, &rxafscb::TellMeAboutYourself {}, patience).await {
-            Ok(reply) => return Some(Told::of(&reply.get().interfaces)),
+            Ok(reply) => return Some(HostIdentity::of(&reply.get().interfaces)),
             Err(Failed::Unknown) => {}
             Err(_) => return None,
         }
         match self.call(at, &rxafscb::WhoAreYou {}, patience).await {
-            Ok(reply) => Some(Told::of(&reply.get().interfaces)),
+            Ok(reply) => Some(HostIdentity::of(&reply.get().interfaces)),
             // There it is known by its address alone.
-            Err(Failed::Unknown) => Some(Told::default()),
+            Err(Failed::Unknown) => Some(HostIdentity::default()),
             Err(_) => None,
         }
     }
 
     /// Whether the client of an identity is there; of a client without one, whether anybody is. Gone, too, where another client
     /// says that it has the address by now.
-    pub(super) async fn probe(&self, at: Place, uuid: Option<AfsUuid>, patience: Duration) -> TellOutcome {
+    pub(super) async fn probe(
+        &self,
+        at: HostAddress,
+        uuid: Option<AfsUuid>,
+        patience: Duration,
+    ) -> TellOutcome {
         let failed = match uuid {
             Some(client) => self.call(at, &rxafscb::ProbeUuid { client }, patience).await.err(),
             None => self.call(at, &rxafscb::Probe {}, patience).await.err(),
@@ -84,7 +89,7 @@ impl Calls {
     }
 
     /// Tells a client that it relies on nothing of the server of this identity.
-    pub(super) async fn reset(&self, at: Place, server: AfsUuid, patience: Duration) -> TellOutcome {
+    pub(super) async fn reset(&self, at: HostAddress, server: AfsUuid, patience: Duration) -> TellOutcome {
         let told = match self.call(at, &rxafscb::InitCallBackState3 { server }, patience).await {
             Err(Failed::Unknown) => self.call(at, &rxafscb::InitCallBackState {}, patience).await.err(),
             told => told.err(),
@@ -93,7 +98,12 @@ impl Calls {
     }
 
     /// Tells a client that what it was promised of these files is over.
-    pub(super) async fn break_promises(&self, at: Place, files: Vec<Fid>, patience: Duration) -> TellOutcome {
+    pub(super) async fn break_callbacks(
+        &self,
+        at: HostAddress,
+        files: Vec<Fid>,
+        patience: Duration,
+    ) -> TellOutcome {
         let request = rxafscb::CallBack { files: List(files), call_backs: List(Vec::new()) };
         self.call(at, &request, patience).await.err().map_or(TellOutcome::Heard, Failed::outcome)
     }
@@ -103,7 +113,12 @@ impl Calls {
         self.open.borrow_mut().retain(|_, open| open.used >= before);
     }
 
-    async fn call<P: Call>(&self, at: Place, request: &P, patience: Duration) -> Result<Received<P>, Failed> {
+    async fn call<P: Call>(
+        &self,
+        at: HostAddress,
+        request: &P,
+        patience: Duration,
+    ) -> Result<Received<P>, Failed> {
         let connection = self.connection(at, patience).ok_or(Failed::Else)?;
         let answer = time::timeout(patience, async {
             let mut call = connection.call().await?;
@@ -124,7 +139,7 @@ impl Calls {
         }
     }
 
-    fn connection(&self, at: Place, patience: Duration) -> Option<Connection> {
+    fn connection(&self, at: HostAddress, patience: Duration) -> Option<Connection> {
         let mut open = self.open.borrow_mut();
         let used = time::clock();
         if let Some(open) =
@@ -138,7 +153,7 @@ impl Calls {
         let connection = self.driver.connect_with(at.address, SERVICE, &Anonymous, options).ok()?;
         let (idle_time, hard_time) = (Some(patience), Some(patience));
         connection.set_limits(Limits { dead_time: patience, idle_time, hard_time });
-        open.insert((at.address, at.local), Open { connection: connection.clone(), used });
+        open.insert((at.address, at.local), OpenConnection { connection: connection.clone(), used });
         Some(connection)
     }
 }

@@ -11,36 +11,36 @@ use lane::time;
 use vfs::{Client, Holder};
 use xdr::afs::AfsUuid;
 
-use super::table::{Left, Meeting, Step, Table, TableLimits};
-use super::told::Place;
+use super::host_identity::HostAddress;
+use super::table::{HostIdentification, HostTable, IdentificationStep, RemovedHost, TableLimits};
 use super::{Host, HostOptions};
 
 /// All hosts of a process. Make one before its lanes; clones are handles to the same. Its lock is taken when a connection is new, when
 /// a client has moved, and to look up where somebody is called; never on the way of a client that is known.
 #[derive(Clone)]
 pub struct Hosts {
-    shared: Arc<Shared>,
+    shared: Arc<HostsShared>,
 }
 
-struct Shared {
+struct HostsShared {
     options: HostOptions,
     server: AfsUuid,
     index: Option<Arc<Index>>,
     began: OnceLock<Instant>,
     /// When the first key was drawn, in nanoseconds since 1970.
     drawn: OnceLock<u64>,
-    state: Mutex<State>,
+    state: Mutex<HostsState>,
 }
 
 /// What is next, and the host that was made.
-pub(super) type Stepped = (Step<Arc<Host>>, Option<Arc<Host>>);
+pub(super) type Stepped = (IdentificationStep<Arc<Host>>, Option<Arc<Host>>);
 
-pub(super) struct State {
-    pub(super) table: Table<Arc<Host>>,
+pub(super) struct HostsState {
+    pub(super) table: HostTable<Arc<Host>>,
     /// Those who have left and are being told, too.
     by_number: HashMap<u64, Weak<Host>>,
     /// Where those are told who are in the table no more.
-    leaving: HashMap<u64, Vec<Place>>,
+    leaving: HashMap<u64, Vec<HostAddress>>,
     /// What the index keeps hosts by.
     keys: HashSet<[u8; 16]>,
     next: u64,
@@ -57,8 +57,8 @@ impl Hosts {
             silent_per_source_max: options.silent_per_address_max,
             silent_s_min: u32::try_from(options.silence.as_secs()).unwrap_or(u32::MAX),
         };
-        let state = State {
-            table: Table::new(limits),
+        let state = HostsState {
+            table: HostTable::new(limits),
             by_number: HashMap::new(),
             leaving: HashMap::new(),
             keys: HashSet::new(),
@@ -66,7 +66,7 @@ impl Hosts {
             swept: 0,
         };
         let (began, drawn, state) = (OnceLock::new(), OnceLock::new(), Mutex::new(state));
-        Self { shared: Arc::new(Shared { options, server, index, began, drawn, state }) }
+        Self { shared: Arc::new(HostsShared { options, server, index, began, drawn, state }) }
     }
 
     /// Their bounds.
@@ -110,7 +110,7 @@ impl Hosts {
     }
 
     /// Where a host is called, first and else.
-    pub(super) fn places(&self, host: &Host) -> Vec<Place> {
+    pub(super) fn places(&self, host: &Host) -> Vec<HostAddress> {
         let state = self.lock();
         match state.leaving.get(&host.number) {
             Some(places) => places.clone(),
@@ -122,26 +122,26 @@ impl Hosts {
     /// `vfs`'s record of a holder.
     pub(super) fn step<E>(
         &self,
-        meeting: &Meeting,
-        left: &mut Vec<Left<Arc<Host>>>,
+        identification: &HostIdentification,
+        removed: &mut Vec<RemovedHost<Arc<Host>>>,
         client: impl FnOnce(Holder) -> Result<Arc<Client>, E>,
     ) -> Result<Stepped, E> {
         let now = self.seconds();
         let mut state = self.lock();
-        let step = state.table.step(meeting, now, left);
-        if !matches!(step, Step::Make) {
+        let step = state.table.step(identification, now, removed);
+        if !matches!(step, IdentificationStep::Make) {
             return Ok((step, None));
         }
         state.next += 1;
         let number = HOLDERS | state.next;
         // A copy of a client has a key of its own.
-        let own = meeting.told().uuid.map(|uuid| uuid.0).filter(|key| !state.keys.contains(key));
+        let own = identification.identity().uuid.map(|uuid| uuid.0).filter(|key| !state.keys.contains(key));
         let key = own.unwrap_or_else(|| self.drawn_key(number));
-        let host = Arc::new(Host::new(number, meeting.told(), key, client(Holder(number))?, now));
-        state.table.insert(number, Arc::clone(&host), meeting, left);
+        let host = Arc::new(Host::new(number, identification.identity(), key, client(Holder(number))?, now));
+        state.table.insert(number, Arc::clone(&host), identification, removed);
         state.by_number.insert(number, Arc::downgrade(&host));
         state.keys.insert(key);
-        Ok((Step::Make, Some(host)))
+        Ok((IdentificationStep::Make, Some(host)))
     }
 
     /// Has the index keep a host, with where it is now. Not yet safe: [`Index::flush`].
@@ -162,12 +162,12 @@ impl Hosts {
     }
 
     /// A host that has left is to be told so, there.
-    pub(super) fn begin_leaving(&self, left: &Left<Arc<Host>>) {
-        self.lock().leaving.insert(left.what.number, left.places.clone());
+    pub(super) fn begin_eviction(&self, removed: &RemovedHost<Arc<Host>>) {
+        self.lock().leaving.insert(removed.what.number, removed.places.clone());
     }
 
     /// It has been told, or cannot be: nothing is kept of it.
-    pub(super) fn end_leaving(&self, host: &Host) {
+    pub(super) fn end_eviction(&self, host: &Host) {
         let mut state = self.lock();
         state.leaving.remove(&host.number);
         state.by_number.remove(&host.number);
@@ -181,7 +181,7 @@ impl Hosts {
     pub(super) fn release(&self, host: &Host) {
         self.lock().table.remove(host.number);
         host.leave();
-        self.end_leaving(host);
+        self.end_eviction(host);
     }
 
     /// Of what is recorded from an earlier run: forgets it, if it is nobody's by now.
@@ -211,7 +211,7 @@ impl Hosts {
         (u128::from(began) << 64 | u128::from(number)).to_be_bytes()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HostsState> {
         self.shared.state.lock().expect("nobody panics while holding it")
     }
 }

@@ -12,10 +12,10 @@ use lane::time;
 use rx_lane::{AbortCode, Driver};
 use vfs::{Cache, Teller, VfsCounters};
 
-use super::asking::Asking;
 use super::calling::Calls;
 use super::contact::Contact;
-use super::{Host, HostCounters, Hosts, Promise};
+use super::whoareyou::WhoAreYouQueries;
+use super::{CallbackPromise, Host, HostCounters, Hosts};
 
 /// The hosts of one lane. It tells those whose home this lane is (`vfs::Teller`) by its driver, so from the port that its clients
 /// know the server by.
@@ -23,7 +23,7 @@ pub struct LaneHosts {
     pub(super) hosts: Hosts,
     pub(super) cache: Cache,
     pub(super) calls: Calls,
-    pub(super) asking: Asking,
+    pub(super) whoareyou: WhoAreYouQueries,
     /// Who did not say who he is, and until when he is not asked again.
     pub(super) silent: RefCell<HashMap<SocketAddr, Instant>>,
     pub(super) counters: Arc<HostCounters>,
@@ -40,7 +40,7 @@ impl LaneHosts {
             hosts: hosts.clone(),
             cache: cache.clone(),
             calls: Calls::new(driver.clone()),
-            asking: Asking::default(),
+            whoareyou: WhoAreYouQueries::default(),
             silent: RefCell::default(),
             counters: Arc::default(),
             me: me.clone(),
@@ -64,7 +64,7 @@ impl LaneHosts {
             let host = match contact.known(address) {
                 Some(host) => host,
                 None => {
-                    let host = self.meet(contact, address).await?;
+                    let host = self.identify(contact, address).await?;
                     contact.set(address, &host);
                     host
                 }
@@ -83,14 +83,14 @@ impl LaneHosts {
     }
 
     /// What a client is promised now, if `vfs` has room for it.
-    pub fn promise(&self) -> Promise {
+    pub fn promise(&self) -> CallbackPromise {
         let options = self.hosts.options();
-        Promise::new(time::now(), options.promise, options.bias())
+        CallbackPromise::new(time::now(), options.promise, options.bias())
     }
 
     /// The client says that it relies on nothing any more (GiveUpAllCallBacks): all that it was promised on every lane is void.
     /// Who says so from another address than where it is called is told that it does, as it may not be the same one.
-    pub async fn gives_up_all(&self, contact: &Contact, host: &Arc<Host>) {
+    pub async fn give_up_all_callbacks(&self, contact: &Contact, host: &Arc<Host>) {
         self.counters.callbacks_given_up_all.increment();
         let first = self.hosts.places(host).first().map(|place| place.address);
         match contact.connection().remote() {
@@ -102,7 +102,7 @@ impl LaneHosts {
     /// The client says that it relies on so many files no more (GiveUpCallBacks). That is a hint, and only counted: it may have asked for one
     /// of them again since, by a call that came before this one, and would not hear of its next change. What it does not
     /// need runs out, or leaves when places are short.
-    pub fn gives_up(&self, files: usize) {
+    pub fn give_up_callbacks(&self, files: usize) {
         self.counters.callbacks_given_up.add(files as u64);
     }
 

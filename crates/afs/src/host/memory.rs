@@ -7,8 +7,8 @@ use lane::memory::{Counting, Taken};
 use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 use xdr::afs::AfsUuid;
 
-use super::table::{Meeting, Step};
-use super::told::{Place, Told};
+use super::host_identity::{HostAddress, HostIdentity};
+use super::table::{HostIdentification, IdentificationStep};
 use super::{HostOptions, Hosts};
 
 #[test]
@@ -22,15 +22,16 @@ fn a_host_takes_at_most_a_kibibyte_with_all_ways_that_lead_to_it() {
         let before = Taken::here();
         for n in 0..COUNT {
             let [_, a, b, c] = n.to_be_bytes();
-            let place = Place { address: SocketAddr::from(([10, a, b, c], 7001)), epoch: n, local: None };
+            let place =
+                HostAddress { address: SocketAddr::from(([10, a, b, c], 7001)), epoch: n, local: None };
             let mut uuid = [0; 16];
             uuid[..4].copy_from_slice(&n.to_be_bytes());
-            let told = Told { uuid: Some(AfsUuid(uuid)), interfaces: vec![place.address.ip()] };
-            let mut meeting = Meeting::new(place, told);
-            meeting.reset();
-            let mut left = Vec::new();
-            let step = hosts.step(&meeting, &mut left, |holder| cache.client(holder)).unwrap();
-            assert!(matches!(step, (Step::Make, Some(_))) && left.is_empty());
+            let identity = HostIdentity { uuid: Some(AfsUuid(uuid)), interfaces: vec![place.address.ip()] };
+            let mut identification = HostIdentification::new(place, identity);
+            identification.reset();
+            let mut removed = Vec::new();
+            let step = hosts.step(&identification, &mut removed, |holder| cache.client(holder)).unwrap();
+            assert!(matches!(step, (IdentificationStep::Make, Some(_))) && removed.is_empty());
         }
         let each = (Taken::here().now - before.now) / COUNT as isize;
         assert!(each <= 1024, "{each} bytes a host");

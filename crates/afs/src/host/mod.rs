@@ -9,22 +9,22 @@ pub use counters::HostCounters;
 pub use hosts::Hosts;
 pub use lane_hosts::LaneHosts;
 pub use options::HostOptions;
-pub use record::{Host, Promise};
+pub use record::{CallbackPromise, Host};
 pub use restart::Resets;
 
-mod asking;
+mod break_callbacks;
 mod calling;
 mod contact;
 mod counters;
+mod host_identity;
 mod hosts;
+mod identification;
 mod lane_hosts;
-mod meeting;
 #[cfg(test)]
 mod memory;
 mod options;
 mod record;
 mod restart;
 mod table;
-mod telling;
-mod told;
 mod upkeep;
+mod whoareyou;

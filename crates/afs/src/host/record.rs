@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use vfs::{Client, Holder, Number, VolumeId};
 use xdr::afs::AfsUuid;
 
+use super::host_identity::HostIdentity;
 use super::table::Resident;
-use super::told::Told;
 
 /// A client with a cache, one record for all lanes. Where it is reached is in the table of hosts.
 pub struct Host {
@@ -37,9 +37,9 @@ pub struct Host {
     names: Mutex<SmallVec<[(VolumeId, u32); 2]>>,
 }
 
-/// What a client is promised.
+/// The expiry of a callback promise, for `vfs` and for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct CallbackPromise {
     /// For `vfs`: the client is told of changes before this moment.
     pub until: Instant,
     /// For the client: how many seconds from its request it may rely on what it is told. Less than it is kept.
@@ -47,7 +47,13 @@ pub struct Promise {
 }
 
 impl Host {
-    pub(super) fn new(number: u64, told: &Told, key: [u8; 16], client: Arc<Client>, now: u32) -> Self {
+    pub(super) fn new(
+        number: u64,
+        told: &HostIdentity,
+        key: [u8; 16],
+        client: Arc<Client>,
+        now: u32,
+    ) -> Self {
         let (uuid, loses_overtaking) = (told.uuid, told.loses_overtaking());
         let (seen, recorded) = (AtomicU32::new(now), AtomicU32::new(now));
         let (silent_since, [has_left, is_safe]) =
@@ -179,7 +185,7 @@ fn wall_milliseconds() -> u32 {
     lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u32
 }
 
-impl Promise {
+impl CallbackPromise {
     pub(super) fn new(now: Instant, told: Duration, bias: Duration) -> Self {
         Self { until: now + told + bias, seconds: u32::try_from(told.as_secs()).unwrap_or(u32::MAX) }
     }

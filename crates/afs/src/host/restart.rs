@@ -12,8 +12,8 @@ use lane::time;
 use vfs::TellOutcome;
 
 use super::Host;
+use super::host_identity::HostAddress;
 use super::lane_hosts::LaneHosts;
-use super::told::Place;
 
 /// What became of the hosts that an earlier run has left in the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl LaneHosts {
         let patience = if record.addresses.len() > 1 { options.probe } else { options.patience };
         for &address in record.addresses.iter().take(2) {
             self.counters.resets.increment();
-            let place = Place { address, epoch: 0, local: None };
+            let place = HostAddress { address, epoch: 0, local: None };
             if self.calls.reset(place, self.hosts.server(), patience).await == TellOutcome::Heard {
                 return true;
             }

@@ -12,7 +12,7 @@ use budget::{Books, Shares};
 use rx::source_of;
 use xdr::afs::AfsUuid;
 
-use super::told::{Place, Told};
+use super::host_identity::{HostAddress, HostIdentity};
 
 /// What the table has to know of those who are in it.
 pub(crate) trait Resident: Clone {
@@ -37,9 +37,9 @@ pub(crate) struct TableLimits {
 
 /// Hosts by number, address and identity.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub(crate) struct HostTable<T> {
     limits: TableLimits,
-    hosts: HashMap<u64, Entry<T>>,
+    hosts: HashMap<u64, HostEntry<T>>,
     by_address: HashMap<SocketAddr, u64>,
     by_uuid: HashMap<AfsUuid, u64>,
     by_source: HashMap<IpAddr, Vec<u64>>,
@@ -48,20 +48,20 @@ pub(crate) struct Table<T> {
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct HostEntry<T> {
     what: T,
     uuid: Option<AfsUuid>,
     /// Where it is called first, then where else it was met.
-    places: Vec<Place>,
+    places: Vec<HostAddress>,
     interfaces: Vec<IpAddr>,
     source: IpAddr,
 }
 
-/// A client that was met at an address where it is not known yet, and what has been found out of it.
+/// The identification of a client at an address where it is not known yet, as far as it has come.
 #[derive(Clone, Debug)]
-pub(crate) struct Meeting {
-    place: Place,
-    told: Told,
+pub(crate) struct HostIdentification {
+    place: HostAddress,
+    identity: HostIdentity,
     probed: Option<Probed>,
     was_reset: bool,
 }
@@ -74,61 +74,61 @@ struct Probed {
     answers: bool,
 }
 
-/// A host that is in the table no more.
+/// A host that was removed from the table, and its addresses.
 #[derive(Clone, Debug)]
-pub(crate) struct Left<T> {
+pub(crate) struct RemovedHost<T> {
     pub(crate) what: T,
     /// Where it can be told so; nowhere if others are there by now.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<HostAddress>,
 }
 
 /// What is to be done next about a client that was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step<T> {
+pub(crate) enum IdentificationStep<T> {
     /// It is this host.
-    Known { host: T, how: How },
+    Known { host: T, how: AddressMatch },
     /// Look whether the client of this identity answers where it was until now.
-    Probe { host: u64, at: Place, uuid: AfsUuid },
+    Probe { host: u64, at: HostAddress, uuid: AfsUuid },
     /// Tell it that it relies on nothing of this server.
     Reset,
-    /// Make a host of it: [`Table::insert`].
+    /// Make a host of it: [`HostTable::insert`].
     Make,
     /// Too many hosts of its address do not answer, and have not been silent for long.
     Refused,
 }
 
-/// How a client is the host that it is.
+/// How the address of a client matches those of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum AddressMatch {
     /// It was met there before.
-    Again,
+    Same,
     /// It can be reached there too.
-    Also,
+    Additional,
     /// It is there instead of where it was called until now, where it may not have been for a while.
     Moved,
 }
 
-impl Meeting {
-    pub(crate) fn new(place: Place, told: Told) -> Self {
-        Self { place, told, probed: None, was_reset: false }
+impl HostIdentification {
+    pub(crate) fn new(place: HostAddress, identity: HostIdentity) -> Self {
+        Self { place, identity, probed: None, was_reset: false }
     }
 
-    /// For [`Step::Probe`].
+    /// For [`IdentificationStep::Probe`].
     pub(crate) fn probed(&mut self, host: u64, at: SocketAddr, answers: bool) {
         self.probed = Some(Probed { host, at, answers });
     }
 
-    /// For [`Step::Reset`].
+    /// For [`IdentificationStep::Reset`].
     pub(crate) fn reset(&mut self) {
         self.was_reset = true;
     }
 
-    pub(crate) fn told(&self) -> &Told {
-        &self.told
+    pub(crate) fn identity(&self) -> &HostIdentity {
+        &self.identity
     }
 }
 
-impl<T: Resident> Table<T> {
+impl<T: Resident> HostTable<T> {
     pub(crate) fn new(limits: TableLimits) -> Self {
         let (hosts, by_address, by_uuid, by_source) =
             (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
@@ -147,60 +147,77 @@ impl<T: Resident> Table<T> {
     /// Who calls from there, if it is the same client as when that was found out.
     pub(crate) fn find(&self, address: SocketAddr, epoch: u32) -> Option<&T> {
         let entry = &self.hosts[self.by_address.get(&address)?];
-        let is_it = |place: &&Place| place.address == address && place.epoch == epoch;
+        let is_it = |place: &&HostAddress| place.address == address && place.epoch == epoch;
         entry.places.iter().find(is_it).map(|_| &entry.what)
     }
 
     /// Where a host is called first, then where else it was met; nothing for one that has left.
-    pub(crate) fn places(&self, host: u64) -> &[Place] {
+    pub(crate) fn places(&self, host: u64) -> &[HostAddress] {
         self.hosts.get(&host).map_or(&[], |entry| &entry.places)
     }
 
-    /// What is to be done next about a client that was met. Hosts whose last address it has are `left` behind.
-    pub(crate) fn step(&mut self, meeting: &Meeting, now: u32, left: &mut Vec<Left<T>>) -> Step<T> {
-        let place = meeting.place;
+    /// What is to be done next about a client that was met. Hosts whose last address it has are `removed` behind.
+    pub(crate) fn step(
+        &mut self,
+        identification: &HostIdentification,
+        now: u32,
+        removed: &mut Vec<RemovedHost<T>>,
+    ) -> IdentificationStep<T> {
+        let place = identification.place;
         let here = self.by_address.get(&place.address).copied();
-        let is_same = here.is_some_and(|here| self.hosts[&here].uuid == meeting.told.uuid);
-        let owner = meeting.told.uuid.and_then(|uuid| Some((*self.by_uuid.get(&uuid)?, uuid)));
+        let is_same = here.is_some_and(|here| self.hosts[&here].uuid == identification.identity.uuid);
+        let owner = identification.identity.uuid.and_then(|uuid| Some((*self.by_uuid.get(&uuid)?, uuid)));
         match (here, owner) {
             // Without an identity it may be another client that has the address by now.
-            (Some(_), _) if is_same && meeting.told.uuid.is_none() && !meeting.was_reset => Step::Reset,
-            (Some(host), _) if is_same => self.meet_again(host, meeting),
-            (_, Some((host, uuid))) => match meeting.probed.filter(|probed| self.is_of(probed, host)) {
-                None => Step::Probe { host, at: self.hosts[&host].places[0], uuid },
-                Some(Probed { answers: false, .. }) => self.follow(host, meeting, left),
-                Some(_) if self.counts(host, place.address.ip()) => self.add_place(host, place, left),
-                Some(_) => self.new_one(meeting, now),
-            },
-            _ => self.new_one(meeting, now),
+            (Some(_), _)
+                if is_same && identification.identity.uuid.is_none() && !identification.was_reset =>
+            {
+                IdentificationStep::Reset
+            }
+            (Some(host), _) if is_same => self.identify_again(host, identification),
+            (_, Some((host, uuid))) => {
+                match identification.probed.filter(|probed| self.is_of(probed, host)) {
+                    None => IdentificationStep::Probe { host, at: self.hosts[&host].places[0], uuid },
+                    Some(Probed { answers: false, .. }) => self.follow(host, identification, removed),
+                    Some(_) if self.counts(host, place.address.ip()) => self.add_place(host, place, removed),
+                    Some(_) => self.new_one(identification, now),
+                }
+            }
+            _ => self.new_one(identification, now),
         }
     }
 
-    /// Makes a host of a client that was met. Who gives way for it is `left` behind, and hosts whose last address it has.
-    pub(crate) fn insert(&mut self, host: u64, what: T, meeting: &Meeting, left: &mut Vec<Left<T>>) {
-        let place = meeting.place;
-        self.take(place.address, left);
+    /// Makes a host of a client that was met. Who gives way for it is `removed` behind, and hosts whose last address it has.
+    pub(crate) fn insert(
+        &mut self,
+        host: u64,
+        what: T,
+        identification: &HostIdentification,
+        removed: &mut Vec<RemovedHost<T>>,
+    ) {
+        let place = identification.place;
+        self.take(place.address, removed);
         let source = source_of(place.address.ip());
         if let (silent, Some((_, longest))) = self.silent_of(source)
             && silent >= self.limits.silent_per_source_max
         {
-            self.drop_host(longest, left);
+            self.drop_host(longest, removed);
         }
         if self.by_source.get(&source).is_some_and(|hosts| hosts.len() >= self.limits.per_source_max) {
-            self.thin(&[source], 1, left);
+            self.thin(&[source], 1, removed);
         } else if self.hosts.len() >= self.limits.hosts_max {
             let (books, most) = (&self.books, self.books.heaviest().map_or(0, |(_, weight)| weight));
             let of = self.by_source.keys().copied();
             let sources: Vec<_> = of.filter(|source| books.weight((*source).into()) > most / 2).collect();
-            self.thin(&sources, GIVE_WAY_AT_ONCE.min(self.limits.hosts_max / 8 + 1), left);
+            self.thin(&sources, GIVE_WAY_AT_ONCE.min(self.limits.hosts_max / 8 + 1), removed);
         }
-        let Told { uuid, interfaces } = meeting.told.clone();
+        let HostIdentity { uuid, interfaces } = identification.identity.clone();
         if let Some(uuid) = uuid {
             self.by_uuid.entry(uuid).or_insert(host);
         }
         self.by_address.insert(place.address, host);
         self.join_source(host, source);
-        self.hosts.insert(host, Entry { what, uuid, places: vec![place], interfaces, source });
+        self.hosts.insert(host, HostEntry { what, uuid, places: vec![place], interfaces, source });
     }
 
     /// A host answers there: it is called there first from now on.
@@ -227,10 +244,10 @@ impl<T: Resident> Table<T> {
     }
 
     /// Takes out those who have asked for nothing since `before`.
-    pub(crate) fn remove_idle(&mut self, before: u32, left: &mut Vec<Left<T>>) {
+    pub(crate) fn remove_idle(&mut self, before: u32, removed: &mut Vec<RemovedHost<T>>) {
         let idle = self.hosts.iter().filter(|(_, entry)| entry.what.seen() < before);
         let idle: Vec<_> = idle.map(|(&host, _)| host).collect();
-        idle.into_iter().for_each(|host| self.drop_host(host, left));
+        idle.into_iter().for_each(|host| self.drop_host(host, removed));
     }
 
     fn is_of(&self, probed: &Probed, host: u64) -> bool {
@@ -243,14 +260,18 @@ impl<T: Resident> Table<T> {
         entry.places[0].address.ip() != ip && entry.interfaces.contains(&ip)
     }
 
-    fn new_one(&self, meeting: &Meeting, now: u32) -> Step<T> {
-        if !meeting.was_reset {
-            return Step::Reset;
+    fn new_one(&self, identification: &HostIdentification, now: u32) -> IdentificationStep<T> {
+        if !identification.was_reset {
+            return IdentificationStep::Reset;
         }
-        let (silent, longest) = self.silent_of(source_of(meeting.place.address.ip()));
+        let (silent, longest) = self.silent_of(source_of(identification.place.address.ip()));
         let gives_way =
             longest.is_some_and(|(since, _)| now.saturating_sub(since) >= self.limits.silent_s_min);
-        if silent >= self.limits.silent_per_source_max && !gives_way { Step::Refused } else { Step::Make }
+        if silent >= self.limits.silent_per_source_max && !gives_way {
+            IdentificationStep::Refused
+        } else {
+            IdentificationStep::Make
+        }
     }
 
     /// How many hosts of an address do not answer, and which of them for the longest time: since when.
@@ -263,31 +284,41 @@ impl<T: Resident> Table<T> {
     }
 
     /// The client that is known at this address, by connections of another epoch.
-    fn meet_again(&mut self, host: u64, meeting: &Meeting) -> Step<T> {
+    fn identify_again(&mut self, host: u64, identification: &HostIdentification) -> IdentificationStep<T> {
         let entry = self.hosts.get_mut(&host).expect("its address leads to it");
-        let place = entry.places.iter_mut().find(|place| place.address == meeting.place.address);
-        *place.expect("its address leads to it") = meeting.place;
-        entry.interfaces.clone_from(&meeting.told.interfaces);
-        Step::Known { host: entry.what.clone(), how: How::Again }
+        let place = entry.places.iter_mut().find(|place| place.address == identification.place.address);
+        *place.expect("its address leads to it") = identification.place;
+        entry.interfaces.clone_from(&identification.identity.interfaces);
+        IdentificationStep::Known { host: entry.what.clone(), how: AddressMatch::Same }
     }
 
     /// The client is not where it was, but here.
-    fn follow(&mut self, host: u64, meeting: &Meeting, left: &mut Vec<Left<T>>) -> Step<T> {
-        let place = meeting.place;
-        self.take(place.address, left);
+    fn follow(
+        &mut self,
+        host: u64,
+        identification: &HostIdentification,
+        removed: &mut Vec<RemovedHost<T>>,
+    ) -> IdentificationStep<T> {
+        let place = identification.place;
+        self.take(place.address, removed);
         let entry = self.hosts.get_mut(&host).expect("its identity leads to it");
-        entry.interfaces.clone_from(&meeting.told.interfaces);
+        entry.interfaces.clone_from(&identification.identity.interfaces);
         let before = std::mem::replace(&mut entry.places[0], place);
         self.by_address.remove(&before.address);
         self.by_address.insert(place.address, host);
         let what = entry.what.clone();
         self.set_source(host);
-        Step::Known { host: what, how: How::Moved }
+        IdentificationStep::Known { host: what, how: AddressMatch::Moved }
     }
 
     /// The client is where it was, and here too.
-    fn add_place(&mut self, host: u64, place: Place, left: &mut Vec<Left<T>>) -> Step<T> {
-        self.take(place.address, left);
+    fn add_place(
+        &mut self,
+        host: u64,
+        place: HostAddress,
+        removed: &mut Vec<RemovedHost<T>>,
+    ) -> IdentificationStep<T> {
+        self.take(place.address, removed);
         let entry = self.hosts.get_mut(&host).expect("its identity leads to it");
         if entry.places.len() == PLACES_MAX {
             let before = entry.places.pop().expect("there are some");
@@ -295,15 +326,15 @@ impl<T: Resident> Table<T> {
         }
         entry.places.push(place);
         self.by_address.insert(place.address, host);
-        Step::Known { host: entry.what.clone(), how: How::Also }
+        IdentificationStep::Known { host: entry.what.clone(), how: AddressMatch::Additional }
     }
 
     /// An address is another client's by now.
-    fn take(&mut self, address: SocketAddr, left: &mut Vec<Left<T>>) {
+    fn take(&mut self, address: SocketAddr, removed: &mut Vec<RemovedHost<T>>) {
         let Some(host) = self.by_address.get(&address).copied() else { return };
         let entry = self.hosts.get_mut(&host).expect("its address leads to it");
         if entry.places.len() == 1 {
-            left.push(Left { what: entry.what.clone(), places: Vec::new() });
+            removed.push(RemovedHost { what: entry.what.clone(), places: Vec::new() });
             self.remove(host);
             return;
         }
@@ -313,19 +344,19 @@ impl<T: Resident> Table<T> {
     }
 
     /// The hosts of these addresses that were last seen longest ago give way.
-    fn thin(&mut self, sources: &[IpAddr], count: usize, left: &mut Vec<Left<T>>) {
+    fn thin(&mut self, sources: &[IpAddr], count: usize, removed: &mut Vec<RemovedHost<T>>) {
         let hosts = sources.iter().filter_map(|source| self.by_source.get(source)).flatten();
         let mut hosts: Vec<_> = hosts.map(|host| (self.hosts[host].what.seen(), *host)).collect();
         let count = count.min(hosts.len());
         if count > 0 && count < hosts.len() {
             hosts.select_nth_unstable(count - 1);
         }
-        hosts[..count].iter().for_each(|&(_, host)| self.drop_host(host, left));
+        hosts[..count].iter().for_each(|&(_, host)| self.drop_host(host, removed));
     }
 
-    fn drop_host(&mut self, host: u64, left: &mut Vec<Left<T>>) {
-        let Entry { what, places, .. } = &self.hosts[&host];
-        left.push(Left { what: what.clone(), places: places.clone() });
+    fn drop_host(&mut self, host: u64, removed: &mut Vec<RemovedHost<T>>) {
+        let HostEntry { what, places, .. } = &self.hosts[&host];
+        removed.push(RemovedHost { what: what.clone(), places: places.clone() });
         self.remove(host);
     }
 

@@ -34,12 +34,12 @@ impl LaneHosts {
         let options = self.hosts.options();
         let longest = (options.promise + options.bias() + SPARE).as_secs();
         let Some(before) = now.checked_sub(u32::try_from(longest).unwrap_or(u32::MAX)) else { return };
-        let mut left = Vec::new();
-        self.hosts.lock().table.remove_idle(before, &mut left);
-        for left in left {
+        let mut removed = Vec::new();
+        self.hosts.lock().table.remove_idle(before, &mut removed);
+        for removed in removed {
             self.counters.hosts_idle.increment();
-            left.what.leave();
-            self.hosts.end_leaving(&left.what);
+            removed.what.leave();
+            self.hosts.end_eviction(&removed.what);
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) struct Owner {
 
 /// A connection that was claimed.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClaimedConnection {
     /// What its client calls it.
     pub(super) number: u64,
     pub(super) owner: Owner,
@@ -29,7 +29,7 @@ pub(super) struct Connection {
     pub(super) open: Open,
 }
 
-impl Connection {
+impl ClaimedConnection {
     /// A transfer begins.
     pub(super) fn busy(&self) {
         self.open.place().busy(now());
@@ -47,7 +47,7 @@ impl Connection {
 pub(super) struct Awaited {
     pub(super) number: u64,
     pub(super) owner: Owner,
-    arrived: RefCell<Option<Connection>>,
+    arrived: RefCell<Option<ClaimedConnection>>,
     waiting: RefCell<Option<Waker>>,
 }
 
@@ -57,7 +57,7 @@ impl Awaited {
     }
 
     /// The connection is there.
-    pub(super) fn arrive(&self, connection: Connection) {
+    pub(super) fn arrive(&self, connection: ClaimedConnection) {
         *self.arrived.borrow_mut() = Some(connection);
         if let Some(waker) = self.waiting.borrow_mut().take() {
             waker.wake();
@@ -65,7 +65,7 @@ impl Awaited {
     }
 
     /// Waits for it.
-    pub(super) async fn arrived(&self) -> Connection {
+    pub(super) async fn arrived(&self) -> ClaimedConnection {
         poll_fn(|cx| match self.arrived.borrow_mut().take() {
             Some(connection) => Poll::Ready(connection),
             None => {

@@ -21,24 +21,24 @@ use service::counters::ConnectionCounters;
 use service::pacer::{Pacer, Ticket};
 use xdr::{List, Opaque};
 
-use super::connection::{Awaited, Connection, Owner};
-use super::places::Places;
+use super::connection::{Awaited, ClaimedConnection, Owner};
+use super::transfer_slots::TransferSlots;
 use super::{OobCounters, OobOptions};
 
 /// Out-of-band TCP on one lane. Clones are handles to the same one.
 #[derive(Clone)]
 pub struct LaneOob {
-    pub(super) inner: Rc<Inner>,
+    pub(super) inner: Rc<LaneOobInner>,
 }
 
-pub(super) struct Inner {
+pub(super) struct LaneOobInner {
     /// Where clients connect; 0 while nobody listens.
     port: Cell<u16>,
     options: Cell<OobOptions>,
     connections: Rc<Connections>,
     pub(super) claims: RefCell<Claims<Rc<Awaited>>>,
     idle: RefCell<HashMap<u64, Idle>>,
-    pub(super) places: Places,
+    pub(super) transfer_slots: TransferSlots,
     /// Memory that stores were received into.
     memory: RefCell<Vec<Memory>>,
     strays: Sender<Stray>,
@@ -49,7 +49,7 @@ pub(super) struct Inner {
 
 /// A connection between two transfers, and the task that listens for its end.
 struct Idle {
-    connection: Connection,
+    connection: ClaimedConnection,
     watcher: Task<()>,
 }
 
@@ -72,13 +72,13 @@ impl LaneOob {
         let port =
             exchange.open(lane.id().into()).map_err(|_| io::Error::other("the lane has one already"))?;
         let connection_counters = Arc::<ConnectionCounters>::default();
-        let inner = Inner {
+        let inner = LaneOobInner {
             port: Cell::new(0),
             options: Cell::new(options),
             connections: Connections::new(Arc::clone(&connection_counters)),
             claims: RefCell::new(Claims::new(lane.id().0, options.transfers_max * options.streams_max)),
             idle: RefCell::default(),
-            places: Places::default(),
+            transfer_slots: TransferSlots::default(),
             memory: RefCell::default(),
             strays: port.sender(),
             pacer,
@@ -167,7 +167,7 @@ impl LaneOob {
     /// The kernel's, when the socket is at its end.
     pub async fn listen(&self, listener: &TcpListener) -> io::Result<()> {
         self.inner.port.set(listener.local_addr()?.port());
-        let _closed = Closed(&self.inner.port);
+        let _closed = ConnectionClosed(&self.inner.port);
         self.inner.connections.accept(listener, |stream| self.greet(stream)).await
     }
 
@@ -249,7 +249,7 @@ impl LaneOob {
                 // Short frames leave at once; a connection that does not take the option is slower.
                 let _ = stream.set_option(SocketOption::NoDelay(true));
                 let (number, owner) = (awaited.number, awaited.owner.clone());
-                awaited.arrive(Connection { number, owner, stream, open });
+                awaited.arrive(ClaimedConnection { number, owner, stream, open });
             }
             Err(Refusal::Unknown) => counters.claims_unknown.increment(),
             Err(Refusal::Expired) => counters.claims_expired.increment(),
@@ -262,7 +262,7 @@ impl LaneOob {
     }
 
     /// Keeps a connection for its client's next transfer.
-    pub(super) fn keep(&self, connection: Connection) {
+    pub(super) fn keep(&self, connection: ClaimedConnection) {
         let (number, cohort) = (connection.number, connection.open.cohort());
         if self.inner.connections.drain().is_leaving(cohort) {
             return;
@@ -286,7 +286,7 @@ impl LaneOob {
     }
 
     /// An idle connection of this number, if it is the owner's.
-    pub(super) fn named(&self, number: u64, owner: &Owner) -> Option<Connection> {
+    pub(super) fn named(&self, number: u64, owner: &Owner) -> Option<ClaimedConnection> {
         let mut idle = self.inner.idle.borrow_mut();
         let found = idle.get(&number).is_some_and(|idle| idle.connection.owner == *owner);
         let taken = if found { idle.remove(&number) } else { None }?;
@@ -313,7 +313,7 @@ impl LaneOob {
     }
 }
 
-impl Inner {
+impl LaneOobInner {
     /// An idle connection ends; called by the task that watched it.
     fn forget(self: Rc<Self>, number: u64) {
         let gone = self.idle.borrow_mut().remove(&number);
@@ -326,9 +326,9 @@ impl Inner {
 }
 
 /// Nobody listens any more.
-struct Closed<'a>(&'a Cell<u16>);
+struct ConnectionClosed<'a>(&'a Cell<u16>);
 
-impl Drop for Closed<'_> {
+impl Drop for ConnectionClosed<'_> {
     fn drop(&mut self) {
         self.0.set(0);
     }

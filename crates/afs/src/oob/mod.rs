@@ -2,17 +2,17 @@
 //!
 //! - [`LaneOob`]: a lane's connections, from the first byte of each to its end;
 //! - `transfer`: what a call is granted, and what it hears of it;
-//! - `moving`: the bytes, in tasks that outlive a call by the end of a frame.
+//! - `stream_task`: the bytes, in tasks that outlive a call by the end of a frame.
 
 mod connection;
 mod counters;
 mod lane_oob;
-mod moving;
 mod options;
-mod places;
+mod stream_task;
 mod transfer;
+mod transfer_slots;
 
 pub use counters::OobCounters;
 pub use lane_oob::LaneOob;
 pub use options::OobOptions;
-pub(crate) use transfer::{Asker, Transfer, Way};
+pub(crate) use transfer::{Direction, GrantedTransfer, Requester};

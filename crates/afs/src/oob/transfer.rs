@@ -16,20 +16,20 @@ use rx::security::Principal;
 use xdr::List;
 
 use super::LaneOob;
-use super::connection::{Awaited, Connection, Owner};
+use super::connection::{Awaited, ClaimedConnection, Owner};
 
-/// Who asks, by what he proved over Rx and where he calls from.
+/// The client that requests a transfer: its identity over Rx, and its address.
 #[derive(Clone, Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     /// The call's address.
     pub(crate) address: IpAddr,
     /// `None` for an anonymous one.
     pub(crate) principal: Option<Principal>,
 }
 
-/// Which way the bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     /// To the client.
     Fetch,
     /// From the client.
@@ -37,38 +37,38 @@ pub(crate) enum Way {
 }
 
 /// A transfer that was granted and has not begun.
-pub(crate) struct Transfer {
+pub(crate) struct GrantedTransfer {
     pub(super) oob: LaneOob,
     pub(super) number: u64,
-    pub(super) streams: Vec<Stream>,
+    pub(super) streams: Vec<GrantedStream>,
     pub(super) stop: Stop,
-    pub(super) place: Rc<Place>,
+    pub(super) slot: Rc<TransferSlot>,
     grant: OobGrant<'static>,
 }
 
 /// One stream: what it moves, and over what.
-pub(super) struct Stream {
+pub(super) struct GrantedStream {
     pub(super) part: Part,
-    pub(super) source: Source,
+    pub(super) source: StreamSource,
 }
 
 /// Where a stream's connection comes from.
-pub(super) enum Source {
+pub(super) enum StreamSource {
     /// It was named.
-    Idle(Connection),
+    Idle(ClaimedConnection),
     /// It is to claim a token.
-    Token(Waiting),
+    Token(PendingToken),
 }
 
-/// A token that is withdrawn when nobody waits for its connection any more.
-pub(super) struct Waiting {
+/// A token that no connection has claimed yet; it is withdrawn when this is dropped.
+pub(super) struct PendingToken {
     oob: LaneOob,
     issued: Issued,
     awaited: Rc<Awaited>,
 }
 
-/// A transfer's place among those of the lane, given back with the last that belongs to it.
-pub(super) struct Place {
+/// A transfer's slot among those of the lane, given back when the last clone is dropped.
+pub(super) struct TransferSlot {
     oob: LaneOob,
     address: IpAddr,
     receiving: usize,
@@ -81,18 +81,18 @@ impl LaneOob {
     /// The abort code that refuses it.
     pub(crate) fn begin(
         &self,
-        asker: &Asker,
+        requester: &Requester,
         wish: &OobWish,
-        way: Way,
+        direction: Direction,
         (offset, len): (u64, u64),
-    ) -> Result<Transfer, i32> {
+    ) -> Result<GrantedTransfer, i32> {
         let (counters, options) = (&self.inner.counters, self.options());
         // No flag is understood: TLS is reserved.
         if wish.version != OOB_VERSION || wish.flags != 0 || wish.streams == 0 {
             counters.refused_unsuitable.increment();
             return Err(OOB_UNSUITABLE);
         }
-        if asker.principal.as_ref().is_some_and(|principal| principal.level >= ENCRYPTED) {
+        if requester.principal.as_ref().is_some_and(|principal| principal.level >= ENCRYPTED) {
             counters.refused_private.increment();
             return Err(OOB_PRIVATE);
         }
@@ -100,27 +100,27 @@ impl LaneOob {
             counters.refused_busy.increment();
             OOB_BUSY
         };
-        if !self.inner.places.take(asker.address, options.transfers_max) {
+        if !self.inner.transfer_slots.take(requester.address, options.transfers_max) {
             return Err(busy());
         }
         let wanted = (wish.streams as usize).min(options.streams_max);
-        let mut place = Place { oob: self.clone(), address: asker.address, receiving: 0 };
-        counters.transfers.set(self.inner.places.len() as u64);
-        let streams_max = match way {
-            Way::Fetch => wanted,
-            Way::Store if len == 0 => 1,
-            Way::Store => {
+        let mut slot = TransferSlot { oob: self.clone(), address: requester.address, receiving: 0 };
+        counters.transfers.set(self.inner.transfer_slots.len() as u64);
+        let streams_max = match direction {
+            Direction::Fetch => wanted,
+            Direction::Store if len == 0 => 1,
+            Direction::Store => {
                 let parts = split(offset, len, wanted, PART_MIN).count();
-                place.receiving = self.inner.places.receive(parts, options.receiving_max);
-                if place.receiving == 0 {
+                slot.receiving = self.inner.transfer_slots.receive(parts, options.receiving_max);
+                if slot.receiving == 0 {
                     return Err(busy());
                 }
-                place.receiving
+                slot.receiving
             }
         };
         let owner = Owner {
-            address: asker.address.to_canonical(),
-            principal: asker.principal.as_ref().map(|principal| principal.name.clone()),
+            address: requester.address.to_canonical(),
+            principal: requester.principal.as_ref().map(|principal| principal.name.clone()),
         };
         let mut named = wish.connections.0.iter();
         let mut streams = Vec::new();
@@ -128,27 +128,27 @@ impl LaneOob {
             let source = match named.find_map(|number| self.named(*number, &owner)) {
                 Some(connection) => {
                     counters.streams_idle.increment();
-                    Source::Idle(connection)
+                    StreamSource::Idle(connection)
                 }
                 None => {
                     counters.streams_new.increment();
-                    Source::Token(self.issue(&owner).ok_or_else(busy)?)
+                    StreamSource::Token(self.issue(&owner).ok_or_else(busy)?)
                 }
             };
-            streams.push(Stream { part, source });
+            streams.push(GrantedStream { part, source });
         }
         let grant = OobGrant {
             version: OOB_VERSION,
             flags: 0,
             length: len,
             endpoints: self.endpoints(),
-            streams: List(streams.iter().map(Stream::told).collect()),
+            streams: List(streams.iter().map(GrantedStream::to_wire).collect()),
         };
-        let (stop, place) = (Stop::default(), Rc::new(place));
-        Ok(Transfer { oob: self.clone(), number: wish.transfer, streams, stop, place, grant })
+        let (stop, slot) = (Stop::default(), Rc::new(slot));
+        Ok(GrantedTransfer { oob: self.clone(), number: wish.transfer, streams, stop, slot, grant })
     }
 
-    fn issue(&self, owner: &Owner) -> Option<Waiting> {
+    fn issue(&self, owner: &Owner) -> Option<PendingToken> {
         let mut random = [0; RANDOM_BYTES + 8];
         // Without random numbers there are no tokens that nobody can guess.
         lane::random::fill(&mut random).ok()?;
@@ -159,30 +159,32 @@ impl LaneOob {
         let issued = claims.issue(secret.try_into().ok()?, owner.address, until, Rc::clone(&awaited))?;
         drop(claims);
         self.count_unclaimed();
-        Some(Waiting { oob: self.clone(), issued, awaited })
+        Some(PendingToken { oob: self.clone(), issued, awaited })
     }
 }
 
-impl Transfer {
+impl GrantedTransfer {
     /// What its client is told.
     pub(crate) fn grant(&self) -> &OobGrant<'static> {
         &self.grant
     }
 }
 
-impl Stream {
-    fn told(&self) -> OobStream<'static> {
+impl GrantedStream {
+    fn to_wire(&self) -> OobStream<'static> {
         let (connection, token) = match &self.source {
-            Source::Idle(connection) => (connection.number, Vec::new()),
-            Source::Token(waiting) => (waiting.awaited.number, waiting.issued.token().as_bytes().to_vec()),
+            StreamSource::Idle(connection) => (connection.number, Vec::new()),
+            StreamSource::Token(waiting) => {
+                (waiting.awaited.number, waiting.issued.token().as_bytes().to_vec())
+            }
         };
         OobStream { connection, offset: self.part.offset, length: self.part.len, token: token.into() }
     }
 }
 
-impl Source {
+impl StreamSource {
     /// The connection, or why there is none.
-    pub(super) async fn connection(self, stop: &Stop) -> Result<Connection, i32> {
+    pub(super) async fn connection(self, stop: &Stop) -> Result<ClaimedConnection, i32> {
         let waiting = match self {
             Self::Idle(connection) => return Ok(connection),
             Self::Token(waiting) => waiting,
@@ -200,42 +202,44 @@ impl Source {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingToken {
     fn drop(&mut self) {
         self.oob.inner.claims.borrow_mut().withdraw(self.issued);
         self.oob.count_unclaimed();
     }
 }
 
-impl Drop for Place {
+impl Drop for TransferSlot {
     fn drop(&mut self) {
         let inner = &self.oob.inner;
-        inner.places.leave(self.address);
-        inner.places.end_receive(self.receiving);
-        inner.counters.transfers.set(inner.places.len() as u64);
+        inner.transfer_slots.leave(self.address);
+        inner.transfer_slots.end_receive(self.receiving);
+        inner.counters.transfers.set(inner.transfer_slots.len() as u64);
     }
 }
 
 /// A transfer under way, in its call's hands. Dropped before its end it is over: the bytes stop.
-pub(crate) struct Running {
-    state: Rc<State>,
+pub(crate) struct RunningTransfer {
+    state: Rc<TransferState>,
 }
 
 /// What the streams of a transfer tell its call.
-pub(super) struct State {
+pub(super) struct TransferState {
     left: Cell<usize>,
     failed: Cell<Option<i32>>,
     waiting: RefCell<Option<Waker>>,
     stop: Stop,
 }
 
-impl Running {
+impl RunningTransfer {
     pub(super) fn new(streams: usize, stop: &Stop) -> Self {
         let (failed, waiting) = Default::default();
-        Self { state: Rc::new(State { left: Cell::new(streams), failed, waiting, stop: stop.clone() }) }
+        Self {
+            state: Rc::new(TransferState { left: Cell::new(streams), failed, waiting, stop: stop.clone() }),
+        }
     }
 
-    pub(super) fn state(&self) -> Rc<State> {
+    pub(super) fn state(&self) -> Rc<TransferState> {
         Rc::clone(&self.state)
     }
 
@@ -256,7 +260,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTransfer {
     fn drop(&mut self) {
         if self.state.left.get() > 0 {
             self.state.stop.stop(rx::abort::USER_ABORT);
@@ -264,7 +268,7 @@ impl Drop for Running {
     }
 }
 
-impl State {
+impl TransferState {
     /// A stream has ended: the others of its transfer with it, if not well.
     pub(super) fn ended(&self, outcome: Result<(), i32>) {
         self.left.set(self.left.get() - 1);

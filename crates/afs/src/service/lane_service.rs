@@ -18,7 +18,7 @@ use service::part::Part;
 use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, Role, Site, Switch};
 
-use super::kept::{Kept, Untold};
+use super::process_state::{PendingReset, ProcessState};
 use super::roles;
 use super::site::AfsSite;
 use crate::audit::Audit;
@@ -32,12 +32,12 @@ pub(super) struct LaneAfs {
     current: Current<Cell>,
     /// Others only after a site by which nobody was served.
     hosts: RefCell<Hosts>,
-    kept: Arc<Kept>,
+    process: Arc<ProcessState>,
     commons: Commons,
     audit: Option<LaneLog>,
     /// While it listens.
-    files: RefCell<Option<Files>>,
-    file_counters: Arc<Later>,
+    files: RefCell<Option<FileService>>,
+    file_counters: Arc<DeferredCounters>,
     cell_counters: Arc<CellCounters>,
     /// Of the file server's driver.
     rx_counters: Arc<RxCounters>,
@@ -46,13 +46,13 @@ pub(super) struct LaneAfs {
     opened: Slot<u64>,
     mark: Slot<u32>,
     /// From before this lane serves anybody until clients of an earlier run have been told.
-    untold: RefCell<Option<Arc<Untold>>>,
+    untold: RefCell<Option<Arc<PendingReset>>>,
     oob: LaneOob,
     dscp: Slot<Dscp>,
 }
 
 /// The file server of one driver, and the clients that it calls.
-struct Files {
+struct FileService {
     /// The driver's.
     number: u64,
     server: FileServer,
@@ -63,19 +63,19 @@ impl LaneAfs {
     pub(super) fn new(
         cell: Cell,
         hosts: Hosts,
-        kept: Arc<Kept>,
+        process: Arc<ProcessState>,
         commons: Commons,
         audit: Option<LaneLog>,
         oob: OobOptions,
     ) -> io::Result<Self> {
         let objects = cell.attached.all().first().and_then(|first| first.volume.cache().objects());
-        let untold = objects.and_then(|objects| kept.hold_changes(objects));
+        let untold = objects.and_then(|objects| process.hold_changes(objects));
         let oob = LaneOob::new(oob, Some(Rc::clone(&commons.pacer)))?;
         Ok(Self {
             untold: RefCell::new(untold),
             current: Current::new(cell),
             hosts: RefCell::new(hosts),
-            kept,
+            process,
             commons,
             audit,
             files: RefCell::default(),
@@ -101,7 +101,7 @@ impl LaneAfs {
     /// Clients hear that the roots of the cell are others than before.
     fn tell_of_roots(&self) {
         let hosts = self.files.borrow().as_ref().map(|files| Rc::clone(&files.hosts));
-        if let Some(hosts) = hosts.filter(|_| self.kept.synthetic.take_untold()) {
+        if let Some(hosts) = hosts.filter(|_| self.process.synthetic.take_untold()) {
             lane::spawn(async move { hosts.void_all().await }).detach();
         }
     }
@@ -109,7 +109,7 @@ impl LaneAfs {
     /// Starts the driver of a socket, once an earlier one of the same address has ended.
     async fn start(&self, socket: Rc<UdpSocket>, role: Role) -> io::Result<Driver> {
         let address = socket.local_addr()?;
-        let siblings = self.kept.siblings(role, address);
+        let siblings = self.process.siblings(role, address);
         let siblings = siblings.ok_or_else(|| io::Error::other("a socket that nobody has asked for"))?;
         let lane = lane::current().id().0.into();
         let links = loop {
@@ -132,8 +132,9 @@ impl LaneAfs {
         }
         let part = Part::new(&self.commons.pacer);
         driver.set_rate_source(move |sent, waiting| part.exchange(sent, waiting));
-        let kept = Arc::clone(&self.kept);
-        driver.on_proof_refused(move |remote, index| kept.tokens.refused(lane::time::now(), remote, index));
+        let process = Arc::clone(&self.process);
+        driver
+            .on_proof_refused(move |remote, index| process.tokens.refused(lane::time::now(), remote, index));
         // Where marks cannot be set the server has told it.
         let _ = driver.set_mark(self.mark.get());
         Ok(driver)
@@ -148,7 +149,7 @@ impl LaneAfs {
         driver.serve(FILES, async |_: ServerCall| Err::<(), _>(AbortCode(abort::RESTARTING)));
         let hosts = self.hosts.borrow().clone();
         let hosts = LaneHosts::new(&hosts, first.volume.cache(), driver);
-        match self.kept.reset.done(|| hosts.reset_recorded()).await {
+        match self.process.reset.done(|| hosts.reset_recorded()).await {
             Some(Err(error)) => {
                 //@ cause: The index, which remembers AFS clients with cached files, could not be read at the start.
                 //@ remedy: Look at the disk of the state directory. On clients that show old content run `fs flushall`.
@@ -169,18 +170,18 @@ impl LaneAfs {
             }
             _ => {}
         }
-        self.kept.let_changes_in();
+        self.process.let_changes_in();
         self.untold.take();
         // A reload may have come meanwhile.
         let attached = Rc::clone(&self.current.get().attached);
         let audit = Audit::new(self.audit.clone());
-        let Kept { locks, dir_page_versions, totals, .. } = &*self.kept;
+        let ProcessState { locks, dir_page_versions, totals, .. } = &*self.process;
         let server = FileServer::new(attached, Rc::clone(&hosts), locks, dir_page_versions, totals, audit);
         server.offer_oob(&self.oob);
         server.set_dscp(self.dscp.get());
         driver.serve(FILES, server.clone());
         self.file_counters.set(vec![Arc::clone(server.counters()) as _, Arc::clone(hosts.counters()) as _]);
-        *self.files.borrow_mut() = Some(Files { number, server, hosts });
+        *self.files.borrow_mut() = Some(FileService { number, server, hosts });
     }
 
     /// Ends a driver when its socket is wanted no longer; what it has in hand may end within some time. At the end of the
@@ -206,17 +207,17 @@ impl LaneAfs {
     }
 }
 
-/// Counters that are there once something has begun.
+/// Counters of a service that begins later than the lane.
 #[derive(Default)]
-struct Later(Mutex<Vec<Arc<dyn CounterBlock>>>);
+struct DeferredCounters(Mutex<Vec<Arc<dyn CounterBlock>>>);
 
-impl Later {
+impl DeferredCounters {
     fn set(&self, blocks: Vec<Arc<dyn CounterBlock>>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = blocks;
     }
 }
 
-impl CounterBlock for Later {
+impl CounterBlock for DeferredCounters {
     fn visit(&self, each: &mut dyn FnMut(Reading)) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|block| block.visit(each));
     }
@@ -291,7 +292,7 @@ impl LaneService for LaneAfs {
         let (cell, hosts, oob) = (site.open(volumes)?, site.hosts().clone(), site.oob());
         let (roots, dscp) = (site.root_of().map(str::to_owned), site.dscp());
         Ok(Box::new(move || {
-            self.kept.synthetic.set(roots.as_deref(), &cell.attached);
+            self.process.synthetic.set(roots.as_deref(), &cell.attached);
             *self.hosts.borrow_mut() = hosts;
             if let Some(files) = &*self.files.borrow() {
                 files.server.attach(Rc::clone(&cell.attached));
@@ -325,7 +326,7 @@ impl LaneService for LaneAfs {
             // Clients are called back meanwhile, each from its own lane: so none ends before all have heard.
             let hosts = self.files.borrow().as_ref().map(|files| Rc::clone(&files.hosts));
             if let Some(hosts) = hosts {
-                let released = self.kept.released.done(|| hosts.release_all());
+                let released = self.process.released.done(|| hosts.release_all());
                 // Who is silent now is told by the next server.
                 let until = deadline.min(lane::time::now() + RELEASED_WITHIN);
                 let _ = lane::time::timeout_at(until, released).await;
@@ -394,7 +395,7 @@ mod tests {
 
     use super::*;
     use crate::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
-    use crate::cell::{Here, Principals};
+    use crate::cell::{Principals, ServerAddresses};
     use crate::host::HostOptions;
 
     #[test]
@@ -420,12 +421,13 @@ mod tests {
             };
             let attached = Rc::new(AttachedVolumes::of([(attachment, volume.clone())]).unwrap());
             let uuid = AfsUuid([1; 16]);
-            let (here, principals) =
-                (Arc::new(Here::new(uuid, 0, &[])), Arc::new(Principals::of(&Accounts::none())));
+            let (server_addresses, principals) =
+                (Arc::new(ServerAddresses::new(uuid, 0, &[])), Arc::new(Principals::of(&Accounts::none())));
             let hosts = Hosts::new(HostOptions::default(), uuid, Some(Arc::clone(index)));
-            let (cell, kept) = (Cell { attached, here, principals }, Arc::<Kept>::default());
+            let (cell, process) =
+                (Cell { attached, server_addresses, principals }, Arc::<ProcessState>::default());
             let (commons, oob) = (Commons::new(Arc::default()), OobOptions::default());
-            let lane_afs = LaneAfs::new(cell, hosts, Arc::clone(&kept), commons, None, oob).unwrap();
+            let lane_afs = LaneAfs::new(cell, hosts, Arc::clone(&process), commons, None, oob).unwrap();
             let put = lane::spawn(async move {
                 let root = volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
                 let (name, how) = (Name::parse(b"x").unwrap(), How { exclusive: true, mode: 0o644 });

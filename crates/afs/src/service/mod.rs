@@ -3,12 +3,12 @@
 //! Each address has a driver of its own on each lane, as stock clients know the servers of a cell by their ports. Only the
 //! file server's is sized for load.
 
-mod kept;
 mod lane_service;
+mod process_state;
 mod site;
 mod tokens;
 
-pub(crate) use self::kept::Kept;
+pub(crate) use self::process_state::ProcessState;
 pub(crate) use self::site::AfsSite;
 
 /// What the sockets are for.

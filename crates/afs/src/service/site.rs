@@ -17,11 +17,11 @@ use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Site};
 use vfs::VolumeName;
 use xdr::afs::AfsUuid;
 
-use super::kept::Kept;
 use super::lane_service::LaneAfs;
+use super::process_state::ProcessState;
 use super::roles;
 use crate::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
-use crate::cell::{Cell, Here, Principals};
+use crate::cell::{Cell, Principals, ServerAddresses};
 use crate::host::{HostOptions, Hosts};
 use crate::oob::OobOptions;
 use crate::settings::{AfsSettings, FILES_PORT, LOCATION_PORT, PROTECTION_PORT, VOLUME_PORT};
@@ -37,9 +37,9 @@ pub(crate) struct AfsSite {
     uuid: AfsUuid,
     steering: Steering,
     bound: Vec<Bound>,
-    here: Arc<Here>,
+    server_addresses: Arc<ServerAddresses>,
     hosts: Hosts,
-    kept: Arc<Kept>,
+    process: Arc<ProcessState>,
     /// Volumes that somebody may write to, but not by AFS, since numbers of their files end at a first change.
     fixed: Vec<VolumeName>,
     /// Volumes that no lane attaches.
@@ -53,12 +53,12 @@ pub(crate) struct AfsSite {
 
 impl AfsSite {
     pub(crate) fn load(settings: &AfsSettings, ground: &Ground<'_>) -> Result<Self, Problem> {
-        let kept = Arc::clone(&settings.kept);
+        let process = Arc::clone(&settings.process);
         if let Some(trouble) = ground.index_trouble {
             // Clients would know files by numbers that mean others after the next start, and not hear of what is over.
             settings.hinder(trouble.to_owned());
         }
-        let uuid = match kept.uuid(ground.state_dir) {
+        let uuid = match process.uuid(ground.state_dir) {
             Ok(uuid) => uuid,
             Err(error) => {
                 let problem = format!("the AFS server's UUID: {error}");
@@ -88,7 +88,7 @@ impl AfsSite {
             fixed,
             paths: settings.paths.clone(),
             hosts: match hindrance {
-                None => kept.hosts(uuid, ground.objects),
+                None => process.hosts(uuid, ground.objects),
                 // Nobody is served, and whoever is after a later reload is kept in the index.
                 Some(_) => Hosts::new(HostOptions::default(), uuid, None),
             },
@@ -98,8 +98,8 @@ impl AfsSite {
             uuid,
             steering: Steering::by_layout(ground.layout)?,
             bound: Vec::new(),
-            here: Arc::new(Here::new(uuid, kept.since(), &[])),
-            kept,
+            server_addresses: Arc::new(ServerAddresses::new(uuid, process.since(), &[])),
+            process,
             left_out: Mutex::default(),
             root_volumes: settings.section.root_volumes,
             is_trial: ground.is_trial,
@@ -136,7 +136,7 @@ impl AfsSite {
         // Without addresses nobody asks, and the volumes have no numbers.
         let attachments = if self.hindrance.is_some() { &[][..] } else { &self.attachments[..] };
         let attached = AttachedVolumes::new(attachments, volumes)?
-            .with_synthetic(self.kept.synthetic.clone())
+            .with_synthetic(self.process.synthetic.clone())
             .with_accounts(&self.accounts);
         let attached = Rc::new(attached);
         for (volume, why) in attached.left_out() {
@@ -152,7 +152,11 @@ impl AfsSite {
                 );
             }
         }
-        Ok(Cell { attached, here: Arc::clone(&self.here), principals: Arc::clone(&self.principals) })
+        Ok(Cell {
+            attached,
+            server_addresses: Arc::clone(&self.server_addresses),
+            principals: Arc::clone(&self.principals),
+        })
     }
 
     fn left_out(&self) -> MutexGuard<'_, BTreeSet<VolumeName>> {
@@ -189,9 +193,9 @@ impl Site for AfsSite {
 
     fn bound(&mut self, sockets: &[Bound]) {
         self.bound = sockets.to_vec();
-        self.kept.listens(sockets, &self.steering);
+        self.process.listens(sockets, &self.steering);
         let files: Vec<SocketAddr> = self.address(roles::FILES).into_iter().collect();
-        self.here = Arc::new(Here::new(self.uuid, self.kept.since(), &files));
+        self.server_addresses = Arc::new(ServerAddresses::new(self.uuid, self.process.since(), &files));
     }
 
     fn greeting(&self) -> Greeting {
@@ -222,9 +226,9 @@ impl Site for AfsSite {
 
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
         let cell = self.open(lane.volumes)?;
-        self.kept.synthetic.set(self.root_of(), &cell.attached);
-        let (hosts, kept) = (self.hosts.clone(), Arc::clone(&self.kept));
-        let afs = LaneAfs::new(cell, hosts, kept, lane.commons, lane.audit, self.oob);
+        self.process.synthetic.set(self.root_of(), &cell.attached);
+        let (hosts, process) = (self.hosts.clone(), Arc::clone(&self.process));
+        let afs = LaneAfs::new(cell, hosts, process, lane.commons, lane.audit, self.oob);
         let afs = afs.map_err(|error| format!("out-of-band TCP: {error}"))?;
         afs.set_dscp(self.dscp);
         Ok(Rc::new(afs))

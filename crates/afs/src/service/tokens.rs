@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use rx::security::{SECURITY_RXGK, SECURITY_RXKAD, SECURITY_YFS_RXGK};
 
-/// The addresses that the log has named lately.
+/// Addresses that the log has named lately, so that each is named once in a while.
 #[derive(Debug, Default)]
-pub(super) struct Tokens(Mutex<Told>);
+pub(super) struct Tokens(Mutex<LoggedAddresses>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct LoggedAddresses {
     by_address: HashMap<IpAddr, Instant>,
     last: Option<Instant>,
 }

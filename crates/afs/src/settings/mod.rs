@@ -15,20 +15,20 @@ use vfs::VolumeName;
 
 use crate::attached_volumes::{AfsName, Attachment, VolumeType};
 use crate::oob::OobOptions;
-use crate::service::{AfsSite, Kept, roles};
+use crate::service::{AfsSite, ProcessState, roles};
 
 /// AFS as a service of a server: the one value of the process.
 #[derive(Debug, Default)]
 pub struct Afs {
     listen: Option<Vec<SocketAddr>>,
-    kept: Arc<Kept>,
+    process: Arc<ProcessState>,
 }
 
 impl Afs {
     /// Listens at this instead of what the configuration says; `None` leaves that to the configuration, none of them
     /// switches it off.
     pub fn listening(listen: Option<Vec<SocketAddr>>) -> Self {
-        Self { listen, kept: Arc::default() }
+        Self { listen, process: Arc::default() }
     }
 }
 
@@ -106,11 +106,11 @@ pub struct AfsSettings {
     hindrance: OnceLock<String>,
     /// Nobody has asked for it: it gives way to whatever is in its way.
     gives_way: bool,
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) process: Arc<ProcessState>,
 }
 
 #[derive(Deserialize)]
-struct Tables {
+struct AfsTables {
     afs: Option<AfsSection>,
 }
 
@@ -150,7 +150,7 @@ impl service::Service for Afs {
         document: &Document,
         volumes: &[VolumeSection],
     ) -> Result<Option<Arc<dyn Settings>>, ConfigError> {
-        let table = document.tables::<Tables>()?.afs;
+        let table = document.tables::<AfsTables>()?.afs;
         // A directory is served by every protocol; a configuration says which.
         let is_said = table.is_some() || self.listen.is_some();
         if !is_said && document.directory().is_none() {
@@ -176,11 +176,11 @@ impl service::Service for Afs {
         }
         section.check_oob()?;
         let (attachments, paths) = attachments(volumes, &document.volumes()?)?;
-        let kept = Arc::clone(&self.kept);
+        let process = Arc::clone(&self.process);
         let (hindrance, gives_way) = (OnceLock::new(), !is_said);
-        let settings = AfsSettings { section, address, attachments, paths, hindrance, gives_way, kept };
+        let settings = AfsSettings { section, address, attachments, paths, hindrance, gives_way, process };
         if gives_way
-            && !settings.kept.has_listened()
+            && !settings.process.has_listened()
             && let Some(taken) = service::taken::which(&settings.wanted(), "--afs off")
         {
             settings.hinder(taken);

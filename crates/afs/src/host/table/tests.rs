@@ -50,7 +50,7 @@ struct Client {
 
 struct Scene {
     rng: SmallRng,
-    table: Table<Known>,
+    table: HostTable<Known>,
     clients: Vec<Client>,
     /// By client: the host that it was at its last call, unless it began anew since.
     hosts: Vec<Option<u64>>,
@@ -73,7 +73,7 @@ impl Scene {
             answers: true,
         });
         let clients = clients.collect();
-        Self { rng, table: Table::new(LIMITS), clients, hosts: vec![None; CLIENTS], numbers: 0, clock: 0 }
+        Self { rng, table: HostTable::new(LIMITS), clients, hosts: vec![None; CLIENTS], numbers: 0, clock: 0 }
     }
 
     /// Nobody else has it.
@@ -96,14 +96,15 @@ impl Scene {
             return Some(known.clone());
         }
         let interfaces = client.others.iter().copied().chain([client.address.ip()]).collect();
-        let place = Place { address: client.address, epoch: client.epoch, local: None };
-        let mut meeting = Meeting::new(place, Told { uuid: client.uuid, interfaces });
+        let place = HostAddress { address: client.address, epoch: client.epoch, local: None };
+        let mut identification =
+            HostIdentification::new(place, HostIdentity { uuid: client.uuid, interfaces });
         let mut was_reset = false;
         for _ in 0..8 {
             let mut left = Vec::new();
-            let step = self.table.step(&meeting, self.clock, &mut left);
+            let step = self.table.step(&identification, self.clock, &mut left);
             let step = match step {
-                Step::Make => {
+                IdentificationStep::Make => {
                     self.numbers += 1;
                     let known = Known {
                         number: self.numbers,
@@ -111,29 +112,29 @@ impl Scene {
                         silent_since: Rc::default(),
                     };
                     assert!(was_reset, "nobody is made a host who may rely on something");
-                    self.table.insert(known.number, known.clone(), &meeting, &mut left);
-                    Step::Known { host: known, how: How::Again }
+                    self.table.insert(known.number, known.clone(), &identification, &mut left);
+                    IdentificationStep::Known { host: known, how: AddressMatch::Same }
                 }
                 step => step,
             };
             self.table.check();
             assert!(left.iter().all(|left| self.table.places(left.what.number).is_empty()));
             match step {
-                Step::Known { host, .. } => {
+                IdentificationStep::Known { host, .. } => {
                     host.seen.set(self.clock);
                     return Some(host);
                 }
-                Step::Probe { host, at, uuid } => {
+                IdentificationStep::Probe { host, at, uuid } => {
                     let is_it = |other: &Client| other.uuid == Some(uuid) && other.address == at.address;
                     let answers = self.clients.iter().any(|other| other.answers && is_it(other));
-                    meeting.probed(host, at.address, answers);
+                    identification.probed(host, at.address, answers);
                 }
-                Step::Reset => {
+                IdentificationStep::Reset => {
                     was_reset = true;
-                    meeting.reset();
+                    identification.reset();
                 }
-                Step::Refused => return None,
-                Step::Make => unreachable!("made above"),
+                IdentificationStep::Refused => return None,
+                IdentificationStep::Make => unreachable!("made above"),
             }
         }
         panic!("a client that stays where it is becomes a host");
@@ -307,12 +308,12 @@ fn when_places_are_short_a_network_of_many_addresses_gives_way_before_an_address
     let mut join = |address: IpAddr, n: u16| {
         scene.clock += 1;
         scene.numbers += 1;
-        let place = Place { address: SocketAddr::new(address, 7000 + n), epoch: 1, local: None };
-        let told = Told { uuid: None, interfaces: Vec::new() };
+        let place = HostAddress { address: SocketAddr::new(address, 7000 + n), epoch: 1, local: None };
+        let told = HostIdentity { uuid: None, interfaces: Vec::new() };
         let (seen, silent_since) = (Cell::new(scene.clock).into(), Rc::default());
         let known = Known { number: scene.numbers, seen, silent_since };
         let mut left = Vec::new();
-        scene.table.insert(known.number, known, &Meeting::new(place, told), &mut left);
+        scene.table.insert(known.number, known, &HostIdentification::new(place, told), &mut left);
         scene.table.check();
         left.into_iter().flat_map(|left| left.places).map(|place| place.address.ip()).collect::<Vec<_>>()
     };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use afs::attached_volumes::{AttachedVolumes, Attachment, VolumeType};
-use afs::cell::{Cell, CellCounters, Current, Here, Location, Principals, Protection, Volumes};
+use afs::cell::{Cell, CellCounters, Current, Location, Principals, Protection, ServerAddresses, Volumes};
 use afs::roots::SyntheticVolumes;
 use identity::{Accounts, Writable};
 use lane::backend::UdpOptions;
@@ -55,8 +55,9 @@ impl Client {
         });
         let attached = AttachedVolumes::of(volumes).unwrap().with_synthetic(synthetic.clone());
         assert!(synthetic.set(Some("test.example"), &attached));
-        let (here, principals) = (Arc::clone(&before.here), Arc::clone(&before.principals));
-        self.cell.set(Cell { attached: Rc::new(attached), here, principals });
+        let (server_addresses, principals) =
+            (Arc::clone(&before.server_addresses), Arc::clone(&before.principals));
+        self.cell.set(Cell { attached: Rc::new(attached), server_addresses, principals });
     }
 
     /// The number that the first volume has.
@@ -75,7 +76,11 @@ fn cell(volumes: &[(&str, VolumeType)]) -> Cell {
     };
     Cell {
         attached: Rc::new(AttachedVolumes::of(volumes.iter().map(open)).unwrap()),
-        here: Arc::new(Here::new(UUID, SINCE, &[format!("{ADDRESS}:7000").parse().unwrap()])),
+        server_addresses: Arc::new(ServerAddresses::new(
+            UUID,
+            SINCE,
+            &[format!("{ADDRESS}:7000").parse().unwrap()],
+        )),
         principals: Arc::new(Principals::of(&Accounts::parse(ACCOUNTS).unwrap())),
     }
 }

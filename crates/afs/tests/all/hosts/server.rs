@@ -191,7 +191,7 @@ impl Handler for Files {
                     Ok(call.finish().await?)
                 }
                 _ => {
-                    lane.hosts.gives_up_all(call.data(), &host).await;
+                    lane.hosts.give_up_all_callbacks(call.data(), &host).await;
                     Ok(call.finish().await?)
                 }
             }

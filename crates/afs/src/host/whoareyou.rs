@@ -1,4 +1,4 @@
-//! Clients that are being asked who they are: each once at a time, however many of its calls wait for it.
+//! RXAFSCB_WhoAreYou calls under way: one for each client at a time, however many of its calls wait for the answer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,89 +14,89 @@ use rx_lane::AbortCode;
 use super::Host;
 use super::lane_hosts::BUSY;
 
-/// By address and epoch.
-type Key = (SocketAddr, u32);
+/// The address and epoch of the client that is asked.
+type QueryKey = (SocketAddr, u32);
 
-/// Who is being asked on this lane.
+/// The WhoAreYou calls of one lane.
 #[derive(Default)]
-pub(super) struct Asking {
-    all: Rc<RefCell<All>>,
+pub(super) struct WhoAreYouQueries {
+    all: Rc<RefCell<QueryTable>>,
 }
 
-struct All {
-    questions: HashMap<Key, Rc<Question>>,
+struct QueryTable {
+    queries: HashMap<QueryKey, Rc<WhoAreYouQuery>>,
     /// Of whom. How many there may be is told with each.
     books: Books,
 }
 
-impl Default for All {
+impl Default for QueryTable {
     fn default() -> Self {
-        Self { questions: HashMap::new(), books: Books::new(0, Shares::THRICE) }
+        Self { queries: HashMap::new(), books: Books::new(0, Shares::THRICE) }
     }
 }
 
-/// One client that is being asked.
+/// One WhoAreYou call, and the calls that wait for its answer.
 #[derive(Default)]
-pub(super) struct Question {
+pub(super) struct WhoAreYouQuery {
     answer: RefCell<Option<Result<Arc<Host>, AbortCode>>>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// Who asks has it, and answers by it; dropped, it says that those who wait are to try again.
-pub(super) struct Asker {
-    all: Rc<RefCell<All>>,
-    key: Key,
-    question: Rc<Question>,
+/// The right to answer one query. Dropped unanswered, it has the calls that wait answered with VBUSY.
+pub(super) struct QueryOwner {
+    all: Rc<RefCell<QueryTable>>,
+    key: QueryKey,
+    query: Rc<WhoAreYouQuery>,
 }
 
-/// What somebody who wants to know does.
-pub(super) enum Turn {
+/// What a call that needs a client's identity does next.
+pub(super) enum QueryTurn {
     /// Waits for who asks already.
-    Wait(Rc<Question>),
+    Wait(Rc<WhoAreYouQuery>),
     /// Asks, and waits.
-    Ask(Asker, Rc<Question>),
+    Ask(QueryOwner, Rc<WhoAreYouQuery>),
     /// Too many are being asked, or too many of this address.
     Full,
 }
 
-impl Asking {
+impl WhoAreYouQueries {
     /// Whose turn it is.
-    pub(super) fn turn(&self, key: Key, max: usize, per_source_max: usize) -> Turn {
+    pub(super) fn turn(&self, key: QueryKey, max: usize, per_source_max: usize) -> QueryTurn {
         let mut all = self.all.borrow_mut();
-        if let Some(question) = all.questions.get(&key) {
-            return Turn::Wait(Rc::clone(question));
+        if let Some(query) = all.queries.get(&key) {
+            return QueryTurn::Wait(Rc::clone(query));
         }
         let address = key.0.ip();
         let of_source = all.books.held_by(Claimant::Network(Network::of_client(address)));
         all.books.set_limit(max);
         if of_source >= per_source_max || all.books.take(address.into(), 1).is_err() {
-            return Turn::Full;
+            return QueryTurn::Full;
         }
-        let question = Rc::new(Question::default());
-        all.questions.insert(key, Rc::clone(&question));
-        let asker = Asker { all: Rc::clone(&self.all), key, question: Rc::clone(&question) };
-        Turn::Ask(asker, question)
+        let query = Rc::new(WhoAreYouQuery::default());
+        all.queries.insert(key, Rc::clone(&query));
+        let owner = QueryOwner { all: Rc::clone(&self.all), key, query: Rc::clone(&query) };
+        QueryTurn::Ask(owner, query)
     }
 }
 
-impl Asker {
+impl QueryOwner {
     pub(super) fn answer(self, answer: Result<Arc<Host>, AbortCode>) {
-        *self.question.answer.borrow_mut() = Some(answer);
+        *self.query.answer.borrow_mut() = Some(answer);
     }
 }
 
-impl Drop for Asker {
+impl Drop for QueryOwner {
     fn drop(&mut self) {
         let mut all = self.all.borrow_mut();
-        all.questions.remove(&self.key);
+        all.queries.remove(&self.key);
         all.books.give_back(self.key.0.ip().into(), 1);
         drop(all);
-        self.question.answer.borrow_mut().get_or_insert(Err(BUSY));
-        self.question.waiting.take().into_iter().for_each(Waker::wake);
+        self.query.answer.borrow_mut().get_or_insert(Err(BUSY));
+        self.query.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
 
-impl Question {
+impl WhoAreYouQuery {
     /// Waits for the answer.
     pub(super) async fn answered(&self) -> Result<Arc<Host>, AbortCode> {
         poll_fn(|cx| match &*self.answer.borrow() {
@@ -121,21 +121,21 @@ mod tests {
         let v6 = |high: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1));
         // By /56 and by /48, and by one address.
         for (step, share) in [(1, 80), (256, 86), (0, 16)] {
-            let asking = Asking::default();
-            let turn = |address: IpAddr, n: u16| match asking.turn(
+            let whoareyou = WhoAreYouQueries::default();
+            let turn = |address: IpAddr, n: u16| match whoareyou.turn(
                 (SocketAddr::new(address, 7001), u32::from(n)),
                 100,
                 16,
             ) {
-                Turn::Ask(asker, _) => Some(asker),
-                Turn::Wait(_) | Turn::Full => None,
+                QueryTurn::Ask(owner, _) => Some(owner),
+                QueryTurn::Wait(_) | QueryTurn::Full => None,
             };
             let askers: Vec<_> = (0..200).filter_map(|n| turn(v6(u128::from(n % 100) * step), n)).collect();
             assert_eq!(askers.len(), share);
             assert!(turn(IpAddr::from([192, 0, 2, 1]), 0).is_some());
             drop(askers);
-            let all = asking.all.borrow();
-            assert!(all.books.is_empty() && all.questions.is_empty());
+            let all = whoareyou.all.borrow();
+            assert!(all.books.is_empty() && all.queries.is_empty());
         }
     }
 }

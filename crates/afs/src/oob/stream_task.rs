@@ -11,22 +11,22 @@ use service::pacer::Ticket;
 use vfs::{OpenFile, Store};
 
 use super::LaneOob;
-use super::connection::Connection;
-use super::transfer::{Place, Running, State, Stream, Transfer};
+use super::connection::ClaimedConnection;
+use super::transfer::{GrantedStream, GrantedTransfer, RunningTransfer, TransferSlot, TransferState};
 
-/// What a stream's task has in hand.
-struct Mover {
+/// The task of one stream: its transfer, and how it ends the frame.
+struct StreamTask {
     oob: LaneOob,
     transfer: u64,
-    state: Rc<State>,
+    state: Rc<TransferState>,
     stop: oob_lane::Stop,
     /// Taken until the last stream is done with it.
-    _place: Rc<Place>,
+    _place: Rc<TransferSlot>,
 }
 
-impl Transfer {
+impl GrantedTransfer {
     /// Begins to send.
-    pub(crate) fn send(self, file: &Rc<OpenFile>) -> Running {
+    pub(crate) fn send(self, file: &Rc<OpenFile>) -> RunningTransfer {
         self.run(|mover, stream| {
             let file = Rc::clone(file);
             async move { mover.send(stream, &file).await }
@@ -38,22 +38,25 @@ impl Transfer {
         self,
         store: &Rc<Store>,
         refused: impl Fn(&vfs::Error) -> i32 + Clone + 'static,
-    ) -> Running {
+    ) -> RunningTransfer {
         self.run(|mover, stream| {
             let (store, refused) = (Rc::clone(store), refused.clone());
             async move { mover.receive(stream, store, refused).await }
         })
     }
 
-    fn run<F: Future<Output = ()> + 'static>(self, work: impl Fn(Mover, Stream) -> F) -> Running {
-        let running = Running::new(self.streams.len(), &self.stop);
+    fn run<F: Future<Output = ()> + 'static>(
+        self,
+        work: impl Fn(StreamTask, GrantedStream) -> F,
+    ) -> RunningTransfer {
+        let running = RunningTransfer::new(self.streams.len(), &self.stop);
         for stream in self.streams {
-            let mover = Mover {
+            let mover = StreamTask {
                 oob: self.oob.clone(),
                 transfer: self.number,
                 state: running.state(),
                 stop: self.stop.clone(),
-                _place: Rc::clone(&self.place),
+                _place: Rc::clone(&self.slot),
             };
             lane::spawn(work(mover, stream)).detach();
         }
@@ -61,8 +64,8 @@ impl Transfer {
     }
 }
 
-impl Mover {
-    async fn send(self, Stream { part, source }: Stream, file: &OpenFile) {
+impl StreamTask {
+    async fn send(self, GrantedStream { part, source }: GrantedStream, file: &OpenFile) {
         let outcome = match source.connection(&self.stop).await {
             Ok(connection) => self.send_over(connection, part, file).await,
             Err(code) => Err(code),
@@ -70,7 +73,7 @@ impl Mover {
         self.state.ended(outcome);
     }
 
-    async fn send_over(&self, connection: Connection, part: Part, file: &OpenFile) -> Result<(), i32> {
+    async fn send_over(&self, connection: ClaimedConnection, part: Part, file: &OpenFile) -> Result<(), i32> {
         connection.busy();
         let (counters, patience) = (&self.oob.inner.counters, self.oob.options().patience);
         let mut sending = Sending::new(self.transfer, part, FRAME_BYTES);
@@ -102,7 +105,7 @@ impl Mover {
 
     async fn receive(
         self,
-        Stream { part, source }: Stream,
+        GrantedStream { part, source }: GrantedStream,
         store: Rc<Store>,
         refused: impl Fn(&vfs::Error) -> i32,
     ) {
@@ -153,14 +156,14 @@ impl Mover {
         self.oob.put_memory(memory);
     }
 
-    fn keep(&self, connection: &mut Option<Connection>) {
+    fn keep(&self, connection: &mut Option<ClaimedConnection>) {
         if let Some(connection) = connection.take() {
             self.oob.keep(connection);
         }
     }
 
     /// Closes a connection that is of no use, and says what that is to the call.
-    fn broken(&self, connection: Connection, broken: &Broken) -> i32 {
+    fn broken(&self, connection: ClaimedConnection, broken: &Broken) -> i32 {
         connection.reset();
         let counters = &self.oob.inner.counters;
         let (counter, code) = match broken {

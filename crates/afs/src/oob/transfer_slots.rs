@@ -7,20 +7,20 @@ use budget::{Books, Shares};
 
 /// Transfers of a lane. An address may have as many as are free; an IPv6 /56 twice, a /48 three times as many.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct TransferSlots {
     books: RefCell<Books>,
     /// Streams that stores receive by.
     receiving: Cell<usize>,
 }
 
-impl Default for Places {
+impl Default for TransferSlots {
     fn default() -> Self {
         // How many there may be is told with each.
         Self { books: RefCell::new(Books::new(0, Shares::ONCE)), receiving: Cell::new(0) }
     }
 }
 
-impl Places {
+impl TransferSlots {
     /// A place among `max`, if the address and its networks may have one more.
     pub(super) fn take(&self, ip: IpAddr, max: usize) -> bool {
         let mut books = self.books.borrow_mut();
@@ -65,33 +65,33 @@ mod tests {
 
     #[test]
     fn one_address_leaves_half_of_the_places_to_others() {
-        let places = Places::default();
-        let taken = |last| (0..20).take_while(|_| places.take(address(last), 16)).count();
+        let transfer_slots = TransferSlots::default();
+        let taken = |last| (0..20).take_while(|_| transfer_slots.take(address(last), 16)).count();
         assert_eq!((taken(1), taken(2), taken(3)), (8, 4, 2));
-        assert_eq!(places.len(), 14);
-        (0..8).for_each(|_| places.leave(address(1)));
-        assert_eq!((places.len(), taken(4)), (6, 5));
+        assert_eq!(transfer_slots.len(), 14);
+        (0..8).for_each(|_| transfer_slots.leave(address(1)));
+        assert_eq!((transfer_slots.len(), taken(4)), (6, 5));
     }
 
     #[test]
     fn networks_leave_places_to_others_from_however_many_addresses() {
         let v6 = |high: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1));
         for (step, share) in [(1, 40), (256, 45)] {
-            let places = Places::default();
+            let transfer_slots = TransferSlots::default();
             let taken: Vec<_> =
-                (0..200).map(|n| v6(n % 100 * step)).filter(|ip| places.take(*ip, 60)).collect();
+                (0..200).map(|n| v6(n % 100 * step)).filter(|ip| transfer_slots.take(*ip, 60)).collect();
             assert_eq!(taken.len(), share);
-            assert!(places.take(address(1), 60));
-            taken.into_iter().for_each(|ip| places.leave(ip));
-            assert_eq!(places.len(), 1);
+            assert!(transfer_slots.take(address(1), 60));
+            taken.into_iter().for_each(|ip| transfer_slots.leave(ip));
+            assert_eq!(transfer_slots.len(), 1);
         }
     }
 
     #[test]
     fn streams_that_receive_are_shared_out_until_there_are_none() {
-        let places = Places::default();
-        assert_eq!([8, 8, 8, 8, 8].map(|wanted| places.receive(wanted, 8)), [4, 2, 1, 1, 0]);
-        places.end_receive(3);
-        assert_eq!(places.receive(1, 8), 1);
+        let transfer_slots = TransferSlots::default();
+        assert_eq!([8, 8, 8, 8, 8].map(|wanted| transfer_slots.receive(wanted, 8)), [4, 2, 1, 1, 0]);
+        transfer_slots.end_receive(3);
+        assert_eq!(transfer_slots.receive(1, 8), 1);
     }
 }

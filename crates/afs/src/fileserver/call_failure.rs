@@ -7,48 +7,48 @@ use crate::code;
 
 /// A call is aborted, or is dead.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum CallFailure {
     /// With this code.
     Code(i32),
     /// Its stream ended.
     Stream(CallError),
 }
 
-impl From<i32> for Refused {
+impl From<i32> for CallFailure {
     fn from(code: i32) -> Self {
         Self::Code(code)
     }
 }
 
-impl From<AbortCode> for Refused {
+impl From<AbortCode> for CallFailure {
     fn from(code: AbortCode) -> Self {
         Self::Code(code.0)
     }
 }
 
-impl From<vfs::Error> for Refused {
+impl From<vfs::Error> for CallFailure {
     fn from(error: vfs::Error) -> Self {
         Self::Code(code::of(&error))
     }
 }
 
-impl From<vfs::NameError> for Refused {
+impl From<vfs::NameError> for CallFailure {
     fn from(error: vfs::NameError) -> Self {
         vfs::Error::from(error).into()
     }
 }
 
-impl From<CallError> for Refused {
+impl From<CallError> for CallFailure {
     fn from(error: CallError) -> Self {
         Self::Stream(error)
     }
 }
 
-impl From<Refused> for Failure<CallError> {
-    fn from(refused: Refused) -> Self {
+impl From<CallFailure> for Failure<CallError> {
+    fn from(refused: CallFailure) -> Self {
         match refused {
-            Refused::Code(code) => Self::Refused(code),
-            Refused::Stream(error) => Self::Stream(error),
+            CallFailure::Code(code) => Self::Refused(code),
+            CallFailure::Stream(error) => Self::Stream(error),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How hosts are told what is over: by calls to where they are, the whole batch of `vfs` in as few as may be.
+//! Callback breaks to hosts: RXAFSCB_CallBack and InitCallBackState3, a batch of `vfs` in as few calls as may be.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use afs_wire::{FIDS_MAX, Fid};
 use futures_util::future::join_all;
 use vfs::{Client, Gone, Heard, Holder, Notice, Number, TellOutcome, Teller};
 
+use super::host_identity::HostAddress;
 use super::hosts::is_host;
 use super::lane_hosts::LaneHosts;
-use super::told::Place;
 use super::{Host, Hosts};
 
 impl Teller for LaneHosts {
@@ -21,15 +21,15 @@ impl Teller for LaneHosts {
         let (me, host) = (self.me.upgrade(), self.hosts.by_holder(client.holder()));
         Box::pin(async move {
             let (Some(me), Some(host)) = (me, host) else { return TellOutcome::Silent };
-            let unheard = Unheard(&me.hosts, &host);
-            let outcome = me.reach(&host, &notices).await;
+            let attempt = BreakAttempt(&me.hosts, &host);
+            let outcome = me.deliver_breaks(&host, &notices).await;
             match outcome {
                 TellOutcome::Heard => {
-                    std::mem::forget(unheard);
+                    std::mem::forget(attempt);
                     host.has_answered();
                 }
                 // Whoever is gone holds nobody up, so it takes no place among the silent.
-                TellOutcome::Gone => std::mem::forget(unheard),
+                TellOutcome::Gone => std::mem::forget(attempt),
                 TellOutcome::Silent => {}
             }
             outcome
@@ -41,7 +41,7 @@ impl Teller for LaneHosts {
         Box::pin(async move {
             let (Some(me), Some(host)) = (me, host) else { return false };
             let places = me.hosts.places(&host);
-            !places.is_empty() && me.look_for(&host, places).await == Err(TellOutcome::Gone)
+            !places.is_empty() && me.find_answering(&host, places).await == Err(TellOutcome::Gone)
         })
     }
 
@@ -50,30 +50,31 @@ impl Teller for LaneHosts {
     }
 }
 
-/// A telling that has not come to its end: given up, too, it is one that was not heard.
-struct Unheard<'a>(&'a Hosts, &'a Host);
+/// A break that was not delivered yet; dropped before its end, the host counts as silent.
+struct BreakAttempt<'a>(&'a Hosts, &'a Host);
 
-impl Drop for Unheard<'_> {
+impl Drop for BreakAttempt<'_> {
     fn drop(&mut self) {
         self.1.is_silent_at(self.0.seconds());
     }
 }
 
 impl LaneHosts {
-    /// Tells a host, at another of its addresses where it does not answer at the first.
-    async fn reach(&self, host: &Arc<Host>, notices: &[Notice]) -> TellOutcome {
+    /// Delivers breaks to a host, at another of its addresses where it does not answer at the first.
+    async fn deliver_breaks(&self, host: &Arc<Host>, notices: &[Notice]) -> TellOutcome {
         let places = self.hosts.places(host);
         let Some(&first) = places.first() else { return TellOutcome::Silent };
         let options = self.hosts.options();
         if places.len() == 1 {
-            return self.say(host, first, notices, options.patience).await;
+            return self.send_breaks(host, first, notices, options.patience).await;
         }
         // Where it may be elsewhere, half of the time is for finding it.
-        if !host.did_not_answer() && self.say(host, first, notices, options.probe).await == TellOutcome::Heard
+        if !host.did_not_answer()
+            && self.send_breaks(host, first, notices, options.probe).await == TellOutcome::Heard
         {
             return TellOutcome::Heard;
         }
-        let at = match self.look_for(host, places).await {
+        let at = match self.find_answering(host, places).await {
             Ok(at) => at,
             Err(outcome) => return outcome,
         };
@@ -81,11 +82,15 @@ impl LaneHosts {
             self.counters.found_elsewhere.increment();
             self.hosts.lock().table.prefer(host.number, at.address);
         }
-        self.say(host, at, notices, options.probe).await
+        self.send_breaks(host, at, notices, options.probe).await
     }
 
-    /// The first of these places where the host's client answers; it is gone only if it is at all of them.
-    async fn look_for(&self, host: &Arc<Host>, places: Vec<Place>) -> Result<Place, TellOutcome> {
+    /// Finds the first of these addresses where the host's client answers; it is gone only if it is at all of them.
+    async fn find_answering(
+        &self,
+        host: &Arc<Host>,
+        places: Vec<HostAddress>,
+    ) -> Result<HostAddress, TellOutcome> {
         self.counters.probes.add(places.len() as u64);
         let probe = self.hosts.options().probe;
         let probes = places.iter().map(|&place| self.calls.probe(place, host.uuid, probe));
@@ -94,12 +99,18 @@ impl LaneHosts {
         self.counters.probes_failed.add(failed.count() as u64);
         let is_gone = answers.iter().all(|answer| *answer == TellOutcome::Gone);
         let answering = places.into_iter().zip(answers).find(|(_, answer)| *answer == TellOutcome::Heard);
-        let unheard = if is_gone { TellOutcome::Gone } else { TellOutcome::Silent };
-        answering.map(|(place, _)| place).ok_or(unheard)
+        let attempt = if is_gone { TellOutcome::Gone } else { TellOutcome::Silent };
+        answering.map(|(place, _)| place).ok_or(attempt)
     }
 
-    /// Tells it there.
-    async fn say(&self, host: &Host, at: Place, notices: &[Notice], patience: Duration) -> TellOutcome {
+    /// Sends breaks to a host at one address.
+    async fn send_breaks(
+        &self,
+        host: &Host,
+        at: HostAddress,
+        notices: &[Notice],
+        patience: Duration,
+    ) -> TellOutcome {
         let mut files = Vec::new();
         for notice in notices {
             match notice {
@@ -121,10 +132,10 @@ impl LaneHosts {
         self.break_all(at, &files, patience).await
     }
 
-    async fn break_all(&self, at: Place, files: &[Fid], patience: Duration) -> TellOutcome {
+    async fn break_all(&self, at: HostAddress, files: &[Fid], patience: Duration) -> TellOutcome {
         for files in files.chunks(FIDS_MAX as usize) {
             self.counters.breaks.increment();
-            let outcome = self.calls.break_promises(at, files.to_vec(), patience).await;
+            let outcome = self.calls.break_callbacks(at, files.to_vec(), patience).await;
             if outcome != TellOutcome::Heard {
                 self.counters.breaks_failed.increment();
                 return outcome;

@@ -1,4 +1,4 @@
-//! A client that is not known where it calls from becomes a host: it is asked who it is, looked for where it was, told that it
+//! Identification of clients: one that calls from an unknown address is asked WhoAreYou, looked for where it was, told that it
 //! relies on nothing, and kept safe.
 
 use std::net::SocketAddr;
@@ -10,15 +10,19 @@ use rx_lane::AbortCode;
 use vfs::TellOutcome;
 
 use super::Host;
-use super::asking::Turn;
 use super::contact::Contact;
+use super::host_identity::HostAddress;
 use super::lane_hosts::{BUSY, LaneHosts, UNREACHABLE};
-use super::table::{How, Left, Meeting, Step};
-use super::told::Place;
+use super::table::{AddressMatch, HostIdentification, IdentificationStep, RemovedHost};
+use super::whoareyou::QueryTurn;
 
 impl LaneHosts {
-    /// Finds out who calls from `address`, by a connection where that is not known.
-    pub(super) async fn meet(&self, contact: &Contact, address: SocketAddr) -> Result<Arc<Host>, AbortCode> {
+    /// Identifies the host that calls from `address`, by a connection where none is known.
+    pub(super) async fn identify(
+        &self,
+        contact: &Contact,
+        address: SocketAddr,
+    ) -> Result<Arc<Host>, AbortCode> {
         let (epoch, _) = contact.connection().id().ok_or(UNREACHABLE)?;
         if let Some(host) = self.hosts.find(address, epoch).filter(|host| host.is_settled()) {
             return Ok(host);
@@ -29,69 +33,71 @@ impl LaneHosts {
             return Err(UNREACHABLE);
         }
         let options = self.hosts.options();
-        let turn = self.asking.turn((address, epoch), options.asking_max, options.asking_per_address_max);
-        let question = match turn {
-            Turn::Wait(question) => question,
-            Turn::Ask(asker, question) => {
-                let place = Place { address, epoch, local: contact.connection().local_ip() };
+        let turn = self.whoareyou.turn((address, epoch), options.asking_max, options.asking_per_address_max);
+        let query = match turn {
+            QueryTurn::Wait(query) => query,
+            QueryTurn::Ask(owner, query) => {
+                let place = HostAddress { address, epoch, local: contact.connection().local_ip() };
                 let me = self.me.upgrade().ok_or(BUSY)?;
                 // A call that is given up does not take the others' answer with it.
-                lane::spawn(async move { asker.answer(me.find_out(place).await) }).detach();
-                question
+                lane::spawn(async move { owner.answer(me.query_identity(place).await) }).detach();
+                query
             }
-            Turn::Full => {
+            QueryTurn::Full => {
                 self.counters.refused_asking.increment();
                 return Err(BUSY);
             }
         };
-        question.answered().await
+        query.answered().await
     }
 
-    /// Asks the client there who it is, and does what follows.
-    async fn find_out(&self, place: Place) -> Result<Arc<Host>, AbortCode> {
+    /// Asks the client at this address by RXAFSCB_WhoAreYou, and takes the steps that its identity leads to.
+    async fn query_identity(&self, place: HostAddress) -> Result<Arc<Host>, AbortCode> {
         if let Some(host) = self.hosts.find(place.address, place.epoch) {
             return self.make_safe(host).await;
         }
         self.counters.clients_asked.increment();
         let patience = self.hosts.options().patience;
-        let Some(told) = self.calls.who(place, patience).await else { return self.note_silent(place) };
-        if told.uuid.is_none() {
+        let Some(identity) = self.calls.who_are_you(place, patience).await else {
+            return self.note_silent(place);
+        };
+        if identity.uuid.is_none() {
             self.counters.clients_nameless.increment();
         }
-        let mut meeting = Meeting::new(place, told);
+        let mut identification = HostIdentification::new(place, identity);
         for _ in 0..STEPS_MAX {
-            let mut left = Vec::new();
-            let stepped = self.hosts.step(&meeting, &mut left, |holder| self.cache.client(holder));
-            self.see_off(left);
+            let mut removed = Vec::new();
+            let stepped = self.hosts.step(&identification, &mut removed, |holder| self.cache.client(holder));
+            self.evict(removed);
             let Ok((step, made)) = stepped else {
                 self.counters.refused_clients.increment();
                 return Err(BUSY);
             };
             match step {
-                Step::Known { host, how } => return self.welcome(host, how).await,
-                Step::Make => {
+                IdentificationStep::Known { host, how } => return self.welcome(host, how).await,
+                IdentificationStep::Make => {
                     self.counters.hosts_made.increment();
                     let host = made.expect("it was made in this step");
                     self.hosts.record(&host, self.hosts.seconds());
                     return self.make_safe(host).await;
                 }
-                Step::Probe { host, at, uuid } => {
+                IdentificationStep::Probe { host, at, uuid } => {
                     self.counters.probes.increment();
                     let probe = self.hosts.options().probe;
                     let answers = self.calls.probe(at, Some(uuid), probe).await == TellOutcome::Heard;
                     if !answers {
                         self.counters.probes_failed.increment();
                     }
-                    meeting.probed(host, at.address, answers);
+                    identification.probed(host, at.address, answers);
                 }
-                Step::Reset => {
+                IdentificationStep::Reset => {
                     self.counters.resets.increment();
                     if self.calls.reset(place, self.hosts.server(), patience).await != TellOutcome::Heard {
                         return self.note_silent(place);
                     }
-                    meeting.reset();
+                    identification.reset();
                 }
-                Step::Refused => {
+                IdentificationStep::Refused => {
                     self.counters.refused_share.increment();
                     return Err(BUSY);
                 }
@@ -102,20 +108,20 @@ impl LaneHosts {
     }
 
     /// A client that is a host already.
-    async fn welcome(&self, host: Arc<Host>, how: How) -> Result<Arc<Host>, AbortCode> {
+    async fn welcome(&self, host: Arc<Host>, how: AddressMatch) -> Result<Arc<Host>, AbortCode> {
         match how {
-            How::Again => {
+            AddressMatch::Same => {
                 self.counters.hosts_again.increment();
                 host.relies_on_nothing();
             }
-            How::Also | How::Moved => {
+            AddressMatch::Additional | AddressMatch::Moved => {
                 self.counters.hosts_moved.increment();
                 self.cache.be_home_of(host.client());
                 host.set_safe(false);
                 self.hosts.record(&host, self.hosts.seconds());
             }
         }
-        if how == How::Moved {
+        if how == AddressMatch::Moved {
             // Where it was another client may have answered for it.
             self.cache.void_all(host.client()).await;
         }
@@ -139,7 +145,7 @@ impl LaneHosts {
         Ok(host)
     }
 
-    fn note_silent(&self, place: Place) -> Result<Arc<Host>, AbortCode> {
+    fn note_silent(&self, place: HostAddress) -> Result<Arc<Host>, AbortCode> {
         self.counters.refused_silent.increment();
         let (now, mut silent) = (time::now(), self.silent.borrow_mut());
         if silent.len() >= SILENT_MAX {
@@ -151,16 +157,16 @@ impl LaneHosts {
         Err(UNREACHABLE)
     }
 
-    /// Has those told who are hosts no more, and forgets them.
-    pub(super) fn see_off(&self, left: Vec<Left<Arc<Host>>>) {
-        for left in left {
+    /// Evicts hosts that the table has removed: tells their clients that nothing counts any more, and forgets them.
+    pub(super) fn evict(&self, removed: Vec<RemovedHost<Arc<Host>>>) {
+        for removed in removed {
             self.counters.hosts_evicted.increment();
-            self.hosts.begin_leaving(&left);
-            left.what.leave();
+            self.hosts.begin_eviction(&removed);
+            removed.what.leave();
             let (hosts, cache) = (self.hosts.clone(), self.cache.clone());
             lane::spawn(async move {
-                let farewell = Farewell { hosts, host: left.what };
-                if !left.places.is_empty() {
+                let farewell = HostEviction { hosts, host: removed.what };
+                if !removed.places.is_empty() {
                     cache.void_all(farewell.host.client()).await;
                 }
             })
@@ -169,15 +175,15 @@ impl LaneHosts {
     }
 }
 
-/// A host that leaves; dropped, also with its lane, it is gone.
-struct Farewell {
+/// The eviction of one host; when it is dropped, also with its lane, the host is gone.
+struct HostEviction {
     hosts: super::Hosts,
     host: Arc<Host>,
 }
 
-impl Drop for Farewell {
+impl Drop for HostEviction {
     fn drop(&mut self) {
-        self.hosts.end_leaving(&self.host);
+        self.hosts.end_eviction(&self.host);
     }
 }
 

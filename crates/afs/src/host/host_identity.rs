@@ -1,22 +1,22 @@
-//! What a client says of itself, and where it was met.
+//! The identity of a client, by WhoAreYou, and the address that it calls from.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use afs_wire::Interfaces;
 use xdr::afs::AfsUuid;
 
-/// What a client says when it is asked who it is.
+/// The answer of a client to RXAFSCB_WhoAreYou: its UUID and its interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct HostIdentity {
     /// Its identity; `None` for one that has none, as clients of before 1999.
     pub(crate) uuid: Option<AfsUuid>,
     /// Addresses of its own, as it knows them.
     pub(crate) interfaces: Vec<IpAddr>,
 }
 
-/// Where a client is called, and by whom of those who were there in turn.
+/// An address that a client calls from, with the epoch that tells clients apart that had it in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct HostAddress {
     /// Its address and port.
     pub(crate) address: SocketAddr,
     /// Epoch of its connections: another one, and it may be another client.
@@ -25,7 +25,7 @@ pub(crate) struct Place {
     pub(crate) local: Option<IpAddr>,
 }
 
-impl Told {
+impl HostIdentity {
     /// As it stands in an answer. An identity of all zeroes is none.
     pub(crate) fn of(interfaces: &Interfaces) -> Self {
         let uuid = Some(interfaces.uuid).filter(|uuid| *uuid != AfsUuid::default());
@@ -49,13 +49,13 @@ mod tests {
     fn a_client_is_its_identity_and_the_addresses_that_it_counts() {
         let mut said = Interfaces { count: 3, uuid: AfsUuid([7; 16]), ..Interfaces::default() };
         said.addresses[..4].copy_from_slice(&[0x0a00_0001, 0x7f00_0001, 0xc0a8_0102, 0x0a00_0009]);
-        let told = Told::of(&said);
-        assert_eq!(told.uuid, Some(AfsUuid([7; 16])));
-        assert_eq!(told.interfaces, [IpAddr::from([10, 0, 0, 1]), IpAddr::from([192, 168, 1, 2])]);
+        let identity = HostIdentity::of(&said);
+        assert_eq!(identity.uuid, Some(AfsUuid([7; 16])));
+        assert_eq!(identity.interfaces, [IpAddr::from([10, 0, 0, 1]), IpAddr::from([192, 168, 1, 2])]);
         for count in [-1, i32::MAX] {
             said.count = count;
-            assert!(Told::of(&said).interfaces.len() <= 32, "whatever it counts");
+            assert!(HostIdentity::of(&said).interfaces.len() <= 32, "whatever it counts");
         }
-        assert_eq!(Told::of(&Interfaces::default()), Told::default());
+        assert_eq!(HostIdentity::of(&Interfaces::default()), HostIdentity::default());
     }
 }

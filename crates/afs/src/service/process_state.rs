@@ -1,4 +1,4 @@
-//! What outlives reloads.
+//! The state of AFS in a process, which outlives reloads.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,9 +21,9 @@ use crate::fileserver::{DirPageVersions, Locks, Totals};
 use crate::host::{HostOptions, Hosts};
 use crate::roots::SyntheticVolumes;
 
-/// What AFS keeps of the process: who the server is, and which lanes share which address.
+/// The state of AFS in a process: the server's UUID, and which lanes share which address.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct ProcessState {
     uuid: OnceLock<AfsUuid>,
     since: OnceLock<u32>,
     siblings: Mutex<HashMap<(Role, SocketAddr), Siblings>>,
@@ -39,7 +39,7 @@ pub(crate) struct Kept {
     pub(super) synthetic: SyntheticVolumes,
     /// Clients of an earlier run have been told that what that promised is over.
     pub(super) reset: Once,
-    untold: Mutex<Weak<Untold>>,
+    untold: Mutex<Weak<PendingReset>>,
     /// Clients have been told that the server stops.
     pub(super) released: Once,
     /// Which clients with tokens the log has told of.
@@ -73,12 +73,12 @@ impl Once {
 }
 
 /// Nothing is changed while clients of an earlier run have not been told, as long as there is a lane that is to tell them.
-pub(super) struct Untold {
+pub(super) struct PendingReset {
     objects: Objects,
     is_over: AtomicBool,
 }
 
-impl Untold {
+impl PendingReset {
     fn end(&self) {
         if !self.is_over.swap(true, Ordering::AcqRel) {
             self.objects.thaw();
@@ -86,7 +86,7 @@ impl Untold {
     }
 }
 
-impl Drop for Untold {
+impl Drop for PendingReset {
     fn drop(&mut self) {
         self.end();
     }
@@ -107,7 +107,7 @@ const NOT_BEGUN: u8 = 0;
 const BEGUN: u8 = 1;
 const DONE: u8 = 2;
 
-impl Kept {
+impl ProcessState {
     /// The server's UUID: the one in `state`, or a new one that is put there; without a place for it, a new one for each
     /// process, which clients take for another server.
     pub(super) fn uuid(&self, state: Option<&Path>) -> io::Result<AfsUuid> {
@@ -133,9 +133,9 @@ impl Kept {
         self.hosts.get_or_init(|| Hosts::new(HostOptions::default(), server, index)).clone()
     }
 
-    /// Holds changes back until [`Kept::let_changes_in`], for a lane that is to tell clients of an earlier run; `None` where they have been
+    /// Holds changes back until [`ProcessState::let_changes_in`], for a lane that is to tell clients of an earlier run; `None` where they have been
     /// told. Before anybody could ask for a change: so nothing is changed that a client of that run still relies on.
-    pub(super) fn hold_changes(&self, objects: &Objects) -> Option<Arc<Untold>> {
+    pub(super) fn hold_changes(&self, objects: &Objects) -> Option<Arc<PendingReset>> {
         let mut untold = self.untold.lock().expect("nobody panics while holding it");
         if self.reset.is_done() {
             return None;
@@ -144,7 +144,7 @@ impl Kept {
             return Some(known);
         }
         objects.freeze();
-        let new = Arc::new(Untold { objects: objects.clone(), is_over: AtomicBool::new(false) });
+        let new = Arc::new(PendingReset { objects: objects.clone(), is_over: AtomicBool::new(false) });
         *untold = Arc::downgrade(&new);
         Some(new)
     }
@@ -184,7 +184,7 @@ impl Kept {
     }
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for ProcessState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept").field("uuid", &self.uuid).finish_non_exhaustive()
     }
@@ -285,22 +285,22 @@ mod tests {
             let spec = spec.writable_by(identity::Writable::anyone());
             let volume = vfs::Volume::open(&cache, &spec).unwrap();
             let is_closed = || volume.shared().unwrap().closed().is_some();
-            let kept = Kept::default();
+            let process = ProcessState::default();
             // Two lanes make ready for settings that come to nothing.
-            let lanes = [kept.hold_changes(&objects), kept.hold_changes(&objects)];
+            let lanes = [process.hold_changes(&objects), process.hold_changes(&objects)];
             assert!(is_closed());
             let [first, second] = lanes;
             drop(first);
             assert!(is_closed(), "the other may tell them");
             drop(second);
             assert!(!is_closed());
-            let lanes = [kept.hold_changes(&objects), kept.hold_changes(&objects)];
+            let lanes = [process.hold_changes(&objects), process.hold_changes(&objects)];
             assert!(is_closed());
-            kept.reset.done(|| std::future::ready(())).await;
+            process.reset.done(|| std::future::ready(())).await;
             assert!(is_closed());
-            kept.let_changes_in();
+            process.let_changes_in();
             assert!(!is_closed(), "whatever lanes have not come to it yet");
-            assert!(kept.hold_changes(&objects).is_none(), "a lane that comes late");
+            assert!(process.hold_changes(&objects).is_none(), "a lane that comes late");
             drop(lanes);
             assert!(!is_closed());
         });
@@ -310,13 +310,13 @@ mod tests {
     fn the_server_is_the_same_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
-        let first = Kept::default().uuid(Some(&state)).unwrap();
-        assert_eq!(Kept::default().uuid(Some(&state)).unwrap(), first);
+        let first = ProcessState::default().uuid(Some(&state)).unwrap();
+        assert_eq!(ProcessState::default().uuid(Some(&state)).unwrap(), first);
         assert_eq!((first.0[6] >> 4, first.0[8] >> 6), (4, 2));
-        assert_ne!(Kept::default().uuid(None).unwrap(), Kept::default().uuid(None).unwrap());
-        let one = Kept::default();
+        assert_ne!(ProcessState::default().uuid(None).unwrap(), ProcessState::default().uuid(None).unwrap());
+        let one = ProcessState::default();
         assert_eq!(one.uuid(None).unwrap(), one.uuid(Some(&state)).unwrap(), "a process has one");
         fs::write(state.join(UUID_FILE), b"short").unwrap();
-        assert!(Kept::default().uuid(Some(&state)).unwrap_err().to_string().contains("remove it"));
+        assert!(ProcessState::default().uuid(Some(&state)).unwrap_err().to_string().contains("remove it"));
     }
 }

@@ -1,4 +1,4 @@
-//! This server, as clients are told of it.
+//! The UUID and addresses by which clients reach this server.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -8,7 +8,7 @@ use xdr::afs::AfsUuid;
 
 /// The server: its UUID, by which clients know it again, and where it is reached. AFS tells IPv4 addresses alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Here {
+pub struct ServerAddresses {
     /// The same for ever, where there is a place to keep it.
     pub uuid: AfsUuid,
     /// When the process began to serve, in seconds since 1970.
@@ -16,7 +16,7 @@ pub struct Here {
     addresses: Vec<Ipv4Addr>,
 }
 
-impl Here {
+impl ServerAddresses {
     /// A server that listens at these addresses, wildcards among them.
     pub fn new(uuid: AfsUuid, since: u32, listening: &[SocketAddr]) -> Self {
         let mut addresses: Vec<Ipv4Addr> = Vec::new();
@@ -37,7 +37,7 @@ impl Here {
 
     /// Those that a client is told who has reached us by `local`: that one first, which is sure to work for him. Loopback
     /// is told to who came by it, and where there is nothing else.
-    pub(super) fn told(&self, local: Option<IpAddr>) -> Told {
+    pub(super) fn address_list(&self, local: Option<IpAddr>) -> AddressList {
         let used = match local {
             Some(IpAddr::V4(ip)) if !ip.is_unspecified() => Some(ip),
             Some(IpAddr::V6(ip)) => ip.to_ipv4_mapped(),
@@ -51,13 +51,13 @@ impl Here {
         addresses.truncate(ADDRESSES_MAX);
         let mut hasher = DefaultHasher::new();
         addresses.hash(&mut hasher);
-        Told { addresses, unique: (hasher.finish() as u32 & i32::MAX as u32) as i32 }
+        AddressList { addresses, unique: (hasher.finish() as u32 & i32::MAX as u32) as i32 }
     }
 }
 
-/// What one client is told of the server.
+/// The server's addresses in the order that suits one client, and a number that changes with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct AddressList {
     /// As numbers, the highest byte the first of the dotted form; at least one, but where there is none.
     pub(super) addresses: Vec<u32>,
     /// Another number when the addresses are others: clients then ask anew.
@@ -71,33 +71,37 @@ const ADDRESSES_MAX: usize = 15;
 mod tests {
     use super::*;
 
-    fn here(listening: &[&str]) -> Here {
+    fn server_addresses(listening: &[&str]) -> ServerAddresses {
         let listening: Vec<SocketAddr> = listening.iter().map(|text| text.parse().unwrap()).collect();
-        Here::new(AfsUuid([7; 16]), 1, &listening)
+        ServerAddresses::new(AfsUuid([7; 16]), 1, &listening)
     }
 
-    fn told(here: &Here, local: Option<&str>) -> Vec<String> {
-        let told = here.told(local.map(|ip| ip.parse().unwrap()));
-        told.addresses.iter().map(|address| Ipv4Addr::from(*address).to_string()).collect()
+    fn address_list(server_addresses: &ServerAddresses, local: Option<&str>) -> Vec<String> {
+        let address_list = server_addresses.address_list(local.map(|ip| ip.parse().unwrap()));
+        address_list.addresses.iter().map(|address| Ipv4Addr::from(*address).to_string()).collect()
     }
 
     #[test]
     fn a_client_is_told_first_by_which_address_it_has_come() {
-        let here = here(&["192.0.2.1:7000", "127.0.0.1:7000", "10.0.0.1:7000", "[2001:db8::1]:7000"]);
-        assert_eq!(told(&here, Some("10.0.0.1")), ["10.0.0.1", "192.0.2.1"]);
-        assert_eq!(told(&here, Some("192.0.2.1")), ["192.0.2.1", "10.0.0.1"]);
-        assert_eq!(told(&here, Some("127.0.0.1")), ["127.0.0.1", "192.0.2.1", "10.0.0.1"]);
-        assert_eq!(told(&here, None), ["192.0.2.1", "10.0.0.1"]);
+        let server_addresses =
+            server_addresses(&["192.0.2.1:7000", "127.0.0.1:7000", "10.0.0.1:7000", "[2001:db8::1]:7000"]);
+        assert_eq!(address_list(&server_addresses, Some("10.0.0.1")), ["10.0.0.1", "192.0.2.1"]);
+        assert_eq!(address_list(&server_addresses, Some("192.0.2.1")), ["192.0.2.1", "10.0.0.1"]);
+        assert_eq!(
+            address_list(&server_addresses, Some("127.0.0.1")),
+            ["127.0.0.1", "192.0.2.1", "10.0.0.1"]
+        );
+        assert_eq!(address_list(&server_addresses, None), ["192.0.2.1", "10.0.0.1"]);
         // Which of several addresses of a port forwarder it is we do not know, but it works.
-        assert_eq!(told(&here, Some("::ffff:198.51.100.7"))[0], "198.51.100.7");
-        let unique = |local: &str| here.told(Some(local.parse().unwrap())).unique;
+        assert_eq!(address_list(&server_addresses, Some("::ffff:198.51.100.7"))[0], "198.51.100.7");
+        let unique = |local: &str| server_addresses.address_list(Some(local.parse().unwrap())).unique;
         assert!(unique("10.0.0.1") != unique("192.0.2.1") && unique("10.0.0.1") >= 0);
         assert_eq!(unique("10.0.0.1"), unique("10.0.0.1"));
     }
 
     #[test]
     fn loopback_is_told_where_there_is_nothing_else() {
-        assert_eq!(told(&here(&["127.0.0.1:7000"]), None), ["127.0.0.1"]);
-        assert_eq!(told(&here(&["[::1]:7000"]), None), [""; 0]);
+        assert_eq!(address_list(&server_addresses(&["127.0.0.1:7000"]), None), ["127.0.0.1"]);
+        assert_eq!(address_list(&server_addresses(&["[::1]:7000"]), None), [""; 0]);
     }
 }
