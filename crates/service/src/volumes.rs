@@ -373,7 +373,7 @@ mod tests {
         let new = old.followed_by(&second, same);
         assert_eq!(openings(&new), [1, 5, 6, 7]);
         // What it may hold is changed in what is open.
-        let count = VolumeSection { count: true, ..section("a", "/a") };
+        let count = VolumeSection { track_usage: true, ..section("a", "/a") };
         let counted = new.followed_by(&[count], |_| at(2));
         assert!(counted.entries()[0].spec.counted && counted.entries()[0].opening() == 1);
         // What was not there is tried anew each time.
