@@ -91,7 +91,7 @@ impl<L> Stream<L> {
         self.opens.iter().any(|open| open.holder == Some(holder) || OpenId(holder.0) == open.id)
     }
 
-    /// FileOperation all who hold something. Gives when the first of those has to have answered who are waited for.
+    /// Asks all who hold something. Gives when the first of those has to have answered who are waited for.
     pub(crate) fn ask(
         &mut self,
         break_request: &BreakRequest<'_>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use aws_lc_rs::digest::{self, SHA256};
 use smb_client::{
-    Address, Channel, Connection, Get, How, Open, Options, Sealing, Signing, TransferError, Tree,
+    Address, Channel, Connection, Get, Open, OpenParams, Options, Sealing, Signing, TransferError, Tree,
 };
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::{Guid, Status};
@@ -82,7 +82,7 @@ impl Reached {
         if name.is_empty() {
             return Ok(There::Directory);
         }
-        let how = How { access: rights::READ_ATTRIBUTES, options: 0, ..How::read() };
+        let how = OpenParams { access: rights::READ_ATTRIBUTES, options: 0, ..OpenParams::read() };
         let open = match Open::create(&self.tree, name, &how).await {
             Err(error) if is_not_there(error.status()) => return Ok(There::Nothing),
             open => open.with_context(|| name.to_owned())?,
@@ -103,7 +103,7 @@ impl Reached {
     pub(crate) async fn sum_there(&self, name: &str) -> anyhow::Result<String> {
         let sum = RefCell::new(digest::Context::new(&SHA256));
         let get = Get { overwrite: false, resume: false, progress: Arc::clone(&self.progress) };
-        let open = Open::create(&self.tree, name, &How::read()).await?;
+        let open = Open::create(&self.tree, name, &OpenParams::read()).await?;
         let fetched = get.bytes(&open, name, 0, |data| {
             sum.borrow_mut().update(&data);
             std::future::ready(Ok::<_, TransferError>(()))

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use identity::NtHash;
 use lane::Task;
 use lane::buffer::Buf;
-use smb_client::{Broken, Channel, Connection, Error, How, Open, Options, Tree};
+use smb_client::{BreakNotification, Channel, Connection, Error, Open, OpenParams, Options, Tree};
 use smb_wire::Guid;
 use smb_wire::body::query_info::info_type;
 use smb_wire::create::access::{rights, share};
@@ -87,7 +87,7 @@ impl Redirector {
         };
         let access = rights::FILE_READ | rights::DELETE | if writes { rights::FILE_WRITE } else { 0 };
         let share = if shares { share::ALL } else { share::READ };
-        let how = How { access, share, disposition, ..How::read() };
+        let how = OpenParams { access, share, disposition, ..OpenParams::read() };
         self.serial += 1;
         let mut key = [self.number + 1; 16];
         key[..4].copy_from_slice(&self.serial.to_le_bytes());
@@ -130,7 +130,7 @@ impl Redirector {
         access: u32,
         act: impl AsyncFnOnce(&Open) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let how = How { access: access | rights::READ_ATTRIBUTES, options: 0, ..How::read() };
+        let how = OpenParams { access: access | rights::READ_ATTRIBUTES, options: 0, ..OpenParams::read() };
         let open = Open::create(&self.tree, &path.smb(), &how).await?;
         let done = act(&open).await;
         let closed = open.close(0).await;
@@ -148,19 +148,19 @@ impl Redirector {
     }
 
     pub(crate) async fn removes(&self, path: Path) -> Result<(), Error> {
-        let how = How { options: options::DELETE_ON_CLOSE, ..How::delete() };
+        let how = OpenParams { options: options::DELETE_ON_CLOSE, ..OpenParams::delete() };
         Open::create(&self.tree, &path.smb(), &how).await?.close(0).await.map(drop)
     }
 
     pub(crate) async fn makes_directory(&self, path: Path) -> Result<(), Error> {
-        Open::create(&self.tree, &path.smb(), &How::make_directory()).await?.close(0).await.map(drop)
+        Open::create(&self.tree, &path.smb(), &OpenParams::make_directory()).await?.close(0).await.map(drop)
     }
 }
 
 /// Answers breaks, until the connection ends: nothing is kept back that would have to be written first.
 async fn give_back(tree: Tree, leases: Leases) {
     while let Ok(broken) = tree.channel().connection().next_break().await {
-        let Broken::Lease { key, new, acknowledge, .. } = broken else { continue };
+        let BreakNotification::Lease { key, new, acknowledge, .. } = broken else { continue };
         let left = {
             let mut leases = leases.borrow_mut();
             leases.iter_mut().find(|(known, _)| *known == key).map(|(_, state)| {

@@ -11,12 +11,12 @@ use smb_wire::{Command, FileId, Guid};
 
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::exchange::Ask;
+use crate::exchange::OutgoingRequest;
 use crate::tree::Tree;
 
-/// What a server told unasked.
+/// A notification of an oplock or lease break (MS-SMB2 2.2.23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum BreakNotification {
     /// An oplock goes down to a level of [`smb_wire::create::oplock_level`].
     Oplock {
         /// Of this open.
@@ -44,7 +44,7 @@ pub enum Broken {
     },
 }
 
-impl Broken {
+impl BreakNotification {
     pub(crate) fn lease(broken: &LeaseBreak) -> Self {
         Self::Lease {
             key: broken.lease_key,
@@ -56,17 +56,17 @@ impl Broken {
     }
 }
 
-/// Breaks of a connection that nobody has taken yet.
+/// The queue of a connection's break notifications.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    waiting: RefCell<VecDeque<Broken>>,
+pub(crate) struct BreakQueue {
+    waiting: RefCell<VecDeque<BreakNotification>>,
     waker: RefCell<Option<Waker>>,
     taken: Cell<u64>,
 }
 
-impl Inbox {
+impl BreakQueue {
     /// Keeps a break; `false` where too many wait already.
-    pub(crate) fn put(&self, broken: Broken) -> bool {
+    pub(crate) fn put(&self, broken: BreakNotification) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         let has_room = waiting.len() < WAITING_MAX;
         if has_room {
@@ -88,7 +88,7 @@ impl Connection {
     ///
     /// # Errors
     /// Why the connection is over.
-    pub async fn next_break(&self) -> Result<Broken, Error> {
+    pub async fn next_break(&self) -> Result<BreakNotification, Error> {
         let inbox = &self.shared().inbox;
         poll_fn(|cx| {
             if let Some(broken) = inbox.waiting.borrow_mut().pop_front() {
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Breaks that [`Connection::next_break`] gave.
-    pub fn breaks_heard(&self) -> u64 {
+    pub fn breaks_received(&self) -> u64 {
         self.shared().inbox.taken.get()
     }
 }
@@ -117,8 +117,8 @@ impl Tree {
     /// The request's.
     pub async fn acknowledge_oplock(&self, file: FileId, level: u8) -> Result<(), Error> {
         let answer = OplockBreak { oplock_level: level, file_id: file, ..OplockBreak::blank() };
-        let ask = Ask::new(Command::OplockBreak, move |body| body.push(&answer));
-        self.ask(ask).await?.body().map(|_| ())
+        let request = OutgoingRequest::new(Command::OplockBreak, move |body| body.push(&answer));
+        self.exchange(request).await?.body().map(|_| ())
     }
 
     /// Answers the break of a lease: it is at `state` now (MS-SMB2 2.2.24.2).
@@ -127,8 +127,8 @@ impl Tree {
     /// The request's.
     pub async fn acknowledge_lease(&self, key: Guid, state: u32) -> Result<(), Error> {
         let answer = LeaseBreakAck { lease_key: key, lease_state: state.into(), ..LeaseBreakAck::blank() };
-        let ask = Ask::new(Command::OplockBreak, move |body| body.push(&answer));
-        self.ask(ask).await?.body().map(|_| ())
+        let request = OutgoingRequest::new(Command::OplockBreak, move |body| body.push(&answer));
+        self.exchange(request).await?.body().map(|_| ())
     }
 }
 

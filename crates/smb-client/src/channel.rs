@@ -21,9 +21,9 @@ use smb_wire::negotiate::security_mode;
 use smb_wire::{Command, Malformed, Response, Role, Status};
 use zeroize::Zeroizing;
 
-use crate::connection::{Connection, Way};
+use crate::connection::{Connection, SendContext};
 use crate::error::Error;
-use crate::exchange::{Ask, Reply};
+use crate::exchange::{OutgoingRequest, Reply};
 use crate::options::{Sealing, Signing};
 
 /// Keys of one channel.
@@ -56,11 +56,11 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// What all channels of a session share: whoever has it binds one more.
+/// The credentials and keys of a session, with which one more connection is bound to it.
 #[derive(Clone)]
-pub struct Ticket(Arc<Shared>);
+pub struct SessionTicket(Arc<SharedSession>);
 
-struct Shared {
+struct SharedSession {
     session_id: u64,
     flags: u16,
     key: Option<SessionKey>,
@@ -72,7 +72,7 @@ struct Shared {
     sequence: AtomicU16,
 }
 
-impl Ticket {
+impl SessionTicket {
     /// The session's number.
     pub fn session_id(&self) -> u64 {
         self.0.session_id
@@ -96,11 +96,20 @@ impl Ticket {
 
     /// The same session's, for binding as somebody else: which servers refuse.
     pub fn of(&self, credentials: Credentials) -> Self {
-        let Shared { session_id, flags, ref key, agreed, preauth, .. } = *self.0;
+        let SharedSession { session_id, flags, ref key, agreed, preauth, .. } = *self.0;
         let channels = AtomicU32::new(self.channels());
         let sequence = AtomicU16::new(self.sequence());
         let key = key.clone();
-        Self(Arc::new(Shared { session_id, flags, key, agreed, preauth, credentials, channels, sequence }))
+        Self(Arc::new(SharedSession {
+            session_id,
+            flags,
+            key,
+            agreed,
+            preauth,
+            credentials,
+            channels,
+            sequence,
+        }))
     }
 
     fn next_channel(&self) -> u32 {
@@ -108,7 +117,7 @@ impl Ticket {
     }
 }
 
-impl std::fmt::Debug for Ticket {
+impl std::fmt::Debug for SessionTicket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Ticket({:#x})", self.0.session_id)
     }
@@ -116,12 +125,12 @@ impl std::fmt::Debug for Ticket {
 
 /// A session on one connection.
 #[derive(Clone)]
-pub struct Channel(Rc<Inner>);
+pub struct Channel(Rc<ChannelInner>);
 
-struct Inner {
+struct ChannelInner {
     connection: Connection,
     keys: Rc<Keys>,
-    ticket: Ticket,
+    ticket: SessionTicket,
     sign: bool,
     seal: bool,
 }
@@ -157,13 +166,13 @@ impl Channel {
             previous_session_id: previous.into(),
             ..SessionSetupRequestFixed::blank()
         };
-        let done = exchange(connection, &credentials, fixed, Way::default()).await?;
+        let done = exchange(connection, &credentials, fixed, SendContext::default()).await?;
         let negotiated = connection.negotiated();
         let agreed =
             Agreed { dialect: negotiated.dialect, signing: negotiated.signing, cipher: negotiated.cipher };
         let is_nobody = done.flags & (session_flags::IS_GUEST | session_flags::IS_NULL) != 0;
         let key = done.key.as_ref().filter(|_| !is_nobody).map(|key| SessionKey::new(&**key));
-        let ticket = Ticket(Arc::new(Shared {
+        let ticket = SessionTicket(Arc::new(SharedSession {
             session_id: done.session_id,
             flags: done.flags,
             key,
@@ -180,7 +189,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Channel::sign_in`].
-    pub async fn bind(connection: &Connection, ticket: &Ticket) -> Result<Self, Error> {
+    pub async fn bind(connection: &Connection, ticket: &SessionTicket) -> Result<Self, Error> {
         let shared = &ticket.0;
         let key = shared.key.as_ref().ok_or(Error::NoKey)?;
         let fixed = SessionSetupRequestFixed { flags: FLAG_BINDING, ..SessionSetupRequestFixed::blank() };
@@ -193,8 +202,13 @@ impl Channel {
             sealing: None,
             nonces: RefCell::new(Nonces::new(0)?),
         });
-        let way = Way { session_id: shared.session_id, keys: Some(keys), sign: true, ..Way::default() };
-        let done = exchange(connection, &shared.credentials, fixed, way).await?;
+        let send_context = SendContext {
+            session_id: shared.session_id,
+            keys: Some(keys),
+            sign: true,
+            ..SendContext::default()
+        };
+        let done = exchange(connection, &shared.credentials, fixed, send_context).await?;
         if done.session_id != shared.session_id {
             return Err(Error::Unexpected("another session than was to be bound"));
         }
@@ -202,7 +216,7 @@ impl Channel {
     }
 
     /// Makes the channel's keys, and checks the last answer with them.
-    fn begin(connection: &Connection, ticket: Ticket, done: &SignedIn) -> Result<Self, Error> {
+    fn begin(connection: &Connection, ticket: SessionTicket, done: &SignedIn) -> Result<Self, Error> {
         let (shared, options) = (&ticket.0, &connection.shared().options);
         let server_insists = connection.negotiated().security_mode & security_mode::SIGNING_REQUIRED != 0;
         let wants_sealing = options.sealing == Sealing::Required;
@@ -245,7 +259,7 @@ impl Channel {
         });
         connection.admit(&keys);
         let connection = connection.clone();
-        Ok(Self(Rc::new(Inner { connection, keys, ticket, sign, seal })))
+        Ok(Self(Rc::new(ChannelInner { connection, keys, ticket, sign, seal })))
     }
 
     /// Its connection.
@@ -254,7 +268,7 @@ impl Channel {
     }
 
     /// What another connection is bound to the session with.
-    pub fn ticket(&self) -> Ticket {
+    pub fn ticket(&self) -> SessionTicket {
         self.0.ticket.clone()
     }
 
@@ -273,8 +287,8 @@ impl Channel {
     /// # Errors
     /// The request's.
     pub async fn log_off(&self) -> Result<(), Error> {
-        let ask = Ask::new(Command::Logoff, |body| body.push(&Empty::blank()));
-        self.ask(ask).await?.body()?;
+        let request = OutgoingRequest::new(Command::Logoff, |body| body.push(&Empty::blank()));
+        self.exchange(request).await?.body()?;
         self.0.connection.forget(self.0.keys.session_id);
         Ok(())
     }
@@ -284,22 +298,22 @@ impl Channel {
     /// # Errors
     /// The request's.
     pub async fn echo(&self) -> Result<(), Error> {
-        self.ask(Ask::echo()).await?.body().map(|_| ())
+        self.exchange(OutgoingRequest::echo()).await?.body().map(|_| ())
     }
 
     /// A request of the session that belongs to no tree.
     ///
     /// # Errors
     /// The connection's; what is wrong with the answer. Its status is not looked at.
-    pub async fn ask(&self, ask: Ask<'_>) -> Result<Reply, Error> {
-        let [pending] = self.0.connection.send(&self.way(0, false), [ask], Vec::new()).await?;
+    pub async fn exchange(&self, request: OutgoingRequest<'_>) -> Result<Reply, Error> {
+        let [pending] = self.0.connection.send(&self.send_context(0, false), [request], Vec::new()).await?;
         pending.await
     }
 
     /// How requests of a tree go, encrypted if it wants that.
-    pub(crate) fn way(&self, tree_id: u32, seal: bool) -> Way {
+    pub(crate) fn send_context(&self, tree_id: u32, seal: bool) -> SendContext {
         let is_smb3 = self.0.ticket.0.agreed.dialect.is_smb3();
-        Way {
+        SendContext {
             session_id: self.0.keys.session_id,
             tree_id,
             keys: Some(Rc::clone(&self.0.keys)),
@@ -311,10 +325,10 @@ impl Channel {
         }
     }
 
-    /// As [`Channel::way`], signed whatever was agreed on: what has to be beyond doubt.
-    pub(crate) fn signed_way(&self, tree_id: u32) -> Way {
-        let way = self.way(tree_id, false);
-        Way { sign: self.0.keys.signing.is_some() && !way.seal, ..way }
+    /// As [`Channel::send_context`], signed whatever was agreed on: what has to be beyond doubt.
+    pub(crate) fn signed_send_context(&self, tree_id: u32) -> SendContext {
+        let send_context = self.send_context(tree_id, false);
+        SendContext { sign: self.0.keys.signing.is_some() && !send_context.seal, ..send_context }
     }
 
     /// Whether encryption is to be had.
@@ -329,7 +343,7 @@ impl std::fmt::Debug for Channel {
     }
 }
 
-impl Drop for Inner {
+impl Drop for ChannelInner {
     fn drop(&mut self) {
         self.connection.forget(self.keys.session_id);
     }
@@ -340,7 +354,7 @@ async fn exchange(
     connection: &Connection,
     credentials: &Credentials,
     mut fixed: SessionSetupRequestFixed,
-    way: Way,
+    send_context: SendContext,
 ) -> Result<SignedIn, Error> {
     let options = &connection.shared().options;
     fixed.security_mode = connection.negotiated().offered.security_mode as u8;
@@ -349,18 +363,20 @@ async fn exchange(
     (options.random)(&mut challenge);
     (options.random)(&mut *random_key);
     let mut initiator = Initiator::new(credentials.clone(), challenge, random_key);
-    let mut way = Way { keep: true, ..way };
+    let mut send_context = SendContext { keep: true, ..send_context };
     let mut preauth = connection.preauth();
     let mut token = initiator.first();
     for _ in 0..TOKENS_MAX {
-        let ask = Ask::new(Command::SessionSetup, |body| SessionSetupRequest::write(body, fixed, &token));
-        let [mut pending] = connection.send(&way, [ask], Vec::new()).await?;
+        let request = OutgoingRequest::new(Command::SessionSetup, |body| {
+            SessionSetupRequest::write(body, fixed, &token)
+        });
+        let [mut pending] = connection.send(&send_context, [request], Vec::new()).await?;
         preauth.update(&pending.sent.take().unwrap_or_default());
         let reply = (&mut pending).await?;
         let Response::SessionSetup(response) = reply.body()? else {
             return Err(Error::Unexpected("something else than a sign-in"));
         };
-        way.session_id = reply.header().session_id.get();
+        send_context.session_id = reply.header().session_id.get();
         if reply.status() == Status::MORE_PROCESSING_REQUIRED {
             preauth.update(reply.bytes());
             token = initiator.answer(response.security, now())?;
@@ -368,7 +384,7 @@ async fn exchange(
         }
         let flags = response.fixed.session_flags.get();
         let key = initiator.finish(response.security)?;
-        return Ok(SignedIn { session_id: way.session_id, flags, key, preauth, last: reply });
+        return Ok(SignedIn { session_id: send_context.session_id, flags, key, preauth, last: reply });
     }
     Err(Error::Unexpected("a sign-in without end"))
 }

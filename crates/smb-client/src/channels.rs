@@ -14,15 +14,15 @@ use smb_wire::{Guid, Status};
 
 use crate::channel::Channel;
 use crate::error::Error;
-use crate::file::How;
+use crate::file::OpenParams;
 use crate::handle::Handle;
 use crate::tree::Tree;
 
 /// Channels of one session to one share, as a lane has them. Others, on other lanes too, may have more of them.
 #[derive(Clone)]
-pub struct Channels(Rc<Inner>);
+pub struct Channels(Rc<ChannelsInner>);
 
-struct Inner {
+struct ChannelsInner {
     trees: RefCell<Vec<Tree>>,
     /// From where on the next is looked for, so that equals take turns.
     next: Cell<usize>,
@@ -38,7 +38,7 @@ impl Channels {
     /// where no channel is left, one that is bound is waited for as long. Without it answers are waited for as long as a
     /// connection stands, and a channel not at all.
     pub fn new(tree: Tree, patience: Option<Duration>) -> Self {
-        Self(Rc::new(Inner {
+        Self(Rc::new(ChannelsInner {
             trees: RefCell::new(vec![tree]),
             next: Cell::default(),
             patience,
@@ -92,7 +92,7 @@ impl Channels {
     /// # Errors
     /// The request's.
     pub async fn echo(&self) -> Result<(), Error> {
-        self.ask(async |tree, _| tree.channel().echo().await).await
+        self.exchange(async |tree, _| tree.channel().echo().await).await
     }
 
     /// Has one of them lost, by a reset of its connection in the middle of whatever it does. What was under way goes again by others.
@@ -106,16 +106,16 @@ impl Channels {
     /// # Errors
     /// The server's refusal.
     pub async fn remove(&self, name: &str) -> Result<(), Error> {
-        Handle::create(self, name, &How::delete()).await?.close().await
+        Handle::create(self, name, &OpenParams::delete()).await?.close().await
     }
 
     /// Asks by one channel after another, until one brings an answer. `asked` gets flags for the header, for what may be done once
     /// alone: SMB2_FLAGS_REPLAY_OPERATION when the same was asked by a channel that was lost.
-    pub(crate) async fn ask<T>(
+    pub(crate) async fn exchange<T>(
         &self,
         mut asked: impl AsyncFnMut(&Tree, u32) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.ask_for(TRIES_MAX, async |tree, flags| match self.0.patience {
+        self.exchange_with(TRIES_MAX, async |tree, flags| match self.0.patience {
             None => asked(tree, flags).await,
             Some(patience) => timeout(patience, asked(tree, flags)).await.unwrap_or_else(|_| {
                 tree.channel().connection().break_off();
@@ -125,13 +125,14 @@ impl Channels {
         .await
     }
 
-    /// As [`Channels::ask`], for what others may keep waiting for as long as they like: it is waited for as long as its channel
+    /// As [`Channels::request`], for what others may keep waiting for as long as they like: it is waited for as long as its channel
     /// answers anything.
-    pub(crate) async fn ask_waiting<T>(
+    pub(crate) async fn exchange_waiting<T>(
         &self,
         mut asked: impl AsyncFnMut(&Tree, u32) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.ask_for(u32::MAX, async |tree, flags| self.while_alive(tree, asked(tree, flags)).await).await
+        self.exchange_with(u32::MAX, async |tree, flags| self.while_alive(tree, asked(tree, flags)).await)
+            .await
     }
 
     /// What `asking` comes to, as long as the channel that it is asked by answers an ECHO now and then.
@@ -155,7 +156,7 @@ impl Channels {
         }
     }
 
-    async fn ask_for<T>(
+    async fn exchange_with<T>(
         &self,
         tries_max: u32,
         mut asked: impl AsyncFnMut(&Tree, u32) -> Result<T, Error>,

@@ -57,7 +57,7 @@ impl Credits {
     }
 
     /// How many credits a request that paid `charge` asks for: what it paid, and what is missing of those that are wanted.
-    pub fn ask(&self, charge: u16) -> u16 {
+    pub fn to_request(&self, charge: u16) -> u16 {
         let missing = u32::from(self.wanted).saturating_sub(self.available + self.spent);
         charge.max(1).saturating_add(u16::try_from(missing).unwrap_or(u16::MAX))
     }
@@ -124,14 +124,14 @@ mod tests {
     #[test]
     fn ids_follow_one_another_and_charges_take_several() {
         let mut credits = Credits::new(64);
-        assert_eq!(credits.ask(1), 64);
+        assert_eq!(credits.to_request(1), 64);
         assert_eq!(credits.take(1), Ok(Some(0)));
         assert_eq!(credits.take(1), Ok(None));
         credits.give(64);
         credits.answered(1);
         assert_eq!(credits.take(16), Ok(Some(1)));
         assert_eq!(credits.take(16), Ok(Some(17)));
-        assert_eq!((credits.available(), credits.ask(16)), (32, 16));
+        assert_eq!((credits.available(), credits.to_request(16)), (32, 16));
         assert_eq!(credits.take(33), Ok(None));
     }
 

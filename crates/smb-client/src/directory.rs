@@ -6,13 +6,13 @@ use smb_wire::info::directory::{Class, parse};
 use smb_wire::{Command, FileId, Response, Status};
 
 use crate::error::Error;
-use crate::exchange::Ask;
-use crate::file::{Data, How, Open, close_of, query_of, read_of};
+use crate::exchange::OutgoingRequest;
+use crate::file::{Data, Open, OpenParams, close_of, query_of, read_of};
 use crate::tree::Tree;
 
-/// One name of a listing.
+/// An entry of a directory listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListEntry {
     /// The name; what is no UTF-16 of it is replaced.
     pub name: String,
     /// Length, bytes.
@@ -30,12 +30,12 @@ impl Open {
     ///
     /// # Errors
     /// The request's.
-    pub async fn list(&self, pattern: &str) -> Result<Vec<Listed>, Error> {
+    pub async fn list(&self, pattern: &str) -> Result<Vec<ListEntry>, Error> {
         let mut listed = Vec::new();
         let len = self.tree().channel().connection().negotiated().max_transact.min(LISTING_BYTES);
         let mut restart = flags::RESTART_SCANS;
         loop {
-            let reply = self.tree().ask(listing_of(self.id(), restart, pattern, len)).await?;
+            let reply = self.tree().exchange(listing_of(self.id(), restart, pattern, len)).await?;
             restart = 0;
             // No name at all is an error of its own at the first request.
             if matches!(reply.status(), Status::NO_MORE_FILES | Status::NO_SUCH_FILE) {
@@ -48,7 +48,7 @@ impl Open {
             for entry in parse(output.data, CLASS) {
                 let entry = entry?;
                 let head = entry.head.ok_or(Error::Unexpected("names alone"))?;
-                listed.push(Listed {
+                listed.push(ListEntry {
                     name: entry.name.lossy(),
                     length: head.end_of_file.get(),
                     attributes: head.file_attributes.get(),
@@ -68,8 +68,8 @@ impl Tree {
     ///
     /// # Errors
     /// The server's refusal.
-    pub async fn names(&self, name: &str) -> Result<Vec<Listed>, Error> {
-        let open = Open::create(self, name, &How::list()).await?;
+    pub async fn names(&self, name: &str) -> Result<Vec<ListEntry>, Error> {
+        let open = Open::create(self, name, &OpenParams::list()).await?;
         let listed = open.list("*").await;
         let closed = open.close(0).await;
         let mut listed = listed?;
@@ -83,13 +83,13 @@ impl Tree {
     /// # Errors
     /// The first refusal of the three.
     pub async fn query(&self, name: &str, info_type: u8, class: u8, len: u32) -> Result<Vec<u8>, Error> {
-        let how = How { options: 0, ..How::read() };
-        let asks = [
-            how.ask(name),
+        let open_params = OpenParams { options: 0, ..OpenParams::read() };
+        let requests = [
+            open_params.request(name),
             query_of(FileId::RELATED, info_type, class, 0, len).related(),
             close_of(FileId::RELATED, 0).related(),
         ];
-        let [create, query, close] = self.start(asks).await?;
+        let [create, query, close] = self.start(requests).await?;
         create.await?.body()?;
         let query = query.await?;
         close.await?.body()?;
@@ -104,13 +104,13 @@ impl Tree {
     /// # Errors
     /// The first refusal of the three.
     pub async fn read(&self, name: &str, len: u32) -> Result<Data, Error> {
-        let how = How::read();
-        let asks = [
-            how.ask(name),
+        let open_params = OpenParams::read();
+        let requests = [
+            open_params.request(name),
             read_of(FileId::RELATED, 0, len).related(),
             close_of(FileId::RELATED, 0).related(),
         ];
-        let [create, read, close] = self.start(asks).await?;
+        let [create, read, close] = self.start(requests).await?;
         create.await?.body()?;
         let data = Data::of(read.await?, len);
         close.await?.body()?;
@@ -122,14 +122,15 @@ impl Tree {
     /// # Errors
     /// The first refusal of the two.
     pub async fn remove(&self, name: &str) -> Result<(), Error> {
-        let how = How { options: How::delete().options, ..How::delete() };
-        let [create, close] = self.start([how.ask(name), close_of(FileId::RELATED, 0).related()]).await?;
+        let open_params = OpenParams { options: OpenParams::delete().options, ..OpenParams::delete() };
+        let [create, close] =
+            self.start([open_params.request(name), close_of(FileId::RELATED, 0).related()]).await?;
         create.await?.body()?;
         close.await?.body().map(|_| ())
     }
 }
 
-fn listing_of(file: FileId, flags: u8, pattern: &str, len: u32) -> Ask<'_> {
+fn listing_of(file: FileId, flags: u8, pattern: &str, len: u32) -> OutgoingRequest<'_> {
     let fixed = QueryDirectoryRequestFixed {
         file_information_class: CLASS.to_wire(),
         flags,
@@ -139,7 +140,7 @@ fn listing_of(file: FileId, flags: u8, pattern: &str, len: u32) -> Ask<'_> {
     };
     let write =
         move |body: &mut smb_wire::message::Body<'_>| QueryDirectoryRequest::write(body, fixed, pattern);
-    Ask::new(Command::QueryDirectory, write).carrying(0, len)
+    OutgoingRequest::new(Command::QueryDirectory, write).carrying(0, len)
 }
 
 /// Long names with their numbers, which every server has.

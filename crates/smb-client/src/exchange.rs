@@ -20,8 +20,8 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::frame::Frame;
 
-/// One request of a frame, before it has its ids.
-pub struct Ask<'a> {
+/// A request that is to be sent, before it has its ids.
+pub struct OutgoingRequest<'a> {
     pub(crate) command: Command,
     pub(crate) flags: u32,
     pub(crate) sent: u32,
@@ -29,7 +29,7 @@ pub struct Ask<'a> {
     pub(crate) write: Box<dyn FnOnce(&mut Body<'_>) + 'a>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> OutgoingRequest<'a> {
     /// A request whose body `write` appends.
     pub fn new(command: Command, write: impl FnOnce(&mut Body<'_>) + 'a) -> Self {
         Self { command, flags: 0, sent: 0, expected: 0, write: Box::new(write) }
@@ -66,25 +66,25 @@ impl<'a> Ask<'a> {
     }
 }
 
-impl std::fmt::Debug for Ask<'_> {
+impl std::fmt::Debug for OutgoingRequest<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Ask({:?})", self.command)
     }
 }
 
-/// What one request waits for.
+/// The state of a request under way, until its answer comes.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct RequestSlot {
     pub(crate) command: Command,
     pub(crate) charge: u16,
     /// What the answer is checked with; `None` while there is no session, and in a sign-in, which checks by itself.
     pub(crate) keys: Option<Rc<Keys>>,
     pub(crate) sealed: bool,
-    state: RefCell<State>,
+    state: RefCell<SlotState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotState {
     answer: Option<Result<Reply, Error>>,
     async_id: Option<u64>,
     /// What of its frame is still with the kernel, or has come back.
@@ -100,7 +100,7 @@ enum Payload {
     Back(Vec<Buf>),
 }
 
-impl Slot {
+impl RequestSlot {
     pub(crate) fn new(
         command: Command,
         charge: u16,
@@ -114,7 +114,7 @@ impl Slot {
             charge,
             keys,
             sealed,
-            state: RefCell::new(State { payload, ..State::default() }),
+            state: RefCell::new(SlotState { payload, ..SlotState::default() }),
         })
     }
 
@@ -158,7 +158,7 @@ impl Slot {
 #[must_use = "an answer that nobody waits for is thrown away"]
 pub struct Pending {
     pub(crate) connection: Connection,
-    pub(crate) slot: Rc<Slot>,
+    pub(crate) slot: Rc<RequestSlot>,
     pub(crate) message_id: u64,
     pub(crate) session_id: u64,
     pub(crate) sign: bool,

@@ -27,12 +27,12 @@ use smb_wire::{Command, FileId, Response, Status};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::Error;
-use crate::exchange::{Ask, Pending, Reply};
+use crate::exchange::{OutgoingRequest, Pending, Reply};
 use crate::tree::Tree;
 
-/// How a file is opened.
+/// The parameters by which a file is opened or created.
 #[derive(Clone, Debug)]
-pub struct How {
+pub struct OpenParams {
     /// Rights: bits of [`rights`].
     pub access: u32,
     /// What others may do meanwhile: bits of [`share`].
@@ -49,7 +49,7 @@ pub struct How {
     pub contexts: Vec<u8>,
 }
 
-impl How {
+impl OpenParams {
     /// An existing file, to be read.
     pub fn read() -> Self {
         Self {
@@ -99,8 +99,8 @@ impl How {
         self
     }
 
-    /// The request for a name from the share's root, with backslashes.
-    pub fn ask<'a>(&'a self, name: &'a str) -> Ask<'a> {
+    /// The CREATE request for a name, from the share's root, with backslashes.
+    pub fn request<'a>(&'a self, name: &'a str) -> OutgoingRequest<'a> {
         let fixed = CreateRequestFixed {
             requested_oplock_level: self.oplock,
             impersonation_level: IMPERSONATION.into(),
@@ -111,7 +111,9 @@ impl How {
             create_options: self.options.into(),
             ..CreateRequestFixed::blank()
         };
-        Ask::new(Command::Create, move |body| CreateRequest::write(body, fixed, name, &self.contexts))
+        OutgoingRequest::new(Command::Create, move |body| {
+            CreateRequest::write(body, fixed, name, &self.contexts)
+        })
     }
 }
 
@@ -119,14 +121,14 @@ impl How {
 #[derive(Clone, Debug)]
 pub struct Open {
     tree: Tree,
-    opened: Rc<Opened>,
+    opened: Rc<OpenInfo>,
     /// Of the headers of what changes it: a replay's.
     flags: u32,
 }
 
-/// What the server told of an open, whichever channel it is used over.
+/// The server's answer to CREATE, which all channels of the session share.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenInfo {
     file: FileId,
     created: CreateResponseFixed,
     contexts: Vec<u8>,
@@ -144,8 +146,8 @@ impl Open {
     ///
     /// # Errors
     /// The server's refusal.
-    pub async fn create(tree: &Tree, name: &str, how: &How) -> Result<Self, Error> {
-        let reply = tree.ask(how.ask(name)).await?;
+    pub async fn create(tree: &Tree, name: &str, open_params: &OpenParams) -> Result<Self, Error> {
+        let reply = tree.exchange(open_params.request(name)).await?;
         Self::of(tree, &reply)
     }
 
@@ -168,7 +170,7 @@ impl Open {
             }
         }
         let contexts = if contexts.is_empty() { Vec::new() } else { kept.bytes().to_vec() };
-        let opened = Opened { file: fixed.file_id, created: *fixed, contexts };
+        let opened = OpenInfo { file: fixed.file_id, created: *fixed, contexts };
         Ok(Self { tree: tree.clone(), opened: Rc::new(opened), flags: 0 })
     }
 
@@ -178,12 +180,12 @@ impl Open {
     }
 
     /// It without its channel.
-    pub(crate) fn into_opened(self) -> Rc<Opened> {
+    pub(crate) fn into_opened(self) -> Rc<OpenInfo> {
         self.opened
     }
 
     /// What was opened, over this channel; `flags` go with what changes it.
-    pub(crate) fn of_opened(opened: &Rc<Opened>, tree: &Tree, flags: u32) -> Self {
+    pub(crate) fn of_opened(opened: &Rc<OpenInfo>, tree: &Tree, flags: u32) -> Self {
         Self { tree: tree.clone(), opened: Rc::clone(opened), flags }
     }
 
@@ -219,12 +221,12 @@ impl Open {
     /// # Errors
     /// The request's.
     pub async fn read(&self, offset: u64, len: u32) -> Result<Data, Error> {
-        let reply = self.tree.ask(self.read_ask(offset, len)).await?;
+        let reply = self.tree.exchange(self.read_request(offset, len)).await?;
         Data::of(reply, len)
     }
 
     /// The request of [`Open::read`].
-    pub fn read_ask(&self, offset: u64, len: u32) -> Ask<'static> {
+    pub fn read_request(&self, offset: u64, len: u32) -> OutgoingRequest<'static> {
         read_of(self.opened.file, offset, len)
     }
 
@@ -243,8 +245,10 @@ impl Open {
             file_id: self.opened.file,
             ..WriteRequestFixed::blank()
         };
-        let ask = Ask::new(Command::Write, move |body| body.push(&fixed)).carrying(len, 0).with(self.flags);
-        let mut pending = match self.tree.start_with(ask, payload).await {
+        let request = OutgoingRequest::new(Command::Write, move |body| body.push(&fixed))
+            .carrying(len, 0)
+            .with(self.flags);
+        let mut pending = match self.tree.start_with(request, payload).await {
             Ok(pending) => pending,
             Err(error) => return (Err(error), Vec::new()),
         };
@@ -261,7 +265,8 @@ impl Open {
     /// The request's.
     pub async fn flush(&self) -> Result<(), Error> {
         let request = FlushRequest { file_id: self.opened.file, ..FlushRequest::blank() };
-        let reply = self.tree.ask(Ask::new(Command::Flush, move |body| body.push(&request))).await?;
+        let reply =
+            self.tree.exchange(OutgoingRequest::new(Command::Flush, move |body| body.push(&request))).await?;
         reply.body().map(|_| ())
     }
 
@@ -270,7 +275,7 @@ impl Open {
     /// # Errors
     /// The request's.
     pub async fn close(&self, flags: u16) -> Result<CloseResponse, Error> {
-        let reply = self.tree.ask(close_of(self.opened.file, flags)).await?;
+        let reply = self.tree.exchange(close_of(self.opened.file, flags)).await?;
         match reply.body()? {
             Response::Close(answer) => Ok(*answer),
             _ => Err(Error::Unexpected("something else than a close")),
@@ -282,7 +287,7 @@ impl Open {
     /// # Errors
     /// The request's.
     pub async fn query(&self, info_type: u8, class: u8, additional: u32, len: u32) -> Result<Data, Error> {
-        let reply = self.tree.ask(query_of(self.opened.file, info_type, class, additional, len)).await?;
+        let reply = self.tree.exchange(query_of(self.opened.file, info_type, class, additional, len)).await?;
         let Response::QueryInfo(output) = reply.body()? else {
             return Err(Error::Unexpected("something else than information"));
         };
@@ -302,9 +307,9 @@ impl Open {
             file_id: self.opened.file,
             ..SetInfoRequestFixed::blank()
         };
-        let ask = Ask::new(Command::SetInfo, |body| SetInfoRequest::write(body, fixed, data));
+        let request = OutgoingRequest::new(Command::SetInfo, |body| SetInfoRequest::write(body, fixed, data));
         let sent = u32::try_from(data.len()).map_err(|_| Error::TooLarge)?;
-        self.tree.ask(ask.carrying(sent, 0).with(self.flags)).await?.body().map(|_| ())
+        self.tree.exchange(request.carrying(sent, 0).with(self.flags)).await?.body().map(|_| ())
     }
 
     /// Gives the file another name: from the share's root on, over what has that where `replace` says so. The open needs
@@ -333,8 +338,9 @@ impl Open {
             file_id: self.opened.file,
             ..LockRequestFixed::blank()
         };
-        let ask = Ask::new(Command::Lock, |body| LockRequest::write(body, fixed, ranges)).with(self.flags);
-        let [pending] = self.tree.start([ask]).await?;
+        let request = OutgoingRequest::new(Command::Lock, |body| LockRequest::write(body, fixed, ranges))
+            .with(self.flags);
+        let [pending] = self.tree.start([request]).await?;
         Ok(pending)
     }
 
@@ -350,8 +356,9 @@ impl Open {
             completion_filter: filter.into(),
             ..ChangeNotifyRequest::blank()
         };
-        let ask = Ask::new(Command::ChangeNotify, move |body| body.push(&request)).carrying(0, len);
-        let [pending] = self.tree.start([ask]).await?;
+        let request =
+            OutgoingRequest::new(Command::ChangeNotify, move |body| body.push(&request)).carrying(0, len);
+        let [pending] = self.tree.start([request]).await?;
         Ok(pending)
     }
 
@@ -368,8 +375,8 @@ impl Open {
             ..IoctlRequestFixed::blank()
         };
         let sent = u32::try_from(input.len()).map_err(|_| Error::TooLarge)?;
-        let ask = Ask::new(Command::Ioctl, |body| IoctlRequest::write(body, fixed, input));
-        let reply = self.tree.ask(ask.carrying(sent, output_max).with(self.flags)).await?;
+        let request = OutgoingRequest::new(Command::Ioctl, |body| IoctlRequest::write(body, fixed, input));
+        let reply = self.tree.exchange(request.carrying(sent, output_max).with(self.flags)).await?;
         let Response::Ioctl(answer) = reply.body()? else {
             return Err(Error::Unexpected("something else than a control code's answer"));
         };
@@ -378,7 +385,7 @@ impl Open {
     }
 }
 
-impl Opened {
+impl OpenInfo {
     pub(crate) fn created(&self) -> &CreateResponseFixed {
         &self.created
     }
@@ -414,7 +421,7 @@ impl Deref for Data {
 }
 
 /// A READ, in a compound of [`FileId::RELATED`].
-pub(crate) fn read_of(file: FileId, offset: u64, len: u32) -> Ask<'static> {
+pub(crate) fn read_of(file: FileId, offset: u64, len: u32) -> OutgoingRequest<'static> {
     let request = ReadRequest {
         padding: PADDING,
         length: len.into(),
@@ -427,15 +434,21 @@ pub(crate) fn read_of(file: FileId, offset: u64, len: u32) -> Ask<'static> {
         // The structure's size counts one byte of a buffer that there is not.
         body.bytes(&[0]);
     };
-    Ask::new(Command::Read, write).carrying(0, len)
+    OutgoingRequest::new(Command::Read, write).carrying(0, len)
 }
 
-pub(crate) fn close_of(file: FileId, flags: u16) -> Ask<'static> {
+pub(crate) fn close_of(file: FileId, flags: u16) -> OutgoingRequest<'static> {
     let request = CloseRequest { flags: flags.into(), file_id: file, ..CloseRequest::blank() };
-    Ask::new(Command::Close, move |body| body.push(&request))
+    OutgoingRequest::new(Command::Close, move |body| body.push(&request))
 }
 
-pub(crate) fn query_of(file: FileId, info_type: u8, class: u8, additional: u32, len: u32) -> Ask<'static> {
+pub(crate) fn query_of(
+    file: FileId,
+    info_type: u8,
+    class: u8,
+    additional: u32,
+    len: u32,
+) -> OutgoingRequest<'static> {
     let fixed = QueryInfoRequestFixed {
         info_type,
         file_info_class: class,
@@ -444,7 +457,8 @@ pub(crate) fn query_of(file: FileId, info_type: u8, class: u8, additional: u32, 
         file_id: file,
         ..QueryInfoRequestFixed::blank()
     };
-    Ask::new(Command::QueryInfo, move |body| QueryInfoRequest::write(body, fixed, &[])).carrying(0, len)
+    OutgoingRequest::new(Command::QueryInfo, move |body| QueryInfoRequest::write(body, fixed, &[]))
+        .carrying(0, len)
 }
 
 /// Where the data of an answer is wanted: behind the header of its structure.

@@ -4,14 +4,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Frames of a lane that nobody holds.
+/// The free frames of a lane, to be used again.
 #[derive(Debug, Default)]
 pub(crate) struct FramePool {
-    kept: RefCell<Kept>,
+    kept: RefCell<FreeFrames>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct FreeFrames {
     /// By the power of two that they have room for.
     small: [Vec<Vec<u8>>; SMALL_CLASSES],
     /// Few, as they are long.

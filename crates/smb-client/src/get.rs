@@ -12,7 +12,7 @@ use smb_wire::create::access::attributes;
 use smb_wire::time::to_unix;
 use transfer::{Landing, Progress};
 
-use crate::file::{Data, How, Open};
+use crate::file::{Data, Open, OpenParams};
 use crate::local::{self, TransferError, joined};
 use crate::tree::Tree;
 
@@ -43,7 +43,7 @@ impl Get {
         if !self.overwrite && local::of(name, transfer::is_taken(dir, name).await)? {
             return Err(TransferError::Taken(name.to_string_lossy().into_owned()));
         }
-        let open = local::there(path, Open::create(tree, path, &How::read()).await)?;
+        let open = local::remote_error(path, Open::create(tree, path, &OpenParams::read()).await)?;
         let got = self.opened(&open, path, dir, name).await;
         if got.is_err() {
             // That it broke off is what matters.
@@ -69,10 +69,10 @@ impl Get {
         // What is still to be looked into: where it lies in the share, and below `dir`.
         let mut ahead = vec![(path.to_owned(), name.clone())];
         while let Some((path, place)) = ahead.pop() {
-            local::go_on(&self.progress)?;
+            local::check_stop(&self.progress)?;
             let opened = async {
                 let here = local::of(&place, transfer::made(dir, &place, DIRECTORY_MODE).await)?;
-                Ok((here, local::there(&path, tree.names(&path).await)?))
+                Ok((here, local::remote_error(&path, tree.names(&path).await)?))
             };
             let opened = match opened.await {
                 opened if done.directories == 0 => Some(opened?),
@@ -178,13 +178,13 @@ impl Get {
         let mut coming = stream::iter(pieces)
             .map(|at| async move {
                 let wanted = u64::from(piece).min(length - at) as u32;
-                let data = local::there(path, open.read(at, wanted).await)?;
+                let data = local::remote_error(path, open.read(at, wanted).await)?;
                 let is_whole = data.len() == wanted as usize;
                 is_whole.then_some(data).ok_or_else(|| TransferError::Changed(path.to_owned()))
             })
             .buffered(DEPTH);
         while let Some(data) = coming.next().await {
-            local::go_on(&self.progress)?;
+            local::check_stop(&self.progress)?;
             take(data?).await?;
         }
         Ok(())
@@ -197,7 +197,7 @@ impl Get {
         path: &str,
         created: &CreateResponseFixed,
     ) -> Result<(), TransferError> {
-        let closed = local::there(path, open.close(FLAG_POSTQUERY_ATTRIB).await)?;
+        let closed = local::remote_error(path, open.close(FLAG_POSTQUERY_ATTRIB).await)?;
         let is_same =
             closed.end_of_file == created.end_of_file && closed.last_write_time == created.last_write_time;
         if is_same { Ok(()) } else { Err(TransferError::Changed(path.to_owned())) }

@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 
 use crate::channels::Channels;
 use crate::error::Error;
-use crate::file::{Data, How, Open, Opened};
+use crate::file::{Data, Open, OpenInfo, OpenParams};
 use crate::lock_sequences::LockSequences;
 
 /// A file or directory that is open, over all [`Channels`] of a lane. Each request is done once, whatever becomes of channels:
@@ -21,7 +21,7 @@ use crate::lock_sequences::LockSequences;
 #[derive(Clone, Debug)]
 pub struct Handle {
     channels: Channels,
-    opened: Rc<Opened>,
+    opened: Rc<OpenInfo>,
     sequences: Rc<LockSequences>,
 }
 
@@ -31,19 +31,19 @@ impl Handle {
     ///
     /// # Errors
     /// The server's refusal; that of the last channel.
-    pub async fn create(channels: &Channels, name: &str, how: &How) -> Result<Self, Error> {
-        let how = match channels.create_guid() {
-            None => how.clone(),
+    pub async fn create(channels: &Channels, name: &str, open_params: &OpenParams) -> Result<Self, Error> {
+        let open_params = match channels.create_guid() {
+            None => open_params.clone(),
             Some(create_guid) => {
                 let mut contexts = ContextWriter::new();
-                contexts.push_all(&Contexts::parse(&how.contexts)?);
+                contexts.push_all(&Contexts::parse(&open_params.contexts)?);
                 let durable = DurableRequestV2 { create_guid, ..DurableRequestV2::new_zeroed() };
                 contexts.push_plain(tag::DURABLE_REQUEST_V2, &durable);
-                How { contexts: contexts.bytes().to_vec(), ..how.clone() }
+                OpenParams { contexts: contexts.bytes().to_vec(), ..open_params.clone() }
             }
         };
-        let open = channels.ask(async |tree, flags| {
-            let reply = tree.ask(how.ask(name).with(flags)).await?;
+        let open = channels.exchange(async |tree, flags| {
+            let reply = tree.exchange(open_params.request(name).with(flags)).await?;
             Open::of(tree, &reply)
         });
         let opened = open.await?.into_opened();
@@ -65,7 +65,7 @@ impl Handle {
     /// # Errors
     /// As there.
     pub async fn read(&self, offset: u64, len: u32) -> Result<Data, Error> {
-        self.ask(async |open| open.read(offset, len).await).await
+        self.exchange(async |open| open.read(offset, len).await).await
     }
 
     /// As [`Open::write`]. A channel that is lost takes the buffers along: `again` makes them once more.
@@ -79,7 +79,7 @@ impl Handle {
         again: impl Fn() -> Vec<Buf>,
     ) -> (Result<u32, Error>, Vec<Buf>) {
         let lent = RefCell::new(payload);
-        let written = self.ask(async |open| {
+        let written = self.exchange(async |open| {
             let payload = lent.take();
             let payload = if payload.is_empty() { again() } else { payload };
             let (written, payload) = open.write(offset, payload).await;
@@ -94,7 +94,7 @@ impl Handle {
     /// # Errors
     /// As there.
     pub async fn flush(&self) -> Result<(), Error> {
-        self.ask(async |open| open.flush().await).await
+        self.exchange(async |open| open.flush().await).await
     }
 
     /// As [`Open::query`].
@@ -102,7 +102,7 @@ impl Handle {
     /// # Errors
     /// As there.
     pub async fn query(&self, info_type: u8, class: u8, additional: u32, len: u32) -> Result<Data, Error> {
-        self.ask(async |open| open.query(info_type, class, additional, len).await).await
+        self.exchange(async |open| open.query(info_type, class, additional, len).await).await
     }
 
     /// As [`Open::set`].
@@ -110,7 +110,7 @@ impl Handle {
     /// # Errors
     /// As there.
     pub async fn set(&self, info_type: u8, class: u8, additional: u32, data: &[u8]) -> Result<(), Error> {
-        self.ask(async |open| open.set(info_type, class, additional, data).await).await
+        self.exchange(async |open| open.set(info_type, class, additional, data).await).await
     }
 
     /// As [`Open::control`].
@@ -118,7 +118,7 @@ impl Handle {
     /// # Errors
     /// As there.
     pub async fn control(&self, code: u32, input: &[u8], output_max: u32) -> Result<Data, Error> {
-        self.ask(async |open| open.control(code, input, output_max).await).await
+        self.exchange(async |open| open.control(code, input, output_max).await).await
     }
 
     /// Locks or unlocks ranges, as [`Open::lock`], and waits until that is done. Dropped while it waits, it is given up by the server
@@ -131,7 +131,7 @@ impl Handle {
             |range: &LockElement| range.flags.get() & (flags::FAIL_IMMEDIATELY | flags::UNLOCK) == 0;
         // The same number by whichever channel it is asked: it is done once.
         let sequence = self.sequences.take(ranges.iter().any(may_wait)).await;
-        let asking = self.channels.ask_waiting(async |tree, flags| {
+        let asking = self.channels.exchange_waiting(async |tree, flags| {
             let open = Open::of_opened(&self.opened, tree, flags);
             // Before 3.0 there is none.
             let has_channels = tree.channel().connection().negotiated().dialect.is_smb3();
@@ -148,7 +148,7 @@ impl Handle {
     /// As [`Open::close`].
     pub async fn close(&self) -> Result<(), Error> {
         let mut is_first = true;
-        self.ask(async |open| {
+        self.exchange(async |open| {
             let was_first = std::mem::replace(&mut is_first, false);
             match open.close(0).await {
                 // The answer to the one before was lost.
@@ -159,7 +159,9 @@ impl Handle {
         .await
     }
 
-    async fn ask<T>(&self, mut asked: impl AsyncFnMut(Open) -> Result<T, Error>) -> Result<T, Error> {
-        self.channels.ask(async |tree, flags| asked(Open::of_opened(&self.opened, tree, flags)).await).await
+    async fn exchange<T>(&self, mut asked: impl AsyncFnMut(Open) -> Result<T, Error>) -> Result<T, Error> {
+        self.channels
+            .exchange(async |tree, flags| asked(Open::of_opened(&self.opened, tree, flags)).await)
+            .await
     }
 }

@@ -58,7 +58,7 @@ impl EndsAll for TransferError {
 }
 
 /// Fails once the word to stop was given.
-pub(crate) fn go_on(progress: &Progress) -> Result<(), TransferError> {
+pub(crate) fn check_stop(progress: &Progress) -> Result<(), TransferError> {
     if progress.is_stopped() { Err(TransferError::Interrupted) } else { Ok(()) }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn of<T>(name: &CString, result: io::Result<T>) -> Result<T, Transfer
 }
 
 /// An error of the server's that says for which name.
-pub(crate) fn there<T>(name: &str, result: Result<T, Error>) -> Result<T, TransferError> {
+pub(crate) fn remote_error<T>(name: &str, result: Result<T, Error>) -> Result<T, TransferError> {
     result.map_err(|error| TransferError::Server(name.to_owned(), error))
 }
 

@@ -18,7 +18,7 @@ use transfer::Progress;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::Error;
-use crate::file::{How, Open};
+use crate::file::{Open, OpenParams};
 use crate::local::{self, TransferError, joined};
 use crate::tree::Tree;
 
@@ -44,8 +44,8 @@ impl Put {
         from: &CString,
         path: &str,
     ) -> Result<u64, TransferError> {
-        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
-        let file = local::of(from, dir.open(from, how).await)?;
+        let open_params = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+        let file = local::of(from, dir.open(from, open_params).await)?;
         let stat = local::of(from, file.stat())?;
         if stat.kind == FileKind::Directory {
             return Err(TransferError::IsADirectory(from.to_string_lossy().into_owned()));
@@ -53,8 +53,8 @@ impl Put {
         self.progress.want(stat.size);
         let (above, name) = path.rsplit_once('\\').unwrap_or(("", path));
         let staged = joined(above, &transfer::staged_name(name));
-        let how = How { share: 0, ..How::overwrite() };
-        let open = local::there(path, Open::create(tree, &staged, &how).await)?;
+        let open_params = OpenParams { share: 0, ..OpenParams::overwrite() };
+        let open = local::remote_error(path, Open::create(tree, &staged, &open_params).await)?;
         let stored = self.staged(&open, &file, from, &stat, path).await;
         if stored.is_err() {
             // What made it fail is told; a name that stays is taken by the next attempt.
@@ -62,7 +62,7 @@ impl Put {
         }
         let closed = open.close(0).await;
         stored?;
-        local::there(path, closed)?;
+        local::remote_error(path, closed)?;
         self.progress.whole();
         Ok(stat.size)
     }
@@ -84,10 +84,10 @@ impl Put {
         // What is still to be looked into: where it lies below `dir`, and in the share.
         let mut ahead = vec![(from.clone(), path.to_owned())];
         while let Some((place, path)) = ahead.pop() {
-            local::go_on(&self.progress)?;
+            local::check_stop(&self.progress)?;
             let opened = async {
-                let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
-                let here = local::of(&place, dir.open(&place, how).await.and_then(File::into_dir))?;
+                let open_params = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
+                let here = local::of(&place, dir.open(&place, open_params).await.and_then(File::into_dir))?;
                 let entries = local::of(&place, here.entries(NAMES_MAX).await)?;
                 made(tree, &path).await?;
                 Ok((here, entries))
@@ -156,7 +156,7 @@ impl Put {
         let moved = self.progress.moved();
         let mut going = stream::iter((0..stat.size).step_by(piece as usize))
             .map(|at| async move {
-                local::go_on(&self.progress)?;
+                local::check_stop(&self.progress)?;
                 let wanted = u64::from(piece).min(stat.size - at) as usize;
                 let data = local::of(from, read(file, at, wanted).await)?;
                 if data.len() < wanted {
@@ -175,12 +175,12 @@ impl Put {
         }
         let written = from_unix(stat.mtime.secs, stat.mtime.nanos);
         let basic = BasicInformation { last_write_time: written.into(), ..BasicInformation::new_zeroed() };
-        local::there(path, open.set(info_type::FILE, class::BASIC, 0, basic.as_bytes()).await)?;
+        local::remote_error(path, open.set(info_type::FILE, class::BASIC, 0, basic.as_bytes()).await)?;
         match open.rename(path, self.overwrite).await {
             Err(error) if error.status() == Some(Status::OBJECT_NAME_COLLISION) => {
                 Err(TransferError::Taken(path.to_owned()))
             }
-            renamed => local::there(path, renamed),
+            renamed => local::remote_error(path, renamed),
         }
     }
 }
@@ -191,19 +191,19 @@ async fn made(tree: &Tree, path: &str) -> Result<(), TransferError> {
     if path.is_empty() {
         return Ok(());
     }
-    let how = How {
+    let open_params = OpenParams {
         disposition: Disposition::OpenIf,
         access: rights::READ_ATTRIBUTES,
         attributes: attributes::DIRECTORY,
-        ..How::make_directory()
+        ..OpenParams::make_directory()
     };
-    let open = match Open::create(tree, path, &how).await {
+    let open = match Open::create(tree, path, &open_params).await {
         Err(error) if error.status() == Some(Status::NOT_A_DIRECTORY) => {
             return Err(TransferError::NotADirectory(path.to_owned()));
         }
-        open => local::there(path, open)?,
+        open => local::remote_error(path, open)?,
     };
-    local::there(path, open.close(0).await).map(drop)
+    local::remote_error(path, open.close(0).await).map(drop)
 }
 
 async fn read(file: &File, at: u64, wanted: usize) -> std::io::Result<Buf> {
@@ -216,7 +216,7 @@ async fn read(file: &File, at: u64, wanted: usize) -> std::io::Result<Buf> {
 async fn write(open: &Open, path: &str, at: u64, data: Buf) -> Result<(), TransferError> {
     let len = data.len();
     let (written, _) = open.write(at, vec![data]).await;
-    match local::there(path, written)? as usize == len {
+    match local::remote_error(path, written)? as usize == len {
         true => Ok(()),
         false => Err(TransferError::Server(path.to_owned(), Error::Unexpected("fewer bytes written"))),
     }

@@ -18,30 +18,30 @@ use zerocopy::little_endian::U16;
 
 use crate::channel::Channel;
 use crate::error::Error;
-use crate::exchange::{Ask, Pending, Reply};
+use crate::exchange::{OutgoingRequest, Pending, Reply};
 
 /// A share, over one channel. [`Tree::over`] gives the same over another.
 #[derive(Clone, Debug)]
 pub struct Tree {
     channel: Channel,
-    facts: Arc<Facts>,
+    info: Arc<TreeConnectInfo>,
 }
 
 /// A share without a channel: it may go to any lane, and is used there over one more channel of its session.
 #[derive(Clone, Debug)]
 pub struct SharedTree {
-    facts: Arc<Facts>,
+    info: Arc<TreeConnectInfo>,
 }
 
 impl SharedTree {
     /// The share over this channel of the session that it is of.
     pub fn over(&self, channel: &Channel) -> Tree {
-        Tree { channel: channel.clone(), facts: Arc::clone(&self.facts) }
+        Tree { channel: channel.clone(), info: Arc::clone(&self.info) }
     }
 }
 
 #[derive(Debug)]
-struct Facts {
+struct TreeConnectInfo {
     tree_id: u32,
     seal: bool,
     answer: TreeConnectResponse,
@@ -53,12 +53,12 @@ impl Tree {
     /// # Errors
     /// The server's refusal; the share wants encryption that cannot be had; the negotiation was changed.
     pub async fn connect(channel: &Channel, path: &str) -> Result<Self, Error> {
-        let ask = Ask::new(Command::TreeConnect, |body| {
+        let request = OutgoingRequest::new(Command::TreeConnect, |body| {
             TreeConnectRequest::write(body, TreeConnectRequestFixed::blank(), path);
         });
         // With 3.1.1 a TREE_CONNECT that is not encrypted is signed (MS-SMB2 3.2.4.1.1).
-        let way = channel.signed_way(0);
-        let [pending] = channel.connection().send(&way, [ask], Vec::new()).await?;
+        let send_context = channel.signed_send_context(0);
+        let [pending] = channel.connection().send(&send_context, [request], Vec::new()).await?;
         let reply = pending.await?;
         let Response::TreeConnect(answer) = reply.body()? else {
             return Err(Error::Unexpected("something else than a tree connect"));
@@ -67,8 +67,8 @@ impl Tree {
         if seal && !channel.can_seal() {
             return Err(Error::NoEncryption);
         }
-        let facts = Facts { tree_id: reply.header().tree_id.get(), seal, answer: *answer };
-        let tree = Self { channel: channel.clone(), facts: Arc::new(facts) };
+        let info = TreeConnectInfo { tree_id: reply.header().tree_id.get(), seal, answer: *answer };
+        let tree = Self { channel: channel.clone(), info: Arc::new(info) };
         tree.confirm().await?;
         Ok(tree)
     }
@@ -80,7 +80,7 @@ impl Tree {
 
     /// The same share for another lane.
     pub fn shared(&self) -> SharedTree {
-        SharedTree { facts: Arc::clone(&self.facts) }
+        SharedTree { info: Arc::clone(&self.info) }
     }
 
     /// Its channel.
@@ -90,12 +90,12 @@ impl Tree {
 
     /// Its number, which is the session's.
     pub fn id(&self) -> u32 {
-        self.facts.tree_id
+        self.info.tree_id
     }
 
     /// What the server told of the share.
     pub fn answer(&self) -> &TreeConnectResponse {
-        &self.facts.answer
+        &self.info.answer
     }
 
     /// Leaves the share; what is open is closed.
@@ -103,16 +103,16 @@ impl Tree {
     /// # Errors
     /// The request's.
     pub async fn disconnect(&self) -> Result<(), Error> {
-        let ask = Ask::new(Command::TreeDisconnect, |body| body.push(&Empty::blank()));
-        self.ask(ask).await?.body().map(|_| ())
+        let request = OutgoingRequest::new(Command::TreeDisconnect, |body| body.push(&Empty::blank()));
+        self.exchange(request).await?.body().map(|_| ())
     }
 
     /// A request, and its answer.
     ///
     /// # Errors
     /// The connection's; what is wrong with the answer. Its status is not looked at.
-    pub async fn ask(&self, ask: Ask<'_>) -> Result<Reply, Error> {
-        let [pending] = self.start([ask]).await?;
+    pub async fn exchange(&self, request: OutgoingRequest<'_>) -> Result<Reply, Error> {
+        let [pending] = self.start([request]).await?;
         pending.await
     }
 
@@ -120,14 +120,24 @@ impl Tree {
     ///
     /// # Errors
     /// The connection's.
-    pub async fn start<const N: usize>(&self, asks: [Ask<'_>; N]) -> Result<[Pending; N], Error> {
-        self.channel.connection().send(&self.channel.way(self.id(), self.facts.seal), asks, Vec::new()).await
+    pub async fn start<const N: usize>(
+        &self,
+        requests: [OutgoingRequest<'_>; N],
+    ) -> Result<[Pending; N], Error> {
+        self.channel
+            .connection()
+            .send(&self.channel.send_context(self.id(), self.info.seal), requests, Vec::new())
+            .await
     }
 
     /// Sends a request whose body is followed by `payload`.
-    pub(crate) async fn start_with(&self, ask: Ask<'_>, payload: Vec<Buf>) -> Result<Pending, Error> {
-        let way = self.channel.way(self.id(), self.facts.seal);
-        let [pending] = self.channel.connection().send(&way, [ask], payload).await?;
+    pub(crate) async fn start_with(
+        &self,
+        request: OutgoingRequest<'_>,
+        payload: Vec<Buf>,
+    ) -> Result<Pending, Error> {
+        let send_context = self.channel.send_context(self.id(), self.info.seal);
+        let [pending] = self.channel.connection().send(&send_context, [request], payload).await?;
         Ok(pending)
     }
 
@@ -136,7 +146,7 @@ impl Tree {
     /// # Errors
     /// The request's.
     pub async fn interfaces(&self) -> Result<Vec<Interface>, Error> {
-        let reply = self.ask(fsctl(code::QUERY_NETWORK_INTERFACE_INFO, Vec::new(), 64 << 10)).await?;
+        let reply = self.exchange(fsctl(code::QUERY_NETWORK_INTERFACE_INFO, Vec::new(), 64 << 10)).await?;
         let Response::Ioctl(answer) = reply.body()? else {
             return Err(Error::Unexpected("something else than interfaces"));
         };
@@ -147,11 +157,11 @@ impl Tree {
     async fn confirm(&self) -> Result<(), Error> {
         let connection = self.channel.connection();
         let (negotiated, options) = (connection.negotiated(), &connection.shared().options);
-        let way = self.channel.signed_way(self.id());
+        let send_context = self.channel.signed_send_context(self.id());
         // Below 3.1.1 a client that can sign validates the negotiation (MS-SMB2 3.2.5.5).
         if negotiated.dialect == Dialect::Smb311
             || !options.dialects.iter().any(|dialect| dialect.is_smb3())
-            || !(way.sign || way.seal)
+            || !(send_context.sign || send_context.seal)
         {
             return Ok(());
         }
@@ -163,8 +173,8 @@ impl Tree {
             dialect_count: (dialects.len() as u16).into(),
         };
         let input = ValidateRequest { fixed: &fixed, dialects: &dialects }.to_bytes();
-        let ask = fsctl(code::VALIDATE_NEGOTIATE_INFO, input, size_of::<ValidateResponse>() as u32);
-        let [pending] = connection.send(&way, [ask], Vec::new()).await?;
+        let request = fsctl(code::VALIDATE_NEGOTIATE_INFO, input, size_of::<ValidateResponse>() as u32);
+        let [pending] = connection.send(&send_context, [request], Vec::new()).await?;
         let reply = pending.await?;
         let Ok(Response::Ioctl(answer)) = reply.body() else {
             // An old server knows no such code; that it does not is signed.
@@ -180,7 +190,7 @@ impl Tree {
 }
 
 /// A control code that belongs to no file, or to none yet.
-fn fsctl(code: u32, input: Vec<u8>, output_max: u32) -> Ask<'static> {
+fn fsctl(code: u32, input: Vec<u8>, output_max: u32) -> OutgoingRequest<'static> {
     let fixed = IoctlRequestFixed {
         ctl_code: code.into(),
         file_id: FileId::RELATED,
@@ -189,5 +199,6 @@ fn fsctl(code: u32, input: Vec<u8>, output_max: u32) -> Ask<'static> {
         ..IoctlRequestFixed::blank()
     };
     let sent = input.len() as u32;
-    Ask::new(Command::Ioctl, move |body| IoctlRequest::write(body, fixed, &input)).carrying(sent, output_max)
+    OutgoingRequest::new(Command::Ioctl, move |body| IoctlRequest::write(body, fixed, &input))
+        .carrying(sent, output_max)
 }

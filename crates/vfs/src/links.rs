@@ -26,7 +26,7 @@ pub(crate) struct Budget {
 }
 
 impl Places {
-    /// FileOperation where the directory really is; blocks. A place that cannot be told is left out.
+    /// Asks where the directory really is; blocks. A place that cannot be told is left out.
     pub(crate) fn of(path: &Path) -> Self {
         let canonical = lane::fs::canonical(path).ok();
         let absolute = Some(path).filter(|path| path.is_absolute());

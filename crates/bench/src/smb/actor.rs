@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use lane::buffer::Buf;
-use smb_client::{Channels, Error, Handle, How};
+use smb_client::{Channels, Error, Handle, OpenParams};
 use smb_wire::body::query_info::info_type;
 use smb_wire::info::file::class;
 
@@ -64,14 +64,15 @@ impl Actor {
         };
         match actor.load.work {
             Work::Read | Work::Random => {
-                actor.open = Some(Handle::create(&actor.channels, &actor.load.name, &How::read()).await?);
+                actor.open =
+                    Some(Handle::create(&actor.channels, &actor.load.name, &OpenParams::read()).await?);
                 // They begin where the others do not.
                 let pieces = actor.load.length.div_ceil(u64::from(actor.load.size)).max(1);
                 actor.offset.set(pieces * number / of.max(1) % pieces * u64::from(actor.load.size));
             }
             Work::Write | Work::Mixed => {
                 actor.open =
-                    Some(Handle::create(&actor.channels, &actor.own_name(), &How::overwrite()).await?);
+                    Some(Handle::create(&actor.channels, &actor.own_name(), &OpenParams::overwrite()).await?);
             }
             Work::OpenClose | Work::Idle => {}
         }
@@ -95,7 +96,7 @@ impl Actor {
                 }
             },
             (Work::OpenClose, _) => {
-                let open = Handle::create(&self.channels, &self.load.name, &How::read()).await?;
+                let open = Handle::create(&self.channels, &self.load.name, &OpenParams::read()).await?;
                 open.close().await?;
                 Ok(Moved::default())
             }
@@ -207,7 +208,7 @@ impl Actor {
 
 /// The sums of a file's pieces, and its length.
 pub(super) async fn sums(channels: &Channels, name: &str, size: u32) -> Result<Vec<Vec<u8>>, Error> {
-    let open = Handle::create(channels, name, &How::read()).await?;
+    let open = Handle::create(channels, name, &OpenParams::read()).await?;
     let mut sums = Vec::new();
     for offset in (0..open.created().end_of_file.get()).step_by(size as usize) {
         sums.push(digest(&SHA256, &open.read(offset, size).await?).as_ref().to_vec());
@@ -218,7 +219,7 @@ pub(super) async fn sums(channels: &Channels, name: &str, size: u32) -> Result<V
 
 /// Length of a file, and whether it is a directory.
 pub(super) async fn look(channels: &Channels, name: &str) -> Result<(u64, bool), Error> {
-    let how = How { options: 0, ..How::read() };
+    let how = OpenParams { options: 0, ..OpenParams::read() };
     let open = Handle::create(channels, name, &how).await?;
     let created = open.created();
     let is_directory = created.file_attributes.get() & smb_wire::create::access::attributes::DIRECTORY != 0;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use smb_client::{Channel, Channels, Connection, Error, Options, Sealing, SharedTree, Ticket, Tree};
+use smb_client::{Channel, Channels, Connection, Error, Options, Sealing, SessionTicket, SharedTree, Tree};
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_proto::window;
@@ -28,7 +28,7 @@ pub(super) struct Session {
 #[derive(Clone)]
 struct Told {
     client: Guid,
-    ticket: Ticket,
+    ticket: SessionTicket,
     tree: SharedTree,
     /// A channel is lost, and not bound again yet: while one is, no other is killed.
     is_down: Arc<AtomicBool>,

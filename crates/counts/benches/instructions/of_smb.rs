@@ -21,7 +21,7 @@ use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
 use service::{Door, Ground, LaneService, LaneSocket, LaneStart, Role, Service, Site};
 use smb::Smb;
 use smb_auth::Credentials;
-use smb_client::{Channel, Connection, How, Open, Options, Sealing, Signing, Tree};
+use smb_client::{Channel, Connection, Open, OpenParams, Options, Sealing, Signing, Tree};
 use smb_wire::Guid;
 use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 use zeroize::Zeroizing;
@@ -84,7 +84,7 @@ fn write_1_mib_8_times(cell: Cell) -> Cell {
 fn open_and_close_64_times(cell: Cell) -> Cell {
     cell.run(async |open| {
         for _ in 0..ROUNDS {
-            let open = Open::create(open.tree(), FILE, &How::read()).await.expect("it is there");
+            let open = Open::create(open.tree(), FILE, &OpenParams::read()).await.expect("it is there");
             black_box(open.close(0).await).expect("it is open");
         }
     });
@@ -124,9 +124,13 @@ impl Cell {
             let connection = Connection::open(ADDRESS, options(protection)).await.expect("a server");
             let channel = Channel::sign_in(&connection, credentials()).await.expect("it knows us");
             let tree = Tree::connect(&channel, r"\\10.0.0.1\files").await.expect("a share");
-            Open::create(&tree, FILE, &How { access: How::overwrite().access, ..How::read() })
-                .await
-                .expect("a file")
+            Open::create(
+                &tree,
+                FILE,
+                &OpenParams { access: OpenParams::overwrite().access, ..OpenParams::read() },
+            )
+            .await
+            .expect("a file")
         });
         let (open, server) = (Rc::new(RefCell::new(Some(open))), Rc::new(RefCell::new(Some(server))));
         let cell = Self { open, server, client, host, world };
@@ -135,7 +139,8 @@ impl Cell {
                 open.read(0, MIB as u32).await.expect("it is there");
                 open.read(0, 4096).await.expect("it is there");
                 open.write(0, vec![Buf::from(vec![7; MIB])]).await.0.expect("there is room");
-                let another = Open::create(open.tree(), FILE, &How::read()).await.expect("it is there");
+                let another =
+                    Open::create(open.tree(), FILE, &OpenParams::read()).await.expect("it is there");
                 another.close(0).await.expect("it is open");
             }
         });

@@ -118,7 +118,7 @@ impl<L: Clone + Eq> Object<L> {
         self.tidy();
     }
 
-    /// FileOperation whether a change may be made: granted, it may be made now, before anything else is asked of this object.
+    /// Asks whether a change may be made: granted, it may be made now, before anything else is asked of this object.
     pub fn change(
         &mut self,
         now: Instant,
@@ -144,7 +144,7 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// FileOperation whether an open may move names out of this directory, or into it: not beside one that may delete it
+    /// Asks whether an open may move names out of this directory, or into it: not beside one that may delete it
     /// (MS-FSA 2.1.5.15.11), as far as that is not one kept for later.
     pub fn move_names(
         &mut self,

@@ -136,7 +136,7 @@ impl History {
         self.ask(Question::Open(Box::new(open), overwrites, want), None)
     }
 
-    /// FileOperation both, and holds what they say against each other.
+    /// Asks both, and holds what they say against each other.
     fn ask(&mut self, question: Question, ticket: Option<Ticket>) -> &'static str {
         // The model has no numbers of its own.
         let mut number = ticket.map_or(u64::MAX, |ticket| ticket.0);

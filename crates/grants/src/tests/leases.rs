@@ -25,7 +25,7 @@ fn a_second_open_waits_until_the_first_has_written_back() {
     let GrantResult::Wait(Wait { ticket, until }) = bench.open(with_lease(2, 12, RWH)) else { panic!() };
     assert_eq!(until, bench.now + Duration::from_secs(35));
     assert_eq!(bench.breaks(), [(11, RH, true)]);
-    // GrantResult again meanwhile, it waits on, and nobody is told twice.
+    // Asked again meanwhile, it waits on, and nobody is told twice.
     assert!(matches!(bench.open_again(with_lease(2, 12, RWH), Some(ticket)), GrantResult::Wait(_)));
     assert_eq!(bench.breaks(), []);
     bench.object.acknowledge(bench.now, Holder(11), RH, &mut bench.events).unwrap();

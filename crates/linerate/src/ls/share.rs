@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args, address: &Address) -> anyhow::Result<ExitCode> {
                 let mut names =
                     reached.tree.names(&path).await.with_context(|| format!("cannot list {told}"))?;
                 names.sort_by(|one, other| one.name.cmp(&other.name));
-                let line = |listed: smb_client::Listed| Line {
+                let line = |listed: smb_client::ListEntry| Line {
                     name: listed.name,
                     length: listed.length,
                     written: listed.written,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use identity::NtHash;
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::process::Signal;
-use smb_client::{Broken, Channel, Connection, How, Open, Options, Tree};
+use smb_client::{BreakNotification, Channel, Connection, Open, OpenParams, Options, Tree};
 use smb_wire::body::lock::{LockElement, flags};
 use smb_wire::create::context::{ContextWriter, DurableReconnectV2, DurableRequestV2, tag};
 use smb_wire::create::lease::LeaseV2;
@@ -202,7 +202,7 @@ async fn signed_in(address: SocketAddr, guid: u8) -> (Connection, Tree) {
 }
 
 /// With a lease to read, write and keep the handle, and what else is asked for.
-fn with_lease(contexts: impl FnOnce(&mut ContextWriter)) -> How {
+fn with_lease(contexts: impl FnOnce(&mut ContextWriter)) -> OpenParams {
     let mut out = ContextWriter::new();
     contexts(&mut out);
     let lease = LeaseV2 {
@@ -216,7 +216,7 @@ fn with_lease(contexts: impl FnOnce(&mut ContextWriter)) -> How {
     };
     out.push_plain(tag::LEASE, &lease);
     let (oplock, contexts) = (oplock_level::LEASE, out.bytes().to_vec());
-    How { oplock, contexts, disposition: Disposition::OpenIf, ..How::overwrite() }
+    OpenParams { oplock, contexts, disposition: Disposition::OpenIf, ..OpenParams::overwrite() }
 }
 
 async fn locked(open: &Open) -> Result<(), smb_client::Error> {
@@ -246,7 +246,7 @@ async fn until_the_end(address: SocketAddr, mut server: Server) -> (FileId, Stri
     (open.id(), server.stderr())
 }
 
-fn again(id: FileId) -> How {
+fn again(id: FileId) -> OpenParams {
     with_lease(|out| {
         let asked = DurableReconnectV2 { file_id: id, create_guid: CREATE_GUID, flags: 0.into() };
         out.push_plain(tag::DURABLE_RECONNECT_V2, &asked);
@@ -260,12 +260,14 @@ async fn have_again(address: SocketAddr, id: FileId) {
     assert_eq!((open.id(), open.lease().map(|(state, _)| state)), (id, Some(7)));
     let (_, other) = signed_in(address, 2).await;
     let theirs = lane::spawn(async move {
-        let how = How { disposition: Disposition::Open, ..How::overwrite() };
+        let how = OpenParams { disposition: Disposition::Open, ..OpenParams::overwrite() };
         Open::create(&other, "a.txt", &how).await.unwrap()
     });
     // Before anybody else is let in it gives back what it may keep to itself.
     let told = lane::time::timeout(Duration::from_secs(30), connection.next_break()).await.unwrap().unwrap();
-    let Broken::Lease { key, current: 7, new, acknowledge: true, .. } = told else { panic!("{told:?}") };
+    let BreakNotification::Lease { key, current: 7, new, acknowledge: true, .. } = told else {
+        panic!("{told:?}")
+    };
     tree.acknowledge_lease(key, new).await.unwrap();
     let theirs = theirs.await;
     assert_eq!(locked(&theirs).await.unwrap_err().status(), Some(Status::LOCK_NOT_GRANTED));

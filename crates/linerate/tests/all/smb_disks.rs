@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use lane::buffer::BufClass;
 use lane::runtime::{RuntimeOptions, run_here};
-use smb_client::{Error, How, Open, Tree};
+use smb_client::{Error, Open, OpenParams, Tree};
 use smb_wire::Status;
 use smb_wire::body::query_info::info_type;
 use smb_wire::create::Disposition;
@@ -52,7 +52,8 @@ async fn make(tree: &Tree, name: &str, allocation: u64) -> Status {
     let mut contexts = ContextWriter::new();
     contexts.push(tag::ALLOCATION_SIZE, &allocation.to_le_bytes());
     let (disposition, contexts) = (Disposition::Create, contexts.bytes().to_vec());
-    let made = Open::create(tree, name, &How { disposition, contexts, ..How::overwrite() }).await;
+    let made =
+        Open::create(tree, name, &OpenParams { disposition, contexts, ..OpenParams::overwrite() }).await;
     if let Ok(open) = &made {
         open.close(0).await.unwrap();
     }
@@ -60,7 +61,9 @@ async fn make(tree: &Tree, name: &str, allocation: u64) -> Status {
 }
 
 async fn opened(tree: &Tree, name: &str) -> Open {
-    Open::create(tree, name, &How { disposition: Disposition::Open, ..How::overwrite() }).await.unwrap()
+    Open::create(tree, name, &OpenParams { disposition: Disposition::Open, ..OpenParams::overwrite() })
+        .await
+        .unwrap()
 }
 
 /// Asks for more than there is, in each way that there is: `more` bytes at once, `huge` ones beyond all bounds.
@@ -68,7 +71,7 @@ async fn too_much(tree: &Tree, open: &Open, more: usize, huge: u64) {
     assert_eq!(write(open, MIB as u64, &vec![9; more]).await, Status::DISK_FULL);
     assert_eq!(set(open, class::ALLOCATION, huge).await, Status::DISK_FULL);
     assert_eq!(make(tree, "none", huge).await, Status::DISK_FULL);
-    assert_eq!(status(Open::create(tree, "none", &How::read()).await), Status::OBJECT_NAME_NOT_FOUND);
+    assert_eq!(status(Open::create(tree, "none", &OpenParams::read()).await), Status::OBJECT_NAME_NOT_FOUND);
 }
 
 #[test]
@@ -155,7 +158,7 @@ async fn over_quota(address: SocketAddr) {
     assert_eq!(set(&open, class::END_OF_FILE, 8 << 20).await, Status::DISK_FULL);
     assert_eq!(set(&open, class::ALLOCATION, 8 << 20).await, Status::DISK_FULL);
     assert_eq!(make(&tree, "none", 8 << 20).await, Status::DISK_FULL);
-    assert_eq!(status(Open::create(&tree, "none", &How::read()).await), Status::OBJECT_NAME_NOT_FOUND);
+    assert_eq!(status(Open::create(&tree, "none", &OpenParams::read()).await), Status::OBJECT_NAME_NOT_FOUND);
     open.close(0).await.unwrap();
 }
 
@@ -204,7 +207,7 @@ async fn change(address: SocketAddr, way: &str) -> Status {
     let tree = Share::tree(address).await;
     if way == "overwrite" {
         for disposition in [Disposition::Overwrite, Disposition::Supersede] {
-            let how = How { disposition, ..How::overwrite() };
+            let how = OpenParams { disposition, ..OpenParams::overwrite() };
             let Ok(open) = Open::create(&tree, "program", &how).await else { return Status::ACCESS_DENIED };
             open.close(0).await.unwrap();
         }
@@ -257,7 +260,7 @@ fn cloned(disk: &Disk) -> (bool, Status, bool) {
 async fn clone(address: SocketAddr) -> (bool, Status) {
     let tree = Share::tree(address).await;
     let from = opened(&tree, "from").await;
-    let to = Open::create(&tree, "to", &How::overwrite()).await.unwrap();
+    let to = Open::create(&tree, "to", &OpenParams::overwrite()).await.unwrap();
     // What is behind the end is not cloned into.
     assert_eq!(set(&to, class::END_OF_FILE, CLONED as u64).await, Status::SUCCESS);
     let told = from.query(info_type::FILE_SYSTEM, file_system::class::ATTRIBUTE, 0, 1024).await.unwrap();

@@ -21,12 +21,12 @@ use smb_wire::header::{SIGNATURE, flags};
 use smb_wire::transform::TRANSFORM_LEN;
 use smb_wire::{Command, Header, Role};
 
-use crate::breaks::Inbox;
+use crate::breaks::BreakQueue;
 use crate::channel::Keys;
 use crate::counters::Counters;
 use crate::credits::{Credits, OutOfCredits};
 use crate::error::Error;
-use crate::exchange::{Ask, Pending, Slot};
+use crate::exchange::{OutgoingRequest, Pending, RequestSlot};
 use crate::frame::FramePool;
 use crate::options::Options;
 
@@ -42,21 +42,21 @@ use send::Queue;
 pub struct Connection(Rc<Handle>);
 
 struct Handle {
-    shared: Rc<Shared>,
+    shared: Rc<ConnectionState>,
     tasks: RefCell<Option<[Task<()>; 2]>>,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct ConnectionState {
     pub(crate) stream: TcpStream,
     pub(crate) options: Options,
     pub(crate) counters: Counters,
     pub(crate) frames: Rc<FramePool>,
-    pub(crate) inbox: Inbox,
+    pub(crate) inbox: BreakQueue,
     negotiated: RefCell<Option<Rc<Negotiated>>>,
     /// The hash of the negotiation, from which each sign-in goes on.
     preauth: Cell<PreauthHash>,
     credits: RefCell<Credits>,
-    pub(crate) pending: RefCell<NumberMap<u64, Rc<Slot>>>,
+    pub(crate) pending: RefCell<NumberMap<u64, Rc<RequestSlot>>>,
     queue: RefCell<Queue>,
     /// Who may seal on this connection, by session.
     sealers: RefCell<HashMap<u64, Rc<Keys>>>,
@@ -64,9 +64,9 @@ pub(crate) struct Shared {
     ended_wakers: RefCell<Vec<Waker>>,
 }
 
-/// How a request goes.
+/// The session, keys and protection that a request is sent with.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct SendContext {
     pub(crate) session_id: u64,
     pub(crate) tree_id: u32,
     pub(crate) keys: Option<Rc<Keys>>,
@@ -87,11 +87,11 @@ impl Connection {
     pub async fn open(server: SocketAddr, options: Options) -> Result<Self, Error> {
         let stream = TcpStream::connect(server).await?;
         stream.set_option(SocketOption::NoDelay(true))?;
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ConnectionState {
             stream,
             counters: Counters::default(),
             frames: FramePool::of_lane(),
-            inbox: Inbox::default(),
+            inbox: BreakQueue::default(),
             negotiated: RefCell::default(),
             preauth: Cell::default(),
             credits: RefCell::new(Credits::new(options.credits)),
@@ -156,7 +156,7 @@ impl Connection {
         let shared = self.shared();
         // A socket that takes no option is broken already.
         let _ = shared.stream.set_option(SocketOption::ResetOnClose);
-        shared.tell_end(Error::Closed);
+        shared.fail_all(Error::Closed);
         // What they wait for of the ring holds the socket.
         self.0.tasks.take();
     }
@@ -170,7 +170,7 @@ impl Connection {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    pub(crate) fn shared(&self) -> &Rc<Shared> {
+    pub(crate) fn shared(&self) -> &Rc<ConnectionState> {
         &self.0.shared
     }
 
@@ -191,44 +191,44 @@ impl Connection {
     /// with one request alone.
     pub(crate) async fn send<const N: usize>(
         &self,
-        way: &Way,
-        asks: [Ask<'_>; N],
+        send_context: &SendContext,
+        requests: [OutgoingRequest<'_>; N],
         payload: Vec<Buf>,
     ) -> Result<[Pending; N], Error> {
         debug_assert!(payload.is_empty() || N == 1, "a payload belongs to one request");
         let multi = self.shared().negotiated.borrow().as_ref().is_some_and(|agreed| agreed.multi_credit);
         let mut charges = [1; N];
         if multi {
-            for (charge, ask) in charges.iter_mut().zip(&asks) {
-                *charge = ask.charge()?;
+            for (charge, request) in charges.iter_mut().zip(&requests) {
+                *charge = request.charge()?;
             }
         }
         let total = charges.iter().fold(0u16, |sum, charge| sum.saturating_add(*charge));
-        let first = self.ids_or_more_credits(way, total).await?;
+        let first = self.ids_or_more_credits(send_context, total).await?;
         // From here on nothing waits: ids that were taken are used.
-        let mut frame = vec![0; PREFIX_LEN + if way.seal { TRANSFORM_LEN } else { 0 }];
+        let mut frame = vec![0; PREFIX_LEN + if send_context.seal { TRANSFORM_LEN } else { 0 }];
         let start = frame.len();
         let mut compound = Compound::new(&mut frame);
         let mut next = first;
         let mut charged = charges.iter();
-        let pending = asks.map(|ask| {
+        let pending = requests.map(|request| {
             let charge = *charged.next().expect("as many charges as requests");
             let message_id = next;
             next += u64::from(charge);
-            let header = self.header(way, &ask, message_id, if multi { charge } else { 0 });
-            let keys = if way.check { way.keys.clone() } else { None };
-            let lent = !payload.is_empty() && !way.seal;
-            let slot = Slot::new(ask.command, charge, keys, way.seal, lent);
-            (ask.write)(&mut compound.begin(&header));
+            let header = self.header(send_context, &request, message_id, if multi { charge } else { 0 });
+            let keys = if send_context.check { send_context.keys.clone() } else { None };
+            let lent = !payload.is_empty() && !send_context.seal;
+            let slot = RequestSlot::new(request.command, charge, keys, send_context.seal, lent);
+            (request.write)(&mut compound.begin(&header));
             self.shared().pending.borrow_mut().insert(message_id, Rc::clone(&slot));
             self.shared().counters.requests.increment();
-            let (connection, session_id, sign) = (self.clone(), way.session_id, way.sign);
+            let (connection, session_id, sign) = (self.clone(), send_context.session_id, send_context.sign);
             Pending { connection, slot, message_id, session_id, sign, sent: None }
         });
         let lent = (!payload.is_empty()).then(|| Rc::clone(&pending[N - 1].slot));
         // Ids that are not used would shut the server's window.
         let kept = self
-            .finish(way, frame, start, payload, lent)
+            .finish(send_context, frame, start, payload, lent)
             .inspect_err(|error| self.shared().end(error.clone()))?;
         let mut pending = pending;
         if let Some(first) = pending.first_mut() {
@@ -237,39 +237,45 @@ impl Connection {
         Ok(pending)
     }
 
-    fn header(&self, way: &Way, ask: &Ask<'_>, message_id: u64, charge: u16) -> Header {
-        let mut header = Header::request(ask.command, message_id).with(ask.flags);
+    fn header(
+        &self,
+        send_context: &SendContext,
+        request: &OutgoingRequest<'_>,
+        message_id: u64,
+        charge: u16,
+    ) -> Header {
+        let mut header = Header::request(request.command, message_id).with(request.flags);
         header.credit_charge.set(charge);
-        header.credits.set(self.shared().credits.borrow().ask(charge));
-        header.status.set(way.sequence.into());
-        header.session_id.set(way.session_id);
-        header.tree_id.set(way.tree_id);
-        if ask.is_related() {
+        header.credits.set(self.shared().credits.borrow().to_request(charge));
+        header.status.set(send_context.sequence.into());
+        header.session_id.set(send_context.session_id);
+        header.tree_id.set(send_context.tree_id);
+        if request.is_related() {
             header.session_id.set(u64::MAX);
             header.tree_id.set(u32::MAX);
         }
-        if way.sign && !way.seal { header.with(flags::SIGNED) } else { header }
+        if send_context.sign && !send_context.seal { header.with(flags::SIGNED) } else { header }
     }
 
     /// Signs or seals a frame, and queues it. Gives the first message as it is sent, where that is wanted.
     fn finish(
         &self,
-        way: &Way,
+        send_context: &SendContext,
         mut frame: Vec<u8>,
         start: usize,
         payload: Vec<Buf>,
-        lent: Option<Rc<Slot>>,
+        lent: Option<Rc<RequestSlot>>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let keys = way.keys.as_deref();
+        let keys = send_context.keys.as_deref();
         let mut payload = payload;
-        if way.seal {
+        if send_context.seal {
             // What is sealed lies in one piece, and the payload is the caller's.
             payload.iter().for_each(|part| frame.extend_from_slice(part));
             keys.ok_or(Error::NoEncryption)?.seal(&mut frame[PREFIX_LEN..])?;
             if let Some(slot) = &lent {
                 slot.give_back(std::mem::take(&mut payload));
             }
-        } else if way.sign
+        } else if send_context.sign
             && let Some(signing) = keys.and_then(|keys| keys.signing.as_ref())
         {
             let ranges: Vec<_> = compound::ranges(&frame[start..]).collect();
@@ -287,7 +293,7 @@ impl Connection {
         let len = frame.len() - PREFIX_LEN + payload.iter().map(|part| part.len()).sum::<usize>();
         let prefix = framing::prefix(len).ok_or(Error::TooLarge)?;
         frame[..PREFIX_LEN].copy_from_slice(&prefix);
-        let kept = way.keep.then(|| frame[start..].to_vec());
+        let kept = send_context.keep.then(|| frame[start..].to_vec());
         let payload_of = if payload.is_empty() { None } else { lent };
         self.shared().queue.borrow_mut().push(frame, payload, payload_of);
         Ok(kept)
@@ -312,13 +318,13 @@ impl Connection {
         let start = frame.len();
         Compound::new(&mut frame).begin(&header).push(&Empty::blank());
         let keys = pending.slot.keys.clone();
-        let way = Way { keys, sign, seal, ..Way::default() };
-        self.finish(&way, frame, start, Vec::new(), None).map(|_| ())
+        let send_context = SendContext { keys, sign, seal, ..SendContext::default() };
+        self.finish(&send_context, frame, start, Vec::new(), None).map(|_| ())
     }
 
     /// Takes message ids as [`ids`](Self::ids) does. Where the server has given fewer credits than the request needs and no answer under way
     /// brings more, it is asked for some.
-    async fn ids_or_more_credits(&self, way: &Way, charge: u16) -> Result<u64, Error> {
+    async fn ids_or_more_credits(&self, send_context: &SendContext, charge: u16) -> Result<u64, Error> {
         // One credit is what an ECHO needs itself.
         let asks_max = if charge == 1 { 0 } else { CREDIT_ASKS_MAX };
         let mut in_vain = 0;
@@ -329,7 +335,7 @@ impl Connection {
                 Err(OutOfCredits) => {}
             }
             let before = self.credits();
-            let [answer] = Box::pin(self.send(way, [Ask::echo()], Vec::new())).await?;
+            let [answer] = Box::pin(self.send(send_context, [OutgoingRequest::echo()], Vec::new())).await?;
             answer.await?;
             in_vain = if self.credits() > before { 0 } else { in_vain + 1 };
         }
@@ -344,7 +350,7 @@ impl Connection {
             return Ok(taken);
         }
         self.shared().counters.credit_waits.increment();
-        let line = InLine { shared: self.shared(), ticket: self.shared().credits.borrow_mut().queue() };
+        let line = CreditWaiter { shared: self.shared(), ticket: self.shared().credits.borrow_mut().queue() };
         poll_fn(|cx| {
             if let Some(error) = self.ended() {
                 return Poll::Ready(Err(error));
@@ -362,30 +368,30 @@ impl Connection {
 /// How often a server that gives no more credits than were paid is asked for more before a request is too large for it.
 const CREDIT_ASKS_MAX: u32 = 32;
 
-/// A place in the line for credits, given up when it is dropped.
-struct InLine<'s> {
-    shared: &'s Shared,
+/// Keeps a request in the queue for credits. Dropped, it leaves the queue.
+struct CreditWaiter<'s> {
+    shared: &'s ConnectionState,
     ticket: u64,
 }
 
-impl Drop for InLine<'_> {
+impl Drop for CreditWaiter<'_> {
     fn drop(&mut self) {
         self.shared.credits.borrow_mut().leave(self.ticket);
     }
 }
 
-impl Shared {
+impl ConnectionState {
     /// The connection is over, and so is its socket. Only the first reason counts.
     fn end(&self, error: Error) {
         // With the lane the socket goes too.
-        if self.tell_end(error) && lane::on_lane() {
+        if self.fail_all(error) && lane::on_lane() {
             // The peer may have closed already.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
     }
 
     /// Everybody who waits hears why it is over; `false` where they have heard before.
-    fn tell_end(&self, error: Error) -> bool {
+    fn fail_all(&self, error: Error) -> bool {
         if self.ended.borrow().is_some() {
             return false;
         }

@@ -8,9 +8,9 @@ use smb_wire::negotiate::{NegotiateRequest, NegotiateResponse, capabilities, req
 use smb_wire::{Command, Dialect, Guid, Response};
 use zerocopy::little_endian::U16;
 
-use super::{Connection, Way};
+use super::{Connection, SendContext};
 use crate::error::Error;
-use crate::exchange::Ask;
+use crate::exchange::OutgoingRequest;
 use crate::options::{Options, Sealing, Signing};
 
 /// What a connection agreed on.
@@ -90,11 +90,11 @@ pub(super) async fn negotiate(connection: &Connection) -> Result<(), Error> {
         }
     }
     let fixed = request(options.client_guid, offered.security_mode, offered.capabilities);
-    let ask = Ask::new(Command::Negotiate, |body| {
+    let request = OutgoingRequest::new(Command::Negotiate, |body| {
         NegotiateRequest::write(body, fixed, &options.dialects, &contexts);
     });
-    let way = Way { keep: true, ..Way::default() };
-    let [mut pending] = connection.send(&way, [ask], Vec::new()).await?;
+    let send_context = SendContext { keep: true, ..SendContext::default() };
+    let [mut pending] = connection.send(&send_context, [request], Vec::new()).await?;
     let sent = pending.sent.take().unwrap_or_default();
     let reply = (&mut pending).await?;
     let mut preauth = PreauthHash::new();

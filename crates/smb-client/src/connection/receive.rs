@@ -11,15 +11,15 @@ use smb_wire::header::{UNSOLICITED, flags};
 use smb_wire::transform::{TRANSFORM_LEN, TransformHeader};
 use smb_wire::{Command, FrameKind, Message, Role, Status, compound};
 
-use super::Shared;
-use crate::breaks::Broken;
+use super::ConnectionState;
+use crate::breaks::BreakNotification;
 use crate::channel::Keys;
 use crate::error::Error;
-use crate::exchange::{Reply, Slot};
+use crate::exchange::{Reply, RequestSlot};
 use crate::frame::Frame;
 
 /// Receives until the connection is over.
-pub(super) async fn run(shared: &Rc<Shared>) -> Error {
+pub(super) async fn run(shared: &Rc<ConnectionState>) -> Error {
     let mut frames = Frames { rest: RecvBuf::empty(), is_alone: false };
     loop {
         let frame = match frames.next(shared).await {
@@ -42,7 +42,7 @@ struct Frames {
 
 impl Frames {
     /// The next frame, without its prefix.
-    async fn next(&mut self, shared: &Shared) -> Result<Vec<u8>, Error> {
+    async fn next(&mut self, shared: &ConnectionState) -> Result<Vec<u8>, Error> {
         loop {
             let prefix = self.prefix(&shared.stream).await?;
             let framing::Frame::Message(len) = framing::parse(prefix, MESSAGE_MAX)? else { continue };
@@ -96,7 +96,7 @@ impl Frames {
     }
 }
 
-fn take(shared: &Rc<Shared>, mut bytes: Vec<u8>) -> Result<(), Error> {
+fn take(shared: &Rc<ConnectionState>, mut bytes: Vec<u8>) -> Result<(), Error> {
     let opened = match FrameKind::of(&bytes)? {
         FrameKind::Plain => None,
         FrameKind::Sealed => Some(open(shared, &mut bytes)?),
@@ -113,7 +113,7 @@ fn take(shared: &Rc<Shared>, mut bytes: Vec<u8>) -> Result<(), Error> {
 }
 
 /// Opens a sealed frame where it lies.
-fn open(shared: &Shared, bytes: &mut [u8]) -> Result<Rc<Keys>, Error> {
+fn open(shared: &ConnectionState, bytes: &mut [u8]) -> Result<Rc<Keys>, Error> {
     let session_id = TransformHeader::parse(bytes)?.0.session_id.get();
     let keys = shared.sealers.borrow().get(&session_id).cloned();
     // A message of a session that there is not, or that cannot be decrypted, is thrown away and the connection ends (MS-SMB2 3.2.5.1.1.1).
@@ -125,7 +125,7 @@ fn open(shared: &Shared, bytes: &mut [u8]) -> Result<Rc<Keys>, Error> {
     }
 }
 
-fn message(shared: &Rc<Shared>, reply: Reply, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
+fn message(shared: &Rc<ConnectionState>, reply: Reply, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
     let message = reply.message();
     let header = message.header();
     if !header.has(flags::SERVER_TO_REDIR) {
@@ -170,7 +170,7 @@ fn message(shared: &Rc<Shared>, reply: Reply, opened: Option<&Rc<Keys>>) -> Resu
 }
 
 /// Whether the answer is whole and from who has the session's keys.
-fn check(slot: &Slot, reply: &Reply, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
+fn check(slot: &RequestSlot, reply: &Reply, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
     let Some(keys) = &slot.keys else { return Ok(()) };
     if let Some(opened) = opened {
         return if Rc::ptr_eq(opened, keys) { Ok(()) } else { Err(Error::WrongSignature) };
@@ -191,12 +191,14 @@ fn check(slot: &Slot, reply: &Reply, opened: Option<&Rc<Keys>>) -> Result<(), Er
 }
 
 /// What the server sends without being asked. Notifications of breaks are not signed (MS-SMB2 3.3.4.6).
-fn unasked(shared: &Shared, message: &Message<'_>, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
+fn unasked(shared: &ConnectionState, message: &Message<'_>, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
     match message.header().command()? {
         Command::OplockBreak => {
             let broken = match Break::parse(message)? {
-                Break::Oplock(broken) => Broken::Oplock { file: broken.file_id, level: broken.oplock_level },
-                Break::Lease(broken) => Broken::lease(broken),
+                Break::Oplock(broken) => {
+                    BreakNotification::Oplock { file: broken.file_id, level: broken.oplock_level }
+                }
+                Break::Lease(broken) => BreakNotification::lease(broken),
                 Break::LeaseAck(_) => return Err(Error::Unexpected("an acknowledgment of a lease's break")),
             };
             shared.counters.breaks.increment();
@@ -210,7 +212,7 @@ fn unasked(shared: &Shared, message: &Message<'_>, opened: Option<&Rc<Keys>>) ->
             let Some(keys) = shared.sealers.borrow().get(&session_id).cloned() else { return Ok(()) };
             shared.counters.notifications.increment();
             if is_of_server(shared, message, &keys, opened)
-                && !shared.inbox.put(Broken::SessionClosed { session_id })
+                && !shared.inbox.put(BreakNotification::SessionClosed { session_id })
             {
                 shared.counters.breaks_lost.increment();
             }
@@ -225,7 +227,12 @@ fn unasked(shared: &Shared, message: &Message<'_>, opened: Option<&Rc<Keys>>) ->
 
 /// Whether a notification is from who has the session's keys, as far as the session asks for that: encrypted or signed where it must be
 /// (MS-SMB2 4.11.1). Nothing but a hint is lost with one that is not.
-fn is_of_server(shared: &Shared, message: &Message<'_>, keys: &Rc<Keys>, opened: Option<&Rc<Keys>>) -> bool {
+fn is_of_server(
+    shared: &ConnectionState,
+    message: &Message<'_>,
+    keys: &Rc<Keys>,
+    opened: Option<&Rc<Keys>>,
+) -> bool {
     let is_right = match (opened, &keys.signing) {
         (Some(opened), _) => Rc::ptr_eq(opened, keys),
         (None, _) if keys.must_seal => {

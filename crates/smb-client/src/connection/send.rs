@@ -7,9 +7,9 @@ use std::task::{Poll, Waker};
 
 use lane::buffer::Buf;
 
-use super::Shared;
+use super::ConnectionState;
 use crate::error::Error;
-use crate::exchange::Slot;
+use crate::exchange::RequestSlot;
 
 /// Frames that wait to be sent: their requests have credits, which bounds them.
 #[derive(Debug, Default)]
@@ -23,18 +23,18 @@ struct Outgoing {
     head: Vec<u8>,
     payload: Vec<Buf>,
     /// Whose the payload is.
-    owner: Option<Rc<Slot>>,
+    owner: Option<Rc<RequestSlot>>,
 }
 
 /// What leaves at once, and who gets which of its buffers back.
 #[derive(Default)]
 struct Batch {
     bufs: Vec<Buf>,
-    owners: Vec<(Rc<Slot>, std::ops::Range<usize>)>,
+    owners: Vec<(Rc<RequestSlot>, std::ops::Range<usize>)>,
 }
 
 impl Queue {
-    pub(super) fn push(&mut self, head: Vec<u8>, payload: Vec<Buf>, owner: Option<Rc<Slot>>) {
+    pub(super) fn push(&mut self, head: Vec<u8>, payload: Vec<Buf>, owner: Option<Rc<RequestSlot>>) {
         self.frames.push_back(Outgoing { head, payload, owner });
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -66,7 +66,7 @@ impl Queue {
 }
 
 /// Sends until it fails.
-pub(super) async fn run(shared: &Shared) -> Error {
+pub(super) async fn run(shared: &ConnectionState) -> Error {
     loop {
         let batch = poll_fn(|cx| {
             let mut queue = shared.queue.borrow_mut();

@@ -1,7 +1,7 @@
 //! Who did what, in lines.
 
 use lane::buffer::Buf;
-use smb_client::{How, Open, Tree};
+use smb_client::{Open, OpenParams, Tree};
 use smb_wire::body::write::{WriteRequest, WriteRequestFixed};
 use smb_wire::create::access::rights;
 use smb_wire::fixed::Fixed;
@@ -22,14 +22,14 @@ fn each_request_leaves_a_line_with_who_what_and_how_it_ended() {
         world
             .on(0, async move {
                 let tree = sign_in(address, options).await.unwrap();
-                let file = Open::create(&tree, "Plans.txt", &How::overwrite()).await.unwrap();
+                let file = Open::create(&tree, "Plans.txt", &OpenParams::overwrite()).await.unwrap();
                 file.write(10, vec![Buf::from(b"secret".to_vec())]).await.0.unwrap();
                 assert_eq!(&file.read(10, 6).await.unwrap()[..], b"secret");
                 file.close(0).await.unwrap();
                 // By other letters: the line has the name that the tree has.
-                let file = Open::create(&tree, "PLANS.TXT", &How::read()).await.unwrap();
+                let file = Open::create(&tree, "PLANS.TXT", &OpenParams::read()).await.unwrap();
                 file.close(0).await.unwrap();
-                let none = Open::create(&tree, r"no\such", &How::read()).await.err().unwrap();
+                let none = Open::create(&tree, r"no\such", &OpenParams::read()).await.err().unwrap();
                 assert_eq!(none.status(), Some(Status::OBJECT_PATH_NOT_FOUND));
                 let none = Tree::connect(tree.channel(), r"\\10.0.0.1\other").await.err().unwrap();
                 assert_eq!(none.status(), Some(Status::BAD_NETWORK_NAME));

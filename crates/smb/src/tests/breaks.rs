@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lane::backend::sim::{LinkConfig, Net, seeds};
 use lane::time::{now, sleep, timeout};
-use smb_client::{Broken, Channel, Connection, How, Open, Options as ClientOptions, Tree};
+use smb_client::{BreakNotification, Channel, Connection, Open, OpenParams, Options as ClientOptions, Tree};
 use smb_wire::Guid;
 use smb_wire::create::lease::{Lease, LeaseV2, state};
 use zerocopy::FromZeros;
@@ -14,10 +14,10 @@ use zerocopy::FromZeros;
 use super::bed::{Bed, Clients, bind, rules, run_in, sign_in, until};
 
 /// Nobody else has the file in his cache.
-fn leased() -> How {
+fn leased() -> OpenParams {
     let all = state::READ | state::WRITE | state::HANDLE;
     let wanted = LeaseV2 { lease_key: KEY, lease_state: all.into(), ..LeaseV2::new_zeroed() };
-    How::overwrite().lease(&Lease::V2(&wanted))
+    OpenParams::overwrite().lease(&Lease::V2(&wanted))
 }
 
 /// Host 0 is so far away.
@@ -47,14 +47,17 @@ async fn opener(world: &Clients, bed: &Bed) -> Tree {
 
 fn opens(world: &Clients, tree: &Tree) -> lane::Task<()> {
     let tree = tree.clone();
-    world.hosts[2].start_on(0, async move { drop(Open::create(&tree, "held", &How::read()).await.unwrap()) })
+    world.hosts[2]
+        .start_on(0, async move { drop(Open::create(&tree, "held", &OpenParams::read()).await.unwrap()) })
 }
 
 /// What a client hears within twenty seconds, and when; it gives back what it is asked for.
 async fn hears(tree: &Tree) -> std::time::Instant {
     let broken = timeout(Duration::from_secs(20), tree.channel().connection().next_break()).await;
     let at = now();
-    let Ok(Ok(Broken::Lease { key, new, acknowledge: true, .. })) = broken else { panic!("{broken:?}") };
+    let Ok(Ok(BreakNotification::Lease { key, new, acknowledge: true, .. })) = broken else {
+        panic!("{broken:?}")
+    };
     assert_eq!((key, new), (KEY, state::READ | state::HANDLE));
     tree.acknowledge_lease(key, new).await.unwrap();
     at

@@ -7,7 +7,8 @@ use std::time::Duration;
 use lane::buffer::Buf;
 use lane::time::timeout;
 use smb_client::{
-    Broken, Channel, Connection, Error, How, Open, Options as ClientOptions, Sealing, Signing, Tree,
+    BreakNotification, Channel, Connection, Error, Open, OpenParams, Options as ClientOptions, Sealing,
+    Signing, Tree,
 };
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
@@ -55,7 +56,7 @@ fn what_one_channel_opens_all_use_and_its_end_ends_them_on_every_lane() {
                     let one = sign_in(first, options.clone()).await.unwrap();
                     let two = bind(&one, second, options.clone()).await.unwrap();
                     let three = bind(&one, first, options.clone()).await.unwrap();
-                    let file = Open::create(&one, "shared", &How::overwrite()).await.unwrap();
+                    let file = Open::create(&one, "shared", &OpenParams::overwrite()).await.unwrap();
                     let data: Vec<u8> = (0..200_000).map(|at| (at % 251) as u8).collect();
                     let (written, _) = file.over(&two).write(0, vec![Buf::from(data.clone())]).await;
                     assert_eq!(written.unwrap(), 200_000);
@@ -63,7 +64,7 @@ fn what_one_channel_opens_all_use_and_its_end_ends_them_on_every_lane() {
                         assert_eq!(file.over(tree).read(0, 200_000).await.unwrap()[..], data);
                     }
                     // What one closes nobody has.
-                    let again = Open::create(&two, "shared", &How::read()).await.unwrap();
+                    let again = Open::create(&two, "shared", &OpenParams::read()).await.unwrap();
                     again.over(&three).close(0).await.unwrap();
                     let closed = again.read(0, 10).await.err().and_then(|error| error.status());
                     assert_eq!(closed, Some(Status::FILE_CLOSED));
@@ -93,7 +94,7 @@ fn a_connection_that_is_lost_takes_nothing_along_until_it_is_the_last() {
             .on(0, async move {
                 let one = sign_in(first, options.clone()).await.unwrap();
                 let two = bind(&one, second, options.clone()).await.unwrap();
-                let file = Open::create(&one, "kept", &How::overwrite()).await.unwrap();
+                let file = Open::create(&one, "kept", &OpenParams::overwrite()).await.unwrap();
                 one.channel().connection().break_off();
                 until("one is lost", || watch.lane.counters.sessions.get() == 0).await;
                 let (written, _) = file.over(&two).write(0, vec![Buf::from(vec![7; 10])]).await;
@@ -123,7 +124,7 @@ fn a_break_finds_its_client_on_whatever_lane_he_is_left() {
             .on(0, async move {
                 let one = sign_in(first, holder.clone()).await.unwrap();
                 let two = bind(&one, second, holder).await.unwrap();
-                let how = How { oplock: oplock_level::BATCH, ..How::overwrite() };
+                let how = OpenParams { oplock: oplock_level::BATCH, ..OpenParams::overwrite() };
                 let file = Open::create(&one, "held", &how).await.unwrap();
                 assert_eq!(file.created().oplock_level, oplock_level::BATCH);
                 one.channel().connection().break_off();
@@ -131,9 +132,13 @@ fn a_break_finds_its_client_on_whatever_lane_he_is_left() {
                 assert_eq!(watch.lane.counters.sessions.get(), 0);
                 let theirs = sign_in(first, writer).await.unwrap();
                 let opening =
-                    lane::spawn(async move { Open::create(&theirs, "held", &How::read()).await.map(drop) });
+                    lane::spawn(
+                        async move { Open::create(&theirs, "held", &OpenParams::read()).await.map(drop) },
+                    );
                 let broken = timeout(Duration::from_secs(5), two.channel().connection().next_break()).await;
-                let Ok(Ok(Broken::Oplock { file: id, level })) = broken else { panic!("{broken:?}") };
+                let Ok(Ok(BreakNotification::Oplock { file: id, level })) = broken else {
+                    panic!("{broken:?}")
+                };
                 assert_eq!(id, file.id());
                 file.over(&two).tree().acknowledge_oplock(id, level).await.unwrap();
                 opening.await.unwrap();
@@ -155,17 +160,21 @@ fn a_break_that_is_not_acknowledged_goes_to_the_next_channel_and_its_connection_
             .on(0, async move {
                 let one = sign_in(first, holder.clone()).await.unwrap();
                 let two = bind(&one, second, holder).await.unwrap();
-                let how = How { oplock: oplock_level::BATCH, ..How::overwrite() };
+                let how = OpenParams { oplock: oplock_level::BATCH, ..OpenParams::overwrite() };
                 let file = Open::create(&one, "held", &how).await.unwrap();
                 // From here on the first connection takes nothing, as far as the server knows.
                 file.control(code::TEST_FORCE_UNACKED, &[], 0).await.unwrap();
                 let theirs = sign_in(first, writer).await.unwrap();
                 let opening =
-                    lane::spawn(async move { Open::create(&theirs, "held", &How::read()).await.map(drop) });
+                    lane::spawn(
+                        async move { Open::create(&theirs, "held", &OpenParams::read()).await.map(drop) },
+                    );
                 let broken = timeout(Duration::from_secs(1), one.channel().connection().next_break()).await;
-                assert!(matches!(broken, Ok(Ok(Broken::Oplock { .. }))), "{broken:?}");
+                assert!(matches!(broken, Ok(Ok(BreakNotification::Oplock { .. }))), "{broken:?}");
                 let broken = timeout(Duration::from_secs(10), two.channel().connection().next_break()).await;
-                let Ok(Ok(Broken::Oplock { file: id, level })) = broken else { panic!("{broken:?}") };
+                let Ok(Ok(BreakNotification::Oplock { file: id, level })) = broken else {
+                    panic!("{broken:?}")
+                };
                 assert_eq!(id, file.id());
                 timeout(Duration::from_secs(1), one.channel().connection().wait_ended()).await.unwrap();
                 two.acknowledge_oplock(id, level).await.unwrap();
@@ -185,7 +194,7 @@ fn codes_of_tests_are_refused_unless_they_are_switched_on() {
         world
             .on(0, async move {
                 let tree = sign_in(address, options).await.unwrap();
-                let file = Open::create(&tree, "file", &How::overwrite()).await.unwrap();
+                let file = Open::create(&tree, "file", &OpenParams::overwrite()).await.unwrap();
                 let codes = [
                     (code::TEST_FORCE_UNACKED, &[][..]),
                     (code::TEST_ASYNC_SLEEP, &[1]),
@@ -212,11 +221,14 @@ fn what_waits_on_one_lane_is_cancelled_by_a_log_off_on_another() {
             .on(0, async move {
                 let exclusive = [first_ten()];
                 let theirs = sign_in(first, holder).await.unwrap();
-                let held = Open::create(&theirs, "locked", &How::overwrite()).await.unwrap();
+                let held = Open::create(&theirs, "locked", &OpenParams::overwrite()).await.unwrap();
                 held.lock(0, &exclusive).await.unwrap().await.unwrap();
                 let one = sign_in(first, waiter.clone()).await.unwrap();
                 let two = bind(&one, second, waiter).await.unwrap();
-                let how = How { disposition: smb_wire::create::Disposition::Open, ..How::overwrite() };
+                let how = OpenParams {
+                    disposition: smb_wire::create::Disposition::Open,
+                    ..OpenParams::overwrite()
+                };
                 let file = Open::create(&one, "locked", &how).await.unwrap();
                 let waiting = file.lock(0, &exclusive).await.unwrap();
                 until("it waits", || watch.lane.counters.waiting.get() == 1).await;
@@ -363,7 +375,7 @@ fn another_user_and_a_wrong_password_are_refused_and_the_session_goes_on() {
         world
             .on(0, async move {
                 let tree = sign_in(address, options.clone()).await.unwrap();
-                let file = Open::create(&tree, "mine", &How::overwrite()).await.unwrap();
+                let file = Open::create(&tree, "mine", &OpenParams::overwrite()).await.unwrap();
                 for (user, why) in [("bob", Status::ACCESS_DENIED), ("nobody", Status::LOGON_FAILURE)] {
                     let connection = Connection::open(address, options.clone()).await.unwrap();
                     let ticket = tree.channel().ticket().of(credentials(user, super::bed::PASSWORD));

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lane::time::timeout;
-use smb_client::{Ask, How, Open, Options as ClientOptions, Pending, Sealing, Signing, Tree};
+use smb_client::{
+    Open, OpenParams, Options as ClientOptions, OutgoingRequest, Pending, Sealing, Signing, Tree,
+};
 use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlRequestFixed};
 use smb_wire::body::query_directory::{QueryDirectoryRequest, QueryDirectoryRequestFixed};
 use smb_wire::body::query_info::{QueryInfoRequest, QueryInfoRequestFixed, info_type};
@@ -54,12 +56,12 @@ fn pattern(len: usize) -> Vec<u8> {
 
 /// Reads the whole file `times` times by one frame.
 async fn read_together<const N: usize>(tree: &Tree, expected: &[u8]) {
-    let file = Open::create(tree, "large", &How::read()).await.unwrap();
+    let file = Open::create(tree, "large", &OpenParams::read()).await.unwrap();
     // A connection has to earn its credits.
     while tree.channel().connection().credits() < 1024 {
         tree.channel().echo().await.unwrap();
     }
-    let asked = tree.start(std::array::from_fn::<_, N, _>(|_| file.read_ask(0, expected.len() as u32)));
+    let asked = tree.start(std::array::from_fn::<_, N, _>(|_| file.read_request(0, expected.len() as u32)));
     for pending in asked.await.unwrap() {
         let reply = timeout(Duration::from_secs(60), pending).await.expect("an answer").unwrap();
         let Ok(Response::Read(answer)) = reply.body() else { panic!("{}", reply.status()) };
@@ -116,7 +118,7 @@ fn what_else_a_compound_gathers_does_not_wait_for_its_own_either() {
         world
             .on(0, async move {
                 let tree = sign_in(address, options).await.unwrap();
-                let root = Open::create(&tree, "", &How::list()).await.unwrap();
+                let root = Open::create(&tree, "", &OpenParams::list()).await.unwrap();
                 let id = root.id();
                 let names = || {
                     let fixed = QueryDirectoryRequestFixed {
@@ -125,7 +127,7 @@ fn what_else_a_compound_gathers_does_not_wait_for_its_own_either() {
                         output_buffer_length: (MIB as u32).into(),
                         ..QueryDirectoryRequestFixed::blank()
                     };
-                    Ask::new(Command::QueryDirectory, move |body| {
+                    OutgoingRequest::new(Command::QueryDirectory, move |body| {
                         QueryDirectoryRequest::write(body, fixed, "*");
                     })
                     .carrying(0, MIB as u32)
@@ -138,8 +140,10 @@ fn what_else_a_compound_gathers_does_not_wait_for_its_own_either() {
                         file_id: id,
                         ..QueryInfoRequestFixed::blank()
                     };
-                    Ask::new(Command::QueryInfo, move |body| QueryInfoRequest::write(body, fixed, &[]))
-                        .carrying(0, MIB as u32)
+                    OutgoingRequest::new(Command::QueryInfo, move |body| {
+                        QueryInfoRequest::write(body, fixed, &[])
+                    })
+                    .carrying(0, MIB as u32)
                 };
                 let control = || {
                     let fixed = IoctlRequestFixed {
@@ -149,7 +153,7 @@ fn what_else_a_compound_gathers_does_not_wait_for_its_own_either() {
                         flags: FLAG_IS_FSCTL.into(),
                         ..IoctlRequestFixed::blank()
                     };
-                    Ask::new(Command::Ioctl, move |body| IoctlRequest::write(body, fixed, &[]))
+                    OutgoingRequest::new(Command::Ioctl, move |body| IoctlRequest::write(body, fixed, &[]))
                         .carrying(0, MIB as u32)
                 };
                 let asked = tree.start([names(), facts(), control(), facts(), control()]);
@@ -167,7 +171,7 @@ fn what_else_a_compound_gathers_does_not_wait_for_its_own_either() {
 
 /// A control code with a long input and room for a long answer.
 async fn long_control(tree: &Tree) -> Status {
-    let file = Open::create(tree, "file", &How::overwrite()).await.unwrap();
+    let file = Open::create(tree, "file", &OpenParams::overwrite()).await.unwrap();
     let input = vec![0; 200 << 10];
     let asking = file.control(code::SRV_COPYCHUNK, &input, MIB as u32);
     let told = timeout(Duration::from_secs(60), asking);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lane::buffer::Buf;
 use lane::time::sleep;
-use smb_client::{How, Open, Sealing, Signing as Signs};
+use smb_client::{Open, OpenParams, Sealing, Signing as Signs};
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::create::access::rights;
@@ -48,7 +48,7 @@ fn bytes_come_back_as_they_were_in_every_dialect_signed_sealed_or_plain() {
             let read = world
                 .on(0, async move {
                     let tree = sign_in(address, options).await.unwrap();
-                    let file = Open::create(&tree, &name, &How::overwrite()).await.unwrap();
+                    let file = Open::create(&tree, &name, &OpenParams::overwrite()).await.unwrap();
                     // 2.0.2 has 64 KiB a request.
                     let step = if dialect == Dialect::Smb202 { 60_000 } else { 200_000 };
                     for (at, part) in sent.chunks(step).enumerate() {
@@ -85,7 +85,7 @@ fn a_file_is_written_and_read_within_compounds() {
         let read = world
             .on(0, async move {
                 let tree = sign_in(address, options).await.unwrap();
-                let file = Open::create(&tree, "small", &How::overwrite()).await.unwrap();
+                let file = Open::create(&tree, "small", &OpenParams::overwrite()).await.unwrap();
                 let (written, _) = file.write(0, vec![Buf::from(b"twelve bytes".to_vec())]).await;
                 assert_eq!(written.unwrap(), 12);
                 file.close(0).await.unwrap();
@@ -154,7 +154,7 @@ fn a_name_with_a_backslash_at_its_end_arrives_as_it_was_sent_and_is_no_files() {
                 ("none\\", Disposition::Create, 0, no_name),
                 ("none\\", Disposition::Open, 0, Status::OBJECT_NAME_NOT_FOUND),
             ] {
-                let how = How { disposition, options: bits, ..How::read() };
+                let how = OpenParams { disposition, options: bits, ..OpenParams::read() };
                 let came = match Open::create(&tree, name, &how).await {
                     Ok(open) => open.close(0).await.map(|_| ok).unwrap(),
                     Err(error) => error.status().expect("the server refuses it"),

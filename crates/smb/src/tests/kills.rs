@@ -13,7 +13,7 @@ use lane::time::sleep;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use smb_client::{
-    Channel, Channels, Connection, Handle, How, Options as ClientOptions, Sealing, Signing, Tree,
+    Channel, Channels, Connection, Handle, OpenParams, Options as ClientOptions, Sealing, Signing, Tree,
 };
 use smb_wire::body::query_info::info_type;
 use smb_wire::create::Disposition;
@@ -73,7 +73,7 @@ impl Client {
 
     /// Makes files that there must not be yet, cuts them, and removes them: nothing of it can be done twice.
     async fn makes(self: Rc<Self>, number: usize) {
-        let how = How { disposition: Disposition::Create, ..How::overwrite() };
+        let how = OpenParams { disposition: Disposition::Create, ..OpenParams::overwrite() };
         for round in 0..ROUNDS {
             let name = format!("made-{number}-{round}");
             let file = Handle::create(&self.channels, &name, &how).await.unwrap();
@@ -114,7 +114,8 @@ fn each_request_is_done_once_while_one_channel_after_another_is_killed() {
                     let channels = Channels::new(first.clone(), Some(Duration::from_secs(5)));
                     let client = Rc::new(Client { channels, options, servers, is_over: Cell::new(false) });
                     let trouble = lane::spawn(Rc::clone(&client).kills(first, count, seed));
-                    let file = Handle::create(&client.channels, "blocks", &How::overwrite()).await.unwrap();
+                    let file =
+                        Handle::create(&client.channels, "blocks", &OpenParams::overwrite()).await.unwrap();
                     let mut work: Vec<_> = (0..BLOCKS)
                         .map(|block| lane::spawn(Rc::clone(&client).writes(file.clone(), block)))
                         .collect();
@@ -161,7 +162,7 @@ fn requests_wait_for_a_channel_where_none_is_left_and_no_longer_than_said() {
                 let other = Connection::open(address, options.clone()).await.unwrap();
                 let elsewhere = first.over(&Channel::bind(&other, &first.channel().ticket()).await.unwrap());
                 let channels = Channels::new(first.clone(), Some(Duration::from_secs(2)));
-                let file = Handle::create(&channels, "kept", &How::overwrite()).await.unwrap();
+                let file = Handle::create(&channels, "kept", &OpenParams::overwrite()).await.unwrap();
                 channels.kill(first.channel());
                 assert_eq!(channels.count(), 0);
                 let reading = {

@@ -11,7 +11,7 @@ use lane::backend::sim::{LinkConfig, seeds};
 use lane::time::{sleep, timeout};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use smb_client::{Channels, Handle, How, Options as ClientOptions, Sealing, Signing, Tree};
+use smb_client::{Channels, Handle, OpenParams, Options as ClientOptions, Sealing, Signing, Tree};
 use smb_wire::Status;
 use smb_wire::body::lock::{LockElement, flags};
 
@@ -117,7 +117,9 @@ async fn client(
     let count = rng.random_range(1..=8);
     let first = sign_in(servers[0], options.clone()).await.unwrap();
     let channels = Channels::new(first.clone(), Some(Duration::from_secs(5)));
-    let file = Handle::create(&channels, "locked", &How { disposition: OPEN_IF, ..How::overwrite() }).await;
+    let file =
+        Handle::create(&channels, "locked", &OpenParams { disposition: OPEN_IF, ..OpenParams::overwrite() })
+            .await;
     let (file, working) = (file.unwrap(), Cell::new(WORKERS));
     let client = Rc::new(Client { number, channels, options, servers, rng: RefCell::new(rng), working });
     let trouble = lane::spawn(Rc::clone(&client).kills(first, count));

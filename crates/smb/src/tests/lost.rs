@@ -7,7 +7,7 @@ use lane::backend::sim::seeds;
 use lane::time::{sleep, timeout};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use smb_client::{How, Open, Sealing, Signing, Tree};
+use smb_client::{Open, OpenParams, Sealing, Signing, Tree};
 use smb_wire::create::Disposition;
 use smb_wire::header::flags;
 
@@ -42,13 +42,13 @@ fn each_request_of_the_channels_that_are_left_is_answered_once_and_their_credits
                 .on(0, async move {
                     let mut rng = StdRng::seed_from_u64(seed);
                     let theirs = sign_in(address, holder).await.unwrap();
-                    let held = Open::create(&theirs, "locked", &How::overwrite()).await.unwrap();
+                    let held = Open::create(&theirs, "locked", &OpenParams::overwrite()).await.unwrap();
                     held.lock(0, &[first_ten()]).await.unwrap().await.unwrap();
                     let mut trees = vec![sign_in(address, options.clone()).await.unwrap()];
                     for _ in 1..CHANNELS {
                         trees.push(bind(&trees[0], address, options.clone()).await.unwrap());
                     }
-                    let how = How { disposition: Disposition::Open, ..How::overwrite() };
+                    let how = OpenParams { disposition: Disposition::Open, ..OpenParams::overwrite() };
                     let file = Open::create(&trees[0], "locked", &how).await.unwrap();
                     // Some are answered at once, others wait for a lock that is not given back, and one channel is lost among them.
                     let (mut asked, mut waiting) = (Vec::new(), Vec::new());
@@ -67,7 +67,8 @@ fn each_request_of_the_channels_that_are_left_is_answered_once_and_their_credits
                             waiting.push((tree, file.lock(0, &[first_ten()]).await.unwrap()));
                         } else {
                             let replay = if rng.random() { flags::REPLAY_OPERATION } else { 0 };
-                            let [pending] = tree.start([file.read_ask(20, 10).with(replay)]).await.unwrap();
+                            let [pending] =
+                                tree.start([file.read_request(20, 10).with(replay)]).await.unwrap();
                             asked.push((tree, pending));
                         }
                         if rng.random_range(0..8) == 0 {

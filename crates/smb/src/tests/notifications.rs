@@ -4,7 +4,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lane::time::timeout;
-use smb_client::{Broken, Channel, Connection, How, Open, Options as ClientOptions, Sealing, Signing, Tree};
+use smb_client::{
+    BreakNotification, Channel, Connection, Open, OpenParams, Options as ClientOptions, Sealing, Signing,
+    Tree,
+};
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::negotiate::capabilities;
 use smb_wire::{Dialect, Status};
@@ -19,7 +22,7 @@ async fn heard(trees: &[&Tree]) -> Vec<Option<u64>> {
     for tree in trees {
         let broken = timeout(Duration::from_secs(1), tree.channel().connection().next_break()).await;
         heard.push(match broken {
-            Ok(Ok(Broken::SessionClosed { session_id })) => Some(session_id),
+            Ok(Ok(BreakNotification::SessionClosed { session_id })) => Some(session_id),
             Ok(other) => panic!("{other:?}"),
             Err(_) => None,
         });
@@ -56,7 +59,7 @@ fn is_told(rules: Options, manner: impl Fn(&mut ClientOptions) + Clone + 'static
             let two = bind(&one, second, options.clone()).await.unwrap();
             let offers = one.channel().connection().negotiated().capabilities;
             assert!(offers & capabilities::NOTIFICATIONS != 0);
-            let file = Open::create(&one, "open", &How::overwrite()).await.unwrap();
+            let file = Open::create(&one, "open", &OpenParams::overwrite()).await.unwrap();
             let id = one.channel().ticket().session_id();
             let heard = heard(&[&one, &two]).await;
             assert_eq!(heard.iter().flatten().collect::<Vec<_>>(), [&id], "once, by one of them");
@@ -109,7 +112,7 @@ fn a_channel_that_is_lost_leaves_it_to_another() {
             let two = bind(&one, second, options.clone()).await.unwrap();
             one.channel().connection().break_off();
             until("the other lane has it", || counters.sessions_adopted.get() == 1).await;
-            Open::create(&two, "open", &How::overwrite()).await.unwrap();
+            Open::create(&two, "open", &OpenParams::overwrite()).await.unwrap();
             assert_eq!(heard(&[&two]).await, [Some(two.channel().ticket().session_id())]);
         });
         end_the_session(&bed).await;
@@ -135,7 +138,7 @@ fn who_does_not_understand_it_or_has_logged_off_himself_is_not_told() {
                 let tree = sign_in(address, options).await.unwrap();
                 let offers = tree.channel().connection().negotiated().capabilities;
                 assert_eq!(offers & capabilities::NOTIFICATIONS, 0);
-                Open::create(&tree, "open", &How::overwrite()).await.unwrap();
+                Open::create(&tree, "open", &OpenParams::overwrite()).await.unwrap();
                 assert_eq!(heard(&[&tree]).await, [None]);
             });
             end_the_session(&bed).await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lane::time::{sleep, timeout};
-use smb_client::{Ask, Broken, How, Open, Options as ClientOptions, Tree};
+use smb_client::{BreakNotification, Open, OpenParams, Options as ClientOptions, OutgoingRequest, Tree};
 use smb_wire::create::context::{ContextWriter, DurableRequestV2, tag};
 use smb_wire::create::{Disposition, oplock_level};
 use smb_wire::header::flags;
@@ -23,27 +23,28 @@ async fn two_channels(first: SocketAddr, second: SocketAddr, options: ClientOpti
 }
 
 /// A CREATE that its client may send again.
-fn durable() -> How {
+fn durable() -> OpenParams {
     let mut contexts = ContextWriter::new();
     let asked = DurableRequestV2 { create_guid: Guid::new([7; 16]), ..DurableRequestV2::new_zeroed() };
     contexts.push_plain(tag::DURABLE_REQUEST_V2, &asked);
-    let how = How { disposition: Disposition::Open, oplock: oplock_level::BATCH, ..How::overwrite() };
-    How { contexts: contexts.bytes().to_vec(), ..how }
+    let how =
+        OpenParams { disposition: Disposition::Open, oplock: oplock_level::BATCH, ..OpenParams::overwrite() };
+    OpenParams { contexts: contexts.bytes().to_vec(), ..how }
 }
 
-fn again<'a>(how: &'a How, name: &'a str) -> Ask<'a> {
-    how.ask(name).with(flags::REPLAY_OPERATION)
+fn again<'a>(how: &'a OpenParams, name: &'a str) -> OutgoingRequest<'a> {
+    how.request(name).with(flags::REPLAY_OPERATION)
 }
 
-async fn status_of(tree: &Tree, ask: Ask<'_>) -> Option<Status> {
-    let answered = timeout(Duration::from_secs(5), tree.ask(ask)).await.expect("it is answered");
+async fn status_of(tree: &Tree, ask: OutgoingRequest<'_>) -> Option<Status> {
+    let answered = timeout(Duration::from_secs(5), tree.exchange(ask)).await.expect("it is answered");
     answered.and_then(|reply| reply.body().map(drop)).err().and_then(|error| error.status())
 }
 
 /// Who has a file and is asked to give it back.
 async fn hold(address: SocketAddr, options: ClientOptions) -> Open {
     let theirs = sign_in(address, options).await.unwrap();
-    let how = How { oplock: oplock_level::BATCH, ..How::overwrite() };
+    let how = OpenParams { oplock: oplock_level::BATCH, ..OpenParams::overwrite() };
     Open::create(&theirs, "held", &how).await.unwrap()
 }
 
@@ -59,9 +60,10 @@ fn a_create_goes_on_without_its_connection_and_its_replay_finds_it() {
                 let held = hold(first, holder).await;
                 let (one, two) = two_channels(first, second, client).await;
                 let (how, asking) = (durable(), two.clone());
-                let waiting = lane::spawn(async move { asking.ask(durable().ask("held")).await.map(drop) });
+                let waiting =
+                    lane::spawn(async move { asking.exchange(durable().request("held")).await.map(drop) });
                 let broken = held.tree().channel().connection().next_break().await;
-                let Ok(Broken::Oplock { file, .. }) = broken else { panic!("{broken:?}") };
+                let Ok(BreakNotification::Oplock { file, .. }) = broken else { panic!("{broken:?}") };
                 until("it waits", || theirs.counters.waiting.get() == 1).await;
                 two.channel().connection().break_off();
                 assert!(waiting.await.is_err());
@@ -74,7 +76,7 @@ fn a_create_goes_on_without_its_connection_and_its_replay_finds_it() {
                 );
                 held.tree().acknowledge_oplock(file, oplock_level::II).await.unwrap();
                 until("it is done", || theirs.counters.waiting.get() == 0).await;
-                let reply = one.ask(again(&how, "held")).await.unwrap();
+                let reply = one.exchange(again(&how, "held")).await.unwrap();
                 let file = Open::of(&one, &reply).unwrap();
                 assert_eq!(lane.lane.opens().usage().opens, 2);
                 file.close(0).await.unwrap();
@@ -101,7 +103,8 @@ fn what_goes_on_without_its_connection_ends_with_its_session() {
                 let held = hold(first, holder).await;
                 let (one, two) = two_channels(first, second, client).await;
                 let asking = two.clone();
-                let waiting = lane::spawn(async move { asking.ask(durable().ask("held")).await.map(drop) });
+                let waiting =
+                    lane::spawn(async move { asking.exchange(durable().request("held")).await.map(drop) });
                 until("it waits", || theirs.counters.waiting.get() == 1).await;
                 two.channel().connection().break_off();
                 assert!(waiting.await.is_err());
@@ -130,10 +133,10 @@ fn what_only_waits_ends_with_its_connection_and_is_asked_for_anew() {
             .on(0, async move {
                 let exclusive = [first_ten()];
                 let tree = sign_in(first, holder).await.unwrap();
-                let held = Open::create(&tree, "locked", &How::overwrite()).await.unwrap();
+                let held = Open::create(&tree, "locked", &OpenParams::overwrite()).await.unwrap();
                 held.lock(0, &exclusive).await.unwrap().await.unwrap();
                 let (one, two) = two_channels(first, second, client).await;
-                let how = How { disposition: Disposition::Open, ..How::overwrite() };
+                let how = OpenParams { disposition: Disposition::Open, ..OpenParams::overwrite() };
                 let file = Open::create(&one, "locked", &how).await.unwrap();
                 let lost = file.over(&two).lock(0, &exclusive).await.unwrap();
                 until("it waits", || theirs.counters.waiting.get() == 1).await;

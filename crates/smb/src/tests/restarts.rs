@@ -14,7 +14,7 @@ use lane::backend::sim::{Host, seeds};
 use lane::time::{now, sleep, timeout};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use smb_client::{Channel, Connection, How, Open, Options as ClientOptions, Tree};
+use smb_client::{Channel, Connection, Open, OpenParams, Options as ClientOptions, Tree};
 
 use self::client::{Tally, client, options};
 use self::site::{Site, address};
@@ -32,7 +32,7 @@ async fn visits(server: SocketAddr, options: ClientOptions, clients: usize, is_o
             let connection = Connection::open(server, options.clone()).await?;
             let channel = Channel::sign_in(&connection, credentials("bob", PASSWORD)).await?;
             let tree = Tree::connect(&channel, r"\\10.0.0.1\files").await?;
-            Open::create(&tree, &name, &How::read()).await?.close(0).await?;
+            Open::create(&tree, &name, &OpenParams::read()).await?.close(0).await?;
             channel.log_off().await
         };
         let visited = timeout(Duration::from_secs(60), visit).await;

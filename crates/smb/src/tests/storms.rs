@@ -13,7 +13,8 @@ use lane::time::{now, sleep, timeout};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use smb_client::{
-    Ask, Channel, Connection, How, Open, Options as ClientOptions, Sealing, Signing, Ticket, Tree,
+    Channel, Connection, Open, OpenParams, Options as ClientOptions, OutgoingRequest, Sealing, SessionTicket,
+    Signing, Tree,
 };
 use smb_wire::body::write::WriteRequestFixed;
 use smb_wire::fixed::Fixed;
@@ -24,7 +25,7 @@ use super::bed::{Other, rules, run_in, sign_in};
 
 /// A client whose connections come and go.
 struct Several {
-    ticket: Ticket,
+    ticket: SessionTicket,
     options: ClientOptions,
     servers: Vec<std::net::SocketAddr>,
     hosts: Vec<Host>,
@@ -70,7 +71,7 @@ impl Several {
             let (host, tree) = self.trees.borrow()[at].clone();
             let (given_up, ask) = (tree.clone(), ask(self.file, block, version, is_replay));
             let asked = self.hosts[host].start_on(0, async move {
-                match timeout(Duration::from_secs(1), tree.ask(ask)).await {
+                match timeout(Duration::from_secs(1), tree.exchange(ask)).await {
                     Ok(Ok(reply)) => reply.body().map(drop).map_err(|error| error.status()),
                     Ok(Err(error)) => Err(error.status()),
                     // Its connection stays: what waits in it comes late, when its way is mended.
@@ -104,7 +105,7 @@ impl Several {
 }
 
 /// A block is full of its version.
-fn ask(file: FileId, block: usize, version: u8, is_replay: bool) -> Ask<'static> {
+fn ask(file: FileId, block: usize, version: u8, is_replay: bool) -> OutgoingRequest<'static> {
     let fixed = WriteRequestFixed {
         data_offset: ((HEADER_LEN + size_of::<WriteRequestFixed>()) as u16).into(),
         length: (BLOCK as u32).into(),
@@ -112,7 +113,7 @@ fn ask(file: FileId, block: usize, version: u8, is_replay: bool) -> Ask<'static>
         file_id: file,
         ..WriteRequestFixed::blank()
     };
-    let ask = Ask::new(Command::Write, move |body| {
+    let ask = OutgoingRequest::new(Command::Write, move |body| {
         body.push(&fixed);
         body.bytes(&[version; BLOCK]);
     });
@@ -142,7 +143,7 @@ fn no_write_is_lost_or_comes_late_while_channels_are_cut_reset_and_partitioned()
             let (anchor, file) = world
                 .on(0, async move {
                     let tree = sign_in(address, first).await.unwrap();
-                    let file = Open::create(&tree, "blocks", &How::overwrite()).await.unwrap();
+                    let file = Open::create(&tree, "blocks", &OpenParams::overwrite()).await.unwrap();
                     (tree, file.id())
                 })
                 .await;
@@ -235,9 +236,10 @@ fn five_hundred_connections_of_one_client_are_served_at_once() {
                             let connection = Connection::open(address, options).await.unwrap();
                             let channel = Channel::bind(&connection, &tree.channel().ticket()).await.unwrap();
                             let tree = tree.over(&channel);
-                            let file = Open::create(&tree, &format!("file-{number}"), &How::overwrite())
-                                .await
-                                .unwrap();
+                            let file =
+                                Open::create(&tree, &format!("file-{number}"), &OpenParams::overwrite())
+                                    .await
+                                    .unwrap();
                             file.close(0).await.unwrap();
                             (now() - began, tree)
                         })

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use smb_client::{How, Open, Options, Sealing, Signing};
+use smb_client::{Open, OpenParams, Options, Sealing, Signing};
 use smb_proto::sealing::Cipher;
 
 use super::bed::{Bed, rules, run, sign_in};
@@ -31,10 +31,10 @@ fn a_small_request_does_not_wait_for_all_that_is_large_before_it() {
             let overtaken = world
                 .on(0, async move {
                     let tree = sign_in(address, options).await.unwrap();
-                    let file = Open::create(&tree, "large", &How::read()).await.unwrap();
+                    let file = Open::create(&tree, "large", &OpenParams::read()).await.unwrap();
                     let mut large = Vec::new();
                     for _ in 0..LARGE {
-                        let [asked] = tree.start([file.read_ask(0, LENGTH as u32)]).await.unwrap();
+                        let [asked] = tree.start([file.read_request(0, LENGTH as u32)]).await.unwrap();
                         large.push(asked);
                     }
                     tree.channel().echo().await.unwrap();
@@ -69,11 +69,11 @@ fn a_client_that_reads_much_does_not_hold_up_another() {
             let done = Rc::clone(&is_done);
             let reading = world.hosts[0].start_on(0, async move {
                 let tree = sign_in(address, options).await.unwrap();
-                let file = Open::create(&tree, "large", &How::read()).await.unwrap();
+                let file = Open::create(&tree, "large", &OpenParams::read()).await.unwrap();
                 for _ in 0..ROUNDS {
                     let mut large = Vec::new();
                     for _ in 0..2 {
-                        let [asked] = tree.start([file.read_ask(0, LENGTH as u32)]).await.unwrap();
+                        let [asked] = tree.start([file.read_request(0, LENGTH as u32)]).await.unwrap();
                         large.push(asked);
                     }
                     for asked in large {
@@ -113,7 +113,7 @@ fn steps_of_a_sealed_read(cipher: Cipher) -> (u64, usize) {
         world
             .on(0, async move {
                 let tree = sign_in(address, options).await.unwrap();
-                let file = Open::create(&tree, "large", &How::read()).await.unwrap();
+                let file = Open::create(&tree, "large", &OpenParams::read()).await.unwrap();
                 assert!(file.read(5, LONG as u32).await.unwrap()[..] == data[5..]);
                 tree.channel().log_off().await.unwrap();
             })

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lane::time::{now, sleep};
-use smb_client::{How, Open, Signing};
+use smb_client::{Open, OpenParams, Signing};
 use smb_wire::body::plain::Empty;
 use smb_wire::body::read::{ReadRequest, ReadResponse};
 use smb_wire::compound::Compound;
@@ -64,7 +64,7 @@ fn two_hundred_who_take_nothing_cost_a_reply_each_and_hold_up_nobody() {
             let slowest = world
                 .on(0, async move {
                     let tree = sign_in(address, good).await.unwrap();
-                    let file = Open::create(&tree, "small", &How::read()).await.unwrap();
+                    let file = Open::create(&tree, "small", &OpenParams::read()).await.unwrap();
                     let (mut slowest, mut answered) = (Duration::ZERO, 0);
                     while answered < 100 {
                         let began = now();

@@ -50,7 +50,7 @@ impl InTheWay {
 }
 
 impl Volume {
-    /// FileOperation whether what is moved may be, under its permit, as for all that is open beneath it. Where nobody holds anything this is one look.
+    /// Asks whether what is moved may be, under its permit, as for all that is open beneath it. Where nobody holds anything this is one look.
     ///
     /// # Errors
     /// [`Unmade::Held`] where opens that are kept for later have to be given back first; [`Error::AccessDenied`] where something is open.
@@ -73,7 +73,7 @@ impl Volume {
         self.ask_to_close(by, &open, BENEATH)
     }
 
-    /// FileOperation whether what a rename replaces may go, under its permit.
+    /// Asks whether what a rename replaces may go, under its permit.
     ///
     /// # Errors
     /// As [`Volume::ask_beneath`].
@@ -84,7 +84,7 @@ impl Volume {
         }
     }
 
-    /// FileOperation whether names may leave one directory and come to the other, under their permits.
+    /// Asks whether names may leave one directory and come to the other, under their permits.
     ///
     /// # Errors
     /// [`Unmade::Held`]; [`Error::Locked`] where somebody has one open to delete it.

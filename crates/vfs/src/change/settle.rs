@@ -39,7 +39,7 @@ pub(super) struct Settling {
 }
 
 impl Volume {
-    /// FileOperation whether the change may be made, under its permits. Where holders have to give something back first they are told, and
+    /// Asks whether the change may be made, under its permits. Where holders have to give something back first they are told, and
     /// so are those whom nobody waits for.
     pub(super) fn ask_holders(&self, caller: &Caller, what: &[(&Arc<Object>, What)]) -> Result<(), Unmade> {
         self.ask_all(what.iter().filter_map(|(object, what)| Some((*object, change(what, caller)?))))
@@ -63,7 +63,7 @@ impl Volume {
         }))
     }
 
-    /// FileOperation something of each of these objects: holders of all of them are told at once.
+    /// Asks something of each of these objects: holders of all of them are told at once.
     pub(super) fn ask_each<'a>(
         &self,
         all: impl Iterator<

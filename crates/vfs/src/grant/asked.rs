@@ -93,7 +93,7 @@ impl Told {
     }
 }
 
-/// FileOperation until the answer is yes or no, and waits between, holding nothing; not longer than the bound.
+/// Asks until the answer is yes or no, and waits between, holding nothing; not longer than the bound.
 pub(super) async fn until_answered<T>(
     volume: &Volume,
     object: &Arc<Object>,
@@ -144,7 +144,7 @@ pub(super) enum When {
     Unchanging,
 }
 
-/// FileOperation what is granted or refused at once.
+/// Asks what is granted or refused at once.
 pub(super) fn at_once<T>(
     cache: &Cache,
     object: &Arc<Object>,

@@ -104,7 +104,7 @@ impl<'a> Slot<'a> {
         self.has(RANGED, Ordering::Acquire)
     }
 
-    /// FileOperation something. Who waits by then is woken.
+    /// Asks something. Who waits by then is woken.
     pub(crate) fn ask<T>(self, ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T) -> Outcome<T> {
         let mut side = self.object.lock_side();
         let state = side.grants.get_or_insert_with(|| {

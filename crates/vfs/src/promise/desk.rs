@@ -184,7 +184,7 @@ impl Desks {
         self.lock(lane).calls.pop_front()
     }
 
-    /// FileOperation every lane but the one that asks to answer once no reply is on its way to a client whose promises are void.
+    /// Asks every lane but the one that asks to answer once no reply is on its way to a client whose promises are void.
     pub(crate) fn ask_for_arrivals(&self, ringer: &Sender<()>, client: &Arc<Client>, answers: &Answers) {
         let others = (0..self.desks.len()).map(Member::from).filter(|&lane| lane != ringer.member());
         for lane in others {
@@ -222,7 +222,7 @@ impl Desks {
         }
     }
 
-    /// FileOperation every lane that something of the objects concerns, but the one that asks. Who calls holds their permits.
+    /// Asks every lane that something of the objects concerns, but the one that asks. Who calls holds their permits.
     pub(crate) fn ask(
         &self,
         ringer: &Sender<()>,

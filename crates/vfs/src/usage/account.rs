@@ -101,7 +101,7 @@ impl Account {
         self.count.lock().expect("nobody panics while holding it")
     }
 
-    /// FileOperation the count, where one is under way. All else is counted.
+    /// Asks the count, where one is under way. All else is counted.
     pub(super) fn unless_counted<T>(&self, counted: T, ask: impl FnOnce(&mut Count) -> T) -> T {
         if !self.is_counting() {
             return counted;

@@ -11,7 +11,7 @@ use lane::buffer::Buf;
 use lane::time::{sleep, timeout};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use smb_client::{Broken, Channel, Connection, Error, How, Open, Options, Tree};
+use smb_client::{BreakNotification, Channel, Connection, Error, Open, OpenParams, Options, Tree};
 use smb_wire::Guid;
 use smb_wire::body::query_info::info_type;
 use smb_wire::create::Disposition;
@@ -162,8 +162,8 @@ impl Redirector {
         self.held.borrow().get(name).cloned()
     }
 
-    fn is_broken(self: &Rc<Self>, broken: Broken) {
-        let Broken::Lease { key, new, acknowledge, .. } = broken else { return };
+    fn is_broken(self: &Rc<Self>, broken: BreakNotification) {
+        let BreakNotification::Lease { key, new, acknowledge, .. } = broken else { return };
         self.shared.count("smb: lease broken");
         self.shared.note(self.who(), Event::Broken);
         let found = self
@@ -247,7 +247,7 @@ impl Redirector {
     }
 
     /// Opens a file, with some lease.
-    async fn open(self: &Rc<Self>, name: &str, how: How) -> Option<Result<(Open, Guid, u32), Error>> {
+    async fn open(self: &Rc<Self>, name: &str, how: OpenParams) -> Option<Result<(Open, Guid, u32), Error>> {
         let tree = self.tree().await?;
         let mut key = [self.number as u8; 16];
         key[..4].copy_from_slice(&self.serial().to_le_bytes());
@@ -328,7 +328,7 @@ impl Redirector {
 
     async fn reads_anew(self: &Rc<Self>, name: &'static str) -> Option<State> {
         let began = self.shared.truth.now();
-        let how = How { access: rights::FILE_READ | rights::FILE_WRITE, ..How::read() };
+        let how = OpenParams { access: rights::FILE_READ | rights::FILE_WRITE, ..OpenParams::read() };
         let (open, key, lease) = match self.open(name, how).await? {
             Ok(opened) => opened,
             Err(error) if error.status() == Some(Status::OBJECT_NAME_NOT_FOUND) => {
@@ -360,7 +360,7 @@ impl Redirector {
         if let Some(held) = self.holds(name) {
             return Some(Ok(held));
         }
-        let how = How { access: rights::FILE_READ | rights::FILE_WRITE, ..How::read() };
+        let how = OpenParams { access: rights::FILE_READ | rights::FILE_WRITE, ..OpenParams::read() };
         let (open, key, lease) = self.open(name, how).await?.ok()?;
         Some(self.keeps(name, open, key, lease))
     }
@@ -418,7 +418,7 @@ impl Redirector {
         let number = self.shared.truth.number();
         let aside = format!("smb-{}-{}", self.number, self.serial());
         let tree = self.tree().await?;
-        let how = How { disposition: Disposition::Create, ..How::overwrite() };
+        let how = OpenParams { disposition: Disposition::Create, ..OpenParams::overwrite() };
         let open = Open::create(&tree, &aside, &how).await.ok()?;
         let written = write(&open, number).await;
         self.lets_go(name).await;
@@ -438,7 +438,7 @@ impl Redirector {
         self.lets_go(name).await;
         let tree = self.tree().await?;
         let ticket = self.shared.truth.begins(self.who(), name, Effect::Remove);
-        let removed = async { Open::create(&tree, name, &How::delete()).await?.close(0).await };
+        let removed = async { Open::create(&tree, name, &OpenParams::delete()).await?.close(0).await };
         match removed.await {
             Ok(_) => self.shared.truth.is_lost(ticket),
             Err(error) => {
@@ -457,7 +457,7 @@ impl Redirector {
         self.lets_go(name).await;
         let ticket = self.shared.truth.begins(self.who(), name, Effect::Make);
         let access = rights::FILE_READ | rights::FILE_WRITE;
-        let how = How { access, disposition: Disposition::Create, ..How::read() };
+        let how = OpenParams { access, disposition: Disposition::Create, ..OpenParams::read() };
         let opened = self.open(name, how).await;
         match &opened {
             Some(Ok((open, ..))) => {

@@ -13,7 +13,8 @@ use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use smb_auth::Credentials;
 use smb_client::{
-    Broken, Channel, Channels, Connection, Error, Handle, How, Open, Options, Sealing, Signing, Tree,
+    BreakNotification, Channel, Channels, Connection, Error, Handle, Open, OpenParams, Options, Sealing,
+    Signing, Tree,
 };
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
@@ -72,7 +73,7 @@ fn pattern(len: usize) -> Vec<u8> {
 
 /// Writes and reads a file of 3 MiB and some with many requests at once, and compares it with the disk.
 async fn round_trip(tree: &Tree, disk: &Path, name: &str) {
-    let open = Open::create(tree, name, &How::overwrite()).await.unwrap();
+    let open = Open::create(tree, name, &OpenParams::overwrite()).await.unwrap();
     let bytes = pattern(3 << 20 | 12_345);
     let most = tree.channel().connection().negotiated().max_write.min(1 << 20) as usize;
     let tasks: Vec<_> = bytes
@@ -167,7 +168,7 @@ fn a_wrong_password_and_a_missing_share_are_named() {
         let missing = Tree::connect(&channel, "\\\\127.0.0.1\\missing").await.unwrap_err();
         assert_eq!(missing.status(), Some(Status::BAD_NETWORK_NAME));
         let tree = Tree::connect(&channel, "\\\\127.0.0.1\\plain").await.unwrap();
-        let missing = Open::create(&tree, "missing", &How::read()).await.unwrap_err();
+        let missing = Open::create(&tree, "missing", &OpenParams::read()).await.unwrap_err();
         assert_eq!(missing.status(), Some(Status::OBJECT_NAME_NOT_FOUND));
     });
 }
@@ -176,11 +177,11 @@ fn a_wrong_password_and_a_missing_share_are_named() {
 fn listings_compounds_and_changes_of_names_work() {
     with_smbd(|address, disk| async move {
         let tree = connect(address, options(), "plain").await.unwrap();
-        Open::create(&tree, "many", &How::make_directory()).await.unwrap().close(0).await.unwrap();
+        Open::create(&tree, "many", &OpenParams::make_directory()).await.unwrap().close(0).await.unwrap();
         for at in 0..2000 {
             std::fs::write(disk.join(format!("many/name {at:04} äß")), [7; 5]).unwrap();
         }
-        let many = Open::create(&tree, "many", &How::list()).await.unwrap();
+        let many = Open::create(&tree, "many", &OpenParams::list()).await.unwrap();
         let listed = many.list("*").await.unwrap();
         assert_eq!(listed.len(), 2002);
         let files = listed.iter().filter(|one| one.attributes & attributes::DIRECTORY == 0);
@@ -205,10 +206,10 @@ fn waiting_requests_are_answered_later_and_can_be_cancelled() {
         // smbd's process that tells of changes may not have begun yet: a watch that it missed hears nothing.
         let mut heard = None;
         for at in 0.. {
-            let root = Open::create(&tree, "", &How::list()).await.unwrap();
+            let root = Open::create(&tree, "", &OpenParams::list()).await.unwrap();
             let mut waiting = root.notify(0, filter::FILE_NAME, 4096).await.unwrap();
             assert!(waiting.interim().await.is_some());
-            let made = Open::create(&tree, &format!("made {at}"), &How::overwrite()).await.unwrap();
+            let made = Open::create(&tree, &format!("made {at}"), &OpenParams::overwrite()).await.unwrap();
             made.close(0).await.unwrap();
             heard = lane::time::timeout(Duration::from_secs(2), &mut waiting).await.ok();
             if heard.is_some() {
@@ -223,8 +224,8 @@ fn waiting_requests_are_answered_later_and_can_be_cancelled() {
         assert!(!changes.is_empty() && changes.iter().all(|(action, _)| *action == notify::action::ADDED));
 
         // A lock that waits goes on to be answered: given up, and granted.
-        let both = How { access: rights::FILE_READ | rights::FILE_WRITE, ..How::read() };
-        let made = Open::create(&tree, "made", &How::overwrite()).await.unwrap();
+        let both = OpenParams { access: rights::FILE_READ | rights::FILE_WRITE, ..OpenParams::read() };
+        let made = Open::create(&tree, "made", &OpenParams::overwrite()).await.unwrap();
         let other = Open::create(&tree, "made", &both).await.unwrap();
         let range = |flags| LockElement {
             offset: 0.into(),
@@ -256,19 +257,19 @@ fn oplocks_and_leases_are_broken_and_acknowledged() {
         let two = connect(address, Options { client_guid: Guid::new([9; 16]), ..options() }, "plain")
             .await
             .unwrap();
-        let how = How {
+        let how = OpenParams {
             oplock: oplock_level::BATCH,
             access: rights::FILE_READ | rights::FILE_WRITE,
-            ..How::read()
+            ..OpenParams::read()
         };
         let open = Open::create(&one, "file", &how).await.unwrap();
         assert_eq!(open.created().oplock_level, oplock_level::BATCH);
         let second = lane::spawn({
-            let (two, how) = (two.clone(), How { oplock: 0, ..how.clone() });
+            let (two, how) = (two.clone(), OpenParams { oplock: 0, ..how.clone() });
             async move { Open::create(&two, "file", &how).await.unwrap() }
         });
         let broken = one.channel().connection().next_break().await.unwrap();
-        let Broken::Oplock { file, level } = broken else { panic!("{broken:?}") };
+        let BreakNotification::Oplock { file, level } = broken else { panic!("{broken:?}") };
         assert_eq!((file, level), (open.id(), oplock_level::II));
         one.acknowledge_oplock(file, level).await.unwrap();
         second.await.close(0).await.unwrap();
@@ -286,9 +287,12 @@ fn oplocks_and_leases_are_broken_and_acknowledged() {
         };
         let leased = Open::create(&one, "file", &how.clone().lease(&Lease::V2(&wanted))).await.unwrap();
         assert_eq!(leased.lease(), Some((state::READ | state::WRITE | state::HANDLE, 8)));
-        let second = lane::spawn(async move { Open::create(&two, "file", &How::read()).await.unwrap() });
+        let second =
+            lane::spawn(async move { Open::create(&two, "file", &OpenParams::read()).await.unwrap() });
         let broken = one.channel().connection().next_break().await.unwrap();
-        let Broken::Lease { key: of, new, epoch, acknowledge, .. } = broken else { panic!("{broken:?}") };
+        let BreakNotification::Lease { key: of, new, epoch, acknowledge, .. } = broken else {
+            panic!("{broken:?}")
+        };
         assert_eq!((of, new, epoch, acknowledge), (key, state::READ | state::HANDLE, 9, true));
         one.acknowledge_lease(key, new).await.unwrap();
         second.await.close(0).await.unwrap();
@@ -313,7 +317,7 @@ fn one_session_has_several_channels() {
             let second = first.over(&channel);
             let name = format!("{dialect}-{sealing:?}");
             round_trip(&second, &disk, &name).await;
-            let open = Open::create(&first, &name, &How::read()).await.unwrap();
+            let open = Open::create(&first, &name, &OpenParams::read()).await.unwrap();
             let other = open.over(&second);
             assert!(*open.read(100, 5000).await.unwrap() == *other.read(100, 5000).await.unwrap());
             // The session outlives the channel that made it.
@@ -335,7 +339,7 @@ fn channels_that_are_killed_lose_nothing_with_smbd() {
         let mut trees = vec![first];
         let (piece, rounds) = (256 << 10, 12);
         let bytes = pattern(rounds * piece);
-        let kept = Handle::create(&channels, "kept", &How::overwrite()).await.unwrap();
+        let kept = Handle::create(&channels, "kept", &OpenParams::overwrite()).await.unwrap();
         for round in 0..rounds {
             while trees.len() < 3 {
                 let connection = Connection::open(address, options.clone()).await.unwrap();
@@ -351,7 +355,7 @@ fn channels_that_are_killed_lose_nothing_with_smbd() {
                 lane::spawn(async move { kept.write(offset as u64, fresh(), fresh).await.0 })
             };
             let making = {
-                let how = How { disposition: Disposition::Create, ..How::overwrite() };
+                let how = OpenParams { disposition: Disposition::Create, ..OpenParams::overwrite() };
                 let (channels, name) = (channels.clone(), format!("made-{round}"));
                 lane::spawn(async move { Handle::create(&channels, &name, &how).await?.close().await })
             };

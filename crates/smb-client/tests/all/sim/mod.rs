@@ -12,7 +12,7 @@ use peer::{FILE_BYTES, Manner, NT_HASH, Peer, byte};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 use smb_auth::Credentials;
-use smb_client::{Channel, Connection, Error, How, Open, Options, Sealing, Signing, Tree};
+use smb_client::{Channel, Connection, Error, Open, OpenParams, Options, Sealing, Signing, Tree};
 use smb_wire::{Guid, Status};
 use zeroize::Zeroizing;
 
@@ -73,7 +73,7 @@ fn run<F: Future<Output = ()>>(
 
 /// Reads here and there, many at once, and says what came of each.
 async fn many_reads(tree: &Tree, seed: u64, count: usize) -> Vec<Result<(), Error>> {
-    let open = Open::create(tree, "file", &How::read()).await.unwrap();
+    let open = Open::create(tree, "file", &OpenParams::read()).await.unwrap();
     let mut rng = StdRng::seed_from_u64(seed);
     let tasks: Vec<_> = (0..count)
         .map(|_| {
@@ -176,7 +176,7 @@ fn what_waits_is_given_up_when_it_is_cancelled() {
     seeds(20, |seed| {
         let sealing = if seed % 2 == 0 { Sealing::Required } else { Sealing::IfRequired };
         run(seed, Manner::Good, sealing, move |tree, peer| async move {
-            let open = Open::create(&tree, "", &How::list()).await.unwrap();
+            let open = Open::create(&tree, "", &OpenParams::list()).await.unwrap();
             let mut waiting = open.notify(0, 1, 4096).await.unwrap();
             assert_eq!(waiting.interim().await, Some(7));
             let results = many_reads(&tree, seed, 20).await;

@@ -11,7 +11,8 @@ use lane::time::{sleep, timeout};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use smb_client::{
-    Ask, Broken, Channel, Connection, Data, Error, How, Options as ClientOptions, Reply, Ticket, Tree,
+    BreakNotification, Channel, Connection, Data, Error, OpenParams, Options as ClientOptions,
+    OutgoingRequest, Reply, SessionTicket, Tree,
 };
 use smb_wire::body::lock::{LockElement, LockRequest, LockRequestFixed, flags as lock_flags};
 use smb_wire::body::read::ReadRequest;
@@ -39,7 +40,7 @@ struct File {
 
 /// A session, and the channels that are there, with the machines that they are on.
 struct Session {
-    ticket: Ticket,
+    ticket: SessionTicket,
     trees: Vec<(usize, Tree)>,
 }
 
@@ -134,7 +135,7 @@ impl Client {
         let (me, connection) = (Rc::clone(self), tree.channel().connection().clone());
         self.hosts[host].spawn(async move {
             while let Ok(broken) = connection.next_break().await {
-                if let Broken::Lease { key, new, acknowledge, .. } = broken {
+                if let BreakNotification::Lease { key, new, acknowledge, .. } = broken {
                     me.tally.count("broken");
                     if acknowledge {
                         me.acknowledges(key, new).await;
@@ -189,7 +190,7 @@ impl Client {
     /// Asks by one channel after another, until there is an answer.
     async fn asks<T: 'static>(
         &self,
-        make: impl Fn(u32) -> Ask<'static>,
+        make: impl Fn(u32) -> OutgoingRequest<'static>,
         take: fn(Reply) -> Result<T, Error>,
     ) -> Result<T, Why> {
         let (life, mut header_flags) = (self.lives.get(), 0);
@@ -200,7 +201,7 @@ impl Client {
             let (host, tree) = self.picks().ok_or(Why::Lost)?;
             let (ask, given) = (make(header_flags), tree.clone());
             let asked = self.hosts[host].start_on(0, async move {
-                match timeout(ANSWERED_IN, tree.ask(ask)).await {
+                match timeout(ANSWERED_IN, tree.exchange(ask)).await {
                     Ok(reply) => reply.and_then(take).map_err(|error| error.status()),
                     Err(_) => Err(None),
                 }
@@ -288,7 +289,7 @@ impl Client {
         }
     }
 
-    fn how(&self, disposition: Disposition, durable: impl FnOnce(&mut ContextWriter)) -> How {
+    fn how(&self, disposition: Disposition, durable: impl FnOnce(&mut ContextWriter)) -> OpenParams {
         let mut contexts = ContextWriter::new();
         let lease = LeaseV2 {
             lease_key: self.lease_key(),
@@ -298,10 +299,10 @@ impl Client {
         contexts.push_plain(tag::LEASE, &lease);
         durable(&mut contexts);
         let contexts = contexts.bytes().to_vec();
-        How { disposition, oplock: oplock_level::LEASE, contexts, ..How::overwrite() }
+        OpenParams { disposition, oplock: oplock_level::LEASE, contexts, ..OpenParams::overwrite() }
     }
 
-    async fn creates(&self, how: How) -> Result<FileId, Why> {
+    async fn creates(&self, how: OpenParams) -> Result<FileId, Why> {
         let name = self.name();
         self.asks(|header_flags| create(&how, &name).with(header_flags), |reply| created(&reply)).await
     }
@@ -310,7 +311,7 @@ impl Client {
     async fn does<T: 'static>(
         self: &Rc<Self>,
         of: Option<u32>,
-        make: impl Fn(FileId) -> Ask<'static>,
+        make: impl Fn(FileId) -> OutgoingRequest<'static>,
         take: fn(Reply) -> Result<T, Error>,
     ) -> Option<Result<T, Status>> {
         loop {
@@ -407,7 +408,7 @@ fn created(reply: &Reply) -> Result<FileId, Error> {
 }
 
 /// As [`How::ask`], of what lives as long as it takes.
-fn create(how: &How, name: &str) -> Ask<'static> {
+fn create(how: &OpenParams, name: &str) -> OutgoingRequest<'static> {
     let (name, contexts) = (name.to_owned(), how.contexts.clone());
     let fixed = CreateRequestFixed {
         requested_oplock_level: how.oplock,
@@ -418,11 +419,11 @@ fn create(how: &How, name: &str) -> Ask<'static> {
         create_options: how.options.into(),
         ..CreateRequestFixed::blank()
     };
-    Ask::new(Command::Create, move |body| CreateRequest::write(body, fixed, &name, &contexts))
+    OutgoingRequest::new(Command::Create, move |body| CreateRequest::write(body, fixed, &name, &contexts))
 }
 
 /// A block is full of its version.
-fn write(file: FileId, block: usize, version: u8) -> Ask<'static> {
+fn write(file: FileId, block: usize, version: u8) -> OutgoingRequest<'static> {
     let fixed = WriteRequestFixed {
         data_offset: ((HEADER_LEN + size_of::<WriteRequestFixed>()) as u16).into(),
         length: (BLOCK as u32).into(),
@@ -430,33 +431,33 @@ fn write(file: FileId, block: usize, version: u8) -> Ask<'static> {
         file_id: file,
         ..WriteRequestFixed::blank()
     };
-    let ask = Ask::new(Command::Write, move |body| {
+    let ask = OutgoingRequest::new(Command::Write, move |body| {
         body.push(&fixed);
         body.bytes(&[version; BLOCK]);
     });
     ask.carrying(BLOCK as u32, 0)
 }
 
-fn read(file: FileId, block: usize) -> Ask<'static> {
+fn read(file: FileId, block: usize) -> OutgoingRequest<'static> {
     let fixed = ReadRequest {
         length: (BLOCK as u32).into(),
         offset: ((block * BLOCK) as u64).into(),
         file_id: file,
         ..ReadRequest::blank()
     };
-    let ask = Ask::new(Command::Read, move |body| {
+    let ask = OutgoingRequest::new(Command::Read, move |body| {
         body.push(&fixed);
         body.bytes(&[0]);
     });
     ask.carrying(0, BLOCK as u32)
 }
 
-fn lock(file: FileId, sequence: u32, at: u64, flags: u32) -> Ask<'static> {
+fn lock(file: FileId, sequence: u32, at: u64, flags: u32) -> OutgoingRequest<'static> {
     let fixed =
         LockRequestFixed { lock_sequence: sequence.into(), file_id: file, ..LockRequestFixed::blank() };
     let element =
         LockElement { offset: at.into(), length: 10.into(), flags: flags.into(), reserved: 0.into() };
-    Ask::new(Command::Lock, move |body| LockRequest::write(body, fixed, &[element]))
+    OutgoingRequest::new(Command::Lock, move |body| LockRequest::write(body, fixed, &[element]))
 }
 
 pub(super) fn options(number: u8) -> ClientOptions {

@@ -271,7 +271,7 @@ async fn change_aside(client: &RefCell<Client>, volume: &Volume, rng: &mut Small
     *client.counts.entry("changed aside").or_default() += 1;
 }
 
-/// FileOperation for the status, and believes it.
+/// Asks for the status, and believes it.
 async fn look(client: &RefCell<Client>, volume: &Volume) {
     let found = volume.lookup(path("f")).await.unwrap();
     let (object, content) = (found.object().unwrap(), content(volume).await);
