@@ -148,7 +148,7 @@ impl CachingGrant {
                 is_awaited || breaking.to != breaking.final_caching
             }
             None => {
-                self.tell((now, Some(operation)), to, limits, events);
+                self.send_break((now, Some(operation)), to, limits, events);
                 is_awaited
             }
         }
@@ -159,12 +159,12 @@ impl CachingGrant {
         match &mut self.breaking {
             Some(breaking) => breaking.final_caching = Caching::NONE,
             None if self.caching.is_none() => {}
-            None => self.tell((now, Some(FileOperation::Open)), Caching::NONE, limits, events),
+            None => self.send_break((now, Some(FileOperation::Open)), Caching::NONE, limits, events),
         }
     }
 
-    /// Tells the holder what is left to him, as somebody asks, or as it has come to since he was told before.
-    fn tell(
+    /// Sends a break to the holder: for an operation, or for what is left of the break before.
+    fn send_break(
         &mut self,
         (now, operation): (Instant, Option<FileOperation>),
         to: Caching,
@@ -206,13 +206,13 @@ impl CachingGrant {
         if final_caching != keeps {
             // Who has answered once gives back his opens before his reads, as with Windows and Samba.
             let next = if keeps == Caching::RH { Caching::R } else { final_caching };
-            self.tell((now, None), next, limits, events);
+            self.send_break((now, None), next, limits, events);
             self.final_caching(final_caching);
         }
         Ok(keeps)
     }
 
-    /// What a break comes to after the answer.
+    /// Sets the caching that a break leaves in the end.
     fn final_caching(&mut self, final_caching: Caching) {
         if let Some(breaking) = &mut self.breaking {
             breaking.final_caching = final_caching;

@@ -48,7 +48,7 @@ pub enum BreakAction {
     AwaitAck(Caching),
 }
 
-/// What the holder of `held` has to give back when another `operation`.
+/// The break that an `operation` of another causes to the holder of `held`.
 ///
 /// Source: MS-FSA 2.1.4.12, with Samba's answers where clients rely on them; the rows `Remove` and, for batch oplocks, `Share`,
 /// `Delete` and `Security` are this server's.

@@ -27,7 +27,7 @@ pub struct Wait {
     pub until: Instant,
 }
 
-/// Why something cannot be.
+/// The reason why an operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// A share mode is in the way (STATUS_SHARING_VIOLATION).

@@ -41,17 +41,17 @@ pub(crate) fn granted(kind: Kind, wanted: Caching, is_directory: bool, other_gra
     }
 }
 
-/// What is left of it beside somebody who waits to do this: what he would not ask back.
-pub(crate) fn left_beside(kind: Kind, caching: Caching, operation: FileOperation) -> Caching {
+/// The caching that a waiting operation would leave: no more is granted.
+pub(crate) fn left_after(kind: Kind, caching: Caching, operation: FileOperation) -> Caching {
     let Some(held) = Held::of(kind, caching) else { return caching };
     match break_action(operation, held) {
         BreakAction::Keep => caching,
-        BreakAction::Notify(to) | BreakAction::AwaitAck(to) => left_beside(kind, to, operation),
+        BreakAction::Notify(to) | BreakAction::AwaitAck(to) => left_after(kind, to, operation),
     }
 }
 
-/// Whether a lease that has `now` becomes `granted` when an open with its key asks for `wanted`: only upwards, and only if all
-/// that is wanted can be had.
-pub(crate) fn rises(now: Caching, wanted: Caching, granted: Caching) -> bool {
+/// True when a lease that has `now` is upgraded to `granted` by an open with its key that asks for `wanted`: only upwards, and only if
+/// all that is wanted can be granted.
+pub(crate) fn is_upgrade(now: Caching, wanted: Caching, granted: Caching) -> bool {
     wanted.contains(now) && granted == wanted && granted != now
 }

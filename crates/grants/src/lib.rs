@@ -59,7 +59,7 @@ pub use self::waiting::Ticket;
 #[cfg(test)]
 mod tests;
 
-/// Who caches: a lease, or the open that an oplock belongs to. Numbers are given out by [`Leases`].
+/// The holder of cached state: a lease, or the open that an oplock belongs to. Numbers are given out by [`Leases`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Holder(pub u64);
 

@@ -104,7 +104,7 @@ impl<L> Stream<L> {
         asked.min()
     }
 
-    /// What stands beside a wish to cache.
+    /// The opens, caching and locks of others that limit a request for caching.
     pub(crate) fn other_grants(&self, want: &CachingRequest, open: OpenId) -> OtherGrants {
         let holder = want.holder;
         let mut other_grants = OtherGrants { ranges: self.ranges.any(), ..Default::default() };

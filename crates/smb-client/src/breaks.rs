@@ -89,16 +89,16 @@ impl Connection {
     /// # Errors
     /// Why the connection is over.
     pub async fn next_break(&self) -> Result<BreakNotification, Error> {
-        let inbox = &self.shared().inbox;
+        let break_queue = &self.shared().break_queue;
         poll_fn(|cx| {
-            if let Some(broken) = inbox.waiting.borrow_mut().pop_front() {
-                inbox.taken.set(inbox.taken.get() + 1);
+            if let Some(broken) = break_queue.waiting.borrow_mut().pop_front() {
+                break_queue.taken.set(break_queue.taken.get() + 1);
                 return Poll::Ready(Ok(broken));
             }
             if let Some(error) = self.ended() {
                 return Poll::Ready(Err(error));
             }
-            *inbox.waker.borrow_mut() = Some(cx.waker().clone());
+            *break_queue.waker.borrow_mut() = Some(cx.waker().clone());
             Poll::Pending
         })
         .await
@@ -106,7 +106,7 @@ impl Connection {
 
     /// Breaks that [`Connection::next_break`] gave.
     pub fn breaks_received(&self) -> u64 {
-        self.shared().inbox.taken.get()
+        self.shared().break_queue.taken.get()
     }
 }
 

@@ -98,7 +98,7 @@ impl AppleDirEntry {
 }
 
 impl Share {
-    /// What a Mac is told of a name beside what everybody is. Who may not look at it sees that he may nothing.
+    /// The extra fields for macOS of a directory entry. Who may not look at it sees that he may nothing.
     pub(crate) async fn apple_dir_entry(&self, ctx: &RequestContext, lookup: &PathLookup) -> AppleDirEntry {
         let nothing = FinderInfo { finder: [0; 12], resource_len: 0, is_known: false };
         match self.try_apple_dir_entry(ctx, lookup).await {

@@ -149,7 +149,7 @@ impl Share {
         Ok(self.seen(handle, &now).await?.dos)
     }
 
-    /// What Finder keeps with a file.
+    /// Finder's metadata of a file, from its streams or the cache.
     pub(crate) async fn finder_info(&self, handle: &LaneHandle) -> Result<apple::FinderInfo, Status> {
         let now = handle.attributes()?;
         let seen = self.seen(handle, &now).await?;

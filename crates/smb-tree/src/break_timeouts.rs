@@ -35,7 +35,7 @@ struct UserAtAddress {
     user: Id,
 }
 
-/// What is compared to find that a client was late before.
+/// The keys by which a client that was late before is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum LateKey {
     /// A client by its GUID, whatever it opens.

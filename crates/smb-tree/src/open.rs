@@ -45,7 +45,7 @@ pub struct Open {
     /// Its client can be told of breaks for as long as this lives.
     pub(crate) _break_registration: Option<BreakRegistration>,
     /// The key of its lease is another file's too for as long as this lives.
-    pub(crate) _of_two: Option<Arc<SharedLeaseKey>>,
+    pub(crate) _shared_lease_key: Option<Arc<SharedLeaseKey>>,
     /// 0 while it has no session.
     pub(crate) tree: AtomicU32,
     pub(crate) made_by: RequestContext,

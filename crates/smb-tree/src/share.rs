@@ -202,7 +202,7 @@ impl Share {
         self.inner.lane_state.counters()
     }
 
-    /// What an open is of, as this lane has it: opened again where another lane has made the open.
+    /// This lane's handle of an open: opened again where another lane has made the open.
     pub(crate) async fn handle(
         &self,
         ctx: &RequestContext,

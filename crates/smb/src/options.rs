@@ -39,9 +39,9 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Whether clients are told to sign everything: where somebody who has a key may come. A client of MS-SMB2 takes no guest's
+    /// True when NEGOTIATE says that signing is required: where users with a key may sign in. A client of MS-SMB2 takes no guest's
     /// session of a server that says so (3.2.5.3.1), and where guests alone come nobody could sign.
-    pub(crate) fn tells_to_sign(&self) -> bool {
+    pub(crate) fn requires_signing(&self) -> bool {
         let guests_alone = !self.has_users && (self.policy.guest || self.policy.anonymous);
         self.signing == Signing::Required && !guests_alone
     }

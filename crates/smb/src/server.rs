@@ -55,8 +55,8 @@ impl ServerState {
         *self.guid.get_or_init(|| Guid::new(lane::random::array()))
     }
 
-    /// Clients know it by this from an earlier process, unless it has told them otherwise.
-    pub(crate) fn be_known_as(&self, guid: Guid) {
+    /// Sets the ServerGuid of an earlier process, unless clients know another one already.
+    pub(crate) fn set_guid(&self, guid: Guid) {
         self.guid.get_or_init(|| guid);
     }
 
@@ -71,8 +71,8 @@ impl ServerState {
         self.opens.get_or_init(|| Opens::new(OpensLimits::default()))
     }
 
-    /// Lanes are on these nodes for as long as the process lives.
-    pub(crate) fn lanes_are_on(&self, nodes: impl Iterator<Item = Option<u32>>) {
+    /// Sets the NUMA nodes of the lanes, once for the process.
+    pub(crate) fn set_lane_nodes(&self, nodes: impl Iterator<Item = Option<u32>>) {
         self.nodes.get_or_init(|| nodes.collect());
     }
 
@@ -91,8 +91,8 @@ impl ServerState {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Its addresses are its own since.
-    pub(crate) fn listens(&self) {
+    /// Notes that the server listens at its addresses.
+    pub(crate) fn set_listening(&self) {
         self.started.get_or_init(Instant::now);
         self.has_listened.store(true, Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@ use crate::caching::{Caching, Kind};
 use crate::caching_grant::{BreakRequest, CachingGrant};
 use crate::conflict::FileOperation;
 use crate::event::{Event, GrantResult, Refused};
-use crate::grant::{granted, left_beside, rises};
+use crate::grant::{granted, is_upgrade, left_after};
 use crate::share::{Access, Share, StatOpen};
 use crate::stream::Open;
 use crate::waiting::Ticket;
@@ -181,7 +181,7 @@ impl<L: Clone + Eq> Object<L> {
                 && waiter.stream == stream.name
         });
         for waiter in others {
-            granted = left_beside(want.kind, granted, waiter.operation);
+            granted = left_after(want.kind, granted, waiter.operation);
         }
         let Some(caching_grant) = stream.caching_grant(want.holder) else {
             if granted.is_none() {
@@ -193,7 +193,7 @@ impl<L: Clone + Eq> Object<L> {
             stream.caching_grants.push(caching_grant);
             return opened;
         };
-        if !caching_grant.is_breaking() && rises(caching_grant.caching, want.caching, granted) {
+        if !caching_grant.is_breaking() && is_upgrade(caching_grant.caching, want.caching, granted) {
             caching_grant.give(granted);
         }
         caching_grant.home = want.home;

@@ -51,7 +51,7 @@ pub(crate) struct ConnectionState {
     pub(crate) options: Options,
     pub(crate) counters: Counters,
     pub(crate) frames: Rc<FramePool>,
-    pub(crate) inbox: BreakQueue,
+    pub(crate) break_queue: BreakQueue,
     negotiated: RefCell<Option<Rc<Negotiated>>>,
     /// The hash of the negotiation, from which each sign-in goes on.
     preauth: Cell<PreauthHash>,
@@ -91,7 +91,7 @@ impl Connection {
             stream,
             counters: Counters::default(),
             frames: FramePool::of_lane(),
-            inbox: BreakQueue::default(),
+            break_queue: BreakQueue::default(),
             negotiated: RefCell::default(),
             preauth: Cell::default(),
             credits: RefCell::new(Credits::new(options.credits)),
@@ -390,7 +390,7 @@ impl ConnectionState {
         }
     }
 
-    /// Everybody who waits hears why it is over; `false` where they have heard before.
+    /// Fails all requests that wait; `false` when the connection had ended before.
     fn fail_all(&self, error: Error) -> bool {
         if self.ended.borrow().is_some() {
             return false;
@@ -402,7 +402,7 @@ impl ConnectionState {
             slot.answer(Err(error.clone()));
         }
         self.credits.borrow_mut().wake_all();
-        self.inbox.wake();
+        self.break_queue.wake();
         self.ended_wakers.take().into_iter().for_each(Waker::wake);
         true
     }

@@ -202,7 +202,7 @@ fn unasked(shared: &ConnectionState, message: &Message<'_>, opened: Option<&Rc<K
                 Break::LeaseAck(_) => return Err(Error::Unexpected("an acknowledgment of a lease's break")),
             };
             shared.counters.breaks.increment();
-            if !shared.inbox.put(broken) {
+            if !shared.break_queue.put(broken) {
                 shared.counters.breaks_lost.increment();
             }
             Ok(())
@@ -212,7 +212,7 @@ fn unasked(shared: &ConnectionState, message: &Message<'_>, opened: Option<&Rc<K
             let Some(keys) = shared.sealers.borrow().get(&session_id).cloned() else { return Ok(()) };
             shared.counters.notifications.increment();
             if is_of_server(shared, message, &keys, opened)
-                && !shared.inbox.put(BreakNotification::SessionClosed { session_id })
+                && !shared.break_queue.put(BreakNotification::SessionClosed { session_id })
             {
                 shared.counters.breaks_lost.increment();
             }

@@ -75,7 +75,7 @@ impl Share {
             refused => refused,
         };
         if let Err(status) = fitted {
-            self.take_back(&operator, &open, is_directory).await;
+            self.undo_create(&operator, &open, is_directory).await;
             return Err(status.into());
         }
         let action = create_action::CREATED;
@@ -105,7 +105,7 @@ impl Share {
         object: &vfs::Object,
         params: &CreateParams<'_>,
     ) -> Result<(), Status> {
-        self.give_attributes(caller, handle, object, params).await?;
+        self.set_initial_attributes(caller, handle, object, params).await?;
         //= MS-FSA 2.1.5.1.1
         //# FILE_NO_COMPRESSION: what is made is not compressed, whatever the directory says.
         if params.has(options::NO_COMPRESSION) {
@@ -129,8 +129,8 @@ impl Share {
         Ok(())
     }
 
-    /// Takes away what was made, whose CREATE fails all the same. It stays where somebody else has it by now: it would be taken from him.
-    async fn take_back(&self, caller: &vfs::Caller, open: &vfs::Open, is_directory: bool) {
+    /// Removes the file that a failed CREATE has made, unless another client has it open by now.
+    async fn undo_create(&self, caller: &vfs::Caller, open: &vfs::Open, is_directory: bool) {
         let Some(path) = open.path(self.volume()) else { return };
         let Some(name) = path.as_path().file_name() else { return };
         let Ok(above) = self.directory_at(caller, path.as_path().parent()).await else { return };
@@ -178,8 +178,8 @@ impl Share {
         Err(Status::ACCESS_DENIED.into())
     }
 
-    /// Gives a file that was made or emptied the attributes that were asked for.
-    pub(super) async fn give_attributes(
+    /// Sets the attributes that a CREATE asks for on the file that it has created or emptied.
+    pub(super) async fn set_initial_attributes(
         &self,
         caller: &vfs::Caller,
         handle: &LaneHandle,

@@ -170,7 +170,7 @@ impl Share {
         for stream in streams::all(handle).await? {
             self.change_stream(caller, handle, object, &stream.name, StreamChange::Remove).await?;
         }
-        self.give_attributes(caller, handle, object, params).await
+        self.set_initial_attributes(caller, handle, object, params).await
     }
 }
 

@@ -56,7 +56,7 @@ impl Share {
                 Err(OpenAttemptError::Refused(status)) => return Err(status),
             }
         }
-        Err(self.given_up(params))
+        Err(self.attempts_exhausted(params))
     }
 
     async fn open_link(

@@ -199,7 +199,7 @@ impl Share {
             by_link: granted.by_link,
             room,
             _break_registration: granted.break_registration,
-            _of_two: params.shared_lease_key.clone(),
+            _shared_lease_key: params.shared_lease_key.clone(),
             tree: AtomicU32::new(ctx.tree),
             made_by: ctx.clone(),
             share: Arc::clone(&self.inner.name),

@@ -88,7 +88,7 @@ impl Share {
             match granted {
                 Ok(granted) => return Ok(granted),
                 Err(OpenAttemptError::Retry)
-                    if lookup.found.is_none() && self.leads_nowhere(ctx, &lookup).await =>
+                    if lookup.found.is_none() && self.is_dangling_link(ctx, &lookup).await =>
                 {
                     return Err(Status::OBJECT_NAME_NOT_FOUND);
                 }
@@ -96,11 +96,11 @@ impl Share {
                 Err(OpenAttemptError::Refused(status)) => return Err(status),
             }
         }
-        Err(self.given_up(params))
+        Err(self.attempts_exhausted(params))
     }
 
-    /// Whether the name is taken by a symbolic link to what is not there: nothing is made through it.
-    async fn leads_nowhere(&self, ctx: &RequestContext, lookup: &PathLookup) -> bool {
+    /// True when the name is a dangling symbolic link, through which no file is created.
+    async fn is_dangling_link(&self, ctx: &RequestContext, lookup: &PathLookup) -> bool {
         let (caller, path) = (&ctx.caller, lookup.path.as_path());
         if !matches!(self.volume().find_link(caller, path).await, Ok(Some(_))) {
             return false;
@@ -109,8 +109,8 @@ impl Share {
         matches!(led, Err(vfs::Error::NotFound | vfs::Error::NotADirectory | vfs::Error::Hidden))
     }
 
-    /// Why a CREATE is refused whose name came and went at each attempt: as if it had met that once.
-    pub(super) fn given_up(&self, params: &CreateParams<'_>) -> Status {
+    /// The status of a CREATE whose name came and went at each attempt.
+    pub(super) fn attempts_exhausted(&self, params: &CreateParams<'_>) -> Status {
         self.counters().creates_given_up.increment();
         match (params.opens(), params.makes()) {
             (false, _) => Status::OBJECT_NAME_COLLISION,

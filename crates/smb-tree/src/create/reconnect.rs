@@ -91,7 +91,7 @@ impl Share {
         Ok(Ok(self.answer_reconnect(ctx, contexts, &open, open.action, Some(oplock)).await?))
     }
 
-    /// Looks whether somebody may have an open that has no session, and gives it to his.
+    /// Attaches a disconnected open to the session of a client that may reconnect to it.
     async fn resume_open(
         &self,
         ctx: &RequestContext,
@@ -159,7 +159,7 @@ impl Share {
         if is_it { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
     }
 
-    /// The response to who has an open already.
+    /// Answers a CREATE with an open that its client has already.
     async fn answer_reconnect(
         &self,
         ctx: &RequestContext,

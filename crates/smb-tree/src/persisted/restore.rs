@@ -201,7 +201,7 @@ impl Tree {
             became: OnceLock::new(),
             by_link: None,
             _break_registration: Some(break_registration),
-            _of_two: None,
+            _shared_lease_key: None,
             tree: AtomicU32::new(0),
             replay: self.replay_of(record),
             made_by: ctx,

@@ -97,7 +97,7 @@ impl Audit {
                 status: Status::CANCELLED,
                 peer: call.connection.stream.peer_addr(),
                 session: context.session_id,
-                who: who(call),
+                who: principal_of(call),
                 about,
             }))
         });
@@ -261,8 +261,8 @@ fn path_of(call: &Call<'_>, share: &Share, file: FileId) -> Option<String> {
     share.stored_path(&open)
 }
 
-/// Whom a request acts for.
-fn who(call: &Call<'_>) -> Option<Principal> {
+/// The principal that a request acts for.
+fn principal_of(call: &Call<'_>) -> Option<Principal> {
     match call.tree.as_ref().map(|tree| &tree.kind) {
         Some(TreeKind::Disk { ctx, .. }) => Some(ctx.caller.principal.clone()),
         _ => call.channel.as_ref()?.session.principal(),

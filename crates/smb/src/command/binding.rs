@@ -123,7 +123,7 @@ pub(super) fn bind(
         }
     };
     let channel = Channel::new(Arc::clone(session), Some(Arc::new(signing)), nonces);
-    connection.gains(channel);
+    connection.add_channel(channel);
     connection.lane.counters.channels_bound.increment();
     Ok(signed_in.flags)
 }

@@ -38,7 +38,7 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
             (id, fixed, Vec::new())
         }
     };
-    call.now_with(|context| context.file_id = Some(id));
+    call.update_context(|context| context.file_id = Some(id));
     Ok(Reply::of(move |body| CreateResponse::write(body, fixed, &contexts)))
 }
 

@@ -10,7 +10,7 @@ pub(super) async fn logoff(call: &Call<'_>) -> Result<Reply, Status> {
     //= MS-SMB2 3.3.5.6
     //# The session is taken from every channel's table and from GlobalSessionTable; its opens are closed, but for those that are durable,
     //# and the response comes after that.
-    connection.loses(channel.session.id);
+    connection.remove_channel(channel.session.id);
     channel.session.remove_channel(connection.number);
     connection.lane.close_session(connection, &channel.session).await;
     Ok(Reply::empty())

@@ -58,8 +58,8 @@ pub(crate) async fn run(call: &Call<'_>, request: Request<'_>) -> Result<Reply, 
     }
 }
 
-/// Hears of each reply as it was put together, before it is signed: what was said before there are keys goes into them.
-pub(crate) fn was_put(connection: &Rc<Connection>, command: Command, header: &Header, reply: &[u8]) {
+/// Adds a reply to the pre-authentication integrity hash, before it is signed (MS-SMB2 3.3.5.4, 3.3.5.5).
+pub(crate) fn reply_built(connection: &Rc<Connection>, command: Command, header: &Header, reply: &[u8]) {
     match command {
         Command::Negotiate => negotiate::answered(connection, reply),
         Command::SessionSetup if header.status() == Status::MORE_PROCESSING_REQUIRED => {

@@ -198,7 +198,7 @@ fn agreed(dialect: Dialect, options: &Options, cipher: Option<Cipher>) -> Negoti
         client_security_mode: 0,
         capabilities: offered,
         security_mode: security_mode::SIGNING_ENABLED
-            | if options.tells_to_sign() { security_mode::SIGNING_REQUIRED } else { 0 },
+            | if options.requires_signing() { security_mode::SIGNING_REQUIRED } else { 0 },
         signing: default_signing(dialect),
         cipher,
         posix: false,

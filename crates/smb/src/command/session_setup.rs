@@ -39,7 +39,7 @@ pub(super) async fn session_setup(
         id => go_on(connection, id, &options)?,
     };
     let id = signing_in.session.id;
-    call.now_with(|context| context.session_id = id);
+    call.update_context(|context| context.session_id = id);
     signing_in.preauth.update(call.message.bytes());
     let (asked, time) = (accounts(connection, &options, begun), file_time(wall_clock()));
     let answer = signing_in.acceptor.accept(request.security, &options.target, time, &asked);
@@ -174,7 +174,7 @@ fn how(signing_in: &SigningIn, proved: &Proved) -> &'static str {
     }
 }
 
-/// What a sign-in asks of the accounts.
+/// The accounts as a sign-in by this connection looks them up.
 fn accounts<'a>(connection: &'a Connection, options: &'a Options, now: Instant) -> SignInAccounts<'a> {
     // Samba's tests fail as fast as they can.
     let failures = (!options.test_switches).then_some(&connection.lane.server_state.failures);
@@ -216,7 +216,7 @@ async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused, 
     if signing_in.is_binding {
         connection.lane.counters.channels_refused.increment();
     } else if session.signed_in().is_some() {
-        connection.loses(session.id);
+        connection.remove_channel(session.id);
         session.remove_channel(connection.number);
         connection.lane.close_session(connection, session).await;
     }
@@ -278,7 +278,7 @@ async fn end(
     session.begin(signed_in);
     counters.sessions_begun.increment();
     let channel = Channel::new(Arc::clone(session), signing, nonces);
-    connection.gains(channel);
+    connection.add_channel(channel);
     //= MS-SMB2 3.3.5.5.3
     //# A session that the same user had before, and says is gone, is closed.
     let previous = request.fixed.previous_session_id.get();

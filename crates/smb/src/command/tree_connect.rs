@@ -55,7 +55,7 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
             return Err(refused(status));
         }
     };
-    call.now_with(|context| context.tree_id = connect.id);
+    call.update_context(|context| context.tree_id = connect.id);
     let mut response = TreeConnectResponse::blank();
     match &tree.kind {
         TreeKind::Pipes => {

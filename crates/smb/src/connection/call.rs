@@ -133,8 +133,8 @@ impl Call<'_> {
         })
     }
 
-    /// Puts in a session or a tree that was made.
-    pub(crate) fn now_with(&self, change: impl FnOnce(&mut CompoundContext)) {
+    /// Updates the session, tree and file that later requests of the compound go on with.
+    pub(crate) fn update_context(&self, change: impl FnOnce(&mut CompoundContext)) {
         let mut context = self.context.get();
         change(&mut context);
         self.context.set(context);

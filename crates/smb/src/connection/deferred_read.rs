@@ -134,7 +134,7 @@ impl Connection {
             }
             Err(ReadFailure::Failed(status)) => {
                 deferred_read.ended(status);
-                self.say_failed(&deferred_read, status);
+                self.send_error(&deferred_read, status);
                 self.no_more_under_way(deferred_read.len as usize);
                 self.send_queue.wake();
             }
@@ -304,7 +304,7 @@ impl Connection {
     }
 
     /// Sends the error instead.
-    fn say_failed(self: &Rc<Self>, deferred_read: &DeferredRead, status: Status) {
+    fn send_error(self: &Rc<Self>, deferred_read: &DeferredRead, status: Status) {
         self.lane.counters.requests_failed.increment();
         let mut header = deferred_read.header;
         header.status.set(status.0);

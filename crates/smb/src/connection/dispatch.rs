@@ -200,7 +200,7 @@ impl FrameDispatch<'_> {
         let ready = self.ready(&mut call, command);
         let trail = self.connection.lane.audit.begin(command, &call);
         let mut reply = match ready {
-            Ok(()) => self.carry_out(&call, command, pending_reply, received).await?,
+            Ok(()) => self.execute(&call, command, pending_reply, received).await?,
             Err(status) => status.into(),
         };
         match &mut reply.content {
@@ -211,7 +211,7 @@ impl FrameDispatch<'_> {
     }
 
     /// Runs the command, with an interim reply where it takes long. `None` where the connection ends.
-    async fn carry_out(
+    async fn execute(
         &mut self,
         call: &Call<'_>,
         command: Command,
@@ -219,7 +219,7 @@ impl FrameDispatch<'_> {
         received: Option<Received>,
     ) -> Option<Reply> {
         if let Some(received) = received {
-            return Some(self.carry_out_received(call, command, pending_reply, received).await);
+            return Some(self.execute_received(call, command, pending_reply, received).await);
         }
         let request = match Request::parse(&call.message) {
             Ok(request) => request,
@@ -230,12 +230,12 @@ impl FrameDispatch<'_> {
             }
             Err(malformed) => return Some(malformed.status().into()),
         };
-        Some(self.carry_out_request(call, command, pending_reply, request).await)
+        Some(self.execute_request(call, command, pending_reply, request).await)
     }
 
-    /// Runs a WRITE whose data is where it was received. By itself, as [`FrameDispatch::carry_out_request`] is: in one function each request would
+    /// Runs a WRITE whose data is where it was received. By itself, as [`FrameDispatch::execute_request`] is: in one function each request would
     /// have room for both.
-    async fn carry_out_received(
+    async fn execute_received(
         &mut self,
         call: &Call<'_>,
         command: Command,
@@ -252,7 +252,7 @@ impl FrameDispatch<'_> {
     }
 
     /// Runs a command that lies in its message.
-    async fn carry_out_request(
+    async fn execute_request(
         &mut self,
         call: &Call<'_>,
         command: Command,
@@ -332,12 +332,12 @@ impl FrameDispatch<'_> {
                 //# The server may compound responses: those that hold memory leave before it is waited for.
                 Woken::Short => self.leave(),
                 Woken::Late => {
-                    kept = self.charge_kept(obeys_cancel);
+                    kept = self.charge_waiting(obeys_cancel);
                     let id = kept.as_ref().and_then(|_| may_be_async.then(|| place.go_async()));
                     match id {
                         Some(Some(id)) => {
                             counters.waiting.add(1);
-                            self.say_pending(id, pending_reply);
+                            self.send_interim(id, pending_reply);
                         }
                         None if kept.is_some() => {}
                         _ => {
@@ -352,7 +352,7 @@ impl FrameDispatch<'_> {
 
     /// Charges the connection for what a request keeps while it waits; `None` where that is much and there is no room for it. Data of
     /// files is charged in any case: it waits for a disk alone.
-    fn charge_kept(&self, may_refuse: bool) -> Option<Charge> {
+    fn charge_waiting(&self, may_refuse: bool) -> Option<Charge> {
         let (account, bytes) = (&self.connection.account, self.kept.saturating_sub(self.held));
         if bytes <= KEPT_SMALL_MAX || !may_refuse {
             Some(account.charge(bytes))
@@ -362,7 +362,7 @@ impl FrameDispatch<'_> {
     }
 
     /// Sends what there is, and an interim reply.
-    fn say_pending(&mut self, id: u64, pending_reply: &mut PendingReply) {
+    fn send_interim(&mut self, id: u64, pending_reply: &mut PendingReply) {
         //= MS-SMB2 3.3.4.2
         //# The interim response carries an AsyncId, STATUS_PENDING, and the credits of the request.
         self.leave();
@@ -538,7 +538,7 @@ impl FrameDispatch<'_> {
         if is_of_sign_in && self.sealer.is_none() {
             self.replies.sign_last();
         }
-        command::was_put(connection, pending_reply.command, &header, self.replies.last());
+        command::reply_built(connection, pending_reply.command, &header, self.replies.last());
         if pending_reply.async_id.is_some() || is_of_sign_in {
             // What follows in the compound leaves by itself.
             self.leave();

@@ -353,16 +353,16 @@ impl Connection {
         self.acknowledged_max.set(self.acknowledged());
     }
 
-    /// It has become a channel of a session.
-    pub(crate) fn gains(&self, channel: Rc<Channel>) {
+    /// Adds a channel of a session to the connection.
+    pub(crate) fn add_channel(&self, channel: Rc<Channel>) {
         let session = &channel.session;
         self.lane.add_client_channel(session.client, self);
         self.lane.counters.sessions.add(1);
         self.channels.borrow_mut().insert(session.id, channel);
     }
 
-    /// It is no channel of a session any more.
-    pub(crate) fn loses(&self, session: u64) {
+    /// Removes the connection's channel of a session.
+    pub(crate) fn remove_channel(&self, session: u64) {
         let Some(lost) = self.channels.borrow_mut().remove(&session) else { return };
         self.lane.counters.sessions.sub(1);
         let client = lost.session.client;
@@ -373,7 +373,7 @@ impl Connection {
 
     /// A session is over: what waits of it is cancelled.
     pub(crate) fn forget(&self, session: u64) {
-        self.loses(session);
+        self.remove_channel(session);
         self.requests.cancel_session(session);
     }
 

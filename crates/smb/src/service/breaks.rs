@@ -71,11 +71,11 @@ pub(crate) struct ConnectionTable(RefCell<HashMap<u64, Weak<Connection>>>);
 
 impl ConnectionTable {
     pub(super) fn of(&self, connection: u64) -> Option<Rc<Connection>> {
-        self.even_lost(connection).filter(|connection| !connection.has_ended())
+        self.including_lost(connection).filter(|connection| !connection.has_ended())
     }
 
     /// The same, or one that was lost and whose requests go on.
-    pub(super) fn even_lost(&self, connection: u64) -> Option<Rc<Connection>> {
+    pub(super) fn including_lost(&self, connection: u64) -> Option<Rc<Connection>> {
         self.0.borrow().get(&connection).and_then(Weak::upgrade)
     }
 

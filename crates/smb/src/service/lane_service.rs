@@ -317,7 +317,7 @@ impl LaneService for LaneSmb {
             let Some((page, guid)) = self.server_state.persisted_state.take_previous() else { return };
             match self.tree.restore_opens(&page, TAKE_UP_WITHIN).await {
                 Ok(RestoredOpens { restored, lost }) => {
-                    self.server_state.be_known_as(guid);
+                    self.server_state.set_guid(guid);
                     tracing::info!(
                         restored,
                         lost,

@@ -90,7 +90,7 @@ impl LaneSmb {
 
     /// A session is over: its requests are cancelled, and these connections have nothing of it any more.
     pub(super) fn forget(&self, session: u64, connections: &[u64]) {
-        connections.iter().filter_map(|number| self.connection_table().even_lost(*number)).for_each(
+        connections.iter().filter_map(|number| self.connection_table().including_lost(*number)).for_each(
             |connection| {
                 notification::tell(&connection, session);
                 connection.forget(session);

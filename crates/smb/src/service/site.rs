@@ -59,7 +59,7 @@ impl SmbSite {
         if let Some(objects) = ground.objects {
             objects.call_by(options.sids.clone());
         }
-        settings.server_state.lanes_are_on(ground.layout.lanes().map(|lane| lane.node));
+        settings.server_state.set_lane_nodes(ground.layout.lanes().map(|lane| lane.node));
         Ok(Self {
             options: Arc::new(options),
             hindrance,
@@ -85,7 +85,7 @@ impl Site for SmbSite {
                 .to_owned()
         });
         let guests = (self.by_command && self.hindrance.is_none()).then(|| {
-            let windows = if self.options.tells_to_sign() {
+            let windows = if self.options.requires_signing() {
                 "Windows takes no guest's session of a server whose users sign"
             } else {
                 "Windows refuses such servers unless an administrator there allows them by \
@@ -114,7 +114,7 @@ impl Site for SmbSite {
     fn bound(&mut self, sockets: &[Bound]) {
         self.bound = sockets.to_vec();
         if !sockets.is_empty() {
-            self.server_state.listens();
+            self.server_state.set_listening();
         }
     }
 
