@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lane::buffer::Buf;
 use lane::fs::File;
-use rx_lane::{Held, Rooms};
+use rx_lane::{Held, PacketBuffers};
 use transfer::Progress;
 
 use crate::error::Error;
@@ -50,9 +50,10 @@ impl Sink for LocalFile {
 }
 
 impl Source for LocalFile {
-    async fn fill(&self, offset: u64, rooms: &mut Rooms) -> Result<usize, Error> {
+    async fn fill(&self, offset: u64, packet_buffers: &mut PacketBuffers) -> Result<usize, Error> {
         go_on(&self.progress)?;
-        let (read, bufs) = self.file.read_vectored_at(offset, rooms.len(), rooms.bufs()).await;
+        let (read, bufs) =
+            self.file.read_vectored_at(offset, packet_buffers.len(), packet_buffers.bufs()).await;
         drop(bufs);
         read.map_err(|error| Error::Local(self.name.clone(), error))
     }

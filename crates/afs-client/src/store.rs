@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use afs_wire::{Fid, Status, StoreStatus, rxafs};
 use lane::fs::File;
-use rx_lane::{Call, CallError, Rooms};
+use rx_lane::{Call, CallError, PacketBuffers};
 use xdr::rpc::{self, Failure};
 
 use crate::error::Error;
@@ -16,7 +16,11 @@ use crate::status::Metadata;
 /// Where stored bytes come from.
 pub trait Source {
     /// Fills rooms of packets with the bytes from `offset` on; returns how many there were, fewer only at the end.
-    fn fill(&self, offset: u64, rooms: &mut Rooms) -> impl Future<Output = Result<usize, Error>>;
+    fn fill(
+        &self,
+        offset: u64,
+        packet_buffers: &mut PacketBuffers,
+    ) -> impl Future<Output = Result<usize, Error>>;
 
     /// The file that the bytes are in, each at its own offset, if they are in one: it may go to a server as it lies. Asked for again
     /// and again meanwhile.
@@ -126,13 +130,13 @@ async fn data(
     let mut at = 0;
     while at < piece.length {
         let wanted = usize::try_from(piece.length - at).unwrap_or(usize::MAX).min(ROOMS_MAX);
-        let mut rooms = call.rooms(wanted).await?;
-        let filled = match source.fill(piece.offset + at, &mut rooms).await {
+        let mut packet_buffers = call.packet_buffers(wanted).await?;
+        let filled = match source.fill(piece.offset + at, &mut packet_buffers).await {
             Ok(0) => return Ok(Err(Error::Short { got: at, wanted: piece.length })),
             Ok(filled) => filled,
             Err(error) => return Ok(Err(error)),
         };
-        rooms.commit(filled)?;
+        packet_buffers.commit(filled)?;
         at += filled as u64;
     }
     Ok(Ok(()))

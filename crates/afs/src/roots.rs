@@ -28,7 +28,7 @@ pub struct SyntheticVolumes {
 struct SyntheticState {
     roots: Arc<Roots>,
     /// Clients have not heard that they are others than before.
-    is_untold: bool,
+    is_unreported: bool,
 }
 
 /// The volumes that are made up, at one time.
@@ -83,7 +83,7 @@ impl SyntheticVolumes {
         let since = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
         let roots = plans.into_iter().map(|plan| Root::new(plan, version, since)).collect();
         // Before the first nobody could be told of any.
-        state.is_untold = state.roots.version > 0;
+        state.is_unreported = state.roots.version > 0;
         state.roots = Arc::new(Roots { roots, version });
         true
     }
@@ -94,8 +94,8 @@ impl SyntheticVolumes {
     }
 
     /// Whether clients are to be told that they are others than before: of who asks only the first is.
-    pub(crate) fn take_untold(&self) -> bool {
-        std::mem::take(&mut self.lock().is_untold)
+    pub(crate) fn take_unreported(&self) -> bool {
+        std::mem::take(&mut self.lock().is_unreported)
     }
 
     fn lock(&self) -> MutexGuard<'_, SyntheticState> {
@@ -287,7 +287,7 @@ mod tests {
         with(&[FIRST, ("music", VolumeType::ReadOnly)], async |attached| {
             let synthetic = SyntheticVolumes::default();
             assert!(synthetic.set(CELL, &attached) && !synthetic.set(CELL, &attached));
-            assert!(!synthetic.take_untold(), "nobody knows of any");
+            assert!(!synthetic.take_unreported(), "nobody knows of any");
             let roots = synthetic.now();
             let [afs, cell] = &roots.roots[..] else { panic!("{roots:?}") };
             assert_eq!(
@@ -327,7 +327,7 @@ mod tests {
             assert_eq!(files, 3);
             let one = both.without("music");
             assert!(synthetic.set(CELL, &one));
-            assert!(synthetic.take_untold() && !synthetic.take_untold(), "one lane tells it");
+            assert!(synthetic.take_unreported() && !synthetic.take_unreported(), "one lane tells it");
             let (next, same, files) = seen(&synthetic);
             assert!(next > version);
             assert_eq!((same, files), (number, 2));

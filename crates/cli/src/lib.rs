@@ -32,7 +32,7 @@ pub fn ended(done: anyhow::Result<ExitCode>, complain: impl FnOnce(&str)) -> Exi
         // Somebody closed the pipe: `linerate stat | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&output::harmless(&told(&error)));
+            complain(&output::harmless(&error_chain(&error)));
             ExitCode::FAILURE
         }
     };
@@ -142,7 +142,7 @@ pub fn man(program: Command, names: &[String], dir: Option<&Path>) -> anyhow::Re
 }
 
 /// The error and its causes, each said once: some errors tell their cause themselves.
-pub fn told(error: &anyhow::Error) -> String {
+pub fn error_chain(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
@@ -194,6 +194,6 @@ mod tests {
     #[test]
     fn an_error_says_each_cause_once() {
         let error = anyhow::anyhow!("no such file").context("cannot read x: no such file").context("start");
-        assert_eq!(told(&error), "start: cannot read x: no such file");
+        assert_eq!(error_chain(&error), "start: cannot read x: no such file");
     }
 }

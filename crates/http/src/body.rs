@@ -10,7 +10,7 @@ use crate::request_error::RequestError;
 /// Finds one request body's content in what its connection brings. Nothing is copied.
 #[derive(Clone, Debug)]
 pub struct BodyReader {
-    state: State,
+    state: BodyState,
     /// Bytes of content that may still come.
     content_left: u64,
     /// Bytes of chunk sizes, extensions and trailers that may still come.
@@ -35,10 +35,10 @@ impl BodyReader {
     /// announced to be longer is refused at once, and a chunk when its size is known.
     pub fn new(length: BodyLength, content_max: u64, framing_max: u64) -> Result<Self, RequestError> {
         let state = match length {
-            BodyLength::None => State::Done,
+            BodyLength::None => BodyState::Done,
             BodyLength::Exact(length) if length > content_max => return Err(RequestError::BodyTooLarge),
-            BodyLength::Exact(length) => State::Exact(length),
-            BodyLength::Chunked => State::Size { value: 0, digits: 0 },
+            BodyLength::Exact(length) => BodyState::Exact(length),
+            BodyLength::Chunked => BodyState::Size { value: 0, digits: 0 },
         };
         let ignored_left = IGNORED_BYTES_MAX;
         Ok(Self { state, content_left: content_max, framing_left: framing_max, ignored_left })
@@ -46,13 +46,13 @@ impl BodyReader {
 
     /// Whether nothing is left to come.
     pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, BodyState::Done)
     }
 
     /// Bytes of content that come next without anything between them.
     pub fn run_left(&self) -> u64 {
         match self.state {
-            State::Exact(left) | State::Data(left) => left,
+            BodyState::Exact(left) | BodyState::Data(left) => left,
             _ => 0,
         }
     }
@@ -60,8 +60,8 @@ impl BodyReader {
     /// Whether its end is known, and at most `bytes` away.
     pub fn is_shorter_than(&self, bytes: u64) -> bool {
         match self.state {
-            State::Done => true,
-            State::Exact(left) => left <= bytes,
+            BodyState::Done => true,
+            BodyState::Exact(left) => left <= bytes,
             _ => false,
         }
     }
@@ -69,7 +69,7 @@ impl BodyReader {
     /// Passes over content that was received elsewhere, at most [`BodyReader::run_left`] bytes.
     pub fn pass(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.run_left());
-        if let State::Exact(left) | State::Data(left) = &mut self.state {
+        if let BodyState::Exact(left) | BodyState::Data(left) = &mut self.state {
             *left -= bytes;
             let is_over = *left == 0;
             self.content_left -= bytes;
@@ -81,8 +81,8 @@ impl BodyReader {
 
     fn end_run(&mut self) {
         self.state = match self.state {
-            State::Data(_) => State::DataCr,
-            _ => State::Done,
+            BodyState::Data(_) => BodyState::DataCr,
+            _ => BodyState::Done,
         };
     }
 
@@ -91,7 +91,7 @@ impl BodyReader {
     pub fn feed(&mut self, input: &[u8]) -> Result<Content, RequestError> {
         let mut at = 0;
         while let Some(&byte) = input.get(at).filter(|_| !self.is_done()) {
-            if let State::Exact(left) | State::Data(left) = &mut self.state {
+            if let BodyState::Exact(left) | BodyState::Data(left) = &mut self.state {
                 let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len() - at);
                 *left -= taken as u64;
                 if *left == 0 {
@@ -106,7 +106,7 @@ impl BodyReader {
                 self.ignored_left = self.ignored_left.checked_sub(1).ok_or(RequestError::HeadTooLarge)?;
             }
             self.state = self.state.framing_byte(byte)?;
-            if matches!(self.state, State::Data(size) if size > self.content_left) {
+            if matches!(self.state, BodyState::Data(size) if size > self.content_left) {
                 return Err(RequestError::BodyTooLarge);
             }
             at += 1;
@@ -117,7 +117,7 @@ impl BodyReader {
 
 /// Where in the grammar of RFC 9112 7.1 the next byte stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BodyState {
     Exact(u64),
     Size { value: u64, digits: u8 },
     Extension { size: u64, at: Extension },
@@ -181,7 +181,7 @@ impl Extension {
     }
 }
 
-impl State {
+impl BodyState {
     /// Whether the next byte is of an extension or of a trailer.
     fn is_ignored(self) -> bool {
         matches!(

@@ -2,23 +2,23 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use service::civil::{Civil, MONTHS, WEEKDAYS};
+use service::datetime::{DateTime, MONTHS, WEEKDAYS};
 
 /// Length of an IMF-fixdate such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub const LEN: usize = 29;
 
 /// Writes seconds since 1970 as IMF-fixdate. Times outside the years 1970 to 9999 are clamped.
 pub fn imf_fixdate(unix_s: i64) -> [u8; LEN] {
-    let civil = Civil::from_unix(unix_s);
+    let date_time = DateTime::from_unix(unix_s);
     let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
-    text[0..3].copy_from_slice(&WEEKDAYS[civil.weekday as usize]);
-    put_two(&mut text[5..7], civil.day);
-    text[8..11].copy_from_slice(&MONTHS[civil.month as usize - 1]);
-    put_two(&mut text[12..14], civil.year / 100);
-    put_two(&mut text[14..16], civil.year % 100);
-    put_two(&mut text[17..19], civil.hour);
-    put_two(&mut text[20..22], civil.minute);
-    put_two(&mut text[23..25], civil.second);
+    text[0..3].copy_from_slice(&WEEKDAYS[date_time.weekday as usize]);
+    put_two(&mut text[5..7], date_time.day);
+    text[8..11].copy_from_slice(&MONTHS[date_time.month as usize - 1]);
+    put_two(&mut text[12..14], date_time.year / 100);
+    put_two(&mut text[14..16], date_time.year % 100);
+    put_two(&mut text[17..19], date_time.hour);
+    put_two(&mut text[20..22], date_time.minute);
+    put_two(&mut text[23..25], date_time.second);
     text
 }
 
@@ -65,7 +65,7 @@ fn put_two(out: &mut [u8], value: u32) {
 
 #[cfg(test)]
 mod tests {
-    use service::civil::UNIX_S_MAX;
+    use service::datetime::UNIX_S_MAX;
 
     use super::*;
 

@@ -169,7 +169,7 @@ fn checked<'b>(
     }
     let (target, authority) = target(target_text, method)?;
 
-    let mut seen = Seen::default();
+    let mut seen = FieldWalk::default();
     for header in headers {
         seen.field(header.name.as_bytes(), header.value)?;
     }
@@ -226,9 +226,9 @@ impl Method {
     }
 }
 
-/// What has been met while walking the header fields.
+/// The fields of a request head that were met so far.
 #[derive(Default)]
-struct Seen<'b> {
+struct FieldWalk<'b> {
     fields: Fields<'b>,
     host: Option<&'b [u8]>,
     content_length: Option<u64>,
@@ -238,7 +238,7 @@ struct Seen<'b> {
     expect_continue: bool,
 }
 
-impl<'b> Seen<'b> {
+impl<'b> FieldWalk<'b> {
     fn field(&mut self, name: &'b [u8], value: &'b [u8]) -> Result<(), RequestError> {
         match name.len() {
             4 if is(name, b"host") => {

@@ -11,7 +11,7 @@ use identity::{Accounts, Writable};
 use service::config::Size;
 use service::socket::reachable;
 use service::volumes::{LaneVolumes, VolumeSection};
-use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Role as Numbered};
+use service::{Bound, Greeting, LaneService, LaneStart, LoadContext, Problem, Role as Numbered};
 use tls::{Alpn, CertificateFiles, KtlsPolicy, ServerTls, TlsConfig, Versions};
 
 use crate::limits::Limits;
@@ -59,28 +59,28 @@ struct NoStateDir;
 
 impl HttpSite {
     /// Loads certificates, and makes the self-signed one if none is configured.
-    pub(crate) fn load(settings: &HttpSettings, ground: &Ground<'_>) -> Result<Self, Problem> {
+    pub(crate) fn load(settings: &HttpSettings, context: &LoadContext<'_>) -> Result<Self, Problem> {
         let https = &settings.https;
         let tls = match https.listen.is_empty() {
             true => None,
-            false => Some(Arc::new(tls_config(settings, ground.state_dir)?.load(settings.tickets()?)?)),
+            false => Some(Arc::new(tls_config(settings, context.state_dir)?.load(settings.tickets()?)?)),
         };
         let mut limits = settings.http.limits.to_http();
         limits.upload_bytes_max = settings.http.upload_max;
-        limits.connections_max = limits.connections_max.min(ground.connections_per_lane);
+        limits.connections_max = limits.connections_max.min(context.connections_per_lane);
         Ok(Self {
             mounts: settings.mounts.clone(),
             limits,
             pacing: settings.http.limits.pacing_bytes_per_second.map(|Size(rate)| rate),
-            accounts: Arc::clone(ground.accounts),
+            accounts: Arc::clone(context.accounts),
             uploads_synced: settings.http.uploads_synced,
             tls,
             ktls: if https.kernel_tls { KtlsPolicy::Auto } else { KtlsPolicy::Off },
             is_trusted: !https.certificates.is_empty(),
             public_port: https.public_port,
             sockets: Vec::new(),
-            uploads: Uploads::first(settings, ground.volumes),
-            is_trial: ground.is_trial,
+            uploads: Uploads::first(settings, context.volumes),
+            is_trial: context.is_trial,
         })
     }
 

@@ -3,7 +3,7 @@
 use redb::{ReadTransaction, ReadableDatabase};
 
 use crate::index::Index;
-use crate::object::{Entry, check_lengths};
+use crate::object::{ObjectEntry, check_lengths};
 use crate::tables::{IDENTITIES, OBJECTS};
 use crate::{Error, Known, Number, Place, VolumeId};
 
@@ -76,7 +76,7 @@ impl Index {
         let (reserved, generation) = (self.reserved(volume)?, self.generation(volume)?);
         let findings = self.shared().with_database(|database| {
             let read = database.begin_read()?;
-            let mut look = Look {
+            let mut look = VolumeWalk {
                 volume: volume.0,
                 reserved,
                 generation,
@@ -135,7 +135,7 @@ impl Index {
             let rows = objects.range((volume.0, first)..=(volume.0, u32::MAX))?;
             let readable = rows.filter_map(|row| {
                 let known = row.map(|(key, record)| {
-                    let entry = Entry::decode(key.value().1, record.value()).ok()?;
+                    let entry = ObjectEntry::decode(key.value().1, record.value()).ok()?;
                     Some(Known { identity: entry.identity, object: entry.object })
                 });
                 known.transpose()
@@ -146,7 +146,7 @@ impl Index {
 }
 
 /// A walk through a volume's records.
-struct Look {
+struct VolumeWalk {
     volume: u32,
     /// Counters of directories and of files below these may have been given out.
     reserved: (u64, u64),
@@ -159,10 +159,10 @@ struct Look {
 enum Repair {
     Object(u32),
     Identity(Box<[u8]>),
-    Rewrite(Entry),
+    Rewrite(ObjectEntry),
 }
 
-impl Look {
+impl VolumeWalk {
     fn at_objects(&mut self, read: &ReadTransaction) -> Result<(), Error> {
         let objects = read.open_table(OBJECTS)?;
         let identities = read.open_table(IDENTITIES)?;
@@ -170,7 +170,7 @@ impl Look {
             let (key, record) = row?;
             let vnode = key.value().1;
             self.findings.objects += 1;
-            let Ok(entry) = Entry::decode(vnode, record.value()) else {
+            let Ok(entry) = ObjectEntry::decode(vnode, record.value()) else {
                 self.found(Finding::Stray { vnode }, [Repair::Object(vnode)]);
                 continue;
             };
@@ -213,7 +213,7 @@ impl Look {
                 break;
             }
             let record = objects.get((self.volume, vnode))?;
-            let entry = record.and_then(|record| Entry::decode(vnode, record.value()).ok());
+            let entry = record.and_then(|record| ObjectEntry::decode(vnode, record.value()).ok());
             let agrees = entry.is_some_and(|entry| &*entry.identity == identity);
             if !agrees {
                 self.found(Finding::Dangling { vnode }, [Repair::Identity(identity.into())]);

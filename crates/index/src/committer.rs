@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::index::{Index, Shared};
+use crate::index::{Index, IndexShared};
 use crate::journal::Journal;
 
 /// Commits every so often, and at once when half of what may wait is waiting. Ends when dropped.
 pub struct Committer {
-    shared: Arc<Shared>,
+    shared: Arc<IndexShared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Committer {
     }
 }
 
-fn commit(shared: &Shared, interval: Duration) {
+fn commit(shared: &IndexShared, interval: Duration) {
     let mut state = shared.state();
     let mut due = Instant::now() + interval;
     let mut beat_at: Option<Instant> = None;

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Rele
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::clean_shutdown::booted_ms_now;
 use crate::mark::checksum_words;
-use crate::note::booted_ms_now;
 use crate::object::{TICK_MAX, Window};
-use crate::{Note, Number, PlaceRef, Timestamp, Version, VolumeId};
+use crate::{CleanShutdownMarker, Number, PlaceRef, Timestamp, Version, VolumeId};
 
-pub(crate) use self::left::Files;
-pub use self::left::Left;
+pub(crate) use self::recovered::RecoveredFiles;
+pub use self::recovered::RecoveredJournal;
 
-mod left;
+mod recovered;
 
 /// Memory that outlives the process, and not the boot: words that whoever has the journal alone writes.
 pub trait Words: Send + Sync + 'static {
@@ -84,7 +84,12 @@ impl Default for Slot {
 
 impl Journal {
     /// Begins an empty one, of an index that has come to `commits`, and will have this note of it. `None` where there is no memory.
-    pub(crate) fn begin(words: Box<dyn Words>, note: &Note, commits: u64, slots_max: usize) -> Option<Self> {
+    pub(crate) fn begin(
+        words: Box<dyn Words>,
+        marker: &CleanShutdownMarker,
+        commits: u64,
+        slots_max: usize,
+    ) -> Option<Self> {
         let slots_max = u32::try_from(slots_max).unwrap_or(u32::MAX).min(Slot::LACKING.0);
         if !words.grow(HEADER_LEN + SLOT_LEN) {
             return None;
@@ -92,7 +97,7 @@ impl Journal {
         let free =
             Free { slots: Vec::new(), next: 0, serial: 0, committed: Vec::new(), aging: VecDeque::new() };
         let journal = Self { words, slots_max, free: Mutex::new(free), is_stirred: AtomicBool::new(false) };
-        let (low, high) = halves(note);
+        let (low, high) = halves(marker);
         let header = [
             (FORMAT_AT, FORMAT),
             (NOTE_AT, low),
@@ -311,9 +316,9 @@ fn pair(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-fn halves(note: &Note) -> (u64, u64) {
+fn halves(marker: &CleanShutdownMarker) -> (u64, u64) {
     let half = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-    (half(&note[..8]), half(&note[8..]))
+    (half(&marker[..8]), half(&marker[8..]))
 }
 
 /// Eight bytes each, the last filled with zeros.

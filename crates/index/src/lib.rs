@@ -34,19 +34,20 @@
 //! ```
 
 pub use check::{Finding, Findings};
+pub use clean_shutdown::{CleanShutdownMarker, MapWords};
 pub use committer::{BEAT, Committer};
 pub use error::Error;
 pub use host::{HostRecord, HostState};
-pub use index::{Health, Index, Options, Stop};
-pub use journal::{Changing, Left, Slot, Words};
+pub use index::{Health, Index, Options, PreviousShutdown};
+pub use journal::{Changing, RecoveredJournal, Slot, Words};
 pub use lists::{ListRecord, RecordedList};
 pub use looking::Looking;
 pub use mark::{MARK_LEN, Mark, RightsIn, checksum};
 pub use memory::Memory;
-pub use note::{MapWords, Note};
 pub use number::{Kind, Number};
 pub use object::{
-    FirstUse, Known, Listed, ListedAs, Loaded, ObjectRecord, Place, PlaceRef, SETTLES_IN, Seen, Timestamp,
+    FileStamp, FirstUse, Known, Listed, ListedAs, Loaded, ObjectRecord, Place, PlaceRef, SETTLES_IN,
+    Timestamp,
 };
 pub use pending::Backlog;
 pub use storage::{FileStorage, Storage, boot};
@@ -54,6 +55,7 @@ pub use version::Version;
 pub use volume::{OpenedVolume, Quota, Standing, Tree, Usage, VolumeId, VolumeRecord};
 
 mod check;
+mod clean_shutdown;
 mod codec;
 mod committer;
 mod error;
@@ -64,7 +66,6 @@ mod lists;
 mod looking;
 mod mark;
 mod memory;
-mod note;
 mod number;
 mod object;
 mod pending;

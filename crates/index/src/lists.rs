@@ -43,11 +43,11 @@ impl ListRecord {
 pub(crate) struct Lists {
     moves: Vec<Move>,
     /// `None`: there is none at this path.
-    known: BTreeMap<Key, Option<ListRecord>>,
+    known: BTreeMap<ListKey, Option<ListRecord>>,
 }
 
 /// A volume, and a path in it.
-type Key = (VolumeId, Box<[u8]>);
+type ListKey = (VolumeId, Box<[u8]>);
 
 #[derive(Clone, Debug)]
 struct Move {
@@ -58,7 +58,7 @@ struct Move {
 
 /// What one layer of changes says of a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum LayerEntry {
     Record(Option<ListRecord>),
     /// What the layer beneath has for this path.
     Beneath(Box<[u8]>),
@@ -74,19 +74,19 @@ impl Lists {
     }
 
     /// What counts for a path.
-    pub(crate) fn at(&self, volume: VolumeId, path: &[u8]) -> Said {
+    pub(crate) fn at(&self, volume: VolumeId, path: &[u8]) -> LayerEntry {
         if let Some(record) = self.known.get(&(volume, path.into())) {
-            return Said::Record(*record);
+            return LayerEntry::Record(*record);
         }
         let mut path: Box<[u8]> = path.into();
         for Move { from, to, .. } in self.moves.iter().rev().filter(|moved| moved.volume == volume) {
             if let Some(rest) = beneath(&path, to) {
                 path = [from, rest].concat().into();
             } else if beneath(&path, from).is_some() {
-                return Said::Record(None);
+                return LayerEntry::Record(None);
             }
         }
-        Said::Beneath(path)
+        LayerEntry::Beneath(path)
     }
 
     pub(crate) fn put(&mut self, volume: VolumeId, path: &[u8], record: Option<ListRecord>) {
@@ -140,7 +140,7 @@ impl Lists {
         }
     }
 
-    fn keys_within(&self, volume: VolumeId, top: &[u8]) -> Vec<Key> {
+    fn keys_within(&self, volume: VolumeId, top: &[u8]) -> Vec<ListKey> {
         let (first, after) = inside(top);
         let range = (Bound::Included((volume, first.into())), Bound::Excluded((volume, after.into())));
         let itself = (volume, Box::from(top));

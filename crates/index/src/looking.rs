@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use redb::backends::FileBackend;
 use redb::{BackendError, Builder, Database, StorageBackend};
 
-use crate::{Error, FileStorage, Left, Note, Storage, Words};
+use crate::{CleanShutdownMarker, Error, FileStorage, RecoveredJournal, Storage, Words};
 
 /// The index of a directory, for who only looks: its file, and what was left in the machine's memory, stay as they are. Several may
 /// look at once; a server keeps them out, and they keep a server out.
@@ -40,13 +40,13 @@ impl Storage for Looking {
         Err(Error::Aside { path: self.0.path().to_owned(), error })
     }
 
-    fn take_note(&self) -> Option<Note> {
-        self.0.in_memory().read_note()
+    fn take_marker(&self) -> Option<CleanShutdownMarker> {
+        self.0.in_memory().read_marker()
     }
 
-    fn leave_note(&self, _: &Note) {}
+    fn leave_marker(&self, _: &CleanShutdownMarker) {}
 
-    fn take_journal(&self) -> Option<Left> {
+    fn take_journal(&self) -> Option<RecoveredJournal> {
         self.0.in_memory().read_journal()
     }
 

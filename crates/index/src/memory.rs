@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{Builder, Database, StorageBackend};
 
-use crate::{Error, Left, Note, Storage, Words};
+use crate::{CleanShutdownMarker, Error, RecoveredJournal, Storage, Words};
 
 /// Bytes in memory, as on a disk: what was synced outlives a loss of power. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -23,16 +23,16 @@ struct Sectors {
     dirty: BTreeSet<usize>,
     failing: bool,
     /// In the machine's memory.
-    note: Option<Note>,
+    marker: Option<CleanShutdownMarker>,
     /// There too.
     journal: Option<Arc<[AtomicU64]>>,
     is_journaled: bool,
 }
 
 /// The journal of who has it open, as long as nobody else has.
-struct Shared(Arc<[AtomicU64]>);
+struct MemoryShared(Arc<[AtomicU64]>);
 
-impl Words for Shared {
+impl Words for MemoryShared {
     fn words(&self) -> &[AtomicU64] {
         &self.0
     }
@@ -62,7 +62,7 @@ impl Memory {
     /// is gone before.
     pub fn lose_power(&self, mut keeps: impl FnMut() -> bool) {
         let mut sectors = self.sectors();
-        (sectors.note, sectors.journal) = (None, None);
+        (sectors.marker, sectors.journal) = (None, None);
         let len = if keeps() { sectors.now.len() } else { sectors.synced.len() };
         let Sectors { now, synced, dirty, .. } = &mut *sectors;
         synced.resize(len, 0);
@@ -91,7 +91,7 @@ impl Memory {
     /// Other bytes, the same as these are now, with the note or journal that is left: who has these open cannot write to them, as if
     /// it had been killed.
     pub fn parted(&self) -> Self {
-        let Sectors { now, note, journal, is_journaled, .. } = &*self.sectors();
+        let Sectors { now, marker, journal, is_journaled, .. } = &*self.sectors();
         let copy = |words: &Arc<[AtomicU64]>| {
             words.iter().map(|word| AtomicU64::new(word.load(Ordering::SeqCst))).collect()
         };
@@ -99,7 +99,7 @@ impl Memory {
         let sectors = Sectors {
             now: now.clone(),
             synced: now.clone(),
-            note: *note,
+            marker: *marker,
             journal,
             is_journaled: *is_journaled,
             ..Sectors::default()
@@ -127,17 +127,17 @@ impl Storage for Memory {
         Ok(PathBuf::from("nowhere: it was in memory"))
     }
 
-    fn take_note(&self) -> Option<Note> {
-        self.sectors().note.take()
+    fn take_marker(&self) -> Option<CleanShutdownMarker> {
+        self.sectors().marker.take()
     }
 
-    fn leave_note(&self, note: &Note) {
-        self.sectors().note = Some(*note);
+    fn leave_marker(&self, marker: &CleanShutdownMarker) {
+        self.sectors().marker = Some(*marker);
     }
 
-    fn take_journal(&self) -> Option<Left> {
+    fn take_journal(&self) -> Option<RecoveredJournal> {
         let words = self.sectors().journal.take()?;
-        Some(Left::of(words.iter().map(|word| word.load(Ordering::SeqCst)).collect()))
+        Some(RecoveredJournal::of(words.iter().map(|word| word.load(Ordering::SeqCst)).collect()))
     }
 
     fn new_journal(&self, words_max: usize) -> Option<Box<dyn Words>> {
@@ -147,7 +147,7 @@ impl Storage for Memory {
         }
         let words: Arc<[AtomicU64]> = (0..words_max.min(WORDS_MAX)).map(|_| AtomicU64::new(0)).collect();
         sectors.journal = Some(Arc::clone(&words));
-        Some(Box::new(Shared(words)))
+        Some(Box::new(MemoryShared(words)))
     }
 
     fn remove_journal(&self) {

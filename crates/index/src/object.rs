@@ -15,9 +15,9 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// What the file system shows of a file now; by it an older record is believed or not.
+/// Stamp of a file as the file system shows it now; a record with another stamp is out of date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct FileStamp {
     /// Its change time.
     pub changed: Timestamp,
     /// Its length in bytes.
@@ -32,7 +32,7 @@ pub struct ObjectRecord {
     /// What its content has come to.
     pub version: Version,
     /// What was seen of it with that version.
-    pub seen: Seen,
+    pub seen: FileStamp,
     /// Where it was seen.
     pub place: Place,
 }
@@ -69,7 +69,7 @@ pub struct FirstUse<'a> {
     /// A number of which kind it has, or gets.
     pub kind: Kind,
     /// How it looks now.
-    pub seen: Seen,
+    pub seen: FileStamp,
     /// Where it was found: kept with what is recorded now, where nothing else is known.
     pub place: Option<PlaceRef<'a>>,
     /// Clients may change its content, and must not find with a change of theirs that it begins a generation: what has a version of
@@ -120,7 +120,7 @@ pub struct Known {
 
 /// As it lies in memory and in the table, with the words that it is found by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ObjectEntry {
     pub(crate) object: ObjectRecord,
     /// The generation that its volume was opened with when this was recorded.
     pub(crate) recorded: u32,
@@ -161,7 +161,7 @@ impl Timestamp {
     }
 }
 
-impl Seen {
+impl FileStamp {
     /// Seen of what is not known to be as it was left: no file looks like that, so its record is never borne out.
     pub const NOTHING: Self = Self { changed: Timestamp { secs: i64::MIN, nanos: u32::MAX }, size: u64::MAX };
 
@@ -175,7 +175,7 @@ impl Seen {
     }
 }
 
-impl Entry {
+impl ObjectEntry {
     /// With the place that `committed` has for the same file, where that stays.
     pub(crate) fn over(mut self, committed: Option<Self>) -> Self {
         if self.keeps_place
@@ -189,7 +189,7 @@ impl Entry {
 
     /// Whether the version is still that of the content, which shows as `seen` now. A stop in order gave the clock for stamps time
     /// to go on, unless they are whole seconds: a change after it has another time, whatever was settled then.
-    pub(crate) fn is_sound(&self, seen: &Seen, volume: &VolumeRecord) -> bool {
+    pub(crate) fn is_sound(&self, seen: &FileStamp, volume: &VolumeRecord) -> bool {
         let is_of_now = self.recorded == volume.generation;
         let counts_on = self.recorded >= volume.counts_from && seen.changed.nanos != 0;
         let is_believed =
@@ -211,7 +211,7 @@ impl Entry {
 
     /// The change times by which it is borne out.
     pub(crate) fn window(&self) -> Option<Window> {
-        let seen = (self.object.seen != Seen::NOTHING).then(|| Window::at(self.object.seen.changed));
+        let seen = (self.object.seen != FileStamp::NOTHING).then(|| Window::at(self.object.seen.changed));
         self.looks.or(seen)
     }
 
@@ -243,12 +243,12 @@ impl Entry {
         let number = Number { vnode, uniquifier: fields.u32()? };
         let version = Version::from(fields.u64()?);
         let changed = Timestamp { secs: fields.i64()?, nanos: fields.u32()? };
-        let seen = Seen { changed, size: fields.u64()? };
+        let seen = FileStamp { changed, size: fields.u64()? };
         let recorded = fields.u32()?;
         let flags = fields.u8()?;
         let settled = flags & 1 != 0;
         let looks = (flags & 2 != 0).then(|| Window { from: seen.size.cast_signed(), to: seen.changed.secs });
-        let seen = if looks.is_some() { Seen::NOTHING } else { seen };
+        let seen = if looks.is_some() { FileStamp::NOTHING } else { seen };
         let parent = fields.u32()?;
         let len = fields.u16()?;
         let identity = fields.bytes(len.into())?.into();

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, hash_map};
 
-use crate::index::Run;
+use crate::index::RunState;
 use crate::journal::Slot;
 use crate::lists::Lists;
-use crate::object::Entry;
+use crate::object::ObjectEntry;
 use crate::{HostRecord, Number, VolumeId, VolumeRecord};
 
 /// How much waits to be committed.
@@ -26,7 +26,7 @@ pub struct Backlog {
 /// Changes, the latest of each thing.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    objects: HashMap<VolumeId, Told>,
+    objects: HashMap<VolumeId, PendingObjects>,
     /// Of all volumes.
     count: usize,
     /// `None` for one that goes with all of its objects.
@@ -39,21 +39,21 @@ pub(crate) struct Pending {
     /// Numbers of volumes from here on are free.
     pub(crate) next_volume: Option<u32>,
     /// How this run stands.
-    pub(crate) run: Option<Run>,
+    pub(crate) run: Option<RunState>,
 }
 
 /// Of the objects of one volume.
 #[derive(Debug, Default)]
-struct Told {
-    objects: HashMap<Box<[u8]>, Change>,
+struct PendingObjects {
+    objects: HashMap<Box<[u8]>, ObjectChange>,
     /// The way from a number to its identity.
     vnodes: HashMap<u32, Box<[u8]>>,
 }
 
 /// Of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    Recorded(Entry),
+pub(crate) enum ObjectChange {
+    Recorded(ObjectEntry),
     /// The file that had this number is gone.
     Forgotten {
         number: Number,
@@ -61,7 +61,7 @@ pub(crate) enum Change {
     },
 }
 
-impl Change {
+impl ObjectChange {
     fn slot(&self) -> Option<Slot> {
         match self {
             Self::Recorded(entry) => Some(entry.slot),
@@ -84,15 +84,15 @@ impl Pending {
             && self.run.is_none()
     }
 
-    pub(crate) fn of(&self, volume: VolumeId, identity: &[u8]) -> Option<&Change> {
+    pub(crate) fn of(&self, volume: VolumeId, identity: &[u8]) -> Option<&ObjectChange> {
         self.objects.get(&volume)?.objects.get(identity)
     }
 
     /// What has this vnode; `Some(None)` when it is known to be gone.
-    pub(crate) fn numbered(&self, volume: VolumeId, vnode: u32) -> Option<Option<&Entry>> {
+    pub(crate) fn numbered(&self, volume: VolumeId, vnode: u32) -> Option<Option<&ObjectEntry>> {
         let told = self.objects.get(&volume)?;
         match told.objects.get(told.vnodes.get(&vnode)?) {
-            Some(Change::Recorded(entry)) if entry.object.number.vnode == vnode => Some(Some(entry)),
+            Some(ObjectChange::Recorded(entry)) if entry.object.number.vnode == vnode => Some(Some(entry)),
             _ => Some(None),
         }
     }
@@ -107,16 +107,21 @@ impl Pending {
     }
 
     /// Gives the slot of what was told of it before.
-    pub(crate) fn put(&mut self, volume: VolumeId, identity: Box<[u8]>, change: Change) -> Option<Slot> {
+    pub(crate) fn put(
+        &mut self,
+        volume: VolumeId,
+        identity: Box<[u8]>,
+        change: ObjectChange,
+    ) -> Option<Slot> {
         let vnode = match &change {
-            Change::Recorded(entry) => entry.object.number.vnode,
-            Change::Forgotten { number, .. } => number.vnode,
+            ObjectChange::Recorded(entry) => entry.object.number.vnode,
+            ObjectChange::Forgotten { number, .. } => number.vnode,
         };
         let told = self.objects.entry(volume).or_default();
         told.vnodes.insert(vnode, identity.clone());
         let before = told.objects.insert(identity, change);
         self.count += usize::from(before.is_none());
-        before.as_ref().and_then(Change::slot)
+        before.as_ref().and_then(ObjectChange::slot)
     }
 
     /// What is told of a volume that goes is not written. Gives the slots of that.
@@ -129,14 +134,14 @@ impl Pending {
     pub(crate) fn drop_objects(&mut self, volume: VolumeId) -> Vec<Slot> {
         let Some(told) = self.objects.remove(&volume) else { return Vec::new() };
         self.count -= told.objects.len();
-        told.objects.values().filter_map(Change::slot).collect()
+        told.objects.values().filter_map(ObjectChange::slot).collect()
     }
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
         self.objects().filter_map(|(_, _, change)| change.slot())
     }
 
-    pub(crate) fn objects(&self) -> impl Iterator<Item = (VolumeId, &[u8], &Change)> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = (VolumeId, &[u8], &ObjectChange)> {
         self.objects.iter().flat_map(|(volume, told)| {
             told.objects.iter().map(|(identity, change)| (*volume, &**identity, change))
         })
@@ -149,7 +154,7 @@ impl Pending {
         for (volume, told) in objects {
             let is_gone = matches!(self.volumes.get(&volume), Some(None)) || self.is_cleared(volume);
             if is_gone {
-                overtaken.extend(told.objects.values().filter_map(Change::slot));
+                overtaken.extend(told.objects.values().filter_map(ObjectChange::slot));
             } else {
                 let newer = self.objects.entry(volume).or_default();
                 let before = newer.objects.len();

@@ -10,8 +10,8 @@ use redb::backends::FileBackend;
 use redb::{Builder, Database};
 
 use crate::Error;
-use crate::journal::{Left, Words};
-use crate::note::{InMemory, MapWords, Note};
+use crate::clean_shutdown::{CleanShutdownMarker, InMemory, MapWords};
+use crate::journal::{RecoveredJournal, Words};
 
 /// Opens the file, anew after each failure of it.
 pub trait Storage: Send + Sync + 'static {
@@ -28,13 +28,13 @@ pub trait Storage: Send + Sync + 'static {
     fn set_aside(&self) -> Result<PathBuf, Error>;
 
     /// Takes away the note that the last clean stop left, in what no image of a disk has and no boot keeps.
-    fn take_note(&self) -> Option<Note>;
+    fn take_marker(&self) -> Option<CleanShutdownMarker>;
 
     /// Leaves it for the next opening, which may find none all the same.
-    fn leave_note(&self, note: &Note);
+    fn leave_marker(&self, marker: &CleanShutdownMarker);
 
     /// Takes away the journal that a server left there which was killed.
-    fn take_journal(&self) -> Option<Left>;
+    fn take_journal(&self) -> Option<RecoveredJournal>;
 
     /// An empty one, with room for so many words; none where there is no such memory.
     fn new_journal(&self, words_max: usize) -> Option<Box<dyn Words>>;
@@ -105,15 +105,15 @@ impl Storage for FileStorage {
         }
     }
 
-    fn take_note(&self) -> Option<Note> {
-        self.in_memory().take_note()
+    fn take_marker(&self) -> Option<CleanShutdownMarker> {
+        self.in_memory().take_marker()
     }
 
-    fn leave_note(&self, note: &Note) {
-        self.in_memory().leave_note(note);
+    fn leave_marker(&self, marker: &CleanShutdownMarker) {
+        self.in_memory().leave_marker(marker);
     }
 
-    fn take_journal(&self) -> Option<Left> {
+    fn take_journal(&self) -> Option<RecoveredJournal> {
         self.in_memory().take_journal()
     }
 

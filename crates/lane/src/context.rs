@@ -117,9 +117,9 @@ pub(crate) fn enter(lane: &Rc<Lane>) -> Entered {
 
 /// Restores the lane that was current before.
 pub(crate) struct Entered {
-    _lane: on_thread::Entered<Rc<Lane>>,
-    _backend: on_thread::Entered<Rc<dyn Backend>>,
-    _executor: on_thread::Entered<Rc<Executor>>,
+    _lane: on_thread::CurrentGuard<Rc<Lane>>,
+    _backend: on_thread::CurrentGuard<Rc<dyn Backend>>,
+    _executor: on_thread::CurrentGuard<Rc<Executor>>,
 }
 
 thread_local! {

@@ -1,7 +1,7 @@
 //! Runs the tasks of one lane, first come first served. Tasks never leave their lane; wakers may be used
 //! from any thread and bring the task back through the lane's remote queue.
 //!
-//! A task with long work gives way between its steps ([`give_way`]). Such tasks have a line of their own, which moves
+//! A task with long work gives way between its steps ([`yield_if_due`]). Such tasks have a line of their own, which moves
 //! for a bounded time in each round, after all others: however many they are, a short answer does not wait behind them.
 
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ use slab::Slab;
 use crate::backend::{self, Unpark};
 use crate::helper::account;
 use crate::helper::queue::Client;
-use crate::on_thread::{Current, Entered};
+use crate::on_thread::{Current, CurrentGuard};
 
 /// A spawned task. Dropping it cancels the task; [`Task::detach`] lets it run on.
 pub type Task<T> = async_task::Task<T, Account>;
@@ -36,14 +36,14 @@ pub(crate) struct Executor {
     patient: RefCell<VecDeque<Runnable>>,
     /// The task that runs gives way.
     gives_way: Cell<bool>,
-    shared: Arc<Shared>,
+    shared: Arc<ExecutorShared>,
     active: Rc<RefCell<Slab<Waker>>>,
     contains_panics: Cell<bool>,
     panics: Cell<u64>,
 }
 
 /// What wakers on other threads reach.
-struct Shared {
+struct ExecutorShared {
     remote: SegQueue<Runnable>,
     unparker: OnceLock<Arc<dyn Unpark>>,
 }
@@ -54,7 +54,7 @@ impl Executor {
             local: Rc::default(),
             patient: RefCell::default(),
             gives_way: Cell::new(false),
-            shared: Arc::new(Shared { remote: SegQueue::new(), unparker: OnceLock::new() }),
+            shared: Arc::new(ExecutorShared { remote: SegQueue::new(), unparker: OnceLock::new() }),
             active: Rc::default(),
             contains_panics: Cell::new(false),
             panics: Cell::new(0),
@@ -189,7 +189,7 @@ impl Executor {
         }
     }
 
-    fn schedule(shared: &Arc<Shared>, runnable: Runnable, info: ScheduleInfo) {
+    fn schedule(shared: &Arc<ExecutorShared>, runnable: Runnable, info: ScheduleInfo) {
         let mut runnable = Some(runnable);
         try_with_current(|executor| {
             if Arc::ptr_eq(&executor.shared, shared) {
@@ -234,7 +234,7 @@ pub async fn yield_now() {
 
 /// As [`yield_now`], for long work between its steps: everything else that is ready goes first, and what comes in while
 /// others give way too.
-pub async fn give_way() {
+pub async fn yield_if_due() {
     step_back(|| current().gives_way.set(true)).await
 }
 
@@ -254,7 +254,7 @@ async fn step_back(choose_line: impl Fn()) {
 }
 
 /// Makes `executor` the one of this thread until the guard is dropped.
-pub(crate) fn enter(executor: &Rc<Executor>) -> Entered<Rc<Executor>> {
+pub(crate) fn enter(executor: &Rc<Executor>) -> CurrentGuard<Rc<Executor>> {
     Current::enter(&CURRENT, executor)
 }
 
@@ -307,7 +307,7 @@ mod tests {
                     for _ in 0..steps {
                         log.borrow_mut().push(name);
                         match patient {
-                            true => give_way().await,
+                            true => yield_if_due().await,
                             false => yield_now().await,
                         }
                     }

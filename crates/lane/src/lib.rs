@@ -31,15 +31,15 @@ pub mod topology;
 
 mod affinity;
 mod context;
+mod detach_on_drop;
 mod executor;
-mod lasting;
 mod netlink;
 mod on_thread;
 mod supervise;
 mod timers;
 
-pub use backend::holding;
+pub use backend::with_keepalive;
 pub use context::{Lane, LaneId, SiloId, current, on_lane};
-pub use executor::{Task, give_way, spawn, spawn_for, yield_now};
-pub use lasting::{Lasting, to_the_end};
-pub use supervise::{Ended, essential, vital};
+pub use detach_on_drop::{DetachOnDrop, run_to_completion};
+pub use executor::{Task, spawn, spawn_for, yield_if_due, yield_now};
+pub use supervise::{Ended, spawn_critical, spawn_restarting};

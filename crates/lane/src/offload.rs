@@ -34,8 +34,8 @@ pub fn offload<T: Send + 'static>(
     client: Option<Client>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Offload<T> {
-    let slot = Arc::new(Slot { state: Mutex::new(State::Waits(None)) });
-    let end = End { slot: Some(Arc::clone(&slot)) };
+    let slot = Arc::new(OffloadSlot { state: Mutex::new(OffloadState::Waits(None)) });
+    let end = OffloadEnd { slot: Some(Arc::clone(&slot)) };
     let job = Box::new(move || {
         if end.is_wanted() {
             let outcome = catch_unwind(AssertUnwindSafe(work));
@@ -55,7 +55,7 @@ pub fn offload<T: Send + 'static>(
 #[derive(Debug)]
 #[must_use = "work whose future is dropped may not be done"]
 pub struct Offload<T> {
-    slot: Arc<Slot<T>>,
+    slot: Arc<OffloadSlot<T>>,
 }
 
 /// Offloaded work has no result.
@@ -70,12 +70,12 @@ pub enum OffloadError {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
-    state: Mutex<State<T>>,
+struct OffloadSlot<T> {
+    state: Mutex<OffloadState<T>>,
 }
 
 #[derive(Debug)]
-enum State<T> {
+enum OffloadState<T> {
     Waits(Option<Waker>),
     Over(Result<T, OffloadError>),
     /// Nobody wants the result, or it was taken.
@@ -83,13 +83,13 @@ enum State<T> {
 }
 
 /// Tells the end of the work, also when it is dropped undone.
-struct End<T> {
-    slot: Option<Arc<Slot<T>>>,
+struct OffloadEnd<T> {
+    slot: Option<Arc<OffloadSlot<T>>>,
 }
 
-impl<T> End<T> {
+impl<T> OffloadEnd<T> {
     fn is_wanted(&self) -> bool {
-        self.slot.as_ref().is_some_and(|slot| !matches!(*slot.lock(), State::Left))
+        self.slot.as_ref().is_some_and(|slot| !matches!(*slot.lock(), OffloadState::Left))
     }
 
     fn tell(mut self, outcome: Result<T, OffloadError>) {
@@ -99,14 +99,14 @@ impl<T> End<T> {
     fn end(&mut self, outcome: Result<T, OffloadError>) {
         let Some(slot) = self.slot.take() else { return };
         let mut state = slot.lock();
-        let State::Waits(waker) = &mut *state else {
+        let OffloadState::Waits(waker) = &mut *state else {
             drop(state);
             // Dropped here with nothing held. A result's own panic is the helper's to catch.
             drop(outcome);
             return;
         };
         let waker = waker.take();
-        *state = State::Over(outcome);
+        *state = OffloadState::Over(outcome);
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -114,14 +114,14 @@ impl<T> End<T> {
     }
 }
 
-impl<T> Drop for End<T> {
+impl<T> Drop for OffloadEnd<T> {
     fn drop(&mut self) {
         self.end(Err(OffloadError::Refused));
     }
 }
 
-impl<T> Slot<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+impl<T> OffloadSlot<T> {
+    fn lock(&self) -> MutexGuard<'_, OffloadState<T>> {
         self.state.lock().expect("nobody panics while holding it")
     }
 }
@@ -131,14 +131,14 @@ impl<T> Future for Offload<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.slot.lock();
-        if let State::Waits(waker) = &mut *state {
+        if let OffloadState::Waits(waker) = &mut *state {
             match waker {
                 Some(waker) => waker.clone_from(cx.waker()),
                 None => *waker = Some(cx.waker().clone()),
             }
             return Poll::Pending;
         }
-        let State::Over(outcome) = std::mem::replace(&mut *state, State::Left) else {
+        let OffloadState::Over(outcome) = std::mem::replace(&mut *state, OffloadState::Left) else {
             panic!("offloaded work is polled again after its end")
         };
         drop(state);
@@ -153,7 +153,7 @@ impl<T> Future for Offload<T> {
 
 impl<T> Drop for Offload<T> {
     fn drop(&mut self) {
-        let left = std::mem::replace(&mut *self.slot.lock(), State::Left);
+        let left = std::mem::replace(&mut *self.slot.lock(), OffloadState::Left);
         drop(left);
     }
 }

@@ -18,19 +18,19 @@ impl<T: Clone + 'static> Current<T> {
     }
 
     /// Makes `new` current until the guard is dropped.
-    pub(crate) fn enter(key: &'static LocalKey<Self>, new: &T) -> Entered<T> {
+    pub(crate) fn enter(key: &'static LocalKey<Self>, new: &T) -> CurrentGuard<T> {
         let before = key.with(|current| current.0.borrow_mut().replace(new.clone()));
-        Entered { key, before }
+        CurrentGuard { key, before }
     }
 }
 
 /// Restores who was current before.
-pub(crate) struct Entered<T: Clone + 'static> {
+pub(crate) struct CurrentGuard<T: Clone + 'static> {
     key: &'static LocalKey<Current<T>>,
     before: Option<T>,
 }
 
-impl<T: Clone + 'static> Drop for Entered<T> {
+impl<T: Clone + 'static> Drop for CurrentGuard<T> {
     fn drop(&mut self) {
         let before = self.before.take();
         // What leaves is dropped when nothing is borrowed: its end may ask who is current.

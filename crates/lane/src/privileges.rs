@@ -7,7 +7,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// A capability that a server keeps where it has it, and what for.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct KeptCapability {
     /// Which.
     pub capability: CapabilitySet,
     /// What it is for.
@@ -16,7 +16,7 @@ pub struct Kept {
 
 /// All that a server keeps. Without CAP_FSETID among them the kernel takes set-user-id and set-group-id bits from what is written to, and
 /// without CAP_SYS_RESOURCE quotas of the file system bind.
-pub const KEPT: [Kept; 9] = [
+pub const KEPT: [KeptCapability; 9] = [
     kept(CapabilitySet::CHOWN, "what users make becomes theirs"),
     kept(CapabilitySet::DAC_OVERRIDE, "files are changed whoever owns them: access is decided by the server"),
     kept(CapabilitySet::DAC_READ_SEARCH, "files are read whoever owns them, and opened by their handles"),
@@ -31,8 +31,8 @@ pub const KEPT: [Kept; 9] = [
     kept(CapabilitySet::IPC_LOCK, "memory that stays in place, beyond the limit for that"),
 ];
 
-const fn kept(capability: CapabilitySet, purpose: &'static str) -> Kept {
-    Kept { capability, purpose }
+const fn kept(capability: CapabilitySet, purpose: &'static str) -> KeptCapability {
+    KeptCapability { capability, purpose }
 }
 
 /// Gives up all that is not [`KEPT`], for good, for this thread and those that it starts from here on. Says what this thread had of it.

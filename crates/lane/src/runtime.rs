@@ -79,7 +79,7 @@ impl Runtime {
     /// Starts every lane of `layout`. `main` runs on each lane's thread and gives that lane's main future;
     /// when it ends, the lane cancels its other tasks and ends too. A task that panics is ended and counted,
     /// and its lane goes on; a main future that panics ends its lane, as one of its vital tasks does
-    /// ([`crate::vital`]).
+    /// ([`crate::spawn_critical`]).
     ///
     /// # Errors
     /// The first lane that could not start; the others are gone by then.
@@ -390,7 +390,7 @@ mod tests {
                 let any = "127.0.0.1:0".parse().unwrap();
                 let listener = crate::net::TcpListener::bind(any, &Default::default()).unwrap();
                 let addr = listener.local_addr().unwrap();
-                let accepting = crate::vital("accept loop", async move {
+                let accepting = crate::spawn_critical("accept loop", async move {
                     let _ = listener.accept().await;
                     panic!("expected by the test")
                 });

@@ -21,14 +21,14 @@ pub enum Ended {
     Unexpectedly,
 }
 
-/// Starts a task that its lane needs. When its future panics or ends unexpectedly, `make` gives the next one, after a
-/// pause that doubles each time. One that has failed eight times, never with a minute's rest, ends its lane.
+/// Spawns a task that is restarted when its future panics or ends unexpectedly: `make` gives the next future, after a
+/// pause that doubles each time. A task that has failed eight times, never with a minute's rest, ends its lane.
 ///
 /// Where panics are not contained, as in tests, they go through and nothing is begun again.
 ///
 /// # Panics
 /// Off lanes.
-pub fn essential<F>(name: &'static str, mut make: impl FnMut() -> F + 'static) -> Task<()>
+pub fn spawn_restarting<F>(name: &'static str, mut make: impl FnMut() -> F + 'static) -> Task<()>
 where
     F: Future<Output = Ended> + 'static,
 {
@@ -47,12 +47,11 @@ where
     })
 }
 
-/// Starts a task whose end, a panic included, is the end of its lane: what it works on cannot be trusted or made
-/// anew.
+/// Spawns a task whose end, a panic included, is the end of its lane: its state can be neither trusted nor rebuilt.
 ///
 /// # Panics
 /// Off lanes.
-pub fn vital(name: &'static str, future: impl Future<Output = Ended> + 'static) -> Task<()> {
+pub fn spawn_critical(name: &'static str, future: impl Future<Output = Ended> + 'static) -> Task<()> {
     executor::spawn(async move {
         let lane = context::current();
         let mut future = Some(future);

@@ -319,9 +319,9 @@ fn tell_server(server: SocketAddr, state: Option<&Path>) {
 fn told(
     server: SocketAddr,
     state: Option<&Path>,
-    tell: impl FnOnce(server::console::Asked) -> Result<(), server::console::ConsoleError>,
+    tell: impl FnOnce(server::console::RunningServer) -> Result<(), server::console::ConsoleError>,
 ) {
-    let told = server::console::Asked::new(server, state).and_then(tell);
+    let told = server::console::RunningServer::new(server, state).and_then(tell);
     if let Err(error) = told {
         complain!(
             "linerate: no server was told: {error} A server that runs sees the change by itself within about a second; \

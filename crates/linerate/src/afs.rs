@@ -10,7 +10,7 @@ use afs_client::{Address, Cell, Client, ClientOptions, Error, Found, Progress};
 use aws_lc_rs::digest::{self, SHA256};
 use cli::cell::{Where, new_uuid};
 
-use crate::moving::{Done, hexadecimal, on_lane};
+use crate::transfer_cmd::{Timed, hexadecimal, on_lane};
 
 /// How a cell is reached.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,7 +43,7 @@ impl Reach {
         address: &Address,
         bulk: Option<Bulk>,
         work: impl AsyncFnOnce(&Reached) -> anyhow::Result<T> + 'static,
-    ) -> anyhow::Result<Done<T>> {
+    ) -> anyhow::Result<Timed<T>> {
         let options = self.place.options(address)?;
         let mut client = ClientOptions::new(new_uuid());
         client.connections = self.connections as usize;

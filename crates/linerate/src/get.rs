@@ -8,9 +8,9 @@ use anyhow::{Context, bail};
 use lane::fs::Dir;
 
 use crate::afs::{self, Bulk, sum_there};
-use crate::moving::Done;
 use crate::remote::{self, Remote};
 use crate::smb::{self, There};
+use crate::transfer_cmd::Timed;
 use crate::transferred::{Transferred, same_sum, tell};
 
 use self::target::Target;
@@ -77,7 +77,7 @@ fn of_cell(
     dir: PathBuf,
     name: CString,
     local: PathBuf,
-) -> anyhow::Result<Done<Transferred>> {
+) -> anyhow::Result<Timed<Transferred>> {
     let (recursive, verify) = (args.recursive, args.verify);
     let (overwrite, resume) = (args.overwrite, args.resume);
     let reach = &args.reach;
@@ -104,7 +104,7 @@ fn of_share(
     dir: PathBuf,
     name: CString,
     local: PathBuf,
-) -> anyhow::Result<Done<Transferred>> {
+) -> anyhow::Result<Timed<Transferred>> {
     let (recursive, verify) = (args.recursive, args.verify);
     let (overwrite, resume) = (args.overwrite, args.resume);
     let told = address.clone();

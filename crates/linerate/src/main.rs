@@ -17,7 +17,6 @@ mod doctor;
 mod get;
 mod group;
 mod ls;
-mod moving;
 mod put;
 mod remote;
 mod rxdebug;
@@ -25,6 +24,7 @@ mod serve;
 mod smb;
 mod smb_users;
 mod stat;
+mod transfer_cmd;
 mod transferred;
 mod user;
 mod volume;
@@ -98,9 +98,9 @@ fn main() -> ExitCode {
         Command::Group(args) => group::run(&args),
         Command::Acl(args) => acl::run(&args),
         Command::Volume(args) => volume::run(&args),
-        Command::Get(args) => moving::ended(get::run(&args)),
-        Command::Put(args) => moving::ended(put::run(&args)),
-        Command::Ls(args) => moving::ended(ls::run(&args)),
+        Command::Get(args) => transfer_cmd::ended(get::run(&args)),
+        Command::Put(args) => transfer_cmd::ended(put::run(&args)),
+        Command::Ls(args) => transfer_cmd::ended(ls::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::Rxdebug(args) => rxdebug::run(&args),
         Command::Completions { shell } => cli::completions(Cli::command(), shell),

@@ -10,9 +10,9 @@ use anyhow::{Context, bail};
 use lane::fs::Dir;
 
 use crate::afs::{self, Bulk, Reached, sum_there};
-use crate::moving::Done;
 use crate::remote::{self, Remote};
 use crate::smb::{self, There};
+use crate::transfer_cmd::Timed;
 use crate::transferred::{Transferred, same_sum, tell};
 
 /// Flags of `linerate put`.
@@ -69,7 +69,7 @@ struct From {
     is_directory: bool,
 }
 
-fn to_cell(args: &Args, address: &Address, from: From) -> anyhow::Result<Done<Transferred>> {
+fn to_cell(args: &Args, address: &Address, from: From) -> anyhow::Result<Timed<Transferred>> {
     let (told, verify, overwrite) = (address.clone(), args.verify, args.overwrite);
     args.reach.run(address, Some(args.bulk), async move |reached| {
         let From { dir, name, local, is_directory } = from;
@@ -85,7 +85,7 @@ fn to_cell(args: &Args, address: &Address, from: From) -> anyhow::Result<Done<Tr
     })
 }
 
-fn to_share(args: &Args, address: &smb_client::Address, from: From) -> anyhow::Result<Done<Transferred>> {
+fn to_share(args: &Args, address: &smb_client::Address, from: From) -> anyhow::Result<Timed<Transferred>> {
     let (told, verify, overwrite) = (address.clone(), args.verify, args.overwrite);
     args.share.run(address, async move |reached| {
         let From { dir, name, local, is_directory } = from;

@@ -58,8 +58,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot find {}", args.host))?
         .next()
         .with_context(|| format!("{} has no address", args.host))?;
-    let mut asker = Asker::new(server, Duration::from_secs(args.timeout.into()))?;
-    let findings = ask(&mut asker, args)?;
+    let mut client = DebugClient::new(server, Duration::from_secs(args.timeout.into()))?;
+    let findings = ask(&mut client, args)?;
     if args.json {
         say!("{}", serde_json::to_string(&findings.to_json())?);
     } else {
@@ -68,28 +68,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(asker: &mut Asker, args: &Args) -> anyhow::Result<Findings> {
-    let version = decode_version(&asker.ask(Query::version)?);
+fn ask(client: &mut DebugClient, args: &Args) -> anyhow::Result<Findings> {
+    let version = decode_version(&client.ask(Query::version)?);
     let mut findings =
         Findings { version, stats: None, counters: None, connections: Vec::new(), peers: Vec::new() };
     if args.version {
         return Ok(findings);
     }
-    let stats = DebugStats::decode(&asker.debug(DebugRequest::Stats)?)?;
+    let stats = DebugStats::decode(&client.debug(DebugRequest::Stats)?)?;
     if args.rxstats && stats.supports(DebugFeature::AlignedConnections) {
-        findings.counters = Some(RxStats::decode(&asker.debug(DebugRequest::RxStats)?)?);
+        findings.counters = Some(RxStats::decode(&client.debug(DebugRequest::RxStats)?)?);
     }
     for index in 0..ENTRIES_MAX {
         let request = match args.all {
             true => DebugRequest::Connection(index),
             false => DebugRequest::InterestingConnection(index),
         };
-        let Some(connection) = DebugConn::decode(&asker.debug(request)?, &stats)? else { break };
+        let Some(connection) = DebugConn::decode(&client.debug(request)?, &stats)? else { break };
         findings.connections.push(connection);
     }
     if args.peers && stats.supports(DebugFeature::Peers) {
         for index in 0..ENTRIES_MAX {
-            let Some(peer) = DebugPeer::decode(&asker.debug(DebugRequest::Peer(index))?)? else { break };
+            let Some(peer) = DebugPeer::decode(&client.debug(DebugRequest::Peer(index))?)? else { break };
             findings.peers.push(peer);
         }
     }
@@ -98,14 +98,14 @@ fn ask(asker: &mut Asker, args: &Args) -> anyhow::Result<Findings> {
 }
 
 /// Sends questions until they are answered.
-struct Asker {
+struct DebugClient {
     socket: UdpSocket,
     server: SocketAddr,
     timeout: Duration,
     number: u32,
 }
 
-impl Asker {
+impl DebugClient {
     fn new(server: SocketAddr, timeout: Duration) -> anyhow::Result<Self> {
         let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any).context("cannot open a UDP socket")?;

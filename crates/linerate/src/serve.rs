@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for warning in server.warnings() {
         logs::warn(warning);
     }
-    server.run(move || load().map_err(|error| cli::told(&error)))?;
+    server.run(move || load().map_err(|error| cli::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn services() -> Arc<Services> {
 
 /// What a reload reads again.
 #[derive(Clone, Debug)]
-struct Source {
+struct ReloadSource {
     dir: Option<PathBuf>,
     file: Option<PathBuf>,
     http: Vec<Listen>,
@@ -138,8 +138,8 @@ struct Source {
 }
 
 impl Args {
-    fn clone_source(&self) -> Source {
-        Source {
+    fn clone_source(&self) -> ReloadSource {
+        ReloadSource {
             dir: self.dir.clone(),
             file: self.config.clone(),
             http: self.http.clone(),
@@ -158,7 +158,7 @@ impl Args {
     }
 }
 
-impl Source {
+impl ReloadSource {
     /// What this program can serve.
     fn services(&self) -> Arc<Services> {
         let given = |listen: &[Listen]| {

@@ -14,8 +14,8 @@ use smb_wire::create::access::{attributes, rights};
 use smb_wire::{Guid, Status};
 use transfer::Progress;
 
-use crate::moving::{Done, hexadecimal, on_lane};
 use crate::password::SignIn;
+use crate::transfer_cmd::{Timed, hexadecimal, on_lane};
 
 /// How a share is reached.
 #[derive(Clone, Debug, clap::Args)]
@@ -50,7 +50,7 @@ impl Reach {
         &self,
         address: &Address,
         work: impl AsyncFnOnce(&Reached) -> anyhow::Result<T> + 'static,
-    ) -> anyhow::Result<Done<T>> {
+    ) -> anyhow::Result<Timed<T>> {
         let server = address.resolve().with_context(|| format!("cannot find {}", address.host))?;
         let credentials = self.sign_in.credentials(&address.user)?;
         let (unc, told) = (address.unc(), address.to_string());

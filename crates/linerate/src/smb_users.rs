@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use server::console::{self, Asked, ConsoleError};
+use server::console::{self, ConsoleError, RunningServer};
 use smb::admin::{ChannelReport, LockReport, OpenReport, SessionReport};
 
 use crate::output::{bytes, json_line, printable, say, table};
@@ -62,8 +62,8 @@ struct At {
 }
 
 impl At {
-    fn asked(&self) -> Result<Asked, ConsoleError> {
-        Asked::new(self.server, self.state.as_deref())
+    fn asked(&self) -> Result<RunningServer, ConsoleError> {
+        RunningServer::new(self.server, self.state.as_deref())
     }
 }
 
@@ -111,7 +111,7 @@ fn close(close: &Close) -> anyhow::Result<ExitCode> {
 }
 
 /// The session that is called so: hexadecimal, as tables and the audit log show it, or decimal, as JSON does.
-fn session_called(id: &str, server: Asked) -> anyhow::Result<Option<u64>> {
+fn session_called(id: &str, server: RunningServer) -> anyhow::Result<Option<u64>> {
     let all: Vec<SessionReport> = serde_json::from_str(&console::ask(server, "smb/sessions")?)
         .context("the server is of another version")?;
     let is_called =

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use server::stats::{LaneSnapshot, Snapshot};
 use server::volumes::VolumeShown;
 
-use self::placement::{Looks, Placement};
+use self::placement::{Placement, PlacementSamples};
 use self::smb::Smb;
 use self::trees::{Shown, Trees};
 use crate::output::{bit_rate, rate};
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut before = fetch(args.server)?;
-    let (mut looks, mut volumes) = (Looks::default(), Shown::default());
+    let (mut looks, mut volumes) = (PlacementSamples::default(), Shown::default());
     let mut tells_smb = false;
     let mut out = std::io::stdout().lock();
     for line in 0.. {
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 tells_smb = smb::is_there(&now);
                 volumes.forget();
             }
-            let line = |name: &str, part: &Part| {
+            let line = |name: &str, part: &SiloRates| {
                 let placement = with_silos(args, || format!("  {}", part.memory_pages.columns()));
                 format!("{}{placement}", part.line(name))
             };
@@ -101,8 +101,8 @@ fn with_silos(args: &Args, text: impl FnOnce() -> String) -> String {
 struct Rates {
     time_ms: u64,
     resident_bytes: u64,
-    total: Part,
-    silos: std::collections::BTreeMap<u16, Part>,
+    total: SiloRates,
+    silos: std::collections::BTreeMap<u16, SiloRates>,
     trees: Trees,
     smb: Smb,
     volumes: Vec<VolumeShown>,
@@ -110,7 +110,7 @@ struct Rates {
 
 /// Rates of the whole or of one silo; connections are a level, and pages those of the latest looks.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-struct Part {
+struct SiloRates {
     bits_in_per_second: f64,
     bits_out_per_second: f64,
     connections: u64,
@@ -126,13 +126,13 @@ struct Part {
 }
 
 impl Rates {
-    fn between(before: &Snapshot, now: &Snapshot, looks: &Looks) -> Self {
+    fn between(before: &Snapshot, now: &Snapshot, looks: &PlacementSamples) -> Self {
         let seconds = now.time_ms.saturating_sub(before.time_ms).max(1) as f64 / 1000.0;
-        let mut silos = std::collections::BTreeMap::<u16, Part>::new();
-        let mut total = Part::default();
+        let mut silos = std::collections::BTreeMap::<u16, SiloRates>::new();
+        let mut total = SiloRates::default();
         for lane in &now.lanes {
             let Some(earlier) = before.lanes.iter().find(|earlier| earlier.id == lane.id) else { continue };
-            let part = Part::of_lane(earlier, lane, seconds);
+            let part = SiloRates::of_lane(earlier, lane, seconds);
             total.add(&part);
             silos.entry(lane.silo).or_default().add(&part);
         }
@@ -151,7 +151,7 @@ impl Rates {
     }
 }
 
-impl Part {
+impl SiloRates {
     fn of_lane(before: &LaneSnapshot, now: &LaneSnapshot, seconds: f64) -> Self {
         let per_second = |area: &str, name: &str| {
             now.counter(area, name).saturating_sub(before.counter(area, name)) as f64 / seconds

@@ -8,8 +8,8 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use transfer::Tree;
 
-use crate::moving::{Done, sum_here};
 use crate::output::{bit_rate, bytes, say};
+use crate::transfer_cmd::{Timed, sum_here};
 
 /// Files that went one way or the other.
 pub(crate) struct Transferred {
@@ -40,8 +40,8 @@ pub(crate) fn same_sum(local: &Path, there: String) -> anyhow::Result<String> {
 }
 
 /// Tells what came to be at `target`, which JSON calls `key`. What failed is told already; the code to end with says whether anything did.
-pub(crate) fn tell(done: &Done<Transferred>, key: &str, target: &dyn Display, json: bool) -> ExitCode {
-    let Done { value: Transferred { tree, sum }, seconds } = done;
+pub(crate) fn tell(done: &Timed<Transferred>, key: &str, target: &dyn Display, json: bool) -> ExitCode {
+    let Timed { value: Transferred { tree, sum }, seconds } = done;
     let code = if tree.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let bits = tree.bytes as f64 * 8.0 / seconds.max(1e-6);
     if json {

@@ -143,7 +143,7 @@ impl<P: Pace, F: FnMut(u64)> Sender<'_, P, F> {
                 (self.progress)(count as u64);
                 // Others of this lane get their turn between the runs of a long part.
                 if sending.left() > 0 {
-                    lane::give_way().await;
+                    lane::yield_if_due().await;
                 }
             }
             Err(error) if is_of_stream(&error) => return Err(error.into()),

@@ -5,25 +5,29 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use crate::CallError;
-use crate::connection::Open;
+use crate::connection::CloseOnDrop;
 use crate::held::Held;
-use crate::rooms::Rooms;
-use crate::state::{CallCell, Shared};
+use crate::packet_buffers::PacketBuffers;
+use crate::state::{CallCell, DriverShared};
 use rx::abort;
 use rx::{CallMut, ReadError, Side, WriteError};
 
 /// A call in progress, ours or a client's. Dropped before its end it is aborted.
 pub struct Call {
-    shared: Rc<Shared>,
+    shared: Rc<DriverShared>,
     cell: Rc<CallCell>,
     /// Nothing is left to write.
     finished: bool,
     /// Keeps the connection open.
-    _connection: Option<Rc<Open>>,
+    _connection: Option<Rc<CloseOnDrop>>,
 }
 
 impl Call {
-    pub(super) fn new(shared: Rc<Shared>, cell: Rc<CallCell>, connection: Option<Rc<Open>>) -> Self {
+    pub(super) fn new(
+        shared: Rc<DriverShared>,
+        cell: Rc<CallCell>,
+        connection: Option<Rc<CloseOnDrop>>,
+    ) -> Self {
         Self { shared, cell, finished: false, _connection: connection }
     }
 
@@ -58,9 +62,9 @@ impl Call {
     ///
     /// # Errors
     /// How the call ended; [`CallError::Lent`] where other rooms of it are lent out.
-    pub async fn rooms(&mut self, len: usize) -> Result<Rooms, CallError> {
+    pub async fn packet_buffers(&mut self, len: usize) -> Result<PacketBuffers, CallError> {
         let batch = self.when_writable(|call| call.lend_batch(len)).await?;
-        Ok(Rooms::new(Rc::clone(&self.shared), Rc::clone(&self.cell), batch))
+        Ok(PacketBuffers::new(Rc::clone(&self.shared), Rc::clone(&self.cell), batch))
     }
 
     /// Sends what is written even if it does not fill a packet.

@@ -7,25 +7,25 @@ use std::task::Poll;
 
 use crate::CallError;
 use crate::call::Call;
-use crate::state::Shared;
+use crate::state::DriverShared;
 use rx::{ConnectionHandle, Dscp, Limits, OpenError, Priority};
 
 /// A connection we opened; clones are handles to the same one. It closes soon after the last handle and the last
 /// of its calls are dropped.
 #[derive(Clone)]
 pub struct Connection {
-    open: Rc<Open>,
+    open: Rc<CloseOnDrop>,
 }
 
 /// Closes the connection when dropped.
-pub(super) struct Open {
-    shared: Rc<Shared>,
+pub(super) struct CloseOnDrop {
+    shared: Rc<DriverShared>,
     handle: ConnectionHandle,
 }
 
 impl Connection {
-    pub(super) fn new(shared: Rc<Shared>, handle: ConnectionHandle) -> Self {
-        Self { open: Rc::new(Open { shared, handle }) }
+    pub(super) fn new(shared: Rc<DriverShared>, handle: ConnectionHandle) -> Self {
+        Self { open: Rc::new(CloseOnDrop { shared, handle }) }
     }
 
     /// Opens a call, waiting for one of the four channels to be free.
@@ -34,7 +34,7 @@ impl Connection {
     /// [`CallError::Aborted`] when the connection has failed, [`CallError::Gone`] when its driver has ended,
     /// [`CallError::UsedUp`] after some billion calls.
     pub async fn call(&self) -> Result<Call, CallError> {
-        let Open { shared, handle } = &*self.open;
+        let CloseOnDrop { shared, handle } = &*self.open;
         poll_fn(|cx| {
             if shared.is_closed() {
                 return Poll::Ready(Err(CallError::Gone));
@@ -60,37 +60,37 @@ impl Connection {
     /// Its service: after the first reply that of the newer version, if one was asked for and granted. `None` when the
     /// connection is gone.
     pub fn service(&self) -> Option<u16> {
-        let Open { shared, handle } = &*self.open;
+        let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow().endpoint.connection(*handle).map(|connection| connection.service())
     }
 
     /// The peer's address; `None` when it is gone.
     pub fn remote(&self) -> Option<SocketAddr> {
-        let Open { shared, handle } = &*self.open;
+        let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow().endpoint.connection(*handle).map(|view| view.remote())
     }
 
     /// Epoch, and id without channel bits; `None` when it is gone.
     pub fn id(&self) -> Option<(u32, u32)> {
-        let Open { shared, handle } = &*self.open;
+        let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow().endpoint.connection(*handle).map(|view| view.id())
     }
 
     /// Has its packets leave before or after those of others.
     pub fn set_priority(&self, priority: Priority) {
-        let Open { shared, handle } = &*self.open;
+        let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_priority(*handle, priority);
     }
 
     /// Has each of its packets sent with this code point (DSCP) from now on.
     pub fn set_dscp(&self, dscp: Dscp) {
-        let Open { shared, handle } = &*self.open;
+        let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_dscp(*handle, dscp);
     }
 
     /// Aborts it with all its calls; the peer is told the code. Further calls fail with it.
     pub fn abort(&self, code: i32) {
-        let Open { shared, handle } = &*self.open;
+        let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.abort_connection(*handle, code);
         shared.dispatch();
         shared.kick();
@@ -98,20 +98,20 @@ impl Connection {
 
     /// Bounds what the DATA of its calls takes, bytes a second with Rx headers; `None` takes the bound away.
     pub fn set_rate(&self, bytes_per_second: Option<u64>) {
-        let Open { shared, handle } = &*self.open;
+        let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_rate(lane::time::clock(), *handle, bytes_per_second);
         shared.kick();
     }
 
     /// Changes how long its calls may take, those under way too.
     pub fn set_limits(&self, limits: Limits) {
-        let Open { shared, handle } = &*self.open;
+        let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_limits(*handle, limits);
         shared.kick();
     }
 }
 
-impl Drop for Open {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.shared.state.borrow_mut().close_later(self.shared.now.get(), self.handle);
         self.shared.kick();

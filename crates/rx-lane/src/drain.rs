@@ -8,7 +8,7 @@ use std::time::Duration;
 use rx::abort;
 
 use crate::Driver;
-use crate::state::Shared;
+use crate::state::DriverShared;
 
 //@ limit: calls at a server that drains
 //@ section: Rx
@@ -70,7 +70,7 @@ impl Driver {
     }
 }
 
-impl Shared {
+impl DriverShared {
     /// Waits until `holds`; looks whenever a pass or a handler has ended.
     pub(super) async fn until(self: &Rc<Self>, holds: impl Fn(&Self) -> bool) {
         poll_fn(|cx| {

@@ -11,7 +11,7 @@ use rx::{ConnectionEnd, Service, abort, source_of};
 use crate::CallError;
 use crate::server_call::ServerCall;
 use crate::server_connection::ServerConnection;
-use crate::state::{CallCell, Shared};
+use crate::state::{CallCell, DriverShared};
 
 /// The code that a call is aborted with: what its client gets for an error. 0 would say that all is well, so it counts as
 /// [`USER_ABORT`](abort::USER_ABORT).
@@ -96,7 +96,7 @@ pub(super) trait Offer {
     fn service(&self) -> &Service;
 
     /// Starts a task that answers a call.
-    fn start(self: Rc<Self>, shared: &Rc<Shared>, cell: Rc<CallCell>, ip: IpAddr);
+    fn start(self: Rc<Self>, shared: &Rc<DriverShared>, cell: Rc<CallCell>, ip: IpAddr);
 
     fn gone(&self, data: Rc<dyn Any>, end: ConnectionEnd);
 }
@@ -112,7 +112,7 @@ impl<H: Handler> Offer for Offered<H> {
         &self.service
     }
 
-    fn start(self: Rc<Self>, shared: &Rc<Shared>, cell: Rc<CallCell>, ip: IpAddr) {
+    fn start(self: Rc<Self>, shared: &Rc<DriverShared>, cell: Rc<CallCell>, ip: IpAddr) {
         let slot = HandlerSlot::of(shared, cell, ip, self.service.panic_code);
         // All of the service's code runs in its own task: there a panic harms this call alone.
         lane::spawn_for(Client::of(&source_of(ip)), async move {
@@ -135,7 +135,7 @@ impl<H: Handler> Offer for Offered<H> {
 
 impl<H: Handler> Offered<H> {
     /// What the service keeps of the call's connection.
-    fn data(self: &Rc<Self>, shared: &Shared, connection: &ServerConnection) -> Rc<H::Connection> {
+    fn data(self: &Rc<Self>, shared: &DriverShared, connection: &ServerConnection) -> Rc<H::Connection> {
         let handle = connection.handle();
         let known = shared.state.borrow().attached.get(handle).and_then(|data| data.downcast().ok());
         known.unwrap_or_else(|| {
@@ -149,14 +149,14 @@ impl<H: Handler> Offered<H> {
 
 /// One service's task: its place among all that the lane may have, and the call that it answers.
 struct HandlerSlot {
-    shared: Rc<Shared>,
+    shared: Rc<DriverShared>,
     cell: Rc<CallCell>,
     ip: IpAddr,
     panic_code: i32,
 }
 
 impl HandlerSlot {
-    fn of(shared: &Rc<Shared>, cell: Rc<CallCell>, ip: IpAddr, panic_code: i32) -> Self {
+    fn of(shared: &Rc<DriverShared>, cell: Rc<CallCell>, ip: IpAddr, panic_code: i32) -> Self {
         shared.counters.handlers.add(1);
         cell.handled.set(true);
         Self { shared: Rc::clone(shared), cell, ip, panic_code }

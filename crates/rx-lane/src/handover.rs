@@ -12,7 +12,7 @@ use lane::mesh::{self, Exchange, Limits, Member, Port, Refused, Sender};
 use lane::socket::reuseport::Steering;
 use lane::socket::unreachable::Unreachable;
 
-use rx::Roster;
+use rx::LaneMap;
 use rxdebug::DeskMail;
 
 /// What one lane sends another.
@@ -44,68 +44,68 @@ pub(super) enum Undelivered {
     Gone(Mail),
 }
 
-/// One lane's part in the exchange of the lanes that share an address.
+/// One lane's membership of a [`LaneGroup`]: it hands packets to the other lanes and takes what they hand over.
 #[derive(Debug)]
-pub struct Links {
+pub struct LaneGroupLink {
     lane: usize,
-    roster: Arc<Roster>,
+    lane_map: Arc<LaneMap>,
     /// `None` where there is no other lane.
     ends: Option<(Sender<Mail>, Port<Mail>)>,
 }
 
-/// The lanes of a server that share an address: each joins with a driver, leaves as that ends, and may join anew. A clone is
-/// the same.
+/// The lanes of a server that share an address. Each joins with a driver, leaves as that ends, and may join again. Clones
+/// are handles to the same group.
 #[derive(Clone, Debug)]
-pub struct Siblings {
-    roster: Arc<Roster>,
+pub struct LaneGroup {
+    lane_map: Arc<LaneMap>,
     /// `None` where there is no other lane.
     exchange: Option<Exchange<Mail>>,
 }
 
-impl Siblings {
-    /// The lanes of a listener group, none of which has joined. `capacity` is that of [`Links::over`].
+impl LaneGroup {
+    /// The lanes of a listener group, none of which has joined. `capacity` is that of [`LaneGroupLink::over`].
     pub fn over(steering: &Steering, capacity: usize) -> Self {
         let silos = steering.silos().iter().map(|silo| silo.lanes.clone()).collect();
-        Self::of(Roster::new(silos), capacity)
+        Self::of(LaneMap::new(silos), capacity)
     }
 
     /// As [`over`](Self::over) for `lanes` lanes of one silo.
     pub fn between(lanes: usize, capacity: usize) -> Self {
-        Self::of(Roster::one_silo(lanes), capacity)
+        Self::of(LaneMap::one_silo(lanes), capacity)
     }
 
-    fn of(roster: Roster, capacity: usize) -> Self {
-        let lanes = roster.lanes();
-        (0..lanes).for_each(|lane| roster.leave(lane));
+    fn of(lane_map: LaneMap, capacity: usize) -> Self {
+        let lanes = lane_map.lanes();
+        (0..lanes).for_each(|lane| lane_map.leave(lane));
         let exchange = (lanes > 1).then(|| Exchange::new(lanes, Limits { messages: capacity, calls: 0 }));
-        Self { roster: Arc::new(roster), exchange }
+        Self { lane_map: Arc::new(lane_map), exchange }
     }
 
     /// The links of a lane, for its driver; `None` as long as it has others.
     ///
     /// # Panics
     /// When there is no such lane.
-    pub fn join(&self, lane: usize) -> Option<Links> {
-        if !self.roster.enter(lane) {
+    pub fn join(&self, lane: usize) -> Option<LaneGroupLink> {
+        if !self.lane_map.enter(lane) {
             return None;
         }
         let opened = self.exchange.as_ref().map(|exchange| exchange.open(Member::from(lane))).transpose();
         // Earlier links have left, and their port is about to close.
         let Ok(port) = opened else {
-            self.roster.leave(lane);
+            self.lane_map.leave(lane);
             return None;
         };
         let ends = port.map(|port| (port.sender(), port));
-        Some(Links { lane, roster: Arc::clone(&self.roster), ends })
+        Some(LaneGroupLink { lane, lane_map: Arc::clone(&self.lane_map), ends })
     }
 
     /// Whether some lane has links.
     pub fn is_in_use(&self) -> bool {
-        self.roster.is_anybody_present()
+        self.lane_map.is_anybody_present()
     }
 }
 
-impl Links {
+impl LaneGroupLink {
     /// The links among all lanes of a listener group, in the order of the lanes. `capacity` bounds what waits from
     /// each lane to each other, in runs of packets.
     ///
@@ -113,24 +113,24 @@ impl Links {
     /// reach.
     pub fn over(steering: &Steering, capacity: usize) -> Vec<Self> {
         let silos = steering.silos().iter().map(|silo| silo.lanes.clone()).collect();
-        Self::among(Roster::new(silos), capacity)
+        Self::among(LaneMap::new(silos), capacity)
     }
 
     /// As [`over`](Self::over) for `lanes` lanes of one silo.
     pub fn between(lanes: usize, capacity: usize) -> Vec<Self> {
-        Self::among(Roster::one_silo(lanes), capacity)
+        Self::among(LaneMap::one_silo(lanes), capacity)
     }
 
     /// Links of a lane that shares its address with nobody.
     pub fn alone() -> Self {
-        let roster = Arc::new(Roster::one_silo(1));
-        Self { lane: 0, roster, ends: None }
+        let lane_map = Arc::new(LaneMap::one_silo(1));
+        Self { lane: 0, lane_map, ends: None }
     }
 
-    fn among(roster: Roster, capacity: usize) -> Vec<Self> {
-        let siblings = Siblings::of(roster, capacity);
-        let lanes = 0..siblings.roster.lanes();
-        lanes.map(|lane| siblings.join(lane).expect("each joins once")).collect()
+    fn among(lane_map: LaneMap, capacity: usize) -> Vec<Self> {
+        let lane_group = LaneGroup::of(lane_map, capacity);
+        let lanes = 0..lane_group.lane_map.lanes();
+        lanes.map(|lane| lane_group.join(lane).expect("each joins once")).collect()
     }
 
     /// Which of the lanes this is.
@@ -140,11 +140,11 @@ impl Links {
 
     /// Lanes that share the address.
     pub fn lanes(&self) -> usize {
-        self.roster.lanes()
+        self.lane_map.lanes()
     }
 
-    pub(super) fn roster(&self) -> &Arc<Roster> {
-        &self.roster
+    pub(super) fn lane_map(&self) -> &Arc<LaneMap> {
+        &self.lane_map
     }
 
     /// Sends mail to another lane, at once or not at all.
@@ -153,7 +153,7 @@ impl Links {
             return Err(Undelivered::Gone(mail));
         };
         sender.cast(Member::from(to), mail).map_err(|refused| match refused {
-            Refused::Full(mail) if self.roster.is_present(to) => Undelivered::Full(mail),
+            Refused::Full(mail) if self.lane_map.is_present(to) => Undelivered::Full(mail),
             Refused::Full(mail) | Refused::Gone(mail) => Undelivered::Gone(mail),
         })
     }
@@ -172,8 +172,8 @@ impl Links {
     }
 }
 
-impl Drop for Links {
+impl Drop for LaneGroupLink {
     fn drop(&mut self) {
-        self.roster.leave(self.lane);
+        self.lane_map.leave(self.lane);
     }
 }

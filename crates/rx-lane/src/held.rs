@@ -8,20 +8,20 @@ use std::rc::Rc;
 use lane::buffer::{Buf, Lender};
 use rx::{CallHandle, ReadBatch};
 
-use crate::state::Shared;
+use crate::state::DriverShared;
 
 /// Received bytes that their reader holds, across as many `await`s as it likes, to be written to a file by one vectored
 /// write without a copy. Their places in the call's window stay taken until it is dropped: a slow disk is a closed window
 /// to the peer, and a call never holds more than its window.
 #[must_use = "what is dropped is not written anywhere"]
 pub struct Held {
-    shared: Rc<Shared>,
+    shared: Rc<DriverShared>,
     call: CallHandle,
     batch: ReadBatch,
 }
 
 impl Held {
-    pub(super) fn new(shared: Rc<Shared>, call: CallHandle, batch: ReadBatch) -> Self {
+    pub(super) fn new(shared: Rc<DriverShared>, call: CallHandle, batch: ReadBatch) -> Self {
         Self { shared, call, batch }
     }
 
@@ -73,7 +73,7 @@ impl Held {
 
 /// Held packets whose buffers are lent on.
 struct Lending {
-    shared: Rc<Shared>,
+    shared: Rc<DriverShared>,
     call: CallHandle,
     batch: RefCell<ReadBatch>,
     /// Buffers not back yet.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use lane::socket::unreachable::Unreachable;
 
 use crate::counters::RxCounters;
-use crate::handover::{Handed, Links, Mail, Undelivered};
+use crate::handover::{Handed, LaneGroupLink, Mail, Undelivered};
 use rx::{Arrival, Endpoint};
 use rxdebug::LaneDesk;
 
@@ -17,12 +17,12 @@ pub(super) struct Intake<'p> {
     pub(super) now: Instant,
     pub(super) endpoint: &'p mut Endpoint,
     pub(super) desk: &'p mut LaneDesk,
-    pub(super) links: &'p mut Links,
+    pub(super) link: &'p mut LaneGroupLink,
     pub(super) counters: &'p RxCounters,
 }
 
 /// Datagrams of one sender, as received: equal in size but for the last.
-pub(super) struct Run<'b> {
+pub(super) struct DatagramRun<'b> {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
     pub(super) segment: usize,
@@ -33,7 +33,7 @@ pub(super) struct Run<'b> {
 
 impl Intake<'_> {
     /// Takes datagrams, the first of which came by `arrival`. Neighbours that another lane owns go to it together.
-    pub(super) fn take(&mut self, run: &Run<'_>, arrival: Arrival) {
+    pub(super) fn take(&mut self, run: &DatagramRun<'_>, arrival: Arrival) {
         let mut strays: Option<(usize, Range<usize>)> = None;
         let mut end = 0;
         for datagram in run.bytes.chunks(run.segment) {
@@ -64,7 +64,7 @@ impl Intake<'_> {
             Mail::Packets(handed) => {
                 self.counters.handed_in.add(handed.bytes.len().div_ceil(handed.segment) as u64);
                 let Handed { remote, local, segment, ref bytes, hops } = handed;
-                self.take(&Run { remote, local, segment, bytes, hops }, Arrival::Handed);
+                self.take(&DatagramRun { remote, local, segment, bytes, hops }, Arrival::Handed);
             }
             Mail::Desk(mail) => self.desk.handle_mail(self.now, self.endpoint, mail),
             Mail::Unreachable(report) => {
@@ -80,7 +80,7 @@ impl Intake<'_> {
         let Some(owner) = self.endpoint.sender_elsewhere(peer, quoted) else {
             return self.endpoint.handle_unreachable(self.now, peer, quoted, port_closed);
         };
-        match self.links.send(owner, Mail::Unreachable(report)) {
+        match self.link.send(owner, Mail::Unreachable(report)) {
             Ok(()) => {}
             Err(Undelivered::Full(_)) => self.counters.handover_full.increment(),
             Err(Undelivered::Gone(_)) => self.counters.handover_lost.increment(),
@@ -91,7 +91,7 @@ impl Intake<'_> {
     pub(super) fn post(&mut self) {
         self.desk.handle_questions(self.now, self.endpoint);
         while let Some((to, mail)) = self.desk.poll_mail() {
-            let (mail, gone) = match self.links.send(to, Mail::Desk(mail)) {
+            let (mail, gone) = match self.link.send(to, Mail::Desk(mail)) {
                 Err(Undelivered::Full(Mail::Desk(mail))) => (mail, false),
                 Err(Undelivered::Gone(Mail::Desk(mail))) => (mail, true),
                 _ => continue,
@@ -102,7 +102,7 @@ impl Intake<'_> {
         self.counters.shares_limited.set(self.desk.limited());
     }
 
-    fn hand_over(&mut self, to: usize, run: &Run<'_>, range: Range<usize>) {
+    fn hand_over(&mut self, to: usize, run: &DatagramRun<'_>, range: Range<usize>) {
         let packets = range.len().div_ceil(run.segment) as u64;
         // Each further handover means that the owner changed on the way, which it does once in a blue moon.
         if run.hops >= HOPS_MAX {
@@ -115,8 +115,8 @@ impl Intake<'_> {
             bytes: run.bytes[range].to_vec(),
             hops: run.hops + 1,
         };
-        let own_silo = self.links.roster().same_silo(self.links.lane(), to);
-        match self.links.send(to, Mail::Packets(handed)) {
+        let own_silo = self.link.lane_map().same_silo(self.link.lane(), to);
+        match self.link.send(to, Mail::Packets(handed)) {
             Ok(()) if own_silo => self.counters.handed_over.add(packets),
             Ok(()) => self.counters.handed_across.add(packets),
             Err(Undelivered::Full(_)) => self.counters.handover_full.add(packets),

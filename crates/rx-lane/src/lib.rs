@@ -3,7 +3,7 @@
 //! A pass of the task: take every datagram that has arrived, feed them to the [`Endpoint`], let the tasks they
 //! woke run, then send all that came of it in one transmit pass. So ACKs of a batch are all processed before
 //! anything is sent, and packets written by several calls leave in common bursts. Packets of connections that
-//! another lane owns go to it through [`Links`].
+//! another lane owns go to it through [`LaneGroupLink`].
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,9 +36,9 @@ mod held;
 mod intake;
 mod listen;
 mod moderation;
+mod packet_buffers;
 mod pass;
 mod rate;
-mod rooms;
 mod server_call;
 mod server_connection;
 mod shares;
@@ -64,19 +64,19 @@ pub use counters::RxCounters;
 pub use drain::Drained;
 pub use error::{CallError, StartError};
 pub use handler::{AbortCode, Handler};
-pub use handover::{Links, Siblings};
+pub use handover::{LaneGroup, LaneGroupLink};
 pub use held::Held;
 pub use listen::open_group;
-pub use rooms::Rooms;
+pub use packet_buffers::PacketBuffers;
 pub use server_call::{ServerCall, Shield};
 pub use server_connection::ServerConnection;
 
-use state::Shared;
+use state::DriverShared;
 
 /// What a driver may use.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
-    /// Limits and timers of the protocol. The lane numbers in it are set from the driver's [`Links`].
+    /// Limits and timers of the protocol. The lane numbers in it are set from the driver's [`LaneGroupLink`].
     pub endpoint: EndpointConfig,
     /// Calls in the hands of services at once; more are aborted, and those of a host that has as many as are free.
     pub handlers_max: usize,
@@ -91,7 +91,7 @@ pub struct DriverConfig {
 /// [closed](Driver::close).
 #[derive(Clone)]
 pub struct Driver {
-    shared: Rc<Shared>,
+    shared: Rc<DriverShared>,
 }
 
 /// How a client proves who it is: makes the [`Security`] of a new connection.
@@ -125,7 +125,7 @@ impl Driver {
     pub fn bind(address: SocketAddr, config: DriverConfig) -> Result<Self, StartError> {
         let socket = UdpSocket::bind(address, &config.socket)
             .map_err(|source| StartError::Bind { address, source })?;
-        Self::start(socket, Links::alone(), config)
+        Self::start(socket, LaneGroupLink::alone(), config)
     }
 
     /// Starts Rx on a socket that may share its address with those of other lanes, as [`open_group`] makes them, or as a
@@ -135,10 +135,10 @@ impl Driver {
     /// [`StartError::Random`].
     pub fn start(
         socket: impl Into<Rc<UdpSocket>>,
-        links: Links,
+        link: LaneGroupLink,
         config: DriverConfig,
     ) -> Result<Self, StartError> {
-        Self::start_counting(socket, links, config, Arc::default())
+        Self::start_counting(socket, link, config, Arc::default())
     }
 
     /// As [`start`](Self::start), with counters that are there already: of one driver at a time.
@@ -147,45 +147,45 @@ impl Driver {
     /// [`StartError::Random`].
     pub fn start_counting(
         socket: impl Into<Rc<UdpSocket>>,
-        links: Links,
+        link: LaneGroupLink,
         config: DriverConfig,
         counters: Arc<RxCounters>,
     ) -> Result<Self, StartError> {
         let mut seed = [0; 32];
         lane::random::fill(&mut seed).map_err(StartError::Random)?;
-        Ok(Self::started(socket, links, config, seed, counters))
+        Ok(Self::started(socket, link, config, seed, counters))
     }
 
     /// As [`start`](Self::start) with everything random drawn from `seed`: for simulated lanes.
     pub fn start_seeded(
         socket: impl Into<Rc<UdpSocket>>,
-        links: Links,
+        link: LaneGroupLink,
         config: DriverConfig,
         seed: [u8; 32],
     ) -> Self {
-        Self::started(socket, links, config, seed, Arc::default())
+        Self::started(socket, link, config, seed, Arc::default())
     }
 
     fn started(
         socket: impl Into<Rc<UdpSocket>>,
-        links: Links,
+        link: LaneGroupLink,
         config: DriverConfig,
         seed: [u8; 32],
         counters: Arc<RxCounters>,
     ) -> Self {
-        let lane = u32::try_from(links.lane()).expect("far fewer lanes");
-        let lanes = u32::try_from(links.lanes()).expect("far fewer lanes");
+        let lane = u32::try_from(link.lane()).expect("far fewer lanes");
+        let lanes = u32::try_from(link.lanes()).expect("far fewer lanes");
         let mut endpoint =
             Endpoint::new(lane::time::now(), EndpointConfig { lane, lanes, ..config.endpoint }, seed);
         endpoint.set_time_of_day(lane::time::now(), time_of_day());
-        endpoint.join(Arc::clone(links.roster()), links.lane());
+        endpoint.join(Arc::clone(link.lane_map()), link.lane());
         let socket = socket.into();
         // Without it calls to a server that is gone end by their dead time.
         let _ = socket.report_unreachable();
-        let shared = Rc::new(Shared::new(endpoint, socket, config.handlers_max, counters));
-        let running = pass::run(Rc::clone(&shared), links, config.gather);
+        let shared = Rc::new(DriverShared::new(endpoint, socket, config.handlers_max, counters));
+        let running = pass::run(Rc::clone(&shared), link, config.gather);
         // After a panic nobody knows what state the protocol is in.
-        lane::vital("Rx driver", async move {
+        lane::spawn_critical("Rx driver", async move {
             running.await;
             lane::Ended::Done
         })

@@ -13,14 +13,14 @@ pub(super) struct Moderation {
     calls: f64,
     jumbograms: f64,
     cut: f64,
-    seen: Seen,
+    seen: TrafficCounts,
     wait: Duration,
     at: Instant,
 }
 
 /// Counts so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct TrafficCounts {
     /// Packets of stock peers.
     pub(super) packets: u64,
     /// Calls that have begun, of all peers.
@@ -36,14 +36,14 @@ impl Moderation {
     /// `wait` is how long to gather at most; zero for never.
     pub(super) fn new(now: Instant, wait: Duration) -> Self {
         let none = 0.0;
-        let seen = Seen::default();
+        let seen = TrafficCounts::default();
         Self { packets: none, calls: none, jumbograms: none, cut: none, seen, wait, at: now }
     }
 
     /// What to gather for after a pass. Peers work on while we wait as long as they have something in hand: a call of many
     /// packets half a window, a small one no more than its packets. Packets of jumbograms are worked off sooner; and where IP cuts
     /// those up, sending takes us so long that enough comes meanwhile.
-    pub(super) fn after_pass(&mut self, now: Instant, seen: Seen) -> Option<Duration> {
+    pub(super) fn after_pass(&mut self, now: Instant, seen: TrafficCounts) -> Option<Duration> {
         let time = now.saturating_duration_since(self.at).as_secs_f64();
         let rate = |old: f64, came: u64| (old * MEMORY_S + came as f64) / (MEMORY_S + time);
         self.packets = rate(self.packets, seen.packets - self.seen.packets);
@@ -88,7 +88,12 @@ mod tests {
     fn packets_that_come_fast_are_gathered_and_slow_ones_are_not() {
         let start = Instant::now();
         let (mut slow, mut fast) = (Moderation::new(start, WAIT), Moderation::new(start, WAIT));
-        let seen = |packets: u32| Seen { packets: packets.into(), calls: 1, under_way: 1, ..Seen::default() };
+        let seen = |packets: u32| TrafficCounts {
+            packets: packets.into(),
+            calls: 1,
+            under_way: 1,
+            ..TrafficCounts::default()
+        };
         for n in 1..1000u32 {
             assert_eq!(slow.after_pass(start + n * 60 * US, seen(n)), None, "one call at a time");
             let gathered = fast.after_pass(start + n * 10 * US, seen(n));
@@ -103,20 +108,25 @@ mod tests {
             let start = Instant::now();
             Moderation::new(start, wait).after_pass(start + 1_000 * US, seen)
         };
-        let bulk = |under_way| after(WAIT, Seen { packets: 1_000, under_way, ..Seen::default() });
+        let bulk =
+            |under_way| after(WAIT, TrafficCounts { packets: 1_000, under_way, ..TrafficCounts::default() });
         assert_eq!([0, 1, 2, 3, 64].map(bulk), [36, 36, 72, 100, 100].map(|us| Some(us * US)));
-        let small =
-            |under_way| after(WAIT, Seen { packets: 1_000, calls: 500, under_way, ..Seen::default() });
+        let small = |under_way| {
+            after(WAIT, TrafficCounts { packets: 1_000, calls: 500, under_way, ..TrafficCounts::default() })
+        };
         assert_eq!([1, 4].map(small), [None, None]);
         assert_eq!([8, 16, 64].map(small), [36, 72, 100].map(|us| Some(us * US)));
-        assert_eq!(after(Duration::ZERO, Seen { packets: 1_000, under_way: 4, ..Seen::default() }), None);
+        assert_eq!(
+            after(Duration::ZERO, TrafficCounts { packets: 1_000, under_way: 4, ..TrafficCounts::default() }),
+            None
+        );
     }
 
     #[test]
     fn jumbograms_are_waited_for_half_as_long_and_not_at_all_where_they_are_cut_up() {
         let after = |jumbograms, cut, under_way| {
             let start = Instant::now();
-            let seen = Seen { packets: 1_000, calls: 0, jumbograms, cut, under_way };
+            let seen = TrafficCounts { packets: 1_000, calls: 0, jumbograms, cut, under_way };
             Moderation::new(start, WAIT).after_pass(start + 1_000 * US, seen)
         };
         assert_eq!(after(100, 100, 4), Some(100 * US), "a few of them");

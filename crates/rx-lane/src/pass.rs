@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 use lane::backend::{Datagram, DatagramBatch};
 use lane::time::Sleep;
 
-use crate::handover::{Links, Mail};
-use crate::intake::{Intake, Run};
-use crate::moderation::{Moderation, Seen};
-use crate::state::{Shared, State};
+use crate::handover::{LaneGroupLink, Mail};
+use crate::intake::{DatagramRun, Intake};
+use crate::moderation::{Moderation, TrafficCounts};
+use crate::state::{DriverShared, DriverState};
 use crate::time_of_day;
 use rx::{Arrival, Endpoint, Transmit};
 use rxdebug::LaneDesk;
 
 /// Runs the driver until it is closed.
-pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
+pub(super) async fn run(shared: Rc<DriverShared>, link: LaneGroupLink, gather: Duration) {
     let mut pass = Pass {
         shared,
-        desk: LaneDesk::new(lane::time::now(), links.lane(), links.lanes()),
-        links,
+        desk: LaneDesk::new(lane::time::now(), link.lane(), link.lanes()),
+        link,
         time_told: None,
         received: Vec::with_capacity(RECEIVES_PER_PASS),
         mail: Vec::new(),
@@ -42,7 +42,7 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
         // Whoever was woken reads and writes now, before the one transmit pass.
         lane::yield_now().await;
         pass.shared.dispatch();
-        if pass.send_out() == Sent::Blocked {
+        if pass.send_out() == PassEnd::Blocked {
             // An error shows again, and is counted, at the next send.
             let _ = pass.shared.socket.writable().await;
             // What it refused goes out now, whether or not anything else happens.
@@ -56,8 +56,8 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
 }
 
 struct Pass {
-    shared: Rc<Shared>,
-    links: Links,
+    shared: Rc<DriverShared>,
+    link: LaneGroupLink,
     desk: LaneDesk,
     /// When the endpoint last heard the time of day.
     time_told: Option<Instant>,
@@ -107,7 +107,7 @@ impl Drop for Pass {
 
 /// How a transmit pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
+enum PassEnd {
     /// Nothing more to send now.
     All,
     /// The socket takes no more.
@@ -136,7 +136,7 @@ impl Pass {
             }
             Poll::Pending => {}
         }
-        ready |= self.links.poll_recv(cx, &mut self.mail, RECEIVES_PER_PASS).is_ready();
+        ready |= self.link.poll_recv(cx, &mut self.mail, RECEIVES_PER_PASS).is_ready();
         let due = {
             let state = self.shared.state.borrow();
             state.endpoint.register_checks(cx.waker());
@@ -160,7 +160,7 @@ impl Pass {
             now,
             endpoint: &mut state.endpoint,
             desk: &mut self.desk,
-            links: &mut self.links,
+            link: &mut self.link,
             counters: &self.shared.counters,
         };
         for (taken, datagram) in self.received.drain(..).enumerate() {
@@ -169,8 +169,10 @@ impl Pass {
             }
             let Datagram { from, local, segment, .. } = datagram;
             let segment = usize::from(segment.max(1));
-            intake
-                .take(&Run { remote: from, local, segment, bytes: &datagram.buf, hops: 0 }, Arrival::Steered);
+            intake.take(
+                &DatagramRun { remote: from, local, segment, bytes: &datagram.buf, hops: 0 },
+                Arrival::Steered,
+            );
         }
         self.mail.drain(..).for_each(|mail| intake.take_mail(mail));
         while let Some(report) = self.shared.socket.try_take_unreachable() {
@@ -199,13 +201,13 @@ impl Pass {
     }
 
     /// The transmit pass. A long one pauses for receiving and goes on in the next pass.
-    fn send_out(&mut self) -> Sent {
+    fn send_out(&mut self) -> PassEnd {
         let mut state = self.shared.state.borrow_mut();
         for _ in 0..TRANSMITS_PER_PASS {
             // Read for each burst: a pass may take milliseconds, and round trips are measured from here.
             let now = lane::time::clock();
             let next = self.blocked.take().or_else(|| Some((state.endpoint.poll_transmit(now)?, 0)));
-            let Some((transmit, done)) = next else { return Sent::All };
+            let Some((transmit, done)) = next else { return PassEnd::All };
             match self.send(&state, &transmit, done) {
                 Burst::Gone => {
                     self.progress = true;
@@ -218,17 +220,17 @@ impl Pass {
                 Burst::Stuck(done) => {
                     self.shared.counters.send_blocked.increment();
                     self.blocked = Some((transmit, done));
-                    return Sent::Blocked;
+                    return PassEnd::Blocked;
                 }
             }
         }
         drop(state);
         self.shared.kick();
-        Sent::All
+        PassEnd::All
     }
 
     /// Sends a burst from its datagram `done` on.
-    fn send(&self, state: &State, transmit: &Transmit, mut done: usize) -> Burst {
+    fn send(&self, state: &DriverState, transmit: &Transmit, mut done: usize) -> Burst {
         while done < transmit.segments() {
             let parts = transmit.slices(state.endpoint.pool(), done);
             let batch = DatagramBatch {
@@ -260,7 +262,7 @@ impl Pass {
             let state = self.shared.state.borrow();
             let stats = state.endpoint.stats();
             let calls = stats.calls_opened + stats.calls_accepted;
-            Seen {
+            TrafficCounts {
                 packets: stats.stock_received,
                 calls,
                 jumbograms: stats.jumbograms_sent,

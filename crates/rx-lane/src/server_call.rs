@@ -8,7 +8,7 @@ use rx::security::Principal;
 
 use crate::call::Call;
 use crate::server_connection::ServerConnection;
-use crate::state::{CallCell, Shared, wake};
+use crate::state::{CallCell, DriverShared, wake};
 
 /// A call that a client made; a [`Call`] that knows its connection, and what its service keeps of that.
 pub struct ServerCall<C = ()> {
@@ -36,7 +36,7 @@ pub struct Shield {
 
 impl<C> ServerCall<C> {
     pub(super) fn new(
-        shared: Rc<Shared>,
+        shared: Rc<DriverShared>,
         cell: Rc<CallCell>,
         connection: ServerConnection,
         data: Rc<C>,

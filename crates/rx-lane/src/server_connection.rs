@@ -8,7 +8,7 @@ use rx::security::Principal;
 use rx::{ConnectionEnd, ConnectionHandle, ConnectionView, Dscp, Limits, Priority};
 
 use crate::handler::Offer;
-use crate::state::Shared;
+use crate::state::DriverShared;
 
 //@ limit: values that services keep of connections
 //@ section: Rx
@@ -22,12 +22,12 @@ use crate::state::Shared;
 /// it with what it keeps of the connection; once that is gone, everything asked of it is `None`.
 #[derive(Clone)]
 pub struct ServerConnection {
-    shared: Weak<Shared>,
+    shared: Weak<DriverShared>,
     handle: ConnectionHandle,
 }
 
 impl ServerConnection {
-    pub(super) fn new(shared: &Rc<Shared>, handle: ConnectionHandle) -> Self {
+    pub(super) fn new(shared: &Rc<DriverShared>, handle: ConnectionHandle) -> Self {
         Self { shared: Rc::downgrade(shared), handle }
     }
 

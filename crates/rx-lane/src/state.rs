@@ -25,8 +25,8 @@ use rx::{CallHandle, ConnectionEnd, ConnectionHandle, Endpoint, Event, Service};
 /// Told the address of a client and the security class that it asked for.
 pub(super) type ProofRefused = Box<dyn Fn(SocketAddr, u8)>;
 
-pub(super) struct Shared {
-    pub(super) state: RefCell<State>,
+pub(super) struct DriverShared {
+    pub(super) state: RefCell<DriverState>,
     pub(super) socket: Rc<UdpSocket>,
     pub(super) counters: Arc<RxCounters>,
     handlers: RefCell<HashMap<u16, Rc<dyn Offer>>>,
@@ -48,7 +48,7 @@ pub(super) struct Shared {
     closed: Cell<bool>,
 }
 
-pub(super) struct State {
+pub(super) struct DriverState {
     pub(super) endpoint: Endpoint,
     /// By connection and channel: one call at a time each.
     calls: Vec<Option<Rc<CallCell>>>,
@@ -80,7 +80,7 @@ pub(super) struct CallCell {
     pub(super) shields: Cell<u32>,
 }
 
-impl Shared {
+impl DriverShared {
     pub(super) fn new(
         endpoint: Endpoint,
         socket: Rc<UdpSocket>,
@@ -88,7 +88,7 @@ impl Shared {
         counters: Arc<RxCounters>,
     ) -> Self {
         Self {
-            state: RefCell::new(State {
+            state: RefCell::new(DriverState {
                 endpoint,
                 calls: Vec::new(),
                 serving: 0,
@@ -250,7 +250,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl DriverState {
     pub(super) fn add_call(&mut self, handle: CallHandle, served: bool) -> Rc<CallCell> {
         let cell = Rc::new(CallCell::new(handle, served));
         self.serving += usize::from(served);

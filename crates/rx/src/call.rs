@@ -8,7 +8,7 @@ mod burst;
 mod held;
 mod input;
 mod output;
-mod rooms;
+mod write_batch;
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::congestion::Pacer;
 use crate::connection::{Core, SendLimit};
 use crate::event::{CallHandle, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
-use crate::packet::{Account, Packet};
+use crate::packet::{BufferAccount, Packet};
 use crate::receive::ReceiveWindow;
 use crate::recovery::Recovery;
 use crate::security::PacketContext;
@@ -25,7 +25,7 @@ use crate::source::may_take_more;
 use crate::window::SendWindow;
 
 pub use held::ReadBatch;
-pub use rooms::WriteBatch;
+pub use write_batch::WriteBatch;
 
 pub(crate) use ack_policy::AckPolicy;
 pub(crate) use input::DataOutcome;
@@ -248,7 +248,7 @@ impl Call {
         let limit = if self.reply_must_wait() { REPLY_AHEAD_MAX.min(held_max) } else { held_max };
         let crowded = self.tx.held() >= CROWDED_SHARE_MIN && shared.is_working_set_full(core.peer);
         let account = core.account();
-        let over_share = account != Account::OWN
+        let over_share = account != BufferAccount::OWN
             && self.tx.held() >= SHARE_MIN
             && !may_take_more(
                 shared.pool.held_by(account),
@@ -270,8 +270,8 @@ impl Call {
         }
         let Some(packet) = shared.pool.alloc_for(account) else { return Err(self.refuse_write(shared)) };
         let size = shared.peers[core.peer].packet_size().min(HEADER_LEN + shared.pool.payload_max());
-        let rooms = core.security.header_room() + core.security.trailer_room();
-        Ok(Filling { packet, used: 0, capacity: size - HEADER_LEN - rooms })
+        let overhead = core.security.header_room() + core.security.trailer_room();
+        Ok(Filling { packet, used: 0, capacity: size - HEADER_LEN - overhead })
     }
 
     /// Seals the packet being filled, writes its header and puts it on the send window.
@@ -320,7 +320,7 @@ impl Call {
     }
 
     /// Tells the application that it may write again, if it was refused and there is now a fair amount of room.
-    pub(crate) fn tell_writable(&mut self, limit: SendLimit, shared: &mut Shared) {
+    pub(crate) fn notify_writable(&mut self, limit: SendLimit, shared: &mut Shared) {
         if self.reply_must_wait() || self.finished_writing {
             return;
         }
@@ -332,7 +332,7 @@ impl Call {
     }
 
     /// Tells the application once that there is something to read.
-    pub(crate) fn tell_readable(&mut self, shared: &mut Shared) {
+    pub(crate) fn notify_readable(&mut self, shared: &mut Shared) {
         if self.readable_told || self.delivery == Delivery::Held {
             return;
         }

@@ -11,17 +11,17 @@ use crate::source::source_of;
 /// The checks of one endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    running: Vec<Running>,
+    running: Vec<RunningCheck>,
     board: Arc<Board>,
 }
 
 /// A check under way, or one whose connection has ended while a helper still has it in hand.
 #[derive(Debug)]
-struct Running {
+struct RunningCheck {
     connection: ConnectionHandle,
     address: IpAddr,
     /// Held by the wakers that the class has.
-    answer: Weak<Answer>,
+    answer: Weak<AnswerWaker>,
     ended: bool,
 }
 
@@ -42,7 +42,7 @@ struct BoardState {
 
 /// The waker that a class gets.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerWaker {
     board: Arc<Board>,
     connection: ConnectionHandle,
 }
@@ -58,9 +58,9 @@ impl Checks {
         self.running.len() < limit && of_source < share
     }
 
-    pub(crate) fn begin(&mut self, connection: ConnectionHandle, address: IpAddr, answer: &Arc<Answer>) {
+    pub(crate) fn begin(&mut self, connection: ConnectionHandle, address: IpAddr, answer: &Arc<AnswerWaker>) {
         let (address, answer) = (source_of(address), Arc::downgrade(answer));
-        self.running.push(Running { connection, address, answer, ended: false });
+        self.running.push(RunningCheck { connection, address, answer, ended: false });
     }
 
     /// The check has its verdict, or nobody waits for one any more.
@@ -77,11 +77,11 @@ impl Checks {
     }
 
     /// What wakes the connection's check; the same for all its life.
-    pub(crate) fn answer(&self, connection: ConnectionHandle) -> Arc<Answer> {
+    pub(crate) fn answer(&self, connection: ConnectionHandle) -> Arc<AnswerWaker> {
         let known = self.running.iter().find(|check| check.connection == connection && !check.ended);
         known
             .and_then(|check| check.answer.upgrade())
-            .unwrap_or_else(|| Arc::new(Answer { board: Arc::clone(&self.board), connection }))
+            .unwrap_or_else(|| Arc::new(AnswerWaker { board: Arc::clone(&self.board), connection }))
     }
 
     /// Connections whose check has something to say.
@@ -114,7 +114,7 @@ impl Board {
     }
 }
 
-impl Wake for Answer {
+impl Wake for AnswerWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

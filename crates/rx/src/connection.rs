@@ -1,8 +1,8 @@
 //! One connection: four channels of calls between one client and one service, under one security class.
 
 mod allowance;
+mod challenge;
 mod channel;
-mod proving;
 mod server;
 mod transmit;
 mod unreachable;
@@ -19,13 +19,13 @@ use crate::config::{Limits, Priority};
 use crate::dscp::Dscp;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
-use crate::packet::Account;
+use crate::packet::BufferAccount;
 use crate::rate::Rate;
 use crate::security::{ConnectionContext, Expiry, Security};
 use crate::shared::Shared;
 
-pub(crate) use channel::{Channel, Done, SendLimit};
-pub(crate) use server::{AMPLIFICATION_MAX, NEW_CALL_SEQ_MAX, Proof};
+pub(crate) use channel::{Channel, FinishedCall, SendLimit};
+pub(crate) use server::{AMPLIFICATION_MAX, NEW_CALL_SEQ_MAX, Validation};
 
 /// A connection as seen from outside: identity and state, no calls.
 #[derive(Debug)]
@@ -68,8 +68,8 @@ pub(crate) struct Core {
     pub(crate) waits_for_credit: u64,
     /// Turns in a row after which something of it was still due.
     pub(crate) overdue_turns: u8,
-    account: Account,
-    pub(crate) proof: Proof,
+    account: BufferAccount,
+    pub(crate) validation: Validation,
     pub(crate) limits: Limits,
     pub(crate) priority: Priority,
     pub(crate) dscp: Dscp,
@@ -79,7 +79,7 @@ pub(crate) struct Core {
     /// See [`ConnectOptions`](crate::ConnectOptions).
     pub(crate) ends_at_closed_port: bool,
     /// The network says that the peer cannot be reached.
-    doubt: Option<unreachable::Doubt>,
+    doubt: Option<unreachable::UnreachableReport>,
     pub(crate) active_at: Instant,
     /// Stands in `Shared::ready`.
     pub(crate) queued: bool,
@@ -144,24 +144,24 @@ impl Core {
 
     /// Whether received packets may be opened and calls delivered, as far as the security class goes.
     pub(crate) fn is_authentic(&self) -> bool {
-        self.side == Side::Client || self.proof.authentic
+        self.side == Side::Client || self.validation.authentic
     }
 
     /// Whether an unproved client has sent enough of a request to be asked for a sign of life.
     pub(crate) fn holds_many(&self, held: u32) -> bool {
-        self.side == Side::Server && !self.proof.reached && held >= HELD_UNPROVED / 8
+        self.side == Side::Server && !self.validation.reached && held >= HELD_UNPROVED / 8
     }
 
     /// Whom packets that the connection holds are charged to.
-    pub(crate) fn account(&self) -> Account {
+    pub(crate) fn account(&self) -> BufferAccount {
         self.account
     }
 
     /// The client's address is proved.
     pub(crate) fn set_reached(&mut self, shared: &Shared) {
-        self.proof.reached = true;
-        self.proof.wanted = false;
-        self.proof.probe_at = None;
+        self.validation.reached = true;
+        self.validation.wanted = false;
+        self.validation.probe_at = None;
         if self.side == Side::Server {
             self.account = shared.peers[self.peer].account;
         }
@@ -185,7 +185,7 @@ impl Connection {
         let reached =
             identity.side == Side::Client || shared.peers[peer].is_proved(now, shared.config.reach_time);
         shared.peers.add_connection(peer);
-        let proof = Proof::new(serial, reached, !security.needs_challenge());
+        let validation = Validation::new(serial, reached, !security.needs_challenge());
         let mut connection = Self {
             core: Core {
                 index: identity.index,
@@ -213,11 +213,11 @@ impl Connection {
                 waits_for_credit: 0,
                 overdue_turns: 0,
                 account: match identity.side {
-                    Side::Client => Account::OWN,
+                    Side::Client => BufferAccount::OWN,
                     Side::Server if reached => shared.peers[peer].account,
-                    Side::Server => Account::UNPROVED,
+                    Side::Server => BufferAccount::UNPROVED,
                 },
-                proof,
+                validation,
                 limits: shared.config.limits(identity.side),
                 priority: Priority::Normal,
                 dscp: Dscp::DEFAULT,
@@ -302,7 +302,7 @@ impl Connection {
             self.abort_call(header.channel(), code, true, shared);
         }
         // Who has shown who he is needs nothing more for the calls that are delivered.
-        let proved = self.core.proof.authentic && self.core.proof.reached;
+        let proved = self.core.validation.authentic && self.core.validation.reached;
         let held = |call: &Call| call.delivery == Delivery::Held;
         if self.core.side == Side::Server
             && (!proved || self.channels[header.channel()].call.as_deref().is_some_and(held))
@@ -370,7 +370,7 @@ impl Connection {
         }
         let limit = self.channels[channel].send_limit(&shared.config);
         if let Some(call) = &mut self.channels[channel].call {
-            call.tell_writable(limit, shared);
+            call.notify_writable(limit, shared);
         }
     }
 
@@ -379,7 +379,7 @@ impl Connection {
         shared.stats.calls_finished += 1;
         shared.events.push_back(Event::Finished(call.handle));
         let due = if call.side == Side::Client { Due::Later } else { Due::Implied };
-        let done = Some(Done { next: call.rx.next(), prompt: call.acks.prompt(), due, sent: 0 });
+        let done = Some(FinishedCall { next: call.rx.next(), prompt: call.acks.prompt(), due, sent: 0 });
         call.clear(self.core.peer, shared);
         self.end_channel(channel, done, shared);
     }
@@ -432,7 +432,7 @@ impl Connection {
         shared.events.push_back(Event::ConnectionAborted { connection, code });
     }
 
-    fn end_channel(&mut self, channel: usize, done: Option<Done>, shared: &mut Shared) {
+    fn end_channel(&mut self, channel: usize, done: Option<FinishedCall>, shared: &mut Shared) {
         self.channels[channel].done = done;
         if std::mem::take(&mut self.channel_wanted) {
             shared.events.push_back(Event::ChannelFree(self.core.handle()));

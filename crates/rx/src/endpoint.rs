@@ -17,16 +17,16 @@ mod directory;
 mod drain;
 mod ending;
 mod introspect;
+mod lane_map;
 mod moves;
-mod newcomer;
 mod placement;
 mod questions;
 mod rates;
 mod reclaim;
-mod roster;
 mod settings;
 mod strangers;
 mod unreachable;
+mod unvalidated;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -44,18 +44,18 @@ use crate::event::{CallHandle, ConnectionEnd, ConnectionHandle, Event, Side};
 use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN};
 use crate::packet::PacketRef;
 use crate::peer::TokenBucket;
-use crate::proved::ProvedAddresses;
 use crate::security::{Security, SecurityFactory};
 use crate::shared::Shared;
 use crate::transmit::{SEGMENTS_MAX, Transmit};
+use crate::validated_addresses::ValidatedAddresses;
 
 pub use call_mut::{CallMut, ReadError};
 pub use demux::Route;
 pub use introspect::{CallView, ConnectionView};
 
+pub use lane_map::LaneMap;
 pub use placement::Arrival;
 pub use questions::Question;
-pub use roster::Roster;
 
 use demux::{ConnectionKey, KeyedState};
 use strangers::Strangers;
@@ -72,7 +72,7 @@ pub struct Endpoint {
     /// Server connections whose client was unproved when they came, and when that was; oldest first.
     unproved: VecDeque<(Instant, ConnectionHandle)>,
     cookies: Cookies,
-    proved: ProvedAddresses,
+    proved: ValidatedAddresses,
     services: HashMap<u16, Service>,
     factories: Vec<Box<dyn SecurityFactory>>,
     epoch: u32,
@@ -80,9 +80,9 @@ pub struct Endpoint {
     /// What strangers have had of this turn.
     strangers: Strangers,
     /// Answers that belong to no connection.
-    loose: VecDeque<Loose>,
+    loose: VecDeque<UnboundPacket>,
     /// A packet that did not fit the burst before it.
-    carried: Option<Carried>,
+    carried: Option<QueuedPacket>,
     abort_buckets: Box<[TokenBucket]>,
     /// When the application was last told of a client whose security class is not offered.
     proof_refused_at: Option<Instant>,
@@ -92,7 +92,7 @@ pub struct Endpoint {
     /// DEBUG questions that nobody has taken yet.
     questions: VecDeque<Question>,
     /// The lanes that share the address, and which of them this is.
-    roster: Arc<Roster>,
+    lane_map: Arc<LaneMap>,
     lane: usize,
     segments_max: usize,
     next_sweep: Instant,
@@ -162,18 +162,18 @@ pub struct ConnectError {
 }
 
 #[derive(Debug)]
-struct Loose {
+struct UnboundPacket {
     destination: SocketAddr,
     src_ip: Option<IpAddr>,
     packet: PacketRef,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Carried {
+struct QueuedPacket {
     /// Index of its connection.
     origin: Option<u32>,
     /// Where it goes; `None` where the packet before it went, which is of its connection.
-    way: Option<Way>,
+    burst_key: Option<BurstKey>,
     packet: PacketRef,
     /// Bytes.
     len: usize,
@@ -181,15 +181,15 @@ struct Carried {
     parts_max: u8,
 }
 
-/// What packets of one burst have in common.
+/// Destination, source address and traffic class, which all packets of one burst share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way {
+struct BurstKey {
     destination: SocketAddr,
     src_ip: Option<IpAddr>,
     class: u8,
 }
 
-impl Way {
+impl BurstKey {
     fn of(burst: &Transmit) -> Self {
         Self { destination: burst.destination, src_ip: burst.src_ip, class: burst.class }
     }
@@ -210,7 +210,7 @@ impl Endpoint {
             generation: 0,
             unproved: VecDeque::new(),
             cookies: Cookies::new(now, &mut rng),
-            proved: ProvedAddresses::default(),
+            proved: ValidatedAddresses::default(),
             services: HashMap::new(),
             factories: vec![Box::new(crate::security::NullSecurity)],
             epoch,
@@ -223,7 +223,7 @@ impl Endpoint {
             answer_bucket: TokenBucket::new(now, ANSWERS_PER_SECOND),
             asker_buckets: vec![TokenBucket::new(now, ANSWERS_PER_ASKER); ABORT_BUCKETS].into_boxed_slice(),
             questions: VecDeque::new(),
-            roster: Arc::new(Roster::one_silo(1)),
+            lane_map: Arc::new(LaneMap::one_silo(1)),
             lane: 0,
             segments_max: SEGMENTS_MAX,
             next_sweep: now + SWEEP_INTERVAL,
@@ -415,14 +415,18 @@ impl Endpoint {
         while burst.as_ref().is_none_or(|burst| !burst.is_full(self.segments_max)) {
             let Some(next) = self.next_packet(now, of) else { break };
             of = next.origin;
-            let run = match (&mut burst, &next.way) {
+            let run = match (&mut burst, &next.burst_key) {
                 (Some(run), _) => run,
-                (None, Some(way)) => {
-                    burst.insert(Transmit::new(way.destination, way.src_ip, way.class, next.probe))
-                }
+                (None, Some(burst_key)) => burst.insert(Transmit::new(
+                    burst_key.destination,
+                    burst_key.src_ip,
+                    burst_key.class,
+                    next.probe,
+                )),
                 (None, None) => unreachable!("no packet is before the first"),
             };
-            let same = run.dont_fragment == next.probe && next.way.is_none_or(|way| way == Way::of(run));
+            let same = run.dont_fragment == next.probe
+                && next.burst_key.is_none_or(|burst_key| burst_key == BurstKey::of(run));
             let may_grow = next.parts_max > 1;
             if may_grow && same {
                 let joined = run.join(next.packet, next.parts_max, &mut self.shared.pool);
@@ -435,8 +439,8 @@ impl Endpoint {
             }
             if !same || !run.push(next.packet, next.len, may_grow) {
                 // By the next burst the connection may have moved, or its place may be another's.
-                let way = Some(next.way.unwrap_or_else(|| Way::of(run)));
-                self.carried = Some(Carried { way, origin: None, ..next });
+                let burst_key = Some(next.burst_key.unwrap_or_else(|| BurstKey::of(run)));
+                self.carried = Some(QueuedPacket { burst_key, origin: None, ..next });
                 break;
             }
             // One that IP cuts up goes by itself.
@@ -456,14 +460,14 @@ impl Endpoint {
 
     /// The next packet of any connection, after one of the connection `before`.
     #[inline]
-    fn next_packet(&mut self, now: Instant, before: Option<u32>) -> Option<Carried> {
+    fn next_packet(&mut self, now: Instant, before: Option<u32>) -> Option<QueuedPacket> {
         if let Some(carried) = self.carried.take() {
             return Some(carried);
         }
-        if let Some(Loose { destination, src_ip, packet }) = self.loose.pop_front() {
-            let way = Some(Way { destination, src_ip, class: 0 });
+        if let Some(UnboundPacket { destination, src_ip, packet }) = self.loose.pop_front() {
+            let burst_key = Some(BurstKey { destination, src_ip, class: 0 });
             let len = self.shared.pool.bytes_of(packet).len();
-            return Some(Carried { origin: None, way, packet, len, probe: false, parts_max: 1 });
+            return Some(QueuedPacket { origin: None, burst_key, packet, len, probe: false, parts_max: 1 });
         }
         while let Some(index) = self.shared.ready.front() {
             let Some(connection) = self.connections.get_mut(index as usize) else {
@@ -477,9 +481,9 @@ impl Endpoint {
                 counters.packets_sent += 1;
                 let len = self.shared.pool.bytes_of(prepared.packet).len();
                 counters.bytes_sent += len as u64;
-                return Some(Carried {
+                return Some(QueuedPacket {
                     origin: Some(index),
-                    way: (before != Some(index)).then(|| Way {
+                    burst_key: (before != Some(index)).then(|| BurstKey {
                         destination: core.remote,
                         src_ip: core.local_ip,
                         class: core.dscp.traffic_class(),

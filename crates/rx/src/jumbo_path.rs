@@ -34,7 +34,7 @@ pub(crate) struct JumboPath {
     checked: bool,
     /// Packets of a datagram that the peer states it takes.
     stated: u8,
-    path: Path,
+    path: JumboState,
     lost: u8,
     /// Timeouts in a row: until then nothing goes as fragments.
     rests_until: Option<Instant>,
@@ -42,7 +42,7 @@ pub(crate) struct JumboPath {
 
 /// Whether jumbograms arrive without being cut up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
+enum JumboState {
     Unknown,
     /// Carried so many packets, until then; then it is asked again and goes on meanwhile.
     Carries(u8, Instant),
@@ -56,7 +56,7 @@ impl JumboPath {
             policy: config.jumbograms,
             checked: config.checked_paths.iter().any(|range| range.contains(to)),
             stated: 1,
-            path: Path::Unknown,
+            path: JumboState::Unknown,
             lost: 0,
             rests_until: None,
         }
@@ -84,7 +84,7 @@ impl JumboPath {
         let rests = self.rests_until.is_some_and(|until| now < until);
         match (self.policy, self.path) {
             (Jumbograms::Off, _) => 1,
-            (_, Path::Carries(parts, _)) => parts,
+            (_, JumboState::Carries(parts, _)) => parts,
             (Jumbograms::Fragments, _) if !rests && (self.checked || is_protected()) => PARTS_MAX,
             _ => 1,
         }
@@ -92,7 +92,7 @@ impl JumboPath {
 
     /// Whether the path carries them without cutting them up.
     pub(crate) fn is_whole(&self) -> bool {
-        matches!(self.path, Path::Carries(..))
+        matches!(self.path, JumboState::Carries(..))
     }
 
     /// Whether there may be jumbograms, once the path has shown that it carries them: packets are made to fit.
@@ -100,7 +100,7 @@ impl JumboPath {
         self.is_wanted()
             && match self.policy {
                 Jumbograms::Off => false,
-                Jumbograms::Whole => !matches!(self.path, Path::Refuses(_)),
+                Jumbograms::Whole => !matches!(self.path, JumboState::Refuses(_)),
                 Jumbograms::Fragments => true,
             }
     }
@@ -109,16 +109,16 @@ impl JumboPath {
     pub(crate) fn poll_probe(&self, now: Instant) -> Option<u8> {
         let wanted = self.stated.min(WHOLE_PARTS_MAX);
         let due = match self.path {
-            Path::Unknown => true,
-            Path::Carries(parts, until) => now >= until || parts < wanted,
-            Path::Refuses(until) => now >= until,
+            JumboState::Unknown => true,
+            JumboState::Carries(parts, until) => now >= until || parts < wanted,
+            JumboState::Refuses(until) => now >= until,
         };
         (due && self.policy != Jumbograms::Off && wanted > 1).then_some(wanted)
     }
 
     /// A probe of so many packets' size was answered.
     pub(crate) fn on_probe_acked(&mut self, now: Instant, parts: u8) {
-        (self.path, self.lost) = (Path::Carries(parts, now + KNOWN_FOR), 0);
+        (self.path, self.lost) = (JumboState::Carries(parts, now + KNOWN_FOR), 0);
     }
 
     /// A probe got no answer. It may have been lost as any packet may: one of three has to come.
@@ -131,13 +131,13 @@ impl JumboPath {
 
     /// The interface does not carry that size.
     pub(crate) fn on_probe_refused(&mut self, now: Instant) {
-        (self.path, self.lost) = (Path::Refuses(now + REFUSED_FOR), 0);
+        (self.path, self.lost) = (JumboState::Refuses(now + REFUSED_FOR), 0);
     }
 
     /// Timeouts in a row: the path may have stopped to carry what is large.
     pub(crate) fn on_black_hole(&mut self, now: Instant) {
-        if matches!(self.path, Path::Carries(..)) {
-            (self.path, self.lost) = (Path::Refuses(now + REST), 0);
+        if matches!(self.path, JumboState::Carries(..)) {
+            (self.path, self.lost) = (JumboState::Refuses(now + REST), 0);
         }
         self.rests_until = Some(now + REST);
     }

@@ -21,7 +21,6 @@ mod jumbo_path;
 pub mod packet;
 mod peer;
 pub mod pmtud;
-mod proved;
 mod rate;
 mod ready;
 mod receive;
@@ -33,6 +32,7 @@ mod socket_room;
 mod source;
 mod stats;
 mod transmit;
+mod validated_addresses;
 pub mod version;
 mod window;
 
@@ -43,8 +43,8 @@ pub use call::{ReadBatch, WriteBatch, WriteError};
 pub use config::{EndpointConfig, Limits, Priority};
 pub use dscp::Dscp;
 pub use endpoint::{
-    Arrival, CallMut, CallView, ConnectError, ConnectOptions, ConnectionView, Endpoint, OpenError, Question,
-    ReadError, Roster, Route, Service,
+    Arrival, CallMut, CallView, ConnectError, ConnectOptions, ConnectionView, Endpoint, LaneMap, OpenError,
+    Question, ReadError, Route, Service,
 };
 pub use event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
 pub use jumbo_path::Jumbograms;

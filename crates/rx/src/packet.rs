@@ -43,7 +43,7 @@ impl LentBuffer {
 #[derive(Debug)]
 pub struct PacketPool {
     /// Places for large datagrams, without memory until they are taken, then the pool's buffers as far as they were ever used.
-    slots: Vec<Slot>,
+    slots: Vec<BufferSlot>,
     packets: usize,
     /// Buffers that have memory and that nobody holds.
     free: Vec<u32>,
@@ -64,9 +64,9 @@ pub struct PacketPool {
 
 /// Whom a buffer in use is charged to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Account(pub(crate) u32);
+pub(crate) struct BufferAccount(pub(crate) u32);
 
-impl Account {
+impl BufferAccount {
     /// Packets that live only until they are sent, and our own calls.
     pub(crate) const OWN: Self = Self(0);
     /// All clients whose address is not proved, together.
@@ -76,18 +76,18 @@ impl Account {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct BufferSlot {
     bytes: Box<[u8]>,
     len: u32,
     pins: u16,
     /// What a jumbo header has overwritten for as long as it is pinned: the end of the packet's own.
     own: Option<[u8; JUMBO_HEADER]>,
-    state: State,
-    account: Account,
+    state: BufferState,
+    account: BufferAccount,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum BufferState {
     #[default]
     Free,
     InUse,
@@ -112,7 +112,7 @@ impl PacketPool {
     pub fn keeping(packets: usize, payload_max: usize, kept: usize) -> Self {
         assert!(u32::try_from(packets + LARGE_MAX as usize).is_ok(), "packet count fits 32 bits");
         Self {
-            slots: (0..LARGE_MAX).map(|_| Slot::default()).collect(),
+            slots: (0..LARGE_MAX).map(|_| BufferSlot::default()).collect(),
             packets,
             free: Vec::new(),
             bare: Vec::new(),
@@ -123,18 +123,18 @@ impl PacketPool {
             unheld: packets,
             low_water: packets,
             exhausted: 0,
-            held_by: vec![0; Account::FIRST_SOURCE as usize],
+            held_by: vec![0; BufferAccount::FIRST_SOURCE as usize],
         }
     }
 
     /// Takes a buffer, or `None` (counted) when all are in use.
     pub fn alloc(&mut self) -> Option<Packet> {
-        self.alloc_for(Account::OWN)
+        self.alloc_for(BufferAccount::OWN)
     }
 
     /// As [`alloc`](Self::alloc), charged to an account until the buffer is free again.
     #[inline]
-    pub(crate) fn alloc_for(&mut self, account: Account) -> Option<Packet> {
+    pub(crate) fn alloc_for(&mut self, account: BufferAccount) -> Option<Packet> {
         let Some(index) = self.free.pop().or_else(|| self.take_bare()) else {
             self.exhausted += 1;
             return None;
@@ -142,8 +142,8 @@ impl PacketPool {
         self.unheld -= 1;
         self.low_water = self.low_water.min(self.unheld);
         let slot = &mut self.slots[index as usize];
-        debug_assert!(slot.state == State::Free && slot.pins == 0);
-        slot.state = State::InUse;
+        debug_assert!(slot.state == BufferState::Free && slot.pins == 0);
+        slot.state = BufferState::InUse;
         slot.account = account;
         slot.len = HEADER_LEN as u32;
         match self.held_by.get_mut(account.0 as usize) {
@@ -159,7 +159,7 @@ impl PacketPool {
         let index = self.bare.pop().or_else(|| {
             let more = self.slots.len() < self.packets + LARGE_MAX as usize;
             more.then(|| {
-                self.slots.push(Slot::default());
+                self.slots.push(BufferSlot::default());
                 self.slots.len() as u32 - 1
             })
         })?;
@@ -176,9 +176,9 @@ impl PacketPool {
         }
         let index = self.free_large.pop()?;
         let slot = &mut self.slots[index as usize];
-        debug_assert!(slot.state == State::Free && slot.pins == 0);
+        debug_assert!(slot.state == BufferState::Free && slot.pins == 0);
         slot.bytes = vec![0; HEADER_LEN + payload_len].into_boxed_slice();
-        slot.state = State::InUse;
+        slot.state = BufferState::InUse;
         slot.len = HEADER_LEN as u32;
         Some(Packet(index))
     }
@@ -186,9 +186,9 @@ impl PacketPool {
     /// Gives a buffer back. If a transmit still reads it, it stays in use until that is done.
     pub fn free(&mut self, packet: Packet) {
         let slot = &mut self.slots[packet.0 as usize];
-        assert!(slot.state == State::InUse, "a packet token always names a buffer in use");
+        assert!(slot.state == BufferState::InUse, "a packet token always names a buffer in use");
         if slot.pins > 0 {
-            slot.state = State::Draining;
+            slot.state = BufferState::Draining;
         } else {
             self.retire(packet.0);
         }
@@ -196,7 +196,7 @@ impl PacketPool {
 
     fn retire(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        slot.state = State::Free;
+        slot.state = BufferState::Free;
         if index < LARGE_MAX {
             slot.bytes = Box::default();
             self.free_large.push(index);
@@ -214,13 +214,13 @@ impl PacketPool {
     }
 
     #[cold]
-    fn open_account(&mut self, account: Account) {
+    fn open_account(&mut self, account: BufferAccount) {
         self.held_by.resize(account.0 as usize + 1, 0);
         self.held_by[account.0 as usize] = 1;
     }
 
     /// Buffers charged to an account.
-    pub(crate) fn held_by(&self, account: Account) -> usize {
+    pub(crate) fn held_by(&self, account: BufferAccount) -> usize {
         self.held_by.get(account.0 as usize).map_or(0, |&held| held as usize)
     }
 
@@ -323,7 +323,7 @@ impl PacketPool {
         {
             slot.bytes[JUMBO_START..HEADER_LEN].copy_from_slice(&own);
         }
-        if slot.pins == 0 && slot.state == State::Draining {
+        if slot.pins == 0 && slot.state == BufferState::Draining {
             self.retire(packet.0);
         }
     }
@@ -354,7 +354,7 @@ impl PacketPool {
 
     /// Bytes of memory that the buffers have now.
     pub fn memory(&self) -> usize {
-        self.filled * (HEADER_LEN + self.payload_max) + self.slots.capacity() * size_of::<Slot>()
+        self.filled * (HEADER_LEN + self.payload_max) + self.slots.capacity() * size_of::<BufferSlot>()
     }
 
     /// Buffers somebody holds, by the free list.
@@ -364,7 +364,7 @@ impl PacketPool {
 
     /// Buffers somebody holds, counted one by one: the check that [`PacketPool::free_count`] must pass.
     pub fn in_use(&self) -> usize {
-        self.slots[LARGE_MAX as usize..].iter().filter(|slot| slot.state != State::Free).count()
+        self.slots[LARGE_MAX as usize..].iter().filter(|slot| slot.state != BufferState::Free).count()
     }
 
     /// Payload room of one buffer, bytes.
@@ -417,11 +417,11 @@ mod tests {
     #[test]
     fn buffers_are_charged_to_their_account_until_they_are_free() {
         let mut pool = PacketPool::new(3, 100);
-        let (mine, other) = (Account(7), Account::UNPROVED);
+        let (mine, other) = (BufferAccount(7), BufferAccount::UNPROVED);
         let first = pool.alloc_for(mine).expect("free");
         let second = pool.alloc_for(mine).expect("free");
         let third = pool.alloc_for(other).expect("free");
-        assert_eq!((pool.held_by(mine), pool.held_by(other), pool.held_by(Account(99))), (2, 1, 0));
+        assert_eq!((pool.held_by(mine), pool.held_by(other), pool.held_by(BufferAccount(99))), (2, 1, 0));
         let reference = pool.pin(&first);
         [first, second, third].into_iter().for_each(|packet| pool.free(packet));
         assert_eq!((pool.held_by(mine), pool.held_by(other)), (1, 0), "a transmit still reads one");

@@ -9,7 +9,7 @@ use crate::config::EndpointConfig;
 use crate::header::HEADER_LEN;
 use crate::jumbo::JUMBO_PAYLOAD;
 use crate::jumbo_path::JumboPath;
-use crate::packet::Account;
+use crate::packet::BufferAccount;
 use crate::pmtud::{MtuConfig, MtuDiscovery, SAFE_SIZE};
 use crate::rtt::RttEstimator;
 use crate::security::Security;
@@ -53,7 +53,7 @@ pub struct Peer {
     closed_when: Option<u64>,
     pub(crate) connections: u32,
     /// Whom the packets of its connections are charged to.
-    pub(crate) account: Account,
+    pub(crate) account: BufferAccount,
     pub(crate) idle_since: Instant,
     pub(crate) abort_tokens: TokenBucket,
     /// Bytes that calls may send here before the client has shown that it knows of them.
@@ -88,7 +88,7 @@ pub(crate) struct MtuProbe {
 }
 
 impl Peer {
-    fn new(address: SocketAddr, account: Account, now: Instant, config: &EndpointConfig) -> Self {
+    fn new(address: SocketAddr, account: BufferAccount, now: Instant, config: &EndpointConfig) -> Self {
         let mtu = MtuConfig {
             initial: config.packet_size_initial.min(config.packet_size_max),
             max: config.packet_size_max,
@@ -417,7 +417,7 @@ impl Peers {
 
     /// Forgets peers that have had no connection since `oldest_idle` and whose host `holds` nothing: its account is
     /// given to another then.
-    pub(crate) fn retain_since(&mut self, oldest_idle: Instant, holds: impl Fn(Account) -> bool) {
+    pub(crate) fn retain_since(&mut self, oldest_idle: Instant, holds: impl Fn(BufferAccount) -> bool) {
         let Self { slab, by_address, sources } = self;
         slab.retain(|_, peer| {
             let keep = peer.connections > 0 || peer.idle_since >= oldest_idle || holds(peer.account);
@@ -526,8 +526,12 @@ mod tests {
     use super::*;
 
     fn stating(max_mtu: u32, if_mtu: u32, jumbo_max: u32) -> Peer {
-        let mut peer =
-            Peer::new(([10, 0, 0, 1], 7001).into(), Account::OWN, Instant::now(), &EndpointConfig::default());
+        let mut peer = Peer::new(
+            ([10, 0, 0, 1], 7001).into(),
+            BufferAccount::OWN,
+            Instant::now(),
+            &EndpointConfig::default(),
+        );
         assert_eq!(peer.packet_size(), usize::from(SAFE_SIZE), "nothing is known yet");
         peer.note_trailer(Some(&Trailer { max_mtu, if_mtu, window: 32, jumbo_max }), false);
         peer

@@ -43,11 +43,11 @@ impl Default for MtuConfig {
 pub struct MtuDiscovery {
     config: MtuConfig,
     current: u16,
-    phase: Phase,
+    phase: SearchPhase,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Phase {
+enum SearchPhase {
     Searching(Search),
     /// Nothing to do until the given time.
     Resting(Instant),
@@ -68,7 +68,7 @@ impl MtuDiscovery {
     pub fn new(config: MtuConfig) -> Self {
         let config = MtuConfig { max: config.max.max(config.min), ..config };
         let current = config.initial.clamp(config.min, config.max);
-        Self { config, current, phase: Phase::Searching(Search::new(config.max)) }
+        Self { config, current, phase: SearchPhase::Searching(Search::new(config.max)) }
     }
 
     /// Largest datagram that may be sent, bytes of UDP payload.
@@ -78,31 +78,31 @@ impl MtuDiscovery {
 
     /// Whether a probe is outstanding.
     pub fn probe_in_flight(&self) -> bool {
-        matches!(&self.phase, Phase::Searching(Search { probe: Some(_), .. }))
+        matches!(&self.phase, SearchPhase::Searching(Search { probe: Some(_), .. }))
     }
 
     /// Size of the probe to send now, if one is due. The caller sends it and reports its fate.
     pub fn poll_probe(&mut self, now: Instant) -> Option<u16> {
-        if let Phase::Resting(until) = self.phase {
+        if let SearchPhase::Resting(until) = self.phase {
             if now < until {
                 return None;
             }
-            self.phase = Phase::Searching(Search::new(self.config.max));
+            self.phase = SearchPhase::Searching(Search::new(self.config.max));
         }
-        let Phase::Searching(search) = &mut self.phase else { return None };
+        let SearchPhase::Searching(search) = &mut self.phase else { return None };
         if search.probe.is_some() {
             return None;
         }
         let size = search.next_size(self.current);
         if size.is_none() {
-            self.phase = Phase::Resting(now + self.config.interval);
+            self.phase = SearchPhase::Resting(now + self.config.interval);
         }
         size
     }
 
     /// The outstanding probe was answered: its size passes.
     pub fn on_probe_acked(&mut self) {
-        let Phase::Searching(search) = &mut self.phase else { return };
+        let SearchPhase::Searching(search) = &mut self.phase else { return };
         if let Some(size) = search.probe.take() {
             self.current = size;
             search.lost = 0;
@@ -112,7 +112,7 @@ impl MtuDiscovery {
     /// The outstanding probe was not answered in time. One size is tried [`PROBE_LOSSES_MAX`] times before it
     /// counts as too large.
     pub fn on_probe_lost(&mut self) {
-        let Phase::Searching(search) = &mut self.phase else { return };
+        let SearchPhase::Searching(search) = &mut self.phase else { return };
         if let Some(size) = search.probe.take() {
             search.lost += 1;
             if search.lost >= PROBE_LOSSES_MAX {
@@ -123,7 +123,7 @@ impl MtuDiscovery {
 
     /// The system would not send the outstanding probe: its size does not even leave the host.
     pub fn on_probe_refused(&mut self) {
-        let Phase::Searching(search) = &mut self.phase else { return };
+        let SearchPhase::Searching(search) = &mut self.phase else { return };
         if let Some(size) = search.probe.take() {
             search.give_up(size);
         }
@@ -133,7 +133,7 @@ impl MtuDiscovery {
     /// and searches again after a rest.
     pub fn on_black_hole(&mut self, now: Instant) {
         self.current = self.config.min;
-        self.phase = Phase::Resting(now + self.config.black_hole_cooldown);
+        self.phase = SearchPhase::Resting(now + self.config.black_hole_cooldown);
     }
 
     /// The peer or the interface changed its limit: larger sizes are out of the question from now on, and the
@@ -143,7 +143,7 @@ impl MtuDiscovery {
         if max != self.config.max {
             self.config.max = max;
             self.current = self.current.min(max);
-            self.phase = Phase::Searching(Search::new(max));
+            self.phase = SearchPhase::Searching(Search::new(max));
         }
     }
 }

@@ -5,18 +5,18 @@ use std::net::IpAddr;
 
 use budget::{Books, Network, Shares};
 
-use crate::packet::Account;
+use crate::packet::BufferAccount;
 
 /// The hosts that peers belong to, and how many connections each has, and each network.
 #[derive(Debug)]
 pub(crate) struct Sources {
     connections: Books,
-    slab: slab::Slab<Source>,
+    slab: slab::Slab<SourceRecord>,
     by_ip: HashMap<IpAddr, u32>,
 }
 
 #[derive(Debug)]
-struct Source {
+struct SourceRecord {
     ip: IpAddr,
     peers: u32,
 }
@@ -29,16 +29,16 @@ impl Sources {
     }
 
     /// A peer has come; returns the account of its host.
-    pub(crate) fn enter(&mut self, ip: IpAddr) -> Account {
+    pub(crate) fn enter(&mut self, ip: IpAddr) -> BufferAccount {
         let ip = source_of(ip);
         let slab = &mut self.slab;
-        let key = *self.by_ip.entry(ip).or_insert_with(|| slab.insert(Source { ip, peers: 0 }) as u32);
+        let key = *self.by_ip.entry(ip).or_insert_with(|| slab.insert(SourceRecord { ip, peers: 0 }) as u32);
         slab[key as usize].peers += 1;
-        Account(Account::FIRST_SOURCE + key)
+        BufferAccount(BufferAccount::FIRST_SOURCE + key)
     }
 
     /// A peer is forgotten.
-    pub(crate) fn leave(&mut self, account: Account) {
+    pub(crate) fn leave(&mut self, account: BufferAccount) {
         let key = index(account);
         self.slab[key].peers -= 1;
         if self.slab[key].peers == 0 {
@@ -48,15 +48,15 @@ impl Sources {
     }
 
     /// Whether a host has one peer and no more.
-    pub(crate) fn is_last_peer(&self, account: Account) -> bool {
+    pub(crate) fn is_last_peer(&self, account: BufferAccount) -> bool {
         self.slab[index(account)].peers == 1
     }
 
-    pub(crate) fn add_connection(&mut self, account: Account) {
+    pub(crate) fn add_connection(&mut self, account: BufferAccount) {
         self.connections.charge(self.slab[index(account)].ip.into(), 1);
     }
 
-    pub(crate) fn remove_connection(&mut self, account: Account) {
+    pub(crate) fn remove_connection(&mut self, account: BufferAccount) {
         self.connections.give_back(self.slab[index(account)].ip.into(), 1);
     }
 
@@ -66,8 +66,8 @@ impl Sources {
     }
 }
 
-fn index(account: Account) -> usize {
-    (account.0 - Account::FIRST_SOURCE) as usize
+fn index(account: BufferAccount) -> usize {
+    (account.0 - BufferAccount::FIRST_SOURCE) as usize
 }
 
 /// Whether one who holds `held` of a shared resource may take more of it: as much as is free, and a few in any case.

@@ -11,7 +11,7 @@ use crate::header::serial_after;
 use crate::packet::{Packet, PacketPool};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PacketState {
     Queued,
     InFlight,
     Lost,
@@ -19,14 +19,14 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct WindowSlot {
     packet: Packet,
     sent_at: Option<Instant>,
     serial: u32,
     sends: u8,
     /// Transmissions that did not arrive though something sent later did.
     passed_over: u8,
-    state: State,
+    state: PacketState,
     last: bool,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum AckRefusal {
 #[derive(Debug)]
 pub(crate) struct SendWindow {
     /// `slots[0]` is packet `base`.
-    slots: VecDeque<Slot>,
+    slots: VecDeque<WindowSlot>,
     /// Lowest packet not hard-acknowledged.
     base: u32,
     /// Lowest packet never sent.
@@ -111,13 +111,13 @@ impl SendWindow {
 
     /// Adds a finished packet behind the others.
     pub(crate) fn queue(&mut self, packet: Packet, last: bool) {
-        self.slots.push_back(Slot {
+        self.slots.push_back(WindowSlot {
             packet,
             sent_at: None,
             serial: 0,
             sends: 0,
             passed_over: 0,
-            state: State::Queued,
+            state: PacketState::Queued,
             last,
         });
     }
@@ -165,7 +165,7 @@ impl SendWindow {
     /// The lowest packet that has been sent and not acknowledged, and how many of its transmissions did not arrive
     /// though something sent later did.
     pub(crate) fn first_outstanding(&self) -> Option<(&Packet, u8)> {
-        let waits = |slot: &&Slot| matches!(slot.state, State::Lost | State::InFlight);
+        let waits = |slot: &&WindowSlot| matches!(slot.state, PacketState::Lost | PacketState::InFlight);
         self.slots.iter().find(waits).map(|slot| (&slot.packet, slot.passed_over))
     }
 
@@ -197,7 +197,7 @@ impl SendWindow {
         while let Some(&seq) = self.lost.front() {
             if seq >= self.base {
                 let slot = &self.slots[(seq - self.base) as usize];
-                if slot.state == State::Lost {
+                if slot.state == PacketState::Lost {
                     return Some(Outgoing { seq, last: slot.last, resent: true });
                 }
             }
@@ -216,8 +216,8 @@ impl SendWindow {
     pub(crate) fn sent(&mut self, seq: u32, serial: u32, now: Instant) {
         let slot = &mut self.slots[(seq - self.base) as usize];
         match slot.state {
-            State::Queued => self.next += 1,
-            State::Lost => {
+            PacketState::Queued => self.next += 1,
+            PacketState::Lost => {
                 self.lost_count -= 1;
                 if self.lost_count == 0 {
                     self.lost.clear();
@@ -225,9 +225,11 @@ impl SendWindow {
                     self.lost.pop_front();
                 }
             }
-            State::InFlight | State::Acked => debug_assert!(false, "only queued and lost packets are sent"),
+            PacketState::InFlight | PacketState::Acked => {
+                debug_assert!(false, "only queued and lost packets are sent")
+            }
         }
-        slot.state = State::InFlight;
+        slot.state = PacketState::InFlight;
         slot.sends = slot.sends.saturating_add(1);
         slot.serial = serial;
         slot.sent_at = Some(now);
@@ -268,16 +270,16 @@ impl SendWindow {
         for (index, entry) in ack.table.iter().enumerate().take((self.next - self.base) as usize) {
             let seq = ack.first + index as u32;
             if entry & 1 == 1 {
-                if self.slots[(seq - self.base) as usize].state != State::Acked {
+                if self.slots[(seq - self.base) as usize].state != PacketState::Acked {
                     self.soft_ack(seq, ack.serial, top_before, &mut outcome);
                 }
-            } else if newest && self.slots[(seq - self.base) as usize].state == State::Acked {
+            } else if newest && self.slots[(seq - self.base) as usize].state == PacketState::Acked {
                 self.take_back(seq);
             }
         }
         for (first, count) in ack.ranges() {
             for seq in first.max(self.base)..first + count {
-                if self.slots[(seq - self.base) as usize].state != State::Acked {
+                if self.slots[(seq - self.base) as usize].state != PacketState::Acked {
                     self.soft_ack(seq, ack.serial, top_before, &mut outcome);
                 }
             }
@@ -297,7 +299,7 @@ impl SendWindow {
     fn hard_ack_below(&mut self, first: u32, serial: u32, pool: &mut PacketPool, outcome: &mut AckOutcome) {
         let top_before = self.acked_top;
         while self.base < first {
-            if self.slots[0].state != State::Acked {
+            if self.slots[0].state != PacketState::Acked {
                 self.soft_ack(self.base, serial, top_before, outcome);
             }
             let Some(slot) = self.slots.pop_front() else { break };
@@ -311,17 +313,17 @@ impl SendWindow {
 
     fn soft_ack(&mut self, seq: u32, ack_serial: u32, top_before: u32, outcome: &mut AckOutcome) {
         let slot = &mut self.slots[(seq - self.base) as usize];
-        let was = std::mem::replace(&mut slot.state, State::Acked);
+        let was = std::mem::replace(&mut slot.state, PacketState::Acked);
         match was {
-            State::InFlight => self.in_flight -= 1,
-            State::Lost => {
+            PacketState::InFlight => self.in_flight -= 1,
+            PacketState::Lost => {
                 self.lost_count -= 1;
                 if self.lost_count == 0 {
                     self.lost.clear();
                 }
                 outcome.refuted += 1;
             }
-            State::Queued | State::Acked => {}
+            PacketState::Queued | PacketState::Acked => {}
         }
         self.acked += 1;
         self.acked_top = self.acked_top.max(seq + 1);
@@ -329,7 +331,7 @@ impl SendWindow {
         let Some(sent_at) = slot.sent_at else { return };
         // An ACK prompted by a serial before the latest resend can only speak of an earlier transmission.
         let of_earlier = serial_after(slot.serial, ack_serial);
-        if was == State::InFlight {
+        if was == PacketState::InFlight {
             if slot.sends > 1 {
                 outcome.spurious += u32::from(of_earlier);
             } else {
@@ -346,7 +348,7 @@ impl SendWindow {
 
     fn take_back(&mut self, seq: u32) {
         let slot = &mut self.slots[(seq - self.base) as usize];
-        slot.state = State::Lost;
+        slot.state = PacketState::Lost;
         self.acked -= 1;
         self.lost_count += 1;
         self.lost.push_back(seq);
@@ -378,7 +380,7 @@ impl SendWindow {
     /// Marks the lowest packet in flight as lost, as a timeout does.
     pub(crate) fn lose_first(&mut self) -> Option<Instant> {
         let count = (self.next - self.base) as usize;
-        let index = self.slots.iter().take(count).position(|slot| slot.state == State::InFlight)?;
+        let index = self.slots.iter().take(count).position(|slot| slot.state == PacketState::InFlight)?;
         let sent_at = self.slots[index].sent_at;
         self.mark_lost(self.base + index as u32);
         sent_at
@@ -387,12 +389,12 @@ impl SendWindow {
     fn is_current(&self, sent: &Sent) -> bool {
         sent.seq >= self.base && {
             let slot = &self.slots[(sent.seq - self.base) as usize];
-            slot.state == State::InFlight && slot.serial == sent.serial
+            slot.state == PacketState::InFlight && slot.serial == sent.serial
         }
     }
 
     fn mark_lost(&mut self, seq: u32) {
-        self.slots[(seq - self.base) as usize].state = State::Lost;
+        self.slots[(seq - self.base) as usize].state = PacketState::Lost;
         self.in_flight -= 1;
         self.lost_count += 1;
         // Resend in order: a timeout may mark a packet below those already waiting.

@@ -27,9 +27,9 @@ use crate::stats::Snapshot;
 use crate::usage::UsageGauges;
 use crate::volumes::VolumeShown;
 
-/// What the admin address tells of.
+/// The sources of what the admin address shows: counters, health and memory.
 #[derive(Clone)]
-pub(crate) struct Subject {
+pub(crate) struct AdminSources {
     pub(crate) blocks: Blocks,
     pub(crate) lanes: Arc<[LaneInfo]>,
     pub(crate) started: SystemTime,
@@ -45,7 +45,7 @@ pub(crate) struct Subject {
     pub(crate) counters: Arc<AdminCounters>,
 }
 
-impl Subject {
+impl AdminSources {
     fn volumes(&self) -> Vec<VolumeShown> {
         self.volumes.lock().expect("nothing panics while it holds them").clone()
     }
@@ -64,7 +64,7 @@ pub fn tell_of(
     let listener = bind(addr)?;
     let bound = listener.local_addr()?;
     let (lanes, draining) = (lanes.into_iter().collect(), Arc::default());
-    let subject = Subject {
+    let subject = AdminSources {
         blocks,
         lanes,
         started: SystemTime::now(),
@@ -92,7 +92,7 @@ pub fn tell_of(
 }
 
 /// Serves until the listener fails.
-pub(crate) async fn serve(listener: tokio::net::TcpListener, subject: Subject) -> std::io::Result<()> {
+pub(crate) async fn serve(listener: tokio::net::TcpListener, subject: AdminSources) -> std::io::Result<()> {
     let listener = Listener::new(listener, Arc::clone(&subject.counters));
     axum::serve(listener, router(subject).into_make_service_with_connect_info::<Local>()).await
 }
@@ -104,7 +104,7 @@ pub(crate) fn bind(addr: SocketAddr) -> std::io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-fn router(subject: Subject) -> Router {
+fn router(subject: AdminSources) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/metrics", get(metrics))
@@ -116,7 +116,7 @@ fn router(subject: Subject) -> Router {
 
 /// Lets through what asks by a name of the server.
 async fn named(
-    State(subject): State<Subject>,
+    State(subject): State<AdminSources>,
     ConnectInfo(Local(local)): ConnectInfo<Local>,
     request: Request,
     next: Next,
@@ -130,7 +130,7 @@ async fn named(
     }
 }
 
-async fn metrics(State(subject): State<Subject>, headers: HeaderMap) -> impl IntoResponse {
+async fn metrics(State(subject): State<AdminSources>, headers: HeaderMap) -> impl IntoResponse {
     subject.memory.ask();
     let accept = headers.get(header::ACCEPT).map(|accept| accept.to_str().unwrap_or_default());
     match subject.blocks.prometheus_with(Box::new(UsageGauges(subject.volumes()))) {
@@ -142,14 +142,14 @@ async fn metrics(State(subject): State<Subject>, headers: HeaderMap) -> impl Int
     }
 }
 
-async fn health(State(subject): State<Subject>) -> impl IntoResponse {
+async fn health(State(subject): State<AdminSources>) -> impl IntoResponse {
     if subject.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned());
     }
     (StatusCode::OK, format!("ok\n{}", subject.health.lines()))
 }
 
-async fn stats(State(subject): State<Subject>) -> Json<Snapshot> {
+async fn stats(State(subject): State<AdminSources>) -> Json<Snapshot> {
     subject.memory.ask();
     let volumes = subject.volumes();
     Json(Snapshot { volumes, ..Snapshot::take(&subject.blocks, &subject.lanes, subject.started) })

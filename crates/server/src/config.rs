@@ -29,7 +29,7 @@ pub use self::identity::{IdentitySection, default_accounts};
 pub use self::server::{NodesWithoutNic, ServerSection, default_state_dir};
 use crate::listeners::Change;
 use crate::logs;
-use crate::overlap::Places;
+use crate::overlap::MountedDirectories;
 
 /// What the program can serve, in the order of their lines in messages.
 pub type Services = [Arc<dyn Service>];
@@ -286,7 +286,7 @@ impl Config {
         if numbered.len() < 2 {
             return Ok(());
         }
-        let places = Places::now();
+        let places = MountedDirectories::now();
         for (at, (index, volume)) in numbered.iter().enumerate() {
             let overlap = |(_, other): &&(usize, &VolumeSection)| places.overlap(&volume.path, &other.path);
             let Some((_, other)) = numbered[..at].iter().find(overlap) else { continue };

@@ -1,5 +1,5 @@
 //! The console: a Unix socket by which an administrator of this machine asks services who uses them, and ends that
-//! ([`service::desk`]). Only root and the user who runs the server are heard, as the kernel tells who somebody is. It goes by
+//! ([`service::admin_endpoint`]). Only root and the user who runs the server are heard, as the kernel tells who somebody is. It goes by
 //! the name of the admin address, in the network namespace of the server, and leaves nothing in any directory.
 
 use std::collections::HashMap;
@@ -17,16 +17,16 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::Listener;
-use service::desk::Desk;
+use service::admin_endpoint::AdminEndpoint;
 use tokio::net::{UnixListener, UnixStream, unix};
 
-/// The services that can be asked, by their names.
+/// The admin endpoints of services, by the service's name.
 #[derive(Clone, Default)]
-pub(crate) struct Desks(Arc<HashMap<&'static str, Arc<dyn Desk>>>);
+pub(crate) struct AdminEndpoints(Arc<HashMap<&'static str, Arc<dyn AdminEndpoint>>>);
 
-impl FromIterator<(&'static str, Arc<dyn Desk>)> for Desks {
-    fn from_iter<I: IntoIterator<Item = (&'static str, Arc<dyn Desk>)>>(desks: I) -> Self {
-        Self(Arc::new(desks.into_iter().collect()))
+impl FromIterator<(&'static str, Arc<dyn AdminEndpoint>)> for AdminEndpoints {
+    fn from_iter<I: IntoIterator<Item = (&'static str, Arc<dyn AdminEndpoint>)>>(endpoints: I) -> Self {
+        Self(Arc::new(endpoints.into_iter().collect()))
     }
 }
 
@@ -66,21 +66,21 @@ pub(crate) fn bind(admin: SocketAddr) -> io::Result<StdListener> {
 }
 
 /// Serves until the process ends.
-pub(crate) async fn serve(listener: StdListener, desks: Desks) -> io::Result<()> {
+pub(crate) async fn serve(listener: StdListener, endpoints: AdminEndpoints) -> io::Result<()> {
     let listener = Administrators(UnixListener::from_std(listener)?);
-    let router = Router::new().route("/{service}/{*path}", get(show).delete(end)).with_state(desks);
+    let router = Router::new().route("/{service}/{*path}", get(show).delete(end)).with_state(endpoints);
     axum::serve(listener, router).await
 }
 
 /// A server of this machine, as who asks it knows it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct RunningServer {
     admin: SocketAddr,
     /// Who may hold its console beside root and who asks.
     believed: Option<u32>,
 }
 
-impl Asked {
+impl RunningServer {
     /// The server with this admin address, if it is root's or one's own. Whoever names its state directory believes the owner of that
     /// too.
     ///
@@ -111,7 +111,7 @@ fn owner_of(state: &std::path::Path) -> Result<u32, String> {
 ///
 /// # Errors
 /// [`ConsoleError`].
-pub fn ask(server: Asked, path: &str) -> Result<String, ConsoleError> {
+pub fn ask(server: RunningServer, path: &str) -> Result<String, ConsoleError> {
     exchange(server, "GET", path)
 }
 
@@ -119,7 +119,7 @@ pub fn ask(server: Asked, path: &str) -> Result<String, ConsoleError> {
 ///
 /// # Errors
 /// [`ConsoleError`].
-pub fn end_at(server: Asked, path: &str) -> Result<(), ConsoleError> {
+pub fn end_at(server: RunningServer, path: &str) -> Result<(), ConsoleError> {
     exchange(server, "DELETE", path).map(drop)
 }
 
@@ -128,7 +128,7 @@ pub fn end_at(server: Asked, path: &str) -> Result<(), ConsoleError> {
 ///
 /// # Errors
 /// [`ConsoleError`].
-pub fn rights_changed(server: Asked) -> Result<(), ConsoleError> {
+pub fn rights_changed(server: RunningServer) -> Result<(), ConsoleError> {
     end_at(server, "rights/known")
 }
 
@@ -136,12 +136,12 @@ pub fn rights_changed(server: Asked) -> Result<(), ConsoleError> {
 ///
 /// # Errors
 /// [`ConsoleError`].
-pub fn list_given(server: Asked, directory: &std::path::Path) -> Result<(), ConsoleError> {
+pub fn list_given(server: RunningServer, directory: &std::path::Path) -> Result<(), ConsoleError> {
     end_at(server, &crate::objects::given(directory))
 }
 
 /// One request, answered and closed.
-fn exchange(server: Asked, method: &str, path: &str) -> Result<String, ConsoleError> {
+fn exchange(server: RunningServer, method: &str, path: &str) -> Result<String, ConsoleError> {
     let unreachable = |source| ConsoleError::Unreachable { address: server.admin, source };
     let answer = converse(server, method, path).map_err(unreachable)?;
     let text = String::from_utf8_lossy(&answer);
@@ -155,7 +155,7 @@ fn exchange(server: Asked, method: &str, path: &str) -> Result<String, ConsoleEr
     }
 }
 
-fn converse(server: Asked, method: &str, path: &str) -> io::Result<Vec<u8>> {
+fn converse(server: RunningServer, method: &str, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = StdStream::connect_addr(&name(server.admin)?)?;
     check_server(&stream, server.believed)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -234,25 +234,31 @@ impl Listener for Administrators {
     }
 }
 
-async fn show(State(desks): State<Desks>, Path((service, path)): Path<(String, String)>) -> Response {
-    at(&desks, &service, move |desk| desk.show(&path))
+async fn show(
+    State(endpoints): State<AdminEndpoints>,
+    Path((service, path)): Path<(String, String)>,
+) -> Response {
+    at(&endpoints, &service, move |endpoint| endpoint.show(&path))
         .await
         .map_or_else(not_there, |json| ([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-async fn end(State(desks): State<Desks>, Path((service, path)): Path<(String, String)>) -> Response {
-    let ended = at(&desks, &service, move |desk| desk.end(&path).then_some(())).await;
+async fn end(
+    State(endpoints): State<AdminEndpoints>,
+    Path((service, path)): Path<(String, String)>,
+) -> Response {
+    let ended = at(&endpoints, &service, move |endpoint| endpoint.end(&path).then_some(())).await;
     ended.map_or_else(not_there, |()| StatusCode::NO_CONTENT.into_response())
 }
 
 /// Asks a service, on a thread that may wait.
 async fn at<T: Send + 'static>(
-    desks: &Desks,
+    endpoints: &AdminEndpoints,
     service: &str,
-    ask: impl FnOnce(&dyn Desk) -> Option<T> + Send + 'static,
+    ask: impl FnOnce(&dyn AdminEndpoint) -> Option<T> + Send + 'static,
 ) -> Option<T> {
-    let desk = Arc::clone(desks.0.get(service)?);
-    tokio::task::spawn_blocking(move || ask(&*desk)).await.ok().flatten()
+    let endpoint = Arc::clone(endpoints.0.get(service)?);
+    tokio::task::spawn_blocking(move || ask(&*endpoint)).await.ok().flatten()
 }
 
 fn not_there() -> Response {
@@ -271,7 +277,7 @@ mod tests {
 
     struct Rooms;
 
-    impl Desk for Rooms {
+    impl AdminEndpoint for Rooms {
         fn show(&self, path: &str) -> Option<String> {
             (path == "rooms").then(|| "[1]".to_owned())
         }
@@ -289,10 +295,10 @@ mod tests {
         assert!(bind(admin).is_err(), "two servers have no console in common");
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let desks = [("inn", Arc::new(Rooms) as Arc<dyn Desk>)].into_iter().collect();
-            runtime.block_on(serve(listener, desks)).unwrap();
+            let endpoints = [("inn", Arc::new(Rooms) as Arc<dyn AdminEndpoint>)].into_iter().collect();
+            runtime.block_on(serve(listener, endpoints)).unwrap();
         });
-        let server = Asked::new(admin, None).unwrap();
+        let server = RunningServer::new(admin, None).unwrap();
         assert_eq!(ask(server, "inn/rooms").unwrap(), "[1]");
         end_at(server, "inn/rooms/1").unwrap();
         for nothing in ["inn/guests", "pub/rooms"] {
@@ -313,7 +319,7 @@ mod tests {
         let mut other = other.spawn().ok()?;
         let mut ready = [0; 5];
         let begun = other.stdout.as_mut().unwrap().read_exact(&mut ready);
-        let ask = |state: &Option<&std::path::Path>| ask(Asked::new(admin, *state)?, "smb/sessions");
+        let ask = |state: &Option<&std::path::Path>| ask(RunningServer::new(admin, *state)?, "smb/sessions");
         let answers = begun.is_ok().then(|| states.iter().map(ask).collect());
         other.kill().unwrap();
         other.wait().unwrap();

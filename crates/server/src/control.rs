@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lane::mesh::{Exchange, Limits, Mail, Member, Port, Refused, Sender};
 
-use crate::lane_main::{Control, News};
+use crate::lane_main::{Control, LaneEvent};
 
 /// The control thread's way to one lane. Dropped, it ends the lane.
 #[derive(Debug)]
@@ -19,33 +19,33 @@ pub(crate) struct LaneControl {
     over: Arc<AtomicBool>,
 }
 
-/// Where a lane takes what it is told.
-pub(crate) struct Orders {
+/// A lane's receiver of [`Control`] messages.
+pub(crate) struct ControlReceiver {
     port: Port<Control>,
     over: Arc<AtomicBool>,
 }
 
-/// A lane's way to the control thread.
+/// Sends a lane's events to the control thread.
 #[derive(Clone)]
-pub(crate) struct Teller {
-    inner: Arc<Telling>,
+pub(crate) struct EventSender {
+    inner: Arc<EventSenderInner>,
 }
 
-struct Telling {
-    sender: Sender<News>,
+struct EventSenderInner {
+    sender: Sender<LaneEvent>,
     control: Member,
     /// Lanes that may still tell something.
     alive: Arc<AtomicUsize>,
 }
 
-/// Where the control thread hears of the lanes.
-pub(crate) struct NewsDesk {
-    port: Port<News>,
+/// The control thread's receiver of lane events.
+pub(crate) struct EventReceiver {
+    port: Port<LaneEvent>,
     alive: Arc<AtomicUsize>,
 }
 
 /// The ways to `lanes` lanes, each with room for `room` messages, and their ends.
-pub(crate) fn controls(lanes: usize, room: usize) -> (Vec<LaneControl>, Vec<Orders>) {
+pub(crate) fn controls(lanes: usize, room: usize) -> (Vec<LaneControl>, Vec<ControlReceiver>) {
     // The control thread is the last member.
     let exchange = Exchange::new(lanes + 1, Limits { messages: room, calls: 0 });
     let sender = exchange.sender(Member::from(lanes));
@@ -53,21 +53,21 @@ pub(crate) fn controls(lanes: usize, room: usize) -> (Vec<LaneControl>, Vec<Orde
         let over = Arc::<AtomicBool>::default();
         let port = exchange.open(lane).expect("each is opened once");
         let control = LaneControl { sender: sender.clone(), lane, over: Arc::clone(&over) };
-        (control, Orders { port, over })
+        (control, ControlReceiver { port, over })
     });
     ends.unzip()
 }
 
 /// The ways from `lanes` lanes, and where they end.
-pub(crate) fn news(lanes: usize) -> (Vec<Teller>, NewsDesk) {
+pub(crate) fn events(lanes: usize) -> (Vec<EventSender>, EventReceiver) {
     let exchange = Exchange::new(lanes + 1, Limits { messages: NEWS_MAX, calls: 0 });
     let (control, alive) = (Member::from(lanes), Arc::new(AtomicUsize::new(lanes)));
     let port = exchange.open(control).expect("it is opened once");
-    let teller = |lane| {
+    let event_sender = |lane| {
         let sender = exchange.sender(Member::from(lane));
-        Teller { inner: Arc::new(Telling { sender, control, alive: Arc::clone(&alive) }) }
+        EventSender { inner: Arc::new(EventSenderInner { sender, control, alive: Arc::clone(&alive) }) }
     };
-    ((0..lanes).map(teller).collect(), NewsDesk { port, alive })
+    ((0..lanes).map(event_sender).collect(), EventReceiver { port, alive })
 }
 
 impl LaneControl {
@@ -92,7 +92,7 @@ impl Drop for LaneControl {
     }
 }
 
-impl Orders {
+impl ControlReceiver {
     /// What comes next; a ring is [`Control::Decided`]. `None` when the control thread has let go of the lane and all it
     /// said was taken.
     pub(crate) async fn recv(&mut self) -> Option<Control> {
@@ -120,36 +120,36 @@ impl Orders {
     }
 }
 
-impl Teller {
+impl EventSender {
     /// Tells the control thread. Lanes say little, and there is room for much: what finds none is lost, and counted.
-    pub(crate) fn tell(&self, what: News) {
+    pub(crate) fn send(&self, what: LaneEvent) {
         // The control thread is gone only when the process ends.
         let _ = self.inner.sender.cast(self.inner.control, what);
     }
 }
 
-impl Drop for Telling {
+impl Drop for EventSenderInner {
     fn drop(&mut self) {
         self.alive.fetch_sub(1, Ordering::SeqCst);
         self.sender.ring(self.control);
     }
 }
 
-impl NewsDesk {
+impl EventReceiver {
     /// The next news; `None` when all lanes are gone and all they said was taken.
-    pub(crate) async fn recv(&mut self) -> Option<News> {
+    pub(crate) async fn recv(&mut self) -> Option<LaneEvent> {
         loop {
             if self.alive.load(Ordering::SeqCst) == 0 {
                 self.port.close();
             }
-            if let Mail::Cast(_, news) = self.port.recv().await? {
-                return Some(news);
+            if let Mail::Cast(_, events) = self.port.recv().await? {
+                return Some(events);
             }
         }
     }
 
-    /// As [`NewsDesk::recv`], on a thread without an executor.
-    pub(crate) fn blocking_recv(&mut self) -> Option<News> {
+    /// As [`EventReceiver::recv`], on a thread without an executor.
+    pub(crate) fn blocking_recv(&mut self) -> Option<LaneEvent> {
         lane::mesh::wait(None, self.recv()).flatten()
     }
 }
@@ -177,26 +177,26 @@ mod tests {
             let host = world.host("10.0.0.1");
             assert_eq!([host.add_lane(), host.add_lane()], [1, 2]);
             let (controls, orders) = controls(2, 2);
-            let (tellers, mut desk) = news(2);
+            let (event_senders, mut receiver) = events(2);
             let decided = Rc::new(Cell::new(0));
-            for (lane, (mut orders, teller)) in orders.into_iter().zip(tellers).enumerate() {
+            for (lane, (mut orders, event_sender)) in orders.into_iter().zip(event_senders).enumerate() {
                 let decided = Rc::clone(&decided);
                 host.spawn_on(lane + 1, async move {
-                    teller.tell(News::Serving);
+                    event_sender.send(LaneEvent::Serving);
                     time::sleep(Duration::from_millis(5)).await;
                     while let Some(control) = orders.recv().await {
                         match control {
-                            Control::StopListening => teller.tell(News::StoppedListening { lane }),
+                            Control::StopListening => event_sender.send(LaneEvent::StoppedListening { lane }),
                             Control::Decided => decided.set(decided.get() + 1),
                             _ => panic!("nobody said that"),
                         }
                     }
-                    teller.tell(News::Ended { cut: lane });
+                    event_sender.send(LaneEvent::Ended { cut: lane });
                 });
             }
             let (stopped, ended) = world.block_on(&host, async move {
                 for _ in 0..2 {
-                    assert!(matches!(desk.recv().await, Some(News::Serving)));
+                    assert!(matches!(receiver.recv().await, Some(LaneEvent::Serving)));
                 }
                 for control in &controls {
                     assert!(control.send(Control::StopListening).is_ok());
@@ -206,11 +206,11 @@ mod tests {
                 }
                 let mut controls = Some(controls);
                 let (mut stopped, mut ended) = (0, 0);
-                while let Some(news) = desk.recv().await {
-                    match news {
-                        News::StoppedListening { .. } => stopped += 1,
-                        News::Ended { .. } => ended += 1,
-                        news => panic!("{news:?}"),
+                while let Some(events) = receiver.recv().await {
+                    match events {
+                        LaneEvent::StoppedListening { .. } => stopped += 1,
+                        LaneEvent::Ended { .. } => ended += 1,
+                        events => panic!("{events:?}"),
                     }
                     if stopped == 4 {
                         controls.take();

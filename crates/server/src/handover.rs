@@ -15,7 +15,7 @@ pub(crate) fn hand_over(state: &Path, services: &[Arc<dyn Service>]) {
     for path in files(state) {
         let service = services.iter().find(|service| file_of(state, service.name()) == path);
         match taken(state, &path) {
-            Ok(left) => service.into_iter().for_each(|service| service.hear(left.clone())),
+            Ok(left) => service.into_iter().for_each(|service| service.import_state(left.clone())),
             //@ cause: The file in which the last server has kept what clients had open is damaged, or cannot be read or removed.
             //@ remedy: Look at the disk of the state directory. Clients open their files again by themselves; locks they held are gone.
             Err(error) => tracing::error!(
@@ -30,7 +30,7 @@ pub(crate) fn hand_over(state: &Path, services: &[Arc<dyn Service>]) {
 /// Keeps what these services leave for the next server.
 pub(crate) fn leave(state: &Path, services: &[Arc<dyn Service>]) {
     for service in services {
-        let Some(left) = service.left_behind() else { continue };
+        let Some(left) = service.export_state() else { continue };
         let path = file_of(state, service.name());
         if let Err(error) = kept(state, &path, &left) {
             //@ cause: At its end the server could not write down what clients have open, as when the disk of the state directory is
@@ -140,11 +140,11 @@ mod tests {
             unreachable!("nobody configures it")
         }
 
-        fn hear(&self, left: Vec<u8>) {
+        fn import_state(&self, left: Vec<u8>) {
             self.heard.lock().unwrap().push(left);
         }
 
-        fn left_behind(&self) -> Option<Vec<u8>> {
+        fn export_state(&self) -> Option<Vec<u8>> {
             self.leaves.clone()
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use service::civil::Civil;
+use service::datetime::DateTime;
 
 /// Troubles by their subject, written by the control thread and shown at the admin address.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Health {
 /// A time, by the second.
 pub(crate) fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let Civil { year, month, day, hour, minute, second, .. } = Civil::from_unix(seconds.cast_signed());
+    let DateTime { year, month, day, hour, minute, second, .. } = DateTime::from_unix(seconds.cast_signed());
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 

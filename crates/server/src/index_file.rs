@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use index::{Committer, Error, FileStorage, Health, Index, Options, Stop, VolumeId, VolumeRecord, Words};
+use index::{
+    Committer, Error, FileStorage, Health, Index, Options, PreviousShutdown, VolumeId, VolumeRecord, Words,
+};
 use lane::memory::WordFile;
 
 use crate::health::utc;
@@ -64,18 +66,18 @@ impl IndexFile {
 
     /// What the administrator should know of how it was found.
     pub(crate) fn news(&self) -> Option<String> {
-        match self.index.last_stop() {
+        match self.index.previous_shutdown() {
             //@ level: WARN
             //@ cause: The last server was killed or crashed. Its memory held what it had not written yet.
             //@ remedy: None is needed. If nobody killed it, look for the reason in its log and in the kernel's (out of memory).
-            Stop::Crash if self.index.counts_on() => Some(
+            PreviousShutdown::Crash if self.index.counts_on() => Some(
                 "index: the last server was killed or crashed; nothing is lost, and clients keep what they have cached [index-after-kill]"
                     .to_owned(),
             ),
             //@ level: WARN
             //@ cause: The last server was killed or crashed, and what it had not written to the index yet is not known.
             //@ remedy: None is needed: clients fetch again what they have cached. If nobody killed it, look for the reason in its log.
-            Stop::Crash => Some(
+            PreviousShutdown::Crash => Some(
                 "index: the last server was killed or crashed; no file is lost, but files have new versions and clients fetch them again \
                  [index-after-crash]"
                     .to_owned(),
@@ -83,7 +85,7 @@ impl IndexFile {
             //@ level: WARN
             //@ cause: The machine lost power or crashed while the server ran.
             //@ remedy: Clients fetch again what they have cached. What was written last may be missing, as with any program.
-            Stop::PowerLoss => Some(
+            PreviousShutdown::PowerLoss => Some(
                 "index: the machine went down while the last server ran; every file has a new version, and clients fetch them again \
                  [index-after-power-loss]"
                     .to_owned(),
@@ -244,7 +246,7 @@ mod tests {
 
     #[test]
     fn versions_count_on_after_a_server_that_did_not_close_the_index() {
-        use index::{Changing, FirstUse, Kind, Seen, Tree};
+        use index::{Changing, FileStamp, FirstUse, Kind, Tree};
         use std::time::{SystemTime, UNIX_EPOCH};
 
         let dir = tempfile::tempdir().unwrap();
@@ -262,7 +264,7 @@ mod tests {
         let changed =
             index::Timestamp { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos().max(1) };
         let load = |index: &IndexFile, volume| {
-            let seen = Seen { changed, size: 1 };
+            let seen = FileStamp { changed, size: 1 };
             let of =
                 FirstUse { identity: b"f", kind: Kind::File, seen, place: None, is_to_change: true, now };
             index.index().load(volume, of).unwrap().object

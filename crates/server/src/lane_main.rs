@@ -13,16 +13,16 @@ use service::pacer::RateShare;
 use service::volumes::VolumeTable;
 use vfs::Withheld;
 
-use crate::control::{Orders, Teller};
+use crate::control::{ControlReceiver, EventSender};
 use crate::egress::Mark;
 use crate::lane_services::LaneServices;
 use crate::listeners::LaneListener;
 use crate::listening::Listening;
 use crate::logs::LaneLogs;
 use crate::metrics::Blocks;
-use crate::round::{Order, Preparation};
-use crate::silo::{Door, Loads, Placement, SiloCounters, ways};
-use crate::threshold::Threshold;
+use crate::reload_transaction::{Preparation, PrepareRequest};
+use crate::silo::{AcceptRouter, Loads, Placement, SiloCounters, links_to_silos};
+use crate::startup_barrier::StartupBarrier;
 
 /// What each service of the program is to serve, by its place; `None` where it is not wanted.
 pub(crate) type Sites = Vec<Option<Arc<dyn Site>>>;
@@ -35,10 +35,10 @@ pub(crate) struct Boot {
     pub(crate) withheld: Arc<Withheld>,
     pub(crate) listeners: Vec<LaneListener>,
     pub(crate) placement: Arc<Placement>,
-    pub(crate) threshold: Arc<Threshold>,
+    pub(crate) startup_barrier: Arc<StartupBarrier>,
     pub(crate) loads: Loads,
-    pub(crate) control: Orders,
-    pub(crate) news: Teller,
+    pub(crate) control: ControlReceiver,
+    pub(crate) events: EventSender,
     pub(crate) blocks: Blocks,
     pub(crate) logs: LaneLogs,
     pub(crate) share: Arc<RateShare>,
@@ -49,8 +49,8 @@ pub(crate) struct Boot {
 /// From the control thread to a lane.
 pub(crate) enum Control {
     /// Make ready to serve this, and say whether it can be done; serve as before until the verdict.
-    Prepare(Box<Order>),
-    /// The verdict on what was prepared has been given. It stands in [`Order::verdict`]: this only wakes the lane.
+    Prepare(Box<PrepareRequest>),
+    /// The verdict on what was prepared has been given. It stands in [`PrepareRequest::decision`]: this only wakes the lane.
     Decided,
     /// Listen at these too; a listener with the same id is replaced.
     Listen(Vec<LaneListener>),
@@ -64,9 +64,9 @@ pub(crate) enum Control {
     Drain(Duration),
 }
 
-/// From a lane to the control thread.
+/// An event of a lane, for the control thread.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum LaneEvent {
     /// The lane serves.
     Serving,
     /// It cannot do what it was told.
@@ -91,44 +91,44 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     let silo_counters = Arc::new(SiloCounters::default());
     boot.blocks.add("silo", id, silo, Arc::clone(&silo_counters) as _);
     boot.blocks.add("rate", id, silo, Arc::clone(&boot.share.usage) as _);
-    let ended = EndedGuard::new(boot.news.clone());
-    let keeper = boot.threshold.keeper(spec.id);
+    let ended = EndedGuard::new(boot.events.clone());
+    let keeper = boot.startup_barrier.keeper(spec.id);
 
     let services = match LaneServices::start(&mut boot) {
         Ok(services) => services,
-        Err(problem) => return boot.news.tell(News::Failed(problem)),
+        Err(problem) => return boot.events.send(LaneEvent::Failed(problem)),
     };
     mark(&services, &silo_counters, boot.mark);
-    boot.threshold.cross(keeper, &services).await;
-    let (outgoing, incoming) = ways(lane.mesh(), spec.id);
+    boot.startup_barrier.wait(keeper, &services).await;
+    let (outgoing, incoming) = links_to_silos(lane.mesh(), spec.id);
     let (placement, counters) = (Arc::clone(&boot.placement), Arc::clone(&silo_counters));
     let several_nodes = placement.is_open();
-    let door = Door::new(spec.node, placement, outgoing, boot.loads.clone(), counters);
-    let (at_door, serving, incoming) =
-        (Rc::clone(&door), Rc::clone(&services), Rc::new(RefCell::new(incoming)));
-    let take_in = move || Rc::clone(&at_door).take_in(Rc::clone(&serving), Rc::clone(&incoming));
-    lane::essential("hand-over of connections", take_in).detach();
+    let router = AcceptRouter::new(spec.node, placement, outgoing, boot.loads.clone(), counters);
+    let (at_router, serving, incoming) =
+        (Rc::clone(&router), Rc::clone(&services), Rc::new(RefCell::new(incoming)));
+    let take_in = move || Rc::clone(&at_router).take_in(Rc::clone(&serving), Rc::clone(&incoming));
+    lane::spawn_restarting("hand-over of connections", take_in).detach();
     if several_nodes {
         let (loads, counters) = (boot.loads.clone(), Arc::clone(&silo_counters));
         let measure = move || loads.clone().keep_measuring(spec.id, Arc::clone(&counters));
-        lane::essential("measure of the lane's load", measure).detach();
+        lane::spawn_restarting("measure of the lane's load", measure).detach();
     }
-    let news = boot.news.clone();
+    let events = boot.events.clone();
     let counters = Arc::clone(&silo_counters);
-    let listening = Listening::new(spec.id, Rc::clone(&services), Rc::clone(&door), counters, news);
+    let listening = Listening::new(spec.id, Rc::clone(&services), Rc::clone(&router), counters, events);
     if let Err(error) = listening.add(std::mem::take(&mut boot.listeners)) {
-        return boot.news.tell(News::Failed(error.to_string()));
+        return boot.events.send(LaneEvent::Failed(error.to_string()));
     }
     let logging = Rc::clone(&services);
-    lane::essential("flush of the access log", move || Rc::clone(&logging).keep_logs_fresh()).detach();
-    boot.news.tell(News::Serving);
-    obey(boot, &services, &door, &listening, &silo_counters, ended).await;
+    lane::spawn_restarting("flush of the access log", move || Rc::clone(&logging).keep_logs_fresh()).detach();
+    boot.events.send(LaneEvent::Serving);
+    control_loop(boot, &services, &router, &listening, &silo_counters, ended).await;
 }
 
-async fn obey(
+async fn control_loop(
     mut boot: Boot,
     services: &Rc<LaneServices>,
-    door: &Door,
+    router: &AcceptRouter,
     listening: &Rc<Listening>,
     silo_counters: &Arc<SiloCounters>,
     ended: EndedGuard,
@@ -136,21 +136,21 @@ async fn obey(
     let mut preparation = None;
     // Without a control thread there is nobody left to serve for.
     while let Some(control) = boot.control.recv().await {
-        Preparation::settle(&mut preparation, listening, &boot.news);
+        Preparation::settle(&mut preparation, listening, &boot.events);
         match control {
             Control::Prepare(order) => {
                 let number = order.number;
                 let prepared = Preparation::new(*order, services);
                 let outcome = prepared.as_ref().map(|_| ()).map_err(Clone::clone);
                 preparation = prepared.ok();
-                boot.news.tell(News::Prepared { lane: listening.lane(), order: number, outcome });
+                boot.events.send(LaneEvent::Prepared { lane: listening.lane(), order: number, outcome });
                 // A bell overtakes mail: another lane's refusal may have decided while this one still made ready.
-                Preparation::settle(&mut preparation, listening, &boot.news);
+                Preparation::settle(&mut preparation, listening, &boot.events);
             }
             Control::Decided => {}
             Control::Listen(listeners) => {
                 if let Err(error) = listening.add(listeners) {
-                    boot.news.tell(News::Failed(error.to_string()));
+                    boot.events.send(LaneEvent::Failed(error.to_string()));
                 }
             }
             Control::StopListening => {
@@ -159,9 +159,9 @@ async fn obey(
                     listening.stop().await;
                     Ended::Done
                 };
-                lane::vital("end of its listeners", stopping).detach();
+                lane::spawn_critical("end of its listeners", stopping).detach();
             }
-            Control::Place(placement) => door.set_placement(placement),
+            Control::Place(placement) => router.set_placement(placement),
             Control::Mark(new) => mark(services, silo_counters, new),
             Control::Drain(patience) => {
                 let following = follow_marks(boot.control, Rc::clone(services), Arc::clone(silo_counters));
@@ -170,14 +170,14 @@ async fn obey(
                 ended.cut.store(cut, Ordering::Relaxed);
                 // What another program changes while no server runs has a later time than what was changed here.
                 time::sleep(vfs::SETTLES_IN).await;
-                return boot.threshold.leave(services).await;
+                return boot.startup_barrier.leave(services).await;
             }
         }
     }
 }
 
 /// What is left to obey while transfers come to their ends: links may still be lost.
-async fn follow_marks(mut control: Orders, services: Rc<LaneServices>, counters: Arc<SiloCounters>) {
+async fn follow_marks(mut control: ControlReceiver, services: Rc<LaneServices>, counters: Arc<SiloCounters>) {
     while let Some(control) = control.recv().await {
         if let Control::Mark(new) = control {
             mark(&services, &counters, new);
@@ -201,9 +201,9 @@ struct EndedGuard {
 }
 
 impl EndedGuard {
-    fn new(news: Teller) -> Self {
+    fn new(events: EventSender) -> Self {
         let cut = Arc::<AtomicUsize>::default();
-        LAST_WORD.set(Some(LastWord { news, cut: Arc::clone(&cut) }));
+        LAST_WORD.set(Some(EndEvent { events, cut: Arc::clone(&cut) }));
         Self { cut }
     }
 }
@@ -215,18 +215,18 @@ impl Drop for EndedGuard {
     }
 }
 
-struct LastWord {
-    news: Teller,
+struct EndEvent {
+    events: EventSender,
     cut: Arc<AtomicUsize>,
 }
 
-impl Drop for LastWord {
+impl Drop for EndEvent {
     fn drop(&mut self) {
-        self.news.tell(News::Ended { cut: self.cut.load(Ordering::Relaxed) });
+        self.events.send(LaneEvent::Ended { cut: self.cut.load(Ordering::Relaxed) });
     }
 }
 
 thread_local! {
     /// Said once, at the latest as the thread ends.
-    static LAST_WORD: RefCell<Option<LastWord>> = const { RefCell::new(None) };
+    static LAST_WORD: RefCell<Option<EndEvent>> = const { RefCell::new(None) };
 }

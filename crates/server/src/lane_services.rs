@@ -124,16 +124,16 @@ impl LaneServices {
     }
 
     /// Takes up what the last server has left.
-    pub(crate) async fn take_up(&self) {
+    pub(crate) async fn restore_state(&self) {
         for service in self.running() {
-            Rc::clone(service).take_up().await;
+            Rc::clone(service).restore_state().await;
         }
     }
 
     /// Puts down what the next is to have.
-    pub(crate) async fn put_down(&self) {
+    pub(crate) async fn save_state(&self) {
         for service in self.running() {
-            Rc::clone(service).put_down().await;
+            Rc::clone(service).save_state().await;
         }
     }
 

@@ -11,19 +11,19 @@ use lane::net::{TcpListener, UdpSocket};
 use lane::{Ended, Task, time};
 use service::{LaneSocket, Transport};
 
-use crate::control::Teller;
-use crate::lane_main::News;
+use crate::control::EventSender;
+use crate::lane_main::LaneEvent;
 use crate::lane_services::LaneServices;
 use crate::listeners::{Destination, LaneListener, ListenerId};
-use crate::silo::{Door, SiloCounters};
+use crate::silo::{AcceptRouter, SiloCounters};
 
 /// What a lane listens at.
 pub(crate) struct Listening {
     lane: usize,
     services: Rc<LaneServices>,
-    door: Rc<Door>,
+    router: Rc<AcceptRouter>,
     counters: Arc<SiloCounters>,
-    news: Teller,
+    events: EventSender,
     tasks: RefCell<HashMap<ListenerId, Accepting>>,
     /// How many listeners were added so far; numbers them.
     added: Cell<u64>,
@@ -58,11 +58,19 @@ impl Listening {
     pub(crate) fn new(
         lane: usize,
         services: Rc<LaneServices>,
-        door: Rc<Door>,
+        router: Rc<AcceptRouter>,
         counters: Arc<SiloCounters>,
-        news: Teller,
+        events: EventSender,
     ) -> Rc<Self> {
-        Rc::new(Self { lane, services, door, counters, news, tasks: RefCell::default(), added: Cell::new(0) })
+        Rc::new(Self {
+            lane,
+            services,
+            router,
+            counters,
+            events,
+            tasks: RefCell::default(),
+            added: Cell::new(0),
+        })
     }
 
     /// Whose they are.
@@ -80,16 +88,16 @@ impl Listening {
     pub(crate) fn accept(self: &Rc<Self>, adopted: Adopted) {
         for (id, to, socket) in adopted.listeners {
             let me = Rc::clone(self);
-            let task = lane::essential("accept loop", move || {
+            let task = lane::spawn_restarting("accept loop", move || {
                 let (me, socket) = (Rc::clone(&me), socket.clone());
                 async move {
-                    let door = me.door.of(to.service);
+                    let router = me.router.of(to.service);
                     let Some(service) = me.services.get(to.service) else { return Ended::Done };
-                    if let Err(error) = service.listen(socket, to.role, door).await {
+                    if let Err(error) = service.listen(socket, to.role, router).await {
                         me.counters.listeners_died.increment();
                         let problem = format!("a listener was closed by something else: {error}");
                         // Who hears it opens a new one.
-                        me.news.tell(News::ListenerDied { lane: me.lane, problem });
+                        me.events.send(LaneEvent::ListenerDied { lane: me.lane, problem });
                     }
                     Ended::Done
                 }
@@ -122,7 +130,7 @@ impl Listening {
         if !returned {
             self.services.dismiss();
         }
-        self.news.tell(News::StoppedListening { lane: self.lane });
+        self.events.send(LaneEvent::StoppedListening { lane: self.lane });
     }
 
     fn gauge(&self) {

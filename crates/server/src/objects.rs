@@ -10,7 +10,7 @@ use std::time::Duration;
 use index::{VolumeId, VolumeRecord};
 use rustix::thread::CapabilitySet;
 use service::Service;
-use service::desk::Desk;
+use service::admin_endpoint::AdminEndpoint;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
 use vfs::{Closed, Objects, ObjectsOptions, RelPath, SharedVolume, VolumeName, Withheld};
@@ -142,9 +142,9 @@ impl ProcessObjects {
     }
 
     /// Where a command that has changed rights says so.
-    pub(crate) fn rights_desk(&self) -> Option<(&'static str, Arc<dyn Desk>)> {
+    pub(crate) fn rights_endpoint(&self) -> Option<(&'static str, Arc<dyn AdminEndpoint>)> {
         let objects = self.objects.clone()?;
-        Some((RIGHTS, Arc::new(RightsDesk(objects)) as Arc<dyn Desk>))
+        Some((RIGHTS, Arc::new(RightsEndpoint(objects)) as Arc<dyn AdminEndpoint>))
     }
 
     /// What the administrator should know of how things were found.
@@ -286,9 +286,9 @@ impl Closing {
 }
 
 /// Has lanes look at rights anew.
-struct RightsDesk(Objects);
+struct RightsEndpoint(Objects);
 
-impl Desk for RightsDesk {
+impl AdminEndpoint for RightsEndpoint {
     fn show(&self, _: &str) -> Option<String> {
         None
     }
@@ -306,7 +306,7 @@ impl Desk for RightsDesk {
     }
 }
 
-impl RightsDesk {
+impl RightsEndpoint {
     /// Has the volume that a directory lies in remember that it has a list, if it has one.
     fn remember(&self, directory: &Path) {
         if !lists::has_one(directory) {
@@ -322,7 +322,7 @@ impl RightsDesk {
     }
 }
 
-/// Tells a running server of a directory that was given a list: what [`RightsDesk`] ends.
+/// Tells a running server of a directory that was given a list: what [`RightsEndpoint`] ends.
 pub(crate) fn given(directory: &Path) -> String {
     let digits: String = directory.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{RIGHTS}/{GIVEN}{digits}")

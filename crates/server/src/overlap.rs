@@ -10,30 +10,32 @@ use std::path::{Path, PathBuf};
 use lane::mountinfo::Mount;
 
 /// What is mounted where.
-pub(crate) struct Places {
+pub(crate) struct MountedDirectories {
     /// By mount point; what was mounted there last counts.
-    mounts: BTreeMap<PathBuf, Place>,
+    mounts: BTreeMap<PathBuf, MountedDirectory>,
 }
 
 /// A directory in a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct MountedDirectory {
     /// Major and minor number.
     device: String,
     /// From the file system's own root.
     path: PathBuf,
 }
 
-impl Places {
+impl MountedDirectories {
     /// As it is now. What cannot be read leaves names alone to go by.
     pub(crate) fn now() -> Self {
         Self::of(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
 
     fn of(mountinfo: &[u8]) -> Self {
-        let place = |mount: Mount| (mount.point, Place { device: mount.device, path: mount.root });
+        let place = |mount: Mount| (mount.point, MountedDirectory { device: mount.device, path: mount.root });
         let mut mounts: BTreeMap<_, _> = Mount::all_in(mountinfo).map(place).collect();
-        mounts.entry("/".into()).or_insert_with(|| Place { device: String::new(), path: "/".into() });
+        mounts
+            .entry("/".into())
+            .or_insert_with(|| MountedDirectory { device: String::new(), path: "/".into() });
         Self { mounts }
     }
 
@@ -67,13 +69,13 @@ impl Places {
         std::iter::once(&outer).chain(mounted).any(|outer| inner.is_beneath(outer))
     }
 
-    fn place(&self, path: &Path) -> Place {
+    fn place(&self, path: &Path) -> MountedDirectory {
         let mounts = self.mounts.iter().filter(|(point, _)| path.starts_with(point));
         let (point, place) = mounts.max_by_key(|(point, _)| point.components().count()).expect("/ is one");
         let below = path.strip_prefix(point).expect("it is beneath");
         // Without a slash at the end, which a path that is joined with nothing has.
         let path = if below.as_os_str().is_empty() { place.path.clone() } else { place.path.join(below) };
-        Place { device: place.device.clone(), path }
+        MountedDirectory { device: place.device.clone(), path }
     }
 }
 
@@ -82,7 +84,7 @@ pub(crate) fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-impl Place {
+impl MountedDirectory {
     fn is_beneath(&self, upper: &Self) -> bool {
         self.device == upper.device && self.path.starts_with(&upper.path)
     }
@@ -100,7 +102,7 @@ mod tests {
         33 21 8:2 /data /data rw - xfs /dev/sdb rw\n";
 
     fn overlap(one: &str, other: &str) -> bool {
-        let places = Places::of(MOUNTS.as_bytes());
+        let places = MountedDirectories::of(MOUNTS.as_bytes());
         let overlap = places.overlap_of_real(Path::new(one), Path::new(other));
         assert_eq!(overlap, places.overlap_of_real(Path::new(other), Path::new(one)));
         overlap
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn without_a_list_of_mounts_names_count() {
-        let places = Places::of(b"");
+        let places = MountedDirectories::of(b"");
         assert!(places.overlap_of_real(Path::new("/a"), Path::new("/a/b")));
         assert!(!places.overlap_of_real(Path::new("/a"), Path::new("/ab")));
     }
@@ -135,7 +137,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("tree/below")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("tree/below"), dir.path().join("link")).unwrap();
-        let places = Places::now();
+        let places = MountedDirectories::now();
         assert!(places.overlap(&dir.path().join("link"), &dir.path().join("tree")));
         assert!(!places.overlap(&dir.path().join("link"), &dir.path().join("tree/other")));
     }

@@ -15,7 +15,7 @@ use service::volumes::VolumeSection;
 use vfs::{FileId, NameFamily, Withheld};
 
 use crate::config::{Config, default_accounts};
-use crate::overlap::{Places, or_here};
+use crate::overlap::{MountedDirectories, or_here};
 
 /// The files and directories of a configuration.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl OwnFiles {
 
     /// Has lanes look at each directory on the way to a name in those volumes that hold some of it: as for clients that cache.
     pub(crate) fn guard(&self, volumes: &mut [VolumeSection]) {
-        let places = Places::now();
+        let places = MountedDirectories::now();
         for volume in volumes {
             let holds_some = self.in_volume(&places, volume).next().is_some();
             volume.objects |= holds_some;
@@ -101,7 +101,7 @@ impl OwnFiles {
 
     /// What to tell the administrator: which volume holds what.
     pub(crate) fn warnings(&self, volumes: &[VolumeSection]) -> Vec<String> {
-        let places = Places::now();
+        let places = MountedDirectories::now();
         let of = |volume: &VolumeSection| {
             let mut held: Vec<_> =
                 self.in_volume(&places, volume).map(|path| path.display().to_string()).collect();
@@ -123,7 +123,11 @@ impl OwnFiles {
         volumes.iter().filter_map(of).collect()
     }
 
-    fn in_volume<'a>(&'a self, places: &Places, volume: &VolumeSection) -> impl Iterator<Item = &'a Path> {
+    fn in_volume<'a>(
+        &'a self,
+        places: &MountedDirectories,
+        volume: &VolumeSection,
+    ) -> impl Iterator<Item = &'a Path> {
         let paths = self.0.iter().map(|own| own.path.as_path());
         paths.filter(|path| places.holds(&volume.path, path) || places.holds(path, &volume.path))
     }

@@ -34,7 +34,7 @@ impl Pacing {
             (Some(shares), Some(rate)) => shares.set_rate(rate),
             (_, rate) => self.shares = rate.map(|rate| Shares::new(rate, now, usage)),
         }
-        self.tell();
+        self.apply_shares();
     }
 
     /// Waits for the end of a period and shares the rate out anew; for ever while there is no rate.
@@ -47,7 +47,7 @@ impl Pacing {
         if let Some(shares) = &mut self.shares {
             shares.rebalance(now, &usage);
         }
-        self.tell();
+        self.apply_shares();
     }
 
     fn usage(&self) -> Vec<Usage> {
@@ -59,7 +59,7 @@ impl Pacing {
         self.lanes.iter().map(of_lane).collect()
     }
 
-    fn tell(&self) {
+    fn apply_shares(&self) {
         for (at, lane) in self.lanes.iter().enumerate() {
             lane.set(self.shares.as_ref().map(|shares| shares.shares()[at]));
         }

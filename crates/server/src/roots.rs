@@ -27,30 +27,30 @@ pub(crate) struct Root {
     /// The volume's name.
     pub(crate) name: String,
     path: PathBuf,
-    opened: Option<Arc<Opened>>,
+    opened: Option<Arc<OpenedRoot>>,
     /// Somebody may change something there: a look writes something.
     is_writable: bool,
 }
 
 /// A directory, held so that its inode number goes to no other meanwhile.
 #[derive(Debug)]
-struct Opened {
+struct OpenedRoot {
     identity: Identity,
     _held: File,
 }
 
-/// What was seen at the path of a volume.
+/// One observation of the directory at a volume's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sighting {
+pub(crate) struct RootObservation {
     /// The volume.
     pub(crate) name: String,
     /// Its path.
     pub(crate) path: PathBuf,
-    pub(crate) sight: Sight,
+    pub(crate) root_state: RootState,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum RootState {
     /// The directory that is served, after there was trouble.
     Well,
     /// Another directory.
@@ -61,20 +61,20 @@ pub(crate) enum Sight {
     Hangs(SystemTime),
 }
 
-/// The watch over all roots.
-pub(crate) struct RootWatch {
-    shared: Arc<Mutex<Shared>>,
-    sightings: Receiver<Sighting>,
-    tell: Sender<Sighting>,
+/// Watches the directories of all volumes from a thread of its own, and reports those that were replaced or are gone.
+pub(crate) struct VolumeRootMonitor {
+    shared: Arc<Mutex<MonitorShared>>,
+    observations: Receiver<RootObservation>,
+    tell: Sender<RootObservation>,
     /// What a look comes to.
-    look: Arc<dyn Fn(&Root) -> Sight + Send + Sync>,
+    look: Arc<dyn Fn(&Root) -> RootState + Send + Sync>,
     /// Of this round.
-    untold: Vec<Sighting>,
+    unreported: Vec<RootObservation>,
     /// Looks at the thread that looks; begins with the first question.
     rounds: Option<Interval>,
 }
 
-struct Shared {
+struct MonitorShared {
     roots: Vec<Root>,
     /// The thread that looks: those before it are kept waiting, and end.
     current: u64,
@@ -109,7 +109,7 @@ impl Root {
     }
 
     fn new(name: &str, path: &Path, is_writable: bool) -> Self {
-        let opened = Opened::at(path).ok().map(Arc::new);
+        let opened = OpenedRoot::at(path).ok().map(Arc::new);
         Self { name: name.to_owned(), path: path.to_owned(), opened, is_writable }
     }
 
@@ -118,14 +118,14 @@ impl Root {
         Self::new(&self.name, &self.path, self.is_writable)
     }
 
-    fn sight(&self) -> Sight {
+    fn root_state(&self) -> RootState {
         if self.is_writable {
             self.write();
         }
         match Identity::at(&self.path) {
-            Ok(seen) if self.opened.as_ref().is_some_and(|opened| opened.identity == seen) => Sight::Well,
-            Ok(_) => Sight::Replaced,
-            Err(error) => Sight::Gone(error.to_string()),
+            Ok(seen) if self.opened.as_ref().is_some_and(|opened| opened.identity == seen) => RootState::Well,
+            Ok(_) => RootState::Replaced,
+            Err(error) => RootState::Gone(error.to_string()),
         }
     }
 
@@ -150,12 +150,12 @@ impl Root {
         }
     }
 
-    fn sighted(&self, sight: Sight) -> Sighting {
-        Sighting { name: self.name.clone(), path: self.path.clone(), sight }
+    fn observed(&self, root_state: RootState) -> RootObservation {
+        RootObservation { name: self.name.clone(), path: self.path.clone(), root_state }
     }
 }
 
-impl Opened {
+impl OpenedRoot {
     fn at(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let held = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -163,30 +163,31 @@ impl Opened {
     }
 }
 
-impl RootWatch {
+impl VolumeRootMonitor {
     /// Begins to look, until the watch goes; whose mark is gone is told to `objects`.
     ///
     /// # Errors
     /// The system's, when there is no thread to be had.
     pub(crate) fn start(roots: Vec<Root>, objects: Option<Objects>) -> io::Result<Self> {
         Self::looking_by(roots, move |root| {
-            let sight = root.sight();
-            if sight == Sight::Well {
+            let root_state = root.root_state();
+            if root_state == RootState::Well {
                 objects.iter().for_each(|objects| root.look_at_mark(objects));
             }
-            sight
+            root_state
         })
     }
 
     fn looking_by(
         roots: Vec<Root>,
-        look: impl Fn(&Root) -> Sight + Send + Sync + 'static,
+        look: impl Fn(&Root) -> RootState + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let (looking, hanging, troubled) = Default::default();
-        let shared = Shared { roots, current: 0, looking, hanging, troubled };
+        let shared = MonitorShared { roots, current: 0, looking, hanging, troubled };
         let shared = Arc::new(Mutex::new(shared));
-        let (tell, sightings) = channel(SIGHTINGS_MAX);
-        let watch = Self { shared, sightings, tell, look: Arc::new(look), untold: Vec::new(), rounds: None };
+        let (tell, observations) = channel(OBSERVATIONS_MAX);
+        let watch =
+            Self { shared, observations, tell, look: Arc::new(look), unreported: Vec::new(), rounds: None };
         watch.begin(0)?;
         Ok(watch)
     }
@@ -209,28 +210,28 @@ impl RootWatch {
     }
 
     /// The next thing worth telling; a trouble is told again as long as it lasts.
-    pub(crate) async fn next(&mut self) -> Sighting {
+    pub(crate) async fn next(&mut self) -> RootObservation {
         loop {
             let rounds = self.rounds.get_or_insert_with(|| {
                 let mut rounds = tokio::time::interval(PERIOD);
                 rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 rounds
             });
-            if let Some(sighting) = self.untold.pop() {
-                return sighting;
+            if let Some(observation) = self.unreported.pop() {
+                return observation;
             }
             tokio::select! {
-                sighting = self.sightings.recv() => match sighting {
-                    Some(sighting) => return sighting,
+                observation = self.observations.recv() => match observation {
+                    Some(observation) => return observation,
                     None => std::future::pending().await,
                 },
-                _ = rounds.tick() => self.untold = self.unanswered(),
+                _ = rounds.tick() => self.unreported = self.unanswered(),
             }
         }
     }
 
     /// The roots whose file systems keep looks waiting. From the first moment of that on others are looked at by another thread.
-    fn unanswered(&self) -> Vec<Sighting> {
+    fn unanswered(&self) -> Vec<RootObservation> {
         let mut shared = lock(&self.shared);
         if let Some((root, at, since)) = shared.looking.take_if(|(_, at, _)| at.elapsed() >= ANSWER_WITHIN) {
             if self.begin(shared.current + 1).is_ok() {
@@ -242,11 +243,11 @@ impl RootWatch {
             }
         }
         let hanging = shared.hanging.values();
-        hanging.map(|(root, since)| root.sighted(Sight::Hangs(*since))).collect()
+        hanging.map(|(root, since)| root.observed(RootState::Hangs(*since))).collect()
     }
 }
 
-impl Drop for RootWatch {
+impl Drop for VolumeRootMonitor {
     fn drop(&mut self) {
         // Whoever looks ends.
         lock(&self.shared).current = u64::MAX;
@@ -254,7 +255,12 @@ impl Drop for RootWatch {
 }
 
 /// Looks at each root once in a period, until another thread does.
-fn look_round(shared: &Mutex<Shared>, tell: &Sender<Sighting>, number: u64, look: &dyn Fn(&Root) -> Sight) {
+fn look_round(
+    shared: &Mutex<MonitorShared>,
+    tell: &Sender<RootObservation>,
+    number: u64,
+    look: &dyn Fn(&Root) -> RootState,
+) {
     loop {
         std::thread::sleep(PERIOD);
         let roots = lock(shared).roots.clone();
@@ -269,7 +275,7 @@ fn look_round(shared: &Mutex<Shared>, tell: &Sender<Sighting>, number: u64, look
                 }
                 shared.looking = Some((root.clone(), Instant::now(), SystemTime::now()));
             }
-            let sight = look(&root);
+            let root_state = look(&root);
             let mut shared = lock(shared);
             if shared.current != number {
                 // It was kept waiting, and others are looked at by another, which looks at this one again from now on.
@@ -277,10 +283,10 @@ fn look_round(shared: &Mutex<Shared>, tell: &Sender<Sighting>, number: u64, look
                 return;
             }
             shared.looking = None;
-            let is_well = sight == Sight::Well;
+            let is_well = root_state == RootState::Well;
             // One that finds no room is told in the next round.
             if (is_well && !shared.troubled.contains(&root.name))
-                || tell.try_send(root.sighted(sight)).is_err()
+                || tell.try_send(root.observed(root_state)).is_err()
             {
                 continue;
             }
@@ -292,7 +298,7 @@ fn look_round(shared: &Mutex<Shared>, tell: &Sender<Sighting>, number: u64, look
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<MonitorShared>) -> MutexGuard<'_, MonitorShared> {
     shared.lock().expect("nothing panics while it holds the roots")
 }
 
@@ -310,7 +316,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 //@ attack: none, the server looks by itself
 //@ reach: server
 /// Sightings that wait for the control thread.
-const SIGHTINGS_MAX: usize = 16;
+const OBSERVATIONS_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -322,17 +328,17 @@ mod tests {
         let path = dir.path().join("pub");
         std::fs::create_dir(&path).unwrap();
         let root = Root::new("files", &path, true);
-        assert_eq!(root.sight(), Sight::Well);
+        assert_eq!(root.root_state(), RootState::Well);
         std::fs::remove_dir(&path).unwrap();
-        assert!(matches!(root.sight(), Sight::Gone(_)));
+        assert!(matches!(root.root_state(), RootState::Gone(_)));
         // The number of the inode is not given out again while it is held.
         for _ in 0..20 {
             std::fs::create_dir(&path).unwrap();
-            assert_eq!(root.sight(), Sight::Replaced);
+            assert_eq!(root.root_state(), RootState::Replaced);
             std::fs::remove_dir(&path).unwrap();
         }
         std::fs::write(&path, "a file").unwrap();
-        assert!(matches!(root.sight(), Sight::Gone(_)));
+        assert!(matches!(root.root_state(), RootState::Gone(_)));
     }
 
     #[test]
@@ -347,16 +353,16 @@ mod tests {
                 if let Some(wait) = wait.lock().unwrap().take() {
                     let _ = wait.recv();
                 }
-                Sight::Well
+                RootState::Well
             }
-            _ if *gone.lock().unwrap() => Sight::Gone("away".to_owned()),
-            _ => Sight::Well,
+            _ if *gone.lock().unwrap() => RootState::Gone("away".to_owned()),
+            _ => RootState::Well,
         };
         let began = SystemTime::now();
-        let mut watch = RootWatch::looking_by(vec![hung, other], look).unwrap();
+        let mut watch = VolumeRootMonitor::looking_by(vec![hung, other], look).unwrap();
         let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         housekeeping.block_on(async {
-            let Sighting { name, sight: Sight::Hangs(since), .. } = watch.next().await else {
+            let RootObservation { name, root_state: RootState::Hangs(since), .. } = watch.next().await else {
                 panic!("it hangs")
             };
             assert!(name == "hung" && since.duration_since(began).unwrap() < ANSWER_WITHIN);
@@ -364,13 +370,14 @@ mod tests {
             let (mut still_hangs, mut other_is_told) = (false, false);
             while !(still_hangs && other_is_told) {
                 let seen = watch.next().await;
-                still_hangs |= seen.sight == Sight::Hangs(since);
-                other_is_told |= seen.name == "other" && seen.sight == Sight::Gone("away".to_owned());
+                still_hangs |= seen.root_state == RootState::Hangs(since);
+                other_is_told |=
+                    seen.name == "other" && seen.root_state == RootState::Gone("away".to_owned());
             }
             drop(release);
             loop {
                 let seen = watch.next().await;
-                if seen.name == "hung" && seen.sight == Sight::Well {
+                if seen.name == "hung" && seen.root_state == RootState::Well {
                     break;
                 }
             }

@@ -18,25 +18,25 @@ use service::volumes::{VolumeSection, VolumeTable};
 use service::{Bound, Greeting};
 use tokio::time::Instant;
 
-use crate::admin::{self, AdminCounters, Subject};
+use crate::admin::{self, AdminCounters, AdminSources};
 use crate::config::{Config, ConfigError};
 use crate::console;
-use crate::control::{self, LaneControl, NewsDesk};
+use crate::control::{self, EventReceiver, LaneControl};
 use crate::egress::{self, Egress, EgressError};
 use crate::lacks;
-use crate::lane_main::{Boot, Control, News, Sites, lane_main};
+use crate::lane_main::{Boot, Control, LaneEvent, Sites, lane_main};
 use crate::listeners::{ListenError, Listeners};
+use crate::loaded_sites::LoadedSites;
 use crate::logs::{self, RequestLogs};
 use crate::metrics::Blocks;
 use crate::objects::{ProcessObjects, Use};
-use crate::offers::Offers;
 use crate::own_files::{OwnFiles, OwnFilesWatch};
 use crate::pacing::Pacing;
 use crate::process;
-use crate::roots::{Root, RootWatch};
+use crate::roots::{Root, VolumeRootMonitor};
 use crate::signals::{Said, Signals};
 use crate::silo::{Loads, MemoryWatch, Placement, Taking, TakingError, who_serves_what};
-use crate::threshold::Threshold;
+use crate::startup_barrier::StartupBarrier;
 use crate::tree_use;
 use crate::trial::TrialState;
 use crate::volumes::{Volumes, VolumesError};
@@ -72,20 +72,20 @@ struct Serving {
     /// Numbers what the lanes are ordered to make ready.
     orders: u64,
     reload_counters: Arc<ReloadCounters>,
-    roots: RootWatch,
+    roots: VolumeRootMonitor,
     own_files: OwnFilesWatch,
     /// What is amiss with volumes' directories, by volume, as `/health` tells it.
     root_troubles: BTreeMap<String, String>,
     controls: Vec<LaneControl>,
     pacing: Pacing,
     egress: Egress,
-    news: NewsDesk,
+    events: EventReceiver,
     /// Looks when asked until the server ends; none on one node.
     _memory: Option<MemoryWatch>,
     logs: RequestLogs,
     admin: Option<std::net::TcpListener>,
     console: Option<std::os::unix::net::UnixListener>,
-    subject: Subject,
+    subject: AdminSources,
     /// As the lanes have them open.
     volumes: VolumeTable,
     objects: ProcessObjects,
@@ -201,13 +201,13 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
     }
     let layout = layout(config, &Topology::of_this_machine()?)?;
     let trial = trial_state(config)?;
-    let offers = Offers::load(config, &layout, &ProcessObjects::default(), trial.path(), true)?;
+    let loaded_sites = LoadedSites::load(config, &layout, &ProcessObjects::default(), trial.path(), true)?;
     for volume in &config.volumes {
         std::fs::read_dir(&volume.path).map_err(io(volume.path.display().to_string()))?;
     }
     Taking::new(&layout, &config.server.drained_nodes)?;
     egress::check(&config.server.egress_marks)?;
-    Ok(offers.warnings().iter().cloned().chain(unusable_index(config)).collect())
+    Ok(loaded_sites.warnings().iter().cloned().chain(unusable_index(config)).collect())
 }
 
 /// What keeps a start from using the index that is there, which nothing is done to.
@@ -299,7 +299,7 @@ impl Server {
     /// When a lane ended by itself, or the admin address cannot be served.
     pub fn run(self, load: impl Fn() -> Result<Config, String>) -> Result<(), ServerError> {
         let Self { housekeeping, mut signals, mut serving } = self;
-        let ended = housekeeping.block_on(serving.keep_house(&mut signals, load));
+        let ended = housekeeping.block_on(serving.housekeeping_loop(&mut signals, load));
         // Log lines of the last requests are written before the process ends.
         drop(std::mem::take(&mut serving.logs));
         ended?;
@@ -336,10 +336,10 @@ impl Serving {
             None => config.server.state_dir(),
         };
         let is_trial = purpose == Purpose::Check;
-        let mut offers = Offers::load(&config, &layout, &objects, state_dir.as_deref(), is_trial)?;
+        let mut loaded_sites = LoadedSites::load(&config, &layout, &objects, state_dir.as_deref(), is_trial)?;
         // What is made at a first start is there by now.
         OwnFiles::of(&config).withhold(objects.withheld());
-        let mut warnings = offers.warnings().to_vec();
+        let mut warnings = loaded_sites.warnings().to_vec();
         if is_narrowed_to_ipv4() {
             //@ level: WARN
             //@ cause: An address is `*:PORT`, and the kernel gives the server no sockets of IPv6.
@@ -360,12 +360,12 @@ impl Serving {
         let egress = Egress::new(&config.server.egress_marks, &layout);
         let mut listeners = Listeners::none();
         let change = listeners.change(&config.sockets(), &layout, &taking)?;
-        offers.bound(&change);
+        loaded_sites.bound(&change);
         if purpose == Purpose::Serve {
-            offers.bound_descriptors();
+            loaded_sites.bound_descriptors();
         }
         let services = config.bound(&change);
-        let sites = offers.into_sites();
+        let sites = loaded_sites.into_sites();
         let blocks = Blocks::default();
         logs::add_to(&blocks);
         let health = Arc::default();
@@ -393,24 +393,24 @@ impl Serving {
             None
         });
 
-        let (tellers, mut news) = control::news(layout.lane_count());
+        let (event_senders, mut events) = control::events(layout.lane_count());
         let (controls, orders) = control::controls(layout.lane_count(), CONTROLS_MAX);
         let mut boots = Vec::new();
         let shares = (0..layout.lane_count()).map(|_| Arc::<RateShare>::default()).collect();
         let pacing = Pacing::new(shares, config.server.egress_rate());
         let loads = Loads::new(layout.lane_count());
-        let threshold = Threshold::new(layout.lane_count());
-        for (lane, (control, news)) in orders.into_iter().zip(tellers).enumerate() {
+        let startup_barrier = StartupBarrier::new(layout.lane_count());
+        for (lane, (control, events)) in orders.into_iter().zip(event_senders).enumerate() {
             boots.push(Some(Boot {
                 sites: sites.clone(),
                 volumes: volumes.clone(),
                 withheld: Arc::clone(objects.withheld()),
                 listeners: if purpose == Purpose::Serve { change.for_lane(lane)? } else { Vec::new() },
                 placement: Arc::clone(&placement),
-                threshold: Arc::clone(&threshold),
+                startup_barrier: Arc::clone(&startup_barrier),
                 loads: loads.clone(),
                 control,
-                news,
+                events,
                 blocks: blocks.clone(),
                 logs: logs.lane(),
                 share: pacing.share(lane),
@@ -429,7 +429,7 @@ impl Serving {
             let boot = boots.lock().ok().and_then(|mut boots| boots[spec.id].take());
             lane_main(spec, boot.expect("every lane boots once"))
         })?;
-        wait_until_serving(&mut news, layout.lane_count())?;
+        wait_until_serving(&mut events, layout.lane_count())?;
         // Only now do they know what they do not serve.
         let greetings = sites.iter().flatten().map(|site| site.greeting()).collect();
         if purpose == Purpose::Serve {
@@ -448,8 +448,8 @@ impl Serving {
         let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
         let asker = memory.as_ref().map(MemoryWatch::asker).unwrap_or_default();
         let addresses = Addresses { services, admin: bound };
-        let roots =
-            RootWatch::start(roots, objects.objects().cloned()).map_err(io("the watch over volumes"))?;
+        let roots = VolumeRootMonitor::start(roots, objects.objects().cloned())
+            .map_err(io("the watch over volumes"))?;
         let own_files = OwnFilesWatch::start(OwnFiles::of(&config), Arc::clone(objects.withheld()));
         let own_files = own_files.map_err(io("the watch over the server's own files"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
@@ -458,7 +458,7 @@ impl Serving {
         let admin_counters = Arc::<AdminCounters>::default();
         blocks.add_of_process("admin", Arc::clone(&admin_counters) as _);
         blocks.add_of_process("descriptors", Arc::clone(lane::descriptors::budget().counters()) as _);
-        let subject = Subject {
+        let subject = AdminSources {
             blocks,
             lanes,
             started: SystemTime::now(),
@@ -487,7 +487,7 @@ impl Serving {
             controls,
             pacing,
             egress,
-            news,
+            events,
             _memory: memory,
             logs,
             admin,
@@ -516,7 +516,7 @@ impl Serving {
         Ok(serving)
     }
 
-    async fn keep_house(
+    async fn housekeeping_loop(
         &mut self,
         signals: &mut Signals,
         load: impl Fn() -> Result<Config, String>,
@@ -527,12 +527,12 @@ impl Serving {
         }
         if let Some(listener) = self.console.take() {
             let services = self.config.wishes.iter().map(|wish| &wish.service);
-            let rights = self.objects.rights_desk();
-            let desks = services
-                .filter_map(|service| Some((service.name(), service.desk()?)))
+            let rights = self.objects.rights_endpoint();
+            let endpoints = services
+                .filter_map(|service| Some((service.name(), service.admin_endpoint()?)))
                 .chain(rights)
                 .collect();
-            tokio::spawn(console::serve(listener, desks));
+            tokio::spawn(console::serve(listener, endpoints));
         }
         let mut rounds = tokio::time::interval(upkeep::LOOK_AROUND_PERIOD);
         let mut health = tokio::time::interval(upkeep::HEALTH_PERIOD);
@@ -546,11 +546,11 @@ impl Serving {
                     Said::Stop => return self.drain(signals).await,
                 },
                 () = self.pacing.tick() => {}
-                news = self.news.recv() => self.hear(news.ok_or(ServerError::LaneEnded)?)?,
+                events = self.events.recv() => self.on_event(events.ok_or(ServerError::LaneEnded)?)?,
                 () = repair => self.mend_listeners(),
                 () = reload_late => self.reload_late(),
                 () = Self::closed(self.reloading.as_ref()) => self.taken(),
-                sighting = self.roots.next() => self.hear_root(sighting),
+                sighting = self.roots.next() => self.on_root_observed(sighting),
                 () = self.egress.next_look() => self.follow_links(),
                 _ = rounds.tick() => {
                     self.look_around();
@@ -597,8 +597,8 @@ impl Serving {
                 () = ask_again => {}
                 () = self.pacing.tick() => {}
                 () = self.egress.next_look() => self.follow_links(),
-                news = self.news.recv() => match news {
-                    Some(News::Ended { cut: more }) => (ended, cut) = (ended + 1, cut + more),
+                events = self.events.recv() => match events {
+                    Some(LaneEvent::Ended { cut: more }) => (ended, cut) = (ended + 1, cut + more),
                     Some(_) => {}
                     None => break,
                 },
@@ -644,15 +644,15 @@ fn exit_at_once() -> ! {
     std::process::exit(EXIT_AT_ONCE)
 }
 
-fn wait_until_serving(news: &mut NewsDesk, lanes: usize) -> Result<(), ServerError> {
+fn wait_until_serving(events: &mut EventReceiver, lanes: usize) -> Result<(), ServerError> {
     let mut serving = 0;
     while serving < lanes {
-        match news.blocking_recv() {
-            Some(News::Serving) => serving += 1,
-            Some(News::Prepared { .. } | News::Switched { .. }) => {}
-            Some(News::Failed(problem)) => return Err(ServerError::Serve(problem)),
-            Some(News::ListenerDied { problem, .. }) => return Err(ServerError::Serve(problem)),
-            Some(News::Ended { .. } | News::StoppedListening { .. }) | None => {
+        match events.blocking_recv() {
+            Some(LaneEvent::Serving) => serving += 1,
+            Some(LaneEvent::Prepared { .. } | LaneEvent::Switched { .. }) => {}
+            Some(LaneEvent::Failed(problem)) => return Err(ServerError::Serve(problem)),
+            Some(LaneEvent::ListenerDied { problem, .. }) => return Err(ServerError::Serve(problem)),
+            Some(LaneEvent::Ended { .. } | LaneEvent::StoppedListening { .. }) | None => {
                 return Err(ServerError::LaneEnded);
             }
         }

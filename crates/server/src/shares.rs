@@ -57,11 +57,11 @@ impl Shares {
             return &self.shares;
         }
         let rate = self.bytes_per_second as f64;
-        let mut lanes: Vec<Lane> = self
+        let mut lanes: Vec<LaneUse> = self
             .seen
             .iter()
             .zip(usage)
-            .map(|(before, after)| Lane::between(*before, *after, elapsed))
+            .map(|(before, after)| LaneUse::between(*before, *after, elapsed))
             .collect();
         for (lane, lately) in lanes.iter_mut().zip(&mut self.waiting) {
             lane.waiting = lane.waiting.max(*lately * (-elapsed / LATELY_SECONDS).exp());
@@ -82,14 +82,14 @@ impl Shares {
 }
 
 /// What a lane did in the last while.
-struct Lane {
+struct LaneUse {
     /// Bytes per second sent.
     rate: f64,
     /// Connections that waited, on average.
     waiting: f64,
 }
 
-impl Lane {
+impl LaneUse {
     fn between(before: Usage, after: Usage, elapsed: f64) -> Self {
         let bytes = after.bytes.wrapping_sub(before.bytes).cast_signed() as f64;
         let waited = after.wait_us.wrapping_sub(before.wait_us) as f64 / 1e6;
@@ -99,21 +99,21 @@ impl Lane {
 
 /// Divides `budget`. Each lane keeps a small floor to begin with; lanes without waiters want no more than they can be
 /// expected to use; the rest goes by the number that wait.
-fn divide(budget: f64, lanes: &[Lane]) -> Vec<u64> {
+fn divide(budget: f64, lanes: &[LaneUse]) -> Vec<u64> {
     let floor = budget / (FLOOR_PART * lanes.len() as f64);
-    let wants = |lane: &Lane| match lane.waiting < WAITING_MIN {
+    let wants = |lane: &LaneUse| match lane.waiting < WAITING_MIN {
         true => (lane.rate * HEADROOM).max(floor),
         false => f64::INFINITY,
     };
     // Lanes without waiters weigh as one connection.
-    let weight = |lane: &Lane| if lane.waiting < WAITING_MIN { 1.0 } else { lane.waiting.max(0.5) };
+    let weight = |lane: &LaneUse| if lane.waiting < WAITING_MIN { 1.0 } else { lane.waiting.max(0.5) };
     let mut given: Vec<Option<f64>> = vec![None; lanes.len()];
     let mut left = budget;
     // Whoever wants less than its fair part is served first, which makes the part of the others grow.
     loop {
         let open = || lanes.iter().zip(&given).filter(|(_, given)| given.is_none()).map(|(lane, _)| lane);
         let weights: f64 = open().map(weight).sum();
-        let fair = |lane: &Lane| left * weight(lane) / weights;
+        let fair = |lane: &LaneUse| left * weight(lane) / weights;
         let modest: Vec<usize> = (0..lanes.len())
             .filter(|&at| given[at].is_none() && wants(&lanes[at]) <= fair(&lanes[at]))
             .collect();

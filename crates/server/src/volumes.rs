@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use index::{FileStorage, Index, Looking, Mark, Options, RightsIn, Stop, Tree, VolumeId, VolumeRecord};
+use index::{
+    FileStorage, Index, Looking, Mark, Options, PreviousShutdown, RightsIn, Tree, VolumeId, VolumeRecord,
+};
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -17,7 +19,7 @@ use vfs::{Space, SpaceState, Usage};
 
 use vfs::{CheckError, CheckOptions};
 
-use crate::overlap::Places;
+use crate::overlap::MountedDirectories;
 use crate::{index_file, lists, objects, tree_use};
 
 /// A volume as the index knows it.
@@ -212,8 +214,8 @@ impl Volumes {
 
     /// Where the index is that was [replaced](Self::replace), and why it was.
     pub fn replaced(&self) -> Option<(&Path, &str)> {
-        match self.index.last_stop() {
-            Stop::Replaced(aside, why) => Some((aside, why)),
+        match self.index.previous_shutdown() {
+            PreviousShutdown::Replaced(aside, why) => Some((aside, why)),
             _ => None,
         }
     }
@@ -240,7 +242,7 @@ impl Volumes {
         let path = &path.canonicalize().map_err(|error| at(path, error))?;
         let text = path.to_str().ok_or_else(|| at(path, "a configuration takes paths of UTF-8 only"))?;
         let root = File::open(path).map_err(|error| at(path, error))?;
-        let places = Places::now();
+        let places = MountedDirectories::now();
         let inside =
             self.index.volumes().into_iter().map(|(_, record)| record).find(|record| {
                 Path::new(&record.path) != *path && places.overlap(path, Path::new(&record.path))
@@ -320,7 +322,7 @@ impl Volumes {
         })?;
         let others = self.index.volumes().into_iter().filter(|(other, _)| *other != id);
         let others: Vec<_> = others.map(|(_, other)| (other.name, PathBuf::from(other.path))).collect();
-        let places = Places::now();
+        let places = MountedDirectories::now();
         let overlaps = others.iter().filter(|(_, other)| places.overlap(path, other));
         Ok(VolumeChecked { report, overlaps: overlaps.map(|(name, _)| name.clone()).collect() })
     }

@@ -13,15 +13,15 @@ use lane::budget::Share;
 use lane::net::{TcpListener, TcpStream};
 use lane::time::now;
 
+use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::counters::ConnectionCounters;
 use crate::drain::{Cohort, Drain};
-use crate::places::{Place, Places};
 
 /// Open connections, how they leave, and how the kernel is to send what they send.
 #[derive(Debug)]
 pub struct Connections {
     counters: Arc<ConnectionCounters>,
-    places: Places,
+    places: ConnectionSlots,
     drain: Drain,
     /// How many the process had descriptors for when it ran out of them, and until when that is believed.
     fitting: Cell<Option<(usize, Instant)>>,
@@ -35,7 +35,7 @@ pub struct Connections {
 #[derive(Debug)]
 pub struct Open {
     connections: Rc<Connections>,
-    place: Rc<Place>,
+    place: Rc<ConnectionSlot>,
     cohort: Cohort,
     key: usize,
     /// Its socket, among what the process has open for its client.
@@ -165,7 +165,7 @@ impl Connections {
 
 impl Open {
     /// Its place.
-    pub fn place(&self) -> &Rc<Place> {
+    pub fn slot(&self) -> &Rc<ConnectionSlot> {
         &self.place
     }
 

@@ -1,7 +1,7 @@
 //! The service kit: what a service on lanes is to the server, and what every service needs, whatever it speaks.
 //!
 //! The seam is in [`plug`]: [`Service`], [`Settings`], [`Site`], [`LaneService`]. The server knows these and no protocol.
-//! What they need in common is here too: connections have [places](connections), which are shared out by address and
+//! What they need in common is here too: connections have [connection_slots](connections), which are shared out by address and
 //! given up when they are short; they are asked to leave by a [`drain`]; what they send is [paced](pacer) and what their
 //! replies hold is on [books](memory), both [shared](commons) by the services of a lane; long work goes by [turns]; each
 //! request may leave a line in the access [log]; [volumes] are open once per lane, whoever serves them.
@@ -23,30 +23,30 @@
 //! | log record | request line | operation and FID | operation and share | range |
 
 pub mod address;
+pub mod admin_endpoint;
 pub mod alarm;
-pub mod civil;
 pub mod commons;
 pub mod config;
+pub mod connection_slots;
 pub mod connections;
 pub mod counters;
-pub mod desk;
+pub mod datetime;
 pub mod drain;
 pub mod failures;
 pub mod log;
 pub mod memory;
 pub mod pacer;
 pub mod part;
-pub mod places;
 pub mod plug;
+pub mod port_check;
 pub mod socket;
-pub mod taken;
 pub mod turns;
 pub mod volumes;
 
 pub use plug::{
-    ConnectionsMax, Greeting, Ground, LaneFuture, LaneService, LaneStart, Problem, Service, Settings, Site,
-    Switch,
+    ConnectionsMax, Greeting, LaneFuture, LaneService, LaneStart, LoadContext, Problem, Service, Settings,
+    Site, Switch,
 };
-pub use socket::{Bound, Door, LaneSocket, Role, Transport, Wanted};
+pub use socket::{Bound, ConnectionRouter, LaneSocket, Role, Transport, Wanted};
 
 mod bucket;

@@ -44,7 +44,7 @@ type PutLines = fn(Format, &[u8], &mut Vec<u8>);
 
 /// Makes the queue between any number of lanes and one reader.
 pub fn channel(batches_max: usize) -> (LaneLog, LogReader) {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(LogShared {
         full: ArrayQueue::new(batches_max),
         empty: ArrayQueue::new(batches_max),
         dropped: AtomicU64::new(0),
@@ -56,14 +56,14 @@ pub fn channel(batches_max: usize) -> (LaneLog, LogReader) {
 /// A lane's end: collects records and hands them over in batches. A clone is another lane's end.
 #[derive(Debug)]
 pub struct LaneLog {
-    shared: Arc<Shared>,
+    shared: Arc<LogShared>,
     batch: Batch,
 }
 
 /// The thread's end.
 #[derive(Debug)]
 pub struct LogReader {
-    shared: Arc<Shared>,
+    shared: Arc<LogShared>,
 }
 
 impl LaneLog {
@@ -103,7 +103,7 @@ impl LaneLog {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    fn new(shared: Arc<Shared>) -> Self {
+    fn new(shared: Arc<LogShared>) -> Self {
         Self { shared, batch: Batch::default() }
     }
 }
@@ -147,7 +147,7 @@ impl LogReader {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LogShared {
     full: ArrayQueue<Batch>,
     empty: ArrayQueue<Batch>,
     dropped: AtomicU64,

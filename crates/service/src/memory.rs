@@ -83,14 +83,14 @@ pub struct Charge {
 }
 
 /// A place in the line of an address, until this is dropped.
-struct Place<'a> {
+struct MemoryPlace<'a> {
     account: &'a Account,
     number: Option<u64>,
 }
 
-/// The lane's memory for replies was short, and of those who hold it this connection had stalled longest.
+/// The connection was evicted: the lane's memory for replies was short, and of its holders it had stalled longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GaveWay;
+pub struct Evicted;
 
 /// Who keeps a connection from having more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,7 +305,7 @@ impl Account {
     fn poll_charge(
         self: &Rc<Self>,
         cx: &mut Context<'_>,
-        place: &mut Place<'_>,
+        place: &mut MemoryPlace<'_>,
         bytes: usize,
         mine: usize,
     ) -> Poll<Charge> {
@@ -331,7 +331,7 @@ impl Account {
         if let Ok(charge) = self.ask(bytes, mine) {
             return charge;
         }
-        let mut place = Place { account: self, number: None };
+        let mut place = MemoryPlace { account: self, number: None };
         loop {
             // Nobody may have stalled for long enough when it asked: now and then it looks for itself.
             let deadline = now() + PATIENCE;
@@ -343,20 +343,20 @@ impl Account {
     }
 
     /// `future`'s output. While it waits the connection counts as stalled, and may be told to end.
-    pub async fn unless_short<F: Future>(&self, future: F) -> Result<F::Output, GaveWay> {
+    pub async fn unless_short<F: Future>(&self, future: F) -> Result<F::Output, Evicted> {
         let mut future = pin!(future);
         let stalled = Stalled(self);
         poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(Ok(output));
             }
-            stalled.0.poll_gives_way(cx).map(|()| Err(GaveWay))
+            stalled.0.poll_evicted(cx).map(|()| Err(Evicted))
         })
         .await
     }
 
     /// Ready once the connection is to end for others' sake.
-    pub fn poll_gives_way(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_evicted(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.gives_way.get() {
             return Poll::Ready(());
         }
@@ -383,7 +383,7 @@ impl Account {
     }
 }
 
-impl Place<'_> {
+impl MemoryPlace<'_> {
     /// Registers for the next chance: in its place, or behind the others where it has had one.
     fn wait(&mut self, cx: &mut Context<'_>) {
         let Account { address, memory, counters, .. } = self.account;
@@ -402,7 +402,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for MemoryPlace<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let Account { address, memory, .. } = self.account;
@@ -647,7 +647,7 @@ mod tests {
             let one = stall(&first);
             sleep(2 * PATIENCE).await;
             let more = first.charge(1);
-            assert!(matches!(two.await, Err(GaveWay)));
+            assert!(matches!(two.await, Err(Evicted)));
             assert!(!one.is_finished() && !three.is_finished(), "one at a time");
             drop((held, more));
         });

@@ -80,11 +80,11 @@ pub struct Pacer {
 #[derive(Debug)]
 pub struct Ticket {
     pacer: Rc<Pacer>,
-    waiting: Option<Box<Waiting>>,
+    waiting: Option<Box<PacerWaiter>>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PacerWaiter {
     place: u64,
     alarm: Sleep,
 }
@@ -218,7 +218,7 @@ impl Ticket {
         let waiting = self.waiting.get_or_insert_with(|| {
             pacer.share.usage.waits.increment();
             let place = pacer.next_place.replace(pacer.next_place.get() + 1);
-            Box::new(Waiting { place, alarm: sleep_until(deadline) })
+            Box::new(PacerWaiter { place, alarm: sleep_until(deadline) })
         });
         let mut queue = pacer.queue.borrow_mut();
         queue.entry(waiting.place).or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());

@@ -22,11 +22,11 @@ use lane::layout::Layout;
 use lane::net::TcpStream;
 use vfs::{Objects, VolumeName};
 
+use crate::admin_endpoint::AdminEndpoint;
 use crate::commons::Commons;
 use crate::config::{ConfigError, Document, Keys};
-use crate::desk::Desk;
 use crate::log::LaneLog;
-use crate::socket::{Bound, Door, LaneSocket, Role, Wanted};
+use crate::socket::{Bound, ConnectionRouter, LaneSocket, Role, Wanted};
 use crate::volumes::{LaneVolumes, VolumeSection};
 
 /// What a lane does for a service; it stays on its lane.
@@ -59,20 +59,20 @@ pub trait Service: Send + Sync {
         volumes: &[VolumeSection],
     ) -> Result<Option<Arc<dyn Settings>>, ConfigError>;
 
-    /// Hears what the last server's [`left_behind`](Service::left_behind) was, before the lanes start: one of them
-    /// [takes it up](LaneService::take_up). It is there once: a server that is killed leaves nothing.
-    fn hear(&self, left: Vec<u8>) {
+    /// Imports what the last server [exported](Service::export_state), before the lanes start: one of them
+    /// [restores it](LaneService::restore_state). It is there once: a server that is killed leaves nothing.
+    fn import_state(&self, left: Vec<u8>) {
         drop(left);
     }
 
-    /// What it leaves behind for the next server, when every lane has ended in order: some lane has
-    /// [put it down](LaneService::put_down).
-    fn left_behind(&self) -> Option<Vec<u8>> {
+    /// Exports the state that the next server is to have, when every lane has ended in order: some lane has
+    /// [saved it](LaneService::save_state).
+    fn export_state(&self) -> Option<Vec<u8>> {
         None
     }
 
     /// Where an administrator asks who uses it; `None` where nobody can.
-    fn desk(&self) -> Option<Arc<dyn Desk>> {
+    fn admin_endpoint(&self) -> Option<Arc<dyn AdminEndpoint>> {
         None
     }
 }
@@ -100,7 +100,7 @@ pub trait Settings: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What keeps it from being served.
-    fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn Site>, Problem>;
+    fn load(&self, context: &LoadContext<'_>) -> Result<Box<dyn Site>, Problem>;
 }
 
 /// A bound of connections, and the key that sets it.
@@ -112,9 +112,9 @@ pub struct ConnectionsMax {
     pub per_lane: usize,
 }
 
-/// What the server offers to a service that is loaded.
+/// The context in which a service is loaded: directories, accounts, lanes, objects and volumes of the server.
 #[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
+pub struct LoadContext<'a> {
     /// A directory for what is to outlive the process; `None` when nothing says where.
     pub state_dir: Option<&'a Path>,
     /// Connections that each lane has descriptors for: at most [`Settings::connections`].
@@ -206,7 +206,7 @@ pub trait LaneService {
         self: Rc<Self>,
         socket: LaneSocket,
         role: Role,
-        door: Rc<dyn Door>,
+        router: Rc<dyn ConnectionRouter>,
     ) -> LaneFuture<io::Result<()>>;
 
     /// Serves a connection that another lane accepted.
@@ -229,14 +229,14 @@ pub trait LaneService {
     /// those that are left, which the end of the lane cuts.
     fn drain(self: Rc<Self>, deadline: Instant) -> LaneFuture<usize>;
 
-    /// Takes up what the last server has left behind: on one lane, before anything is listened at on any.
-    fn take_up(self: Rc<Self>) -> LaneFuture<()> {
+    /// Restores the state that the last server exported: on one lane, before anything is listened at on any.
+    fn restore_state(self: Rc<Self>) -> LaneFuture<()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Puts down what the next server is to take up, and lets go of what lanes share: on one lane, when all services of every lane
-    /// have drained.
-    fn put_down(self: Rc<Self>) -> LaneFuture<()> {
+    /// Saves the state that the next server is to restore, and releases what lanes share: on one lane, when all services of
+    /// every lane have drained.
+    fn save_state(self: Rc<Self>) -> LaneFuture<()> {
         Box::pin(std::future::ready(()))
     }
 

@@ -54,8 +54,8 @@ pub enum LaneSocket {
     Udp(Rc<UdpSocket>),
 }
 
-/// Judges where accepted connections belong: every lane has one for each service.
-pub trait Door {
+/// Routes accepted connections to the lane that they belong to: every lane has one for each service.
+pub trait ConnectionRouter {
     /// Gives the connection back if it is to be served here; keeps it if it was given to another lane, whose service
     /// gets it by [`LaneService::take`](crate::LaneService::take).
     fn place(&self, stream: TcpStream, role: Role) -> Option<TcpStream>;

@@ -23,7 +23,7 @@ pub struct Turns {
 #[must_use = "it is over when this is dropped"]
 pub struct Turn<'a>(&'a Turns);
 
-struct Waiting<'a> {
+struct TurnWaiter<'a> {
     turns: &'a Turns,
     rank: u8,
     place: Option<(u8, u64, u64)>,
@@ -37,7 +37,7 @@ impl Turns {
 
     /// The same for one of this rank: those of lower ones go first.
     pub async fn take_as(&self, rank: u8, last_round: &Cell<u64>) -> Turn<'_> {
-        let mut waiting = Waiting { turns: self, rank, place: None };
+        let mut waiting = TurnWaiter { turns: self, rank, place: None };
         poll_fn(|cx| waiting.poll(cx, last_round)).await
     }
 
@@ -48,7 +48,7 @@ impl Turns {
     }
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> TurnWaiter<'a> {
     fn poll(&mut self, cx: &mut Context<'_>, last_round: &Cell<u64>) -> Poll<Turn<'a>> {
         let turns = self.turns;
         let place = *self.place.get_or_insert_with(|| {
@@ -72,7 +72,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for TurnWaiter<'_> {
     /// Who gives up may have been the one to go next.
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
@@ -86,7 +86,7 @@ impl Drop for Waiting<'_> {
 impl Turn<'_> {
     /// Ends the turn, once everything else of the lane that is ready, or came in meanwhile, was done.
     pub async fn end(self) {
-        lane::give_way().await;
+        lane::yield_if_due().await;
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
                 })
             };
             let all = [begin(2, "c"), begin(1, "b"), begin(2, "d"), begin(0, "a")];
-            lane::give_way().await;
+            lane::yield_if_due().await;
             drop(held);
             for one in all {
                 one.await;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use lane::fs::{Particulars, Timestamp};
+use lane::fs::{StatxExtra, Timestamp};
 use smb_sid::Sids;
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
@@ -80,7 +80,7 @@ pub(crate) struct CachedAttributes {
 impl CachedAttributes {
     /// What a look at a name found in its file.
     pub(crate) fn of(looked: &EntryExtended) -> Self {
-        let EntryExtended { attributes: now, particulars: Particulars { born, is_compressed }, value } =
+        let EntryExtended { attributes: now, statx_extra: StatxExtra { born, is_compressed }, value } =
             looked;
         let dos = value.as_deref().map(Dos::parse).unwrap_or_default();
         Self { changed: now.ctime, dos, born: *born, is_compressed: *is_compressed, apple: None }
@@ -171,12 +171,12 @@ impl Share {
         }
         let value = handle.extended(dos::NAME, dos::VALUE_MAX).await?;
         let dos = value.map(|value| Dos::parse(&value)).unwrap_or_default();
-        let particulars = match &handle.what {
-            What::Directory(directory) => directory.particulars().await.ok(),
-            What::File(file) => file.lane_file().particulars().await.ok(),
+        let statx_extra = match &handle.what {
+            What::Directory(directory) => directory.statx_extra().await.ok(),
+            What::File(file) => file.lane_file().statx_extra().await.ok(),
             What::Link(_) => None,
         };
-        let Particulars { born, is_compressed } = particulars.unwrap_or_default();
+        let StatxExtra { born, is_compressed } = statx_extra.unwrap_or_default();
         let seen = CachedAttributes { changed: now.ctime, dos, born, is_compressed, apple: None };
         seen.note_in(handle);
         // A change within the tick of the file system's clock would leave the time as it is.

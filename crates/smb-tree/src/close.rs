@@ -54,7 +54,7 @@ impl Share {
             // Its session may have ended meanwhile, as that of a CREATE that is cut has: it waits for no client.
             self.opens().disconnected().claim(open);
             // Nobody else closes it from here on, whatever becomes of who asked.
-            lane::to_the_end(self.clone().finish(ctx.clone(), Arc::clone(open))).await;
+            lane::run_to_completion(self.clone().finish(ctx.clone(), Arc::clone(open))).await;
             Ok(response)
         })
     }

@@ -126,7 +126,7 @@ impl Share {
                 return Err(error);
             }
             taken.ranges.extend(some.iter().map(|lock| lock.range));
-            lane::give_way().await;
+            lane::yield_if_due().await;
         }
         taken.ranges.clear();
         Ok(())

@@ -211,7 +211,7 @@ impl Share {
             {
                 // A CANCEL, or the end of the connection, takes effect here.
                 if reply.is_to_give_way() {
-                    lane::give_way().await;
+                    lane::yield_if_due().await;
                 }
                 let name = names::to_wire(&entry.name);
                 if reply.fits(&state.pattern, &name) && self.is_listed(source.ctx, source.open, entry).await {
@@ -248,7 +248,7 @@ impl Share {
             let wanted = reply.names_wanted();
             while batch.len() < wanted && at < page.len() {
                 if reply.is_to_give_way() {
-                    lane::give_way().await;
+                    lane::yield_if_due().await;
                 }
                 let stored = page.name(at);
                 let name = names::to_wire(stored);

@@ -59,7 +59,7 @@ pub(crate) async fn find(
         };
         for at in 0..page.len() {
             if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {
-                lane::give_way().await;
+                lane::yield_if_due().await;
             }
             if has_it(page.name(at)) {
                 return Ok(Some(page.name(at).to_vec()));

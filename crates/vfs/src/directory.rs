@@ -7,7 +7,7 @@ use std::sync::Arc;
 use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
-use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Particulars, Stat};
+use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat, StatxExtra};
 
 use crate::attributes::{Attributes, FileId};
 use crate::cache::Vantage;
@@ -74,8 +74,8 @@ impl Directory {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn particulars<'a>(&'a self) -> LocalBoxFuture<'a, Result<Particulars, Error>> {
-        Box::pin(async move { Ok(self.dir().as_file().particulars().await?) })
+    pub fn statx_extra<'a>(&'a self) -> LocalBoxFuture<'a, Result<StatxExtra, Error>> {
+        Box::pin(async move { Ok(self.dir().as_file().statx_extra().await?) })
     }
 
     /// Is told what happens here from now on, whichever lane and whichever service does it; `None` on a volume without objects, and
@@ -389,7 +389,7 @@ impl Directory {
                         symlink,
                     });
                     if links.len().is_multiple_of(LINKS_PER_TURN) {
-                        lane::give_way().await;
+                        lane::yield_if_due().await;
                     }
                     self.far_end(path.as_path(), &stat, budget).await
                 }

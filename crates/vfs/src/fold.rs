@@ -72,7 +72,7 @@ impl FoldedNames {
         let mut places = Vec::with_capacity(listing.len());
         for (at, entry) in listing.iter().enumerate() {
             if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {
-                lane::give_way().await;
+                lane::yield_if_due().await;
             }
             let at = u32::try_from(at).expect("listings are bounded far below 2^32 entries");
             places.push((hasher.hash_one(fold(&entry.name)), at));

@@ -113,7 +113,7 @@ impl FoldedImage {
         };
         for (at, name) in names.into_iter().enumerate() {
             if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {
-                lane::give_way().await;
+                lane::yield_if_due().await;
             }
             image.add(name.into());
         }

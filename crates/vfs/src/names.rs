@@ -147,7 +147,7 @@ impl Directory {
         let mut named = Vec::with_capacity(listed.len());
         for (at, DirEntry { name, stat, handle }) in listed.into_iter().enumerate() {
             if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {
-                lane::give_way().await;
+                lane::yield_if_due().await;
             }
             let stat = stat.filter(|stat| stat.kind != FileKind::Other);
             let (Some(stat), Ok(parsed)) = (stat, Name::parse(&name)) else { continue };

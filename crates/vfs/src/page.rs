@@ -147,7 +147,7 @@ impl Directory {
                 };
                 links += usize::from(is_link(&&found));
                 if is_link(&&found) && links % LINKS_PER_TURN == 0 {
-                    lane::give_way().await;
+                    lane::yield_if_due().await;
                 }
                 looked.push(self.looked(name, found, as_links, &budget).await);
             }
@@ -163,7 +163,7 @@ impl Directory {
         as_links: bool,
         budget: &LinkBudget,
     ) -> Option<PageEntry> {
-        let NameStat { stat, particulars, xattr } = found;
+        let NameStat { stat, statx_extra, xattr } = found;
         let path = self.path().join(name).ok()?;
         if self.volume().hides(path.as_path()) || self.withholds(name.as_bytes(), &stat) {
             return None;
@@ -175,7 +175,7 @@ impl Directory {
             FileKind::Symlink => self.far_end(path.as_path(), &stat, budget).await?,
             FileKind::Other => return None,
         };
-        let extended = (!symlink).then_some(EntryExtended { attributes, particulars, value: xattr });
+        let extended = (!symlink).then_some(EntryExtended { attributes, statx_extra, value: xattr });
         Some(PageEntry { entry: Entry { name: name.as_bytes().into(), attributes, symlink }, extended })
     }
 }

@@ -13,7 +13,7 @@ pub async fn order_in_turns<T>(items: &[T], compare: impl Fn(&T, &T) -> Ordering
     for (index, run) in order.chunks_mut(RUN).enumerate() {
         run.sort_by(by_item);
         if (index + 1).is_multiple_of(RUNS_PER_TURN) {
-            lane::give_way().await;
+            lane::yield_if_due().await;
         }
     }
     let mut merged = Vec::with_capacity(if order.len() > RUN { order.len() } else { 0 });
@@ -30,7 +30,7 @@ pub async fn order_in_turns<T>(items: &[T], compare: impl Fn(&T, &T) -> Ordering
                     left = left_rest;
                 }
                 if merged.len().is_multiple_of(MERGED_PER_TURN) {
-                    lane::give_way().await;
+                    lane::yield_if_due().await;
                 }
             }
             merged.extend_from_slice(left);

@@ -146,7 +146,7 @@ impl Worker {
     async fn make_at_last(&self, step: &Step) -> Result<Option<Rc<vfs::OpenFile>>, vfs::Error> {
         loop {
             match self.make(step).await {
-                Err(vfs::Error::Busy | vfs::Error::Overloaded) => lane::give_way().await,
+                Err(vfs::Error::Busy | vfs::Error::Overloaded) => lane::yield_if_due().await,
                 made => return made,
             }
         }

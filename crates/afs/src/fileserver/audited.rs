@@ -13,13 +13,13 @@ pub(super) trait Audited {
     const EVENT: Event;
 
     /// What it asks for.
-    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a>;
+    fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a>;
 }
 
 /// What it was answered.
 pub(super) trait Answered {
     /// What became known by it.
-    fn tell(&self, trail: &mut Trail<'_>) {
+    fn record(&self, trail: &mut Trail<'_>) {
         let _ = trail;
     }
 }
@@ -36,7 +36,7 @@ impl ServedCall {
             let user = if principal.is_anonymous() { "" } else { principal.name() };
             AuditIdentity { peer, user: user.as_bytes().into(), user_id: principal.id().0 }
         };
-        request.tell(self.server.inner.audit.begin(R::EVENT, who))
+        request.record(self.server.inner.audit.begin(R::EVENT, who))
     }
 }
 
@@ -50,7 +50,7 @@ impl Trail<'_> {
         let outcome = outcome.map_err(Failure::from);
         let code = match &outcome {
             Ok(answer) => {
-                answer.tell(&mut self);
+                answer.record(&mut self);
                 0
             }
             Err(failure) => AbortCode::from(*failure).0,
@@ -66,7 +66,7 @@ macro_rules! of_a_file {
         $(impl Audited for $request {
             const EVENT: Event = Event::$event;
 
-            fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+            fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
                 trail.of(self.fid)
             }
         })*
@@ -97,7 +97,7 @@ macro_rules! of_a_name {
         $(impl Audited for $request {
             const EVENT: Event = Event::$event;
 
-            fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+            fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
                 trail.of(self.directory).name(&self.name)
             }
         })*
@@ -118,7 +118,7 @@ macro_rules! of_a_list {
         $(impl Audited for $request {
             const EVENT: Event = Event::StoreAcl;
 
-            fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+            fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
                 let mut trail = trail.of(self.fid);
                 trail.acl(&self.access_list);
                 trail
@@ -132,7 +132,7 @@ of_a_list!(OldStoreACL<'_>, StoreACL<'_>);
 impl Audited for Rename<'_> {
     const EVENT: Event = Event::Rename;
 
-    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+    fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
         trail.of(self.from).name(&self.old_name).of(self.to).name(&self.new_name)
     }
 }
@@ -140,7 +140,7 @@ impl Audited for Rename<'_> {
 impl Audited for Link<'_> {
     const EVENT: Event = Event::Link;
 
-    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+    fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
         trail.of(self.directory).name(&self.name).of(self.existing)
     }
 }
@@ -148,7 +148,7 @@ impl Audited for Link<'_> {
 impl Audited for BulkStatus {
     const EVENT: Event = Event::BulkStatus;
 
-    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+    fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
         trail.all(&self.fids)
     }
 }
@@ -156,7 +156,7 @@ impl Audited for BulkStatus {
 impl Audited for InlineBulkStatus {
     const EVENT: Event = Event::InlineBulkStatus;
 
-    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+    fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
         trail.all(&self.fids)
     }
 }
@@ -164,7 +164,7 @@ impl Audited for InlineBulkStatus {
 impl Audited for GetVolumeStatus {
     const EVENT: Event = Event::GetVolumeStatus;
 
-    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+    fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
         trail.of(volume(self.volume))
     }
 }
@@ -172,7 +172,7 @@ impl Audited for GetVolumeStatus {
 impl Audited for SetVolumeStatus<'_> {
     const EVENT: Event = Event::SetVolumeStatus;
 
-    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+    fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
         trail.of(volume(self.volume))
     }
 }
@@ -180,7 +180,7 @@ impl Audited for SetVolumeStatus<'_> {
 impl Audited for FlushCPS {
     const EVENT: Event = Event::FlushCps;
 
-    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+    fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
         trail
     }
 }
@@ -193,7 +193,7 @@ fn volume(volume: u32) -> Fid {
 macro_rules! that_made {
     ($($reply:ty),*) => {
         $(impl Answered for $reply {
-            fn tell(&self, trail: &mut Trail<'_>) {
+            fn record(&self, trail: &mut Trail<'_>) {
                 trail.file(self.fid);
             }
         })*
@@ -203,7 +203,7 @@ macro_rules! that_made {
 that_made!(CreateFileReply, SymlinkReply, MakeDirReply);
 
 impl Answered for FetchACLReply<'_> {
-    fn tell(&self, trail: &mut Trail<'_>) {
+    fn record(&self, trail: &mut Trail<'_>) {
         trail.acl(&self.access_list);
     }
 }

@@ -82,7 +82,7 @@ impl ServedCall {
         let promise = self.server.inner.hosts.promise();
         let lookup = self.try_lookup(context, fid, need_for_status(fid), promise.until)?;
         let found = lookup.status_and_callback(self, context, &promise, self.cached_size(&lookup)?)?;
-        self.keep_on_its_way(context, &lookup);
+        self.hold_in_flight(context, &lookup);
         Some(found)
     }
 }

@@ -28,7 +28,7 @@ impl ServedCall {
         let host = self.host(call).await?;
         // By its own number it is told of anyway.
         if let Some(shared) = volume.volume.shared().filter(|shared| shared.id().0 != fid.volume) {
-            host.knows_as(shared.id(), fid.volume);
+            host.add_volume_alias(shared.id(), fid.volume);
         }
         let caller = Caller::new(self.principal(call.connection())).sparing(host.holder());
         Ok(CallContext { volume, host, caller })

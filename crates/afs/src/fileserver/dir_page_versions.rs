@@ -136,7 +136,7 @@ impl Drop for RegisteredPages {
 
 impl std::fmt::Debug for DirPageVersions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Layouts").finish_non_exhaustive()
+        f.debug_struct("DirPageVersions").finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use afs_wire::code::{EINVAL, EIO};
 use afs_wire::directory::Directory;
 use afs_wire::{CALL_BACK_DROPPED, CALL_BACK_VERSION, CallBack, Fid};
 use identity::Rights;
-use rx_lane::Rooms;
+use rx_lane::PacketBuffers;
 use vfs::{Attributes, Confirmed, OpenFile, Resolved};
 
 use super::call_context::{ATTEMPTS_MAX, CallContext};
@@ -26,7 +26,7 @@ pub(super) enum Length {
 }
 
 /// What is sent.
-pub(super) enum Content {
+pub(super) enum FetchContent {
     File(Rc<OpenFile>),
     Directory(Directory),
     Link(Vec<u8>),
@@ -38,7 +38,7 @@ pub(super) struct Fetch {
     promise: CallbackPromise,
     version: vfs::Version,
     attributes: Attributes,
-    pub(super) content: Content,
+    pub(super) content: FetchContent,
     pub(super) size: u64,
 }
 
@@ -68,7 +68,7 @@ impl ServedCall {
     async fn send(
         &self,
         call: &mut Call,
-        content: &Content,
+        content: &FetchContent,
         (offset, len): (u64, u64),
         length: Length,
     ) -> Result<(), CallFailure> {
@@ -97,7 +97,7 @@ impl ServedCall {
             let attributes = *attributes;
             let content = match &lookup {
                 FileLookup::Node(promised) => match promised.resolved() {
-                    Resolved::File(file, _) => Content::File(Rc::clone(file)),
+                    Resolved::File(file, _) => FetchContent::File(Rc::clone(file)),
                     Resolved::Directory(directory, _) => {
                         let snapshot =
                             inner.dir_pages.of(&context.caller, directory, &inner.counters).await?;
@@ -105,13 +105,13 @@ impl ServedCall {
                             inner.counters.replies_rebuilt.increment();
                             continue;
                         }
-                        Content::Directory(snapshot.directory)
+                        FetchContent::Directory(snapshot.directory)
                     }
                 },
-                FileLookup::Link(link) => Content::Link(link.link().target.clone()),
+                FileLookup::Link(link) => FetchContent::Link(link.link().target.clone()),
             };
             let size = match &content {
-                Content::File(_) => attributes.size,
+                FetchContent::File(_) => attributes.size,
                 content => content.size(),
             };
             return Ok(Fetch { lookup, promise, version, attributes, content, size });
@@ -124,7 +124,7 @@ impl ServedCall {
     pub(super) fn end_fetch(&self, context: &CallContext, fetch: &Fetch) -> StatusAndCallback {
         let size = Size { bytes: fetch.size, of: Some(fetch.version) };
         if let Some(found) = fetch.lookup.status_and_callback(self, context, &fetch.promise, size) {
-            self.keep_on_its_way(context, &fetch.lookup);
+            self.hold_in_flight(context, &fetch.lookup);
             return found;
         }
         self.server.inner.counters.fetches_overtaken.increment();
@@ -136,7 +136,7 @@ impl ServedCall {
     }
 }
 
-impl Content {
+impl FetchContent {
     /// Bytes of what is at hand whole; how many a file has its look says.
     fn size(&self) -> u64 {
         match self {
@@ -151,45 +151,45 @@ impl Content {
         let mut done = 0;
         while done < len {
             let left = usize::try_from(len - done).unwrap_or(usize::MAX);
-            let mut rooms = call.rooms(left).await?;
-            let filled = rooms.len();
-            self.fill(&mut rooms, offset + done).await?;
-            rooms.commit(filled)?;
+            let mut packet_buffers = call.packet_buffers(left).await?;
+            let filled = packet_buffers.len();
+            self.fill(&mut packet_buffers, offset + done).await?;
+            packet_buffers.commit(filled)?;
             done += filled as u64;
         }
         Ok(())
     }
 
     /// What the page cache has is copied on the spot; what it lacks the ring reads.
-    async fn read(file: &OpenFile, rooms: &mut Rooms, at: u64) -> io::Result<usize> {
-        let len = rooms.len();
+    async fn read(file: &OpenFile, packet_buffers: &mut PacketBuffers, at: u64) -> io::Result<usize> {
+        let len = packet_buffers.len();
         if let Some(len) =
-            file.lane_file().try_read_vectored_at(at, &mut rooms.io_slices())?.filter(|&n| n == len)
+            file.lane_file().try_read_vectored_at(at, &mut packet_buffers.io_slices())?.filter(|&n| n == len)
         {
             return Ok(len);
         }
-        let (read, bufs) = file.lane_file().read_vectored_at(at, len, rooms.bufs()).await;
+        let (read, bufs) = file.lane_file().read_vectored_at(at, len, packet_buffers.bufs()).await;
         drop(bufs);
         read
     }
 
-    async fn fill(&self, rooms: &mut Rooms, at: u64) -> Result<(), CallFailure> {
+    async fn fill(&self, packet_buffers: &mut PacketBuffers, at: u64) -> Result<(), CallFailure> {
         let mut at_end = at as usize;
         match self {
             Self::File(file) => {
-                let read = Self::read(file, rooms, at).await;
+                let read = Self::read(file, packet_buffers, at).await;
                 let read = read.inspect_err(|error| file.note_failure(at, error)).map_err(|_| EIO)?;
                 let mut skip = read;
-                for room in rooms.slices_mut() {
+                for room in packet_buffers.slices_mut() {
                     let there = skip.min(room.len());
                     room[there..].fill(0);
                     skip -= there;
                 }
             }
-            Self::Directory(directory) => rooms.slices_mut().for_each(|room| {
+            Self::Directory(directory) => packet_buffers.slices_mut().for_each(|room| {
                 at_end += directory.read_at(at_end, room);
             }),
-            Self::Link(target) => rooms.slices_mut().for_each(|room| {
+            Self::Link(target) => packet_buffers.slices_mut().for_each(|room| {
                 room.copy_from_slice(&target[at_end..at_end + room.len()]);
                 at_end += room.len();
             }),

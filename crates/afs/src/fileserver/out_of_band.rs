@@ -11,7 +11,7 @@ use xdr::Writer;
 use xdr::rpc::Fault;
 
 use super::call_context::Reply;
-use super::fetch_data::Content;
+use super::fetch_data::FetchContent;
 use super::status_and_callback::StatusAndCallback;
 use super::store_data::Extent;
 use super::{Call, CallFailure, ServedCall, descriptor};
@@ -32,7 +32,7 @@ impl ServedCall {
         let oob = self.oob(afs_wire::rxafs::opcode::FETCH_DATA_OOB)?;
         let context = self.call_context(call, request.fid).await?;
         let fetch = self.begin_fetch(&context, request.fid).await?;
-        let Content::File(file) = &fetch.content else { return Err(OOB_UNSUITABLE.into()) };
+        let FetchContent::File(file) = &fetch.content else { return Err(OOB_UNSUITABLE.into()) };
         let len = request.length.min(fetch.size.saturating_sub(request.offset));
         let _descriptor = descriptor(call.remote())?;
         let transfer = begin(&oob, call, &request.wish, Direction::Fetch, (request.offset, len))?;

@@ -78,7 +78,7 @@ impl ServedCall {
             let lookup = self.lookup(context, fid, need_for_status(fid), promise.until).await?;
             let size = self.size_of(context, &lookup).await?;
             if let Some(status_and_callback) = lookup.status_and_callback(self, context, &promise, size) {
-                self.keep_on_its_way(context, &lookup);
+                self.hold_in_flight(context, &lookup);
                 return Ok(status_and_callback);
             }
             self.server.inner.counters.replies_rebuilt.increment();
@@ -115,7 +115,7 @@ impl ServedCall {
     }
 
     /// Keeps breaks of a promise back until the client has the reply that carries it, if it would lose them.
-    pub(super) fn keep_on_its_way(&self, context: &CallContext, lookup: &FileLookup) {
+    pub(super) fn hold_in_flight(&self, context: &CallContext, lookup: &FileLookup) {
         if context.host.loses_overtaking_breaks() {
             self.on_its_way.borrow_mut().extend(lookup.on_its_way());
         }

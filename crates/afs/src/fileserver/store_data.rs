@@ -109,7 +109,7 @@ impl ServedCall {
             writer.sync(lane::fs::SyncOf::All).await?;
         }
         let status = self.status_after_change(context, fid).await?.status;
-        self.let_go_if_executable(context, fid, &status)?;
+        self.close_if_executable(context, fid, &status)?;
         Ok(status)
     }
 }

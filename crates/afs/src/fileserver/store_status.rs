@@ -32,7 +32,7 @@ impl ServedCall {
         }
         let status = self.status_after_change(&context, request.fid).await?.status;
         if change.mode.is_some() {
-            self.let_go_if_executable(&context, request.fid, &status)?;
+            self.close_if_executable(&context, request.fid, &status)?;
         }
         Ok(Reply::<StoreStatus> { status, sync: context.sync() })
     }

@@ -8,7 +8,7 @@ use identity::{Acl, Rights, Side, Who};
 
 use super::access::text_of;
 use super::call_context::Reply;
-use super::fetch_data::Content;
+use super::fetch_data::FetchContent;
 use super::status_and_callback::StatusAndCallback;
 use super::{Call, CallFailure, ServedCall};
 use crate::fid;
@@ -20,7 +20,7 @@ impl ServedCall {
         &self,
         call: &Call,
         fid: Fid,
-    ) -> Result<Option<(StatusAndCallback, Content)>, CallFailure> {
+    ) -> Result<Option<(StatusAndCallback, FetchContent)>, CallFailure> {
         if !roots::has_number(fid.volume) {
             return Ok(None);
         }
@@ -33,8 +33,8 @@ impl ServedCall {
         let call_back =
             CallBack { version: CALL_BACK_VERSION, expires: promise.seconds, r#type: CALL_BACK_SHARED };
         let content = match file {
-            RootFile::Directory(directory) => Content::Directory(directory.clone()),
-            RootFile::Link(target) => Content::Link(target.as_bytes().to_vec()),
+            RootFile::Directory(directory) => FetchContent::Directory(directory.clone()),
+            RootFile::Link(target) => FetchContent::Link(target.as_bytes().to_vec()),
         };
         Ok(Some((StatusAndCallback { status: root.status(file), call_back }, content)))
     }

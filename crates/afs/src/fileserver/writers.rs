@@ -132,7 +132,7 @@ impl ServedCall {
 
     /// Closes a file that somebody may want to execute on the server when the client has stored it: not while it is open for writing
     /// (ETXTBSY). The client's next store opens it anew.
-    pub(super) fn let_go_if_executable(
+    pub(super) fn close_if_executable(
         &self,
         context: &CallContext,
         fid: Fid,

@@ -116,7 +116,7 @@ impl LaneHosts {
             match notice {
                 Notice::All => {
                     self.counters.resets.increment();
-                    host.relies_on_nothing();
+                    host.void_promises();
                     return self.calls.reset(at, self.hosts.server(), patience).await;
                 }
                 Notice::Volume(volume) => {

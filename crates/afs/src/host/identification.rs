@@ -74,7 +74,7 @@ impl LaneHosts {
                 return Err(BUSY);
             };
             match step {
-                IdentificationStep::Known { host, how } => return self.welcome(host, how).await,
+                IdentificationStep::Known { host, how } => return self.accept_host(host, how).await,
                 IdentificationStep::Make => {
                     self.counters.hosts_made.increment();
                     let host = made.expect("it was made in this step");
@@ -108,11 +108,11 @@ impl LaneHosts {
     }
 
     /// A client that is a host already.
-    async fn welcome(&self, host: Arc<Host>, how: AddressMatch) -> Result<Arc<Host>, AbortCode> {
+    async fn accept_host(&self, host: Arc<Host>, how: AddressMatch) -> Result<Arc<Host>, AbortCode> {
         match how {
             AddressMatch::Same => {
                 self.counters.hosts_again.increment();
-                host.relies_on_nothing();
+                host.void_promises();
             }
             AddressMatch::Additional | AddressMatch::Moved => {
                 self.counters.hosts_moved.increment();

@@ -105,17 +105,17 @@ impl Host {
         self.relies_since.load(Ordering::Acquire)
     }
 
-    /// It relies on nothing from here on: to be said before it is told so.
-    pub(super) fn relies_on_nothing(&self) {
+    /// Voids all promises to the host; to be called before its client is told.
+    pub(super) fn void_promises(&self) {
         let now = wall_milliseconds();
         let next = |before: u32| Some(if now == before { now.wrapping_add(1) } else { now });
         let outcome = self.relies_since.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
         outcome.expect("there is always a next");
     }
 
-    /// It knows this volume by another number too, as that of its read-only name: it is told of that one as well. To be said before
-    /// it is promised something there.
-    pub fn knows_as(&self, volume: VolumeId, number: u32) {
+    /// Adds a number that the client knows this volume by, as that of its read-only name: breaks name that one as well. To be
+    /// called before the client is promised something there.
+    pub fn add_volume_alias(&self, volume: VolumeId, number: u32) {
         let mut names = self.names.lock().expect("nobody panics while holding it");
         if number != volume.0 && !names.contains(&(volume, number)) {
             names.push((volume, number));

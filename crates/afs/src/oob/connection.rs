@@ -32,7 +32,7 @@ pub(super) struct ClaimedConnection {
 impl ClaimedConnection {
     /// A transfer begins.
     pub(super) fn busy(&self) {
-        self.open.place().busy(now());
+        self.open.slot().busy(now());
     }
 
     /// It is of no use: the client is to know at once.

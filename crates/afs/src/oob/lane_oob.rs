@@ -168,19 +168,19 @@ impl LaneOob {
     pub async fn listen(&self, listener: &TcpListener) -> io::Result<()> {
         self.inner.port.set(listener.local_addr()?.port());
         let _closed = ConnectionClosed(&self.inner.port);
-        self.inner.connections.accept(listener, |stream| self.greet(stream)).await
+        self.inner.connections.accept(listener, |stream| self.accept_stream(stream)).await
     }
 
-    /// A connection that a client has opened.
-    pub(crate) fn greet(&self, stream: TcpStream) {
+    /// Serves a connection that a client has opened, from its claim on.
+    pub(crate) fn accept_stream(&self, stream: TcpStream) {
         let Ok((stream, open)) = self.inner.connections.admit(stream, self.options().connections_max) else {
             return;
         };
         let me = self.clone();
-        lane::spawn(async move { me.hear_claim(stream, open).await }).detach();
+        lane::spawn(async move { me.receive_claim(stream, open).await }).detach();
     }
 
-    async fn hear_claim(&self, stream: Rc<TcpStream>, open: Open) {
+    async fn receive_claim(&self, stream: Rc<TcpStream>, open: Open) {
         let counters = &self.inner.counters;
         let heard = timeout(self.options().claim, stream.recv_alone(Vec::new(), CLAIM_BYTES));
         let heard = self.inner.connections.drain().unless_leaving(open.cohort(), heard).await;
@@ -236,7 +236,7 @@ impl LaneOob {
                 }
             }
         };
-        lane::essential("connections of other lanes", take).detach();
+        lane::spawn_restarting("connections of other lanes", take).detach();
     }
 
     /// A connection says whose it is.
@@ -267,7 +267,7 @@ impl LaneOob {
         if self.inner.connections.drain().is_leaving(cohort) {
             return;
         }
-        connection.open.place().idle(now());
+        connection.open.slot().idle(now());
         let (stream, weak, idle) =
             (Rc::clone(&connection.stream), Rc::downgrade(&self.inner), self.options().idle);
         let watcher = lane::spawn(async move {
@@ -292,7 +292,7 @@ impl LaneOob {
         let taken = if found { idle.remove(&number) } else { None }?;
         self.inner.counters.idle.set(idle.len() as u64);
         drop(taken.watcher);
-        (!taken.connection.open.place().gave_way()).then_some(taken.connection)
+        (!taken.connection.open.slot().is_evicted()).then_some(taken.connection)
     }
 
     /// Turns at the server's rate.

@@ -16,7 +16,7 @@ use service::commons::Commons;
 use service::log::LaneLog;
 use service::part::Part;
 use service::volumes::LaneVolumes;
-use service::{Door, LaneFuture, LaneService, LaneSocket, Role, Site, Switch};
+use service::{ConnectionRouter, LaneFuture, LaneService, LaneSocket, Role, Site, Switch};
 
 use super::process_state::{PendingReset, ProcessState};
 use super::roles;
@@ -98,10 +98,10 @@ impl LaneAfs {
         }
     }
 
-    /// Clients hear that the roots of the cell are others than before.
-    fn tell_of_roots(&self) {
+    /// Breaks the callbacks of the cell's synthetic roots, which have changed.
+    fn break_root_callbacks(&self) {
         let hosts = self.files.borrow().as_ref().map(|files| Rc::clone(&files.hosts));
-        if let Some(hosts) = hosts.filter(|_| self.process.synthetic.take_untold()) {
+        if let Some(hosts) = hosts.filter(|_| self.process.synthetic.take_unreported()) {
             lane::spawn(async move { hosts.void_all().await }).detach();
         }
     }
@@ -109,11 +109,11 @@ impl LaneAfs {
     /// Starts the driver of a socket, once an earlier one of the same address has ended.
     async fn start(&self, socket: Rc<UdpSocket>, role: Role) -> io::Result<Driver> {
         let address = socket.local_addr()?;
-        let siblings = self.process.siblings(role, address);
-        let siblings = siblings.ok_or_else(|| io::Error::other("a socket that nobody has asked for"))?;
+        let lane_group = self.process.lane_group(role, address);
+        let lane_group = lane_group.ok_or_else(|| io::Error::other("a socket that nobody has asked for"))?;
         let lane = lane::current().id().0.into();
         let links = loop {
-            match siblings.join(lane) {
+            match lane_group.join(lane) {
                 Some(links) => break links,
                 None => lane::time::sleep(JOIN_INTERVAL).await,
             }
@@ -266,7 +266,12 @@ impl LaneService for LaneAfs {
         ]
     }
 
-    fn listen(self: Rc<Self>, socket: LaneSocket, role: Role, _: Rc<dyn Door>) -> LaneFuture<io::Result<()>> {
+    fn listen(
+        self: Rc<Self>,
+        socket: LaneSocket,
+        role: Role,
+        _: Rc<dyn ConnectionRouter>,
+    ) -> LaneFuture<io::Result<()>> {
         Box::pin(async move {
             let socket = match socket {
                 LaneSocket::Udp(socket) => socket,
@@ -284,7 +289,7 @@ impl LaneService for LaneAfs {
     }
 
     fn take(self: Rc<Self>, stream: TcpStream, _: Role) {
-        self.oob.greet(stream);
+        self.oob.accept_stream(stream);
     }
 
     fn prepare(self: Rc<Self>, site: &dyn Site, volumes: &LaneVolumes) -> Result<Switch, String> {
@@ -300,7 +305,7 @@ impl LaneService for LaneAfs {
             self.current.set(cell);
             self.oob.set_options(oob);
             self.set_dscp(dscp);
-            self.tell_of_roots();
+            self.break_root_callbacks();
         }))
     }
 
@@ -388,7 +393,7 @@ mod tests {
     use identity::{Accounts, Writable};
     use index::{HostRecord, HostState};
     use lane::backend::sim::{Config, World};
-    use rx_lane::Links;
+    use rx_lane::LaneGroupLink;
     use vfs::{Cache, CacheOptions, Caller, How, Name, Objects, ObjectsOptions, RelPath, Volume};
     use vfs::{VolumeOptions, VolumeSpec};
     use xdr::afs::AfsUuid;
@@ -436,7 +441,7 @@ mod tests {
             lane::time::sleep(Duration::from_secs(1)).await;
             assert!(!put.is_finished(), "AFS does not even listen yet");
             let socket = UdpSocket::bind(([10, 0, 0, 1], 7000).into(), &DriverConfig::default().socket);
-            let driver = Driver::start_seeded(socket.unwrap(), Links::alone(), small(), [0; 32]);
+            let driver = Driver::start_seeded(socket.unwrap(), LaneGroupLink::alone(), small(), [0; 32]);
             lane_afs.offer_files(0, &driver).await;
             put.await;
             assert_eq!(index.hosts().unwrap(), []);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lane::socket::reuseport::Steering;
-use rx_lane::Siblings;
+use rx_lane::LaneGroup;
 use service::{Bound, Role, Transport};
 use vfs::Objects;
 use xdr::afs::AfsUuid;
@@ -26,7 +26,7 @@ use crate::roots::SyntheticVolumes;
 pub(crate) struct ProcessState {
     uuid: OnceLock<AfsUuid>,
     since: OnceLock<u32>,
-    siblings: Mutex<HashMap<(Role, SocketAddr), Siblings>>,
+    lane_group: Mutex<HashMap<(Role, SocketAddr), LaneGroup>>,
     has_listened: AtomicBool,
     hosts: OnceLock<Hosts>,
     /// Clients' locks, of all lanes.
@@ -158,14 +158,14 @@ impl ProcessState {
     /// Lanes listen at these from now on, and at none else.
     pub(super) fn listens(&self, bound: &[Bound], steering: &Steering) {
         self.has_listened.store(true, Ordering::Relaxed);
-        let mut siblings = self.lock();
+        let mut lane_group = self.lock();
         // Lanes that still drain an address have their part in it.
-        siblings.retain(|key, siblings| {
-            bound.iter().any(|bound| (bound.role, bound.address) == *key) || siblings.is_in_use()
+        lane_group.retain(|key, lane_group| {
+            bound.iter().any(|bound| (bound.role, bound.address) == *key) || lane_group.is_in_use()
         });
         for bound in bound.iter().filter(|bound| bound.transport == Transport::Rx) {
-            let made = || Siblings::over(steering, HANDOVERS_MAX);
-            siblings.entry((bound.role, bound.address)).or_insert_with(made);
+            let made = || LaneGroup::over(steering, HANDOVERS_MAX);
+            lane_group.entry((bound.role, bound.address)).or_insert_with(made);
         }
     }
 
@@ -175,18 +175,18 @@ impl ProcessState {
     }
 
     /// The lanes that share an address.
-    pub(super) fn siblings(&self, role: Role, address: SocketAddr) -> Option<Siblings> {
+    pub(super) fn lane_group(&self, role: Role, address: SocketAddr) -> Option<LaneGroup> {
         self.lock().get(&(role, address)).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Role, SocketAddr), Siblings>> {
-        self.siblings.lock().expect("nobody panics while holding it")
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Role, SocketAddr), LaneGroup>> {
+        self.lane_group.lock().expect("nobody panics while holding it")
     }
 }
 
 impl std::fmt::Debug for ProcessState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept").field("uuid", &self.uuid).finish_non_exhaustive()
+        f.debug_struct("ProcessState").field("uuid", &self.uuid).finish_non_exhaustive()
     }
 }
 

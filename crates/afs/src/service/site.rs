@@ -13,7 +13,7 @@ use lane::socket::reuseport::Steering;
 use rx::Dscp;
 use service::socket::reachable;
 use service::volumes::LaneVolumes;
-use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Site};
+use service::{Bound, Greeting, LaneService, LaneStart, LoadContext, Problem, Site};
 use vfs::VolumeName;
 use xdr::afs::AfsUuid;
 
@@ -52,13 +52,13 @@ pub(crate) struct AfsSite {
 }
 
 impl AfsSite {
-    pub(crate) fn load(settings: &AfsSettings, ground: &Ground<'_>) -> Result<Self, Problem> {
+    pub(crate) fn load(settings: &AfsSettings, context: &LoadContext<'_>) -> Result<Self, Problem> {
         let process = Arc::clone(&settings.process);
-        if let Some(trouble) = ground.index_trouble {
+        if let Some(trouble) = context.index_trouble {
             // Clients would know files by numbers that mean others after the next start, and not hear of what is over.
             settings.hinder(trouble.to_owned());
         }
-        let uuid = match process.uuid(ground.state_dir) {
+        let uuid = match process.uuid(context.state_dir) {
             Ok(uuid) => uuid,
             Err(error) => {
                 let problem = format!("the AFS server's UUID: {error}");
@@ -76,7 +76,7 @@ impl AfsSite {
                 && changes_identities(path).is_ok_and(|changes| changes)
             {
                 attachment.kind = VolumeType::ReadOnly;
-                let mut named = ground.volumes.iter().filter(|volume| volume.name == attachment.volume);
+                let mut named = context.volumes.iter().filter(|volume| volume.name == attachment.volume);
                 if named.any(|volume| volume.writable != Writable::Nobody) {
                     fixed.push(attachment.volume.clone());
                 }
@@ -88,24 +88,24 @@ impl AfsSite {
             fixed,
             paths: settings.paths.clone(),
             hosts: match hindrance {
-                None => process.hosts(uuid, ground.objects),
+                None => process.hosts(uuid, context.objects),
                 // Nobody is served, and whoever is after a later reload is kept in the index.
                 Some(_) => Hosts::new(HostOptions::default(), uuid, None),
             },
             hindrance,
-            accounts: Arc::clone(ground.accounts),
-            principals: Arc::new(Principals::of(ground.accounts)),
+            accounts: Arc::clone(context.accounts),
+            principals: Arc::new(Principals::of(context.accounts)),
             uuid,
-            steering: Steering::by_layout(ground.layout)?,
+            steering: Steering::by_layout(context.layout)?,
             bound: Vec::new(),
             server_addresses: Arc::new(ServerAddresses::new(uuid, process.since(), &[])),
             process,
             left_out: Mutex::default(),
             root_volumes: settings.section.root_volumes,
-            is_trial: ground.is_trial,
+            is_trial: context.is_trial,
             dscp: settings.section.code_point().unwrap_or_default(),
             oob: OobOptions {
-                connections_max: ground.connections_per_lane,
+                connections_max: context.connections_per_lane,
                 ..settings.section.oob_options()
             },
         })

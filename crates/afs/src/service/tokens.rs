@@ -21,7 +21,7 @@ impl Tokens {
     /// A client with a token was refused: the log says so once an hour for each address, and not more often than every ten
     /// seconds in all.
     pub(super) fn refused(&self, now: Instant, remote: SocketAddr, index: u8) {
-        if !self.is_to_be_told(now, remote.ip()) {
+        if !self.is_to_be_logged(now, remote.ip()) {
             return;
         }
         //@ cause: An AFS client has a token of a cell, or a tool was called with `-localauth`. This server knows no tokens of AFS yet.
@@ -34,7 +34,7 @@ impl Tokens {
         );
     }
 
-    fn is_to_be_told(&self, now: Instant, address: IpAddr) -> bool {
+    fn is_to_be_logged(&self, now: Instant, address: IpAddr) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let within = |at: &Instant, time| now.saturating_duration_since(*at) < time;
         if told.last.as_ref().is_some_and(|at| within(at, EVERY)) {
@@ -74,14 +74,14 @@ mod tests {
     fn an_address_is_named_once_an_hour_and_forged_ones_do_not_fill_the_log() {
         let (tokens, start) = (Tokens::default(), Instant::now());
         let address = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes());
-        assert!(tokens.is_to_be_told(start, address(0)));
-        assert!(!tokens.is_to_be_told(start + EVERY / 2, address(1)), "too soon after the last line");
-        assert!(tokens.is_to_be_told(start + EVERY, address(1)));
-        assert!(!tokens.is_to_be_told(start + AGAIN_AFTER / 2, address(0)));
-        assert!(tokens.is_to_be_told(start + AGAIN_AFTER, address(0)));
+        assert!(tokens.is_to_be_logged(start, address(0)));
+        assert!(!tokens.is_to_be_logged(start + EVERY / 2, address(1)), "too soon after the last line");
+        assert!(tokens.is_to_be_logged(start + EVERY, address(1)));
+        assert!(!tokens.is_to_be_logged(start + AGAIN_AFTER / 2, address(0)));
+        assert!(tokens.is_to_be_logged(start + AGAIN_AFTER, address(0)));
         let flood = start + 2 * AGAIN_AFTER;
         let lines =
-            (0..100_000).filter(|&n| tokens.is_to_be_told(flood + EVERY * n / 100, address(n))).count();
+            (0..100_000).filter(|&n| tokens.is_to_be_logged(flood + EVERY * n / 100, address(n))).count();
         assert!(lines <= 1_000 && tokens.0.lock().unwrap().by_address.len() <= ADDRESSES_MAX, "{lines}");
     }
 }

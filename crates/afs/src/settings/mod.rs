@@ -10,7 +10,7 @@ use rx::Dscp;
 use serde::Deserialize;
 use service::config::{ConfigError, Document, Keys};
 use service::volumes::VolumeSection;
-use service::{ConnectionsMax, Ground, Problem, Role, Settings, Transport, Wanted};
+use service::{ConnectionsMax, LoadContext, Problem, Role, Settings, Transport, Wanted};
 use vfs::VolumeName;
 
 use crate::attached_volumes::{AfsName, Attachment, VolumeType};
@@ -181,7 +181,7 @@ impl service::Service for Afs {
         let settings = AfsSettings { section, address, attachments, paths, hindrance, gives_way, process };
         if gives_way
             && !settings.process.has_listened()
-            && let Some(taken) = service::taken::which(&settings.wanted(), "--afs off")
+            && let Some(taken) = service::port_check::unavailable(&settings.wanted(), "--afs off")
         {
             settings.hinder(taken);
         }
@@ -253,8 +253,8 @@ impl Settings for AfsSettings {
         self.hindrance().is_none() && self.attachments.iter().any(|attachment| attachment.volume == *volume)
     }
 
-    fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn service::Site>, Problem> {
-        Ok(Box::new(AfsSite::load(self, ground)?))
+    fn load(&self, context: &LoadContext<'_>) -> Result<Box<dyn service::Site>, Problem> {
+        Ok(Box::new(AfsSite::load(self, context)?))
     }
 }
 

@@ -13,7 +13,7 @@ use afs_client::store::Source;
 use aws_lc_rs::digest::{Context, SHA256};
 use lane::buffer::Buf;
 use lane::fs::{Dir, File, OpenHow};
-use rx_lane::{Held, Rooms};
+use rx_lane::{Held, PacketBuffers};
 
 use crate::pattern::Pattern;
 
@@ -62,9 +62,9 @@ pub(super) struct Stored<'f> {
 }
 
 impl Source for Stored<'_> {
-    async fn fill(&self, offset: u64, rooms: &mut Rooms) -> Result<usize, Error> {
+    async fn fill(&self, offset: u64, packet_buffers: &mut PacketBuffers) -> Result<usize, Error> {
         let mut filled = 0;
-        for room in rooms.slices_mut() {
+        for room in packet_buffers.slices_mut() {
             self.pattern.fill(offset + filled as u64, room);
             filled += room.len();
         }

@@ -7,7 +7,7 @@ use lane::layout::Layout;
 use lane::net::UdpSocket;
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::socket::reuseport::{GroupError, Steering, SteeringError};
-use rx_lane::{Driver, DriverConfig, Links, RxCounters, open_group};
+use rx_lane::{Driver, DriverConfig, LaneGroupLink, RxCounters, open_group};
 
 /// What to serve.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub enum ServeError {
 /// [`ServeError`].
 pub fn serve(options: &ServerOptions, layout: &Layout) -> Result<Serving, ServeError> {
     let steering = Steering::by_layout(layout)?;
-    let all_links = Links::over(&steering, HANDOVERS_MAX);
+    let all_links = LaneGroupLink::over(&steering, HANDOVERS_MAX);
     let group = open_group(options.listen, &options.driver.socket, steering)?;
     let lanes = layout.lane_count();
     let mut parts = Vec::new();

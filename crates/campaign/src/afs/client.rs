@@ -16,7 +16,7 @@ use lane::time::{sleep, timeout};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rx::header::{HEADER_LEN, Header, PacketType};
-use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, Links, ServerCall};
+use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, LaneGroupLink, ServerCall};
 use xdr::afs::AfsUuid;
 use xdr::rpc::Failure;
 
@@ -115,7 +115,8 @@ impl Clients {
         self.ports += 1;
         let Ok(socket) = UdpSocket::bind(at, &config().socket) else { return };
         let socket = Rc::new(socket);
-        let driver = Driver::start_seeded(Rc::clone(&socket), Links::alone(), config(), self.rng.random());
+        let driver =
+            Driver::start_seeded(Rc::clone(&socket), LaneGroupLink::alone(), config(), self.rng.random());
         let uuid = if d.one_in(4) { 1 } else { self.ports as u8 };
         let how = Cell::new(d.of(&[0, 0, 0, 1, 2, 3]));
         let called =

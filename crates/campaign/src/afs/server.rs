@@ -20,7 +20,7 @@ use lane::counters::{CounterBlock, CounterKind};
 use lane::net::{TcpListener, UdpSocket};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rx_lane::{Driver, DriverConfig, Links};
+use rx_lane::{Driver, DriverConfig, LaneGroupLink};
 use vfs::{
     Cache, CacheOptions, Number, Objects, ObjectsOptions, PromiseOptions, Volume, VolumeName, VolumeOptions,
     VolumeSpec,
@@ -115,7 +115,7 @@ impl Server {
             let seed = SmallRng::seed_from_u64(3).random();
             let socket =
                 UdpSocket::bind(SocketAddr::from(ADDRESS), &config().socket).expect("the port is free");
-            let driver = Driver::start_seeded(socket, Links::alone(), config(), seed);
+            let driver = Driver::start_seeded(socket, LaneGroupLink::alone(), config(), seed);
             let hosts = HostOptions {
                 hosts_max: 8,
                 per_address_max: 6,

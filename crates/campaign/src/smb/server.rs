@@ -17,7 +17,7 @@ use lane::net::{TcpListener, TcpStream};
 use service::commons::Commons;
 use service::config::Document;
 use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
-use service::{Door, Ground, LaneSocket, LaneStart, Role, Service as _};
+use service::{ConnectionRouter, LaneSocket, LaneStart, LoadContext, Role, Service as _};
 use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 
 use crate::case::Held;
@@ -74,7 +74,7 @@ pub(super) struct Server {
 
 struct Open;
 
-impl Door for Open {
+impl ConnectionRouter for Open {
     fn place(&self, stream: TcpStream, _: Role) -> Option<TcpStream> {
         Some(stream)
     }
@@ -121,7 +121,7 @@ impl Server {
             nics: Vec::new(),
         };
         let layout = Layout { silos: vec![silo], shared_nics: Vec::new() };
-        let ground = Ground {
+        let context = LoadContext {
             is_trial: false,
             state_dir: None,
             connections_per_lane: 64,
@@ -132,7 +132,7 @@ impl Server {
             volumes: &sections,
         };
         let settings = smb::Smb::default().read(&document, &sections).expect("it is well-formed");
-        let site = settings.expect("it is wanted").load(&ground).expect("there is nothing to fail");
+        let site = settings.expect("it is wanted").load(&context).expect("there is nothing to fail");
 
         let counters = Rc::<RefCell<Vec<(&'static str, Arc<dyn CounterBlock>)>>>::default();
         let (told, shared) = (Rc::clone(&counters), objects.clone());

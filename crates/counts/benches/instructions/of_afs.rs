@@ -18,7 +18,7 @@ use lane::backend::sim::{Config, Host, World};
 use lane::net::UdpSocket;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, DriverConfig, Links, ServerCall};
+use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, DriverConfig, LaneGroupLink, ServerCall};
 use vfs::{
     Cache, CacheOptions, Number, Objects, ObjectsOptions, Volume, VolumeName, VolumeOptions, VolumeSpec,
 };
@@ -196,7 +196,7 @@ fn driver(address: SocketAddr, seed: &mut SmallRng) -> Driver {
     let mut config = DriverConfig::default();
     config.endpoint.packets = 2048;
     let socket = UdpSocket::bind(address, &config.socket).expect("a free port");
-    Driver::start_seeded(socket, Links::alone(), config, seed.random())
+    Driver::start_seeded(socket, LaneGroupLink::alone(), config, seed.random())
 }
 
 library_benchmark_group!(

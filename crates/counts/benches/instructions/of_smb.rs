@@ -18,7 +18,7 @@ use lane::net::{TcpListener, TcpStream};
 use service::commons::Commons;
 use service::config::Document;
 use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
-use service::{Door, Ground, LaneService, LaneSocket, LaneStart, Role, Service, Site};
+use service::{ConnectionRouter, LaneService, LaneSocket, LaneStart, LoadContext, Role, Service, Site};
 use smb::Smb;
 use smb_auth::Credentials;
 use smb_client::{Channel, Connection, Open, OpenParams, Options, Sealing, Signing, Tree};
@@ -169,7 +169,7 @@ impl Drop for Cell {
 /// Whatever comes is served here.
 struct Here;
 
-impl Door for Here {
+impl ConnectionRouter for Here {
     fn place(&self, stream: TcpStream, _: Role) -> Option<TcpStream> {
         Some(stream)
     }
@@ -191,7 +191,7 @@ impl Server {
         let settings = Smb::default().read(&document, &sections).expect("it is right").expect("it is wanted");
         let nt = NtHash::new(&PASSWORD.into()).expect("a password");
         let accounts = format!("version = 1\n[user.alice]\nid = 1000\nnt = '{}'\n", *nt.to_text());
-        let ground = Ground {
+        let context = LoadContext {
             is_trial: false,
             state_dir: None,
             connections_per_lane: 16,
@@ -201,7 +201,7 @@ impl Server {
             index_trouble: None,
             volumes: &sections,
         };
-        let site = settings.load(&ground).expect("there is all");
+        let site = settings.load(&context).expect("there is all");
         let start = LaneStart {
             volumes: &volumes,
             commons: Commons::new(Arc::default()),

@@ -11,7 +11,7 @@ use std::time::Instant;
 use self::control::LEAVING;
 use self::requests::Unfinished;
 use super::frame::{self, FrameHead, Reason};
-use super::hpack::{Block, Decoder, Encoder};
+use super::hpack::{BlockWriter, Decoder, Encoder};
 use super::patience::Patience;
 use super::request::Request;
 use super::stream::Stream;
@@ -23,7 +23,7 @@ mod requests;
 #[derive(Debug)]
 pub(crate) struct Connection {
     bounds: Bounds,
-    stage: Stage,
+    stage: ConnectionStage,
     decoder: Decoder,
     encoder: Encoder,
     /// A header block whose end has not come.
@@ -63,9 +63,9 @@ pub(crate) struct Bounds {
     pub(crate) fields_max: usize,
 }
 
-/// What a frame brought.
+/// The event that a frame leads to.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum FrameEvent {
     /// A request, to be answered on this stream.
     Request(u32, Box<Request>),
     /// The stream is over: nothing can be sent on it.
@@ -77,7 +77,7 @@ pub(crate) enum Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ConnectionStage {
     /// The client's preface has not come.
     Preface,
     /// Its first frame, which must be SETTINGS, has not come.
@@ -97,21 +97,21 @@ enum Leaving {
     After(u32),
 }
 
-/// What a frame breaks.
+/// The rule of RFC 9113 that a frame breaks.
 #[derive(Clone, Copy, Debug)]
-enum Broken {
+enum ProtocolViolation {
     Connection(Reason),
     Stream(u32, Reason),
 }
 
-type Outcome = Result<Option<Event>, Broken>;
+type FrameOutcome = Result<Option<FrameEvent>, ProtocolViolation>;
 
 impl Connection {
     /// Waits for a client; SETTINGS are the first of the replies.
     pub(crate) fn new(bounds: Bounds, now: Instant) -> Self {
         let mut connection = Self {
             bounds,
-            stage: Stage::Preface,
+            stage: ConnectionStage::Preface,
             decoder: Decoder::new(),
             encoder: Encoder::new(),
             block: None,
@@ -144,23 +144,23 @@ impl Connection {
     }
 
     /// Takes the first frame of what came; says how many bytes that was, 0 if it is not whole yet.
-    pub(crate) fn handle(&mut self, input: &[u8], now: Instant) -> (usize, Option<Event>) {
+    pub(crate) fn handle(&mut self, input: &[u8], now: Instant) -> (usize, Option<FrameEvent>) {
         let (consumed, outcome) = match self.stage {
-            Stage::Over => (input.len(), Ok(None)),
-            Stage::Preface => self.preface(input),
-            Stage::Settings | Stage::Open => self.next_frame(input, now),
+            ConnectionStage::Over => (input.len(), Ok(None)),
+            ConnectionStage::Preface => self.preface(input),
+            ConnectionStage::Settings | ConnectionStage::Open => self.next_frame(input, now),
         };
         // A body's bytes have a patience of their own.
         let is_data = || input.get(frame::KIND_AT) == Some(&frame::DATA);
         let is_cut = self.block.is_some() || (consumed == 0 && !input.is_empty() && !is_data());
         self.cut_since = if is_cut { self.cut_since.or(Some(now)) } else { None };
         let outcome = match outcome {
-            Err(Broken::Stream(stream, reason)) => self.refuse(stream, reason, now),
+            Err(ProtocolViolation::Stream(stream, reason)) => self.refuse(stream, reason, now),
             other => other,
         };
         match outcome {
             Ok(event) => (consumed, event),
-            Err(Broken::Connection(reason) | Broken::Stream(_, reason)) => {
+            Err(ProtocolViolation::Connection(reason) | ProtocolViolation::Stream(_, reason)) => {
                 self.end(reason);
                 (input.len(), None)
             }
@@ -169,14 +169,14 @@ impl Connection {
 
     /// Whether the client has introduced itself.
     pub(crate) fn has_begun(&self) -> bool {
-        !matches!(self.stage, Stage::Preface | Stage::Settings)
+        !matches!(self.stage, ConnectionStage::Preface | ConnectionStage::Settings)
     }
 
     /// Whether nothing more is to be read or answered.
     pub(crate) fn is_over(&self) -> bool {
         match self.leaving {
-            Leaving::After(_) => self.streams.is_empty() || self.stage == Stage::Over,
-            _ => self.stage == Stage::Over,
+            Leaving::After(_) => self.streams.is_empty() || self.stage == ConnectionStage::Over,
+            _ => self.stage == ConnectionStage::Over,
         }
     }
 
@@ -217,7 +217,7 @@ impl Connection {
         stream: u32,
         ends: bool,
         status: u16,
-        put_fields: impl FnOnce(&mut Block<'_>),
+        put_fields: impl FnOnce(&mut BlockWriter<'_>),
     ) {
         // A block that is made is sent: the next one builds on its table.
         if !self.streams.contains_key(&stream) {
@@ -303,7 +303,7 @@ impl Connection {
 
     /// Takes no more requests than those on their way (RFC 9113 6.8); the connection is over when they are answered.
     pub(crate) fn leave(&mut self) {
-        if self.leaving == Leaving::No && self.stage != Stage::Over {
+        if self.leaving == Leaving::No && self.stage != ConnectionStage::Over {
             self.leaving = Leaving::Told;
             self.put_goaway(frame::STREAM_MAX, Reason::NoError);
             // Its answer tells that the client has heard of it.
@@ -371,7 +371,7 @@ impl Connection {
         tracing::debug!(target: TRACED, ?reason, "the connection ends: its client broke the protocol");
         self.put_goaway(self.last_stream, reason);
         self.broken = Some(reason);
-        self.stage = Stage::Over;
+        self.stage = ConnectionStage::Over;
     }
 
     fn put_goaway(&mut self, last_stream: u32, reason: Reason) {
@@ -386,37 +386,37 @@ impl Connection {
 
     /// A stream error (RFC 9113 5.4.2). Clients can make this side reset streams as they can do it themselves, so it
     /// costs them as much.
-    fn refuse(&mut self, stream: u32, reason: Reason, now: Instant) -> Outcome {
+    fn refuse(&mut self, stream: u32, reason: Reason, now: Instant) -> FrameOutcome {
         tracing::debug!(target: TRACED, stream, ?reason, "a stream is reset");
-        self.patience.spend(COST_OF_RESET, now).map_err(Broken::Connection)?;
+        self.patience.spend(COST_OF_RESET, now).map_err(ProtocolViolation::Connection)?;
         self.refused += 1;
         let state = self.forget(stream);
         self.put_reset(stream, reason);
         if !state.as_ref().is_some_and(|state| state.is_half_closed) {
             self.let_go(stream);
         }
-        Ok(state.map(|_| Event::Gone(stream)))
+        Ok(state.map(|_| FrameEvent::Gone(stream)))
     }
 
-    fn preface(&mut self, input: &[u8]) -> (usize, Outcome) {
+    fn preface(&mut self, input: &[u8]) -> (usize, FrameOutcome) {
         let len = input.len().min(frame::PREFACE.len());
         if input[..len] != frame::PREFACE[..len] {
-            return (0, Err(Broken::Connection(Reason::Protocol)));
+            return (0, Err(ProtocolViolation::Connection(Reason::Protocol)));
         }
         if len < frame::PREFACE.len() {
             return (0, Ok(None));
         }
-        self.stage = Stage::Settings;
+        self.stage = ConnectionStage::Settings;
         (len, Ok(None))
     }
 
-    fn next_frame(&mut self, input: &[u8], now: Instant) -> (usize, Outcome) {
+    fn next_frame(&mut self, input: &[u8], now: Instant) -> (usize, FrameOutcome) {
         let Some(head) = input.first_chunk().map(FrameHead::parse) else { return (0, Ok(None)) };
-        let broken = |reason| (0, Err(Broken::Connection(reason)));
+        let broken = |reason| (0, Err(ProtocolViolation::Connection(reason)));
         if head.len > frame::FRAME_BYTES {
             return broken(Reason::FrameSize);
         }
-        if self.stage == Stage::Settings && (head.kind != frame::SETTINGS || head.has(frame::ACK)) {
+        if self.stage == ConnectionStage::Settings && (head.kind != frame::SETTINGS || head.has(frame::ACK)) {
             return broken(Reason::Protocol);
         }
         // Nothing comes between the parts of a header block (RFC 9113 6.10).
@@ -438,7 +438,7 @@ impl Connection {
             frame::PING => self.ping(head, payload),
             frame::GOAWAY => control::goaway(head),
             frame::WINDOW_UPDATE => self.window_update(head, payload),
-            frame::PUSH_PROMISE => Err(Broken::Connection(Reason::Protocol)),
+            frame::PUSH_PROMISE => Err(ProtocolViolation::Connection(Reason::Protocol)),
             // RFC 9113 5.5.
             _ => Ok(None),
         };
@@ -450,44 +450,46 @@ impl Connection {
     }
 
     /// What a frame on a stream without state means: nothing if this side ended it.
-    fn closed(&self, stream: u32) -> Outcome {
+    fn closed(&self, stream: u32) -> FrameOutcome {
         match self.let_go.contains(&stream) {
             true => Ok(None),
-            false => Err(Broken::Connection(Reason::StreamClosed)),
+            false => Err(ProtocolViolation::Connection(Reason::StreamClosed)),
         }
     }
 
     /// RFC 9113 6.1. Of a body that nobody wants the connection's window is given back, the stream's is not.
-    fn data_frame(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> Outcome {
+    fn data_frame(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> FrameOutcome {
         if self.is_idle(head.stream) {
-            return Err(Broken::Connection(Reason::Protocol));
+            return Err(ProtocolViolation::Connection(Reason::Protocol));
         }
         if payload.is_empty() && !head.has(frame::END_STREAM) {
-            self.patience.spend(COST_OF_NOTHING, now).map_err(Broken::Connection)?;
+            self.patience.spend(COST_OF_NOTHING, now).map_err(ProtocolViolation::Connection)?;
         }
         let data = unpadded(head, payload)?;
         self.received += payload.len();
         if self.received as i64 > self.receive_window {
-            return Err(Broken::Connection(Reason::FlowControl));
+            return Err(ProtocolViolation::Connection(Reason::FlowControl));
         }
         let ends = head.has(frame::END_STREAM);
         let (taken, outcome) = match self.streams.get_mut(&head.stream) {
             None => (payload.len(), self.closed(head.stream)),
             Some(stream) if stream.is_half_closed => {
-                (payload.len(), Err(Broken::Stream(head.stream, Reason::StreamClosed)))
+                (payload.len(), Err(ProtocolViolation::Stream(head.stream, Reason::StreamClosed)))
             }
             Some(stream) => {
                 let fit = stream.receive(payload.len(), data.len());
                 let fit = if ends { fit.and_then(|()| stream.end()) } else { fit };
                 match fit {
-                    Err(unfit) => (payload.len(), Err(Broken::Stream(head.stream, unfit.reason()))),
+                    Err(unfit) => {
+                        (payload.len(), Err(ProtocolViolation::Stream(head.stream, unfit.reason())))
+                    }
                     Ok(()) if !stream.is_kept => (payload.len(), Ok(None)),
                     Ok(()) => {
                         stream.untaken += data.len();
                         stream.skip(payload.len() - data.len());
                         let start = frame::HEAD_BYTES + usize::from(head.has(frame::PADDED));
                         let content = start..start + data.len();
-                        let body = Event::Body { stream: head.stream, content, ends };
+                        let body = FrameEvent::Body { stream: head.stream, content, ends };
                         (payload.len() - data.len(), Ok(Some(body)))
                     }
                 }
@@ -501,29 +503,32 @@ impl Connection {
     }
 
     /// RFC 9113 6.4.
-    fn rst_stream(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> Outcome {
+    fn rst_stream(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> FrameOutcome {
         if payload.len() != 4 {
-            return Err(Broken::Connection(Reason::FrameSize));
+            return Err(ProtocolViolation::Connection(Reason::FrameSize));
         }
         if self.is_idle(head.stream) {
-            return Err(Broken::Connection(Reason::Protocol));
+            return Err(ProtocolViolation::Connection(Reason::Protocol));
         }
         if self.forget(head.stream).is_none() {
             return Ok(None);
         }
         // Requests that are taken back at once cost this side much and the client nothing (CVE-2023-44487).
-        self.patience.spend(COST_OF_RESET, now).map_err(Broken::Connection)?;
-        Ok(Some(Event::Gone(head.stream)))
+        self.patience.spend(COST_OF_RESET, now).map_err(ProtocolViolation::Connection)?;
+        Ok(Some(FrameEvent::Gone(head.stream)))
     }
 }
 
 /// The payload without its padding (RFC 9113 6.1).
-fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], Broken> {
+fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], ProtocolViolation> {
     if !head.has(frame::PADDED) {
         return Ok(payload);
     }
-    let (padding, rest) = payload.split_first().ok_or(Broken::Connection(Reason::FrameSize))?;
-    let len = rest.len().checked_sub(usize::from(*padding)).ok_or(Broken::Connection(Reason::Protocol))?;
+    let (padding, rest) = payload.split_first().ok_or(ProtocolViolation::Connection(Reason::FrameSize))?;
+    let len = rest
+        .len()
+        .checked_sub(usize::from(*padding))
+        .ok_or(ProtocolViolation::Connection(Reason::Protocol))?;
     Ok(&rest[..len])
 }
 

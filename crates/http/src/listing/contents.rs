@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use service::civil::{Civil, UNIX_S_MAX};
+use service::datetime::{DateTime, UNIX_S_MAX};
 
 use super::{Order, Orders};
 
@@ -21,14 +21,14 @@ pub struct Row<'a> {
 
 impl Row<'_> {
     /// The time that is shown: one that four digits and no sign can tell.
-    pub(super) fn modified(&self) -> Option<Civil> {
-        self.modified_s.filter(|at| (0..=UNIX_S_MAX).contains(at)).map(Civil::from_unix)
+    pub(super) fn modified(&self) -> Option<DateTime> {
+        self.modified_s.filter(|at| (0..=UNIX_S_MAX).contains(at)).map(DateTime::from_unix)
     }
 }
 
-/// A name that no directory's listing holds: what is mounted there.
+/// The name of a mount point, which no directory's listing holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct MountEntry {
     /// As [`Row::name`].
     pub name: Vec<u8>,
     /// As [`Row::directory`].
@@ -44,35 +44,40 @@ pub struct Entry {
 pub struct Listing {
     path: Box<[u8]>,
     order: Order,
-    listed: Option<Listed>,
+    listed: Option<ListedRow>,
     /// In order. Each takes the place of an entry with its name.
-    added: Vec<Entry>,
+    added: Vec<MountEntry>,
 }
 
 #[derive(Clone, Debug)]
-struct Listed {
+struct ListedRow {
     entries: vfs::Listing,
     order: Rc<[u32]>,
 }
 
 /// A place between two rows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct RowPosition {
     listed: usize,
     added: usize,
 }
 
 impl Listing {
     /// Shows `added` alone, at `path`: below the root, decoded, without slashes at its ends, empty for the root.
-    pub fn of_entries(path: &[u8], order: Order, mut added: Vec<Entry>) -> Self {
+    pub fn of_entries(path: &[u8], order: Order, mut added: Vec<MountEntry>) -> Self {
         added.sort_by(|a, b| order.compare(a.into(), b.into()));
         Self { path: path.into(), order, listed: None, added }
     }
 
     /// Shows a directory, with `added` in the places of the entries of those names.
-    pub async fn of_directory(path: &[u8], order: Order, entries: vfs::Listing, added: Vec<Entry>) -> Self {
+    pub async fn of_directory(
+        path: &[u8],
+        order: Order,
+        entries: vfs::Listing,
+        added: Vec<MountEntry>,
+    ) -> Self {
         let sorted = entries.derived::<Orders>().get(&entries, order).await;
-        let listed = Some(Listed { entries, order: sorted });
+        let listed = Some(ListedRow { entries, order: sorted });
         Self { listed, ..Self::of_entries(path, order, added) }
     }
 
@@ -85,7 +90,7 @@ impl Listing {
     }
 
     /// The next row, behind which `place` then is.
-    pub(super) fn next(&self, place: &mut Place) -> Option<Row<'_>> {
+    pub(super) fn next(&self, place: &mut RowPosition) -> Option<Row<'_>> {
         let added = self.added.get(place.added).map(Row::from);
         let listed = self.listed(place);
         let is_added = match (listed, added) {
@@ -101,8 +106,8 @@ impl Listing {
     }
 
     /// The next of the directory's own entries that nothing was put in the place of.
-    fn listed(&self, place: &mut Place) -> Option<Row<'_>> {
-        let Listed { entries, order } = self.listed.as_ref()?;
+    fn listed(&self, place: &mut RowPosition) -> Option<Row<'_>> {
+        let ListedRow { entries, order } = self.listed.as_ref()?;
         loop {
             let row = Row::from(&entries[*order.get(place.listed)? as usize]);
             if !self.added.iter().any(|added| added.name == row.name) {
@@ -113,9 +118,9 @@ impl Listing {
     }
 }
 
-impl<'a> From<&'a Entry> for Row<'a> {
-    fn from(entry: &'a Entry) -> Self {
-        let Entry { name, directory, size, modified_s } = entry;
+impl<'a> From<&'a MountEntry> for Row<'a> {
+    fn from(entry: &'a MountEntry) -> Self {
+        let MountEntry { name, directory, size, modified_s } = entry;
         Self { name, directory: *directory, size: *size, modified_s: *modified_s }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use aws_lc_rs::digest;
 
 use super::contents::Row;
-use super::rendering::Totals;
+use super::rendering::ListingTotals;
 use super::{Key, Order};
 use crate::path;
 
@@ -74,14 +74,14 @@ pub(super) fn row(entry: Row<'_>, index: usize, page: &mut String) {
 }
 
 /// Writes what stands behind the rows.
-pub(super) fn end(totals: Totals, page: &mut String) {
+pub(super) fn end(totals: ListingTotals, page: &mut String) {
     page.push_str("</tbody>\n</table>\n");
     summary(totals, page);
     foot(page);
 }
 
 /// The same behind a part of a directory that is too large to be sorted. `next` is where the next part begins.
-pub(super) fn end_of_part(totals: Totals, next: Option<u64>, page: &mut String) {
+pub(super) fn end_of_part(totals: ListingTotals, next: Option<u64>, page: &mut String) {
     page.push_str("</tbody>\n</table>\n");
     summary(totals, page);
     page.push_str("<p>This directory is too large to be sorted: its entries are shown in the order of the file system.</p>\n");
@@ -165,8 +165,8 @@ fn column_head(order: Option<Order>, key: Key, label: &str, class: &str, page: &
     );
 }
 
-fn summary(totals: Totals, page: &mut String) {
-    let Totals { directories, files, bytes } = totals;
+fn summary(totals: ListingTotals, page: &mut String) {
+    let ListingTotals { directories, files, bytes } = totals;
     page.push_str("<p class=\"summary\" role=\"status\">");
     if totals.entries() == 0 {
         page.push_str("This directory is empty.");

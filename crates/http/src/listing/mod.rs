@@ -12,7 +12,7 @@ mod order;
 mod rendering;
 mod streamed;
 
-pub use contents::{Entry, Listing, Row};
+pub use contents::{Listing, MountEntry, Row};
 pub use html::policy;
 pub(crate) use order::Orders;
 pub use order::{Key, Order};

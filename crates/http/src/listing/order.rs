@@ -33,11 +33,11 @@ pub enum Key {
 /// entry and order.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
-    slots: [RefCell<Slot>; 6],
+    slots: [RefCell<OrderSlot>; 6],
 }
 
 #[derive(Debug, Default)]
-enum Slot {
+enum OrderSlot {
     #[default]
     Empty,
     /// Somebody sorts; these wait for it.
@@ -91,18 +91,18 @@ impl Orders {
     /// The places of `entries` in this order. However many ask at once, one sorts.
     pub(crate) async fn get(&self, entries: &[vfs::Entry], order: Order) -> Rc<[u32]> {
         let slot = &self.slots[order.slot()];
-        if let Some(made) = poll_fn(|cx| Slot::poll_made(slot, cx.waker())).await {
+        if let Some(made) = poll_fn(|cx| OrderSlot::poll_made(slot, cx.waker())).await {
             return made;
         }
-        let begun = Begun(slot);
+        let begun = SortGuard(slot);
         let made = vfs::order_in_turns(entries, |a, b| order.compare(a.into(), b.into())).await;
         let made: Rc<[u32]> = made.into();
-        begun.0.replace(Slot::Made(Rc::clone(&made))).wake();
+        begun.0.replace(OrderSlot::Made(Rc::clone(&made))).wake();
         made
     }
 }
 
-impl Slot {
+impl OrderSlot {
     /// Ready with the order, or with `None` for who is to make it.
     fn poll_made(slot: &RefCell<Self>, waker: &Waker) -> Poll<Option<Rc<[u32]>>> {
         let mut slot = slot.borrow_mut();
@@ -128,12 +128,12 @@ impl Slot {
     }
 }
 
-/// A sort that was begun. Given up, it leaves the place to the next.
-struct Begun<'a>(&'a RefCell<Slot>);
+/// A sort under way; dropped unfinished, it lets another task sort.
+struct SortGuard<'a>(&'a RefCell<OrderSlot>);
 
-impl Drop for Begun<'_> {
+impl Drop for SortGuard<'_> {
     fn drop(&mut self) {
-        if matches!(*self.0.borrow(), Slot::Making(_)) {
+        if matches!(*self.0.borrow(), OrderSlot::Making(_)) {
             self.0.take().wake();
         }
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use service::memory::Account;
 
-use super::contents::{Listing, Place, Row};
+use super::contents::{Listing, Row, RowPosition};
 use super::streamed::Streamed;
 use super::{Order, html, json};
 
@@ -20,21 +20,21 @@ pub enum Format {
 /// A listing that is written as far as it was asked for.
 #[derive(Debug)]
 pub struct Rendering {
-    source: Source,
+    source: RowSource,
     format: Format,
-    stage: Stage,
-    totals: Totals,
+    stage: RenderingStage,
+    totals: ListingTotals,
 }
 
 /// Where the rows come from.
 #[derive(Debug)]
-enum Source {
-    Sorted(Listing, Place),
+enum RowSource {
+    Sorted(Listing, RowPosition),
     Streamed(Streamed),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RenderingStage {
     Head,
     Rows,
     Done,
@@ -42,7 +42,7 @@ enum Stage {
 
 /// Sums over the rows written so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
+pub(super) struct ListingTotals {
     pub(super) directories: usize,
     pub(super) files: usize,
     pub(super) bytes: u64,
@@ -51,17 +51,17 @@ pub(super) struct Totals {
 impl Rendering {
     /// Nothing is written yet.
     pub fn new(listing: Listing, format: Format) -> Self {
-        Self::of(Source::Sorted(listing, Place::default()), format)
+        Self::of(RowSource::Sorted(listing, RowPosition::default()), format)
     }
 
     /// The same of a directory that is read while it is shown: [`Rendering::prepare`]. A page ends at 10,000 rows or soon after, and
     /// leads to the next.
     pub fn streamed(streamed: Streamed, format: Format) -> Self {
-        Self::of(Source::Streamed(streamed), format)
+        Self::of(RowSource::Streamed(streamed), format)
     }
 
-    fn of(source: Source, format: Format) -> Self {
-        Self { source, format, stage: Stage::Head, totals: Totals::default() }
+    fn of(source: RowSource, format: Format) -> Self {
+        Self { source, format, stage: RenderingStage::Head, totals: ListingTotals::default() }
     }
 
     /// How it is written.
@@ -71,7 +71,7 @@ impl Rendering {
 
     /// Whether all is written.
     pub fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.stage == RenderingStage::Done
     }
 
     /// Brings the next rows where they have to be waited for: before each [`Rendering::render`]. What they take is the `account`'s; without
@@ -81,7 +81,9 @@ impl Rendering {
     /// The directory cannot be read on; what was rendered of it is not all.
     pub async fn prepare(&mut self, account: Option<&Rc<Account>>) -> Result<(), vfs::Error> {
         match &mut self.source {
-            Source::Streamed(streamed) if self.stage != Stage::Done => streamed.prepare(account).await,
+            RowSource::Streamed(streamed) if self.stage != RenderingStage::Done => {
+                streamed.prepare(account).await
+            }
             _ => Ok(()),
         }
     }
@@ -90,30 +92,30 @@ impl Rendering {
     /// one row, or the page's head or end, beyond that: a few KiB. Of a streamed directory it appends no more than what is prepared.
     pub fn render(&mut self, wanted: usize, out: &mut String) {
         let end = out.len() + wanted;
-        if self.stage == Stage::Head {
+        if self.stage == RenderingStage::Head {
             let (path, order) = match &self.source {
-                Source::Sorted(listing, _) => (listing.path(), Some(listing.order())),
-                Source::Streamed(streamed) => (streamed.path(), None),
+                RowSource::Sorted(listing, _) => (listing.path(), Some(listing.order())),
+                RowSource::Streamed(streamed) => (streamed.path(), None),
             };
             self.format.head(path, order, out);
-            self.stage = Stage::Rows;
+            self.stage = RenderingStage::Rows;
         }
-        if self.stage == Stage::Done {
+        if self.stage == RenderingStage::Done {
             return;
         }
         let Self { source, format, totals, .. } = self;
         match source {
-            Source::Sorted(listing, place) => {
+            RowSource::Sorted(listing, place) => {
                 while out.len() < end {
                     let Some(row) = listing.next(place) else {
                         format.end(*totals, out);
-                        self.stage = Stage::Done;
+                        self.stage = RenderingStage::Done;
                         return;
                     };
                     format.row(row, totals, out);
                 }
             }
-            Source::Streamed(streamed) => {
+            RowSource::Streamed(streamed) => {
                 while out.len() < end && streamed.show_next(|row| format.row(row, totals, out)) {}
                 let is_full = *format == Format::Html && totals.entries() >= PAGE_ROWS;
                 if !(streamed.is_done() || is_full && streamed.is_between_parts()) {
@@ -124,7 +126,7 @@ impl Rendering {
                     Format::Html => html::end_of_part(*totals, next, out),
                     Format::Json => json::end(out),
                 }
-                self.stage = Stage::Done;
+                self.stage = RenderingStage::Done;
             }
         }
     }
@@ -138,7 +140,7 @@ impl Format {
         }
     }
 
-    fn row(self, row: Row<'_>, totals: &mut Totals, out: &mut String) {
+    fn row(self, row: Row<'_>, totals: &mut ListingTotals, out: &mut String) {
         match self {
             Self::Html => html::row(row, totals.entries(), out),
             Self::Json => json::row(row, totals.entries() == 0, out),
@@ -146,7 +148,7 @@ impl Format {
         totals.count(row);
     }
 
-    fn end(self, totals: Totals, out: &mut String) {
+    fn end(self, totals: ListingTotals, out: &mut String) {
         match self {
             Self::Html => html::end(totals, out),
             Self::Json => json::end(out),
@@ -154,7 +156,7 @@ impl Format {
     }
 }
 
-impl Totals {
+impl ListingTotals {
     pub(super) fn entries(self) -> usize {
         self.directories + self.files
     }

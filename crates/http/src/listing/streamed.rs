@@ -6,11 +6,11 @@ use std::rc::Rc;
 use lane::budget::Share;
 use service::memory::{Account, Charge};
 
-use super::contents::{Entry, Row};
+use super::contents::{MountEntry, Row};
 
 /// Entries that were read and are not rendered yet.
 #[derive(Default)]
-struct Part {
+struct ListingPart {
     entries: Vec<vfs::Entry>,
     shown: usize,
     /// For their memory, where there are many.
@@ -23,9 +23,9 @@ pub struct Streamed {
     path: Box<[u8]>,
     parts: vfs::DirectoryParts,
     /// Shown first, each in the place of an entry with its name.
-    added: Vec<Entry>,
+    added: Vec<MountEntry>,
     added_shown: usize,
-    part: Part,
+    part: ListingPart,
     has_ended: bool,
     /// Entries that it may have.
     entries_max: usize,
@@ -42,7 +42,7 @@ impl Streamed {
     pub fn new(
         path: &[u8],
         parts: vfs::DirectoryParts,
-        added: Vec<Entry>,
+        added: Vec<MountEntry>,
         entries_max: usize,
         descriptor: Share,
     ) -> Self {
@@ -52,7 +52,7 @@ impl Streamed {
             parts,
             added,
             added_shown,
-            part: Part::default(),
+            part: ListingPart::default(),
             has_ended: false,
             entries_max,
             entries: 0,
@@ -66,7 +66,7 @@ impl Streamed {
     /// As [`vfs::DirectoryParts::next`]; [`vfs::Error::TooLarge`].
     pub(super) async fn prepare(&mut self, account: Option<&Rc<Account>>) -> Result<(), vfs::Error> {
         while self.part.is_shown() && !self.has_ended {
-            self.part = Part::default();
+            self.part = ListingPart::default();
             let held = account.and_then(|account| account.try_charge(PART_MEMORY_MOST));
             let bytes = if held.is_some() { PART_BYTES_MOST } else { PART_BYTES_LEAST };
             match self.parts.next(bytes).await? {
@@ -77,7 +77,7 @@ impl Streamed {
                     }
                     let mut entries = entries.into_vec();
                     entries.retain(|entry| !self.added.iter().any(|added| *added.name == *entry.name));
-                    self.part = Part { entries, shown: 0, _held: held };
+                    self.part = ListingPart { entries, shown: 0, _held: held };
                 }
                 None => self.has_ended = true,
             }
@@ -93,7 +93,7 @@ impl Streamed {
             return true;
         }
         let Some(entry) = self.part.entries.get(self.part.shown) else {
-            self.part = Part::default();
+            self.part = ListingPart::default();
             return false;
         };
         self.part.shown += 1;
@@ -121,15 +121,15 @@ impl Streamed {
     }
 }
 
-impl Part {
+impl ListingPart {
     fn is_shown(&self) -> bool {
         self.shown == self.entries.len()
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for ListingPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Part")
+        f.debug_struct("ListingPart")
             .field("entries", &self.entries.len())
             .field("shown", &self.shown)
             .finish_non_exhaustive()

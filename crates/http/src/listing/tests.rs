@@ -1,9 +1,9 @@
-use super::contents::Place;
+use super::contents::RowPosition;
 use super::order::natural;
 use super::*;
 
-fn entry(name: &str, directory: bool, size: u64, modified_s: i64) -> Entry {
-    Entry { name: name.into(), directory, size, modified_s: Some(modified_s) }
+fn entry(name: &str, directory: bool, size: u64, modified_s: i64) -> MountEntry {
+    MountEntry { name: name.into(), directory, size, modified_s: Some(modified_s) }
 }
 
 fn sorted(query: &str) -> Vec<String> {
@@ -15,7 +15,7 @@ fn sorted(query: &str) -> Vec<String> {
         entry("b002.txt", false, 1, 1),
     ];
     let listing = Listing::of_entries(b"", Order::from_query(Some(query.as_bytes())), entries);
-    let mut place = Place::default();
+    let mut place = RowPosition::default();
     let names = std::iter::from_fn(|| listing.next(&mut place).map(|row| row.name.to_vec()));
     names.map(|name| String::from_utf8(name).unwrap()).collect()
 }
@@ -32,7 +32,7 @@ fn rendered(listing: Listing, format: Format, piece: usize) -> String {
     whole
 }
 
-fn page(path: &[u8], entries: &[Entry]) -> String {
+fn page(path: &[u8], entries: &[MountEntry]) -> String {
     rendered(Listing::of_entries(path, Order::default(), entries.to_vec()), Format::Html, usize::MAX / 2)
 }
 
@@ -210,7 +210,7 @@ fn page_of_a_small_directory_looks_as_agreed() {
 #[test]
 fn json_holds_exact_hrefs_and_rfc_3339_times() {
     let mut entries = vec![entry("d", true, 0, 0), entry("a\"\\\n<b", false, 3, 784_111_777)];
-    entries.push(Entry { name: b"\xff".to_vec(), directory: false, size: 0, modified_s: None });
+    entries.push(MountEntry { name: b"\xff".to_vec(), directory: false, size: 0, modified_s: None });
     let listing = Listing::of_entries(b"x", Order::default(), entries);
     insta::assert_snapshot!(rendered(listing, Format::Json, 1));
 }

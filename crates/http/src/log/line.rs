@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use service::civil::{MONTHS, Moment};
+use service::datetime::{MONTHS, Moment};
 use service::log::Format;
 use service::log::text::{put_escaped, put_escaped_word, put_json_string};
 
@@ -18,7 +18,7 @@ pub fn put_line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
 }
 
 fn combined(record: &Record<'_>, out: &mut Vec<u8>) {
-    let at = Moment { unix_us: record.unix_us }.civil();
+    let at = Moment { unix_us: record.unix_us }.date_time();
     let month = MONTHS[at.month as usize - 1].escape_ascii();
     let _ = write!(out, "{} - ", record.peer);
     put_escaped_word(or_dash(record.user), out);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use service::memory::GaveWay;
+use service::memory::Evicted;
 
 use tls::TlsError;
 
@@ -26,7 +26,7 @@ pub enum Abort {
     TooSlow,
     /// The lane's memory for replies was short, and of those who hold it this peer had stalled longest.
     #[error("the client held memory that others needed")]
-    GaveWay,
+    Evicted,
     /// The request body is malformed, too long or too late; the answer is already on its way.
     #[error("the request body cannot be skipped")]
     RequestBody,
@@ -48,8 +48,8 @@ impl Abort {
     }
 }
 
-impl From<GaveWay> for Abort {
-    fn from(GaveWay: GaveWay) -> Self {
-        Self::GaveWay
+impl From<Evicted> for Abort {
+    fn from(Evicted: Evicted) -> Self {
+        Self::Evicted
     }
 }

@@ -82,14 +82,14 @@ async fn resolve_target<'a>(
     let directory = match mount.volume.lookup_as(caller, parent, Rights::NONE).await {
         Ok(Resolved::Directory(directory, _)) => directory,
         Ok(Resolved::File(..)) => return Err(RequestError::DirectoryMissing),
-        Err(error) => return Err(of_way(error)),
+        Err(error) => return Err(of_parent(error)),
     };
     let is_directory = path.directory;
     Ok(ChangeTarget { caller, mount, url: &path.bytes, path: relative, directory, name, is_directory })
 }
 
-/// What keeps a change from being made where the way to it is what fails.
-fn of_way(error: Error) -> RequestError {
+/// The error of a change whose parent directory cannot be reached.
+fn of_parent(error: Error) -> RequestError {
     match error {
         Error::NotFound | Error::NotADirectory | Error::SymlinkRefused | Error::Escapes => {
             RequestError::DirectoryMissing

@@ -7,12 +7,12 @@ use std::time::Instant;
 use httptypes::StatusCode;
 use lane::net::TcpStream;
 use lane::time::now;
-use service::civil::Moment;
+use service::datetime::Moment;
 use service::drain::Cohort;
 
 use super::abort::Abort;
 use super::client::Client;
-use super::counters::Open;
+use super::counters::OpenCount;
 use super::dispatch::dispatch;
 use super::http2::serve_http2;
 use super::listener::{ConnectionInfo, Role, Service};
@@ -52,7 +52,7 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream
     drop(site);
     match serve_http1(service, &mut wire, &mut receive_buffer, info).await {
         // Counted when it was told to.
-        _ if info.place.gave_way() => {}
+        _ if info.place.is_evicted() => {}
         Ok(()) => Box::pin(wire.close(&mut receive_buffer)).await,
         Err(abort) => {
             service.counters.abort(&abort);
@@ -71,7 +71,7 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream
 
 /// What follows a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextStep {
     Request,
     Close,
 }
@@ -85,7 +85,7 @@ async fn serve_http1(
     let mut served = 0u64;
     loop {
         let site = service.site();
-        if serve_request(service, &site, wire, receive_buffer, info, served).await? == Next::Close {
+        if serve_request(service, &site, wire, receive_buffer, info, served).await? == NextStep::Close {
             return Ok(());
         }
         served += 1;
@@ -104,7 +104,7 @@ async fn serve_request(
     receive_buffer: &mut ReceiveBuffer,
     info: ConnectionInfo<'_>,
     served: u64,
-) -> Result<Next, Abort> {
+) -> Result<NextStep, Abort> {
     let since = now();
     let mut deadline = since + site.limits.idle_timeout;
     if served > 0 {
@@ -129,10 +129,10 @@ async fn serve_request(
                 info.place.opening(since);
             }
             Ok(Some(Received::Bytes)) => {}
-            Ok(Some(Received::End)) => return Ok(Next::Close),
+            Ok(Some(Received::End)) => return Ok(NextStep::Close),
             Ok(None) => {
                 service.counters.closed_drain.increment();
-                return Ok(Next::Close);
+                return Ok(NextStep::Close);
             }
             Err(abort) if abort.is_timeout() && begun => {
                 let refusal = RequestError::HeaderTimeout;
@@ -144,7 +144,7 @@ async fn serve_request(
             }
             Err(abort) if abort.is_timeout() => {
                 service.counters.closed_idle.increment();
-                return Ok(Next::Close);
+                return Ok(NextStep::Close);
             }
             Err(abort) => return Err(abort),
         }
@@ -159,7 +159,7 @@ async fn answer(
     receive_buffer: &mut ReceiveBuffer,
     info: ConnectionInfo<'_>,
     served: u64,
-) -> Result<Option<Next>, Abort> {
+) -> Result<Option<NextStep>, Abort> {
     let unread = receive_buffer.unread();
     let (head, len) = match request::parse(unread, &site.limits) {
         Ok(Some(parsed)) => parsed,
@@ -174,7 +174,7 @@ async fn answer(
     let next = exchange(service, site, wire, &head, info, served).await?;
     let body = head.body;
     receive_buffer.consume(len);
-    if next == Next::Request && body != BodyLength::None {
+    if next == NextStep::Request && body != BodyLength::None {
         Box::pin(discard_body(site, wire, receive_buffer, body)).await?;
     }
     Ok(Some(next))
@@ -210,7 +210,7 @@ async fn exchange(
     head: &Head<'_>,
     info: ConnectionInfo<'_>,
     served: u64,
-) -> Result<Next, Abort> {
+) -> Result<NextStep, Abort> {
     let exchange = Exchange { service, site, head, info, served, started: now() };
     info.place.busy(exchange.started);
     let body = unwanted(head.body, site);
@@ -236,7 +236,7 @@ async fn upload(
     len: usize,
     info: ConnectionInfo<'_>,
     served: u64,
-) -> Result<Next, Abort> {
+) -> Result<NextStep, Abort> {
     let (site, bytes) = (&service.site(), receive_buffer.unread()[..len].to_vec());
     receive_buffer.consume(len);
     let head = match request::parse(&bytes, &site.limits) {
@@ -272,7 +272,7 @@ async fn upload(
         }
     };
     let next = exchange.reply(wire, &mut reply, true).await?;
-    if next == Next::Request {
+    if next == NextStep::Request {
         skip(wire, receive_buffer, rest, now() + site.limits.body_timeout).await?;
     }
     Ok(next)
@@ -291,7 +291,7 @@ struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// Sends the answer. After it the connection goes on if it `can`, and nothing else is against it.
-    async fn reply(&self, wire: &mut Wire, reply: &mut Reply, can_go_on: bool) -> Result<Next, Abort> {
+    async fn reply(&self, wire: &mut Wire, reply: &mut Reply, can_go_on: bool) -> Result<NextStep, Abort> {
         let Self { service, site, head, info, .. } = *self;
         let at_limit = self.served + 1 == site.limits.keep_alive_requests_max;
         if at_limit {
@@ -318,7 +318,7 @@ impl Exchange<'_> {
         service.counters.body_bytes.add(body_bytes);
         self.log(wire, reply, body_bytes);
         sent?;
-        Ok(if keep { Next::Request } else { Next::Close })
+        Ok(if keep { NextStep::Request } else { NextStep::Close })
     }
 
     fn log(&self, wire: &Wire, reply: &Reply, body_bytes: u64) {
@@ -365,7 +365,7 @@ async fn refuse_and_close(
     wire: &mut Wire,
     unread: &[u8],
     refusal: RequestError,
-) -> Result<Next, Abort> {
+) -> Result<NextStep, Abort> {
     let mut reply = refuse(service, refusal, &Fields::default());
     let sent = send_reply(service, wire, Method::Get, &mut reply, Persistence::Close).await?;
     service.counters.response(reply.answer.status.as_u16());
@@ -386,7 +386,7 @@ async fn refuse_and_close(
         referer: b"",
         user_agent: b"",
     });
-    Ok(Next::Close)
+    Ok(NextStep::Close)
 }
 
 /// Reads a request body and throws it away, so that the next request can be found.
@@ -436,7 +436,7 @@ async fn handshake<'a>(
     site: &Site,
     wire: &mut Wire,
     receive_buffer: &mut ReceiveBuffer,
-) -> Result<(Option<Alpn>, Open<'a>), Abort> {
+) -> Result<(Option<Alpn>, OpenCount<'a>), Abort> {
     let deadline = now() + site.limits.handshake_timeout;
     let config = site.tls.clone().ok_or(Abort::Tls(TlsError::NotOpen))?;
     let (info, in_user_space) = wire.handshake(config, &service.ktls, receive_buffer, deadline).await?;

@@ -140,7 +140,7 @@ impl HttpCounters {
 
     /// Counts an established TLS connection by who seals its records: the kernel, or user space for this reason.
     /// It counts as open as long as the answer lives.
-    pub(super) fn tls_established(&self, in_user_space: Option<UserSpaceReason>) -> Open<'_> {
+    pub(super) fn tls_established(&self, in_user_space: Option<UserSpaceReason>) -> OpenCount<'_> {
         match in_user_space {
             None => &self.kernel_tls,
             Some(UserSpaceReason::Http2) => &self.user_tls_http2,
@@ -154,7 +154,7 @@ impl HttpCounters {
         .increment();
         let level = if in_user_space.is_none() { &self.tls_kernel } else { &self.tls_user };
         level.add(1);
-        Open(level)
+        OpenCount(level)
     }
 
     /// Counts the end of a connection in the middle of something.
@@ -165,7 +165,7 @@ impl HttpCounters {
             Abort::Tls(_) => &self.aborted_tls,
             Abort::WriteStalled => &self.aborted_stalled,
             Abort::TooSlow => &self.aborted_slow,
-            Abort::GaveWay => &self.aborted_evicted,
+            Abort::Evicted => &self.aborted_evicted,
             Abort::RequestBody => &self.aborted_body,
             Abort::FileChanged => &self.aborted_changed,
             Abort::Listing(_) => &self.aborted_listing,
@@ -234,9 +234,9 @@ impl HttpCounters {
 /// Something open: it counts until it is dropped.
 #[must_use = "it counts as open only as long as this lives"]
 #[derive(Debug)]
-pub(super) struct Open<'a>(&'a Counter);
+pub(super) struct OpenCount<'a>(&'a Counter);
 
-impl Drop for Open<'_> {
+impl Drop for OpenCount<'_> {
     fn drop(&mut self) {
         self.0.sub(1);
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use lane::counters::CounterBlock;
 use lane::net::TcpStream;
 use service::volumes::LaneVolumes;
-use service::{Door, LaneFuture, LaneService, LaneSocket, Role, Switch};
+use service::{ConnectionRouter, LaneFuture, LaneService, LaneSocket, Role, Switch};
 
 use super::listener::Service;
 use crate::site_loader::{HttpSite, role_of};
@@ -22,14 +22,14 @@ impl LaneService for Service {
         self: Rc<Self>,
         socket: LaneSocket,
         role: Role,
-        door: Rc<dyn Door>,
+        router: Rc<dyn ConnectionRouter>,
     ) -> LaneFuture<io::Result<()>> {
         Box::pin(async move {
             let LaneSocket::Tcp(listener) = socket else {
                 return Err(io::Error::other("HTTP is served over TCP"));
             };
             let spoken = || role_of(role, &self.site());
-            self.listen_where(&listener, spoken, |stream| door.place(stream, role)).await
+            self.listen_where(&listener, spoken, |stream| router.place(stream, role)).await
         })
     }
 

@@ -8,7 +8,7 @@ use vfs::{Caller, Directory, Error, RelPath};
 use super::dispatch::to_directory;
 use super::reply::{Body, Reply};
 use super::site::Site;
-use crate::listing::{self, Entry, Format, Listing, Order, Rendering, Streamed};
+use crate::listing::{self, Format, Listing, MountEntry, Order, Rendering, Streamed};
 use crate::page;
 use crate::path::RelativePath;
 use crate::request::Head;
@@ -75,7 +75,7 @@ pub(super) async fn list_mounts(
 }
 
 /// What is mounted in a directory. A mounted volume's directory has a time of change, the way to one has not.
-async fn mounted(site: &Site, path: &[u8]) -> Vec<Entry> {
+async fn mounted(site: &Site, path: &[u8]) -> Vec<MountEntry> {
     let mut entries = Vec::new();
     for (name, mount) in site.mounted_below(path) {
         let modified_s = match mount {
@@ -84,7 +84,7 @@ async fn mounted(site: &Site, path: &[u8]) -> Vec<Entry> {
             }
             None => None,
         };
-        entries.push(Entry { name, directory: true, size: 0, modified_s });
+        entries.push(MountEntry { name, directory: true, size: 0, modified_s });
     }
     entries
 }

@@ -12,13 +12,13 @@ use lane::net::{TcpListener, TcpStream};
 use lane::time::wall_clock;
 use service::address::client_of;
 use service::commons::Commons;
+use service::connection_slots::ConnectionSlot;
 use service::connections::Connections;
 use service::counters::ConnectionCounters;
 use service::drain::Cohort;
 use service::log::LaneLog;
 use service::memory::Account;
 use service::pacer::Ticket;
-use service::places::Place;
 use service::turns::Turns;
 use tls::{KtlsPolicy, KtlsSupport};
 
@@ -68,7 +68,7 @@ pub struct Service {
 pub(super) struct ConnectionInfo<'a> {
     pub(super) role: Role,
     pub(super) cohort: Cohort,
-    pub(super) place: &'a Rc<Place>,
+    pub(super) place: &'a Rc<ConnectionSlot>,
 }
 
 impl Service {
@@ -220,7 +220,7 @@ impl Service {
         let (stream, open) = match self.connections.admit(stream, max) {
             Ok(admitted) => admitted,
             Err(refused) if role == Role::Tls => return drop(refused),
-            Err(refused) => return say_busy(&refused),
+            Err(refused) => return send_busy(&refused),
         };
         match role {
             Role::Plain => &self.counters.accepted_plain,
@@ -232,7 +232,7 @@ impl Service {
         let _ = stream.set_option(SocketOption::NoDelay(true));
         let (service, client) = (Rc::clone(self), client_of(stream.peer_addr().ip()));
         lane::spawn_for(client, async move {
-            let info = ConnectionInfo { role, cohort: open.cohort(), place: open.place() };
+            let info = ConnectionInfo { role, cohort: open.cohort(), place: open.slot() };
             serve_connection(&service, stream, info).await;
         })
         .detach();
@@ -240,7 +240,7 @@ impl Service {
 }
 
 /// Never waits: the answer fits any socket buffer, and if it does not go, closing says enough.
-fn say_busy(stream: &TcpStream) {
+fn send_busy(stream: &TcpStream) {
     let mut rest = BUSY;
     while !rest.is_empty() {
         match stream.try_send(&[io::IoSlice::new(rest)], false) {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use budget::Network;
 use identity::{Accounts, Principal, Verified};
-use lane::Lasting;
+use lane::DetachOnDrop;
 use lane::offload::offload;
 use lane::time::{now, sleep_until};
 use service::address::{address_of, client_of};
@@ -33,7 +33,7 @@ use crate::request_error::RequestError;
 pub(super) struct Logins {
     verified: OnceCell<RefCell<Verified>>,
     turns: Turns,
-    addresses: RefCell<HashMap<IpAddr, Rc<Address>>>,
+    addresses: RefCell<HashMap<IpAddr, Rc<LoginAddress>>>,
     waiting: Cell<usize>,
     /// Wrong passwords.
     failures: RefCell<Failures<Network>>,
@@ -46,7 +46,7 @@ pub(super) struct Logins {
 }
 
 /// One address that has a password verified, or had one.
-struct Address {
+struct LoginAddress {
     last_round: Cell<u64>,
     waiting: Cell<usize>,
 }
@@ -77,9 +77,9 @@ impl Rank {
 }
 
 /// A place in the line.
-struct Waiting {
+struct LoginWaiter {
     logins: Rc<Logins>,
-    address: Rc<Address>,
+    address: Rc<LoginAddress>,
 }
 
 impl Logins {
@@ -114,19 +114,19 @@ impl Logins {
             return Err(RequestError::LoginsTooMany);
         }
         let rank = self.rank(peer, &basic.name);
-        let waiting = Waiting::begin(self, self.address(peer), rank)?;
+        let waiting = LoginWaiter::begin(self, self.address(peer), rank)?;
         let is_wanted = Rc::new(Cell::new(true));
         let verified =
             Rc::clone(self).verify_in_turn(Arc::clone(accounts), waiting, Rc::clone(&is_wanted), peer, basic);
         let _asked = WaitingClient(is_wanted);
-        Lasting::from(lane::spawn(verified)).await
+        DetachOnDrop::from(lane::spawn(verified)).await
     }
 
     /// One whose client goes away before its turn is not verified; after that it is, and counts.
     async fn verify_in_turn(
         self: Rc<Self>,
         accounts: Arc<Accounts>,
-        waiting: Waiting,
+        waiting: LoginWaiter,
         is_wanted: Rc<Cell<bool>>,
         peer: IpAddr,
         basic: Basic,
@@ -173,7 +173,7 @@ impl Logins {
     }
 
     /// A turn, in the rank that the client has when it comes.
-    async fn turn(&self, waiting: &Waiting, peer: IpAddr, name: &str) -> (Turn<'_>, Rank) {
+    async fn turn(&self, waiting: &LoginWaiter, peer: IpAddr, name: &str) -> (Turn<'_>, Rank) {
         loop {
             let rank = self.rank(peer, name);
             let held_back = || self.suspects_at.get().filter(|at| rank == Rank::Suspect && now() < *at);
@@ -219,7 +219,7 @@ impl Logins {
     }
 
     /// The books of an address. Those of which nobody waits are forgotten when there is no room.
-    fn address(&self, peer: IpAddr) -> Rc<Address> {
+    fn address(&self, peer: IpAddr) -> Rc<LoginAddress> {
         let name = address_of(peer);
         let mut addresses = self.addresses.borrow_mut();
         if let Some(known) = addresses.get(&name) {
@@ -228,14 +228,14 @@ impl Logins {
         if addresses.len() >= ADDRESSES_MAX {
             addresses.retain(|_, address| address.waiting.get() > 0);
         }
-        let address = Rc::new(Address { last_round: Cell::new(0), waiting: Cell::new(0) });
+        let address = Rc::new(LoginAddress { last_round: Cell::new(0), waiting: Cell::new(0) });
         addresses.insert(name, Rc::clone(&address));
         address
     }
 }
 
-impl Waiting {
-    fn begin(logins: &Rc<Logins>, address: Rc<Address>, rank: Rank) -> Result<Self, RequestError> {
+impl LoginWaiter {
+    fn begin(logins: &Rc<Logins>, address: Rc<LoginAddress>, rank: Rank) -> Result<Self, RequestError> {
         if address.waiting.get() >= WAITING_PER_ADDRESS_MAX || logins.waiting.get() >= rank.waiting_max() {
             return Err(RequestError::Overloaded);
         }
@@ -245,7 +245,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for LoginWaiter {
     fn drop(&mut self) {
         self.address.waiting.update(|waiting| waiting - 1);
         self.logins.waiting.update(|waiting| waiting - 1);
@@ -343,7 +343,7 @@ mod tests {
             };
             for round in ["wrong", "wrong again"] {
                 let asked = crowd(round);
-                lane::give_way().await;
+                lane::yield_if_due().await;
                 let before = counters.logins_wrong.get();
                 for peer in [home, away] {
                     logins.verified().replace(Verified::new(REMEMBERED_MAX, REMEMBERED_FOR));

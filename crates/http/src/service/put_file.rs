@@ -109,7 +109,7 @@ async fn fill(
 ) -> Result<(), RequestError> {
     let mut pace = Pace::new(limits);
     let mut at = 0;
-    while let Some(piece) = place.unless_gives_way(body.next(pace.deadline(at))).await?? {
+    while let Some(piece) = place.unless_evicted(body.next(pace.deadline(at))).await?? {
         let (begun, len) = (now(), piece.len());
         if at + len > limits.upload_bytes_max {
             return Err(RequestError::UploadTooLarge);
@@ -121,7 +121,7 @@ async fn fill(
         service.counters.upload_bytes.add(len);
         pace.pause(now().duration_since(begun));
         // A client that always has more must not keep the lane to itself.
-        lane::give_way().await;
+        lane::yield_if_due().await;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::abort::Abort;
 
 /// An end of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum TransferEnd {
     Socket,
     File,
     /// Either: file systems with a network behind them fail as sockets do.
@@ -20,12 +20,12 @@ enum End {
 /// first byte that was not sent is read once more: a file that fails fails there.
 pub(super) async fn cause(file: &OpenFile, offset: u64, error: io::Error) -> Abort {
     match end_of(&error) {
-        End::Socket => Abort::Io(error),
-        End::File => {
+        TransferEnd::Socket => Abort::Io(error),
+        TransferEnd::File => {
             file.note_failure(offset, &error);
             Abort::Disk(error)
         }
-        End::Unclear => {
+        TransferEnd::Unclear => {
             // Without a buffer nobody waits for one to learn more.
             let Some(buf) = lane::current().buffers().try_get(BufClass::Small) else {
                 return Abort::Io(error);
@@ -38,10 +38,10 @@ pub(super) async fn cause(file: &OpenFile, offset: u64, error: io::Error) -> Abo
     }
 }
 
-fn end_of(error: &io::Error) -> End {
+fn end_of(error: &io::Error) -> TransferEnd {
     match error.raw_os_error() {
         Some(libc::ECONNRESET | libc::ECONNABORTED | libc::EPIPE | libc::ENOTCONN | libc::ESHUTDOWN) => {
-            End::Socket
+            TransferEnd::Socket
         }
         // A block that cannot be read; a stale handle; damage that the file system has found (EUCLEAN, EBADMSG);
         // a device or server that is gone.
@@ -55,8 +55,8 @@ fn end_of(error: &io::Error) -> End {
             | libc::ENXIO
             | libc::ENODEV
             | libc::ENOMEDIUM,
-        ) => End::File,
-        _ => End::Unclear,
+        ) => TransferEnd::File,
+        _ => TransferEnd::Unclear,
     }
 }
 
@@ -68,14 +68,14 @@ mod tests {
     fn errors_are_blamed_on_the_end_that_can_have_them() {
         let of = |errno| end_of(&io::Error::from_raw_os_error(errno));
         for errno in [libc::EIO, libc::ESTALE, libc::ENODATA, libc::EUCLEAN, libc::ENODEV] {
-            assert_eq!(of(errno), End::File, "{errno}");
+            assert_eq!(of(errno), TransferEnd::File, "{errno}");
         }
         for errno in [libc::ECONNRESET, libc::EPIPE, libc::ENOTCONN] {
-            assert_eq!(of(errno), End::Socket, "{errno}");
+            assert_eq!(of(errno), TransferEnd::Socket, "{errno}");
         }
         for errno in [libc::ETIMEDOUT, libc::EHOSTUNREACH, libc::ENETDOWN, libc::ENOMEM] {
-            assert_eq!(of(errno), End::Unclear, "{errno}");
+            assert_eq!(of(errno), TransferEnd::Unclear, "{errno}");
         }
-        assert_eq!(end_of(&io::ErrorKind::UnexpectedEof.into()), End::Unclear);
+        assert_eq!(end_of(&io::ErrorKind::UnexpectedEof.into()), TransferEnd::Unclear);
     }
 }

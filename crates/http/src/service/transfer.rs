@@ -9,14 +9,14 @@ use lane::time::now;
 use super::abort::Abort;
 
 /// Bodies on their way to one client.
-pub(super) struct Transfer {
+pub(super) struct BodyTransfer {
     /// On a clock that stands still while it is the server who keeps the client waiting.
     pub(super) started: Instant,
     /// What the client had taken of the connection by then, bytes.
     pub(super) taken_before: i64,
 }
 
-impl Transfer {
+impl BodyTransfer {
     /// Whether the client has taken as much as a rate of `rate_min` asks for, once it had `grace` to begin. `taken` is
     /// what it has of the connection now.
     pub(super) fn check(
@@ -35,12 +35,12 @@ impl Transfer {
 
 /// Whether a client takes anything while something waits for it. It is looked at a few times in the time it has.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct ProgressWatch {
     /// The most that it was seen to have taken, and when.
     seen: Option<(i64, Instant)>,
 }
 
-impl Watch {
+impl ProgressWatch {
     /// Notes what the client has taken of the connection by now, which may seem to shrink where bytes are counted before
     /// they are handed to the socket.
     ///

@@ -66,7 +66,7 @@ impl Uploads {
             return Err(RequestError::UploadsTooMany);
         }
         if self.open.borrow().len() >= limits.uploads_max {
-            self.make_way(consumer)?;
+            self.evict_slowest(consumer)?;
         }
         let upload = Rc::new(Upload {
             consumer,
@@ -84,7 +84,7 @@ impl Uploads {
         Ok(UploadPlace { uploads: Rc::clone(self), upload, place, of_connection: client.uploads.clone() })
     }
 
-    fn make_way(&self, newcomer: Consumer) -> Result<(), RequestError> {
+    fn evict_slowest(&self, newcomer: Consumer) -> Result<(), RequestError> {
         let books = self.books.borrow();
         let mine = books.weight(newcomer);
         let heaviest = books.heaviest().filter(|(_, weight)| *weight > mine + 1);
@@ -118,7 +118,7 @@ impl UploadPlace {
     ///
     /// # Errors
     /// [`RequestError::UploadsTooMany`].
-    pub(super) async fn unless_gives_way<F: Future>(&self, future: F) -> Result<F::Output, RequestError> {
+    pub(super) async fn unless_evicted<F: Future>(&self, future: F) -> Result<F::Output, RequestError> {
         let mut future = pin!(future);
         poll_fn(|cx| {
             if self.upload.gives_way.get() {
@@ -179,9 +179,9 @@ mod tests {
             let _others = begin(&other).unwrap();
             let gave_way: Vec<_> = theirs.iter().map(|place| place.upload.gives_way.get()).collect();
             assert_eq!(gave_way, [false, false, true, false], "the slowest");
-            let waits = theirs[2].unless_gives_way(std::future::pending::<()>()).await;
+            let waits = theirs[2].unless_evicted(std::future::pending::<()>()).await;
             assert_eq!(waits, Err(RequestError::UploadsTooMany));
-            assert_eq!(mine.unless_gives_way(std::future::ready(3)).await, Ok(3));
+            assert_eq!(mine.unless_evicted(std::future::ready(3)).await, Ok(3));
             theirs.clear();
             assert_eq!((uploads.open.borrow().len(), uploads.books.borrow().held()), (2, 2));
         });

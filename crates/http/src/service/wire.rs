@@ -23,7 +23,7 @@ use super::abort::Abort;
 use super::linger::{UnderWay, linger};
 use super::receive_buffer::ReceiveBuffer;
 use super::send_buffer::SendBuffer;
-use super::transfer::{LOOKS, Transfer, Watch};
+use super::transfer::{BodyTransfer, LOOKS, ProgressWatch};
 use crate::limits::Limits;
 use crate::response::Writer;
 use tls::{Alpn, CryptoInfo, KernelControl, KtlsSupport, SessionInfo, TlsEvent, TlsSession, UserSpaceReason};
@@ -55,7 +55,7 @@ pub(super) struct Wire {
     send_rate_min: u64,
     sent: u64,
     /// The body that is being sent, where there is a floor for its rate, and when to judge it next.
-    transfer: Option<(Transfer, Instant)>,
+    transfer: Option<(BodyTransfer, Instant)>,
     /// What an earlier answer had left to be acknowledged when it was last looked at.
     left_before: Option<u64>,
 }
@@ -349,7 +349,7 @@ impl Wire {
             None => {
                 let deadline = now() + self.stall;
                 let held = self.alarm.race(deadline, self.account.acquire(bytes)).await;
-                held.map_err(|Elapsed| Abort::GaveWay)?
+                held.map_err(|Elapsed| Abort::Evicted)?
             }
         };
         Ok((buffers.get(BufClass::Small).await, held))
@@ -364,7 +364,7 @@ impl Wire {
     ) -> Result<F::Output, Abort> {
         let account = Rc::clone(&self.account);
         let mut future = pin!(account.unless_short(future));
-        let mut watch = Watch::default();
+        let mut watch = ProgressWatch::default();
         loop {
             let look_at = watch.next_look(self.stall);
             if let Ok(output) = self.alarm.race(look_at, future.as_mut()).await {
@@ -388,7 +388,7 @@ impl Wire {
         self.transfer = None;
         if self.send_rate_min > 0 {
             let (started, taken_before) = (self.client_time(), self.taken(self.sent)?);
-            self.transfer = Some((Transfer { started, taken_before }, now() + self.stall));
+            self.transfer = Some((BodyTransfer { started, taken_before }, now() + self.stall));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Deserialize;
 use service::config::{ConfigError, Document, Keys, Size};
 use service::volumes::VolumeSection;
-use service::{ConnectionsMax, Ground, Problem, Settings, Transport, Wanted};
+use service::{ConnectionsMax, LoadContext, Problem, Settings, Transport, Wanted};
 use tls::TicketKeys;
 use vfs::VolumeName;
 
@@ -56,7 +56,7 @@ impl service::Service for Http {
         document: &Document,
         volumes: &[VolumeSection],
     ) -> Result<Option<Arc<dyn Settings>>, ConfigError> {
-        let Tables { mut http, mut https, server } = document.tables()?;
+        let HttpTables { mut http, mut https, server } = document.tables()?;
         let keys = document.volumes::<VolumeKeys>()?;
         http.listen = self.http.clone().unwrap_or(http.listen);
         https.listen = self.https.clone().unwrap_or(https.listen);
@@ -110,7 +110,7 @@ pub struct MountSection {
 }
 
 #[derive(Deserialize)]
-struct Tables {
+struct HttpTables {
     #[serde(default)]
     http: HttpSection,
     #[serde(default)]
@@ -304,8 +304,8 @@ impl Settings for HttpSettings {
         self.https.certificates.iter().flat_map(of).collect()
     }
 
-    fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn service::Site>, Problem> {
-        Ok(Box::new(HttpSite::load(self, ground)?))
+    fn load(&self, context: &LoadContext<'_>) -> Result<Box<dyn service::Site>, Problem> {
+        Ok(Box::new(HttpSite::load(self, context)?))
     }
 }
 

@@ -6,14 +6,14 @@ use std::time::SystemTime;
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
-use super::{Run, Shared};
-use crate::object::Entry;
-use crate::pending::{Change, Pending};
+use super::{IndexShared, RunState};
+use crate::object::ObjectEntry;
+use crate::pending::{ObjectChange, Pending};
 use crate::tables::{self, HOSTS, IDENTITIES, OBJECTS, STATE, VOLUMES};
 use crate::{Error, VolumeId};
-use crate::{lists, note};
+use crate::{clean_shutdown, lists};
 
-impl Shared {
+impl IndexShared {
     /// Commits what was told before, unless another did it meanwhile.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let wanted = self.state().told;
@@ -60,7 +60,7 @@ impl Shared {
     }
 
     /// Notes how this run stands, with all that waits.
-    pub(crate) fn commit_run(&self, run: Run) -> Result<(), Error> {
+    pub(crate) fn commit_run(&self, run: RunState) -> Result<(), Error> {
         {
             let mut state = self.state();
             state.pending.run = Some(run);
@@ -71,11 +71,11 @@ impl Shared {
 
     /// The run has ended, in order or as the one before it; `is_whole`: so that versions may count on from here.
     pub(crate) fn end_run(&self, is_over: bool, is_whole: bool) -> Result<(), Error> {
-        let note = note::draw();
-        self.commit_run(Run { is_over, note: is_whole.then_some(note) })?;
+        let marker = clean_shutdown::draw();
+        self.commit_run(RunState { is_over, marker: is_whole.then_some(marker) })?;
         // After it: a note is never of an index that is not yet as it says.
         if is_whole {
-            self.storage.leave_note(&note);
+            self.storage.leave_marker(&marker);
         }
         self.storage.remove_journal();
         Ok(())
@@ -100,11 +100,11 @@ fn write(database: &Database, batch: &Pending, boot: [u8; 16], number: u64) -> R
             state.insert(tables::NEXT_VOLUME_KEY, &next.to_le_bytes()[..])?;
         }
         state.insert(tables::COMMITS_KEY, &number.to_le_bytes()[..])?;
-        if let Some(Run { is_over, note }) = batch.run {
+        if let Some(RunState { is_over, marker }) = batch.run {
             state.insert(tables::FORMAT_KEY, &tables::FORMAT.to_le_bytes()[..])?;
             let mut run = vec![is_over.into()];
             run.extend(boot);
-            run.extend(note.unwrap_or_default());
+            run.extend(marker.unwrap_or_default());
             state.insert(tables::RUN_KEY, &run[..])?;
         }
     }
@@ -147,8 +147,8 @@ fn write_objects(write: &WriteTransaction, batch: &Pending) -> Result<(), Error>
     for (VolumeId(volume), identity, change) in sorted {
         let before = identities.get((volume, identity))?.map(|vnode| vnode.value());
         let now = match change {
-            Change::Recorded(entry) => Some(entry),
-            Change::Forgotten { .. } => None,
+            ObjectChange::Recorded(entry) => Some(entry),
+            ObjectChange::Forgotten { .. } => None,
         };
         if let Some(vnode) =
             before.filter(|vnode| now.is_none_or(|entry| entry.object.number.vnode != *vnode))
@@ -161,7 +161,7 @@ fn write_objects(write: &WriteTransaction, batch: &Pending) -> Result<(), Error>
                 let encoded = match entry.keeps_place {
                     true => {
                         let committed = objects.get((volume, vnode))?;
-                        let committed = committed.map(|record| Entry::decode(vnode, record.value()));
+                        let committed = committed.map(|record| ObjectEntry::decode(vnode, record.value()));
                         entry.clone().over(committed.transpose()?).encode()
                     }
                     false => entry.encode(),

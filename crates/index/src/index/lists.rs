@@ -2,25 +2,25 @@
 
 use redb::ReadableDatabase;
 
-use super::{Index, State};
-use crate::lists::{self, ListRecord, Lists, NOWHERE, RecordedList, Said};
+use super::{Index, IndexState};
+use crate::lists::{self, LayerEntry, ListRecord, Lists, NOWHERE, RecordedList};
 use crate::{Error, VolumeId};
 
 impl Index {
     /// The directory of this path has a list or descriptor of its own, or has none: `None`. Waits for nobody.
     pub fn record_list(&self, volume: VolumeId, path: &[u8], record: Option<ListRecord>) {
-        self.tell_of_lists(|lists| lists.put(volume, path, record));
+        self.record_lists(|lists| lists.put(volume, path, record));
     }
 
     /// What was recorded at and beneath `from` is at and beneath `to` now, in place of what was there; the disk may not have these names
     /// yet. Waits for nobody.
     pub fn move_lists(&self, volume: VolumeId, from: &[u8], to: &[u8]) {
-        self.tell_of_lists(|lists| lists.rename(volume, from, to));
+        self.record_lists(|lists| lists.rename(volume, from, to));
     }
 
     /// Two paths, of which neither lies beneath the other, have changed places. Waits for nobody.
     pub fn exchange_lists(&self, volume: VolumeId, one: &[u8], other: &[u8]) {
-        self.tell_of_lists(|lists| {
+        self.record_lists(|lists| {
             lists.rename(volume, one, NOWHERE);
             lists.rename(volume, other, one);
             lists.rename(volume, NOWHERE, other);
@@ -43,7 +43,7 @@ impl Index {
                 .shared()
                 .with_database(|database| lists::has_any(&database.begin_read()?, volume, path))?;
         if is_there {
-            self.tell_of_lists(|lists| lists.clear(volume, path));
+            self.record_lists(|lists| lists.clear(volume, path));
             self.flush()?;
         }
         Ok(())
@@ -77,7 +77,7 @@ impl Index {
             let mut state = self.shared().state();
             if state.lists_told == told {
                 let synced = ListRecord { is_synced: true, ..record };
-                self.tell_of_lists_in(&mut state, |lists| lists.put(volume, path, Some(synced)));
+                self.record_lists_in(&mut state, |lists| lists.put(volume, path, Some(synced)));
                 return Ok(());
             }
         }
@@ -85,11 +85,11 @@ impl Index {
         Ok(())
     }
 
-    fn tell_of_lists(&self, tell: impl FnOnce(&mut Lists)) {
-        self.tell_of_lists_in(&mut self.shared().state(), tell);
+    fn record_lists(&self, tell: impl FnOnce(&mut Lists)) {
+        self.record_lists_in(&mut self.shared().state(), tell);
     }
 
-    fn tell_of_lists_in(&self, state: &mut State, tell: impl FnOnce(&mut Lists)) {
+    fn record_lists_in(&self, state: &mut IndexState, tell: impl FnOnce(&mut Lists)) {
         let shared = self.shared();
         let is_first = state.pending.lists.is_empty();
         tell(&mut state.pending.lists);
@@ -109,18 +109,18 @@ impl Index {
     pub fn list_at(&self, volume: VolumeId, path: &[u8]) -> Result<Option<ListRecord>, Error> {
         let said = {
             let state = self.shared().state();
-            let mut said = Said::Beneath(path.into());
+            let mut said = LayerEntry::Beneath(path.into());
             for told in std::iter::once(&state.pending).chain(state.underway.as_deref()) {
-                if let Said::Beneath(path) = &said {
+                if let LayerEntry::Beneath(path) = &said {
                     said = told.lists.at(volume, path);
                 }
             }
             said
         };
         match said {
-            Said::Record(record) => Ok(record),
+            LayerEntry::Record(record) => Ok(record),
             // What is committed meanwhile was told before.
-            Said::Beneath(path) => {
+            LayerEntry::Beneath(path) => {
                 let boot = self.shared().options.boot;
                 self.shared()
                     .with_database(|database| lists::read(&database.begin_read()?, volume, &path, boot))

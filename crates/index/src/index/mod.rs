@@ -20,12 +20,12 @@ use crate::pending::{Backlog, Pending};
 use crate::range::Ranges;
 use crate::storage::Storage;
 use crate::tables::{self, STATE, VOLUMES};
-use crate::{Error, Note, Number, Version, VolumeId, VolumeRecord, note};
+use crate::{CleanShutdownMarker, Error, Number, Version, VolumeId, VolumeRecord, clean_shutdown};
 
 /// What the server remembers of its trees. Shared by all lanes; only [`Index::load`], [`Index::find`], [`Index::flush`] and
 /// what says so waits for a disk, and is for threads that may.
 pub struct Index {
-    shared: Arc<Shared>,
+    shared: Arc<IndexShared>,
 }
 
 /// How an index is opened.
@@ -44,7 +44,7 @@ pub struct Options {
 
 /// How the server before this one stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum PreviousShutdown {
     /// There was none: the index is new.
     First,
     /// In order.
@@ -68,17 +68,17 @@ pub enum Health {
     Hangs(SystemTime),
 }
 
-pub(crate) struct Shared {
+pub(crate) struct IndexShared {
     storage: Box<dyn Storage>,
     options: Options,
-    stop: Stop,
+    stop: PreviousShutdown,
     /// It ended in this boot, in order or with all that it knew in its journal, and nothing was set back since: versions count on.
     is_unbroken: bool,
     /// `None` after a failure, until it is opened again.
     database: RwLock<Option<Database>>,
     /// One commits at a time; who waits for it finds its own committed by it.
     committing: Mutex<()>,
-    state: Mutex<State>,
+    state: Mutex<IndexState>,
     /// Records of objects that are not committed.
     waiting: AtomicUsize,
     /// Records that are to come.
@@ -91,7 +91,7 @@ pub(crate) struct Shared {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct IndexState {
     pub(crate) pending: Pending,
     /// What a commit under way writes.
     underway: Option<Arc<Pending>>,
@@ -99,7 +99,7 @@ pub(crate) struct State {
     begun: BTreeMap<VolumeId, BTreeMap<Box<[u8]>, Number>>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     /// Volumes that are served.
-    open: BTreeMap<VolumeId, Open>,
+    open: BTreeMap<VolumeId, OpenVolume>,
     next_volume: u32,
     journal: Option<Arc<Journal>>,
     /// Counts what the file has been through, for ever.
@@ -118,15 +118,15 @@ pub(crate) struct State {
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct RunState {
     /// It has ended in order.
     pub(crate) is_over: bool,
     /// What its journal has, or what it leaves as it ends; `None` where versions do not count on from there.
-    pub(crate) note: Option<Note>,
+    pub(crate) marker: Option<CleanShutdownMarker>,
 }
 
 /// A volume that is served.
-struct Open {
+struct OpenVolume {
     ranges: Ranges,
     /// The least version that a change brings.
     first: Version,
@@ -156,7 +156,7 @@ impl Options {
     }
 }
 
-impl Stop {
+impl PreviousShutdown {
     /// What hosts were promised was not forgotten, and no record needs doubt.
     pub fn is_clean(&self) -> bool {
         matches!(self, Self::First | Self::Clean)
@@ -188,25 +188,26 @@ impl Index {
         };
         let aside = storage.set_aside()?;
         let (database, _, found) = open_known(&storage, &builder, options.boot)?;
-        Self::begun(storage, options, (database, Stop::Replaced(aside, why), found))
+        Self::begun(storage, options, (database, PreviousShutdown::Replaced(aside, why), found))
     }
 
     fn begun(
         storage: impl Storage,
         options: Options,
-        (database, stop, found): (Database, Stop, Found),
+        (database, stop, found): (Database, PreviousShutdown, OpenedFile),
     ) -> Result<Self, Error> {
         // Taken whatever is found: they are of one stop alone.
-        let (left_note, left_journal) = (storage.take_note(), storage.take_journal());
-        let noted = found.note.filter(|_| matches!(stop, Stop::Clean | Stop::Crash));
-        let taken_over = noted.filter(|_| stop == Stop::Crash).zip(left_journal);
-        let taken_over = taken_over.and_then(|(note, left)| left.read(&note, found.commits));
+        let (left_note, left_journal) = (storage.take_marker(), storage.take_journal());
+        let noted =
+            found.marker.filter(|_| matches!(stop, PreviousShutdown::Clean | PreviousShutdown::Crash));
+        let taken_over = noted.filter(|_| stop == PreviousShutdown::Crash).zip(left_journal);
+        let taken_over = taken_over.and_then(|(marker, recovered)| recovered.read(&marker, found.commits));
         let is_unbroken = noted.is_some() && noted == left_note || taken_over.is_some();
-        let mut state = State {
+        let mut state = IndexState {
             volumes: found.volumes,
             next_volume: found.next_volume,
             commits: found.commits,
-            ..State::default()
+            ..IndexState::default()
         };
         if let Some(files) = taken_over {
             state.take_over(&database, files)?;
@@ -214,17 +215,17 @@ impl Index {
         if !is_unbroken {
             for (&volume, record) in &mut state.volumes {
                 record.counts_from = 0;
-                record.distrust_all |= stop == Stop::PowerLoss;
+                record.distrust_all |= stop == PreviousShutdown::PowerLoss;
                 state.pending.volumes.insert(volume, Some(record.clone()));
             }
         }
-        let (note, slots_max) = (note::draw(), options.journal_max);
+        let (marker, slots_max) = (clean_shutdown::draw(), options.journal_max);
         let journal = storage.new_journal(journal::words_max(slots_max));
-        let journal = journal.and_then(|words| Journal::begin(words, &note, found.commits, slots_max));
+        let journal = journal.and_then(|words| Journal::begin(words, &marker, found.commits, slots_max));
         let journal = journal.map(Arc::new);
         state.journal.clone_from(&journal);
-        let run = Run { is_over: false, note: journal.is_some().then_some(note) };
-        let shared = Shared {
+        let run = RunState { is_over: false, marker: journal.is_some().then_some(marker) };
+        let shared = IndexShared {
             storage: Box::new(storage),
             options,
             stop,
@@ -244,7 +245,7 @@ impl Index {
     }
 
     /// How the server before this one stopped.
-    pub fn last_stop(&self) -> &Stop {
+    pub fn previous_shutdown(&self) -> &PreviousShutdown {
         &self.shared.stop
     }
 
@@ -300,7 +301,7 @@ impl Index {
         self.shared.end_run(self.shared.stop.is_clean(), self.shared.is_unbroken)
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<IndexShared> {
         &self.shared
     }
 }
@@ -314,8 +315,8 @@ impl std::fmt::Debug for Index {
     }
 }
 
-impl Shared {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+impl IndexShared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, IndexState> {
         self.state.lock().expect("nobody panics while holding it")
     }
 
@@ -361,7 +362,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl IndexState {
     /// Something is told.
     pub(crate) fn tell(&mut self) {
         self.told += 1;
@@ -374,9 +375,9 @@ impl State {
 }
 
 /// What an opened file holds that is kept in memory.
-struct Found {
+struct OpenedFile {
     /// Of its last run, in this boot.
-    note: Option<Note>,
+    marker: Option<CleanShutdownMarker>,
     commits: u64,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     next_volume: u32,
@@ -386,12 +387,13 @@ fn open_known(
     storage: &impl Storage,
     builder: &Builder,
     boot: [u8; 16],
-) -> Result<(Database, Stop, Found), Error> {
+) -> Result<(Database, PreviousShutdown, OpenedFile), Error> {
     let database = storage.open(builder)?;
     let read = database.begin_read()?;
-    let mut found = Found { note: None, commits: 0, volumes: BTreeMap::new(), next_volume: FIRST_VOLUME };
+    let mut found =
+        OpenedFile { marker: None, commits: 0, volumes: BTreeMap::new(), next_volume: FIRST_VOLUME };
     let state = match read.open_table(STATE) {
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok((database, Stop::First, found)),
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok((database, PreviousShutdown::First, found)),
         state => state?,
     };
     let mut format = tables::FORMAT;
@@ -402,17 +404,20 @@ fn open_known(
         }
     }
     let stop = match state.get(tables::RUN_KEY)? {
-        None => Stop::First,
+        None => PreviousShutdown::First,
         Some(run) => {
             let mut fields = Fields::of(run.value(), "the last run");
             let (is_clean, is_this_boot) = (fields.u8()?, fields.array()? == boot);
             let stop = match (is_clean, is_this_boot) {
-                (1, _) => Stop::Clean,
-                (_, true) => Stop::Crash,
-                (_, false) => Stop::PowerLoss,
+                (1, _) => PreviousShutdown::Clean,
+                (_, true) => PreviousShutdown::Crash,
+                (_, false) => PreviousShutdown::PowerLoss,
             };
-            let note = fields.array().ok().filter(|note| is_this_boot && *note != Note::default());
-            found.note = note;
+            let marker = fields
+                .array()
+                .ok()
+                .filter(|marker| is_this_boot && *marker != CleanShutdownMarker::default());
+            found.marker = marker;
             stop
         }
     };

@@ -5,13 +5,13 @@ use std::time::SystemTime;
 
 use redb::{Database, ReadableDatabase};
 
-use super::{Index, Open, Shared, State};
-use crate::journal::{Changing, Files, Journal, Slot};
-use crate::object::{Entry, check_lengths};
-use crate::pending::Change;
+use super::{Index, IndexShared, IndexState, OpenVolume};
+use crate::journal::{Changing, Journal, RecoveredFiles, Slot};
+use crate::object::{ObjectEntry, check_lengths};
+use crate::pending::ObjectChange;
 use crate::tables::{IDENTITIES, OBJECTS};
 use crate::{
-    Error, FirstUse, Kind, Known, Listed, ListedAs, Loaded, Number, ObjectRecord, Place, PlaceRef, Seen,
+    Error, FileStamp, FirstUse, Kind, Known, Listed, ListedAs, Loaded, Number, ObjectRecord, Place, PlaceRef,
     Timestamp, Version, VolumeId,
 };
 
@@ -41,7 +41,7 @@ impl Index {
         &self,
         volume: VolumeId,
         of: FirstUse<'_>,
-        known: impl FnOnce(Option<Option<Entry>>) -> Option<Option<Entry>>,
+        known: impl FnOnce(Option<Option<ObjectEntry>>) -> Option<Option<ObjectEntry>>,
     ) -> Option<Result<Loaded, Error>> {
         let place = of.place.map(PlaceRef::to_place).unwrap_or_default();
         if let Err(error) = check_lengths(of.identity, &place) {
@@ -55,7 +55,7 @@ impl Index {
             let object = version.map(|version| ObjectRecord { number, version, seen: of.seen, place });
             return Some(object.map(|object| Loaded { object, is_new: false }));
         }
-        let known = known(state.told_of(volume, of.identity))?;
+        let known = known(state.pending_change(volume, of.identity))?;
         let loaded = state.load(volume, of, place, known, self.is_full());
         shared.count(&state);
         Some(loaded)
@@ -69,7 +69,7 @@ impl Index {
     /// [`Error::Full`] when the numbers at hand are used up: [`Index::next_mark`], then again.
     pub fn begin(&self, volume: VolumeId, identity: &[u8], kind: Kind) -> Result<Option<Number>, Error> {
         let mut state = self.shared().state();
-        if state.begun_as(volume, identity).is_some() || state.told_of(volume, identity).is_some() {
+        if state.begun_as(volume, identity).is_some() || state.pending_change(volume, identity).is_some() {
             return Ok(None);
         }
         let number = state.take_number(volume, kind)?;
@@ -182,8 +182,8 @@ impl Index {
         }
         let mut state = self.shared().state();
         state.end(volume, identity);
-        let gone = Change::Forgotten { number, slot: slot.unwrap_or_default() };
-        state.tell_of(volume, identity.into(), gone);
+        let gone = ObjectChange::Forgotten { number, slot: slot.unwrap_or_default() };
+        state.put_pending(volume, identity.into(), gone);
         self.shared().count(&state);
     }
 
@@ -225,7 +225,7 @@ impl Index {
             }
             let told: Vec<_> = {
                 let state = self.shared().state();
-                files.iter().map(|file| state.told_of(volume, file.identity)).collect()
+                files.iter().map(|file| state.pending_change(volume, file.identity)).collect()
             };
             let unknown = files.iter().zip(&told).filter(|(_, told)| told.is_none());
             let read = self.shared().read_entries(volume, unknown.map(|(file, _)| file.identity))?;
@@ -248,8 +248,8 @@ impl Index {
     }
 
     /// What is kept of a file: what was told last, else what is committed.
-    pub(crate) fn entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<Entry>, Error> {
-        let told = self.shared().state().told_of(volume, identity);
+    pub(crate) fn entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<ObjectEntry>, Error> {
+        let told = self.shared().state().pending_change(volume, identity);
         match told {
             Some(Some(told)) if told.keeps_place => {
                 Ok(Some(told.over(self.shared().read_entry(volume, identity)?)))
@@ -260,14 +260,14 @@ impl Index {
     }
 
     /// Keeps this of a file from now on.
-    pub(crate) fn put_entry(&self, volume: VolumeId, entry: Entry) {
+    pub(crate) fn put_entry(&self, volume: VolumeId, entry: ObjectEntry) {
         let mut state = self.shared().state();
-        state.tell_of(volume, entry.identity.clone(), Change::Recorded(entry));
+        state.put_pending(volume, entry.identity.clone(), ObjectChange::Recorded(entry));
         self.shared().count(&state);
     }
 }
 
-impl State {
+impl IndexState {
     /// The number of a file that was made and not told of since.
     fn begun_as(&self, volume: VolumeId, identity: &[u8]) -> Option<Number> {
         self.begun.get(&volume)?.get(identity).copied()
@@ -278,15 +278,15 @@ impl State {
         self.begun.get_mut(&volume).and_then(|begun| begun.remove(identity));
     }
 
-    /// What waits to be committed says of it; `Some(None)`: that it is gone.
-    fn told_of(&self, volume: VolumeId, identity: &[u8]) -> Option<Option<Entry>> {
+    /// Looks an object up among the pending changes; `Some(None)` where it is removed.
+    fn pending_change(&self, volume: VolumeId, identity: &[u8]) -> Option<Option<ObjectEntry>> {
         for told in std::iter::once(&self.pending).chain(self.underway.as_deref()) {
             match told.of(volume, identity) {
                 // What comes of it has a slot of its own.
-                Some(Change::Recorded(entry)) => {
-                    return Some(Some(Entry { slot: Slot::NONE, ..entry.clone() }));
+                Some(ObjectChange::Recorded(entry)) => {
+                    return Some(Some(ObjectEntry { slot: Slot::NONE, ..entry.clone() }));
                 }
-                Some(Change::Forgotten { .. }) => return Some(None),
+                Some(ObjectChange::Forgotten { .. }) => return Some(None),
                 None if told.is_cleared(volume) => return Some(None),
                 None => {}
             }
@@ -294,7 +294,7 @@ impl State {
         None
     }
 
-    fn numbered(&self, volume: VolumeId, vnode: u32) -> Option<Option<Entry>> {
+    fn numbered(&self, volume: VolumeId, vnode: u32) -> Option<Option<ObjectEntry>> {
         let underway = || self.underway.as_ref()?.numbered(volume, vnode);
         let told = self.pending.numbered(volume, vnode).or_else(underway)?;
         Some(told.cloned())
@@ -305,7 +305,7 @@ impl State {
         open.ok_or(Error::Full)?.ranges.take(kind).ok_or(Error::Full)
     }
 
-    fn open_one(&self, volume: VolumeId) -> Result<&Open, Error> {
+    fn open_one(&self, volume: VolumeId) -> Result<&OpenVolume, Error> {
         self.open.get(&volume).ok_or_else(|| Error::NoVolume(volume.to_string()))
     }
 
@@ -314,7 +314,7 @@ impl State {
         volume: VolumeId,
         of: FirstUse<'_>,
         place: Place,
-        known: Option<Entry>,
+        known: Option<ObjectEntry>,
         is_full: bool,
     ) -> Result<Loaded, Error> {
         let FirstUse { identity, kind, seen, now, .. } = of;
@@ -354,14 +354,14 @@ impl State {
         &mut self,
         volume: VolumeId,
         file: Listed<'_>,
-        known: Option<Entry>,
+        known: Option<ObjectEntry>,
         is_full: bool,
     ) -> Result<ListedAs, Error> {
         if let Some(number) = self.begun_as(volume, file.identity) {
             return Ok(ListedAs { number, is_elsewhere: false });
         }
         // A name listed twice is one file, and another may have loaded it while it was read.
-        let known = self.told_of(volume, file.identity).unwrap_or(known);
+        let known = self.pending_change(volume, file.identity).unwrap_or(known);
         if let Some(entry) = known {
             let is_elsewhere = entry.object.place.parent != file.place.parent;
             return Ok(ListedAs { number: entry.object.number, is_elsewhere });
@@ -370,7 +370,8 @@ impl State {
             return Err(Error::Full);
         }
         let number = self.take_number(volume, file.kind)?;
-        let (version, seen, place) = (self.open_one(volume)?.first, Seen::NOTHING, file.place.to_place());
+        let (version, seen, place) =
+            (self.open_one(volume)?.first, FileStamp::NOTHING, file.place.to_place());
         self.put(
             volume,
             file.identity,
@@ -392,7 +393,7 @@ impl State {
         slot: Slot,
     ) -> Result<(), Error> {
         let keeps_place = object.place.parent == 0
-            && match self.told_of(volume, identity) {
+            && match self.pending_change(volume, identity) {
                 Some(Some(told)) if !told.keeps_place && told.object.number == object.number => {
                     object.place = told.object.place;
                     false
@@ -416,25 +417,32 @@ impl State {
     ) -> Result<(), Error> {
         let recorded = self.record(volume)?.generation;
         let identity: Box<[u8]> = identity.into();
-        let entry =
-            Entry { object, recorded, settled, keeps_place, looks: None, slot, identity: identity.clone() };
-        self.tell_of(volume, identity, Change::Recorded(entry));
+        let entry = ObjectEntry {
+            object,
+            recorded,
+            settled,
+            keeps_place,
+            looks: None,
+            slot,
+            identity: identity.clone(),
+        };
+        self.put_pending(volume, identity, ObjectChange::Recorded(entry));
         Ok(())
     }
 
-    /// From now on this counts of a file, over a kill too.
-    fn tell_of(&mut self, volume: VolumeId, identity: Box<[u8]>, mut change: Change) {
+    /// Records a change of a file as pending, in the journal too, so that it outlives a kill.
+    fn put_pending(&mut self, volume: VolumeId, identity: Box<[u8]>, mut change: ObjectChange) {
         match (&mut change, &self.journal) {
             (_, None) => {}
-            (Change::Recorded(entry), Some(journal)) => match entry.slot {
+            (ObjectChange::Recorded(entry), Some(journal)) => match entry.slot {
                 Slot::NONE => entry.slot = journal.take(volume, entry.changing(), entry.window()),
-                slot if entry.object.seen != Seen::NOTHING => {
+                slot if entry.object.seen != FileStamp::NOTHING => {
                     journal.seen(slot, Some(entry.object.seen.changed));
                 }
                 // Changed, and not looked at since.
                 slot => entry.looks = journal.looks(slot),
             },
-            (Change::Forgotten { number, slot }, Some(journal)) => {
+            (ObjectChange::Forgotten { number, slot }, Some(journal)) => {
                 if *slot == Slot::NONE {
                     let (number, identity) = (*number, &*identity);
                     let of = Changing { identity, number, version: Version::from(0), place: None };
@@ -456,7 +464,7 @@ impl State {
     }
 
     /// What the journal of a server that was killed tells counts, but where more is committed by now.
-    pub(super) fn take_over(&mut self, database: &Database, files: Files) -> Result<(), Error> {
+    pub(super) fn take_over(&mut self, database: &Database, files: RecoveredFiles) -> Result<(), Error> {
         let read = database.begin_read()?;
         let objects = read.open_table(OBJECTS)?;
         for ((volume, identity), file) in files {
@@ -465,11 +473,11 @@ impl State {
             };
             let committed = objects.get((volume.0, file.number.vnode))?;
             let committed =
-                committed.map(|record| Entry::decode(file.number.vnode, record.value())).transpose()?;
+                committed.map(|record| ObjectEntry::decode(file.number.vnode, record.value())).transpose()?;
             let committed = committed.filter(|entry| entry.identity == identity);
             if file.is_gone() {
                 if committed.is_some() {
-                    let gone = Change::Forgotten { number: file.number, slot: Slot::NONE };
+                    let gone = ObjectChange::Forgotten { number: file.number, slot: Slot::NONE };
                     self.pending.put(volume, identity, gone);
                 }
                 continue;
@@ -478,26 +486,26 @@ impl State {
                 continue;
             }
             let entry = file.into_entry(identity.clone(), generation);
-            self.pending.put(volume, identity, Change::Recorded(entry));
+            self.pending.put(volume, identity, ObjectChange::Recorded(entry));
         }
         Ok(())
     }
 }
 
-impl Shared {
+impl IndexShared {
     /// More waits, or less. Has the committer begin when half of what may does.
-    pub(crate) fn count(&self, state: &State) {
+    pub(crate) fn count(&self, state: &IndexState) {
         self.waiting.store(state.waiting(), Ordering::Relaxed);
         if self.is_half_full(state) {
             self.bell.notify_all();
         }
     }
 
-    pub(crate) fn is_half_full(&self, state: &State) -> bool {
+    pub(crate) fn is_half_full(&self, state: &IndexState) -> bool {
         state.pending.len() * 2 >= self.options.pending_max
     }
 
-    fn read_entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<Entry>, Error> {
+    fn read_entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<ObjectEntry>, Error> {
         Ok(self.read_entries(volume, std::iter::once(identity))?.pop().flatten())
     }
 
@@ -506,7 +514,7 @@ impl Shared {
         &self,
         volume: VolumeId,
         all: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<Vec<Option<Entry>>, Error> {
+    ) -> Result<Vec<Option<ObjectEntry>>, Error> {
         self.with_database(|database| {
             let read = database.begin_read()?;
             let (identities, objects) = (read.open_table(IDENTITIES)?, read.open_table(OBJECTS)?);
@@ -516,17 +524,18 @@ impl Shared {
                 let record = objects.get((volume.0, vnode))?;
                 let record = record.ok_or_else(|| Error::Damaged(format!("object {vnode} is missing")))?;
                 // A volume's own directory may be another file by now, with the same number.
-                Ok(Some(Entry::decode(vnode, record.value())?).filter(|entry| *entry.identity == *identity))
+                Ok(Some(ObjectEntry::decode(vnode, record.value())?)
+                    .filter(|entry| *entry.identity == *identity))
             };
             all.map(one).collect()
         })
     }
 
-    fn read_numbered(&self, volume: VolumeId, vnode: u32) -> Result<Option<Entry>, Error> {
+    fn read_numbered(&self, volume: VolumeId, vnode: u32) -> Result<Option<ObjectEntry>, Error> {
         self.with_database(|database| {
             let read = database.begin_read()?;
             let record = read.open_table(OBJECTS)?.get((volume.0, vnode))?;
-            record.map(|record| Entry::decode(vnode, record.value())).transpose()
+            record.map(|record| ObjectEntry::decode(vnode, record.value())).transpose()
         })
     }
 }

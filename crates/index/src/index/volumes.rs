@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Index, Open, State};
+use super::{Index, IndexState, OpenVolume};
 use crate::range::Ranges;
 use crate::{Error, Mark, OpenedVolume, Quota, Standing, Tree, Usage, VolumeId, VolumeRecord};
 
@@ -69,7 +69,7 @@ impl Index {
             ranges.extend(record.directories_to, record.files_to);
             let (mark, first) = (record.mark(volume), record.first());
             let distrusts_before = record.distrusts_before;
-            state.open.insert(volume, Open { ranges, first, is_marked: false });
+            state.open.insert(volume, OpenVolume { ranges, first, is_marked: false });
             state.put_volume(volume, record);
             let is_remembered = !index_was_behind && !tree_was_behind;
             let generation_before = is_remembered.then_some(generation_before);
@@ -190,7 +190,8 @@ impl Index {
     /// # Errors
     /// [`Error::NoVolume`].
     pub fn record_usage(&self, volume: VolumeId, usage: Usage, is_settled: bool) -> Result<(), Error> {
-        let known = |state: &State| state.record(volume).map(|known| (known.usage, known.usage_is_settled));
+        let known =
+            |state: &IndexState| state.record(volume).map(|known| (known.usage, known.usage_is_settled));
         if known(&self.shared().state())? == (usage, is_settled) {
             return Ok(());
         }
@@ -239,7 +240,7 @@ impl Index {
     }
 }
 
-impl State {
+impl IndexState {
     pub(super) fn record(&self, volume: VolumeId) -> Result<&VolumeRecord, Error> {
         self.volumes.get(&volume).ok_or_else(|| Error::NoVolume(volume.to_string()))
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
-    Changing, Error, FirstUse, Index, Kind, Loaded, Memory, Number, ObjectRecord, Options, Place, PlaceRef,
-    SETTLES_IN, Seen, Slot, Timestamp, Tree, Version, VolumeId,
+    Changing, Error, FileStamp, FirstUse, Index, Kind, Loaded, Memory, Number, ObjectRecord, Options, Place,
+    PlaceRef, SETTLES_IN, Slot, Timestamp, Tree, Version, VolumeId,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -56,7 +56,7 @@ struct History {
 #[derive(Clone)]
 struct File {
     /// Its states so far, the last one now: content, and what is seen of it.
-    states: Vec<(u64, Seen)>,
+    states: Vec<(u64, FileStamp)>,
     /// What a flush made safe: the index may not go back behind it.
     safe: Option<(Number, Version)>,
     told: Option<(Number, Version)>,
@@ -395,11 +395,11 @@ impl History {
         }
     }
 
-    fn new_state(&mut self) -> (u64, Seen) {
+    fn new_state(&mut self) -> (u64, FileStamp) {
         self.contents += 1;
         let since = self.now.duration_since(UNIX_EPOCH).unwrap();
         let changed = Timestamp { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() };
-        (self.contents, Seen { changed, size: self.rng.random_range(0..3) })
+        (self.contents, FileStamp { changed, size: self.rng.random_range(0..3) })
     }
 
     fn any(&mut self) -> Option<u32> {
@@ -416,10 +416,10 @@ fn identity(file: u32) -> Vec<u8> {
     [&file.to_be_bytes()[..], b"handle"].concat()
 }
 
-fn time_of(seen: Seen) -> SystemTime {
+fn time_of(seen: FileStamp) -> SystemTime {
     UNIX_EPOCH + Duration::new(seen.changed.secs.cast_unsigned(), seen.changed.nanos)
 }
 
-fn first_use(identity: &[u8], seen: Seen, now: SystemTime) -> FirstUse<'_> {
+fn first_use(identity: &[u8], seen: FileStamp, now: SystemTime) -> FirstUse<'_> {
     FirstUse { identity, kind: Kind::File, seen, place: None, is_to_change: true, now }
 }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::Backend;
-use crate::on_thread::{Current, Entered};
+use crate::on_thread::{Current, CurrentGuard};
 
 /// Runs `f` with the current lane's backend.
 ///
@@ -20,7 +20,7 @@ pub(crate) fn try_with<R>(f: impl FnOnce(&dyn Backend) -> R) -> Option<R> {
 }
 
 /// Makes `backend` current until the guard is dropped.
-pub(crate) fn enter(backend: &Rc<dyn Backend>) -> Entered<Rc<dyn Backend>> {
+pub(crate) fn enter(backend: &Rc<dyn Backend>) -> CurrentGuard<Rc<dyn Backend>> {
     Current::enter(&CURRENT, backend)
 }
 

@@ -129,7 +129,7 @@ pub struct NameStat {
     /// Attributes of what it names, of the link itself for a symbolic link.
     pub stat: Stat,
     /// What statx(2) alone tells of it.
-    pub particulars: Particulars,
+    pub statx_extra: StatxExtra,
     /// The extended attribute that was asked for; `None` where it has none.
     pub xattr: Option<Vec<u8>>,
 }
@@ -246,9 +246,9 @@ pub struct FileHandle {
     pub bytes: Box<[u8]>,
 }
 
-/// What statx(2) alone tells of a file.
+/// Attributes of a file that statx(2) alone gives: its birth time, and whether it is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Particulars {
+pub struct StatxExtra {
     /// When it was made, where the file system keeps that.
     pub born: Option<Timestamp>,
     /// The file system compresses what is written to it; of a directory, to what is made in it.

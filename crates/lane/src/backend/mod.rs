@@ -29,7 +29,7 @@ use self::uring::tree_lock::TreeLock;
 pub use self::descriptor::Descriptor;
 pub use self::file::{
     Allocate, AttributeChange, DirEntry, DirPart, EntryChange, FileHandle, FileKind, HeldLock, LockKind,
-    NameStat, NamesPart, OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat,
+    NameStat, NamesPart, OpenHow, OpenKind, RenameHow, SeekTo, SetTime, Stat, StatxExtra, SystemStat,
     Timestamp, WatchEvent, XattrHow,
 };
 
@@ -42,16 +42,16 @@ pub(crate) mod operation;
 mod current;
 mod descriptor;
 mod file;
-mod held;
+mod keep_alive;
 mod pipe;
 mod receive;
 mod released;
 
-pub use self::held::holding;
+pub use self::keep_alive::with_keepalive;
 pub use self::released::Released;
 
 pub(crate) use self::current::{enter, try_with};
-pub(crate) use self::held::Guard;
+pub(crate) use self::keep_alive::KeepAlive;
 pub(crate) use self::operation::OpFuture;
 
 /// Fills `bytes` with what nobody can foretell (getrandom(2)).
@@ -201,8 +201,8 @@ pub(crate) trait Backend {
     fn poll_recv(&self, socket: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>>;
 
     /// Has the lane's own receive of a stream rest: the next bytes that it brought, none at the end of the stream; once
-    /// there are none left and it rests, [`Quiet::Resting`]. Then a task may receive into memory of its own.
-    fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<Quiet>>;
+    /// there are none left and it rests, [`RecvPaused::Resting`]. Then a task may receive into memory of its own.
+    fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvPaused>>;
 
     /// Puts bytes back that were taken from a stream and nobody wants yet.
     fn put_back(&self, stream: Fd, bytes: RecvBuf);
@@ -228,8 +228,8 @@ pub(crate) trait Backend {
     fn poll_op(&self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome>;
 
     /// Gives up on an operation: it is cancelled if it can be, and its outcome abandoned when it comes. Until then
-    /// `held` is kept.
-    fn forget(&self, id: OpId, held: Option<Guard>);
+    /// `keep_alive` is kept.
+    fn forget(&self, id: OpId, keep_alive: Option<KeepAlive>);
 
     /// An empty pipe; `None` when the lane has lent all it may.
     fn pipe(&self) -> io::Result<Option<Pipe>>;
@@ -265,13 +265,13 @@ pub(crate) trait Backend {
     fn counters(&self) -> &LaneCounters;
 
     /// What carries word from this lane to others, where that takes time: simulated backends only.
-    fn slow_bells(&self) -> Option<&dyn SlowBells> {
+    fn slow_bells(&self) -> Option<&dyn DelayedDoorbells> {
         None
     }
 }
 
-/// Carries word between simulated lanes.
-pub trait SlowBells {
+/// Delays the doorbells between simulated lanes.
+pub trait DelayedDoorbells {
     /// Rings after a while, which the seed decides, and then calls the waker that ringing gives.
     fn later(&self, ring: Box<dyn FnOnce() -> Option<Waker>>);
 }
@@ -291,16 +291,16 @@ pub enum Park {
     Until(Option<Instant>),
 }
 
-/// A stream, whatever has its number later.
+/// Identifies a stream, also when its descriptor number belongs to another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamName(pub(crate) u64);
+pub(crate) struct StreamToken(pub(crate) u64);
 
-/// How far a stream is from being left to its task.
-pub(crate) enum Quiet {
+/// The outcome of pausing the receives of a stream.
+pub(crate) enum RecvPaused {
     /// It has brought these first.
     Bytes(RecvBuf),
     /// Nothing receives from it.
-    Resting(StreamName),
+    Resting(StreamToken),
 }
 
 /// Names a watched file or directory in [`WatchEvent`]s.

@@ -8,10 +8,10 @@ use super::Fd;
 /// A stream on its way to another lane of the process, or a file on none. Dropped, it closes.
 #[derive(Debug)]
 #[must_use = "a stream that nobody adopts is closed"]
-pub struct Released(pub(super) Held);
+pub struct Released(pub(super) ReleasedKind);
 
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum ReleasedKind {
     Kernel(OwnedFd),
     Simulated(Numbered),
 }
@@ -32,15 +32,15 @@ impl Released {
     /// What any lane of the process may call it, as long as this lives.
     pub(crate) fn fd(&self) -> Fd {
         match &self.0 {
-            Held::Kernel(owned) => Fd(owned.as_raw_fd()),
-            Held::Simulated(numbered) => numbered.fd.expect("it has not been adopted"),
+            ReleasedKind::Kernel(owned) => Fd(owned.as_raw_fd()),
+            ReleasedKind::Simulated(numbered) => numbered.fd.expect("it has not been adopted"),
         }
     }
 }
 
 impl From<OwnedFd> for Released {
     fn from(stream: OwnedFd) -> Self {
-        Self(Held::Kernel(stream))
+        Self(ReleasedKind::Kernel(stream))
     }
 }
 

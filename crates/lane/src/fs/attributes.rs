@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::io;
 
 use super::names::component;
-use super::{AttributeChange, Dir, File, Particulars, Timestamp, XattrHow};
+use super::{AttributeChange, Dir, File, StatxExtra, Timestamp, XattrHow};
 use crate::backend::OpFuture;
 use crate::backend::operation as op;
 
@@ -15,15 +15,15 @@ impl File {
     /// When the file was made, where the file system keeps that (statx(2), `STATX_BTIME`): of two files that had one inode
     /// number after another it tells which.
     pub async fn born(&self) -> io::Result<Option<Timestamp>> {
-        Ok(self.particulars().await?.born)
+        Ok(self.statx_extra().await?.born)
     }
 
     /// What statx(2) alone tells of it.
     ///
     /// # Errors
     /// `EIO`, and `EAGAIN` when the silo's helpers are overloaded.
-    pub async fn particulars(&self) -> io::Result<Particulars> {
-        OpFuture::submit(op::Born { file: self.fd() }).await
+    pub async fn statx_extra(&self) -> io::Result<StatxExtra> {
+        OpFuture::submit(op::Statx { file: self.fd() }).await
     }
 
     /// Has the file system compress what is written from now on, or not; what was written stays as it is. What is made in a

@@ -7,7 +7,7 @@ use crate::backend::operation as op;
 use crate::backend::{Descriptor, Fd, FileKind, OpFuture, Stat, Watch};
 use crate::buffer::Buf;
 use crate::context;
-use crate::executor::give_way;
+use crate::executor::yield_if_due;
 
 /// An open file.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl File {
                 Err(error) => return (Err(error), buf),
             }
             if done < buf.len() {
-                give_way().await;
+                yield_if_due().await;
             }
         }
         (Ok(()), buf)
@@ -151,7 +151,7 @@ impl File {
                 Err(error) => return (Err(error), bufs),
             }
             if done < len {
-                give_way().await;
+                yield_if_due().await;
             }
         }
         (Ok(()), bufs)

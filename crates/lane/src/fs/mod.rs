@@ -9,7 +9,7 @@ use crate::context;
 pub use crate::backend::uring::tree_lock::{TreeInUse, TreeLock};
 pub use crate::backend::{
     Allocate, AttributeChange, DirEntry, DirPart, EntryChange, FileHandle, FileKind, HeldLock, LockKind,
-    NameStat, NamesPart, OpenHow, OpenKind, Particulars, RenameHow, SeekTo, SetTime, Stat, SystemStat,
+    NameStat, NamesPart, OpenHow, OpenKind, RenameHow, SeekTo, SetTime, Stat, StatxExtra, SystemStat,
     Timestamp, WatchEvent, XattrHow,
 };
 

@@ -17,7 +17,7 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 /// The helper threads of one silo. Dropping the last handle ends them after the queued jobs.
 #[derive(Clone)]
 pub struct HelperPool {
-    inner: Arc<Inner>,
+    inner: Arc<HelperInner>,
 }
 
 impl HelperPool {
@@ -33,8 +33,8 @@ impl HelperPool {
         local_memory: bool,
         queue_max: usize,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State { jobs: FairQueue::new(threads, queue_max), closed: false }),
+        let shared = Arc::new(HelperShared {
+            state: Mutex::new(HelperState { jobs: FairQueue::new(threads, queue_max), closed: false }),
             wake: Condvar::new(),
         });
         let mut handles = Vec::with_capacity(threads);
@@ -51,7 +51,7 @@ impl HelperPool {
             })?;
             handles.push(handle);
         }
-        Ok(Self { inner: Arc::new(Inner { cpus: cpus.to_vec(), shared, threads: handles }) })
+        Ok(Self { inner: Arc::new(HelperInner { cpus: cpus.to_vec(), shared, threads: handles }) })
     }
 
     /// The CPUs its threads are allowed on: its silo's. Empty when they may run anywhere.
@@ -73,23 +73,23 @@ impl HelperPool {
     }
 }
 
-struct Inner {
+struct HelperInner {
     cpus: Vec<u32>,
-    shared: Arc<Shared>,
+    shared: Arc<HelperShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct HelperShared {
+    state: Mutex<HelperState>,
     wake: Condvar,
 }
 
-struct State {
+struct HelperState {
     jobs: FairQueue<Job>,
     closed: bool,
 }
 
-impl Shared {
+impl HelperShared {
     fn work(&self) {
         loop {
             let mut state = self.state.lock().expect("no helper panics while it holds the lock");
@@ -120,7 +120,7 @@ impl Shared {
     }
 }
 
-impl Drop for Inner {
+impl Drop for HelperInner {
     fn drop(&mut self) {
         self.shared.state.lock().expect("no helper panics while it holds the lock").closed = true;
         self.shared.wake.notify_all();

@@ -19,7 +19,7 @@ use super::pages::nodes_of;
 pub struct LaneMemory {
     /// Addresses of the mappings its pools are made of.
     pools: Mutex<Vec<Range<usize>>>,
-    asked: Asked,
+    asked: SampleRequest,
     tasks: ArrayQueue<usize>,
     ranges: ArrayQueue<ServedRange>,
 }
@@ -49,7 +49,7 @@ pub struct Samples {
 /// What the lane reads all the time and the watcher writes seldom, away from what the lane writes.
 #[repr(align(128))]
 #[derive(Default)]
-struct Asked {
+struct SampleRequest {
     tasks: AtomicBool,
     ranges: AtomicU32,
 }
@@ -126,7 +126,7 @@ impl Default for LaneMemory {
     fn default() -> Self {
         Self {
             pools: Mutex::default(),
-            asked: Asked::default(),
+            asked: SampleRequest::default(),
             tasks: ArrayQueue::new(TASKS),
             ranges: ArrayQueue::new(RANGES as usize),
         }

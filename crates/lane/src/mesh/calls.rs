@@ -18,7 +18,7 @@ pub struct Unanswered;
 #[must_use = "a call whose ticket is dropped ends without an answer"]
 pub struct Ticket<R: Send + 'static> {
     /// `None` once it is used.
-    cell: Option<Arc<Cell<R>>>,
+    cell: Option<Arc<ReplyCell<R>>>,
     counts: Arc<Counts>,
 }
 
@@ -27,29 +27,29 @@ pub struct Ticket<R: Send + 'static> {
 #[derive(Debug)]
 #[must_use = "a call that is not awaited is given up"]
 pub struct Call<R> {
-    cell: Arc<Cell<R>>,
+    cell: Arc<ReplyCell<R>>,
 }
 
 /// Waits for the answers of many: each with its member, in the order of the members.
 #[derive(Debug)]
 #[must_use = "calls that are not awaited are given up"]
 pub struct Gather<R> {
-    waiting: Vec<(Member, Stage<R>)>,
+    waiting: Vec<(Member, ReplyStage<R>)>,
 }
 
 #[derive(Debug)]
-enum Stage<R> {
+enum ReplyStage<R> {
     Waits(Call<R>),
     Over(Result<R, CallError>),
 }
 
 #[derive(Debug)]
-struct Cell<R> {
-    state: Mutex<State<R>>,
+struct ReplyCell<R> {
+    state: Mutex<ReplyState<R>>,
 }
 
 #[derive(Debug)]
-enum State<R> {
+enum ReplyState<R> {
     Waits(Option<Waker>),
     Over(Result<R, Unanswered>),
     /// The caller has what it wanted, or wants nothing any more.
@@ -62,7 +62,7 @@ pub(super) fn open_call<R: Send + 'static>(counts: &Arc<Counts>, max: usize) -> 
         counts.calls.fetch_sub(1, Ordering::Relaxed);
         return None;
     }
-    let cell = Arc::new(Cell { state: Mutex::new(State::Waits(None)) });
+    let cell = Arc::new(ReplyCell { state: Mutex::new(ReplyState::Waits(None)) });
     let call = Call { cell: Arc::clone(&cell) };
     Some((Ticket { cell: Some(cell), counts: Arc::clone(counts) }, call))
 }
@@ -75,7 +75,7 @@ impl<R: Send + 'static> Ticket<R> {
 
     /// Whether the caller still waits.
     pub fn is_wanted(&self) -> bool {
-        self.cell.as_ref().is_some_and(|cell| !matches!(*cell.lock(), State::Left))
+        self.cell.as_ref().is_some_and(|cell| !matches!(*cell.lock(), ReplyState::Left))
     }
 
     fn end(&mut self, outcome: Result<R, Unanswered>) {
@@ -98,40 +98,40 @@ impl<R: Send + 'static> std::fmt::Debug for Ticket<R> {
     }
 }
 
-impl<R> Cell<R> {
-    fn lock(&self) -> MutexGuard<'_, State<R>> {
+impl<R> ReplyCell<R> {
+    fn lock(&self) -> MutexGuard<'_, ReplyState<R>> {
         self.state.lock().expect("nobody panics while holding it")
     }
 
     /// Leaves the outcome for the caller; gives its waker.
     fn fill(&self, outcome: Result<R, Unanswered>) -> Option<Waker> {
         let mut state = self.lock();
-        let State::Waits(waker) = &mut *state else {
+        let ReplyState::Waits(waker) = &mut *state else {
             drop(state);
             // Dropped here, with nothing held: it may do anything.
             drop(outcome);
             return None;
         };
         let waker = waker.take();
-        *state = State::Over(outcome);
+        *state = ReplyState::Over(outcome);
         waker
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<R, Unanswered>> {
         let mut state = self.lock();
         match &mut *state {
-            State::Waits(waker) => {
+            ReplyState::Waits(waker) => {
                 match waker {
                     Some(waker) => waker.clone_from(cx.waker()),
                     None => *waker = Some(cx.waker().clone()),
                 }
                 Poll::Pending
             }
-            State::Over(_) => match std::mem::replace(&mut *state, State::Left) {
-                State::Over(outcome) => Poll::Ready(outcome),
-                State::Waits(_) | State::Left => unreachable!("looked at above"),
+            ReplyState::Over(_) => match std::mem::replace(&mut *state, ReplyState::Left) {
+                ReplyState::Over(outcome) => Poll::Ready(outcome),
+                ReplyState::Waits(_) | ReplyState::Left => unreachable!("looked at above"),
             },
-            State::Left => panic!("a call is polled again after its end"),
+            ReplyState::Left => panic!("a call is polled again after its end"),
         }
     }
 }
@@ -146,7 +146,7 @@ impl<R> Future for Call<R> {
 
 impl<R> Drop for Call<R> {
     fn drop(&mut self) {
-        let left = std::mem::replace(&mut *self.cell.lock(), State::Left);
+        let left = std::mem::replace(&mut *self.cell.lock(), ReplyState::Left);
         drop(left);
     }
 }
@@ -154,8 +154,8 @@ impl<R> Drop for Call<R> {
 impl<R> Gather<R> {
     pub(super) fn new(calls: impl Iterator<Item = (Member, Result<Call<R>, CallError>)>) -> Self {
         let stage = |call| match call {
-            Ok(call) => Stage::Waits(call),
-            Err(error) => Stage::Over(Err(error)),
+            Ok(call) => ReplyStage::Waits(call),
+            Err(error) => ReplyStage::Over(Err(error)),
         };
         Self { waiting: calls.map(|(member, call)| (member, stage(call))).collect() }
     }
@@ -169,9 +169,9 @@ impl<R> Future for Gather<R> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut open = false;
         for (_, stage) in &mut self.waiting {
-            if let Stage::Waits(call) = stage {
+            if let ReplyStage::Waits(call) = stage {
                 match Pin::new(call).poll(cx) {
-                    Poll::Ready(outcome) => *stage = Stage::Over(outcome.map_err(CallError::from)),
+                    Poll::Ready(outcome) => *stage = ReplyStage::Over(outcome.map_err(CallError::from)),
                     Poll::Pending => open = true,
                 }
             }
@@ -180,8 +180,8 @@ impl<R> Future for Gather<R> {
             return Poll::Pending;
         }
         let over = std::mem::take(&mut self.waiting).into_iter().map(|(member, stage)| match stage {
-            Stage::Over(outcome) => (member, outcome),
-            Stage::Waits(_) => unreachable!("none is open"),
+            ReplyStage::Over(outcome) => (member, outcome),
+            ReplyStage::Waits(_) => unreachable!("none is open"),
         });
         Poll::Ready(over.collect())
     }

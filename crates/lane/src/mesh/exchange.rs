@@ -12,12 +12,12 @@ use super::calls::Ticket;
 use super::members::{Member, place};
 use super::port::Port;
 use super::sender::Sender;
-use crate::backend::{self, SlowBells};
+use crate::backend::{self, DelayedDoorbells};
 
 /// The typed mail of one protocol among up to a fixed number of members: `M` is what they send, `R` what calls are
 /// answered with. Clones are handles to the same one.
 pub struct Exchange<M, R: Send + 'static = ()> {
-    shared: Arc<Shared<M, R>>,
+    shared: Arc<ExchangeShared<M, R>>,
 }
 
 /// What one member may have under way to one other.
@@ -34,21 +34,21 @@ pub struct Limits {
 #[error("member {} has its port open already", .0.index())]
 pub struct AlreadyOpen(pub Member);
 
-pub(super) struct Shared<M, R: Send + 'static> {
+pub(super) struct ExchangeShared<M, R: Send + 'static> {
     pub(super) limits: Limits,
-    ends: Box<[OnceLock<End<M, R>>]>,
+    ends: Box<[OnceLock<MailEnd<M, R>>]>,
 }
 
 /// Where one member's mail arrives. Once made, it stays: a member that opens its port anew gets the same one.
-pub(super) struct End<M, R: Send + 'static> {
+pub(super) struct MailEnd<M, R: Send + 'static> {
     state: AtomicU8,
-    pub(super) bell: Bell,
+    pub(super) doorbell: Doorbell,
     /// By sender; made when it first sends.
-    boxes: Box<[LazyPair<M, R>]>,
+    boxes: Box<[LazyMailbox<M, R>]>,
 }
 
-/// Tells one member's task that there is something to take.
-pub(super) struct Bell {
+/// Wakes one member's task when there is something to take.
+pub(super) struct Doorbell {
     /// Its waker has been called since it last looked.
     rung: AtomicBool,
     /// Somebody rang without a message.
@@ -58,23 +58,24 @@ pub(super) struct Bell {
     waker: AtomicWaker,
 }
 
-type LazyPair<M, R> = OnceLock<Box<Pair<M, R>>>;
+type LazyMailbox<M, R> = OnceLock<Box<Mailbox<M, R>>>;
 
-/// From one member to another.
-pub(super) struct Pair<M, R: Send + 'static> {
-    letters: SegQueue<Letter<M, R>>,
+/// The mailbox for messages from one member to another.
+pub(super) struct Mailbox<M, R: Send + 'static> {
+    envelopes: SegQueue<Envelope<M, R>>,
     pub(super) counts: Arc<Counts>,
 }
 
 #[derive(Default)]
 pub(super) struct Counts {
     /// Letters in the box, and those about to be put there.
-    letters: AtomicUsize,
+    envelopes: AtomicUsize,
     /// Calls without an answer.
     pub(super) calls: AtomicUsize,
 }
 
-pub(super) struct Letter<M, R: Send + 'static> {
+/// A message, and the ticket by which a call is answered.
+pub(super) struct Envelope<M, R: Send + 'static> {
     pub(super) message: M,
     pub(super) ticket: Option<Ticket<R>>,
 }
@@ -91,7 +92,7 @@ impl<M: Send + 'static, R: Send + 'static> Exchange<M, R> {
     /// [`Mesh`](super::Mesh).
     pub fn new(members: usize, limits: Limits) -> Self {
         let ends = (0..members).map(|_| OnceLock::new()).collect();
-        Self { shared: Arc::new(Shared { limits, ends }) }
+        Self { shared: Arc::new(ExchangeShared { limits, ends }) }
     }
 
     /// Members there may be.
@@ -108,9 +109,9 @@ impl<M: Send + 'static, R: Send + 'static> Exchange<M, R> {
     /// When there is no such member.
     pub fn open(&self, member: Member) -> Result<Port<M, R>, AlreadyOpen> {
         let members = self.members();
-        let end = self.shared.ends[member.index()].get_or_init(|| End {
+        let end = self.shared.ends[member.index()].get_or_init(|| MailEnd {
             state: AtomicU8::new(CLOSED),
-            bell: Bell {
+            doorbell: Doorbell {
                 rung: AtomicBool::new(false),
                 called: AtomicBool::new(false),
                 from: (0..members.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
@@ -134,14 +135,14 @@ impl<M: Send + 'static, R: Send + 'static> Exchange<M, R> {
     }
 }
 
-impl<M, R: Send + 'static> Shared<M, R> {
+impl<M, R: Send + 'static> ExchangeShared<M, R> {
     /// Where a member's mail arrives, if it ever opened its port.
-    pub(super) fn end(&self, member: Member) -> Option<&End<M, R>> {
+    pub(super) fn end(&self, member: Member) -> Option<&MailEnd<M, R>> {
         self.ends.get(member.index())?.get()
     }
 
     pub(super) fn is_open(&self, member: Member) -> bool {
-        self.end(member).is_some_and(End::is_open)
+        self.end(member).is_some_and(MailEnd::is_open)
     }
 
     pub(super) fn members(&self) -> usize {
@@ -149,16 +150,16 @@ impl<M, R: Send + 'static> Shared<M, R> {
     }
 }
 
-impl<M, R: Send + 'static> End<M, R> {
+impl<M, R: Send + 'static> MailEnd<M, R> {
     fn is_open(&self) -> bool {
         self.state.load(Ordering::SeqCst) == OPEN
     }
 
     /// The box for what `from` sends.
-    pub(super) fn pair(&self, from: Member) -> &Pair<M, R> {
+    pub(super) fn pair(&self, from: Member) -> &Mailbox<M, R> {
         self.boxes[from.index()].get_or_init(|| {
-            let (letters, counts) = Default::default();
-            Box::new(Pair { letters, counts })
+            let (envelopes, counts) = Default::default();
+            Box::new(Mailbox { envelopes, counts })
         })
     }
 
@@ -166,30 +167,30 @@ impl<M, R: Send + 'static> End<M, R> {
     pub(super) fn put(
         &self,
         from: Member,
-        letter: Letter<M, R>,
+        envelope: Envelope<M, R>,
         max: usize,
-    ) -> Result<(), (NoRoom, Letter<M, R>)> {
+    ) -> Result<(), (NoRoom, Envelope<M, R>)> {
         let pair = self.pair(from);
         // Announced before the look at the state: who closes waits for what is announced, or is seen here.
-        let refused = match pair.counts.letters.fetch_add(1, Ordering::SeqCst) >= max {
+        let refused = match pair.counts.envelopes.fetch_add(1, Ordering::SeqCst) >= max {
             true => Some(NoRoom::Full),
             false => (!self.is_open()).then_some(NoRoom::Gone),
         };
         if let Some(why) = refused {
-            pair.counts.letters.fetch_sub(1, Ordering::SeqCst);
+            pair.counts.envelopes.fetch_sub(1, Ordering::SeqCst);
             let why = if self.is_open() { why } else { NoRoom::Gone };
-            return Err((why, letter));
+            return Err((why, envelope));
         }
-        pair.letters.push(letter);
+        pair.envelopes.push(envelope);
         Ok(())
     }
 
     /// The oldest letter of `from`.
-    pub(super) fn take(&self, from: Member) -> Option<Letter<M, R>> {
+    pub(super) fn take(&self, from: Member) -> Option<Envelope<M, R>> {
         let pair = self.boxes[from.index()].get()?;
-        let letter = pair.letters.pop()?;
-        pair.counts.letters.fetch_sub(1, Ordering::SeqCst);
-        Some(letter)
+        let envelope = pair.envelopes.pop()?;
+        pair.counts.envelopes.fetch_sub(1, Ordering::SeqCst);
+        Some(envelope)
     }
 
     /// Refuses what is sent from now on.
@@ -204,8 +205,8 @@ impl<M, R: Send + 'static> End<M, R> {
 
     /// Who has something in its box or is about to.
     pub(super) fn unread(&self) -> impl Iterator<Item = Member> {
-        let has = |pair: &LazyPair<M, R>| {
-            pair.get().is_some_and(|pair| pair.counts.letters.load(Ordering::SeqCst) > 0)
+        let has = |pair: &LazyMailbox<M, R>| {
+            pair.get().is_some_and(|pair| pair.counts.envelopes.load(Ordering::SeqCst) > 0)
         };
         self.boxes.iter().enumerate().filter(move |(_, pair)| has(pair)).map(|(from, _)| Member::from(from))
     }
@@ -216,26 +217,26 @@ impl<M, R: Send + 'static> End<M, R> {
         let mut lost = 0;
         for pair in self.boxes.iter().filter_map(OnceLock::get) {
             loop {
-                while let Some(letter) = pair.letters.pop() {
-                    pair.counts.letters.fetch_sub(1, Ordering::SeqCst);
+                while let Some(envelope) = pair.envelopes.pop() {
+                    pair.counts.envelopes.fetch_sub(1, Ordering::SeqCst);
                     lost += 1;
-                    drop(letter);
+                    drop(envelope);
                 }
-                if pair.counts.letters.load(Ordering::SeqCst) == 0 {
+                if pair.counts.envelopes.load(Ordering::SeqCst) == 0 {
                     break;
                 }
                 // Its sender is between its announcement and the next few instructions.
                 std::thread::yield_now();
             }
         }
-        drop(self.bell.waker.take());
-        self.bell.called.store(false, Ordering::SeqCst);
+        drop(self.doorbell.waker.take());
+        self.doorbell.called.store(false, Ordering::SeqCst);
         self.state.store(CLOSED, Ordering::SeqCst);
         lost
     }
 }
 
-impl Bell {
+impl Doorbell {
     /// Word of a message of `from`. Gives the waker to call, if there is one.
     pub(super) fn message_from(&self, from: Member) -> Option<Waker> {
         let (word, bit) = place(from.index());
@@ -275,7 +276,7 @@ impl Bell {
 }
 
 /// Does `ring`, which gives a waker to call: now, or on a simulated lane a while later, as `later` puts it.
-pub(super) fn tell(ring: impl FnOnce() -> Option<Waker>, later: impl FnOnce(&dyn SlowBells)) {
+pub(super) fn tell(ring: impl FnOnce() -> Option<Waker>, later: impl FnOnce(&dyn DelayedDoorbells)) {
     let is_slow = backend::try_with(|backend| backend.slow_bells().map(later)).flatten().is_some();
     if !is_slow && let Some(waker) = ring() {
         waker.wake();
@@ -286,7 +287,7 @@ pub(super) fn tell(ring: impl FnOnce() -> Option<Waker>, later: impl FnOnce(&dyn
 pub(super) fn tell_owned(ring: impl FnOnce() -> Option<Waker> + 'static) {
     let ring = std::cell::Cell::new(Some(ring));
     let own = || ring.take().expect("one of two takes it");
-    tell(|| own()(), |bells| bells.later(Box::new(own())));
+    tell(|| own()(), |doorbells| doorbells.later(Box::new(own())));
 }
 
 impl<M, R: Send + 'static> Clone for Exchange<M, R> {

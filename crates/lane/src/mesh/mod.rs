@@ -46,10 +46,10 @@ pub use self::sender::{CallError, Refused, Sender};
 /// the same one.
 #[derive(Clone)]
 pub struct Mesh {
-    inner: Arc<Inner>,
+    inner: Arc<MeshInner>,
 }
 
-struct Inner {
+struct MeshInner {
     lanes: usize,
     outsiders: Mutex<Outsiders>,
     exchanges: Mutex<BTreeMap<&'static str, Arc<dyn Any + Send + Sync>>>,
@@ -69,7 +69,7 @@ impl Mesh {
     /// A mesh of `lanes` lanes, whose members have the lanes' numbers, and of at most `outsiders` threads beside them.
     pub fn new(lanes: usize, outsiders: usize) -> Self {
         let outsiders = Mutex::new(Outsiders { made: 0, max: outsiders });
-        Self { inner: Arc::new(Inner { lanes, outsiders, exchanges: Mutex::default() }) }
+        Self { inner: Arc::new(MeshInner { lanes, outsiders, exchanges: Mutex::default() }) }
     }
 
     /// A member for a thread that is no lane; `None` when all are given away. They are not given back: such threads are

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::calls::Ticket;
-use super::exchange::{End, Letter, Shared};
+use super::exchange::{Envelope, ExchangeShared, MailEnd};
 use super::members::{Member, Members};
 use super::sender::Sender;
 use crate::backend;
@@ -12,7 +12,7 @@ use crate::backend;
 /// Where one member takes its mail of one exchange. Dropped, it closes: what is unread is dropped, and calls among it
 /// end unanswered.
 pub struct Port<M: Send + 'static, R: Send + 'static = ()> {
-    shared: Arc<Shared<M, R>>,
+    shared: Arc<ExchangeShared<M, R>>,
     me: Member,
     /// Who may have something in its box.
     unread: Members,
@@ -34,7 +34,7 @@ pub enum Mail<M, R: Send + 'static = ()> {
 }
 
 impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
-    pub(super) fn new(shared: Arc<Shared<M, R>>, me: Member) -> Self {
+    pub(super) fn new(shared: Arc<ExchangeShared<M, R>>, me: Member) -> Self {
         let unread = Members::none_of(shared.members());
         Self { shared, me, unread, next: 0, rang_last: false }
     }
@@ -59,7 +59,7 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
         if let Some(mail) = self.try_recv() {
             return Poll::Ready(Some(mail));
         }
-        self.end().bell.listen(cx.waker());
+        self.end().doorbell.listen(cx.waker());
         if let Some(mail) = self.try_recv() {
             return Poll::Ready(Some(mail));
         }
@@ -82,19 +82,19 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
 
     /// The next mail if there is any now.
     pub fn try_recv(&mut self) -> Option<Mail<M, R>> {
-        if !self.rang_last && self.end().bell.take_called() {
+        if !self.rang_last && self.end().doorbell.take_called() {
             self.rang_last = true;
             return Some(Mail::Rung);
         }
         self.rang_last = false;
-        if let Some((from, letter)) = self.take_letter() {
+        if let Some((from, envelope)) = self.take_letter() {
             backend::try_with(|backend| backend.counters().mail_received.increment());
-            return Some(match letter.ticket {
-                None => Mail::Cast(from, letter.message),
-                Some(ticket) => Mail::Call(from, letter.message, ticket),
+            return Some(match envelope.ticket {
+                None => Mail::Cast(from, envelope.message),
+                Some(ticket) => Mail::Call(from, envelope.message, ticket),
             });
         }
-        self.end().bell.take_called().then_some(Mail::Rung)
+        self.end().doorbell.take_called().then_some(Mail::Rung)
     }
 
     /// Takes nothing new from now on; what was sent before can still be taken.
@@ -102,13 +102,13 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
         self.end().close();
     }
 
-    fn take_letter(&mut self) -> Option<(Member, Letter<M, R>)> {
+    fn take_letter(&mut self) -> Option<(Member, Envelope<M, R>)> {
         let end = self.shared.end(self.me).expect("made when the port was opened");
-        end.bell.take_senders().for_each(|(word, bits)| self.unread.add_word(word, bits));
+        end.doorbell.take_senders().for_each(|(word, bits)| self.unread.add_word(word, bits));
         while let Some(from) = self.unread.next_from(self.next) {
             self.next = from.index() + 1;
             match end.take(from) {
-                Some(letter) => return Some((from, letter)),
+                Some(envelope) => return Some((from, envelope)),
                 // What comes after this look is told again.
                 None => self.unread.remove(from),
             }
@@ -116,7 +116,7 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
         None
     }
 
-    fn end(&self) -> &End<M, R> {
+    fn end(&self) -> &MailEnd<M, R> {
         self.shared.end(self.me).expect("made when the port was opened")
     }
 }

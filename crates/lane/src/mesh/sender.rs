@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::calls::{Call, Gather, Unanswered, open_call};
-use super::exchange::{Letter, NoRoom, Shared, tell};
+use super::exchange::{Envelope, ExchangeShared, NoRoom, tell};
 use super::members::{Member, Members};
 use crate::backend;
 
 /// By which one member sends to the others, and to itself. Clones may be used by any of its tasks.
 pub struct Sender<M, R: Send + 'static = ()> {
-    shared: Arc<Shared<M, R>>,
+    shared: Arc<ExchangeShared<M, R>>,
     me: Member,
 }
 
@@ -39,7 +39,7 @@ pub enum CallError {
 }
 
 impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
-    pub(super) fn new(shared: Arc<Shared<M, R>>, me: Member) -> Self {
+    pub(super) fn new(shared: Arc<ExchangeShared<M, R>>, me: Member) -> Self {
         Self { shared, me }
     }
 
@@ -69,7 +69,7 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
     /// # Errors
     /// [`Refused`] with the message.
     pub fn cast(&self, to: Member, message: M) -> Result<(), Refused<M>> {
-        self.send(to, Letter { message, ticket: None })
+        self.send(to, Envelope { message, ticket: None })
     }
 
     /// Sends a message that asks for an answer. See the module for who may wait for it.
@@ -82,7 +82,7 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
             let why = if self.is_open(to) { NoRoom::Full } else { NoRoom::Gone };
             return Err(self.refuse(why, message));
         };
-        self.send(to, Letter { message, ticket: Some(ticket) })?;
+        self.send(to, Envelope { message, ticket: Some(ticket) })?;
         Ok(call)
     }
 
@@ -110,10 +110,10 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
     pub fn ring(&self, to: Member) -> bool {
         let Some(end) = self.shared.end(to).filter(|_| self.is_open(to)) else { return false };
         tell(
-            || end.bell.call(),
-            |bells| {
+            || end.doorbell.call(),
+            |doorbells| {
                 let shared = Arc::clone(&self.shared);
-                bells.later(Box::new(move || shared.end(to)?.bell.call()));
+                doorbells.later(Box::new(move || shared.end(to)?.doorbell.call()));
             },
         );
         true
@@ -124,18 +124,18 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
         to.iter().filter(|&member| !self.ring(member)).collect()
     }
 
-    fn send(&self, to: Member, letter: Letter<M, R>) -> Result<(), Refused<M>> {
-        let Some(end) = self.shared.end(to) else { return Err(self.refuse(NoRoom::Gone, letter.message)) };
-        if let Err((why, letter)) = end.put(self.me, letter, self.shared.limits.messages) {
-            return Err(self.refuse(why, letter.message));
+    fn send(&self, to: Member, envelope: Envelope<M, R>) -> Result<(), Refused<M>> {
+        let Some(end) = self.shared.end(to) else { return Err(self.refuse(NoRoom::Gone, envelope.message)) };
+        if let Err((why, envelope)) = end.put(self.me, envelope, self.shared.limits.messages) {
+            return Err(self.refuse(why, envelope.message));
         }
         backend::try_with(|backend| backend.counters().mail_sent.increment());
         let me = self.me;
         tell(
-            || end.bell.message_from(me),
-            |bells| {
+            || end.doorbell.message_from(me),
+            |doorbells| {
                 let shared = Arc::clone(&self.shared);
-                bells.later(Box::new(move || shared.end(to)?.bell.message_from(me)));
+                doorbells.later(Box::new(move || shared.end(to)?.doorbell.message_from(me)));
             },
         );
         Ok(())

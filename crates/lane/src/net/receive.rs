@@ -5,7 +5,7 @@ use std::io;
 
 use super::TcpStream;
 use crate::backend::operation as op;
-use crate::backend::{OpFuture, Quiet};
+use crate::backend::{OpFuture, RecvPaused};
 use crate::buffer::RecvBuf;
 use crate::context;
 
@@ -23,7 +23,7 @@ impl TcpStream {
     /// then.
     pub async fn recv_exact(&self, into: Vec<u8>, len: usize) -> (io::Result<()>, Vec<u8>) {
         let start = into.len();
-        let mut taken = Taken { stream: self, bytes: into, start };
+        let mut taken = TakenBytes { stream: self, bytes: into, start };
         taken.bytes.reserve_exact(len);
         let result = self.fill(&mut taken, start + len, ALONE_BYTES_MIN).await;
         (result, taken.keep())
@@ -37,26 +37,26 @@ impl TcpStream {
     /// As there.
     pub async fn recv_alone(&self, into: Vec<u8>, len: usize) -> (io::Result<()>, Vec<u8>) {
         let start = into.len();
-        let mut taken = Taken { stream: self, bytes: into, start };
+        let mut taken = TakenBytes { stream: self, bytes: into, start };
         taken.bytes.reserve_exact(len);
         let result = self.fill(&mut taken, start + len, 0).await;
         (result, taken.keep())
     }
 
     /// What is shorter than `alone_min` comes by the lane's own receive.
-    async fn fill(&self, taken: &mut Taken<'_>, end: usize, alone_min: usize) -> io::Result<()> {
+    async fn fill(&self, taken: &mut TakenBytes<'_>, end: usize, alone_min: usize) -> io::Result<()> {
         while taken.bytes.len() < end {
             let missing = end - taken.bytes.len();
-            let quiet = match missing < alone_min {
-                true => Quiet::Bytes(self.recv().await?),
+            let recv_paused = match missing < alone_min {
+                true => RecvPaused::Bytes(self.recv().await?),
                 false => poll_fn(|cx| context::with(|lane| lane.backend().poll_quiet(self.fd(), cx))).await?,
             };
-            match quiet {
-                Quiet::Bytes(received) if received.is_empty() => {
+            match recv_paused {
+                RecvPaused::Bytes(received) if received.is_empty() => {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                Quiet::Bytes(received) => taken.take(received, missing),
-                Quiet::Resting(name) => {
+                RecvPaused::Bytes(received) => taken.take(received, missing),
+                RecvPaused::Resting(name) => {
                     let into = std::mem::take(&mut taken.bytes);
                     let receive = op::ReceiveInto::new(self.fd(), name, into, taken.start, missing);
                     let received = OpFuture::submit(receive).await;
@@ -72,14 +72,14 @@ impl TcpStream {
 }
 
 /// What was taken from a stream for somebody who may give up waiting for the rest.
-struct Taken<'a> {
+struct TakenBytes<'a> {
     stream: &'a TcpStream,
     bytes: Vec<u8>,
     /// What lies before is not the stream's.
     start: usize,
 }
 
-impl Taken<'_> {
+impl TakenBytes<'_> {
     /// At most `most` bytes; the rest is the stream's again.
     fn take(&mut self, mut received: RecvBuf, most: usize) {
         let n = received.len().min(most);
@@ -99,7 +99,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenBytes<'_> {
     fn drop(&mut self) {
         if self.bytes.len() > self.start {
             let mut bytes = self.bytes.split_off(self.start);

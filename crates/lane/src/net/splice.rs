@@ -21,7 +21,7 @@ impl TcpStream {
         let mut sent = 0;
         while sent < len {
             let wanted = usize::try_from(len - sent).unwrap_or(usize::MAX).min(pipe.capacity());
-            let way = op::Way::In { file: file.fd(), offset: offset + sent };
+            let way = op::SpliceDirection::In { file: file.fd(), offset: offset + sent };
             let moved;
             (moved, pipe) = OpFuture::submit(op::Splice { pipe, way, len: wanted }).await;
             let moved = moved? as u64;
@@ -31,7 +31,7 @@ impl TcpStream {
             context::with(|lane| lane.note_served(file.fd(), offset + sent, moved as usize));
             sent += moved;
             while pipe.held() > 0 {
-                let way = op::Way::Out { socket: self.fd(), more: sent < len };
+                let way = op::SpliceDirection::Out { socket: self.fd(), more: sent < len };
                 let (len, out) = (pipe.held(), pipe);
                 let moved;
                 (moved, pipe) = OpFuture::submit(op::Splice { pipe: out, way, len }).await;

@@ -188,7 +188,7 @@ impl TcpStream {
                     // Others of this lane get their turn between the parts of a long file. A part that was
                     // cut short is no sign of a full socket: one that is sealed as it goes drains meanwhile.
                     if sent < len {
-                        crate::executor::give_way().await;
+                        crate::executor::yield_if_due().await;
                     }
                 }
             }

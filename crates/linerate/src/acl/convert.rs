@@ -37,7 +37,7 @@ pub(super) struct Args {
 
 /// What was found and moved.
 #[derive(Default)]
-struct Moved {
+struct ConvertedCounts {
     names: u64,
     lists: u64,
     descriptors: u64,
@@ -50,11 +50,11 @@ struct Moved {
 }
 
 /// A walk downwards on one file system; no link is followed.
-struct Walk {
+struct TreeWalk {
     device: u64,
     to: RightsIn,
     is_dry: bool,
-    moved: Moved,
+    moved: ConvertedCounts,
     told: Option<Instant>,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let root = std::fs::File::open(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
     let device = rustix::fs::fstat(&root)?.st_dev;
     let told = std::io::stderr().is_terminal().then(Instant::now);
-    let mut walk = Walk { device, to, is_dry: args.dry_run, moved: Moved::default(), told };
+    let mut walk = TreeWalk { device, to, is_dry: args.dry_run, moved: ConvertedCounts::default(), told };
     walk.directory(root.into(), &dir);
     if walk.told.is_some() {
         progress(format_args!(""));
@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(args: &Args, dir: &Path, to: RightsIn, moved: &Moved) -> anyhow::Result<()> {
+fn tell(args: &Args, dir: &Path, to: RightsIn, moved: &ConvertedCounts) -> anyhow::Result<()> {
     let word = Attribute::from(to).word();
     if args.json {
         // Of names that are no UTF-8 what is shown stands for several.
@@ -161,7 +161,7 @@ fn tell(args: &Args, dir: &Path, to: RightsIn, moved: &Moved) -> anyhow::Result<
     Ok(())
 }
 
-impl Walk {
+impl TreeWalk {
     /// A directory and all that is in it. As many descriptors are open as it goes down.
     fn directory(&mut self, top: OwnedFd, path: &Path) {
         let mut way = Vec::new();
@@ -225,7 +225,7 @@ impl Walk {
         self.moved.names += 1;
         if self.told.is_some_and(|told| told.elapsed() > PERIOD) {
             self.told = Some(Instant::now());
-            let Moved { names, lists, descriptors, .. } = &self.moved;
+            let ConvertedCounts { names, lists, descriptors, .. } = &self.moved;
             progress(format_args!(
                 "{names} names looked at, {lists} lists and {descriptors} descriptors moved"
             ));
@@ -234,9 +234,9 @@ impl Walk {
             self.fail(path, error);
         }
         match self.one(file, [Attribute::Trusted, Attribute::User].map(Attribute::descriptor)) {
-            Ok(Found::Moved) => self.moved.descriptors += 1,
-            Ok(Found::Conflict) => self.moved.conflicts.push(path.to_owned()),
-            Ok(Found::Nothing | Found::There) => {}
+            Ok(AttributeOutcome::ConvertedCounts) => self.moved.descriptors += 1,
+            Ok(AttributeOutcome::Conflict) => self.moved.conflicts.push(path.to_owned()),
+            Ok(AttributeOutcome::Nothing | AttributeOutcome::There) => {}
             Err(error) => self.fail(path, error),
         }
     }
@@ -244,14 +244,14 @@ impl Walk {
     fn list(&mut self, file: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
         let found = self.one(file, [ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED])?;
         match found {
-            Found::Conflict => self.moved.conflicts.push(path.to_owned()),
-            Found::Moved => self.moved.lists += 1,
-            Found::Nothing if value(file, ATTRIBUTE_WITNESS)?.is_some() => {
+            AttributeOutcome::Conflict => self.moved.conflicts.push(path.to_owned()),
+            AttributeOutcome::ConvertedCounts => self.moved.lists += 1,
+            AttributeOutcome::Nothing if value(file, ATTRIBUTE_WITNESS)?.is_some() => {
                 self.moved.lost.push(path.to_owned())
             }
-            Found::Nothing | Found::There => {}
+            AttributeOutcome::Nothing | AttributeOutcome::There => {}
         }
-        if self.is_dry || !matches!(found, Found::Moved | Found::There) {
+        if self.is_dry || !matches!(found, AttributeOutcome::ConvertedCounts | AttributeOutcome::There) {
             return Ok(());
         }
         match self.to {
@@ -265,13 +265,17 @@ impl Walk {
     }
 
     /// Moves what lies in one attribute to the other; the first is the one that takes a privilege.
-    fn one(&self, file: BorrowedFd<'_>, [trusted, user]: [&CStr; 2]) -> Result<Found, Errno> {
+    fn one(&self, file: BorrowedFd<'_>, [trusted, user]: [&CStr; 2]) -> Result<AttributeOutcome, Errno> {
         let (to, from) = if self.to == RightsIn::Trusted { (trusted, user) } else { (user, trusted) };
         let Some(moving) = value(file, from)? else {
-            return Ok(if value(file, to)?.is_some() { Found::There } else { Found::Nothing });
+            return Ok(if value(file, to)?.is_some() {
+                AttributeOutcome::There
+            } else {
+                AttributeOutcome::Nothing
+            });
         };
         match value(file, to)? {
-            Some(there) if there != moving => return Ok(Found::Conflict),
+            Some(there) if there != moving => return Ok(AttributeOutcome::Conflict),
             _ if self.is_dry => {}
             there => {
                 if there.is_none() {
@@ -281,7 +285,7 @@ impl Walk {
                 take_away(file, from)?;
             }
         }
-        Ok(Found::Moved)
+        Ok(AttributeOutcome::ConvertedCounts)
     }
 
     fn fail(&mut self, path: &Path, error: Errno) {
@@ -291,11 +295,11 @@ impl Walk {
 
 /// What became of an attribute.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum AttributeOutcome {
     Nothing,
     /// It lay where it should.
     There,
-    Moved,
+    ConvertedCounts,
     /// There are two that differ.
     Conflict,
 }

@@ -14,7 +14,7 @@ use crate::acl::Attribute;
 
 /// What was found beneath one directory.
 #[derive(Debug, Default)]
-struct Seen {
+struct DescriptorCounts {
     names: usize,
     /// Those that have a descriptor.
     described: usize,
@@ -54,9 +54,9 @@ fn attribute(dir: &Path) -> &'static CStr {
 }
 
 /// Goes from the directory downwards, on its own file system, level by level.
-fn look(dir: &Path, attribute: &CStr) -> Option<Seen> {
+fn look(dir: &Path, attribute: &CStr) -> Option<DescriptorCounts> {
     let device = std::fs::metadata(dir).ok()?.dev();
-    let mut seen = Seen::default();
+    let mut seen = DescriptorCounts::default();
     let mut value = vec![0; ntacl::BYTES_MAX];
     let mut level = vec![dir.to_owned()];
     seen.note(dir, attribute, &mut value);
@@ -82,7 +82,7 @@ fn is_directory_on(entry: &DirEntry, device: u64) -> bool {
     entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.dev() == device)
 }
 
-impl Seen {
+impl DescriptorCounts {
     fn note(&mut self, path: &Path, attribute: &CStr, value: &mut [u8]) {
         let why = match lgetxattr(path, attribute, &mut *value) {
             Ok(len) => ntacl::parse(&value[..len]).err().map(|why| why.to_string()),

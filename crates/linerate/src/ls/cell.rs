@@ -11,7 +11,7 @@ use super::{Args, time};
 use crate::output::{json_line, keep_names, printable, say, table};
 
 /// One line.
-struct Line {
+struct CellLine {
     name: Vec<u8>,
     fid: afs_wire::Fid,
     /// Or why it cannot be had.
@@ -36,10 +36,10 @@ pub(super) fn run(args: &Args, address: &Address) -> anyhow::Result<ExitCode> {
     Ok(if unknown { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn lines(found: &Found, name: &[u8]) -> anyhow::Result<Vec<Line>> {
+async fn lines(found: &Found, name: &[u8]) -> anyhow::Result<Vec<CellLine>> {
     if !found.metadata.is_directory() {
         let (name, status) = (name.to_vec(), Ok(found.metadata));
-        return Ok(vec![Line { name, fid: found.fid, status, target: None }]);
+        return Ok(vec![CellLine { name, fid: found.fid, status, target: None }]);
     }
     let mut lines = Vec::new();
     for (Entry { name, fid }, status) in directory::list_status(&found.server, found.fid).await? {
@@ -51,12 +51,12 @@ async fn lines(found: &Found, name: &[u8]) -> anyhow::Result<Vec<Line>> {
             _ => None,
         };
         let status = status.map_err(|code| code.to_string());
-        lines.push(Line { name, fid, status, target });
+        lines.push(CellLine { name, fid, status, target });
     }
     Ok(lines)
 }
 
-fn print(lines: &[Line]) {
+fn print(lines: &[CellLine]) {
     let mut table = table(["mode", "links", "owner", "size", "modified", "version", "name"], &[1, 2, 3, 5]);
     for line in lines {
         let name = addressed(&line.name);
@@ -82,7 +82,7 @@ fn print(lines: &[Line]) {
     say!("{table}");
 }
 
-fn as_json(line: &Line) -> Value {
+fn as_json(line: &CellLine) -> Value {
     let mut value = json!({
         "name": String::from_utf8_lossy(&line.name), "path": addressed(&line.name),
         "volume": line.fid.volume, "vnode": line.fid.vnode, "uniquifier": line.fid.uniquifier,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use service::civil::Civil;
+use service::datetime::DateTime;
 
 use crate::remote::{self, Remote};
 use crate::{afs, smb};
@@ -57,6 +57,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// UTC, to the second.
 fn time(seconds: i64) -> String {
-    let Civil { year, month, day, hour, minute, second, .. } = Civil::from_unix(seconds);
+    let DateTime { year, month, day, hour, minute, second, .. } = DateTime::from_unix(seconds);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }

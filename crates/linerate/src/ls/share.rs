@@ -13,7 +13,7 @@ use crate::output::{json_line, keep_names, printable, say, table};
 use crate::smb::There;
 
 /// One line.
-struct Line {
+struct ShareLine {
     name: String,
     length: u64,
     /// 100 ns since 1601.
@@ -29,13 +29,13 @@ pub(super) fn run(args: &Args, address: &Address) -> anyhow::Result<ExitCode> {
             There::Nothing => bail!("{told}: no such file or directory"),
             There::File { length, written, attributes } => {
                 let name = told.path.last().cloned().unwrap_or_default();
-                vec![Line { name, length, written, attributes }]
+                vec![ShareLine { name, length, written, attributes }]
             }
             There::Directory => {
                 let mut names =
                     reached.tree.names(&path).await.with_context(|| format!("cannot list {told}"))?;
                 names.sort_by(|one, other| one.name.cmp(&other.name));
-                let line = |listed: smb_client::ListEntry| Line {
+                let line = |listed: smb_client::ListEntry| ShareLine {
                     name: listed.name,
                     length: listed.length,
                     written: listed.written,
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, address: &Address) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(lines: &[Line]) {
+fn print(lines: &[ShareLine]) {
     let mut table = table(["attributes", "size", "modified", "name"], &[1]);
     for line in lines {
         let (seconds, _) = to_unix(line.written);
@@ -64,7 +64,7 @@ fn print(lines: &[Line]) {
     say!("{table}");
 }
 
-fn as_json(line: &Line) -> serde_json::Value {
+fn as_json(line: &ShareLine) -> serde_json::Value {
     json!({
         "name": line.name,
         "type": kind(line.attributes),

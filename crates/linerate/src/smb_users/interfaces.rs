@@ -8,9 +8,9 @@ use smb_client::Address;
 use smb_wire::fsctl::interfaces::{Interface, RSS_CAPABLE};
 use smb_wire::negotiate::capabilities::MULTI_CHANNEL;
 
-use crate::moving::ended;
 use crate::output::{bit_rate, say, table};
 use crate::smb::Reach;
+use crate::transfer_cmd::ended;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -23,8 +23,8 @@ pub(super) struct Args {
     reach: Reach,
 }
 
-/// What a server tells.
-struct Told {
+/// The interfaces that a server lists.
+struct InterfaceList {
     interfaces: Vec<Interface>,
     /// Sessions may have several connections.
     has_channels: bool,
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let asked = reached.tree.interfaces().await;
         let interfaces = asked.with_context(|| format!("{told}: it does not tell its interfaces"))?;
         let negotiated = reached.tree.channel().connection().negotiated();
-        Ok(Told { interfaces, has_channels: negotiated.capabilities & MULTI_CHANNEL != 0 })
+        Ok(InterfaceList { interfaces, has_channels: negotiated.capabilities & MULTI_CHANNEL != 0 })
     });
     let told = match done {
         Ok(done) => done.value,
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(told: &Told) {
+fn print(told: &InterfaceList) {
     let mut table = table(["Interface", "Speed", "RSS", "RDMA", "Address"], &[0, 1]);
     let or_no = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
     for interface in &told.interfaces {

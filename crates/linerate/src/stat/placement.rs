@@ -6,8 +6,8 @@ use server::stats::Snapshot;
 
 /// Looks are seconds apart, so most lines show what an earlier one found.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
-    silos: BTreeMap<u16, [Look; 3]>,
+pub(super) struct PlacementSamples {
+    silos: BTreeMap<u16, [PlacementSample; 3]>,
 }
 
 /// Pages looked up, by whether they lie on the node of who uses them; `None` where nothing was seen yet, or where
@@ -26,12 +26,12 @@ struct Pages {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Look {
+struct PlacementSample {
     counted: Pages,
     latest: Option<Pages>,
 }
 
-impl Looks {
+impl PlacementSamples {
     /// Takes a snapshot in; the first tells of all since the server's start.
     pub(super) fn see(&mut self, now: &Snapshot) {
         let mut counted: BTreeMap<u16, [Pages; 3]> = BTreeMap::new();
@@ -56,7 +56,7 @@ impl Looks {
     }
 }
 
-impl Look {
+impl PlacementSample {
     fn see(&mut self, counted: Pages) {
         let since = Pages {
             local: counted.local.saturating_sub(self.counted.local),
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_look_is_shown_until_the_next_one() {
-        let mut looks = Looks::default();
+        let mut looks = PlacementSamples::default();
         looks.see(&snapshot(&[(0, 60, 20), (0, 20, 0), (1, 0, 0)]));
         assert_eq!(looks.of(0).columns(), "           -      -  20.0%");
         assert_eq!(looks.of(1), Placement::default());

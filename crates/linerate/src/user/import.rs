@@ -34,14 +34,14 @@ pub(super) struct Args {
     place: Where,
 }
 
-/// Somebody who comes along.
-struct Taken {
+/// A user that is imported.
+struct ImportedUser {
     line: usize,
     user: NewUser,
 }
 
-/// Somebody who does not.
-struct Left {
+/// A user that is skipped, and why.
+struct SkippedUser {
     line: usize,
     name: String,
     why: String,
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Who comes along, mapped as `passwd` and his line say, and who does not.
-fn sorted(users: Vec<SambaUser>, passwd: Option<&str>) -> (Vec<Taken>, Vec<Left>) {
+fn sorted(users: Vec<SambaUser>, passwd: Option<&str>) -> (Vec<ImportedUser>, Vec<SkippedUser>) {
     let (mut taken, mut left) = (Vec::new(), Vec::new());
     for user in users {
         let uid = user.uid.filter(|_| passwd.is_some());
@@ -86,19 +86,24 @@ fn sorted(users: Vec<SambaUser>, passwd: Option<&str>) -> (Vec<Taken>, Vec<Left>
         match user.taken {
             Ok(nt) => {
                 let new = NewUser { name, uid, gid, nt: Some(nt), ..NewUser::default() };
-                taken.push(Taken { line: user.line, user: new });
+                taken.push(ImportedUser { line: user.line, user: new });
             }
-            Err(why) => left.push(Left { line: user.line, name: user.name, why: why.to_string() }),
+            Err(why) => left.push(SkippedUser { line: user.line, name: user.name, why: why.to_string() }),
         }
     }
     (taken, left)
 }
 
 /// All that are in the way, by line: nothing is done in part.
-fn refuse_known(file: &Path, taken: &[Taken], accounts: &Accounts, replace: bool) -> anyhow::Result<()> {
+fn refuse_known(
+    file: &Path,
+    taken: &[ImportedUser],
+    accounts: &Accounts,
+    replace: bool,
+) -> anyhow::Result<()> {
     let groups = accounts.groups();
     let mut bad = Vec::new();
-    for Taken { line, user } in taken {
+    for ImportedUser { line, user } in taken {
         let name = &user.name;
         if groups.iter().any(|group| group.name == *name) {
             bad.push(format!("line {line}: there is a group {name}"));
@@ -132,11 +137,17 @@ fn first_group(passwd: &str, name: &str, uid: u32) -> Option<u32> {
     passwd.lines().find_map(of).filter(|gid| *gid != 0)
 }
 
-fn tell(args: &Args, store: &AccountsStore, taken: &[Taken], done: &[(Id, bool)], left: &[Left]) {
+fn tell(
+    args: &Args,
+    store: &AccountsStore,
+    taken: &[ImportedUser],
+    done: &[(Id, bool)],
+    left: &[SkippedUser],
+) {
     let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     if !taken.is_empty() {
         let mut table = table(["line", "user", "id", "uid", "gid", ""], &[0, 2, 3, 4]);
-        for (Taken { line, user }, (id, is_replaced)) in taken.iter().zip(done) {
+        for (ImportedUser { line, user }, (id, is_replaced)) in taken.iter().zip(done) {
             let (uid, gid, what) = match is_replaced {
                 true => (String::new(), String::new(), "has the file's hash"),
                 false => (number(user.uid), number(user.gid), "new"),
@@ -148,7 +159,7 @@ fn tell(args: &Args, store: &AccountsStore, taken: &[Taken], done: &[(Id, bool)]
     }
     if !left.is_empty() {
         let mut table = table(["line", "left out", "why"], &[0]);
-        for Left { line, name, why } in left {
+        for SkippedUser { line, name, why } in left {
             table.add_row([line.to_string(), name.escape_debug().to_string(), why.clone()]);
         }
         say!("{table}\n");
@@ -163,12 +174,18 @@ fn tell(args: &Args, store: &AccountsStore, taken: &[Taken], done: &[(Id, bool)]
     }
 }
 
-fn as_json(args: &Args, taken: &[Taken], done: &[(Id, bool)], left: &[Left]) -> serde_json::Value {
-    let taken = taken.iter().zip(done).map(|(Taken { line, user }, (id, is_replaced))| {
+fn as_json(
+    args: &Args,
+    taken: &[ImportedUser],
+    done: &[(Id, bool)],
+    left: &[SkippedUser],
+) -> serde_json::Value {
+    let taken = taken.iter().zip(done).map(|(ImportedUser { line, user }, (id, is_replaced))| {
         let (uid, gid) = if *is_replaced { (None, None) } else { (user.uid, user.gid) };
         json!({ "line": line, "name": user.name, "id": id.0, "uid": uid, "gid": gid, "replaced": is_replaced })
     });
-    let left = left.iter().map(|Left { line, name, why }| json!({ "line": line, "name": name, "why": why }));
+    let left =
+        left.iter().map(|SkippedUser { line, name, why }| json!({ "line": line, "name": name, "why": why }));
     json!({
         "dry_run": args.dry_run,
         "taken": taken.collect::<Vec<_>>(),

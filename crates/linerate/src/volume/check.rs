@@ -14,7 +14,7 @@ use super::Check;
 use crate::output::{say, table};
 
 /// What became of one volume.
-struct Outcome {
+struct VolumeOutcome {
     name: String,
     checked: Result<VolumeChecked, String>,
 }
@@ -64,7 +64,7 @@ fn replace(state: &Path) -> anyhow::Result<ExitCode> {
 }
 
 /// Checks one, with a bar where somebody looks on.
-fn outcome(volumes: &Volumes, name: String, repair: bool) -> Outcome {
+fn outcome(volumes: &Volumes, name: String, repair: bool) -> VolumeOutcome {
     let progress = Arc::new(CheckProgress::default());
     let bar = ProgressBar::new_spinner().with_prefix(name.clone());
     bar.set_style(ProgressStyle::with_template("{spinner} {prefix}: {msg} [{elapsed}]").expect("it is one"));
@@ -85,12 +85,12 @@ fn outcome(volumes: &Volumes, name: String, repair: bool) -> Outcome {
         Ok(checked) => checked.map_err(|error| error.to_string()),
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    Outcome { name, checked }
+    VolumeOutcome { name, checked }
 }
 
 /// What is wrong first, then a line for each volume.
-fn show(outcomes: &[Outcome]) {
-    for Outcome { name, checked } in outcomes {
+fn show(outcomes: &[VolumeOutcome]) {
+    for VolumeOutcome { name, checked } in outcomes {
         match checked {
             Err(why) => say!("{name}: cannot be compared: {why}"),
             Ok(VolumeChecked { report, overlaps }) => {
@@ -109,7 +109,7 @@ fn show(outcomes: &[Outcome]) {
         }
     }
     let mut table = table(["volume", "names", "records", "wrong", "mended", "left"], &[1, 2, 3, 4, 5]);
-    for Outcome { name, checked } in outcomes {
+    for VolumeOutcome { name, checked } in outcomes {
         let Ok(VolumeChecked { report, overlaps }) = checked else { continue };
         let wrong = report.found + overlaps.len() as u64;
         let figures = [report.names, report.records, wrong, report.mended, wrong - report.mended];
@@ -121,8 +121,8 @@ fn show(outcomes: &[Outcome]) {
     }
 }
 
-fn as_json(outcome: &Outcome) -> serde_json::Value {
-    let Outcome { name, checked } = outcome;
+fn as_json(outcome: &VolumeOutcome) -> serde_json::Value {
+    let VolumeOutcome { name, checked } = outcome;
     let VolumeChecked { report, overlaps } = match checked {
         Ok(checked) => checked,
         Err(why) => return json!({ "name": name, "error": why }),
@@ -144,7 +144,7 @@ fn as_json(outcome: &Outcome) -> serde_json::Value {
 }
 
 /// As the help says; of several volumes the worst counts.
-fn code(outcomes: &[Outcome]) -> ExitCode {
+fn code(outcomes: &[VolumeOutcome]) -> ExitCode {
     let checked = || outcomes.iter().filter_map(|outcome| outcome.checked.as_ref().ok());
     match () {
         () if outcomes.iter().any(|outcome| outcome.checked.is_err()) => ExitCode::FAILURE,

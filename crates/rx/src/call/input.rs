@@ -49,7 +49,7 @@ impl Call {
             }
         }
         self.discard_unwanted_request(&mut shared.pool);
-        self.tell_readable(shared);
+        self.notify_readable(shared);
         DataOutcome::Done
     }
 
@@ -90,20 +90,20 @@ impl Call {
             Verdict::InOrder | Verdict::Ahead => {}
         }
         // A request of many packets is a reason to have the address proved, so that more of it may be held.
-        core.proof.wanted |= core.holds_many(self.rx.held());
+        core.validation.wanted |= core.holds_many(self.rx.held());
         // What fills the gap at the front sets others free: it may have buffers that the rest may not.
         let in_order = verdict == Verdict::InOrder;
         let reserve = if in_order { shared.reserved_from_readers } else { shared.reserved_from_readers * 2 };
         if shared.pool.free_count() <= reserve {
             shared.stats.no_buffers += 1;
-            core.proof.wanted |= !core.proof.reached;
+            core.validation.wanted |= !core.validation.reached;
             return DataOutcome::Done;
         }
         // A reader that waits for it may have it whatever lies ahead, and whatever its host holds.
         let held = if in_order { self.rx.in_order() } else { self.rx.held() };
-        if !(in_order && held == 0 && core.proof.reached || core.may_hold(held, shared)) {
+        if !(in_order && held == 0 && core.validation.reached || core.may_hold(held, shared)) {
             shared.stats.over_share += 1;
-            core.proof.wanted |= !core.proof.reached;
+            core.validation.wanted |= !core.validation.reached;
             return DataOutcome::Done;
         }
         let Some(packet) = shared.pool.alloc_for(core.account()) else {

@@ -124,7 +124,11 @@ impl Call {
                 return self.send_ping(now, core, shared);
             }
             if !core.may_send(now, len, false, shared) {
-                return if asked || !core.proof.reached { None } else { self.send_ping(now, core, shared) };
+                return if asked || !core.validation.reached {
+                    None
+                } else {
+                    self.send_ping(now, core, shared)
+                };
             }
         }
         // A transmit in progress reads the buffer: send a copy, so that its bytes do not change under it.
@@ -238,7 +242,7 @@ impl Call {
         let room = shared.pool.payload_room(&packet);
         // To a client that has not answered yet a question tells nothing of its packets: it goes on sending them, and
         // each pays for the next question.
-        let tells = core.side == Side::Client || core.proof.reached || reason != AckReason::Ping;
+        let tells = core.side == Side::Client || core.validation.reached || reason != AckReason::Ping;
         let fill = |table: &mut [u8]| if tells { self.rx.fill_table(first, table) } else { 0 };
         let len = ack::encode(room, &fields, fill, || runs.next().filter(|_| tells));
         drop(runs);

@@ -34,7 +34,7 @@ struct HighestRtt {
 
 /// What a loss episode says of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Queue {
+enum QueueSign {
     None,
     Short,
     Long,
@@ -72,32 +72,32 @@ impl Auto {
         }
     }
 
-    fn queue(&self) -> Queue {
+    fn queue(&self) -> QueueSign {
         let queued = self.highest.get().saturating_sub(self.min_rtt);
         if queued < self.min_rtt / SHORT_PART {
-            Queue::None
+            QueueSign::None
         } else if queued > (self.min_rtt * LONG_HALVES / 2).max(LONG_MIN) {
-            Queue::Long
+            QueueSign::Long
         } else {
-            Queue::Short
+            QueueSign::Short
         }
     }
 
     /// Counts a loss episode that met a congestion window of `window`, which BBR takes over whole.
     fn vote(&mut self, window: u32) {
         match (&self.bbr, self.queue()) {
-            (None, Queue::Short) => self.votes = 0,
+            (None, QueueSign::Short) => self.votes = 0,
             (None, queue) => {
                 // Losses come one by one at random; a long queue is there or is not.
-                self.votes += if queue == Queue::Long { VOTES_FOR_BBR } else { 1 };
+                self.votes += if queue == QueueSign::Long { VOTES_FOR_BBR } else { 1 };
                 if self.votes >= VOTES_FOR_BBR {
                     self.votes = VOTES_MAX;
                     self.bbr = Some(Box::new(Bbr::with_window(window)));
                 }
             }
             // A probe of BBR's makes a short queue of its own for a few rounds in some sixty.
-            (Some(_), Queue::None | Queue::Long) => self.votes = (self.votes + 1).min(VOTES_MAX),
-            (Some(bbr), Queue::Short) => {
+            (Some(_), QueueSign::None | QueueSign::Long) => self.votes = (self.votes + 1).min(VOTES_MAX),
+            (Some(bbr), QueueSign::Short) => {
                 self.votes -= 1;
                 if self.votes == 0 {
                     self.new_reno = NewReno::with_window(bbr.flight());

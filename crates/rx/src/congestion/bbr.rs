@@ -11,7 +11,7 @@ mod model;
 
 use std::time::{Duration, Instant};
 
-use self::cycle::{AckPhase, Mode};
+use self::cycle::{AckPhase, BbrMode};
 use self::model::{AckLumps, FullPipe, MaxBandwidth, MinRtt, Rounds};
 use super::delivery_rate::{DeliveryRate, Sample};
 use super::{Acked, Controller, INITIAL_WINDOW, MAXIMUM_WINDOW};
@@ -21,7 +21,7 @@ use crate::rtt::RttEstimator;
 #[derive(Clone, Debug)]
 pub struct Bbr {
     rate: DeliveryRate,
-    mode: Mode,
+    mode: BbrMode,
     rounds: Rounds,
     max_bandwidth: MaxBandwidth,
     min_rtt: MinRtt,
@@ -93,7 +93,7 @@ struct Probe {
 /// What false losses took away.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
-    mode: Mode,
+    mode: BbrMode,
     bounds: Bounds,
 }
 
@@ -102,7 +102,7 @@ impl Bbr {
     pub fn new() -> Self {
         Self {
             rate: DeliveryRate::new(),
-            mode: Mode::Startup,
+            mode: BbrMode::Startup,
             rounds: Rounds::default(),
             max_bandwidth: MaxBandwidth::default(),
             min_rtt: MinRtt::new(),
@@ -180,7 +180,7 @@ impl Bbr {
     fn max_inflight(&self) -> f64 {
         let product = self.product(self.bandwidth(), self.mode.window_gain());
         let room = (product + self.lumps.get()).max(BURSTS_MIN * self.burst()).max(WINDOW_MIN);
-        if self.mode == Mode::Up { room + 2.0 } else { room }
+        if self.mode == BbrMode::Up { room + 2.0 } else { room }
     }
 
     fn update_model(&mut self, now: Instant, newly_acked: u32, sample: &Sample, rtt: Option<Duration>) {
@@ -270,21 +270,21 @@ impl Bbr {
             self.cwnd += acked;
         }
         let cap = match self.mode {
-            Mode::Startup | Mode::Drain => f64::INFINITY,
-            Mode::Down | Mode::Refill | Mode::Up => self.bounds.inflight_hi,
-            Mode::Cruise => self.inflight_with_headroom(),
-            Mode::ProbeRtt => self.inflight_with_headroom().min(self.probe_rtt_window()),
+            BbrMode::Startup | BbrMode::Drain => f64::INFINITY,
+            BbrMode::Down | BbrMode::Refill | BbrMode::Up => self.bounds.inflight_hi,
+            BbrMode::Cruise => self.inflight_with_headroom(),
+            BbrMode::ProbeRtt => self.inflight_with_headroom().min(self.probe_rtt_window()),
         };
         let cap = cap.min(self.bounds.inflight_lo).min(f64::from(MAXIMUM_WINDOW)).max(WINDOW_MIN);
         self.cwnd = self.cwnd.clamp(WINDOW_MIN, cap);
     }
 
     fn probe_rtt_window(&self) -> f64 {
-        self.product(self.bandwidth(), Mode::ProbeRtt.window_gain()).max(WINDOW_MIN)
+        self.product(self.bandwidth(), BbrMode::ProbeRtt.window_gain()).max(WINDOW_MIN)
     }
 
     fn save_window(&mut self) {
-        let collapsed = self.mode == Mode::ProbeRtt;
+        let collapsed = self.mode == BbrMode::ProbeRtt;
         self.prior_cwnd = if collapsed { self.prior_cwnd.max(self.cwnd) } else { self.cwnd };
     }
 }
@@ -309,9 +309,9 @@ impl Controller for Bbr {
             self.idle_restart = true;
             self.lumps.restart(now);
             match self.mode {
-                Mode::Down | Mode::Cruise | Mode::Refill | Mode::Up => self.set_pacing_rate(1.0),
-                Mode::ProbeRtt => self.end_probe_rtt_if_done(now),
-                Mode::Startup | Mode::Drain => {}
+                BbrMode::Down | BbrMode::Cruise | BbrMode::Refill | BbrMode::Up => self.set_pacing_rate(1.0),
+                BbrMode::ProbeRtt => self.end_probe_rtt_if_done(now),
+                BbrMode::Startup | BbrMode::Drain => {}
             }
         }
         if self.probe.random == 0 {
@@ -332,7 +332,7 @@ impl Controller for Bbr {
         self.rtt_samples = rtt.samples();
         let round_trip = fresh.then(|| rtt.latest());
         if self.pacing_rate == 0.0 && rtt.has_sample() {
-            self.pacing_rate = Mode::Startup.pacing_gain() * self.cwnd / rtt.srtt().as_secs_f64();
+            self.pacing_rate = BbrMode::Startup.pacing_gain() * self.cwnd / rtt.srtt().as_secs_f64();
         }
         let sample = self.rate.on_ack(now, acked.newly_acked, acked.serial, self.min_rtt.get());
         match sample {
@@ -377,7 +377,7 @@ impl Controller for Bbr {
         self.bounds.inflight_lo = self.bounds.inflight_lo.max(bounds.inflight_lo);
         self.bounds.inflight_hi = self.bounds.inflight_hi.max(bounds.inflight_hi);
         self.cwnd = self.cwnd.max(self.prior_cwnd);
-        if self.mode != mode && self.mode != Mode::ProbeRtt {
+        if self.mode != mode && self.mode != BbrMode::ProbeRtt {
             self.resume(mode);
         }
     }

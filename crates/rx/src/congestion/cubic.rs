@@ -13,17 +13,17 @@ use crate::rtt::{INITIAL_RTT, RttEstimator};
 /// `(C (3 + b) / (4 (1 - b)))^(1/4) * r^(3/4) / p^(3/4)` packets (RFC 9438 5.1).
 #[derive(Clone, Debug)]
 pub struct Cubic {
-    state: State,
+    state: CubicState,
     slow_start: SlowStart,
     srtt: Duration,
     reduced_at: Option<Instant>,
     timed_out: bool,
-    undo: Option<State>,
+    undo: Option<CubicState>,
 }
 
 /// What an undo restores.
 #[derive(Clone, Debug)]
-struct State {
+struct CubicState {
     /// Congestion window, fractional between packets.
     cwnd: f64,
     ssthresh: f64,
@@ -52,7 +52,7 @@ impl Cubic {
     /// A controller in slow start with [`INITIAL_WINDOW`].
     pub fn new() -> Self {
         Self {
-            state: State {
+            state: CubicState {
                 cwnd: f64::from(INITIAL_WINDOW),
                 ssthresh: f64::INFINITY,
                 w_max: 0.0,
@@ -73,7 +73,7 @@ impl Cubic {
 
     fn reduce(&mut self, now: Instant) {
         self.undo = Some(self.state.clone());
-        let State { cwnd, w_max, .. } = self.state;
+        let CubicState { cwnd, w_max, .. } = self.state;
         // Fast convergence: a flow that lost below its last peak leaves room for newcomers (RFC 9438 4.7).
         self.state.w_max = if cwnd < w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.state.w_prior = cwnd;
@@ -92,7 +92,7 @@ impl Cubic {
     }
 
     fn grow_in_congestion_avoidance(&mut self, now: Instant, newly_acked: u32) {
-        let State { cwnd, w_max, w_prior, .. } = self.state;
+        let CubicState { cwnd, w_max, w_prior, .. } = self.state;
         let epoch = self.state.epoch.get_or_insert_with(|| Epoch::new(now, cwnd, w_max));
         epoch.resume(now);
         // The steps below are per packet and small only as long as one call carries at most a flight.
@@ -190,7 +190,7 @@ impl Controller for Cubic {
     fn on_spurious_loss(&mut self, _now: Instant) {
         if let Some(before) = self.undo.take() {
             let cwnd = self.state.cwnd.max(before.cwnd);
-            self.state = State { cwnd, ..before };
+            self.state = CubicState { cwnd, ..before };
             self.timed_out = false;
             self.reduced_at = None;
         }

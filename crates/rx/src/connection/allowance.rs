@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::server::PROBE_LEN_MIN;
 use super::{Core, HELD_UNPROVED};
 use crate::event::Side;
-use crate::packet::Account;
+use crate::packet::BufferAccount;
 use crate::shared::Shared;
 use crate::source::may_take_more;
 
@@ -16,8 +16,8 @@ impl Core {
     pub(crate) fn may_hold(&self, held: u32, shared: &Shared) -> bool {
         let (pool, account) = (&shared.pool, self.account);
         match account {
-            Account::OWN => true,
-            Account::UNPROVED => {
+            BufferAccount::OWN => true,
+            BufferAccount::UNPROVED => {
                 held < HELD_UNPROVED && pool.held_by(account) < pool.allocated() / UNPROVED_SHARE
             }
             _ => {
@@ -35,11 +35,11 @@ impl Core {
             return true;
         }
         let len = len as u64;
-        let has_credit = self.proof.reached && shared.peers[self.peer].has_credit(now);
-        let must_ask = self.proof.wanted || self.proof.reached && !has_credit;
+        let has_credit = self.validation.reached && shared.peers[self.peer].has_credit(now);
+        let must_ask = self.validation.wanted || self.validation.reached && !has_credit;
         let left = if must_ask && !question { PROBE_LEN_MIN } else { 0 };
-        if self.proof.budget >= len + left {
-            self.proof.budget -= len;
+        if self.validation.budget >= len + left {
+            self.validation.budget -= len;
             return true;
         }
         let peer = &mut shared.peers[self.peer];
@@ -50,10 +50,10 @@ impl Core {
             return true;
         }
         shared.stats.amplification_limited += 1;
-        if self.proof.reached {
+        if self.validation.reached {
             shared.wait_for_credit(self);
         } else {
-            self.proof.wanted = true;
+            self.validation.wanted = true;
         }
         false
     }
@@ -62,8 +62,8 @@ impl Core {
     /// credit is low, or is about to end for want of an acknowledgement.
     pub(crate) fn should_ask(&self, now: Instant, len: usize, shared: &Shared) -> bool {
         let peer = &shared.peers[self.peer];
-        let draws = self.proof.budget < len as u64;
-        self.proof.reached
+        let draws = self.validation.budget < len as u64;
+        self.validation.reached
             && peer.has_credit(now)
             && (peer.is_credit_low() || draws && peer.is_credit_ageing(now))
     }

@@ -20,14 +20,14 @@ pub(crate) struct Channel {
     /// Kept from call to call: the path is the same.
     pub(crate) controller: Option<Box<dyn Controller>>,
     /// What to tell a peer that still asks about the last call.
-    pub(crate) done: Option<Done>,
+    pub(crate) done: Option<FinishedCall>,
     /// How we ended the last call, for peers that go on sending.
     pub(crate) aborted: Option<i32>,
 }
 
 /// The last call of a channel: over here, but perhaps the peer does not know it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct FinishedCall {
     /// One past its last packet.
     pub(crate) next: u32,
     /// Serial to name in the ACK.

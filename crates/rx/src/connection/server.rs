@@ -17,9 +17,9 @@ use crate::event::{CallHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, serial_after};
 use crate::shared::Shared;
 
-/// What is known of the client.
+/// How far a client is validated: its address by reach, its identity by the security class.
 #[derive(Debug)]
-pub(crate) struct Proof {
+pub(crate) struct Validation {
     /// The address has answered.
     pub(crate) reached: bool,
     /// The security class is satisfied.
@@ -39,7 +39,7 @@ pub(crate) struct Proof {
     pub(crate) checking: bool,
 }
 
-impl Proof {
+impl Validation {
     pub(crate) fn new(serial_floor: u32, reached: bool, authentic: bool) -> Self {
         Self {
             reached,
@@ -184,12 +184,12 @@ impl Connection {
 
     /// An ACK named a serial: if only we and the client's address can know it, the address is proved. Says whether.
     pub(super) fn note_proof(&mut self, now: Instant, serial: u32, shared: &mut Shared) -> bool {
-        let proof = &mut self.core.proof;
+        let validation = &mut self.core.validation;
         // The floor follows at a distance, or it would be ahead of all serials after half the circle.
-        if self.core.serial.wrapping_sub(proof.serial_floor) > SERIALS_REMEMBERED {
-            proof.serial_floor = self.core.serial.wrapping_sub(SERIALS_REMEMBERED);
+        if self.core.serial.wrapping_sub(validation.serial_floor) > SERIALS_REMEMBERED {
+            validation.serial_floor = self.core.serial.wrapping_sub(SERIALS_REMEMBERED);
         }
-        let seen = serial_after(serial, proof.serial_floor) && !serial_after(serial, self.core.serial);
+        let seen = serial_after(serial, validation.serial_floor) && !serial_after(serial, self.core.serial);
         if self.core.side == Side::Server && seen {
             self.on_reached(now, shared);
         }
@@ -236,19 +236,21 @@ impl Connection {
             return;
         }
         // The answer to a challenge proves the address as well.
-        if !self.core.proof.authentic && !self.core.proof.checking {
-            self.core.proof.challenge_at.get_or_insert(now);
+        if !self.core.validation.authentic && !self.core.validation.checking {
+            self.core.validation.challenge_at.get_or_insert(now);
         }
-        if !self.core.proof.reached && shared.peers[self.core.peer].is_proved(now, shared.config.reach_time) {
+        if !self.core.validation.reached
+            && shared.peers[self.core.peer].is_proved(now, shared.config.reach_time)
+        {
             self.core.set_reached(shared);
         }
-        if self.core.proof.authentic && !self.core.proof.reached && shared.config.check_reach {
-            self.core.proof.wanted = true;
+        if self.core.validation.authentic && !self.core.validation.reached && shared.config.check_reach {
+            self.core.validation.wanted = true;
         }
-        if self.core.proof.wanted {
-            self.core.proof.probe_at.get_or_insert(now);
+        if self.core.validation.wanted {
+            self.core.validation.probe_at.get_or_insert(now);
         }
-        if !self.core.proof.authentic || !self.core.proof.reached && shared.config.check_reach {
+        if !self.core.validation.authentic || !self.core.validation.reached && shared.config.check_reach {
             return;
         }
         for channel in &mut self.channels {
@@ -256,7 +258,7 @@ impl Connection {
             call.delivery = Delivery::Delivered;
             self.core.delivered = true;
             shared.events.push_back(Event::NewCall { call: call.handle, service: self.core.service });
-            call.tell_readable(shared);
+            call.notify_readable(shared);
         }
     }
 
@@ -266,17 +268,17 @@ impl Connection {
         let peer = &shared.peers[self.core.peer].rtt;
         let first_retry = if peer.has_sample() { peer.rto() } else { PROOF_RETRY_UNMEASURED };
         let retry = |times: u32| (first_retry * (1 << times.min(PROOF_DOUBLINGS_MAX))).min(PROOF_RETRY_MAX);
-        if self.core.proof.challenge_at.is_some_and(|at| now >= at) {
-            self.challenge(now, retry(self.core.proof.challenges), shared);
+        if self.core.validation.challenge_at.is_some_and(|at| now >= at) {
+            self.challenge(now, retry(self.core.validation.challenges), shared);
         }
-        let proof = &mut self.core.proof;
-        let challenged = proof.challenge_at.is_some() || proof.checking;
-        if proof.wanted && !challenged && proof.probe_at.is_none_or(|at| now >= at) {
+        let validation = &mut self.core.validation;
+        let challenged = validation.challenge_at.is_some() || validation.checking;
+        if validation.wanted && !challenged && validation.probe_at.is_none_or(|at| now >= at) {
             // Without the bytes for a probe, the next packet that brings some pays for it before anything else.
-            let affordable = proof.budget >= PROBE_LEN_MIN;
-            proof.probe_at = affordable.then(|| now + retry(proof.probes));
+            let affordable = validation.budget >= PROBE_LEN_MIN;
+            validation.probe_at = affordable.then(|| now + retry(validation.probes));
             if affordable {
-                proof.probes += 1;
+                validation.probes += 1;
                 self.queue_control(Control::ReachProbe, shared);
             }
         }
@@ -304,8 +306,8 @@ impl Connection {
         (core.remote, core.local_ip, core.heard_at) = (remote, local_ip, now);
         (core.asked, core.accepted_from) = (None, None);
         core.serial = core.serial.wrapping_add(shared.rng.random_range(SERIAL_JUMP_MIN..SERIAL_JUMP_MAX));
-        core.proof.serial_floor = core.serial;
-        core.proof.budget = 0;
+        core.validation.serial_floor = core.serial;
+        core.validation.budget = 0;
         core.set_reached(shared);
         core.forget_debt();
         let there = &mut shared.peers[peer];

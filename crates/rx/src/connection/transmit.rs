@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Connection, Control, Done, Due};
+use super::{Connection, Control, Due, FinishedCall};
 use crate::abort;
 use crate::ack::{self, Ack, AckFields, AckReason};
 use crate::call::TimerOutcome;
@@ -26,7 +26,7 @@ pub(crate) struct Prepared {
 impl Connection {
     /// The next packet to send; `None` ends the connection's turn.
     pub(crate) fn next_packet(&mut self, now: Instant, shared: &mut Shared) -> Option<Prepared> {
-        if self.core.proof.challenge_at.is_some() || self.core.proof.wanted {
+        if self.core.validation.challenge_at.is_some() || self.core.validation.wanted {
             self.on_proof_timer(now, shared);
         }
         while !self.control.is_empty() {
@@ -94,7 +94,7 @@ impl Connection {
         &mut self,
         now: Instant,
         index: usize,
-        done: Done,
+        done: FinishedCall,
         reason: AckReason,
         shared: &mut Shared,
     ) -> Option<PacketRef> {
@@ -206,7 +206,7 @@ impl Connection {
     /// Asks the client's address for a sign of life: a PING of the call that waits for it. Its answer shows that the
     /// client knows of the call, as that to a VERSION question would not.
     fn ask_for_sign_of_life(&mut self) {
-        if !self.core.proof.reached
+        if !self.core.validation.reached
             && let Some(call) = self.channels.iter_mut().find_map(|channel| channel.call.as_mut())
         {
             call.ping_due = true;
@@ -221,7 +221,7 @@ impl Connection {
         shared: &mut Shared,
     ) -> Option<PacketRef> {
         // After an abort or BUSY there is nothing to ask.
-        let last_word = self.core.proof.reached || header.kind == PacketType::Challenge;
+        let last_word = self.core.validation.reached || header.kind == PacketType::Challenge;
         if !self.core.may_send(now, HEADER_LEN + payload.len(), last_word, shared) {
             return None;
         }
@@ -298,11 +298,11 @@ impl Connection {
             }
         }
         earliest = self.confirm_at().map_or(earliest, |at| earliest.min(at));
-        let proof = &self.core.proof;
-        let probes = proof.wanted && proof.challenge_at.is_none() && !proof.checking;
+        let validation = &self.core.validation;
+        let probes = validation.wanted && validation.challenge_at.is_none() && !validation.checking;
         let waits = [
-            proof.probe_at.filter(|_| probes),
-            proof.challenge_at,
+            validation.probe_at.filter(|_| probes),
+            validation.challenge_at,
             self.mtu_probe_expires(shared),
             self.expires_at(shared),
         ];
@@ -315,9 +315,9 @@ impl Connection {
         if self.core.side == Side::Client {
             return None;
         }
-        let proof = &self.core.proof;
+        let validation = &self.core.validation;
         let failed = self.core.error.is_some_and(|code| code != abort::CALL_DEAD);
-        let wait = match (proof.reached && proof.authentic, failed) {
+        let wait = match (validation.reached && validation.authentic, failed) {
             (false, _) => self.core.limits.dead_time,
             (_, true) => shared.config.reach_time,
             _ => shared.config.reap_time,

@@ -18,7 +18,7 @@ use crate::shared::Shared;
 
 /// The first report, while it waits for another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt {
+pub(crate) struct UnreachableReport {
     since: Instant,
     /// Last serial used when it came.
     serial: u32,
@@ -53,12 +53,13 @@ impl Connection {
         if self.core.side != Side::Client {
             return false;
         }
-        let current = |doubt: &Doubt| {
+        let current = |doubt: &UnreachableReport| {
             doubt.received == received && now.saturating_duration_since(doubt.since) < DOUBT_LASTS
         };
         match self.core.doubt.filter(current) {
             None => {
-                let doubt = Doubt { since: now, serial: self.core.serial, received, asked: false };
+                let doubt =
+                    UnreachableReport { since: now, serial: self.core.serial, received, asked: false };
                 self.core.doubt = Some(doubt);
                 shared.mark_ready(&mut self.core);
             }
@@ -88,7 +89,7 @@ impl Connection {
         if self.end_if_port_closed(shared) {
             return;
         }
-        self.core.proof.budget = self.core.proof.budget.max(PROBE_LEN_MIN);
+        self.core.validation.budget = self.core.validation.budget.max(PROBE_LEN_MIN);
         for call in self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()) {
             call.ping_due = true;
         }

@@ -7,8 +7,8 @@ use std::time::Instant;
 use rand::Rng;
 
 use super::moves::Stray;
-use super::newcomer::begins_call;
-use super::{Endpoint, Loose};
+use super::unvalidated::begins_call;
+use super::{Endpoint, UnboundPacket};
 use crate::connection::Core;
 use crate::event::Side;
 use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN, Header, PacketType, flags};
@@ -43,9 +43,9 @@ impl Route {
     }
 }
 
-/// Whose a packet is.
+/// How a packet matches the connections of this endpoint, by its ids and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ConnectionMatch {
     Here(u32),
     /// The ids are this connection's, the address is not.
     Elsewhere(u32),
@@ -171,25 +171,25 @@ impl Endpoint {
         }
         let mut follows = None;
         let index = match self.find(&header, remote) {
-            Found::Here(index) => index,
-            Found::Elsewhere(index) => {
+            ConnectionMatch::Here(index) => index,
+            ConnectionMatch::Elsewhere(index) => {
                 match self.on_stray(now, remote, local_ip, &header, index, datagram.len()) {
                     Stray::Refused => return,
-                    Stray::Newcomer(newcomer) => newcomer,
+                    Stray::NewConnection(new_connection) => new_connection,
                     Stray::Taken { follows: known } => {
                         follows = Some(known);
                         index
                     }
                 }
             }
-            Found::Nowhere if begins_call(&header) => {
+            ConnectionMatch::Nowhere if begins_call(&header) => {
                 let key = ConnectionKey::server(header.epoch, header.cid, remote);
                 match self.accept(now, remote, local_ip, &header, key, datagram.len()) {
                     Some(index) => index,
                     None => return self.give_up_claim(&header, remote),
                 }
             }
-            Found::Nowhere => {
+            ConnectionMatch::Nowhere => {
                 let is_answer = self.take_cookie(now, remote, &header, payload);
                 self.shared.stats.unknown_calls += u64::from(!is_answer);
                 return;
@@ -218,8 +218,8 @@ impl Endpoint {
         let connection = &mut self.connections[index as usize];
         let core = &mut connection.core;
         core.heard_at = now;
-        core.proof.pay_in(datagram.len());
-        let (peer, reached) = (core.peer, core.proof.reached);
+        core.validation.pay_in(datagram.len());
+        let (peer, reached) = (core.peer, core.validation.reached);
         if reached {
             self.strangers.note_client();
         }
@@ -228,35 +228,35 @@ impl Endpoint {
         self.shared.stats.stock_received += u64::from(peer_known.is_stock());
         connection.on_packet(now, &header, payload, &mut self.shared);
         self.shared.mark_ready(&mut connection.core);
-        if !reached && connection.core.proof.reached {
+        if !reached && connection.core.validation.reached {
             self.spread_proof(now, peer);
         }
         self.reclaim_if_short(now);
     }
 
-    pub(super) fn find(&mut self, header: &Header, remote: SocketAddr) -> Found {
+    pub(super) fn find(&mut self, header: &Header, remote: SocketAddr) -> ConnectionMatch {
         if !header.from_client() {
             // A server with several addresses answers from any of them, by the same port.
             return match self.find_key(ConnectionKey::client(header.epoch, header.cid)) {
                 Some(index) if self.connections[index as usize].core.remote.port() == remote.port() => {
-                    Found::Here(index)
+                    ConnectionMatch::Here(index)
                 }
-                Some(index) => Found::Elsewhere(index),
-                None => Found::Nowhere,
+                Some(index) => ConnectionMatch::Elsewhere(index),
+                None => ConnectionMatch::Nowhere,
             };
         }
         let found = self.find_key(ConnectionKey::server(header.epoch, header.cid, remote));
         if let Some(index) = found
             && self.connections[index as usize].core.remote == remote
         {
-            return Found::Here(index);
+            return ConnectionMatch::Here(index);
         }
         if header.epoch & EPOCH_ANY_ADDRESS != 0
             && let Some(&index) = self.by_key.get(&ConnectionKey::at(header.epoch, header.cid, remote))
         {
-            return Found::Here(index);
+            return ConnectionMatch::Here(index);
         }
-        found.map_or(Found::Nowhere, Found::Elsewhere)
+        found.map_or(ConnectionMatch::Nowhere, ConnectionMatch::Elsewhere)
     }
 
     pub(super) fn find_key(&mut self, key: ConnectionKey) -> Option<u32> {
@@ -345,7 +345,7 @@ impl Endpoint {
         pool.payload_room(&packet)[..payload.len()].copy_from_slice(payload);
         header.encode(pool.buffer_mut(&packet).first_chunk_mut().expect("a buffer holds a header"));
         let packet = self.shared.pin_once(packet);
-        self.loose.push_back(Loose { destination, src_ip, packet });
+        self.loose.push_back(UnboundPacket { destination, src_ip, packet });
         true
     }
 

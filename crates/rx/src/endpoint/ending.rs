@@ -32,7 +32,7 @@ impl Endpoint {
         let key = ConnectionKey::of(core);
         self.by_key.remove(&key);
         if core.side == Side::Server
-            && let Some(directory) = self.roster.directory()
+            && let Some(directory) = self.lane_map.directory()
         {
             directory.release(&key, self.lane);
         }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::Endpoint;
 use super::demux::ConnectionKey;
-use super::newcomer::{begins_call, holder};
+use super::unvalidated::{begins_call, holder};
 use crate::event::Side;
 use crate::header::{HEADER_LEN, Header, PacketType, flags};
 use crate::security::SECURITY_NULL;
@@ -33,7 +33,7 @@ pub(super) enum Stray {
     /// Dropped, and counted.
     Refused,
     /// It belongs to this new connection.
-    Newcomer(u32),
+    NewConnection(u32),
     /// It is the connection's; `follows` says that its sender may be where the client is now, whatever it holds.
     Taken { follows: bool },
 }
@@ -56,7 +56,7 @@ impl Endpoint {
         }
         if core.side == Side::Server && core.security_index != SECURITY_NULL {
             let accepted = core.accepted_from == Some(remote);
-            if accepted || header.kind == PacketType::Data && core.proof.authentic {
+            if accepted || header.kind == PacketType::Data && core.validation.authentic {
                 return Stray::Taken { follows: accepted };
             }
         } else if core.side == Side::Server {
@@ -66,9 +66,9 @@ impl Endpoint {
             let channel = &connection.channels[header.channel()];
             if begins_call(header) && header.call > channel.number.max(channel.elsewhere) {
                 let key = ConnectionKey::at(header.epoch, header.cid, remote);
-                if let Some(newcomer) = self.accept(now, remote, local_ip, header, key, len) {
+                if let Some(new_connection) = self.accept(now, remote, local_ip, header, key, len) {
                     self.connections[index as usize].channels[header.channel()].elsewhere = header.call;
-                    return Stray::Newcomer(newcomer);
+                    return Stray::NewConnection(new_connection);
                 }
                 return Stray::Refused;
             }

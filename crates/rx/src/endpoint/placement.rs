@@ -7,9 +7,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::demux::{ConnectionKey, Found};
-use super::newcomer::begins_call;
-use super::{Endpoint, Roster};
+use super::demux::{ConnectionKey, ConnectionMatch};
+use super::unvalidated::begins_call;
+use super::{Endpoint, LaneMap};
 use crate::header::{Header, PacketType};
 
 /// How a datagram came to a lane.
@@ -23,8 +23,8 @@ pub enum Arrival {
 
 impl Endpoint {
     /// Makes this endpoint `lane` of those on the roster.
-    pub fn join(&mut self, roster: Arc<Roster>, lane: usize) {
-        self.roster = roster;
+    pub fn join(&mut self, lane_map: Arc<LaneMap>, lane: usize) {
+        self.lane_map = lane_map;
         self.lane = lane;
     }
 
@@ -36,7 +36,7 @@ impl Endpoint {
         datagram: &[u8],
         arrival: Arrival,
     ) -> Option<usize> {
-        if self.roster.lanes() == 1 {
+        if self.lane_map.lanes() == 1 {
             return None;
         }
         let (header, _) = Header::parse(datagram).ok()?;
@@ -48,14 +48,14 @@ impl Endpoint {
             (_, from_client) => from_client,
         };
         if !concerns_accepted {
-            let owner = self.roster.by_residue(&header);
+            let owner = self.lane_map.by_residue(&header);
             return (arrival != Arrival::Handed && owner != self.lane).then_some(owner);
         }
-        if self.find(&header, remote) != Found::Nowhere {
+        if self.find(&header, remote) != ConnectionMatch::Nowhere {
             return None;
         }
         let key = ConnectionKey::server(header.epoch, header.cid, remote);
-        let directory = self.roster.directory()?;
+        let directory = self.lane_map.directory()?;
         if begins_call(&header) {
             return directory.claim(key, self.lane).err();
         }
@@ -64,7 +64,7 @@ impl Endpoint {
 
     /// A datagram that might have begun a connection did not.
     pub(super) fn give_up_claim(&self, header: &Header, remote: SocketAddr) {
-        if let Some(directory) = self.roster.directory()
+        if let Some(directory) = self.lane_map.directory()
             && begins_call(header)
         {
             directory.release(&ConnectionKey::server(header.epoch, header.cid, remote), self.lane);

@@ -9,7 +9,7 @@ use budget::Claimant;
 
 use super::Endpoint;
 use crate::event::{ConnectionEnd, Side};
-use crate::packet::Account;
+use crate::packet::BufferAccount;
 
 impl Endpoint {
     /// Makes room for a connection of a proved client. A host or network that has its share, as many as are free or a few times
@@ -86,8 +86,8 @@ impl Endpoint {
     }
 
     /// The hosts that hold most buffers, as many as it takes for `wanted` packets ahead of gaps.
-    fn holders_ahead_of_gaps(&self, wanted: usize) -> HashSet<Account> {
-        let mut ahead: HashMap<Account, usize> = HashMap::new();
+    fn holders_ahead_of_gaps(&self, wanted: usize) -> HashSet<BufferAccount> {
+        let mut ahead: HashMap<BufferAccount, usize> = HashMap::new();
         for (_, connection) in self.connections.iter().filter(|(_, found)| found.core.side == Side::Server) {
             let calls = connection.channels.iter().flat_map(|channel| &channel.call);
             let count: u32 = calls.map(|call| call.rx.ahead()).sum();

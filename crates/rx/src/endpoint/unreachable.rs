@@ -26,19 +26,19 @@ impl Endpoint {
     /// The other lane whose connection has sent a packet that began with `quoted` to `peer`; `None` if it is of this one,
     /// or of none that is known.
     pub fn sender_elsewhere(&mut self, peer: SocketAddr, quoted: &[u8]) -> Option<usize> {
-        if self.roster.lanes() == 1 {
+        if self.lane_map.lanes() == 1 {
             return None;
         }
         let (header, _) = Header::parse(quoted).ok()?;
         if header.from_client() {
-            let owner = self.roster.by_residue(&header);
+            let owner = self.lane_map.by_residue(&header);
             return (owner != self.lane).then_some(owner);
         }
         if self.find_sender(&header, peer).is_some() {
             return None;
         }
         let key = ConnectionKey::server(header.epoch, header.cid, peer);
-        self.roster.directory()?.owner(&key).filter(|&owner| owner != self.lane)
+        self.lane_map.directory()?.owner(&key).filter(|&owner| owner != self.lane)
     }
 
     fn believes(&mut self, now: Instant, peer: SocketAddr, quoted: &[u8], port_closed: bool) -> bool {

@@ -211,7 +211,7 @@ fn reader_busy_with_held_packets_does_not_count_as_an_idle_client() {
 /// Fills `batch` with the next of `bytes`; says how many there were.
 fn fill(batch: &mut crate::WriteBatch, bytes: &[u8]) -> usize {
     let mut filled = 0;
-    for room in batch.rooms() {
+    for room in batch.payloads() {
         let count = room.len().min(bytes.len() - filled);
         room[..count].copy_from_slice(&bytes[filled..filled + count]);
         filled += count;

@@ -417,7 +417,7 @@ fn batches_are_lent_filled_and_sent_in_order() {
     let mut batch = pair.server.call(pair.now, served).expect("live").lend_batch(30_000).expect("room");
     assert!(batch.len() >= bytes.len());
     let mut left = &bytes[..];
-    for room in batch.rooms() {
+    for room in batch.payloads() {
         let count = room.len().min(left.len());
         room[..count].copy_from_slice(&left[..count]);
         left = &left[count..];

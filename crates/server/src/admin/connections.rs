@@ -27,14 +27,14 @@ lane::counter_block! {
 /// Accepts the connections.
 pub(super) struct Listener {
     listener: TcpListener,
-    places: Arc<Places>,
+    places: Arc<AdminSlots>,
 }
 
 /// One connection, which ends by itself when it is idle or slow.
-pub(super) struct Connection {
+pub(super) struct AdminConnection {
     stream: TcpStream,
-    places: Arc<Places>,
-    place: Arc<Mutex<Place>>,
+    places: Arc<AdminSlots>,
+    place: Arc<Mutex<AdminSlot>>,
     deadline: Pin<Box<Sleep>>,
     /// Bytes of a request came, and nothing was answered since.
     has_begun: bool,
@@ -44,8 +44,8 @@ pub(super) struct Connection {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Local(pub(super) Option<IpAddr>);
 
-struct Places {
-    places: Mutex<Vec<Arc<Mutex<Place>>>>,
+struct AdminSlots {
+    places: Mutex<Vec<Arc<Mutex<AdminSlot>>>>,
     patience: Patience,
     counters: Arc<AdminCounters>,
 }
@@ -59,7 +59,7 @@ struct Patience {
     idle: Duration,
 }
 
-struct Place {
+struct AdminSlot {
     /// When it came, or was answered last.
     since: Instant,
     gave_way: bool,
@@ -72,19 +72,19 @@ impl Listener {
     }
 
     fn with_patience(listener: TcpListener, patience: Patience, counters: Arc<AdminCounters>) -> Self {
-        let places = Places { places: Mutex::default(), patience, counters };
+        let places = AdminSlots { places: Mutex::default(), patience, counters };
         Self { listener, places: Arc::new(places) }
     }
 }
 
 impl axum::serve::Listener for Listener {
-    type Io = Connection;
+    type Io = AdminConnection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    async fn accept(&mut self) -> (AdminConnection, SocketAddr) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, peer)) => return (Places::take(&self.places, stream), peer),
+                Ok((stream, peer)) => return (AdminSlots::take(&self.places, stream), peer),
                 // Out of descriptors, or the peer has left: both pass.
                 Err(_) => tokio::time::sleep(RETRY).await,
             }
@@ -102,10 +102,10 @@ impl Connected<IncomingStream<'_, Listener>> for Local {
     }
 }
 
-impl Places {
-    fn take(places: &Arc<Self>, stream: TcpStream) -> Connection {
+impl AdminSlots {
+    fn take(places: &Arc<Self>, stream: TcpStream) -> AdminConnection {
         let now = Instant::now();
-        let place = Arc::new(Mutex::new(Place { since: now, gave_way: false, waker: None }));
+        let place = Arc::new(Mutex::new(AdminSlot { since: now, gave_way: false, waker: None }));
         {
             let mut all = lock(&places.places);
             if all.len() >= CONNECTIONS_MAX
@@ -121,17 +121,17 @@ impl Places {
             places.counters.connections.set(all.len() as u64);
         }
         let deadline = Box::pin(sleep_until(now + places.patience.request));
-        Connection { stream, places: Arc::clone(places), place, deadline, has_begun: false }
+        AdminConnection { stream, places: Arc::clone(places), place, deadline, has_begun: false }
     }
 
-    fn leave(&self, place: &Arc<Mutex<Place>>) {
+    fn leave(&self, place: &Arc<Mutex<AdminSlot>>) {
         let mut all = lock(&self.places);
         all.retain(|other| !Arc::ptr_eq(other, place));
         self.counters.connections.set(all.len() as u64);
     }
 }
 
-impl Connection {
+impl AdminConnection {
     /// An error once it has to end, of which its task learns by its waker.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let mut place = lock(&self.place);
@@ -155,7 +155,7 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for AdminConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -175,7 +175,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for AdminConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if let Poll::Ready(over) = self.poll_over(cx) {
             return Poll::Ready(Err(over));
@@ -196,7 +196,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for AdminConnection {
     fn drop(&mut self) {
         self.places.leave(&self.place);
     }
@@ -241,7 +241,7 @@ mod tests {
         stream.try_write(text).map(|written| assert_eq!(written, text.len()))
     }
 
-    async fn hear(stream: &TcpStream) -> io::Result<Vec<u8>> {
+    async fn receive(stream: &TcpStream) -> io::Result<Vec<u8>> {
         let mut answer = vec![0; 4096];
         loop {
             stream.readable().await?;
@@ -256,14 +256,14 @@ mod tests {
     }
 
     async fn is_ended(stream: &TcpStream) -> bool {
-        hear(stream).await.map_or(true, |heard| heard.is_empty())
+        receive(stream).await.map_or(true, |heard| heard.is_empty())
     }
 
     async fn ask(address: SocketAddr) -> String {
         let stream = TcpStream::connect(address).await.unwrap();
         say(&stream, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
         let mut answer = Vec::new();
-        while let Ok(heard) = hear(&stream).await
+        while let Ok(heard) = receive(&stream).await
             && !heard.is_empty()
         {
             answer.extend(heard);
@@ -299,7 +299,7 @@ mod tests {
         let began = Instant::now();
         let mut answer = Vec::new();
         while !answer.ends_with(b"here\n") {
-            answer.extend(hear(&kept).await.unwrap());
+            answer.extend(receive(&kept).await.unwrap());
         }
         // A byte now and then moves the end of its time no further.
         while say(&slow, b"G").await.is_ok() {

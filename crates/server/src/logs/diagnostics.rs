@@ -45,7 +45,7 @@ impl Diagnostics {
     /// A filter that cannot be read, a thread that cannot be started.
     pub fn start(filter: Option<&str>, plain: bool) -> io::Result<Self> {
         let filter: Targets = filter.unwrap_or(FILTER).parse().map_err(io::Error::other)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DiagnosticsShared {
             queue: ArrayQueue::new(LINES_MAX),
             lost: AtomicU64::new(0),
             limit: Arc::default(),
@@ -64,7 +64,7 @@ impl Diagnostics {
             stop_at: None,
             _done: done,
         };
-        let running = Running { shared: Arc::clone(&shared), counters, ended: Mutex::new(ended) };
+        let running = RunningWriter { shared: Arc::clone(&shared), counters, ended: Mutex::new(ended) };
         RUNNING.set(running).map_err(|_| io::Error::other("the diagnostics were started before"))?;
         std::thread::Builder::new().name("diagnostics".to_owned()).spawn(|| writer.run())?;
         let lines = tracing_subscriber::fmt::layer()
@@ -91,7 +91,7 @@ impl Drop for Diagnostics {
 /// Writes what is queued, for a second if need be, and ends the thread: for those who are about to end the
 /// process. What is said afterwards is said to nobody.
 pub fn finish() {
-    let Some(Running { shared, ended, .. }) = RUNNING.get() else { return };
+    let Some(RunningWriter { shared, ended, .. }) = RUNNING.get() else { return };
     shared.stop.store(true, Ordering::Release);
     shared.wake();
     if let Ok(ended) = ended.lock() {
@@ -107,16 +107,16 @@ pub(crate) fn add_to(blocks: &Blocks) {
 }
 
 /// The one that `tracing` knows: it is process-wide as well.
-static RUNNING: OnceLock<Running> = OnceLock::new();
+static RUNNING: OnceLock<RunningWriter> = OnceLock::new();
 
-struct Running {
-    shared: Arc<Shared>,
+struct RunningWriter {
+    shared: Arc<DiagnosticsShared>,
     counters: Arc<DiagnosticsCounters>,
     ended: Mutex<mpsc::Receiver<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DiagnosticsShared {
     queue: ArrayQueue<Vec<u8>>,
     lost: AtomicU64,
     limit: Arc<Limit>,
@@ -124,7 +124,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-impl Shared {
+impl DiagnosticsShared {
     fn push(&self, line: &[u8]) {
         let mut kept = line[..line.len().min(LINE_BYTES_MAX)].to_vec();
         if kept.len() < line.len() {
@@ -144,19 +144,19 @@ impl Shared {
 }
 
 /// Where the formatter writes: each line whole, in one call.
-struct Lines(Arc<Shared>);
+struct Lines(Arc<DiagnosticsShared>);
 
 impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line<'a>;
+    type Writer = DiagnosticsLine<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line(&self.0)
+    fn make_writer(&'a self) -> DiagnosticsLine<'a> {
+        DiagnosticsLine(&self.0)
     }
 }
 
-struct Line<'a>(&'a Shared);
+struct DiagnosticsLine<'a>(&'a DiagnosticsShared);
 
-impl Write for Line<'_> {
+impl Write for DiagnosticsLine<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.push(line);
         Ok(line.len())
@@ -168,7 +168,7 @@ impl Write for Line<'_> {
 }
 
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<DiagnosticsShared>,
     sink: Sink,
     counters: Arc<DiagnosticsCounters>,
     lost_told: u64,

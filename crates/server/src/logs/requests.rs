@@ -39,14 +39,14 @@ pub(super) enum Kind {
 pub(super) struct RequestLog {
     kind: Kind,
     lanes: LaneLog,
-    state: Arc<State>,
+    state: Arc<LogState>,
     thread: Thread,
     /// Says when the thread has ended.
     ended: mpsc::Receiver<()>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogState {
     stop: AtomicBool,
     reopen: AtomicBool,
 }
@@ -107,11 +107,11 @@ impl RequestLog {
             false => Sink::open(path, Some(Arc::clone(withheld))).map_err(|error| kind.told(&error))?,
         };
         let (lanes, reader) = service::log::channel(BATCHES_MAX);
-        let state = Arc::new(State::default());
+        let state = Arc::new(LogState::default());
         let counters = Arc::new(LogCounters::default());
         blocks.add_of_process(kind.block(), Arc::clone(&counters) as _);
         let (done, ended) = mpsc::channel();
-        let writer = Writer {
+        let writer = LogWriter {
             kind,
             reader,
             format,
@@ -157,12 +157,12 @@ impl Drop for RequestLog {
     }
 }
 
-struct Writer {
+struct LogWriter {
     kind: Kind,
     reader: LogReader,
     format: Format,
     sink: Sink,
-    state: Arc<State>,
+    state: Arc<LogState>,
     counters: Arc<LogCounters>,
     health: Arc<Health>,
     /// Lines given up here; the queue counts its own.
@@ -180,7 +180,7 @@ struct Spell {
     lost_before: u64,
 }
 
-impl Writer {
+impl LogWriter {
     fn run(mut self) {
         self.reader.attach();
         let (mut lines, mut told_lost, mut told_at) = (Vec::new(), 0, None);

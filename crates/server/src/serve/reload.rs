@@ -11,12 +11,12 @@ use crate::config::{Changes, Config};
 use crate::egress;
 use crate::lane_main::Sites;
 use crate::listeners::Change;
+use crate::loaded_sites::LoadedSites;
 use crate::logs;
 use crate::objects::{Closing, Use};
-use crate::offers::Offers;
 use crate::own_files::OwnFiles;
+use crate::reload_transaction::{ReloadTransaction, TransactionState};
 use crate::roots::Root;
-use crate::round::{Round, Standing};
 use crate::silo::Taking;
 
 lane::counter_block! {
@@ -34,7 +34,7 @@ lane::counter_block! {
 
 /// A reload that the lanes make ready or carry out.
 pub(super) struct Reloading {
-    round: Round,
+    transaction: ReloadTransaction,
     sites: Sites,
     config: Config,
     taking: Taking,
@@ -91,26 +91,27 @@ impl Serving {
         let volumes = volumes.map_err(|error| error.to_string())?;
         let tell = |error: ServerError| error.to_string();
         let state_dir = config.server.state_dir();
-        let loaded = Offers::load(&config, &self.layout, &self.objects, state_dir.as_deref(), false);
-        let mut offers = loaded.map_err(tell)?;
+        let loaded = LoadedSites::load(&config, &self.layout, &self.objects, state_dir.as_deref(), false);
+        let mut loaded_sites = loaded.map_err(tell)?;
         own.withhold(self.objects.withheld());
         self.own_files.set(own);
-        offers.warnings().iter().for_each(|warning| logs::warn(warning));
+        loaded_sites.warnings().iter().for_each(|warning| logs::warn(warning));
         egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
         let taking = Taking::new(&self.layout, &config.server.drained_nodes);
         let taking = taking.map_err(|error| tell(error.into()))?;
         let change = self.listeners.change(&config.sockets(), &self.layout, &taking);
         let change = change.map_err(|error| tell(error.into()))?;
-        offers.bound(&change);
+        loaded_sites.bound(&change);
         let listeners = (0..self.controls.len()).map(|lane| change.for_lane(lane));
         let listeners = listeners.collect::<Result<Vec<_>, _>>().map_err(|error| tell(error.into()))?;
         self.orders += 1;
-        let sites = offers.into_sites();
+        let sites = loaded_sites.into_sites();
         let what = (&sites, &volumes);
-        let round = Round::begin(self.orders, &self.controls, what, listeners, change.closed())?;
+        let transaction =
+            ReloadTransaction::begin(self.orders, &self.controls, what, listeners, change.closed())?;
         let closing = None;
         self.reloading =
-            Some(Reloading { round, sites, config, taking, change, roots, volumes, closing, reopened });
+            Some(Reloading { transaction, sites, config, taking, change, roots, volumes, closing, reopened });
         Ok(())
     }
 
@@ -138,21 +139,21 @@ impl Serving {
     /// When lanes that have not answered by then are late.
     pub(super) fn reload_due(&self) -> Option<Instant> {
         let waits_for_lanes = |reloading: &&Reloading| reloading.closing.is_none();
-        self.reloading.as_ref().filter(waits_for_lanes).map(|reloading| reloading.round.deadline())
+        self.reloading.as_ref().filter(waits_for_lanes).map(|reloading| reloading.transaction.deadline())
     }
 
     /// A lane is ready to serve what was ordered, or cannot.
-    pub(super) fn hear_prepared(&mut self, lane: usize, order: u64, outcome: Result<(), String>) {
+    pub(super) fn on_prepared(&mut self, lane: usize, order: u64, outcome: Result<(), String>) {
         if let Some(reloading) = &mut self.reloading {
-            let standing = reloading.round.prepared(lane, order, outcome);
+            let standing = reloading.transaction.prepared(lane, order, outcome);
             self.proceed(standing);
         }
     }
 
     /// A lane serves what was ordered.
-    pub(super) fn hear_switched(&mut self, lane: usize, order: u64) {
+    pub(super) fn on_switched(&mut self, lane: usize, order: u64) {
         if let Some(reloading) = &mut self.reloading {
-            let standing = reloading.round.switched(lane, order);
+            let standing = reloading.transaction.switched(lane, order);
             self.proceed(standing);
         }
     }
@@ -160,32 +161,32 @@ impl Serving {
     /// A lane has not answered in time.
     pub(super) fn reload_late(&mut self) {
         if let Some(reloading) = &self.reloading {
-            let standing = reloading.round.late();
+            let standing = reloading.transaction.late();
             self.proceed(standing);
         }
     }
 
     /// Takes back what lanes make ready, because the server ends.
     pub(super) fn forget_reload(&mut self) {
-        if let Some(Reloading { round, .. }) = self.reloading.take() {
-            round.drop_orders(&self.controls);
+        if let Some(Reloading { transaction, .. }) = self.reloading.take() {
+            transaction.drop_orders(&self.controls);
         }
     }
 
-    fn proceed(&mut self, standing: Standing) {
+    fn proceed(&mut self, standing: TransactionState) {
         match standing {
-            Standing::Waits => {}
-            Standing::Ready => {
+            TransactionState::Waits => {}
+            TransactionState::Ready => {
                 let Some(reloading) = &mut self.reloading else { return };
                 // The last that can fail. From here on connections wait at lanes that are ready for them.
                 if let Err(problem) = reloading.change.listen() {
                     return self.give_up(&problem.to_string());
                 }
                 self.objects.open_gates(&reloading.volumes);
-                reloading.round.carry_out(&self.controls);
+                reloading.transaction.carry_out(&self.controls);
             }
-            Standing::Refused(problem) => self.give_up(&problem),
-            Standing::Done => {
+            TransactionState::Refused(problem) => self.give_up(&problem),
+            TransactionState::Done => {
                 let Some(reloading) = &mut self.reloading else { return };
                 let closing = self.objects.close_gates(&reloading.volumes);
                 match closing.is_over() {
@@ -278,7 +279,7 @@ mod tests {
     use vfs::Closed;
 
     use super::*;
-    use crate::control::{LaneControl, Orders, controls};
+    use crate::control::{ControlReceiver, LaneControl, controls};
     use crate::lane_main::Control;
     use crate::serve::Server;
 
@@ -302,7 +303,7 @@ mod tests {
     }
 
     /// Another box in place of lane 1's, which hears nothing meanwhile.
-    fn deaf(serving: &mut Serving, room: usize) -> (LaneControl, Orders) {
+    fn deaf(serving: &mut Serving, room: usize) -> (LaneControl, ControlReceiver) {
         let (mut control, mut orders) = controls(1, 8);
         let (control, orders) = (control.remove(0), orders.remove(0));
         for _ in room..8 {
@@ -347,7 +348,7 @@ mod tests {
 
         let (_, refusing) = deaf(serving, 8);
         serving.reload(load);
-        serving.hear_prepared(1, serving.orders, Err("no descriptors left".to_owned()));
+        serving.on_prepared(1, serving.orders, Err("no descriptors left".to_owned()));
         drop(refusing);
         assert_unchanged(serving, old, new, "no descriptors left");
         assert_eq!(serving.reload_counters.refused.get(), 3);
@@ -356,8 +357,8 @@ mod tests {
         serving.reload(load);
         server.housekeeping.block_on(async {
             while serving.reloading.is_some() {
-                let news = serving.news.recv().await.unwrap();
-                serving.hear(news).unwrap();
+                let event = serving.events.recv().await.unwrap();
+                serving.on_event(event).unwrap();
             }
         });
         assert_eq!(
@@ -377,7 +378,7 @@ mod tests {
         server.housekeeping.block_on(async {
             while serving.reloading.is_some() {
                 tokio::select! {
-                    news = serving.news.recv() => serving.hear(news.unwrap()).unwrap(),
+                    event = serving.events.recv() => serving.on_event(event.unwrap()).unwrap(),
                     () = Serving::closed(serving.reloading.as_ref()) => serving.taken(),
                 }
             }

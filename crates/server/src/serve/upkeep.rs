@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{ServerError, Serving};
 use crate::egress::{self, Mark, Marks};
-use crate::lane_main::{Control, News};
+use crate::lane_main::{Control, LaneEvent};
 use crate::listeners::{LaneListener, ListenError, NewSockets};
 use crate::logs;
 use crate::silo::{Placement, Taking};
@@ -19,19 +19,19 @@ use crate::usage;
 
 impl Serving {
     /// Acts on what a lane tells.
-    pub(super) fn hear(&mut self, news: News) -> Result<(), ServerError> {
-        match news {
-            News::Serving => {}
-            News::Prepared { lane, order, outcome } => self.hear_prepared(lane, order, outcome),
-            News::Switched { lane, order } => self.hear_switched(lane, order),
-            News::Failed(problem) => {
+    pub(super) fn on_event(&mut self, event: LaneEvent) -> Result<(), ServerError> {
+        match event {
+            LaneEvent::Serving => {}
+            LaneEvent::Prepared { lane, order, outcome } => self.on_prepared(lane, order, outcome),
+            LaneEvent::Switched { lane, order } => self.on_switched(lane, order),
+            LaneEvent::Failed(problem) => {
                 //@ cause: A lane (thread) could not carry out an order of the server, such as to listen or to use a new volume.
                 //@ remedy: Mend what the line names, and reload the server.
                 tracing::error!(
                     "lane: it could not follow a change: {problem}; it serves as before; reload once mended [lane-failed]"
                 );
             }
-            News::ListenerDied { lane, problem } => {
+            LaneEvent::ListenerDied { lane, problem } => {
                 //@ cause: The kernel ended a listening socket of a lane, as when another program shut it down.
                 //@ remedy: None is needed, unless the line comes again and again: then report it.
                 tracing::error!(
@@ -42,7 +42,7 @@ impl Serving {
                 let soonest = self.repaired + REPAIR_PAUSE;
                 self.repair_at = Some(self.repair_at.unwrap_or(soonest));
             }
-            News::StoppedListening { lane } if !self.taking.lane(lane) => {
+            LaneEvent::StoppedListening { lane } if !self.taking.lane(lane) => {
                 if let Err(problem) = self.listeners.close(lane) {
                     //@ cause: A node was drained (`drained_nodes`), and a listening socket of one of its lanes could not be closed.
                     //@ remedy: None is needed: the socket gets no new connections. It goes with the server's next start.
@@ -53,8 +53,8 @@ impl Serving {
                     );
                 }
             }
-            News::StoppedListening { .. } => {}
-            News::Ended { .. } => return Err(ServerError::LaneEnded),
+            LaneEvent::StoppedListening { .. } => {}
+            LaneEvent::Ended { .. } => return Err(ServerError::LaneEnded),
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Serving {
             // A lane too busy to hear it keeps listeners that get nothing new: no harm.
             let _ = self.controls[lane].send(Control::StopListening);
         }
-        self.place_anew();
+        self.rebuild_placement();
     }
 
     /// Sees that every lane that takes connections has its listeners and the others get nothing new.
@@ -251,7 +251,7 @@ impl Serving {
         *self.subject.volumes.lock().expect("nothing panics while it holds them") = volumes;
     }
 
-    fn place_anew(&mut self) {
+    fn rebuild_placement(&mut self) {
         match Topology::of_this_machine() {
             Ok(topology) => self.place_by(&topology),
             //@ cause: `/sys` could not be read when the server looked where network interfaces and CPUs are, as in some containers.

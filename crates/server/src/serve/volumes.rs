@@ -4,20 +4,20 @@
 use super::Serving;
 use crate::health::utc;
 use crate::logs;
-use crate::roots::{Sight, Sighting};
+use crate::roots::{RootObservation, RootState};
 
 impl Serving {
     /// Acts on what was seen at a volume's path.
-    pub(super) fn hear_root(&mut self, sighting: Sighting) {
-        let Sighting { name, path, sight } = sighting;
-        match sight {
-            Sight::Well => {
+    pub(super) fn on_root_observed(&mut self, observation: RootObservation) {
+        let RootObservation { name, path, root_state } = observation;
+        match root_state {
+            RootState::Well => {
                 if self.root_troubles.remove(&name).is_some() {
                     self.subject.health.clear(&subject(&name));
                     tracing::info!(volume = name, path = %path.display(), "the volume's directory is back");
                 }
             }
-            Sight::Hangs(since) => {
+            RootState::Hangs(since) => {
                 //@ level: ERROR
                 //@ subject: volume {name}:
                 //@ cause: The disk or the network file system that the volume is on has not answered for seconds.
@@ -33,7 +33,7 @@ impl Serving {
                     self.reload_counters.volumes_hung.increment();
                 }
             }
-            Sight::Gone(why) => {
+            RootState::Gone(why) => {
                 //@ level: ERROR
                 //@ subject: volume {name}:
                 //@ cause: The volume's directory is gone from its path, as after an unmount or a rename, or the server may no longer reach
@@ -49,8 +49,8 @@ impl Serving {
                 }
             }
             // With a reload under way the next look tells whether it is still so.
-            Sight::Replaced if self.reloading.is_some() => {}
-            Sight::Replaced => {
+            RootState::Replaced if self.reloading.is_some() => {}
+            RootState::Replaced => {
                 if let Err(problem) = self.reopen(&name) {
                     self.note_root(&name, not_reopened(&problem));
                 }
@@ -146,8 +146,8 @@ mod tests {
             let goes_on = async {
                 while !done(serving) {
                     tokio::select! {
-                        news = serving.news.recv() => serving.hear(news.unwrap()).unwrap(),
-                        sighting = serving.roots.next() => serving.hear_root(sighting),
+                        event = serving.events.recv() => serving.on_event(event.unwrap()).unwrap(),
+                        observation = serving.roots.next() => serving.on_root_observed(observation),
                     }
                 }
             };

@@ -48,8 +48,8 @@ impl Outgoing {
     }
 }
 
-/// The ways of one lane, and where it takes what others give it.
-pub(crate) fn ways(mesh: &Mesh, lane: usize) -> (Outgoing, Port<HandedOver>) {
+/// Opens the links of one lane to the other silos, and the port where it takes connections from them.
+pub(crate) fn links_to_silos(mesh: &Mesh, lane: usize) -> (Outgoing, Port<HandedOver>) {
     let exchange: Exchange<HandedOver> =
         mesh.exchange("connections", HANDED_OVER_MAX).expect("nobody else has this name");
     let port = exchange.open(Member::from(lane)).expect("each lane opens it once");

@@ -1,17 +1,17 @@
 //! Silos while they serve: which take connections, where each connection belongs, and how one that came to the
 //! wrong lane gets to the right one.
 
+mod accept_router;
 mod counters;
-mod door;
 mod handoff;
 mod load;
 mod memory;
 mod placement;
 mod serves;
 
+pub(crate) use accept_router::AcceptRouter;
 pub(crate) use counters::SiloCounters;
-pub(crate) use door::Door;
-pub(crate) use handoff::ways;
+pub(crate) use handoff::links_to_silos;
 pub(crate) use load::Loads;
 pub(crate) use memory::{Look, MemoryWatch};
 pub use placement::TakingError;

@@ -11,11 +11,11 @@ pub(super) fn refuse(text: &str, owners: &[Keys]) -> Result<(), toml::de::Error>
     let all = |of: fn(&Keys) -> &'static [&'static str]| owners.iter().flat_map(of).copied().collect();
     let (mut tables, volume): (Vec<_>, Vec<_>) = (all(|keys| keys.tables), all(|keys| keys.volume));
     tables.push(VOLUME);
-    let known = Known { tables, volume };
+    let known = KnownKeys { tables, volume };
     Level { keys: &known.tables, below: Some(&known) }.deserialize(toml::Deserializer::parse(text)?)
 }
 
-struct Known {
+struct KnownKeys {
     tables: Vec<&'static str>,
     volume: Vec<&'static str>,
 }
@@ -25,7 +25,7 @@ struct Known {
 struct Level<'k> {
     keys: &'k [&'static str],
     /// Of the top: the table below that is shared.
-    below: Option<&'k Known>,
+    below: Option<&'k KnownKeys>,
 }
 
 impl<'de> DeserializeSeed<'de> for Level<'_> {
@@ -44,7 +44,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key_seed(Key(self.keys))? {
+        while let Some(key) = map.next_key_seed(UnknownKey(self.keys))? {
             match self.below {
                 Some(known) if key == VOLUME => {
                     map.next_value_seed(Level { keys: &known.volume, below: None })?;
@@ -78,9 +78,9 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 }
 
-struct Key<'k>(&'k [&'static str]);
+struct UnknownKey<'k>(&'k [&'static str]);
 
-impl<'de> DeserializeSeed<'de> for Key<'_> {
+impl<'de> DeserializeSeed<'de> for UnknownKey<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<String, D::Error> {
@@ -88,7 +88,7 @@ impl<'de> DeserializeSeed<'de> for Key<'_> {
     }
 }
 
-impl Visitor<'_> for Key<'_> {
+impl Visitor<'_> for UnknownKey<'_> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

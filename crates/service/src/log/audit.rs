@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::packed::{put_address, put_text, take, take_address, take_text};
 use super::text::put_json_field;
-use crate::civil::Moment;
+use crate::datetime::Moment;
 
 /// What somebody did, or was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::io::Write;
 
 use super::audit::Act;
 use super::text::put_escaped_word;
-use crate::civil::{MONTHS, Moment, WEEKDAYS};
+use crate::datetime::{MONTHS, Moment, WEEKDAYS};
 
 /// Appends `Sun Nov  6 08:49:37 1994 EVENT AFS_SRX_FchData CODE 0 NAME --UnAuth-- HOST 192.0.2.1 ID 32766 `. Times are UTC.
 pub fn put_head(event: &str, act: &Act<'_>, out: &mut Vec<u8>) {
-    let at = Moment { unix_us: act.unix_us }.civil();
+    let at = Moment { unix_us: act.unix_us }.date_time();
     let _ = write!(
         out,
         "{} {} {:2} {:02}:{:02}:{:02} {} EVENT {} CODE {} NAME ",

@@ -49,7 +49,7 @@ impl Frames {
             let was_alone = std::mem::replace(&mut self.is_alone, len > SHORT_MAX);
             if self.is_alone {
                 // Small answers that came go first; and who has the memory of the long one before is done with it.
-                lane::give_way().await;
+                lane::yield_if_due().await;
             }
             let mut bytes = shared.frames.take(len);
             let n = len.min(self.rest.len());

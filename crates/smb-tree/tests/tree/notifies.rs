@@ -185,7 +185,7 @@ fn of_two_requests_the_first_is_told_what_happens_first() {
             lane::spawn(async move { told(&side, &who, &open).await })
         };
         let (first, second) = (ask(), ask());
-        lane::give_way().await;
+        lane::yield_if_due().await;
         lane::time::sleep(Duration::from_millis(10)).await;
         side.make(&who, "one", b"").await;
         assert_eq!(first.await, [(action::ADDED, "one".to_owned())]);

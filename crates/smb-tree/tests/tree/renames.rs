@@ -229,7 +229,7 @@ fn all_who_rename_onto_one_name_in_place_of_what_has_it_do() {
                         // What another has renamed just now, and still has open for that, is replaced.
                         let came = set(&side, &who, &open, class::RENAME, &renamed("target", true)).await;
                         assert_eq!(came, Ok(()));
-                        lane::give_way().await;
+                        lane::yield_if_due().await;
                         side.share.close(&who, &open, 0).await.unwrap();
                         // Now and then there is nothing to replace.
                         let deleting = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };

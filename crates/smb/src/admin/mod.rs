@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lane::probe::Address;
 use lane::topology::Nic;
 use serde::Serialize;
-use service::desk::Desk;
+use service::admin_endpoint::AdminEndpoint;
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::Dialect;
@@ -23,7 +23,7 @@ use crate::session::{Session, State};
 /// The administrator's requests about SMB, answered by the lanes.
 pub(crate) struct SmbAdmin(pub(crate) Arc<ServerState>);
 
-impl Desk for SmbAdmin {
+impl AdminEndpoint for SmbAdmin {
     fn show(&self, path: &str) -> Option<String> {
         match path {
             "sessions" => Some(json(&self.sessions())),

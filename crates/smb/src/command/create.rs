@@ -45,7 +45,7 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
 /// Closes an open whose session, or tree alone, has ended before it; also where this is cut.
 async fn close_unseen(call: &Call<'_>, ctx: &RequestContext, open: Arc<Open>, session_is_over: bool) {
     let (lane, ctx) = (Rc::clone(&call.connection.lane), ctx.clone());
-    lane::to_the_end(async move {
+    lane::run_to_completion(async move {
         let (trees, opens) = (lane.of_trees(), vec![open]);
         if session_is_over {
             trees.leave_session(&ctx, opens).await;

@@ -189,7 +189,7 @@ impl FrameReader {
             return Ok(Frame::of(bytes));
         }
         // Small requests of others go first; and the piece of the long one before is free by then, and hot.
-        lane::give_way().await;
+        lane::yield_if_due().await;
         // Requests of the connection may keep what there is while they wait, some without a limit of time, and nobody sees meanwhile that
         // the client has gone.
         let charge = timeout(MEMORY_WITHIN, account.acquire(Pieces::size(len)))

@@ -175,7 +175,7 @@ impl Connection {
             }
             let is_signed_in = !self.channels.borrow().is_empty();
             if is_signed_in && self.requests.is_empty() {
-                open.place().idle(now());
+                open.slot().idle(now());
             }
             let begun = frame_reader.begun(&self.stream);
             let begun = match is_signed_in {
@@ -199,7 +199,7 @@ impl Connection {
                 Some(Ok(())) => {}
             }
             if is_signed_in {
-                open.place().busy(now());
+                open.slot().busy(now());
             }
             let frame =
                 frame_reader.frame(&self.stream, self.frame_max(), &self.account, &self.lane.pieces).await;
@@ -215,7 +215,7 @@ impl Connection {
             }
             // What was read and signed or sealed at once took its time: others of this lane get theirs.
             if self.send_queue.bytes() >= before + LONG_BYTES {
-                lane::give_way().await;
+                lane::yield_if_due().await;
             }
         }
     }

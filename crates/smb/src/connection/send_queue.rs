@@ -292,7 +292,7 @@ impl Connection {
                 Some(sent) => {
                     self.took(sent as u64);
                     at += sent;
-                    lane::give_way().await;
+                    lane::yield_if_due().await;
                 }
                 None => self.writable().await?,
             }
@@ -326,7 +326,7 @@ impl Connection {
                     self.took(sent as u64);
                     self.lane.counters.bytes_read.add(sent as u64);
                     // As there.
-                    lane::give_way().await;
+                    lane::yield_if_due().await;
                 }
             }
         }

@@ -42,7 +42,7 @@ impl LaneSmb {
         let mut all = Vec::new();
         for some in opens.chunks(OPENS_OF_A_TURN) {
             some.iter().for_each(|open| look(self, open, &mut all));
-            lane::give_way().await;
+            lane::yield_if_due().await;
         }
         all
     }

@@ -18,7 +18,7 @@ use service::counters::ConnectionCounters;
 use service::memory::{Account, ReplyMemory};
 use service::pacer::Ticket;
 use service::volumes::LaneVolumes;
-use service::{Door, LaneFuture, LaneService, LaneSocket, LaneStart, Role, Site, Switch};
+use service::{ConnectionRouter, LaneFuture, LaneService, LaneSocket, LaneStart, Role, Site, Switch};
 use smb_tree::{
     Apple, DamagedPage, Opens, RequestContext, RestoredOpens, Root, RootSpec, SavedOpens, ShareOptions, Tree,
 };
@@ -258,14 +258,14 @@ impl LaneService for LaneSmb {
         self: Rc<Self>,
         socket: LaneSocket,
         role: Role,
-        door: Rc<dyn Door>,
+        router: Rc<dyn ConnectionRouter>,
     ) -> LaneFuture<io::Result<()>> {
         Box::pin(async move {
             let LaneSocket::Tcp(listener) = socket else {
                 return Err(io::Error::other("SMB is served over TCP"));
             };
             let take = |stream| {
-                if let Some(stream) = door.place(stream, role) {
+                if let Some(stream) = router.place(stream, role) {
                     Rc::clone(&self).take(stream, role);
                 }
             };
@@ -312,7 +312,7 @@ impl LaneService for LaneSmb {
         Box::pin(async move { self.connections.drain().ask(deadline).await })
     }
 
-    fn take_up(self: Rc<Self>) -> LaneFuture<()> {
+    fn restore_state(self: Rc<Self>) -> LaneFuture<()> {
         Box::pin(async move {
             let Some((page, guid)) = self.server_state.persisted_state.take_previous() else { return };
             match self.tree.restore_opens(&page, TAKE_UP_WITHIN).await {
@@ -333,7 +333,7 @@ impl LaneService for LaneSmb {
         })
     }
 
-    fn put_down(self: Rc<Self>) -> LaneFuture<()> {
+    fn save_state(self: Rc<Self>) -> LaneFuture<()> {
         Box::pin(async move {
             let SavedOpens { page, kept: saved, left_out } = self.tree.save_opens(PUT_DOWN_WITHIN).await;
             if saved + left_out > 0 {

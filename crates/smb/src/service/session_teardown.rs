@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lane::Lasting;
+use lane::DetachOnDrop;
 use lane::mesh::Member;
 use smb_tree::RequestContext;
 use vfs::Caller;
@@ -25,7 +25,7 @@ impl LaneSmb {
                 me.of_trees().close_all(ctx, me.opens().of_tree(session, tree.connect.id)).await;
             }
         };
-        Lasting::from(lane::spawn(closing)).await;
+        DetachOnDrop::from(lane::spawn(closing)).await;
     }
 
     /// Ends a session on an administrator's word, with all that is open, durable or not; `false` where there is none.
@@ -72,7 +72,7 @@ impl LaneSmb {
             }
             me.tell_ended(session.id, &ended.channels);
         };
-        Lasting::from(lane::spawn(closing)).await;
+        DetachOnDrop::from(lane::spawn(closing)).await;
     }
 
     /// Has each lane forget what its connections have of a session.

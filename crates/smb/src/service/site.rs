@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use service::socket::reachable;
-use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Site};
+use service::{Bound, Greeting, LaneService, LaneStart, LoadContext, Problem, Site};
 use smb_auth::{Policy, Target};
 use smb_sid::Sids;
 
@@ -26,14 +26,14 @@ pub(crate) struct SmbSite {
 }
 
 impl SmbSite {
-    pub(crate) fn load(settings: &SmbSettings, ground: &Ground<'_>) -> Result<Self, Problem> {
+    pub(crate) fn load(settings: &SmbSettings, context: &LoadContext<'_>) -> Result<Self, Problem> {
         let section = &settings.section;
         let target = target(section);
         let hindrance = settings.hindrance().map(str::to_owned);
         // Without addresses nobody asks, and the volumes have no objects.
         let shares = if hindrance.is_some() { Vec::new() } else { settings.shares.clone() };
         // Whom the other protocols let write without a name.
-        let by_command = settings.is_directory && ground.volumes.iter().any(|of| of.writable.is_anyones());
+        let by_command = settings.is_directory && context.volumes.iter().any(|of| of.writable.is_anyones());
         let policy =
             Policy { guest: section.guest || by_command, anonymous: section.anonymous || by_command };
         let options = Options {
@@ -42,24 +42,24 @@ impl SmbSite {
             encryption: section.encryption,
             multichannel: section.multichannel,
             gmac_over_channels: section.gmac_over_channels,
-            accounts: Arc::clone(ground.accounts),
-            has_users: ground.accounts.users().iter().any(|user| user.has_nt && !user.disabled),
+            accounts: Arc::clone(context.accounts),
+            has_users: context.accounts.users().iter().any(|user| user.has_nt && !user.disabled),
             sids: Sids::new(&target.netbios_name),
             target,
             shares,
             interfaces: AdvertisedInterfaces::of(section),
             test_switches: section.test_switches,
-            connections_max: section.connections_per_lane.min(ground.connections_per_lane),
+            connections_max: section.connections_per_lane.min(context.connections_per_lane),
             sessions_max: section.sessions,
             credits: section.credits,
             transfer_max: u32::try_from(section.transfer_max.0).expect("it was checked"),
             memory: usize::try_from(section.memory_per_lane.0).unwrap_or(usize::MAX),
         };
         // Descriptors mean the same to all protocols.
-        if let Some(objects) = ground.objects {
+        if let Some(objects) = context.objects {
             objects.call_by(options.sids.clone());
         }
-        settings.server_state.set_lane_nodes(ground.layout.lanes().map(|lane| lane.node));
+        settings.server_state.set_lane_nodes(context.layout.lanes().map(|lane| lane.node));
         Ok(Self {
             options: Arc::new(options),
             hindrance,

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use identity::Principal;
-use service::civil::Civil;
+use service::datetime::DateTime;
 use vfs::{Name, NameError, RelPathBuf};
 
 /// A path in a volume, of names with variables in them (smb.conf(5), "VARIABLE SUBSTITUTIONS").
@@ -108,7 +108,7 @@ fn parts(name: &str) -> Result<Vec<Part>, String> {
 
 fn time(now: SystemTime) -> String {
     let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let Civil { year, month, day, hour, minute, second, .. } = Civil::from_unix(seconds.cast_signed());
+    let DateTime { year, month, day, hour, minute, second, .. } = DateTime::from_unix(seconds.cast_signed());
     format!("{year:04}{month:02}{day:02}_{hour:02}{minute:02}{second:02}")
 }
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::Deserialize;
+use service::admin_endpoint::AdminEndpoint;
 use service::config::{ConfigError, Document, Keys, Size};
-use service::desk::Desk;
 use service::volumes::VolumeSection;
-use service::{ConnectionsMax, Ground, Problem, Role, Settings, Transport, Wanted};
+use service::{ConnectionsMax, LoadContext, Problem, Role, Settings, Transport, Wanted};
 use vfs::VolumeName;
 
 pub(crate) use self::directory::Template;
@@ -300,15 +300,15 @@ impl service::Service for Smb {
         &["smb.listen"]
     }
 
-    fn hear(&self, left: Vec<u8>) {
+    fn import_state(&self, left: Vec<u8>) {
         self.server_state.persisted_state.import(left);
     }
 
-    fn left_behind(&self) -> Option<Vec<u8>> {
+    fn export_state(&self) -> Option<Vec<u8>> {
         self.server_state.persisted_state.take_next()
     }
 
-    fn desk(&self) -> Option<Arc<dyn Desk>> {
+    fn admin_endpoint(&self) -> Option<Arc<dyn AdminEndpoint>> {
         Some(Arc::new(SmbAdmin(Arc::clone(&self.server_state))))
     }
 
@@ -337,7 +337,7 @@ impl service::Service for Smb {
         let settings = SmbSettings { section, shares, is_directory, hindrance, server_state };
         if !is_said
             && !settings.server_state.has_listened()
-            && let Some(taken) = service::taken::which(&settings.wanted(), "--smb off")
+            && let Some(taken) = service::port_check::unavailable(&settings.wanted(), "--smb off")
         {
             settings.hinder(taken);
         }
@@ -379,8 +379,8 @@ impl Settings for SmbSettings {
         self.hindrance().is_none() && self.shares.iter().any(|share| share.volume == *volume)
     }
 
-    fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn service::Site>, Problem> {
-        Ok(Box::new(SmbSite::load(self, ground)?))
+    fn load(&self, context: &LoadContext<'_>) -> Result<Box<dyn service::Site>, Problem> {
+        Ok(Box::new(SmbSite::load(self, context)?))
     }
 }
 

@@ -14,7 +14,7 @@ use lane::time::sleep;
 use service::commons::Commons;
 use service::log::{Format, LaneLog, LogReader};
 use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
-use service::{Door, LaneService, LaneSocket, LaneStart, Role};
+use service::{ConnectionRouter, LaneService, LaneSocket, LaneStart, Role};
 use smb_auth::{Credentials, Policy, Target};
 use smb_client::{Channel, Connection, Options as ClientOptions, Tree};
 use smb_sid::Sids;
@@ -58,7 +58,7 @@ pub(crate) const PASSWORD: &str = "open sesame";
 /// Whatever comes is served here.
 struct Open;
 
-impl Door for Open {
+impl ConnectionRouter for Open {
     fn place(&self, stream: TcpStream, _: Role) -> Option<TcpStream> {
         Some(stream)
     }

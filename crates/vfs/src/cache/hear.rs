@@ -17,7 +17,7 @@ impl Cache {
         let mut listener = self.inner.listener.borrow_mut();
         if listener.is_none() {
             let (inner, mut begun) = (Rc::downgrade(&self.inner), false);
-            *listener = Some(lane::essential("listener for changes", move || {
+            *listener = Some(lane::spawn_restarting("listener for changes", move || {
                 // What was to be heard when the one before it failed may be lost.
                 if std::mem::replace(&mut begun, true)
                     && let Some(inner) = inner.upgrade()

@@ -191,7 +191,7 @@ impl Cache {
         inner.watches.join(joined);
         let (weak, objects, me) = (Rc::downgrade(inner), objects.clone(), joined.member());
         let answer = move || joined::answer_others(weak.clone(), objects.clone(), me);
-        inner.answerer.replace(Some(lane::essential("answers to changes", answer)));
+        inner.answerer.replace(Some(lane::spawn_restarting("answers to changes", answer)));
     }
 
     /// Serves these to nobody from now on. The first that is given counts.

@@ -5,7 +5,7 @@ use std::ffi::CString;
 
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
-use lane::fs::{AttributeChange, File, NameStat, Particulars, SetTime, XattrHow};
+use lane::fs::{AttributeChange, File, NameStat, SetTime, StatxExtra, XattrHow};
 
 use super::Writer;
 use crate::attributes::Attributes;
@@ -24,7 +24,7 @@ pub struct EntryExtended {
     /// Attributes, of a symbolic link its own.
     pub attributes: Attributes,
     /// When it was made, and whether its file system compresses it.
-    pub particulars: Particulars,
+    pub statx_extra: StatxExtra,
     /// The value of the extended attribute; `None` if there is none.
     pub value: Option<Vec<u8>>,
 }
@@ -81,8 +81,8 @@ impl Directory {
             let names = entries.iter().map(c_name).collect::<Result<_, _>>()?;
             let found = self.dir().stat_names(names, &stored(name)?, max).await?;
             let each = found.into_iter().map(|found| {
-                let NameStat { stat, particulars, xattr } = found?;
-                Some(EntryExtended { attributes: stat.into(), particulars, value: xattr })
+                let NameStat { stat, statx_extra, xattr } = found?;
+                Some(EntryExtended { attributes: stat.into(), statx_extra, value: xattr })
             });
             Ok(each.collect())
         })

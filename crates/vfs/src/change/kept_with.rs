@@ -47,7 +47,7 @@ impl Here {
                 kept.push((stored, value));
             }
         }
-        let born = file.particulars().await.ok().and_then(|particulars| particulars.born);
+        let born = file.statx_extra().await.ok().and_then(|statx_extra| statx_extra.born);
         let own = own.replaced(born.map(|born| from_unix(born.secs, born.nanos)));
         if let (true, Ok(name)) = (own != Dos::default(), stored(dos::NAME)) {
             kept.push((name, own.to_bytes()));

@@ -412,7 +412,7 @@ pub(super) async fn to_the_end<T: 'static>(held: Held, work: impl Future<Output 
         doubt.over();
         done
     };
-    lane::to_the_end(lane::holding(under, work)).await
+    lane::run_to_completion(lane::with_keepalive(under, work)).await
 }
 
 /// Whether the kernel has refused a change of names for what it found, before it did anything.

@@ -134,7 +134,7 @@ impl Volume {
             locked.await?;
             let (volume, object) = (self.clone(), Arc::clone(object));
             // What other programs see of it ends in time though this is dropped.
-            lane::to_the_end(async move {
+            lane::run_to_completion(async move {
                 let AdvisoryLock { owner, lock, until } = advisory;
                 let shown = volume.lock_for_others(&object, consumer, &[lock]).await;
                 match &shown {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use index::{FirstUse, Kind, Loaded, PlaceRef, Seen};
+use index::{FileStamp, FirstUse, Kind, Loaded, PlaceRef};
 use lane::fs::{Dir, File, FileKind, OpenHow, OpenKind, Stat, Timestamp};
 use lane::offload::offload;
 
@@ -229,17 +229,17 @@ pub(crate) fn kind_of(kind: FileKind) -> Kind {
 }
 
 /// What the index judges a file by.
-fn seen_of(stat: &Stat) -> Seen {
+fn seen_of(stat: &Stat) -> FileStamp {
     seen(stat.ctime, stat.size)
 }
 
-fn seen(changed: Timestamp, size: u64) -> Seen {
-    Seen { changed: index::Timestamp { secs: changed.secs, nanos: changed.nanos }, size }
+fn seen(changed: Timestamp, size: u64) -> FileStamp {
+    FileStamp { changed: index::Timestamp { secs: changed.secs, nanos: changed.nanos }, size }
 }
 
 impl Attributes {
     /// As [`seen_of`].
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> FileStamp {
         seen(self.ctime, self.size)
     }
 }

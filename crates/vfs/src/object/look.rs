@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use index::{Seen, Slot, Timestamp, Version};
+use index::{FileStamp, Slot, Timestamp, Version};
 use lane::fs::{FileKind, Stat};
 
 use super::record::{FAILED, GONE, OVERTAKEN, SETTLED};
@@ -328,7 +328,7 @@ impl Draft {
     }
 
     /// Whether it looks so by what is known here.
-    fn has(&self, seen: &Seen) -> bool {
+    fn has(&self, seen: &FileStamp) -> bool {
         match self.look {
             _ if self.changing > 0 => false,
             Look::Unknown => false,
@@ -337,13 +337,13 @@ impl Draft {
         }
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> FileStamp {
         match self.look {
             Look::Seen => {
                 let (secs, nanos) = (self.time.div_euclid(NANOS), self.time.rem_euclid(NANOS));
-                Seen { changed: Timestamp { secs, nanos: nanos as u32 }, size: self.size }
+                FileStamp { changed: Timestamp { secs, nanos: nanos as u32 }, size: self.size }
             }
-            Look::Unknown | Look::Changed => Seen::NOTHING,
+            Look::Unknown | Look::Changed => FileStamp::NOTHING,
         }
     }
 }

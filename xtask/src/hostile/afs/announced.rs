@@ -11,7 +11,7 @@ use afs_client::store::{self, Piece, Source};
 use afs_client::{Cell as AfsCell, Client, ClientOptions, Error, OobOptions, of_new};
 use anyhow::{Context, ensure};
 use lane::runtime::{RuntimeOptions, run_here};
-use rx_lane::Rooms;
+use rx_lane::PacketBuffers;
 use xdr::afs::AfsUuid;
 
 use super::cell_of;
@@ -114,9 +114,9 @@ async fn begin(number: u64) -> anyhow::Result<()> {
 struct Beginning(Cell<u64>);
 
 impl Source for Beginning {
-    async fn fill(&self, _offset: u64, rooms: &mut Rooms) -> Result<usize, Error> {
+    async fn fill(&self, _offset: u64, packet_buffers: &mut PacketBuffers) -> Result<usize, Error> {
         let mut filled = 0;
-        for room in rooms.slices_mut() {
+        for room in packet_buffers.slices_mut() {
             let left = usize::try_from(SENT - self.0.get()).unwrap_or(usize::MAX).min(room.len());
             room[..left].fill(b's');
             self.0.set(self.0.get() + left as u64);

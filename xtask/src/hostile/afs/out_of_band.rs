@@ -14,7 +14,7 @@ use afs_client::{Cell as AfsCell, Client, ClientOptions, Error, of_new};
 use anyhow::Context;
 use lane::buffer::Buf;
 use lane::runtime::{RuntimeOptions, run_here};
-use rx_lane::{Held, Rooms};
+use rx_lane::{Held, PacketBuffers};
 use xdr::afs::AfsUuid;
 
 use super::cell_of;
@@ -162,7 +162,7 @@ impl Sink for Nothing {
 }
 
 impl Source for Nothing {
-    async fn fill(&self, _offset: u64, _rooms: &mut Rooms) -> Result<usize, Error> {
+    async fn fill(&self, _offset: u64, _rooms: &mut PacketBuffers) -> Result<usize, Error> {
         std::future::pending().await
     }
 }

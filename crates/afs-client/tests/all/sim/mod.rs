@@ -19,7 +19,7 @@ use lane::fs::Dir;
 use lane::net::UdpSocket;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rx_lane::{Driver, DriverConfig, Links};
+use rx_lane::{Driver, DriverConfig, LaneGroupLink};
 use small::{Manner, READ_ONLY, Small, VOLUME};
 use xdr::afs::AfsUuid;
 
@@ -29,7 +29,7 @@ fn start(ip: Ipv4Addr, port: u16, seed: u64) -> Driver {
     let mut config = DriverConfig::default();
     config.endpoint.packets = 4096;
     let socket = UdpSocket::bind((ip, port).into(), &config.socket).unwrap();
-    Driver::start_seeded(socket, Links::alone(), config, StdRng::seed_from_u64(seed).random())
+    Driver::start_seeded(socket, LaneGroupLink::alone(), config, StdRng::seed_from_u64(seed).random())
 }
 
 /// What a scenario has in hand.

@@ -10,7 +10,7 @@ use identity::{Accounts, Writable};
 use lane::backend::UdpOptions;
 use lane::backend::sim::{Config, World};
 use lane::net::UdpSocket;
-use rx_lane::{AbortCode, Anonymous, Connection, Driver, DriverConfig, Links};
+use rx_lane::{AbortCode, Anonymous, Connection, Driver, DriverConfig, LaneGroupLink};
 use vfs::{Cache, CacheOptions, Objects, ObjectsOptions, Volume, VolumeOptions, VolumeSpec};
 use xdr::afs::AfsUuid;
 use xdr::rpc::{Call, Received};
@@ -93,7 +93,7 @@ fn with(volumes: &'static [(&str, VolumeType)], test: impl AsyncFnOnce(Client) +
     world.block_on(&host, async move {
         let bind = |seed| {
             let socket = UdpSocket::bind(format!("{ADDRESS}:0").parse().unwrap(), &UdpOptions::default());
-            Driver::start_seeded(socket.unwrap(), Links::alone(), DriverConfig::default(), [seed; 32])
+            Driver::start_seeded(socket.unwrap(), LaneGroupLink::alone(), DriverConfig::default(), [seed; 32])
         };
         let (server, client) = (bind(1), bind(2));
         let (cell, counters) = (Current::new(cell(volumes)), Arc::<CellCounters>::default());

@@ -14,7 +14,7 @@ use lane::backend::sim::{Config, Fs, Host, World};
 use lane::net::UdpSocket;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, DriverConfig, Links, ServerCall};
+use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, DriverConfig, LaneGroupLink, ServerCall};
 use service::log::{Format, LogReader};
 use vfs::{
     Cache, CacheOptions, Number, Objects, ObjectsOptions, Quota, Volume, VolumeName, VolumeOptions,
@@ -144,7 +144,7 @@ impl Bed {
 
 fn driver(at: SocketAddr, seed: &mut SmallRng) -> Driver {
     let socket = UdpSocket::bind(at, &config().socket).unwrap();
-    Driver::start_seeded(socket, Links::alone(), config(), seed.random())
+    Driver::start_seeded(socket, LaneGroupLink::alone(), config(), seed.random())
 }
 
 /// What a call was aborted with.

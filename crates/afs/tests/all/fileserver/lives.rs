@@ -21,7 +21,7 @@ use lane::socket::reuseport::{SteeredSilo, Steering, owner_lane};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rx::Route;
-use rx_lane::{Driver, Links};
+use rx_lane::{Driver, LaneGroupLink};
 use vfs::{
     Cache, CacheOptions, Number, Objects, ObjectsOptions, Volume, VolumeName, VolumeOptions, VolumeSpec,
 };
@@ -108,7 +108,7 @@ impl Site {
                 false => Some(owner_lane(route.epoch, route.cid, LANES)),
             }
         });
-        for links in Links::over(&steering, 64) {
+        for links in LaneGroupLink::over(&steering, 64) {
             let (lane, life) = (links.lane(), Rc::clone(&life));
             let seed = self.world.seed() * 1_000_003 + self.world.now().as_micros() as u64 + lane as u64;
             let seed = SmallRng::seed_from_u64(seed).random();
@@ -181,7 +181,7 @@ impl Site {
 }
 
 impl Life {
-    async fn serve(self: Rc<Self>, links: Links, seed: [u8; 32]) {
+    async fn serve(self: Rc<Self>, links: LaneGroupLink, seed: [u8; 32]) {
         let lane = links.lane();
         let options = UdpOptions { reuse_port: true, ..UdpOptions::default() };
         let socket = UdpSocket::bind(SocketAddr::from(ADDRESS), &options).unwrap();

@@ -12,7 +12,7 @@ use lane::net::UdpSocket;
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, Links, ServerCall};
+use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, LaneGroupLink, ServerCall};
 use xdr::afs::AfsUuid;
 use xdr::rpc::Failure;
 
@@ -106,8 +106,12 @@ impl Client {
     pub(crate) fn begin(self: &Rc<Self>, port: u16, seed: u64) {
         self.cache.borrow_mut().clear();
         let socket = UdpSocket::bind(SocketAddr::from(([0, 0, 0, 0], port)), &config().socket).unwrap();
-        let driver =
-            Driver::start_seeded(socket, Links::alone(), config(), SmallRng::seed_from_u64(seed).random());
+        let driver = Driver::start_seeded(
+            socket,
+            LaneGroupLink::alone(),
+            config(),
+            SmallRng::seed_from_u64(seed).random(),
+        );
         let me = Rc::clone(self);
         driver.serve(SERVICE, move |call: ServerCall| {
             let me = Rc::clone(&me);

@@ -19,7 +19,7 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rx::Route;
-use rx_lane::{AbortCode, Driver, DriverConfig, Handler, Links, ServerCall, ServerConnection};
+use rx_lane::{AbortCode, Driver, DriverConfig, Handler, LaneGroupLink, ServerCall, ServerConnection};
 use vfs::{
     Cache, CacheOptions, Caller, Error, How, Name, Objects, ObjectsOptions, RelPath, Resolved, VfsCounters,
     Volume, VolumeOptions, VolumeSpec,
@@ -95,7 +95,7 @@ impl Process {
         });
         let process =
             Self { hosts, index, lanes: Rc::default(), resets: Rc::default(), thawed: Rc::default() };
-        for links in Links::over(&steering, 64) {
+        for links in LaneGroupLink::over(&steering, 64) {
             let (lane, process, objects) = (links.lane(), process.clone(), objects.clone());
             // Another for each life.
             let seed = world.seed().wrapping_mul(1_000_003) + world.now().as_micros() as u64 + lane as u64;
@@ -107,7 +107,7 @@ impl Process {
         process
     }
 
-    async fn serve(self, links: Links, objects: &Objects, seed: [u8; 32]) {
+    async fn serve(self, links: LaneGroupLink, objects: &Objects, seed: [u8; 32]) {
         let lane = links.lane();
         let options = UdpOptions { reuse_port: true, ..UdpOptions::default() };
         let socket = UdpSocket::bind(SocketAddr::from(ADDRESS), &options).unwrap();

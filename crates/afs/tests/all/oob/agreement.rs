@@ -15,7 +15,7 @@ use lane::buffer::Buf;
 use lane::fs::{Dir, File, OpenHow};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rx_lane::{Held, Rooms};
+use rx_lane::{Held, PacketBuffers};
 
 use super::bed::{Bed, counted, pattern, run};
 
@@ -23,8 +23,8 @@ use super::bed::{Bed, counted, pattern, run};
 pub(crate) struct Local(pub(crate) File);
 
 impl Source for Local {
-    async fn fill(&self, offset: u64, rooms: &mut Rooms) -> Result<usize, Error> {
-        let (read, bufs) = self.0.read_vectored_at(offset, rooms.len(), rooms.bufs()).await;
+    async fn fill(&self, offset: u64, packet_buffers: &mut PacketBuffers) -> Result<usize, Error> {
+        let (read, bufs) = self.0.read_vectored_at(offset, packet_buffers.len(), packet_buffers.bufs()).await;
         drop(bufs);
         read.map_err(|error| Error::Local("local".to_owned(), error))
     }

@@ -20,7 +20,7 @@ use lane::net::{TcpListener, TcpStream, UdpSocket};
 use oob::{Claim, Token};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rx_lane::{Call, CallError, Driver, DriverConfig, Links};
+use rx_lane::{Call, CallError, Driver, DriverConfig, LaneGroupLink};
 use vfs::{
     Cache, CacheOptions, Number, Objects, ObjectsOptions, Volume, VolumeName, VolumeOptions, VolumeSpec,
 };
@@ -60,7 +60,7 @@ fn config() -> DriverConfig {
 
 fn driver(ip: IpAddr, port: u16, seed: [u8; 32]) -> Driver {
     let socket = UdpSocket::bind((ip, port).into(), &config().socket).unwrap();
-    Driver::start_seeded(socket, Links::alone(), config(), seed)
+    Driver::start_seeded(socket, LaneGroupLink::alone(), config(), seed)
 }
 
 async fn listen(oob: LaneOob) {

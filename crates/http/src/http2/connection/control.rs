@@ -2,14 +2,14 @@
 //! 6.9).
 
 use super::requests::depends_on;
-use super::{Broken, Connection, Event, Leaving, Outcome, Stage, TRACED};
+use super::{Connection, ConnectionStage, FrameEvent, FrameOutcome, Leaving, ProtocolViolation, TRACED};
 use crate::http2::frame::{self, FrameHead, Reason};
 
 impl Connection {
     /// RFC 9113 6.3: priorities mean nothing any more, but the frame has a form.
-    pub(super) fn priority(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+    pub(super) fn priority(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         if head.stream == 0 {
-            return Err(Broken::Connection(Reason::Protocol));
+            return Err(ProtocolViolation::Connection(Reason::Protocol));
         }
         let reason = match <[u8; 5]>::try_from(payload) {
             Err(_) => Reason::FrameSize,
@@ -17,22 +17,26 @@ impl Connection {
             Ok(_) => return Ok(None),
         };
         match self.streams.contains_key(&head.stream) {
-            true => Err(Broken::Stream(head.stream, reason)),
+            true => Err(ProtocolViolation::Stream(head.stream, reason)),
             // A stream that is not open cannot be reset.
-            false => Err(Broken::Connection(reason)),
+            false => Err(ProtocolViolation::Connection(reason)),
         }
     }
 
     /// RFC 9113 6.5.
-    pub(super) fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+    pub(super) fn settings(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         if head.stream != 0 {
-            return Err(Broken::Connection(Reason::Protocol));
+            return Err(ProtocolViolation::Connection(Reason::Protocol));
         }
         if head.has(frame::ACK) {
-            return if payload.is_empty() { Ok(None) } else { Err(Broken::Connection(Reason::FrameSize)) };
+            return if payload.is_empty() {
+                Ok(None)
+            } else {
+                Err(ProtocolViolation::Connection(Reason::FrameSize))
+            };
         }
         if !payload.len().is_multiple_of(6) {
-            return Err(Broken::Connection(Reason::FrameSize));
+            return Err(ProtocolViolation::Connection(Reason::FrameSize));
         }
         let window_before = self.initial_window;
         for setting in payload.chunks_exact(6) {
@@ -48,7 +52,7 @@ impl Connection {
                 _ => None,
             };
             if let Some(reason) = reason {
-                return Err(Broken::Connection(reason));
+                return Err(ProtocolViolation::Connection(reason));
             }
             match name {
                 frame::INITIAL_WINDOW_SIZE => self.set_initial_window(i64::from(value))?,
@@ -56,27 +60,27 @@ impl Connection {
                 _ => {}
             }
         }
-        self.stage = Stage::Open;
+        self.stage = ConnectionStage::Open;
         frame::put(&mut self.replies, frame::SETTINGS, frame::ACK, 0, &[]);
-        Ok((self.initial_window > window_before).then_some(Event::Room(None)))
+        Ok((self.initial_window > window_before).then_some(FrameEvent::Room(None)))
     }
 
     /// RFC 9113 6.9.2.
-    fn set_initial_window(&mut self, window: i64) -> Result<(), Broken> {
+    fn set_initial_window(&mut self, window: i64) -> Result<(), ProtocolViolation> {
         let by = window - std::mem::replace(&mut self.initial_window, window);
         match self.streams.values_mut().all(|stream| stream.widen(by)) {
             true => Ok(()),
-            false => Err(Broken::Connection(Reason::FlowControl)),
+            false => Err(ProtocolViolation::Connection(Reason::FlowControl)),
         }
     }
 
     /// RFC 9113 6.7.
-    pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+    pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         if head.stream != 0 {
-            return Err(Broken::Connection(Reason::Protocol));
+            return Err(ProtocolViolation::Connection(Reason::Protocol));
         }
         if payload.len() != 8 {
-            return Err(Broken::Connection(Reason::FrameSize));
+            return Err(ProtocolViolation::Connection(Reason::FrameSize));
         }
         if !head.has(frame::ACK) {
             frame::put(&mut self.replies, frame::PING, frame::ACK, 0, payload);
@@ -93,38 +97,38 @@ impl Connection {
     }
 
     /// RFC 9113 6.9.
-    pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+    pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         let Ok(bytes) = <[u8; 4]>::try_from(payload) else {
-            return Err(Broken::Connection(Reason::FrameSize));
+            return Err(ProtocolViolation::Connection(Reason::FrameSize));
         };
         let by = i64::from(u32::from_be_bytes(bytes) & frame::STREAM_MAX);
         if head.stream == 0 {
             self.send_window += by;
             return match (by, self.send_window) {
-                (0, _) => Err(Broken::Connection(Reason::Protocol)),
-                (_, ..=frame::WINDOW_MAX) => Ok(Some(Event::Room(None))),
-                _ => Err(Broken::Connection(Reason::FlowControl)),
+                (0, _) => Err(ProtocolViolation::Connection(Reason::Protocol)),
+                (_, ..=frame::WINDOW_MAX) => Ok(Some(FrameEvent::Room(None))),
+                _ => Err(ProtocolViolation::Connection(Reason::FlowControl)),
             };
         }
         if self.is_idle(head.stream) {
-            return Err(Broken::Connection(Reason::Protocol));
+            return Err(ProtocolViolation::Connection(Reason::Protocol));
         }
         // It may have been on its way when the stream ended.
         let Some(stream) = self.streams.get_mut(&head.stream) else { return Ok(None) };
         match (by, stream.widen(by)) {
-            (0, _) => Err(Broken::Stream(head.stream, Reason::Protocol)),
-            (_, true) => Ok(Some(Event::Room(Some(head.stream)))),
-            (_, false) => Err(Broken::Stream(head.stream, Reason::FlowControl)),
+            (0, _) => Err(ProtocolViolation::Stream(head.stream, Reason::Protocol)),
+            (_, true) => Ok(Some(FrameEvent::Room(Some(head.stream)))),
+            (_, false) => Err(ProtocolViolation::Stream(head.stream, Reason::FlowControl)),
         }
     }
 }
 
 /// RFC 9113 6.8: the client opens no more streams, and ends the connection when it likes.
-pub(super) fn goaway(head: FrameHead) -> Outcome {
+pub(super) fn goaway(head: FrameHead) -> FrameOutcome {
     match (head.stream, head.len) {
         (0, 8..) => Ok(None),
-        (0, _) => Err(Broken::Connection(Reason::FrameSize)),
-        _ => Err(Broken::Connection(Reason::Protocol)),
+        (0, _) => Err(ProtocolViolation::Connection(Reason::FrameSize)),
+        _ => Err(ProtocolViolation::Connection(Reason::Protocol)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Broken, COST_OF_NOTHING, Connection, Event, Leaving, Outcome, unpadded};
+use super::{COST_OF_NOTHING, Connection, FrameEvent, FrameOutcome, Leaving, ProtocolViolation, unpadded};
 use crate::http2::connection::Bounds;
 use crate::http2::frame::{self, FrameHead, Reason};
 use crate::http2::request::{Block, read_request, read_trailers};
@@ -19,15 +19,15 @@ pub(super) struct Unfinished {
 
 impl Connection {
     /// RFC 9113 6.2.
-    pub(super) fn headers(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
+    pub(super) fn headers(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         if head.stream.is_multiple_of(2) {
-            return Err(Broken::Connection(Reason::Protocol));
+            return Err(ProtocolViolation::Connection(Reason::Protocol));
         }
         let mut fragment = unpadded(head, payload)?;
         let mut depends_on_itself = false;
         if head.has(frame::HAS_PRIORITY) {
             let (priority, rest) =
-                fragment.split_first_chunk::<5>().ok_or(Broken::Connection(Reason::FrameSize))?;
+                fragment.split_first_chunk::<5>().ok_or(ProtocolViolation::Connection(Reason::FrameSize))?;
             depends_on_itself = depends_on(*priority) == head.stream;
             fragment = rest;
         }
@@ -41,13 +41,15 @@ impl Connection {
     }
 
     /// RFC 9113 6.10. A block without end is cut where no good one can be longer.
-    pub(super) fn continuation(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> Outcome {
-        let Some(mut block) = self.block.take() else { return Err(Broken::Connection(Reason::Protocol)) };
+    pub(super) fn continuation(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> FrameOutcome {
+        let Some(mut block) = self.block.take() else {
+            return Err(ProtocolViolation::Connection(Reason::Protocol));
+        };
         if payload.len() < SMALL_CONTINUATION {
-            self.patience.spend(COST_OF_NOTHING, now).map_err(Broken::Connection)?;
+            self.patience.spend(COST_OF_NOTHING, now).map_err(ProtocolViolation::Connection)?;
         }
         if block.bytes.len() + payload.len() > BLOCK_BYTES_MAX {
-            return Err(Broken::Connection(Reason::EnhanceYourCalm));
+            return Err(ProtocolViolation::Connection(Reason::EnhanceYourCalm));
         }
         block.bytes.extend_from_slice(payload);
         if head.has(frame::END_HEADERS) {
@@ -58,7 +60,13 @@ impl Connection {
     }
 
     /// Every block is decoded, whatever becomes of it: the next one builds on its table.
-    fn whole_block(&mut self, stream: u32, ends: bool, depends_on_itself: bool, block: &[u8]) -> Outcome {
+    fn whole_block(
+        &mut self,
+        stream: u32,
+        ends: bool,
+        depends_on_itself: bool,
+        block: &[u8],
+    ) -> FrameOutcome {
         let read = match stream > self.last_stream {
             true => {
                 let Bounds { head_bytes_max, fields_max, .. } = self.bounds;
@@ -66,8 +74,8 @@ impl Connection {
             }
             false => read_trailers(&mut self.decoder, block),
         };
-        let read = read.map_err(|_| Broken::Connection(Reason::Compression))?;
-        let broken = |reason| Err(Broken::Stream(stream, reason));
+        let read = read.map_err(|_| ProtocolViolation::Connection(Reason::Compression))?;
+        let broken = |reason| Err(ProtocolViolation::Stream(stream, reason));
         if stream <= self.last_stream {
             let Some(state) = self.streams.get_mut(&stream) else { return self.closed(stream) };
             if state.is_half_closed {
@@ -75,7 +83,7 @@ impl Connection {
             }
             return match (read, ends && !depends_on_itself && state.end().is_ok()) {
                 (Block::Trailers, true) if state.is_kept => {
-                    Ok(Some(Event::Body { stream, content: 0..0, ends: true }))
+                    Ok(Some(FrameEvent::Body { stream, content: 0..0, ends: true }))
                 }
                 (Block::Trailers, true) => {
                     if state.is_answered {
@@ -101,7 +109,7 @@ impl Connection {
         let mut state = Stream::new(self.initial_window, request.body_length);
         state.is_half_closed = ends;
         self.streams.insert(stream, state);
-        Ok(Some(Event::Request(stream, request)))
+        Ok(Some(FrameEvent::Request(stream, request)))
     }
 }
 

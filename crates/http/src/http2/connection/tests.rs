@@ -12,7 +12,7 @@ const BOUNDS: Bounds = Bounds { streams_max: 4, head_bytes_max: 2000, fields_max
 struct Client {
     connection: Connection,
     now: Instant,
-    events: Vec<Event>,
+    events: Vec<FrameEvent>,
 }
 
 /// A frame that the connection sent: type, flags, stream, payload.
@@ -89,8 +89,8 @@ impl Client {
     }
 
     fn requests(&self) -> Vec<u32> {
-        let request = |event: &Event| match event {
-            Event::Request(stream, _) => Some(*stream),
+        let request = |event: &FrameEvent| match event {
+            FrameEvent::Request(stream, _) => Some(*stream),
             _ => None,
         };
         self.events.iter().filter_map(request).collect()
@@ -299,7 +299,7 @@ fn windows_bound_what_is_sent_and_follow_the_settings() {
     client.frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
     // The connection's own is what is left.
     assert_eq!(client.connection.room(1), WINDOW_INITIAL as usize - 16_000);
-    let widened = client.events.iter().filter(|event| matches!(event, Event::Room(_))).count();
+    let widened = client.events.iter().filter(|event| matches!(event, FrameEvent::Room(_))).count();
     assert_eq!(widened, 2);
     assert_eq!(client.connection.room(3), 0, "no stream, no room");
 }
@@ -345,7 +345,7 @@ fn body_that_is_kept_has_its_windows_back_as_it_is_taken() {
         client.frame(DATA, PADDED, 1, &[&[2][..], &[7; 15_997], &[0; 2]].concat());
     }
     let bodies = client.events.iter().filter_map(|event| match event {
-        Event::Body { stream: 1, content, ends: false } => Some(content.clone()),
+        FrameEvent::Body { stream: 1, content, ends: false } => Some(content.clone()),
         _ => None,
     });
     assert_eq!(
@@ -369,7 +369,7 @@ fn body_that_is_kept_has_its_windows_back_as_it_is_taken() {
     client.post(3, &[]);
     assert!(client.connection.keep_body(3));
     client.frame(DATA, END_STREAM, 3, &[0; 100]);
-    assert!(matches!(client.events.last(), Some(Event::Body { stream: 3, ends: true, .. })));
+    assert!(matches!(client.events.last(), Some(FrameEvent::Body { stream: 3, ends: true, .. })));
     client.get(5);
     assert!(!client.connection.keep_body(5), "it has none");
 }

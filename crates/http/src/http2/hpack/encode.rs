@@ -31,7 +31,7 @@ impl Encoder {
     }
 
     /// Begins the next block, behind what `out` has, with its `:status`.
-    pub(crate) fn begin<'e>(&'e mut self, status: u16, out: &'e mut Vec<u8>) -> Block<'e> {
+    pub(crate) fn begin<'e>(&'e mut self, status: u16, out: &'e mut Vec<u8>) -> BlockWriter<'e> {
         if let Some(smallest) = self.resized.take() {
             // RFC 7541 4.2.
             if smallest < self.bytes_max {
@@ -51,22 +51,22 @@ impl Encoder {
                 let digits = [100, 10, 1].map(|unit| b'0' + (status / unit % 10) as u8);
                 integer(out, 0, 4, 8);
                 string(out, &digits);
-                return Block { table: &mut self.table, out };
+                return BlockWriter { table: &mut self.table, out };
             }
         };
         out.push(0b1000_0000 | index);
-        Block { table: &mut self.table, out }
+        BlockWriter { table: &mut self.table, out }
     }
 }
 
 /// A block that is being made.
 #[derive(Debug)]
-pub(crate) struct Block<'e> {
+pub(crate) struct BlockWriter<'e> {
     table: &'e mut Table,
     out: &'e mut Vec<u8>,
 }
 
-impl Block<'_> {
+impl BlockWriter<'_> {
     /// Appends a field; its name may have capital letters, which are sent small (RFC 9113 8.2.1).
     #[inline]
     pub(crate) fn field(&mut self, name: &'static str, value: &[u8]) {

@@ -24,14 +24,14 @@ pub(super) fn decode(code: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 /// States are the inner nodes of the code's tree, told by the bits since the last symbol.
-struct Machine {
-    steps: Vec<[Step; 16]>,
+struct HuffmanStates {
+    steps: Vec<[HuffmanStep; 16]>,
     /// The bits since the last symbol are padding: fewer than eight, all ones.
     may_end: Vec<bool>,
 }
 
 #[derive(Clone, Copy)]
-struct Step {
+struct HuffmanStep {
     state: u8,
     symbol: Symbol,
 }
@@ -45,20 +45,20 @@ enum Symbol {
 }
 
 #[derive(Clone, Copy)]
-enum Node {
+enum HuffmanNode {
     Empty,
     Inner(u8),
     Leaf(Symbol),
 }
 
-impl Machine {
+impl HuffmanStates {
     fn new() -> Self {
         let tree = tree();
         let mut may_end = vec![false; tree.len()];
         let mut node = ROOT;
         for _ in 0..8 {
             may_end[usize::from(node)] = true;
-            let Node::Inner(next) = tree[usize::from(node)][1] else { break };
+            let HuffmanNode::Inner(next) = tree[usize::from(node)][1] else { break };
             node = next;
         }
         let steps = (0..tree.len()).map(|state| std::array::from_fn(|nibble| step(&tree, state, nibble)));
@@ -66,25 +66,25 @@ impl Machine {
     }
 }
 
-fn step(tree: &[[Node; 2]], state: usize, nibble: usize) -> Step {
+fn step(tree: &[[HuffmanNode; 2]], state: usize, nibble: usize) -> HuffmanStep {
     let (mut at, mut symbol) = (state, Symbol::None);
     for shift in (0..4).rev() {
         match tree[at][nibble >> shift & 1] {
-            Node::Inner(next) => at = usize::from(next),
-            Node::Leaf(found) => (at, symbol) = (usize::from(ROOT), found),
-            Node::Empty => unreachable!("the code is complete"),
+            HuffmanNode::Inner(next) => at = usize::from(next),
+            HuffmanNode::Leaf(found) => (at, symbol) = (usize::from(ROOT), found),
+            HuffmanNode::Empty => unreachable!("the code is complete"),
         }
     }
-    Step { state: at as u8, symbol }
+    HuffmanStep { state: at as u8, symbol }
 }
 
 /// The code as a tree; a complete code of 257 symbols has 256 inner nodes.
-fn tree() -> Vec<[Node; 2]> {
+fn tree() -> Vec<[HuffmanNode; 2]> {
     let mut symbols: Vec<(u8, Symbol)> =
         (0..=255).map(|byte| (LENGTHS[usize::from(byte)], Symbol::Byte(byte))).collect();
     symbols.push((END_LENGTH, Symbol::Bad));
     symbols.sort_by_key(|(length, _)| *length);
-    let mut tree = vec![[Node::Empty; 2]];
+    let mut tree = vec![[HuffmanNode::Empty; 2]];
     let (mut code, mut code_length) = (0u32, 0);
     for (length, symbol) in symbols {
         code <<= length - code_length;
@@ -93,22 +93,22 @@ fn tree() -> Vec<[Node; 2]> {
         for shift in (1..length).rev() {
             let bit = (code >> shift & 1) as usize;
             at = match tree[at][bit] {
-                Node::Inner(next) => usize::from(next),
+                HuffmanNode::Inner(next) => usize::from(next),
                 _ => {
-                    tree.push([Node::Empty; 2]);
+                    tree.push([HuffmanNode::Empty; 2]);
                     let next = tree.len() - 1;
-                    tree[at][bit] = Node::Inner(next as u8);
+                    tree[at][bit] = HuffmanNode::Inner(next as u8);
                     next
                 }
             };
         }
-        tree[at][(code & 1) as usize] = Node::Leaf(symbol);
+        tree[at][(code & 1) as usize] = HuffmanNode::Leaf(symbol);
         code += 1;
     }
     tree
 }
 
-static MACHINE: LazyLock<Machine> = LazyLock::new(Machine::new);
+static MACHINE: LazyLock<HuffmanStates> = LazyLock::new(HuffmanStates::new);
 
 const ROOT: u8 = 0;
 /// Bits of the string's end.
@@ -135,7 +135,7 @@ mod tests {
     fn the_code_is_complete() {
         let tree = tree();
         assert_eq!(tree.len(), 256);
-        assert!(tree.iter().flatten().all(|node| !matches!(node, Node::Empty)));
+        assert!(tree.iter().flatten().all(|node| !matches!(node, HuffmanNode::Empty)));
     }
 
     #[test]

@@ -11,4 +11,4 @@ mod tests;
 pub(crate) use decode::{Decoder, HpackError};
 #[cfg(test)]
 pub(crate) use encode::unindexed;
-pub(crate) use encode::{Block, Encoder};
+pub(crate) use encode::{BlockWriter, Encoder};

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Table {
     /// The newest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TableEntry>,
     bytes: usize,
     bytes_max: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TableEntry {
     name_len: usize,
     text: Box<[u8]>,
 }
@@ -34,7 +34,7 @@ impl Table {
 
     /// The index of a field that was inserted.
     pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Option<usize> {
-        let is_it = |entry: &Entry| {
+        let is_it = |entry: &TableEntry| {
             entry.name_len == name.len()
                 && entry.text.len() == name.len() + value.len()
                 && entry.text[name.len()..] == *value
@@ -48,7 +48,7 @@ impl Table {
         let bytes = name.len() + value.len() + ENTRY_BYTES;
         self.shrink(self.bytes_max.saturating_sub(bytes));
         if bytes <= self.bytes_max {
-            self.entries.push_front(Entry { name_len: name.len(), text: [name, value].concat().into() });
+            self.entries.push_front(TableEntry { name_len: name.len(), text: [name, value].concat().into() });
             self.bytes += bytes;
         }
     }

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use lane::buffer::BufClass;
 use service::memory::Account;
 
-use super::outgoing::Outgoing;
+use super::outgoing::OutgoingBytes;
 use crate::http2::frame::{FRAME_BYTES, data_head};
 use crate::listing::Rendering;
 use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};
@@ -94,7 +94,7 @@ impl StreamBody {
 
     /// Puts the next frame, of at most `max` bytes, which is not 0, behind what has gathered, if it is at hand. The last
     /// bytes of a file go only if it is still the version that the head announced.
-    pub(super) fn put(&mut self, stream: u32, max: usize, out: &mut Outgoing) -> Result<Put, Abort> {
+    pub(super) fn put(&mut self, stream: u32, max: usize, out: &mut OutgoingBytes) -> Result<Put, Abort> {
         let is_last = self.pieces.len() == 1;
         let Some(piece) = self.pieces.front_mut() else { return Ok(Put::Later) };
         let left = match piece {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use identity::Principal;
 use lane::time::now;
-use service::civil::Moment;
+use service::datetime::Moment;
 use service::memory::{Account, Charge};
 
 use super::progress::Progress;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use lane::time::timeout_at;
 use service::memory::{Account, Charge};
 
-use super::session::{Done, Results};
+use super::session::{Results, TaskResult};
 use crate::request_error::RequestError;
 
 /// One body. It never holds more than its stream's window.
@@ -19,13 +19,13 @@ pub(in crate::service) struct Incoming {
     length: Option<u64>,
     /// The client asked whether it may send it.
     is_awaited: bool,
-    state: RefCell<State>,
+    state: RefCell<IncomingState>,
     account: Rc<Account>,
     results: Rc<Results>,
 }
 
 #[derive(Default)]
-struct State {
+struct IncomingState {
     bytes: Vec<u8>,
     /// Bytes that the handler has.
     given: usize,
@@ -62,7 +62,7 @@ impl Incoming {
     /// The handler wants it: the client may send as fast as it is taken.
     pub(in crate::service) fn invite(&self) {
         let waits = self.is_awaited && self.state.borrow().bytes.is_empty();
-        self.results.put(self.stream, Done::Wanted { waits });
+        self.results.put(self.stream, TaskResult::Wanted { waits });
     }
 
     /// What has come, once something has; `None` at the end. What was given before is done with.
@@ -89,11 +89,11 @@ impl Incoming {
         let given = std::mem::take(&mut state.given);
         if given > 0 {
             self.charge(&mut state);
-            self.results.put(self.stream, Done::Taken(given));
+            self.results.put(self.stream, TaskResult::Taken(given));
         }
     }
 
-    fn charge(&self, state: &mut State) {
+    fn charge(&self, state: &mut IncomingState) {
         state.held = None;
         state.held = Some(self.account.charge(state.bytes.len() + state.given));
     }

@@ -12,19 +12,19 @@ use service::memory::{Account, Charge};
 use service::pacer::Ticket;
 use tls::{TlsEvent, TlsSession};
 
-use super::outgoing::Outgoing;
+use super::outgoing::OutgoingBytes;
 use super::progress::Progress;
 use crate::service::linger::{UnderWay, linger};
 use crate::service::receive_buffer::ReceiveBuffer;
 
 /// Reads plaintext and writes sealed records.
-pub(super) struct Link {
+pub(super) struct Http2Link {
     stream: Rc<TcpStream>,
     ticket: Ticket,
     tls: Option<Box<TlsSession>>,
     receive_buffer: ReceiveBuffer,
     ended: bool,
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: OutgoingBytes,
     writable: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
     progress: Rc<Progress>,
     account: Rc<Account>,
@@ -32,7 +32,7 @@ pub(super) struct Link {
     held: Option<Charge>,
 }
 
-impl Link {
+impl Http2Link {
     /// Tells `progress` what leaves.
     pub(super) fn new(
         stream: Rc<TcpStream>,
@@ -42,7 +42,7 @@ impl Link {
         progress: Rc<Progress>,
         account: Rc<Account>,
     ) -> Self {
-        let outgoing = Outgoing::new(tls.as_ref().and_then(|tls| tls.layout()));
+        let outgoing = OutgoingBytes::new(tls.as_ref().and_then(|tls| tls.layout()));
         Self {
             stream,
             ticket,

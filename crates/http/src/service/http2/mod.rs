@@ -19,9 +19,9 @@ use lane::time::{Elapsed, now};
 use service::alarm::Alarm;
 
 pub(super) use self::incoming::Incoming;
-use self::link::Link;
-use self::progress::{Progress, Verdict};
-use self::session::Session;
+use self::link::Http2Link;
+use self::progress::{PaceVerdict, Progress};
+use self::session::Http2Session;
 use super::abort::Abort;
 use super::client::Client;
 use super::dispatch::dispatch;
@@ -49,19 +49,19 @@ pub(super) async fn serve_http2(
     // What waits in the kernel delays all streams, and is sent by whoever takes the client's ACKs. It only tunes.
     let _ = stream.set_option(SocketOption::UnsentMax(UNSENT_MAX));
     let progress = Rc::new(Progress::new(Rc::clone(&stream), Rc::clone(info.place), limits.send_rate_min));
-    let link = Link::new(stream, ticket, tls, receive_buffer, Rc::clone(&progress), Rc::clone(&account));
+    let link = Http2Link::new(stream, ticket, tls, receive_buffer, Rc::clone(&progress), Rc::clone(&account));
     let mut session =
-        Session::new(Rc::clone(service), peer, Rc::clone(&account), Rc::clone(&progress), link, &limits);
+        Http2Session::new(Rc::clone(service), peer, Rc::clone(&account), Rc::clone(&progress), link, &limits);
     let mut alarm = Alarm::default();
     let (mut is_leaving, mut is_late) = (false, false);
     loop {
         let cut_since = session.cut_since();
         let goes_on = poll_fn(|cx| match session.poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Ok(Turn::Over)),
+            Poll::Ready(()) => Poll::Ready(Ok(SessionTurn::Over)),
             Poll::Pending if session.cut_since().is_some_and(|since| cut_since != Some(since)) => {
-                Poll::Ready(Ok(Turn::Cut))
+                Poll::Ready(Ok(SessionTurn::Cut))
             }
-            Poll::Pending => account.poll_gives_way(cx).map(|()| Err(Abort::GaveWay)),
+            Poll::Pending => account.poll_evicted(cx).map(|()| Err(Abort::Evicted)),
         });
         let rest_at = cut_since.filter(|_| !is_late).map(|since| since + limits.header_timeout);
         let look_at = progress.next_look(&limits);
@@ -69,8 +69,8 @@ pub(super) async fn serve_http2(
         let outcome =
             if is_leaving { Some(served.await) } else { service.unless_leaving(cohort, served).await };
         match outcome {
-            Some(Ok(Ok(Turn::Cut))) => {}
-            Some(Ok(Ok(Turn::Over))) => {
+            Some(Ok(Ok(SessionTurn::Cut))) => {}
+            Some(Ok(Ok(SessionTurn::Over))) => {
                 // What the client had to be told it was told.
                 match session.broken() {
                     Some(_) if is_late => service.counters.closed_header_timeout.increment(),
@@ -90,9 +90,9 @@ pub(super) async fn serve_http2(
                 is_late = true;
             }
             Some(Err(Elapsed)) => match progress.verdict(&limits) {
-                Verdict::GoesOn => {}
-                Verdict::Idle => return service.counters.closed_idle.increment(),
-                Verdict::Ends(abort) => return service.counters.abort(&abort),
+                PaceVerdict::GoesOn => {}
+                PaceVerdict::Idle => return service.counters.closed_idle.increment(),
+                PaceVerdict::Ends(abort) => return service.counters.abort(&abort),
             },
             None => {
                 service.counters.closed_drain.increment();
@@ -107,7 +107,7 @@ pub(super) async fn serve_http2(
 }
 
 /// How far a session got.
-enum Turn {
+enum SessionTurn {
     Over,
     /// The client has begun something whose end must come in time.
     Cut,

@@ -8,7 +8,7 @@ use crate::http2::frame::{FRAME_BYTES, HEAD_BYTES};
 
 /// Plaintext on its way to being sealed, or sealed bytes on their way to the socket, never both.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingBytes {
     layout: Option<RecordLayout>,
     /// Laid out as [`RecordLayout`] says, except that the last record's end is missing while plaintext gathers.
     bytes: Vec<u8>,
@@ -17,13 +17,13 @@ pub(super) struct Outgoing {
     sent: usize,
 }
 
-impl Outgoing {
+impl OutgoingBytes {
     /// Without a layout bytes go out as they are.
     pub(super) fn new(layout: Option<RecordLayout>) -> Self {
         Self { layout, bytes: Vec::new(), plain_len: 0, is_sealed: false, sent: 0 }
     }
 
-    /// Whether [`Outgoing::append`] takes anything.
+    /// Whether [`OutgoingBytes::append`] takes anything.
     pub(super) fn has_room(&self) -> bool {
         !self.is_sealed && self.plain_len < GATHERED_MAX
     }
@@ -101,7 +101,7 @@ impl Outgoing {
         }
     }
 
-    /// A place to come back to with [`Outgoing::rewind`] before anything is sealed.
+    /// A place to come back to with [`OutgoingBytes::rewind`] before anything is sealed.
     pub(super) fn mark(&self) -> (usize, usize) {
         (self.bytes.len(), self.plain_len)
     }
@@ -162,7 +162,7 @@ impl Outgoing {
         if self.is_sealed { &self.bytes[self.sent..] } else { &[] }
     }
 
-    /// The socket has got the first `n` bytes of [`Outgoing::sealed`].
+    /// The socket has got the first `n` bytes of [`OutgoingBytes::sealed`].
     pub(super) fn consume(&mut self, n: usize) {
         self.sent += n;
         if self.sent == self.bytes.len() {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn without_tls_bytes_leave_in_the_order_they_came_and_no_more_than_fit() {
-        let mut outgoing = Outgoing::new(None);
+        let mut outgoing = OutgoingBytes::new(None);
         assert_eq!(outgoing.append(b"one "), 4);
         assert_eq!(outgoing.append(b"two"), 3);
         assert!(outgoing.sealed().is_empty());
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn frames_end_where_records_do_and_what_failed_leaves_no_trace() {
-        let mut outgoing = Outgoing::new(None);
+        let mut outgoing = OutgoingBytes::new(None);
         outgoing.append(b"some answer's head");
         let head = outgoing.mark();
         let room = outgoing.frame_room(1 << 20);

@@ -10,13 +10,13 @@ use lane::time::now;
 
 use crate::limits::Limits;
 use crate::service::abort::Abort;
-use crate::service::transfer::{LOOKS, Transfer};
-use service::places::Place;
+use crate::service::transfer::{BodyTransfer, LOOKS};
+use service::connection_slots::ConnectionSlot;
 
 /// The state of one connection's streams as a whole.
 pub(super) struct Progress {
     stream: Rc<TcpStream>,
-    place: Rc<Place>,
+    place: Rc<ConnectionSlot>,
     send_rate_min: u64,
     /// Uploads under way: each has patience of its own with the client.
     uploads: Rc<Cell<usize>>,
@@ -29,7 +29,7 @@ pub(super) struct Progress {
     /// The most of the bodies that the client was seen to have.
     seen: Cell<i64>,
     /// Since a stream was opened on an idle connection, on a clock without the time waited.
-    transfer: RefCell<Transfer>,
+    transfer: RefCell<BodyTransfer>,
     /// Time the server's rate kept the connection waiting, and since when it does so now.
     waited: Cell<Duration>,
     waiting_since: Cell<Option<Instant>>,
@@ -37,7 +37,7 @@ pub(super) struct Progress {
 
 /// What is to become of a connection.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum PaceVerdict {
     GoesOn,
     /// Nothing was asked for in too long a time.
     Idle,
@@ -46,7 +46,7 @@ pub(super) enum Verdict {
 
 impl Progress {
     /// Tells `place` what the connection does.
-    pub(super) fn new(stream: Rc<TcpStream>, place: Rc<Place>, send_rate_min: u64) -> Self {
+    pub(super) fn new(stream: Rc<TcpStream>, place: Rc<ConnectionSlot>, send_rate_min: u64) -> Self {
         let now = now();
         Self {
             stream,
@@ -59,7 +59,7 @@ impl Progress {
             owed: Cell::new(0),
             handed: Cell::new(0),
             seen: Cell::new(0),
-            transfer: RefCell::new(Transfer { started: now, taken_before: 0 }),
+            transfer: RefCell::new(BodyTransfer { started: now, taken_before: 0 }),
             waited: Cell::new(Duration::ZERO),
             waiting_since: Cell::new(None),
         }
@@ -70,7 +70,7 @@ impl Progress {
             // Without a floor nobody asks.
             let taken_before =
                 if self.send_rate_min > 0 { self.taken().map_or(0, |(taken, _)| taken) } else { 0 };
-            *self.transfer.borrow_mut() = Transfer { started: self.client_time(), taken_before };
+            *self.transfer.borrow_mut() = BodyTransfer { started: self.client_time(), taken_before };
         }
         self.open_streams.update(|count| count + 1);
         self.moved_at.set(now());
@@ -130,14 +130,14 @@ impl Progress {
     }
 
     /// What is to become of the connection: one system call.
-    pub(super) fn verdict(&self, limits: &Limits) -> Verdict {
+    pub(super) fn verdict(&self, limits: &Limits) -> PaceVerdict {
         let open = self.open_streams.get() > 0;
         if self.waiting_since.get().is_some() {
-            return Verdict::GoesOn;
+            return PaceVerdict::GoesOn;
         }
         let (taken, on_the_way) = match self.taken() {
             Ok(both) => both,
-            Err(error) => return Verdict::Ends(Abort::Io(error)),
+            Err(error) => return PaceVerdict::Ends(Abort::Io(error)),
         };
         // What was answered may be on its way for long after its streams have ended.
         if taken > self.seen.get() {
@@ -149,17 +149,17 @@ impl Progress {
         if self.uploads.get() > 0 {
             // Who sends has less of the line to take what he asked for: his time for that begins anew.
             self.moved_at.set(now());
-            *self.transfer.borrow_mut() = Transfer { started: self.client_time(), taken_before: taken };
+            *self.transfer.borrow_mut() = BodyTransfer { started: self.client_time(), taken_before: taken };
         } else if open {
             let (rate_min, grace) = (limits.send_rate_min, limits.write_stall_timeout);
             if let Err(abort) = self.transfer.borrow().check(taken, rate_min, grace, self.client_time()) {
-                return Verdict::Ends(abort);
+                return PaceVerdict::Ends(abort);
             }
         }
         match (now() >= self.moved_at.get() + self.patience(limits), open) {
-            (false, _) => Verdict::GoesOn,
-            (true, true) => Verdict::Ends(Abort::WriteStalled),
-            (true, false) => Verdict::Idle,
+            (false, _) => PaceVerdict::GoesOn,
+            (true, true) => PaceVerdict::Ends(Abort::WriteStalled),
+            (true, false) => PaceVerdict::Idle,
         }
     }
 

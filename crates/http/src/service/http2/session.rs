@@ -20,10 +20,10 @@ use super::answer;
 use super::body::{Put, StreamBody};
 use super::finish::Finish;
 use super::incoming::Incoming;
-use super::link::Link;
-use super::outgoing::Outgoing;
+use super::link::Http2Link;
+use super::outgoing::OutgoingBytes;
 use super::progress::Progress;
-use crate::http2::connection::{Bounds, Connection, Event};
+use crate::http2::connection::{Bounds, Connection, FrameEvent};
 use crate::http2::frame::{FRAME_BYTES, HEAD_BYTES, Reason, data_head};
 use crate::http2::request::Request;
 use crate::limits::Limits;
@@ -35,12 +35,12 @@ use crate::service::listener::Service;
 use crate::service::reply::{Body, Reply};
 
 /// A connection and what is under way on it.
-pub(super) struct Session {
+pub(super) struct Http2Session {
     service: Rc<Service>,
     peer: IpAddr,
     account: Rc<Account>,
     progress: Rc<Progress>,
-    link: Link,
+    link: Http2Link,
     rules: Connection,
     exchanges: BTreeMap<u32, Exchange>,
     /// Streams with something to send, by turns.
@@ -61,10 +61,10 @@ struct Exchange {
     is_queued: bool,
     /// The request's body, as long as its handler may want it.
     incoming: Option<Rc<Incoming>>,
-    state: State,
+    state: ExchangeState,
 }
 
-enum State {
+enum ExchangeState {
     /// Its handler waits.
     Answering(#[expect(dead_code, reason = "it is cancelled with the request")] Task<()>),
     Sending(StreamBody),
@@ -85,11 +85,11 @@ struct Fetched {
 /// What tasks have done for a connection.
 #[derive(Default)]
 pub(super) struct Results {
-    done: RefCell<Vec<(u32, Done)>>,
+    done: RefCell<Vec<(u32, TaskResult)>>,
     waker: RefCell<Option<Waker>>,
 }
 
-pub(super) enum Done {
+pub(super) enum TaskResult {
     Answer(Reply),
     /// The handler wants the request's body, and the client waits to hear so, or does not.
     Wanted {
@@ -103,7 +103,7 @@ pub(super) enum Done {
 }
 
 impl Results {
-    pub(super) fn put(&self, stream: u32, done: Done) {
+    pub(super) fn put(&self, stream: u32, done: TaskResult) {
         self.done.borrow_mut().push((stream, done));
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -118,13 +118,13 @@ impl Results {
     }
 }
 
-impl Session {
+impl Http2Session {
     pub(super) fn new(
         service: Rc<Service>,
         peer: IpAddr,
         account: Rc<Account>,
         progress: Rc<Progress>,
-        link: Link,
+        link: Http2Link,
         limits: &Limits,
     ) -> Self {
         let uploads = Rc::clone(progress.uploads());
@@ -193,7 +193,7 @@ impl Session {
                 let results = Rc::clone(&self.results);
                 let end = lane::spawn(async move {
                     sleep(ANSWER_SEEN_AFTER).await;
-                    results.put(stream, Done::EndUpload);
+                    results.put(stream, TaskResult::EndUpload);
                 });
                 self.ending.insert(stream, end);
             }
@@ -214,7 +214,7 @@ impl Session {
             }
         }
         // A client that takes all at once, or asks without end, must not keep the lane to itself.
-        let _ = pin!(lane::give_way()).poll(cx);
+        let _ = pin!(lane::yield_if_due()).poll(cx);
         Poll::Pending
     }
 
@@ -222,16 +222,16 @@ impl Session {
         let done = std::mem::take(&mut *self.results.done.borrow_mut());
         for (stream, done) in done {
             match done {
-                Done::Wanted { waits } => {
+                TaskResult::Wanted { waits } => {
                     self.rules.want_body(stream, waits);
                     continue;
                 }
-                Done::EndUpload => {
+                TaskResult::EndUpload => {
                     self.ending.remove(&stream);
                     self.rules.end_upload(stream);
                     continue;
                 }
-                Done::Taken(bytes) => {
+                TaskResult::Taken(bytes) => {
                     self.rules.take_body(stream, bytes);
                     continue;
                 }
@@ -240,17 +240,17 @@ impl Session {
             // Whoever took the request back wants nothing of it.
             let Some(mut exchange) = self.exchanges.remove(&stream) else { continue };
             match done {
-                Done::Answer(reply) => self.respond(stream, exchange, reply),
-                Done::Fetched(body, Ok(bytes), held) => {
+                TaskResult::Answer(reply) => self.respond(stream, exchange, reply),
+                TaskResult::Fetched(body, Ok(bytes), held) => {
                     exchange.state = match bytes.is_empty() {
-                        true => State::Sending(body),
-                        false => State::Fetched(Fetched { bytes, sent: 0, rest: body, _held: held }),
+                        true => ExchangeState::Sending(body),
+                        false => ExchangeState::Fetched(Fetched { bytes, sent: 0, rest: body, _held: held }),
                     };
                     self.exchanges.insert(stream, exchange);
                     self.enqueue(stream);
                 }
-                Done::Fetched(_, Err(abort), _) => self.abort(stream, &abort),
-                Done::Wanted { .. } | Done::Taken(_) | Done::EndUpload => {
+                TaskResult::Fetched(_, Err(abort), _) => self.abort(stream, &abort),
+                TaskResult::Wanted { .. } | TaskResult::Taken(_) | TaskResult::EndUpload => {
                     self.exchanges.extend([(stream, exchange)])
                 }
             }
@@ -269,7 +269,7 @@ impl Session {
                 }
                 let unread = self.link.unread();
                 let (consumed, event) = self.rules.handle(unread, at);
-                if let Some(Event::Body { stream, content, ends }) = &event
+                if let Some(FrameEvent::Body { stream, content, ends }) = &event
                     && let Some(Exchange { incoming: Some(incoming), .. }) = self.exchanges.get(stream)
                 {
                     incoming.push(&unread[content.clone()], *ends);
@@ -277,17 +277,17 @@ impl Session {
                 }
                 self.link.consume(consumed);
                 match event {
-                    Some(Event::Request(stream, request)) => {
+                    Some(FrameEvent::Request(stream, request)) => {
                         requests += 1;
                         self.begin(stream, request, cx);
                     }
-                    Some(Event::Gone(stream)) => {
+                    Some(FrameEvent::Gone(stream)) => {
                         self.ending.remove(&stream);
                         self.exchanges.remove(&stream);
                     }
-                    Some(Event::Room(Some(stream))) => self.enqueue(stream),
-                    Some(Event::Room(None)) => self.enqueue_all(),
-                    Some(Event::Body { .. }) => {}
+                    Some(FrameEvent::Room(Some(stream))) => self.enqueue(stream),
+                    Some(FrameEvent::Room(None)) => self.enqueue_all(),
+                    Some(FrameEvent::Body { .. }) => {}
                     None if consumed == 0 => break,
                     None => {}
                 }
@@ -318,13 +318,13 @@ impl Session {
         client.uploads = Some(Rc::clone(&self.uploads));
         let mut answering = Box::pin(answer(service, request, client, incoming.clone()));
         let (state, answered) = match answering.as_mut().poll(cx) {
-            Poll::Ready(answered) => (State::Sending(StreamBody::new(Body::Empty)), Some(answered)),
+            Poll::Ready(answered) => (ExchangeState::Sending(StreamBody::new(Body::Empty)), Some(answered)),
             Poll::Pending => {
                 let results = Rc::clone(&self.results);
                 let task = lane::spawn(async move {
-                    results.put(stream, Done::Answer(answering.await));
+                    results.put(stream, TaskResult::Answer(answering.await));
                 });
-                (State::Answering(task), None)
+                (ExchangeState::Answering(task), None)
             }
         };
         let exchange = Exchange { finish, is_head, is_queued: false, incoming, state };
@@ -364,7 +364,7 @@ impl Session {
             answer.each_field(|name, value| block.field(name, value));
         });
         if !ends {
-            exchange.state = State::Sending(body);
+            exchange.state = ExchangeState::Sending(body);
             self.exchanges.insert(stream, exchange);
             self.enqueue(stream);
         }
@@ -372,7 +372,7 @@ impl Session {
 
     fn enqueue(&mut self, stream: u32) {
         if let Some(exchange) = self.exchanges.get_mut(&stream)
-            && matches!(exchange.state, State::Sending(_) | State::Fetched(_))
+            && matches!(exchange.state, ExchangeState::Sending(_) | ExchangeState::Fetched(_))
             && !std::mem::replace(&mut exchange.is_queued, true)
         {
             self.queue.push_back(stream);
@@ -413,9 +413,9 @@ impl Session {
         }
         let out = &mut self.link.outgoing;
         let put = match &mut exchange.state {
-            State::Sending(body) => body.put(stream, room, out),
-            State::Fetched(fetched) => fetched.put(stream, room, out),
-            State::Answering(_) | State::Fetching(_) => return true,
+            ExchangeState::Sending(body) => body.put(stream, room, out),
+            ExchangeState::Fetched(fetched) => fetched.put(stream, room, out),
+            ExchangeState::Answering(_) | ExchangeState::Fetching(_) => return true,
         };
         match put {
             Ok(Put::Full) => return false,
@@ -442,14 +442,14 @@ impl Session {
     /// Has the next part of a body come, at most `room` bytes, when the lane has memory for it.
     fn fetch(&mut self, stream: u32, room: usize) {
         let Some(mut exchange) = self.exchanges.remove(&stream) else { return };
-        let State::Sending(mut body) = exchange.state else { return };
+        let ExchangeState::Sending(mut body) = exchange.state else { return };
         let (service, account) = (Rc::clone(&self.service), Rc::clone(&self.account));
         let results = Rc::clone(&self.results);
-        exchange.state = State::Fetching(lane::spawn(async move {
+        exchange.state = ExchangeState::Fetching(lane::spawn(async move {
             let max = room.min(body.wanted());
             let held = account.acquire(max).await;
             if let Err(abort) = body.prepare(&account).await {
-                results.put(stream, Done::Fetched(body, Err(abort), held));
+                results.put(stream, TaskResult::Fetched(body, Err(abort), held));
                 return;
             }
             let turn = match body.is_rendered() {
@@ -460,7 +460,7 @@ impl Session {
             if let Some(turn) = turn {
                 turn.end().await;
             }
-            results.put(stream, Done::Fetched(body, fetched, held));
+            results.put(stream, TaskResult::Fetched(body, fetched, held));
         }));
         self.exchanges.insert(stream, exchange);
     }
@@ -475,18 +475,18 @@ impl Session {
 impl Exchange {
     /// What was fetched and is sent gives its memory back.
     fn go_on(&mut self) {
-        if let State::Fetched(fetched) = &mut self.state
+        if let ExchangeState::Fetched(fetched) = &mut self.state
             && fetched.sent == fetched.bytes.len()
         {
             let rest = std::mem::replace(&mut fetched.rest, StreamBody::new(Body::Empty));
-            self.state = State::Sending(rest);
+            self.state = ExchangeState::Sending(rest);
         }
     }
 }
 
 impl Fetched {
     /// As [`StreamBody::put`].
-    fn put(&mut self, stream: u32, max: usize, out: &mut Outgoing) -> Result<Put, Abort> {
+    fn put(&mut self, stream: u32, max: usize, out: &mut OutgoingBytes) -> Result<Put, Abort> {
         let left = &self.bytes[self.sent..];
         let len = out.frame_room(left.len().min(max));
         if len == 0 {

@@ -65,7 +65,7 @@ impl Wire {
     async fn send_file_copied(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
         let file = &version.file;
         let mut at = range.start;
-        give_way_to_short_answers(range).await;
+        yield_to_short_replies(range).await;
         while at < range.end {
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
             let class = if left > LARGE_FROM { BufClass::Large } else { BufClass::Small };
@@ -88,7 +88,7 @@ impl Wire {
                 self.judge_transfer()?;
                 version.check_now_and_then()?;
                 // A client that takes all at once must not keep the lane to itself.
-                lane::give_way().await;
+                lane::yield_if_due().await;
             }
         }
         // A small file was read in one step right after its attributes.
@@ -118,7 +118,7 @@ impl Wire {
     ) -> Result<(), Abort> {
         let stream = Rc::clone(&self.stream);
         let mut at = range.start;
-        give_way_to_short_answers(range).await;
+        yield_to_short_replies(range).await;
         while at < range.end {
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
             let granted = self.permit(left).await;
@@ -141,7 +141,7 @@ impl Wire {
                 self.judge_transfer()?;
                 if at < range.end {
                     version.check_now_and_then()?;
-                    lane::give_way().await;
+                    lane::yield_if_due().await;
                 }
             }
         }
@@ -150,9 +150,9 @@ impl Wire {
 }
 
 /// A thousand who ask for long files at once are in a line of their own from their first step on.
-async fn give_way_to_short_answers(range: ByteRange) {
+async fn yield_to_short_replies(range: ByteRange) {
     if range.len() > PATIENT_FROM {
-        lane::give_way().await;
+        lane::yield_if_due().await;
     }
 }
 

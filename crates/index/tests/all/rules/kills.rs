@@ -39,7 +39,7 @@ fn what_was_not_committed_is_taken_over_after_a_kill_and_by_nobody_else() {
         index
     };
     let found = next(&killed.parted(), 1);
-    assert_eq!((found.last_stop(), found.counts_on()), (&Stop::Crash, true));
+    assert_eq!((found.previous_shutdown(), found.counts_on()), (&PreviousShutdown::Crash, true));
     let kept = load(&found, b"changed", over);
     assert_eq!((kept.number, kept.version), (object.number, object.version));
     assert_eq!(kept.place, place_of(place));
@@ -66,7 +66,11 @@ fn what_was_not_committed_is_taken_over_after_a_kill_and_by_nobody_else() {
     tool.put_back().unwrap();
     drop(tool);
     let found = next(&killed, 1);
-    assert_eq!((found.last_stop(), found.counts_on()), (&Stop::Crash, true), "after a tool");
+    assert_eq!(
+        (found.previous_shutdown(), found.counts_on()),
+        (&PreviousShutdown::Crash, true),
+        "after a tool"
+    );
     assert_eq!(load(&found, b"changed", over).version, object.version);
 }
 
@@ -97,7 +101,8 @@ fn what_was_removed_before_a_kill_is_forgotten_after_it() {
     let memory = Memory::journaled();
     let index = open(&memory);
     let home = open_volume(&index, "home", None).unwrap().volume;
-    let load = |identity: &[u8]| index.load(home, first_use(identity, Seen::default(), later(9))).unwrap();
+    let load =
+        |identity: &[u8]| index.load(home, first_use(identity, FileStamp::default(), later(9))).unwrap();
     let names: [&[u8]; 4] = [b"changed", b"unchanged", b"open", b"kept"];
     let numbers = names.map(|name| load(name).object.number);
     index.flush().unwrap();

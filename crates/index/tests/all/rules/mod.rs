@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
-    Changing, Committer, Error, FileStorage, Finding, FirstUse, Health, HostRecord, HostState, Index, Kind,
-    Listed, Looking, Memory, Number, ObjectRecord, OpenedVolume, Options, Place, PlaceRef, Quota, Seen, Stop,
-    Timestamp, Tree, Usage, Version, VolumeId,
+    Changing, Committer, Error, FileStamp, FileStorage, Finding, FirstUse, Health, HostRecord, HostState,
+    Index, Kind, Listed, Looking, Memory, Number, ObjectRecord, OpenedVolume, Options, Place, PlaceRef,
+    PreviousShutdown, Quota, Timestamp, Tree, Usage, Version, VolumeId,
 };
 
 mod kills;
@@ -32,7 +32,7 @@ fn later(secs: u64) -> SystemTime {
 fn volumes_are_numbered_three_apart_and_keep_their_numbers() {
     let memory = Memory::default();
     let index = open(&memory);
-    assert_eq!(index.last_stop(), &Stop::First);
+    assert_eq!(index.previous_shutdown(), &PreviousShutdown::First);
     let home = open_volume(&index, "home", None).unwrap();
     let work = open_volume(&index, "work", None).unwrap();
     assert_eq!((home.volume, work.volume), (VolumeId(0x2000_0001), VolumeId(0x2000_0004)));
@@ -41,7 +41,7 @@ fn volumes_are_numbered_three_apart_and_keep_their_numbers() {
     index.close().unwrap();
 
     let index = open(&memory);
-    assert_eq!(index.last_stop(), &Stop::Clean);
+    assert_eq!(index.previous_shutdown(), &PreviousShutdown::Clean);
     let again = open_volume(&index, "home", Some(&home.mark.encode())).unwrap();
     assert_eq!((again.volume, again.index_was_behind), (home.volume, false));
     assert!(again.mark.generation > home.mark.generation, "in the same second too");
@@ -57,7 +57,7 @@ fn volumes_are_numbered_three_apart_and_keep_their_numbers() {
 fn a_lost_index_goes_on_above_the_mark() {
     let index = open(&Memory::default());
     let home = open_volume(&index, "home", None).unwrap();
-    let before = index.load(home.volume, first_use(b"a", Seen::default(), later(1))).unwrap().object;
+    let before = index.load(home.volume, first_use(b"a", FileStamp::default(), later(1))).unwrap().object;
     drop(index);
     let index = open(&Memory::default());
     let again = open_volume(&index, "home", Some(&home.mark.encode())).unwrap();
@@ -69,7 +69,7 @@ fn a_lost_index_goes_on_above_the_mark() {
     let ahead = index::Mark { files_to: again.mark.files_to + 1, ..again.mark };
     assert_eq!(standing(&ahead), index::Standing::IndexBehind);
     assert_eq!(standing(&index::Mark { uuid: [3; 16], ..again.mark }), index::Standing::Another);
-    let after = index.load(home.volume, first_use(b"a", Seen::default(), later(1))).unwrap();
+    let after = index.load(home.volume, first_use(b"a", FileStamp::default(), later(1))).unwrap();
     assert!(after.is_new);
     assert!(after.object.number.vnode > before.number.vnode, "{after:?}");
     assert!(after.object.version > before.version, "{after:?}");
@@ -125,7 +125,7 @@ fn versions_count_on_over_a_clean_stop_in_this_boot_and_over_nothing_else() {
         let index = Index::open(memory.clone(), options).unwrap();
         let opened = open_volume(&index, "home", mark.as_ref().map(|mark: &[u8; 64]| &mark[..])).unwrap();
         mark = Some(opened.mark.encode());
-        let first = FirstUse { is_to_change, ..first_use(b"a", Seen::default(), later(9)) };
+        let first = FirstUse { is_to_change, ..first_use(b"a", FileStamp::default(), later(9)) };
         let version = index.load(opened.volume, first).unwrap().object.version;
         (index, opened.first, version)
     };
@@ -206,7 +206,7 @@ fn a_file_of_the_first_format_is_read_and_written_anew() {
     drop(database);
     for _ in 0..2 {
         let index = open(&memory);
-        assert_eq!(index.last_stop(), &Stop::Clean);
+        assert_eq!(index.previous_shutdown(), &PreviousShutdown::Clean);
         let (volume, record) = index.volume("home").unwrap();
         assert_eq!((volume, record.uuid, &*record.path), (home.volume, home.mark.uuid, "/srv/home"));
         assert_eq!(record.generation, home.mark.generation);
@@ -220,7 +220,7 @@ fn a_tree_that_was_set_back_gets_new_numbers() {
     let mut index = open(&memory);
     let home = open_volume(&index, "home", None).unwrap();
     let load = |index: &Index| {
-        let seen = Seen { size: 1, ..Seen::default() };
+        let seen = FileStamp { size: 1, ..FileStamp::default() };
         index.load(home.volume, first_use(b"a", seen, later(1))).unwrap().object
     };
     let first = load(&index);
@@ -245,10 +245,10 @@ fn a_tools_use_does_not_change_how_the_server_stopped() {
     let memory = Memory::default();
     drop(open(&memory));
     open(&memory).put_back().unwrap();
-    assert_eq!(open(&memory).last_stop(), &Stop::Crash);
+    assert_eq!(open(&memory).previous_shutdown(), &PreviousShutdown::Crash);
     open(&memory).close().unwrap();
     open(&memory).put_back().unwrap();
-    assert_eq!(open(&memory).last_stop(), &Stop::Clean);
+    assert_eq!(open(&memory).previous_shutdown(), &PreviousShutdown::Clean);
 }
 
 #[test]
@@ -280,7 +280,8 @@ fn a_file_that_was_just_made_has_one_number_whoever_asks_first() {
     let index = open(&memory);
     let home = open_volume(&index, "home", None).unwrap().volume;
     let begin = |identity: &[u8]| index.begin(home, identity, Kind::File).unwrap();
-    let load = |identity: &[u8]| index.load(home, first_use(identity, Seen::default(), later(9))).unwrap();
+    let load =
+        |identity: &[u8]| index.load(home, first_use(identity, FileStamp::default(), later(9))).unwrap();
     let listed = |identity| {
         let place = PlaceRef { parent: 1, name: b"made" };
         index.numbers(home, &[Listed { identity, kind: Kind::File, place }]).unwrap()[0].number
@@ -312,7 +313,7 @@ fn memory_of_what_is_not_committed_is_bounded() {
     let options = Options { pending_max: 4, ..Options::default() };
     let index = Index::open(Memory::default(), options).unwrap();
     let home = open_volume(&index, "home", None).unwrap().volume;
-    let load = |n: u8| index.load(home, first_use(&[n], Seen::default(), later(9)));
+    let load = |n: u8| index.load(home, first_use(&[n], FileStamp::default(), later(9)));
     let first = load(0).unwrap().object;
     assert!((1..4).all(|n| load(n).is_ok()));
     assert!(matches!(load(4), Err(Error::Full)));
@@ -339,7 +340,8 @@ fn the_committer_commits_without_being_asked() {
     let index = open(&memory);
     let committer = Committer::start(&index, Duration::from_millis(1)).unwrap();
     let home = open_volume(&index, "home", None).unwrap();
-    let number = index.load(home.volume, first_use(b"a", Seen::default(), later(1))).unwrap().object.number;
+    let number =
+        index.load(home.volume, first_use(b"a", FileStamp::default(), later(1))).unwrap().object.number;
     let give_up = std::time::Instant::now() + Duration::from_secs(60);
     while index.backlog().objects > 0 {
         assert!(std::time::Instant::now() < give_up, "nothing is committed");
@@ -348,7 +350,7 @@ fn the_committer_commits_without_being_asked() {
     assert_eq!(index.health(), Health::Well);
     drop((committer, index));
     let index = open(&memory);
-    assert_eq!(index.last_stop(), &Stop::Crash);
+    assert_eq!(index.previous_shutdown(), &PreviousShutdown::Crash);
     open_volume(&index, "home", Some(&home.mark.encode())).unwrap();
     assert_eq!(&*index.find(home.volume, number).unwrap().unwrap().identity, b"a");
 }
@@ -370,7 +372,7 @@ fn hosts_are_there_after_a_crash() {
     index.flush().unwrap();
     drop(index);
     let index = open(&memory);
-    assert!(!index.last_stop().is_clean(), "so they are to be reset");
+    assert!(!index.previous_shutdown().is_clean(), "so they are to be reset");
     assert_eq!(index.hosts().unwrap(), [([1; 16], record.clone())]);
     let crowd = HostRecord { addresses: vec!["10.0.0.1:7001".parse().unwrap(); 33], ..record };
     assert!(matches!(index.record_host([3; 16], crowd), Err(Error::TooLong { max: 32, .. })));
@@ -381,18 +383,18 @@ fn a_check_finds_and_mends_what_does_not_agree() {
     let memory = Memory::default();
     let index = open(&memory);
     let home = open_volume(&index, "home", None).unwrap().volume;
-    let mut object = index.load(home, first_use(b"sound", Seen::default(), later(1))).unwrap().object;
+    let mut object = index.load(home, first_use(b"sound", FileStamp::default(), later(1))).unwrap().object;
     let stranger = ObjectRecord {
         number: Number { vnode: 4_000_000, uniquifier: 9 },
         version: Version { generation: 1, count: 1 },
-        seen: Seen::default(),
+        seen: FileStamp::default(),
         place: Place::default(),
     };
     let record = |identity: &[u8], object: &ObjectRecord| {
         let slot = index.reserve(home, changing());
         index.record(home, identity, object.clone(), true, slot).unwrap();
     };
-    let ahead = index.load(home, first_use(b"ahead", Seen::default(), later(1))).unwrap().object;
+    let ahead = index.load(home, first_use(b"ahead", FileStamp::default(), later(1))).unwrap().object;
     let generation = ahead.version.generation + 1;
     record(b"ahead", &ObjectRecord { version: Version { generation, count: 0 }, ..ahead.clone() });
     record(b"stranger", &stranger);
@@ -423,7 +425,7 @@ fn a_hint_may_outlive_its_directory() {
     let memory = Memory::default();
     let index = open(&memory);
     let home = open_volume(&index, "home", None).unwrap().volume;
-    let object = index.load(home, first_use(b"parted", Seen::default(), later(1))).unwrap().object;
+    let object = index.load(home, first_use(b"parted", FileStamp::default(), later(1))).unwrap().object;
     let place = Place { parent: 77, name: Vec::new() };
     let slot = index.reserve(home, changing());
     index.record(home, b"parted", ObjectRecord { place, ..object }, true, slot).unwrap();
@@ -445,7 +447,7 @@ fn a_place_that_is_not_known_now_leaves_the_one_that_was_recorded() {
     };
     let place = || index.look_up(home, b"file").unwrap().unwrap().place;
     let by_number = |number| index.find(home, number).unwrap().unwrap().object.place;
-    let object = index.load(home, first_use(b"file", Seen::default(), later(1))).unwrap().object;
+    let object = index.load(home, first_use(b"file", FileStamp::default(), later(1))).unwrap().object;
     // What waits to be committed knows it, or what is committed does, or both in turn.
     record(&object, &here);
     record(&object, &Place::default());
@@ -457,7 +459,7 @@ fn a_place_that_is_not_known_now_leaves_the_one_that_was_recorded() {
         assert_eq!((place(), by_number(object.number)), (here.clone(), here.clone()));
     }
     // It is used again, and looks like another.
-    let seen = Seen { size: 7, ..Seen::default() };
+    let seen = FileStamp { size: 7, ..FileStamp::default() };
     index.load(home, first_use(b"file", seen, later(2))).unwrap();
     assert_eq!(place(), here);
     index.flush().unwrap();
@@ -489,7 +491,7 @@ fn the_file_is_private_and_belongs_to_one_process() {
     assert!(matches!(Index::open(at(), Options::default()), Err(Error::InUse)));
     index.close().unwrap();
     drop(index);
-    assert_eq!(Index::open(at(), Options::default()).unwrap().last_stop(), &Stop::Clean);
+    assert_eq!(Index::open(at(), Options::default()).unwrap().previous_shutdown(), &PreviousShutdown::Clean);
 }
 
 #[test]
@@ -516,9 +518,11 @@ fn a_file_that_cannot_be_opened_is_left_alone_until_it_is_replaced_by_name() {
         assert!(Index::replace(Looking::at(at()), Options::default()).is_err());
         assert!(is_right(&Index::open(at(), Options::default()).unwrap_err()), "as often as one tries");
         let index = Index::replace(at(), Options::default()).unwrap();
-        let Stop::Replaced(aside, why) = index.last_stop() else { panic!("{:?}", index.last_stop()) };
+        let PreviousShutdown::Replaced(aside, why) = index.previous_shutdown() else {
+            panic!("{:?}", index.previous_shutdown())
+        };
         assert_eq!((aside.clone(), why), (dir.path().join("index.redb.replaced-1"), &opened.to_string()));
-        assert!(!index.last_stop().is_clean() && index.volumes().is_empty());
+        assert!(!index.previous_shutdown().is_clean() && index.volumes().is_empty());
         index.put_back().unwrap();
         drop(index);
         assert!(matches!(Index::replace(at(), Options::default()), Err(Error::Sound)));
@@ -575,7 +579,10 @@ fn who_looks_sees_what_was_told_and_leaves_the_file_and_the_stop_as_they_are() {
             let looks = || Index::open(Looking::at(FileStorage::in_directory(dir)), options).unwrap();
             // Two at once, of which one says what is not to stay.
             let (index, other) = (looks(), looks());
-            assert_eq!(index.last_stop(), if is_killed { &Stop::Crash } else { &Stop::Clean });
+            assert_eq!(
+                index.previous_shutdown(),
+                if is_killed { &PreviousShutdown::Crash } else { &PreviousShutdown::Clean }
+            );
             assert_eq!((index.counts_on(), other.counts_on()), (!is_killed, !is_killed));
             assert_eq!(index.volume("home").unwrap().0, home.volume);
             open_volume(&index, "work", None).unwrap();
@@ -590,10 +597,10 @@ fn who_looks_sees_what_was_told_and_leaves_the_file_and_the_stop_as_they_are() {
     }
 }
 
-fn seen_at(changed: SystemTime) -> Seen {
+fn seen_at(changed: SystemTime) -> FileStamp {
     let since = changed.duration_since(UNIX_EPOCH).unwrap();
     let changed = Timestamp { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() };
-    Seen { changed, size: 1 }
+    FileStamp { changed, size: 1 }
 }
 
 fn place_of(place: PlaceRef<'_>) -> Place {
@@ -605,6 +612,6 @@ fn changing() -> Changing<'static> {
     Changing { identity: b"any", number: Number::ROOT, version: Version::from(0), place: None }
 }
 
-fn first_use(identity: &[u8], seen: Seen, now: SystemTime) -> FirstUse<'_> {
+fn first_use(identity: &[u8], seen: FileStamp, now: SystemTime) -> FirstUse<'_> {
     FirstUse { identity, kind: Kind::File, seen, place: None, is_to_change: true, now }
 }

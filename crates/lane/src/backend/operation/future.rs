@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::Operation;
-use crate::backend::{OpId, current, held};
+use crate::backend::{OpId, current, keep_alive};
 
 /// The future of one operation.
 #[must_use = "an operation that is not awaited is cancelled"]
@@ -38,7 +38,7 @@ impl<O: Operation> Future for OpFuture<O> {
 impl<O> Drop for OpFuture<O> {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            current::try_with(|backend| backend.forget(id, held::current()));
+            current::try_with(|backend| backend.forget(id, keep_alive::current()));
         }
     }
 }

@@ -18,12 +18,11 @@ use io_uring::{cqueue, squeue};
 #[cfg(feature = "sim")]
 use super::sim::Step;
 use super::uring::Uring;
-use super::{Fd, StreamName};
+use super::{Fd, StreamToken};
 
 #[macro_use]
 mod registry;
 
-mod born;
 mod call;
 mod compress;
 mod connect;
@@ -64,6 +63,7 @@ mod splice;
 mod stat;
 mod stat_names;
 mod stat_system;
+mod statx;
 mod symlink;
 mod sync;
 mod sync_range;
@@ -81,12 +81,12 @@ pub(crate) use self::handle_of::handle_at;
 pub(crate) use self::lock::{find_lock, set_lock};
 pub(crate) use self::message::datagram_control;
 pub(crate) use self::send_zero_copy::FirstStep;
-pub(crate) use self::splice::Way;
+pub(crate) use self::splice::SpliceDirection;
 pub(crate) use self::unlink::Unlinked;
 pub(crate) use self::vectors::PARTS_MAX;
 
 operations! {
-    born::Born,
+    statx::Statx,
     compress::Compress,
     connect::Connect,
     copy_range::CopyRange,
@@ -236,7 +236,7 @@ pub(crate) trait Keeper {
     fn close(&mut self, opened: Opened);
 
     /// Gives bytes back to the stream they came from.
-    fn put_back(&mut self, stream: StreamName, bytes: Vec<u8>);
+    fn put_back(&mut self, stream: StreamToken, bytes: Vec<u8>);
 }
 
 impl Start {

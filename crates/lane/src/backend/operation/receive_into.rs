@@ -17,13 +17,13 @@ use super::{Completion, Keeper, Operation, Start};
 #[cfg(feature = "sim")]
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
-use crate::backend::{Fd, StreamName};
+use crate::backend::{Fd, StreamToken};
 
 /// Receives at most `wanted` bytes, appended to `into`; fewer at the end of the stream or before an error.
 pub(crate) struct ReceiveInto {
     stream: Fd,
     /// The same, whatever has the number later.
-    name: StreamName,
+    name: StreamToken,
     into: Vec<u8>,
     /// Where in `into` begins what came from the stream, this receive's and what was taken before it.
     start: usize,
@@ -57,12 +57,12 @@ pub(crate) struct ReceivedInto {
     pub(crate) result: io::Result<usize>,
     pub(crate) into: Vec<u8>,
     start: usize,
-    name: StreamName,
+    name: StreamToken,
 }
 
 impl ReceiveInto {
     /// What is behind the first `start` bytes of `into` was taken from the stream before.
-    pub(crate) fn new(stream: Fd, name: StreamName, into: Vec<u8>, start: usize, wanted: usize) -> Self {
+    pub(crate) fn new(stream: Fd, name: StreamToken, into: Vec<u8>, start: usize, wanted: usize) -> Self {
         let began = into.len();
         Self { stream, name, into, start, began, wanted }
     }

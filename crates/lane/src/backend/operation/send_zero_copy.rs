@@ -37,11 +37,11 @@ pub(crate) struct SendZeroCopy {
 /// The end of the first step: how many bytes the stream took, or why none.
 #[derive(Default)]
 pub(crate) struct FirstStep {
-    told: RefCell<Told>,
+    told: RefCell<ZeroCopyNotice>,
 }
 
 #[derive(Default)]
-struct Told {
+struct ZeroCopyNotice {
     sent: Option<io::Result<usize>>,
     is_over: bool,
     waker: Option<Waker>,

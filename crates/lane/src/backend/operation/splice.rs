@@ -18,13 +18,13 @@ use crate::backend::uring::Uring;
 /// Moves up to `len` bytes into or out of a pipe, which comes back in every case and knows what it holds.
 pub(crate) struct Splice {
     pub(crate) pipe: Pipe,
-    pub(crate) way: Way,
+    pub(crate) way: SpliceDirection,
     pub(crate) len: usize,
 }
 
 /// From where to where.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
+pub(crate) enum SpliceDirection {
     /// From a file at an offset; nothing at its end.
     In { file: Fd, offset: u64 },
     /// To a stream; `EAGAIN` when it takes nothing now. `more` says that bytes follow at once.
@@ -39,8 +39,8 @@ impl Operation for Splice {
 
     fn descriptor(&self) -> Fd {
         match self.way {
-            Way::In { file, .. } => file,
-            Way::Out { socket, .. } => socket,
+            SpliceDirection::In { file, .. } => file,
+            SpliceDirection::Out { socket, .. } => socket,
         }
     }
 
@@ -50,11 +50,11 @@ impl Operation for Splice {
         };
         let len = u32::try_from(self.len).unwrap_or(u32::MAX);
         Start::Ring(match self.way {
-            Way::In { file, offset } => {
+            SpliceDirection::In { file, offset } => {
                 let (pipe, offset) = (RingFd(write.as_raw_fd()), offset.cast_signed());
                 opcode::Splice::new(RingFd(file.0), offset, pipe, -1, len).flags(libc::SPLICE_F_MOVE).build()
             }
-            Way::Out { socket, more } => {
+            SpliceDirection::Out { socket, more } => {
                 let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
                 let flags = if more { flags | libc::SPLICE_F_MORE } else { flags };
                 opcode::Splice::new(RingFd(read.as_raw_fd()), -1, RingFd(socket.0), -1, len)
@@ -66,7 +66,7 @@ impl Operation for Splice {
 
     fn complete(&mut self, completion: Completion, ring: &Uring) -> io::Result<usize> {
         let moved = completion.bytes()?;
-        if let Way::Out { .. } = self.way {
+        if let SpliceDirection::Out { .. } = self.way {
             ring.counters().bytes_out.add(moved as u64);
         }
         Ok(moved)
@@ -79,7 +79,7 @@ impl Operation for Splice {
             unreachable!("a world has pipes of its own")
         };
         match self.way {
-            Way::In { offset, .. } => {
+            SpliceDirection::In { offset, .. } => {
                 let at = step.file()?;
                 let mut read = vec![0; room.min(self.len)];
                 at.inode.bring_in(offset, read.len());
@@ -87,7 +87,7 @@ impl Operation for Splice {
                 bytes.extend(&read[..n]);
                 Poll::Ready(Ok(n))
             }
-            Way::Out { more, .. } => {
+            SpliceDirection::Out { more, .. } => {
                 let at = step.socket()?;
                 let (first, _) = bytes.as_slices();
                 let part = io::IoSlice::new(&first[..first.len().min(self.len)]);
@@ -102,8 +102,8 @@ impl Operation for Splice {
     fn finish(mut self, result: io::Result<usize>) -> (io::Result<usize>, Pipe) {
         if let Ok(n) = result {
             match self.way {
-                Way::In { .. } => self.pipe.fill(n),
-                Way::Out { .. } => self.pipe.drain(n),
+                SpliceDirection::In { .. } => self.pipe.fill(n),
+                SpliceDirection::Out { .. } => self.pipe.drain(n),
             }
         }
         (result, self.pipe)

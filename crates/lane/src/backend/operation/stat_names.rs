@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::Call;
 use super::get_xattr::VALUE_BYTES_MAX;
 #[cfg(feature = "sim")]
-use crate::backend::Particulars;
+use crate::backend::StatxExtra;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
@@ -70,8 +70,8 @@ impl Call for StatNames {
                 Err(error) if error.raw_os_error() == Some(libc::ENODATA) => None,
                 _ => return None,
             };
-            let particulars = Particulars { born: Some(inode.born()), is_compressed: false };
-            Some(NameStat { stat: inode.stat(), particulars, xattr })
+            let statx_extra = StatxExtra { born: Some(inode.born()), is_compressed: false };
+            Some(NameStat { stat: inode.stat(), statx_extra, xattr })
         });
         Ok(each.collect())
     }
@@ -92,5 +92,5 @@ fn stat_name(
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM) => None,
         Err(error) => return Err(error.into()),
     };
-    Ok(NameStat { stat: files::convert_statx(&stat), particulars: files::particulars_of(&stat), xattr })
+    Ok(NameStat { stat: files::convert_statx(&stat), statx_extra: files::statx_extra_of(&stat), xattr })
 }

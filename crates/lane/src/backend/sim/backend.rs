@@ -13,17 +13,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rand::RngCore;
 
-use super::core::{Access, Closed, Core, State, wall_clock};
+use super::core::{Access, Closed, Core, SimState, wall_clock};
 use super::engine::{Bell, Event};
 use super::net::{HostId, KernelTls, SocketId};
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::backend::operation::{Op, Opened, Outcome};
 use crate::backend::pipe::{self, Pipe, Pipes};
-use crate::backend::released::{Held, Numbered, Released};
+use crate::backend::released::{Numbered, Released, ReleasedKind};
 use crate::backend::uring::tree_lock::TreeLock;
 use crate::backend::{
-    Backend, Datagram, DatagramBatch, Descriptor, Fd, Guard, Incoming, ListenOptions, OpId, Park, Quiet,
-    SlowBells, SocketKind, SocketOption, StreamName, UdpOptions, Unpark, Watch, XattrHow,
+    Backend, Datagram, DatagramBatch, DelayedDoorbells, Descriptor, Fd, Incoming, KeepAlive, ListenOptions,
+    OpId, Park, RecvPaused, SocketKind, SocketOption, StreamToken, UdpOptions, Unpark, Watch, XattrHow,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
@@ -49,14 +49,14 @@ impl SimBackend {
         Self { core, host, lane, counters, pipes }
     }
 
-    fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&mut SimState) -> R) -> R {
         self.core.with(act)
     }
 
     fn with_socket<R>(
         &self,
         fd: Fd,
-        act: impl FnOnce(&mut State, SocketId) -> io::Result<R>,
+        act: impl FnOnce(&mut SimState, SocketId) -> io::Result<R>,
     ) -> io::Result<R> {
         self.with(|state| {
             let socket = state.socket(self.host, fd)?;
@@ -65,7 +65,10 @@ impl SimBackend {
     }
 
     /// Names a new socket and counts it.
-    fn open_socket(&self, make: impl FnOnce(&mut State) -> io::Result<SocketId>) -> io::Result<Descriptor> {
+    fn open_socket(
+        &self,
+        make: impl FnOnce(&mut SimState) -> io::Result<SocketId>,
+    ) -> io::Result<Descriptor> {
         let fd = self.with(|state| {
             let socket = make(state)?;
             state.name_socket(self.host, socket)
@@ -226,7 +229,7 @@ impl Backend for SimBackend {
     }
 
     fn adopt_stream(&self, stream: Released) -> io::Result<Descriptor> {
-        let Held::Simulated(stream) = stream.0 else {
+        let ReleasedKind::Simulated(stream) = stream.0 else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "a simulated lane cannot adopt a real socket",
@@ -245,17 +248,17 @@ impl Backend for SimBackend {
         })?;
         self.counters.sockets.sub(1);
         let dropped = self.with(|state| state.hosts[self.host.0].dropped.clone());
-        Ok(Released(Held::Simulated(Numbered::new(stream, &dropped))))
+        Ok(Released(ReleasedKind::Simulated(Numbered::new(stream, &dropped))))
     }
 
     fn release_file(&self, file: Fd) -> io::Result<Released> {
         self.counters.files.sub(1);
         let dropped = self.with(|state| state.hosts[self.host.0].dropped.clone());
-        Ok(Released(Held::Simulated(Numbered::new(file, &dropped))))
+        Ok(Released(ReleasedKind::Simulated(Numbered::new(file, &dropped))))
     }
 
     fn incoming(&self, stream: Fd, _peer: SocketAddr, what: Incoming) -> Option<u32> {
-        let interface = |state: &mut State, socket| Ok(state.net.interface_of(socket));
+        let interface = |state: &mut SimState, socket| Ok(state.net.interface_of(socket));
         match what {
             Incoming::Interface => self.with_socket(stream, interface).ok().flatten(),
             Incoming::NapiId | Incoming::Cpu => None,
@@ -352,17 +355,17 @@ impl Backend for SimBackend {
         }
     }
 
-    fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<Quiet>> {
-        let quiet = self.with_socket(stream, |state, socket| {
+    fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvPaused>> {
+        let recv_paused = self.with_socket(stream, |state, socket| {
             state.net.quieten(socket, self.lane, cx.waker(), &mut state.engine)
         });
-        quiet.transpose().map_or(Poll::Pending, Poll::Ready)
+        recv_paused.transpose().map_or(Poll::Pending, Poll::Ready)
     }
 
     fn put_back(&self, stream: Fd, bytes: RecvBuf) {
         // A stream that is gone has nobody to take them.
         let _ = self.with_socket(stream, |state, socket| {
-            state.net.put_back(StreamName(socket), bytes, &mut state.engine);
+            state.net.put_back(StreamToken(socket), bytes, &mut state.engine);
             Ok(())
         });
     }
@@ -407,7 +410,7 @@ impl Backend for SimBackend {
         polled
     }
 
-    fn forget(&self, id: OpId, held: Option<Guard>) {
+    fn forget(&self, id: OpId, held: Option<KeepAlive>) {
         self.with(|state| state.forget(id, held));
     }
 
@@ -458,7 +461,7 @@ impl Backend for SimBackend {
         &self.counters
     }
 
-    fn slow_bells(&self) -> Option<&dyn SlowBells> {
+    fn slow_bells(&self) -> Option<&dyn DelayedDoorbells> {
         Some(self)
     }
 }
@@ -472,7 +475,7 @@ impl Unpark for NeverParked {
     }
 }
 
-impl SlowBells for SimBackend {
+impl DelayedDoorbells for SimBackend {
     fn later(&self, ring: Box<dyn FnOnce() -> Option<Waker>>) {
         self.with(|state| {
             let delay = state.mesh.delay.clone();

@@ -17,12 +17,12 @@ use crate::backend::{Fd, OpenHow};
 
 /// The shared part of a world. Tasks are woken only while it is not borrowed.
 pub(super) struct Core {
-    state: RefCell<State>,
+    state: RefCell<SimState>,
     /// The lanes' clock is this plus the virtual time.
     epoch: Instant,
 }
 
-pub(super) struct State {
+pub(super) struct SimState {
     pub(super) engine: Engine,
     pub(super) net: Network,
     pub(super) disks: Vec<Disk>,
@@ -72,7 +72,7 @@ impl From<OpenHow> for Access {
 
 impl Core {
     pub(super) fn new(seed: u64, config: &Config) -> Rc<Self> {
-        let state = State {
+        let state = SimState {
             engine: Engine::new(seed),
             net: Network::new(config.net.clone()),
             disks: Vec::new(),
@@ -85,7 +85,7 @@ impl Core {
     }
 
     /// Runs `act` on the state, then wakes the tasks it found reason to wake.
-    pub(super) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut SimState) -> R) -> R {
         let mut state = self.state.borrow_mut();
         let result = act(&mut state);
         if !state.engine.has_left_over() {
@@ -128,7 +128,7 @@ impl Core {
     }
 }
 
-impl State {
+impl SimState {
     /// Closes streams that nobody adopted.
     pub(super) fn close_dropped(&mut self) {
         for host in 0..self.hosts.len() {

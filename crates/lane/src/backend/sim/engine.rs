@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use super::fs::Cut;
 use super::net::{HostId, NetEvent};
 use super::ops::OpKey;
-use crate::backend::Guard;
+use crate::backend::KeepAlive;
 use crate::helper::queue::Party;
 
 /// Something that happens at a moment to come.
@@ -50,7 +50,7 @@ pub(crate) struct Engine {
     traced: u64,
     print_trace: bool,
     woken: Vec<Waker>,
-    let_go: Vec<Guard>,
+    let_go: Vec<KeepAlive>,
     bells: Vec<Bell>,
     cuts: Vec<(HostId, Cut)>,
     rounds_at_this_moment: u32,
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// Drops what an operation held once nothing of the world is borrowed.
-    pub(super) fn let_go(&mut self, held: Option<Guard>) {
+    pub(super) fn let_go(&mut self, held: Option<KeepAlive>) {
         self.let_go.extend(held);
     }
 
@@ -167,7 +167,7 @@ impl Engine {
         !(self.woken.is_empty() && self.bells.is_empty() && self.let_go.is_empty())
     }
 
-    pub(super) fn take_let_go(&mut self) -> Vec<Guard> {
+    pub(super) fn take_let_go(&mut self) -> Vec<KeepAlive> {
         std::mem::take(&mut self.let_go)
     }
 

@@ -2,7 +2,7 @@
 //! dice say.
 
 use super::config::HelperConfig;
-use super::core::State;
+use super::core::SimState;
 use super::engine::{Bell, Event};
 use super::net::HostId;
 use crate::helper::Job;
@@ -19,7 +19,7 @@ impl Helpers {
     }
 }
 
-impl State {
+impl SimState {
     /// Queues a job. Gives the one that gave way, or this one when there is no room for it.
     pub(super) fn offload(
         &mut self,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::fs::Fs;
 use super::net::HostId;
-use super::world::Inner;
+use super::world::WorldInner;
 use crate::buffer::BufferPool;
 use crate::context::{self, Lane};
 use crate::counters::LaneCounters;
@@ -16,12 +16,12 @@ use crate::executor::Task;
 /// A handle on one machine. Clones name the same one; futures may hold one.
 #[derive(Clone)]
 pub struct Host {
-    pub(super) inner: Rc<Inner>,
+    pub(super) inner: Rc<WorldInner>,
     id: HostId,
 }
 
 impl Host {
-    pub(super) fn new(inner: Rc<Inner>, id: HostId) -> Self {
+    pub(super) fn new(inner: Rc<WorldInner>, id: HostId) -> Self {
         Self { inner, id }
     }
 

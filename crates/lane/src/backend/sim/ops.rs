@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::core::{Descriptor, Process, State};
+use super::core::{Descriptor, Process, SimState};
 use super::engine::{Engine, Event};
 use super::fs::{Disk, Inode, OpenFile};
 use super::net::{HostId, Network, SocketId, Unreleased};
 use crate::backend::operation::{Keeper, Op, Opened, Outcome};
-use crate::backend::{Fd, Guard, HeldLock, LockKind, OpId, StreamName};
+use crate::backend::{Fd, HeldLock, KeepAlive, LockKind, OpId, StreamToken};
 use crate::buffer::RecvBuf;
 
 /// Names an operation; never used twice.
@@ -34,7 +34,7 @@ struct Pending {
     /// Nobody wants the outcome: it is dropped when it comes.
     orphaned: bool,
     /// Kept until then.
-    held: Option<Guard>,
+    held: Option<KeepAlive>,
 }
 
 enum Stage {
@@ -62,7 +62,7 @@ struct Targets {
 
 /// One look of an operation at the world.
 pub(crate) struct Step<'a> {
-    state: &'a mut State,
+    state: &'a mut SimState,
     host: HostId,
     key: OpKey,
     targets: &'a Targets,
@@ -130,7 +130,7 @@ impl<'a> AtFile<'a> {
 impl Step<'_> {
     /// For an operation on a socket.
     pub(crate) fn socket(&mut self) -> io::Result<AtSocket<'_>> {
-        let State { net, engine, .. } = &mut *self.state;
+        let SimState { net, engine, .. } = &mut *self.state;
         match &self.targets.first {
             &Target::Socket(socket) => Ok(AtSocket { net, engine, socket, key: self.key }),
             Target::File(_) => Err(errno(libc::EINVAL)),
@@ -140,7 +140,7 @@ impl Step<'_> {
 
     /// For an operation on a file or directory.
     pub(crate) fn file(&mut self) -> io::Result<AtFile<'_>> {
-        let State { disks, engine, hosts, .. } = &mut *self.state;
+        let SimState { disks, engine, hosts, .. } = &mut *self.state;
         let (disk, process) = (&mut disks[self.host.0], &mut hosts[self.host.0]);
         match &self.targets.first {
             Target::File(file) => {
@@ -234,7 +234,7 @@ impl Ops {
     }
 }
 
-impl State {
+impl SimState {
     /// Starts an operation. Its first step is not taken here: a ring, too, works between two turns.
     pub(super) fn submit(&mut self, host: HostId, op: Op) -> OpId {
         let first = self.target(host, op.descriptor());
@@ -251,7 +251,7 @@ impl State {
 
     /// Gives an operation up. What it owns stays with the kernel for a while, and its cancellation may come too late: a
     /// send may have gone out all the same, and a name be opened after nobody wants it any more.
-    pub(super) fn forget(&mut self, id: OpId, held: Option<Guard>) {
+    pub(super) fn forget(&mut self, id: OpId, held: Option<KeepAlive>) {
         let key = OpKey(id.0);
         let Some(pending) = self.ops.pending.get_mut(&key) else { return self.engine.let_go(held) };
         (pending.orphaned, pending.waker, pending.held) = (true, None, held);
@@ -358,7 +358,7 @@ impl State {
 
 /// The host that an operation was given up on.
 struct LeftOn<'a> {
-    state: &'a mut State,
+    state: &'a mut SimState,
     host: HostId,
 }
 
@@ -369,7 +369,7 @@ impl Keeper for LeftOn<'_> {
         }
     }
 
-    fn put_back(&mut self, stream: StreamName, bytes: Vec<u8>) {
+    fn put_back(&mut self, stream: StreamToken, bytes: Vec<u8>) {
         self.state.net.put_back(stream, RecvBuf::from_vec(bytes), &mut self.state.engine);
     }
 }

@@ -11,7 +11,7 @@ use rand::Rng;
 
 use super::backend::SimBackend;
 use super::config::Config;
-use super::core::{Core, Process, State};
+use super::core::{Core, Process, SimState};
 use super::fs::{Cut, Disk};
 use super::host::Host;
 use super::net::{HostId, Net};
@@ -24,11 +24,11 @@ use crate::mesh::Mesh;
 /// Hosts, a network between them, and a clock. All that happens follows from the seed and from what the test
 /// does. Dropping the world ends all its tasks, and fails the test if one of them left a descriptor open.
 pub struct World {
-    inner: Rc<Inner>,
+    inner: Rc<WorldInner>,
 }
 
 /// What the world and the handles on its hosts share.
-pub(super) struct Inner {
+pub(super) struct WorldInner {
     pub(super) core: Rc<Core>,
     seed: u64,
     config: Config,
@@ -64,7 +64,7 @@ impl World {
     /// An empty world.
     pub fn new(seed: u64, config: Config) -> Self {
         let core = Core::new(seed, &config);
-        let inner = Inner {
+        let inner = WorldInner {
             core,
             seed,
             config,
@@ -175,7 +175,7 @@ impl Drop for World {
     }
 }
 
-impl Inner {
+impl WorldInner {
     pub(super) fn lane(&self, host: HostId, lane: usize) -> Rc<Lane> {
         let hosts = self.hosts.borrow();
         let host = hosts.get(host.0).expect("the world of this host is gone");
@@ -372,7 +372,7 @@ impl Inner {
         for _ in 0..2 {
             self.lanes().iter().for_each(cancel);
         }
-        self.core.with(State::cancel_given_up);
+        self.core.with(SimState::cancel_given_up);
     }
 
     fn remains(&self) -> Remains {

@@ -25,10 +25,10 @@ pub(super) struct Closing {
 
 /// The files of one file system whose close waits for it; one helper at a time closes them.
 #[derive(Default)]
-struct Aside(Mutex<Waiting>);
+struct Aside(Mutex<WaitingClose>);
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingClose {
     files: Vec<OwnedFd>,
     has_helper: bool,
 }
@@ -150,7 +150,7 @@ impl Aside {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingClose> {
         self.0.lock().expect("nobody panics while it holds the lock")
     }
 }

@@ -8,10 +8,10 @@ use std::task::Waker;
 use io_uring::{cqueue, opcode};
 
 use super::key::{Key, Kind};
-use super::ops::Ended;
+use super::ops::EndedOperation;
 use super::sockets::{Arrived, CONNECTIONS_UNTAKEN_MAX, Receive, Socket};
 use super::{Uring, setup};
-use crate::backend::StreamName;
+use crate::backend::StreamToken;
 use crate::backend::operation::{Keeper, Op, Opened, Outcome};
 use crate::backend::receive::{Kept, datagrams_lent_max};
 use crate::buffer::RecvBuf;
@@ -23,7 +23,7 @@ impl Keeper for &Uring {
         drop(opened);
     }
 
-    fn put_back(&mut self, stream: StreamName, mut bytes: Vec<u8>) {
+    fn put_back(&mut self, stream: StreamToken, mut bytes: Vec<u8>) {
         bytes.shrink_to_fit();
         self.give_back(stream, RecvBuf::from_vec(bytes));
     }
@@ -85,8 +85,8 @@ impl Uring {
     fn end(&self, key: Key, outcome: impl FnOnce(Op) -> Outcome) {
         let ended = self.ops.borrow_mut().finish(key, outcome);
         match ended {
-            Ended::Told(waker) => self.woken.borrow_mut().extend(waker),
-            Ended::Unwanted(outcome, held) => {
+            EndedOperation::Told(waker) => self.woken.borrow_mut().extend(waker),
+            EndedOperation::Unwanted(outcome, held) => {
                 outcome.abandon(&mut &*self);
                 self.close_let_go();
                 drop(held);

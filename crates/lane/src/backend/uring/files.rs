@@ -9,7 +9,7 @@ use rustix::fs::{
     self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, XattrFlags,
 };
 
-use crate::backend::file::{FileKind, OpenHow, OpenKind, Particulars, Stat, Timestamp};
+use crate::backend::file::{FileKind, OpenHow, OpenKind, Stat, StatxExtra, Timestamp};
 
 /// Opens the root of a volume; symbolic links in the path the operator gave are followed.
 pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
@@ -219,9 +219,9 @@ pub(crate) fn convert_statx(stat: &sys::Statx) -> Stat {
 }
 
 /// What statx(2) alone tells, where it was asked for the time of birth.
-pub(crate) fn particulars_of(stat: &sys::Statx) -> Particulars {
+pub(crate) fn statx_extra_of(stat: &sys::Statx) -> StatxExtra {
     let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
-    Particulars {
+    StatxExtra {
         born: has_birth.then(|| timestamp_of(stat.stx_btime)),
         is_compressed: stat.stx_attributes.contains(StatxAttributes::COMPRESSED),
     }

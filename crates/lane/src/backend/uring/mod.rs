@@ -30,10 +30,10 @@ use self::watch::Watcher;
 use super::operation::{Answer, Op, Opened, Outcome};
 use super::pipe::{self, Pipe, Pipes};
 use super::receive::ReceiveShares;
-use super::released::{Held, Released};
+use super::released::{Released, ReleasedKind};
 use super::{
-    Backend, Datagram, DatagramBatch, Descriptor, Fd, Guard, Incoming, ListenOptions, OpId, Park, Quiet,
-    SocketKind, SocketOption, UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, KeepAlive, ListenOptions, OpId, Park,
+    RecvPaused, SocketKind, SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::buffer::{BufRing, RecvBuf};
@@ -56,7 +56,7 @@ mod opcodes;
 mod open_files;
 mod ops;
 mod park;
-mod quiet;
+mod recv_paused;
 mod residency;
 mod setup;
 mod sockets;
@@ -305,8 +305,8 @@ impl Backend for Uring {
 
     fn adopt_stream(&self, stream: Released) -> io::Result<Descriptor> {
         match stream.0 {
-            Held::Kernel(socket) => self.adopt(socket, SocketKind::Stream),
-            Held::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
+            ReleasedKind::Kernel(socket) => self.adopt(socket, SocketKind::Stream),
+            ReleasedKind::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -323,7 +323,7 @@ impl Backend for Uring {
     }
 
     fn release_file(&self, file: Fd) -> io::Result<Released> {
-        Ok(Released(Held::Kernel(self.let_go_of_file(file)?)))
+        Ok(Released(ReleasedKind::Kernel(self.let_go_of_file(file)?)))
     }
 
     fn incoming(&self, stream: Fd, peer: SocketAddr, what: Incoming) -> Option<u32> {
@@ -446,7 +446,7 @@ impl Backend for Uring {
         Poll::Pending
     }
 
-    fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<Quiet>> {
+    fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvPaused>> {
         self.quieten(stream, cx)
     }
 
@@ -492,7 +492,7 @@ impl Backend for Uring {
         self.ops.borrow_mut().poll(id, cx)
     }
 
-    fn forget(&self, id: OpId, held: Option<Guard>) {
+    fn forget(&self, id: OpId, held: Option<KeepAlive>) {
         let forgotten = self.ops.borrow_mut().forget(id, held);
         match forgotten {
             // Does nothing to operations on helper threads; those end by themselves.

@@ -6,38 +6,38 @@ use slab::Slab;
 
 use super::key::{GENERATION_MASK, Key, Kind};
 use crate::backend::operation::{Op, Outcome};
-use crate::backend::{Fd, Guard, OpId};
+use crate::backend::{Fd, KeepAlive, OpId};
 
 /// Operations by slot.
 #[derive(Default)]
 pub(super) struct Ops {
-    slots: Slab<Slot>,
+    slots: Slab<OperationSlot>,
     generation: u32,
     /// Slots of operations that were given up and name descriptors that the kernel may not have looked up yet.
     orphans: Vec<usize>,
 }
 
-struct Slot {
+struct OperationSlot {
     generation: u32,
-    state: State,
+    state: OperationState,
 }
 
-enum State {
+enum OperationState {
     /// With the kernel or a helper thread.
     Working(Op, Option<Waker>),
     Finished(Outcome),
     /// Nobody wants the outcome; the slot stays until the kernel is done with what it owns.
-    Orphaned(Op, Option<Guard>),
+    Orphaned(Op, Option<KeepAlive>),
     /// Between two of these.
     Moving,
 }
 
 /// Whom the end of an operation concerns.
-pub(super) enum Ended {
+pub(super) enum EndedOperation {
     /// Who waits for it, if anybody does yet.
     Told(Option<Waker>),
     /// Nobody: here is the outcome, and what was held until now.
-    Unwanted(Outcome, Option<Guard>),
+    Unwanted(Outcome, Option<KeepAlive>),
 }
 
 impl Ops {
@@ -47,8 +47,8 @@ impl Ops {
         let entry = self.slots.vacant_entry();
         let index = u32::try_from(entry.key()).expect("fewer than 2^32 operations in flight");
         let key = Key { kind: Kind::Op, generation: self.generation, index };
-        let slot = Slot { generation: self.generation, state: State::Working(op, None) };
-        let State::Working(op, _) = &mut entry.insert(slot).state else { unreachable!("just made") };
+        let slot = OperationSlot { generation: self.generation, state: OperationState::Working(op, None) };
+        let OperationState::Working(op, _) = &mut entry.insert(slot).state else { unreachable!("just made") };
         (key, op)
     }
 
@@ -56,7 +56,7 @@ impl Ops {
         let key = Key::unpack(id.0);
         let slot = &mut self.slots[key.index as usize];
         assert_eq!(slot.generation, key.generation, "an operation's outcome is taken once");
-        if let State::Working(_, waker) = &mut slot.state {
+        if let OperationState::Working(_, waker) = &mut slot.state {
             match waker {
                 Some(waker) => waker.clone_from(cx.waker()),
                 None => *waker = Some(cx.waker().clone()),
@@ -64,7 +64,7 @@ impl Ops {
             return Poll::Pending;
         }
         match self.slots.remove(key.index as usize).state {
-            State::Finished(outcome) => Poll::Ready(outcome),
+            OperationState::Finished(outcome) => Poll::Ready(outcome),
             _ => unreachable!("checked above; orphans have no id holders"),
         }
     }
@@ -72,63 +72,65 @@ impl Ops {
     /// The operation that a completion which is not the last is for.
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Op> {
         match &mut self.slot(key)?.state {
-            State::Working(op, _) | State::Orphaned(op, _) => Some(op),
-            State::Finished(_) | State::Moving => None,
+            OperationState::Working(op, _) | OperationState::Orphaned(op, _) => Some(op),
+            OperationState::Finished(_) | OperationState::Moving => None,
         }
     }
 
     /// Ends an operation with what `outcome` makes of it.
-    pub(super) fn finish(&mut self, key: Key, outcome: impl FnOnce(Op) -> Outcome) -> Ended {
-        let Some(slot) = self.slot(key) else { return Ended::Told(None) };
-        match std::mem::replace(&mut slot.state, State::Moving) {
-            State::Working(op, waker) => {
-                slot.state = State::Finished(outcome(op));
-                Ended::Told(waker)
+    pub(super) fn finish(&mut self, key: Key, outcome: impl FnOnce(Op) -> Outcome) -> EndedOperation {
+        let Some(slot) = self.slot(key) else { return EndedOperation::Told(None) };
+        match std::mem::replace(&mut slot.state, OperationState::Moving) {
+            OperationState::Working(op, waker) => {
+                slot.state = OperationState::Finished(outcome(op));
+                EndedOperation::Told(waker)
             }
-            State::Orphaned(op, held) => {
+            OperationState::Orphaned(op, held) => {
                 let index = key.index as usize;
                 self.slots.remove(index);
                 if op.is_looked_up_late() {
                     self.orphans.retain(|orphan| *orphan != index);
                 }
-                Ended::Unwanted(outcome(op), held)
+                EndedOperation::Unwanted(outcome(op), held)
             }
-            State::Finished(_) | State::Moving => unreachable!("an operation ends once"),
+            OperationState::Finished(_) | OperationState::Moving => unreachable!("an operation ends once"),
         }
     }
 
     /// Nobody wants the outcome any more: here it is if there is one. Otherwise the key, for the operation is still in
     /// flight, and has `held` kept until it ends.
-    pub(super) fn forget(&mut self, id: OpId, held: Option<Guard>) -> Result<Option<Outcome>, Key> {
+    pub(super) fn forget(&mut self, id: OpId, held: Option<KeepAlive>) -> Result<Option<Outcome>, Key> {
         let key = Key::unpack(id.0);
         let Some(slot) = self.slot(key) else { return Ok(None) };
-        match std::mem::replace(&mut slot.state, State::Moving) {
-            State::Working(op, _) => {
+        match std::mem::replace(&mut slot.state, OperationState::Moving) {
+            OperationState::Working(op, _) => {
                 let is_late = op.is_looked_up_late();
-                slot.state = State::Orphaned(op, held);
+                slot.state = OperationState::Orphaned(op, held);
                 if is_late {
                     self.orphans.push(key.index as usize);
                 }
                 Err(key)
             }
-            State::Finished(outcome) => {
+            OperationState::Finished(outcome) => {
                 self.slots.remove(key.index as usize);
                 Ok(Some(outcome))
             }
-            State::Orphaned(..) | State::Moving => unreachable!("an operation is given up once"),
+            OperationState::Orphaned(..) | OperationState::Moving => {
+                unreachable!("an operation is given up once")
+            }
         }
     }
 
     /// Operations whose memory the kernel may still touch.
     pub(super) fn in_flight(&self) -> usize {
-        self.slots.iter().filter(|(_, slot)| !matches!(slot.state, State::Finished(_))).count()
+        self.slots.iter().filter(|(_, slot)| !matches!(slot.state, OperationState::Finished(_))).count()
     }
 
     /// Of these, those that no cancellation ends.
     pub(super) fn lasting(&self) -> usize {
-        let lasts = |slot: &Slot| match &slot.state {
-            State::Working(op, _) | State::Orphaned(op, _) => !op.can_be_cancelled(),
-            State::Finished(_) | State::Moving => false,
+        let lasts = |slot: &OperationSlot| match &slot.state {
+            OperationState::Working(op, _) | OperationState::Orphaned(op, _) => !op.can_be_cancelled(),
+            OperationState::Finished(_) | OperationState::Moving => false,
         };
         self.slots.iter().filter(|(_, slot)| lasts(slot)).count()
     }
@@ -136,13 +138,13 @@ impl Ops {
     /// Whether an operation that was given up names this descriptor, and the kernel may look it up yet.
     pub(super) fn is_named_by_orphans(&self, fd: Fd) -> bool {
         let names = |orphan: &usize| match &self.slots[*orphan].state {
-            State::Orphaned(op, _) => op.descriptor() == fd || op.second() == Some(fd),
+            OperationState::Orphaned(op, _) => op.descriptor() == fd || op.second() == Some(fd),
             _ => false,
         };
         self.orphans.iter().any(names)
     }
 
-    fn slot(&mut self, key: Key) -> Option<&mut Slot> {
+    fn slot(&mut self, key: Key) -> Option<&mut OperationSlot> {
         self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)
     }
 }

@@ -214,7 +214,7 @@ impl Uring {
             Ok(own) => own,
             Err(error) => return self.refuse(key, error),
         };
-        let asked = Asked {
+        let asked = HelperRequest {
             key: Some(key),
             helped: Arc::clone(&self.helped),
             parker: Arc::clone(&self.parker),
@@ -244,7 +244,7 @@ impl Uring {
 }
 
 /// An operation that a helper is asked for. Dropped undone, because others had their turn or the helpers have ended, it is refused.
-struct Asked {
+struct HelperRequest {
     /// `None` once it is answered.
     key: Option<Key>,
     helped: Arc<SegQueue<(Key, Answer)>>,
@@ -252,7 +252,7 @@ struct Asked {
     counters: Arc<LaneCounters>,
 }
 
-impl Asked {
+impl HelperRequest {
     fn answer(mut self, answer: Answer) {
         self.end(answer);
     }
@@ -265,7 +265,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for HelperRequest {
     fn drop(&mut self) {
         let counters = Arc::clone(&self.counters);
         self.end(Box::new(move |op| {

@@ -30,7 +30,7 @@ fn an_essential_task_that_panics_is_begun_again_after_a_pause() {
     let counted = Rc::clone(&accepted);
     server.spawn(async move {
         let listener = Rc::new(listen(80));
-        lane::essential("accept loop", move || accept_badly(&listener, &counted)).await;
+        lane::spawn_restarting("accept loop", move || accept_badly(&listener, &counted)).await;
     });
     world.block_on(&client, async {
         for n in 0..6 {
@@ -56,7 +56,7 @@ fn an_essential_task_that_fails_again_and_again_ends_its_lane() {
         server.contain_panics(0);
         server.spawn(async move {
             let _listener = listen(80);
-            let failing = lane::essential("change listener", move || async move {
+            let failing = lane::spawn_restarting("change listener", move || async move {
                 time::sleep(Duration::from_millis(1)).await;
                 ended.expect("panics where nothing is given")
             });
@@ -85,8 +85,8 @@ fn an_essential_task_that_is_done_leaves_its_lane_alone() {
     let host = world.host("10.0.0.1");
     host.contain_panics(0);
     world.block_on(&host, async {
-        lane::essential("mail", || async { Ended::Done }).await;
-        lane::vital("driver", async { Ended::Done }).await;
+        lane::spawn_restarting("mail", || async { Ended::Done }).await;
+        lane::spawn_critical("driver", async { Ended::Done }).await;
         time::sleep(Duration::from_secs(1)).await;
     });
     assert_eq!((host.counters(0).essential_restarts.get(), host.counters(0).failed.get()), (0, 0));

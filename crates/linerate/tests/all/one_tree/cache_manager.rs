@@ -15,7 +15,7 @@ use lane::net::UdpSocket;
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, Links, ServerCall};
+use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, LaneGroupLink, ServerCall};
 use xdr::List;
 use xdr::afs::AfsUuid;
 use xdr::rpc::{Call, Failure, Received};
@@ -67,7 +67,7 @@ impl CacheManager {
     ) -> Rc<Self> {
         let mut rng = SmallRng::seed_from_u64(seed);
         let socket = UdpSocket::bind(([0, 0, 0, 0], 7001).into(), &config().socket).unwrap();
-        let driver = Driver::start_seeded(socket, Links::alone(), config(), rng.random());
+        let driver = Driver::start_seeded(socket, LaneGroupLink::alone(), config(), rng.random());
         let me = Rc::new(Self {
             number,
             shared: Rc::clone(shared),

@@ -22,11 +22,11 @@ use lane::socket::reuseport::{SteeredSilo, Steering, owner_lane};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rx::Route;
-use rx_lane::{Driver, Links};
+use rx_lane::{Driver, LaneGroupLink};
 use service::commons::Commons;
 use service::config::Document;
 use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
-use service::{Door, Ground, LaneSocket, LaneStart, Role, Service as _, Site};
+use service::{ConnectionRouter, LaneSocket, LaneStart, LoadContext, Role, Service as _, Site};
 use vfs::{Cache, CacheOptions, Number, Objects, VfsCounters};
 use xdr::afs::AfsUuid;
 
@@ -58,7 +58,7 @@ pub(crate) struct Life {
 /// Whatever comes is served where it came.
 struct Open;
 
-impl Door for Open {
+impl ConnectionRouter for Open {
     fn place(&self, stream: TcpStream, _: Role) -> Option<TcpStream> {
         Some(stream)
     }
@@ -114,7 +114,7 @@ impl Life {
         let silo = |lane: usize| SteeredSilo { ifindexes: vec![lane as u32 + 1], lanes: lane..lane + 1 };
         let steering = Steering::new((0..LANES).map(silo).collect()).unwrap();
         let (life, host) = (Rc::clone(self), host.clone());
-        Links::over(&steering, 64).into_iter().enumerate().map(move |(number, links)| {
+        LaneGroupLink::over(&steering, 64).into_iter().enumerate().map(move |(number, links)| {
             let seed = seed.wrapping_mul(1_000_003) + number as u64;
             host.spawn_on(number, Rc::clone(&life).serve(links, seed));
         })
@@ -138,7 +138,7 @@ impl Life {
         self.left.get() == LANES
     }
 
-    async fn serve(self: Rc<Self>, links: Links, seed: u64) {
+    async fn serve(self: Rc<Self>, links: LaneGroupLink, seed: u64) {
         let lane = links.lane();
         let cache = Cache::sharing(self.cache, &self.objects);
         let volumes = LaneVolumes::new(cache.clone()).followed_by(&self.table).unwrap();
@@ -202,7 +202,7 @@ impl Life {
         driver.close(Duration::from_millis(100)).await;
         self.drained.update(|lanes| lanes + 1);
         if self.drained.get() == LANES {
-            Rc::clone(&smb).put_down().await;
+            Rc::clone(&smb).save_state().await;
         }
         drop((smb, http, driver, volumes));
         lane::time::sleep(vfs::SETTLES_IN).await;
@@ -225,7 +225,7 @@ fn smb_site(document: &Document, volumes: &[VolumeSection], objects: &Objects) -
         nics: Vec::new(),
     };
     let layout = Layout { silos: vec![silo], shared_nics: Vec::new() };
-    let ground = Ground {
+    let context = LoadContext {
         is_trial: false,
         state_dir: None,
         connections_per_lane: 64,
@@ -236,7 +236,7 @@ fn smb_site(document: &Document, volumes: &[VolumeSection], objects: &Objects) -
         volumes,
     };
     let settings = smb::Smb::default().read(document, volumes).unwrap().expect("it is wanted");
-    settings.load(&ground).unwrap().into()
+    settings.load(&context).unwrap().into()
 }
 
 const CONFIGURATION: &str = "[smb]\nlisten = '10.0.0.1:445'\nserver_name = 'FILES'\n\

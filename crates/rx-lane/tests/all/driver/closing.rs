@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lane::net::UdpSocket;
-use rx_lane::{Anonymous, CallError, Driver, ServerCall, Siblings};
+use rx_lane::{Anonymous, CallError, Driver, LaneGroup, ServerCall};
 
 use crate::driver::{SERVICE, bind, config, echo, run};
 
@@ -45,15 +45,15 @@ fn a_closed_driver_gives_its_address_back_and_ends_the_calls_there_are() {
 #[test]
 fn a_lane_joins_its_siblings_anew_when_its_driver_has_ended() {
     run(async {
-        let siblings = Siblings::between(1, 16);
-        assert!(!siblings.is_in_use());
+        let lane_group = LaneGroup::between(1, 16);
+        assert!(!lane_group.is_in_use());
         for _ in 0..3 {
-            let mut joined = siblings.join(0);
+            let mut joined = lane_group.join(0);
             while joined.is_none() {
                 lane::time::sleep(Duration::from_millis(1)).await;
-                joined = siblings.join(0);
+                joined = lane_group.join(0);
             }
-            assert!(siblings.is_in_use() && siblings.join(0).is_none());
+            assert!(lane_group.is_in_use() && lane_group.join(0).is_none());
             let socket = UdpSocket::bind(([127, 0, 0, 1], 0).into(), &config().socket).unwrap();
             let server = Driver::start(socket, joined.unwrap(), config()).unwrap();
             server.serve(SERVICE, echo);
@@ -70,10 +70,10 @@ fn a_lane_joins_its_siblings_anew_when_its_driver_has_ended() {
 
 #[test]
 fn lanes_that_have_links_have_ports_of_their_own() {
-    let siblings = Siblings::between(2, 16);
-    let (first, second) = (siblings.join(0).unwrap(), siblings.join(1).unwrap());
+    let lane_group = LaneGroup::between(2, 16);
+    let (first, second) = (lane_group.join(0).unwrap(), lane_group.join(1).unwrap());
     assert_eq!((first.lane(), second.lane(), first.lanes()), (0, 1, 2));
-    assert!(siblings.join(1).is_none());
+    assert!(lane_group.join(1).is_none());
     drop(second);
-    assert!(siblings.join(1).is_some() && siblings.is_in_use());
+    assert!(lane_group.join(1).is_some() && lane_group.is_in_use());
 }

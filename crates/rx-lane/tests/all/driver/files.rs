@@ -41,12 +41,13 @@ async fn fetch(mut call: ServerCall, file: Rc<File>) -> Result<(), AbortCode> {
     call.write(&len.to_be_bytes()).await?;
     let mut at = 0;
     while at < len {
-        let mut rooms = call.rooms(usize::try_from(len - at).expect("small").min(1 << 20)).await?;
-        let (read, bufs) = file.read_vectored_at(at, rooms.len(), rooms.bufs()).await;
-        assert!(rooms.slices_mut().next().is_none(), "they are lent");
+        let mut packet_buffers =
+            call.packet_buffers(usize::try_from(len - at).expect("small").min(1 << 20)).await?;
+        let (read, bufs) = file.read_vectored_at(at, packet_buffers.len(), packet_buffers.bufs()).await;
+        assert!(packet_buffers.slices_mut().next().is_none(), "they are lent");
         drop(bufs);
         let read = read.map_err(|_| EIO)?;
-        rooms.commit(read)?;
+        packet_buffers.commit(read)?;
         at += read as u64;
     }
     Ok(call.finish().await?)
@@ -98,13 +99,13 @@ fn buffers_that_an_abandoned_operation_has_in_hand_come_back() {
             let file = Rc::clone(&file);
             async move {
                 let held = call.read_held(usize::MAX).await?;
-                let mut rooms = call.rooms(100_000).await?;
-                let (len, bufs) = (rooms.len(), rooms.bufs());
+                let mut packet_buffers = call.packet_buffers(100_000).await?;
+                let (len, bufs) = (packet_buffers.len(), packet_buffers.bufs());
                 let write = file.write_vectored_at(0, held.into_bufs());
                 // Begun, and given up in the middle.
                 let _ = lane::time::timeout(Duration::ZERO, write).await;
                 let _ = lane::time::timeout(Duration::ZERO, file.read_vectored_at(0, len, bufs)).await;
-                match rooms.commit(len) {
+                match packet_buffers.commit(len) {
                     Ok(()) | Err(CallError::Lent) => Err(EIO),
                     Err(error) => Err(error.into()),
                 }

@@ -10,7 +10,7 @@ use lane::backend::sim::{Config, World};
 use lane::backend::{Datagram, DatagramBatch, UdpOptions};
 use lane::net::UdpSocket;
 use rx::Dscp;
-use rx_lane::{Anonymous, Connection, Driver, Links, ServerCall};
+use rx_lane::{Anonymous, Connection, Driver, LaneGroupLink, ServerCall};
 
 use super::{SERVICE, config, echo, pattern, run};
 
@@ -121,7 +121,7 @@ fn simulated_packets_have_their_connections_code_point_too() {
         let at: SocketAddr = "10.0.0.1:0".parse().expect("an address");
         let driver = move || {
             let socket = UdpSocket::bind(at, &config().socket).expect("a free port");
-            Driver::start_seeded(socket, Links::alone(), config(), [seed as u8; 32])
+            Driver::start_seeded(socket, LaneGroupLink::alone(), config(), [seed as u8; 32])
         };
         world.block_on(&host, connections_have_code_points(driver, at));
     });
@@ -137,7 +137,7 @@ fn mark_is_that_of_the_lanes_socket() {
         let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         let seen = socket2::Socket::from(socket.try_clone().expect("a descriptor"));
         let adopted = UdpSocket::adopt(socket.into()).expect("a UDP socket");
-        let driver = Driver::start(adopted, Links::alone(), config()).expect("random numbers");
+        let driver = Driver::start(adopted, LaneGroupLink::alone(), config()).expect("random numbers");
         driver.set_mark(17).expect("may mark");
         assert_eq!(seen.mark().expect("an option"), 17);
         driver.set_mark(0).expect("may mark");

@@ -135,7 +135,7 @@ fn rooms_filled_in_place_arrive_in_order() {
             call.read_to_end(0).await?;
             let mut at = 0;
             while at < 200_000 {
-                let mut reserved = call.rooms(200_000 - at).await?;
+                let mut reserved = call.packet_buffers(200_000 - at).await?;
                 // A read from a file may take time and give less than there is room for.
                 lane::time::sleep(Duration::from_millis(1)).await;
                 let mut filled = 0;
@@ -148,7 +148,7 @@ fn rooms_filled_in_place_arrive_in_order() {
                 at += filled;
             }
             // A reservation that is dropped writes nothing.
-            drop(call.rooms(5000).await?);
+            drop(call.packet_buffers(5000).await?);
             call.finish().await
         });
         let connection = client.connect(server.local_addr().unwrap(), SERVICE, &Anonymous).unwrap();

@@ -16,7 +16,7 @@ use lane::socket::reuseport::{SteeredSilo, Steering, owner_lane, silo_lane};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rx::Route;
-use rx_lane::{Anonymous, Driver, DriverConfig, Links, RxCounters};
+use rx_lane::{Anonymous, Driver, DriverConfig, LaneGroupLink, RxCounters};
 
 use super::{SERVICE, echo, pattern};
 
@@ -84,7 +84,7 @@ fn serve(world: &World, server: &Host, changes: Changes) -> Vec<Arc<RxCounters>>
     for _ in 1..SILOS[1].end {
         server.add_lane();
     }
-    for links in Links::over(&steering(), 64) {
+    for links in LaneGroupLink::over(&steering(), 64) {
         let (report, lane) = (Rc::clone(&counters), links.lane());
         server.spawn_on(lane, async move {
             let config = config();
@@ -129,7 +129,7 @@ async fn make_calls(ip: [u8; 4], seed: u64) {
     let mut config = config();
     config.socket.reuse_port = false;
     let socket = UdpSocket::bind((ip, 7001).into(), &config.socket).unwrap();
-    let client = Driver::start_seeded(socket, Links::alone(), config, rng.random());
+    let client = Driver::start_seeded(socket, LaneGroupLink::alone(), config, rng.random());
     let tasks: Vec<_> = (0..CONNECTIONS)
         .map(|_| {
             let connection = client.connect(([10, 0, 0, 1], PORT).into(), SERVICE, &Anonymous).unwrap();

@@ -15,8 +15,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rx::{ConnectionEnd, Limits, abort};
 use rx_lane::{
-    AbortCode, Anonymous, Call, CallError, Connection, Driver, DriverConfig, Handler, Links, RxCounters,
-    ServerCall, ServerConnection,
+    AbortCode, Anonymous, Call, CallError, Connection, Driver, DriverConfig, Handler, LaneGroupLink,
+    RxCounters, ServerCall, ServerConnection,
 };
 
 use super::{SERVICE, pattern};
@@ -33,7 +33,7 @@ fn config() -> DriverConfig {
 fn start(at: ([u8; 4], u16), seed: u64, config: DriverConfig) -> Driver {
     let socket = UdpSocket::bind(at.into(), &config.socket).unwrap();
     let mut rng = StdRng::seed_from_u64(seed);
-    Driver::start_seeded(socket, Links::alone(), config, rng.random())
+    Driver::start_seeded(socket, LaneGroupLink::alone(), config, rng.random())
 }
 
 fn lossy(seed: u64) -> Config {

@@ -8,7 +8,7 @@ use lane::backend::sim::{Config, World, seeds};
 use lane::net::UdpSocket;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rx_lane::{Anonymous, Driver, DriverConfig, Links};
+use rx_lane::{Anonymous, Driver, DriverConfig, LaneGroupLink};
 
 use super::shelf::{SERVICE, Shelf, scenario, serve};
 
@@ -18,7 +18,7 @@ fn start(at: ([u8; 4], u16), seed: u64) -> Driver {
     let mut config = DriverConfig::default();
     config.endpoint.packets = 4096;
     let socket = UdpSocket::bind(at.into(), &config.socket).unwrap();
-    Driver::start_seeded(socket, Links::alone(), config, StdRng::seed_from_u64(seed).random())
+    Driver::start_seeded(socket, LaneGroupLink::alone(), config, StdRng::seed_from_u64(seed).random())
 }
 
 #[test]

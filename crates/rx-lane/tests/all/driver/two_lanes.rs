@@ -11,7 +11,7 @@ use lane::net::UdpSocket;
 use lane::runtime::{Runtime, RuntimeOptions};
 use lane::socket::reuseport::Steering;
 use lane::topology::Topology;
-use rx_lane::{Driver, DriverConfig, Links, RxCounters, open_group};
+use rx_lane::{Driver, DriverConfig, LaneGroupLink, RxCounters, open_group};
 
 /// It serves until it is dropped.
 pub(crate) struct TwoLanes {
@@ -33,7 +33,7 @@ impl TwoLanes {
             testkit::skip("this machine has no two CPUs for two lanes");
             return None;
         };
-        let links = Links::over(&steering, 64);
+        let links = LaneGroupLink::over(&steering, 64);
         let group = open_group(([127, 0, 0, 1], 0).into(), &config.socket, steering).unwrap();
         let address = group.address();
         let parts: Vec<_> =

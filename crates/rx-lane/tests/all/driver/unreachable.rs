@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lane::backend::UdpOptions;
 use lane::net::UdpSocket as LaneSocket;
 use rx::DeadReason;
-use rx_lane::{Anonymous, CallError, Driver, Links};
+use rx_lane::{Anonymous, CallError, Driver, LaneGroupLink};
 
 use super::{SERVICE, assert_books_balance, bind, config, echo, pattern, run};
 
@@ -75,7 +75,7 @@ fn report_that_reaches_another_lane_of_the_group_is_handed_on() {
         let options = UdpOptions { reuse_port: true, ..UdpOptions::default() };
         let mut address: SocketAddr = ([127, 0, 0, 1], 0).into();
         let mut drivers = Vec::new();
-        for links in Links::between(2, 64) {
+        for links in LaneGroupLink::between(2, 64) {
             let socket = LaneSocket::bind(address, &options).unwrap();
             address = socket.local_addr().unwrap();
             drivers.push(Driver::start(socket, links, config()).unwrap());

@@ -7,7 +7,7 @@ use super::{BETA, Bbr, LOSS_THRESHOLD, Latest};
 
 /// Where the flow stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum BbrMode {
     /// Doubles its rate each round until the path delivers no more.
     Startup,
     /// Lets the queue that this made run empty.
@@ -39,7 +39,7 @@ pub(super) enum AckPhase {
     Stopping,
 }
 
-impl Mode {
+impl BbrMode {
     pub(super) fn pacing_gain(self) -> f64 {
         match self {
             Self::Startup => 2.77,
@@ -70,7 +70,7 @@ impl Mode {
 
 impl Bbr {
     pub(super) fn check_startup(&mut self, sample: &Sample) {
-        if self.mode != Mode::Startup {
+        if self.mode != BbrMode::Startup {
             return;
         }
         let latest = &self.latest;
@@ -82,12 +82,12 @@ impl Bbr {
             self.bounds.inflight_hi = product.max(self.latest.inflight);
         }
         if self.full_pipe.reached {
-            self.mode = Mode::Drain;
+            self.mode = BbrMode::Drain;
         }
     }
 
     pub(super) fn check_drain(&mut self, now: Instant) {
-        if self.mode == Mode::Drain && f64::from(self.in_flight) <= self.product(self.bandwidth(), 1.0) {
+        if self.mode == BbrMode::Drain && f64::from(self.in_flight) <= self.product(self.bandwidth(), 1.0) {
             self.start_down(now);
         }
     }
@@ -98,26 +98,26 @@ impl Bbr {
         }
         self.adapt_upper_bound(now, newly_acked, sample);
         match self.mode {
-            Mode::Down => {
+            BbrMode::Down => {
                 if !self.probe_again_if_time(now) && self.is_time_to_cruise() {
-                    self.mode = Mode::Cruise;
+                    self.mode = BbrMode::Cruise;
                 }
             }
-            Mode::Cruise => {
+            BbrMode::Cruise => {
                 self.probe_again_if_time(now);
             }
-            Mode::Refill => {
+            BbrMode::Refill => {
                 if self.rounds.started {
                     self.probe.samples = true;
                     self.start_up(now, sample.rate.unwrap_or(0.0));
                 }
             }
-            Mode::Up => {
+            BbrMode::Up => {
                 if self.is_time_to_go_down(sample) {
                     self.start_down(now);
                 }
             }
-            Mode::Startup | Mode::Drain | Mode::ProbeRtt => {}
+            BbrMode::Startup | BbrMode::Drain | BbrMode::ProbeRtt => {}
         }
     }
 
@@ -144,7 +144,7 @@ impl Bbr {
             return;
         }
         self.bounds.inflight_hi = self.bounds.inflight_hi.max(f64::from(sample.in_flight));
-        if self.mode == Mode::Up {
+        if self.mode == BbrMode::Up {
             self.raise_inflight_hi(newly_acked);
         }
     }
@@ -154,7 +154,7 @@ impl Bbr {
         if !sample.app_limited {
             self.bounds.inflight_hi = f64::from(sample.in_flight).max(self.target_inflight() * BETA);
         }
-        if self.mode == Mode::Up {
+        if self.mode == BbrMode::Up {
             self.start_down(now);
         }
     }
@@ -197,7 +197,7 @@ impl Bbr {
         self.probe.up_acks = 0.0;
         self.probe.ack_phase = AckPhase::Refilling;
         self.rounds.begin(self.rate.delivered());
-        self.mode = Mode::Refill;
+        self.mode = BbrMode::Refill;
         true
     }
 
@@ -219,7 +219,7 @@ impl Bbr {
         self.rounds.begin(self.rate.delivered());
         self.full_pipe.reset(rate);
         self.probe.cycle_at = Some(now);
-        self.mode = Mode::Up;
+        self.mode = BbrMode::Up;
         self.steepen();
     }
 
@@ -233,7 +233,7 @@ impl Bbr {
         self.probe.cycle_at = Some(now);
         self.probe.ack_phase = AckPhase::Stopping;
         self.rounds.begin(self.rate.delivered());
-        self.mode = Mode::Down;
+        self.mode = BbrMode::Down;
     }
 
     /// Flows that share a path should not probe at once. xorshift64.
@@ -247,14 +247,14 @@ impl Bbr {
     }
 
     pub(super) fn check_probe_rtt(&mut self, now: Instant, stale: bool) {
-        if stale && self.mode != Mode::ProbeRtt && !self.idle_restart {
+        if stale && self.mode != BbrMode::ProbeRtt && !self.idle_restart {
             self.save_window();
-            self.mode = Mode::ProbeRtt;
+            self.mode = BbrMode::ProbeRtt;
             self.probe.rtt_done_at = None;
             self.probe.ack_phase = AckPhase::Stopping;
             self.rounds.begin(self.rate.delivered());
         }
-        if self.mode != Mode::ProbeRtt {
+        if self.mode != BbrMode::ProbeRtt {
             return;
         }
         // What it delivers meanwhile says nothing of the path.
@@ -282,23 +282,23 @@ impl Bbr {
         self.reset_lower_bounds();
         if self.full_pipe.reached {
             self.start_down(now);
-            self.mode = Mode::Cruise;
+            self.mode = BbrMode::Cruise;
         } else {
-            self.mode = Mode::Startup;
+            self.mode = BbrMode::Startup;
         }
     }
 
     /// Goes back to a phase that false losses ended.
-    pub(super) fn resume(&mut self, mode: Mode) {
+    pub(super) fn resume(&mut self, mode: BbrMode) {
         match mode {
-            Mode::Startup => {
-                self.mode = Mode::Startup;
+            BbrMode::Startup => {
+                self.mode = BbrMode::Startup;
                 self.full_pipe.reached = false;
             }
-            Mode::Up => {
+            BbrMode::Up => {
                 self.probe.ack_phase = AckPhase::Starting;
                 self.rounds.begin(self.rate.delivered());
-                self.mode = Mode::Up;
+                self.mode = BbrMode::Up;
             }
             _ => {}
         }

@@ -102,7 +102,7 @@ fn startup_finds_the_rate_and_drains_its_queue() {
     let (mut path, mut bbr) = (Path::new(10_000, 10 * MS), Bbr::new());
     path.fill(&mut bbr, 500 * MS);
     assert!(near(bbr.bandwidth(), 10_000.0, 0.05), "{}", bbr.bandwidth());
-    assert!(!matches!(bbr.mode, Mode::Startup | Mode::Drain), "{:?}", bbr.mode);
+    assert!(!matches!(bbr.mode, BbrMode::Startup | BbrMode::Drain), "{:?}", bbr.mode);
     assert!(path.rtt.latest() < 15 * MS, "{:?}", path.rtt.latest());
 }
 

@@ -10,21 +10,21 @@ const EPOCH: u32 = 0x8765_4321;
 /// Lanes 0 and 1 of one silo, 2 and 3 of another.
 struct Lanes {
     now: Instant,
-    roster: Arc<Roster>,
+    lane_map: Arc<LaneMap>,
     endpoints: Vec<Endpoint>,
 }
 
 impl Lanes {
     fn new() -> Self {
-        let (now, roster) = (Instant::now(), Arc::new(Roster::new(vec![0..2, 2..4])));
+        let (now, lane_map) = (Instant::now(), Arc::new(LaneMap::new(vec![0..2, 2..4])));
         let endpoint = |lane: u8| {
             let config = crate::EndpointConfig { unproved_max: 50, ..small_config() };
             let mut endpoint = Endpoint::new(now, config, [lane; 32]);
             endpoint.add_service(ECHO, Service::default());
-            endpoint.join(Arc::clone(&roster), lane.into());
+            endpoint.join(Arc::clone(&lane_map), lane.into());
             endpoint
         };
-        Self { now, endpoints: (0..4).map(endpoint).collect(), roster }
+        Self { now, endpoints: (0..4).map(endpoint).collect(), lane_map }
     }
 
     /// A datagram comes to a lane; where it has to go instead, if not taken.
@@ -46,7 +46,7 @@ impl Lanes {
     }
 
     fn written_down(&self) -> usize {
-        self.roster.directory().expect("two silos have one").len()
+        self.lane_map.directory().expect("two silos have one").len()
     }
 }
 
@@ -158,7 +158,7 @@ fn flood_of_spoofed_connections_leaves_no_more_entries_than_connections() {
 fn connections_of_a_lane_that_left_are_taken_up_by_others() {
     let mut lanes = Lanes::new();
     assert_eq!(lanes.steer(3, &first_data(8)), None);
-    lanes.roster.leave(3);
+    lanes.lane_map.leave(3);
     assert_eq!(lanes.steer(0, &first_data(8)), None);
     for cid in (0..40).map(|n| 1000 + (n << 2)) {
         assert_eq!(lanes.steer(2, &first_data(cid)), None, "lane 2 stands in for 3");
@@ -191,11 +191,11 @@ fn where_the_address_counts_two_clients_with_one_id_are_two_connections() {
 
 #[test]
 fn client_that_moves_to_another_lane_of_one_silo_stays_with_its_owner() {
-    let roster = Arc::new(Roster::one_silo(3));
+    let lane_map = Arc::new(LaneMap::one_silo(3));
     let mut lanes = [0u8, 1, 2].map(|lane| {
         let mut endpoint = Endpoint::new(Instant::now(), small_config(), [lane; 32]);
         endpoint.add_service(ECHO, Service::default());
-        endpoint.join(Arc::clone(&roster), lane.into());
+        endpoint.join(Arc::clone(&lane_map), lane.into());
         endpoint
     });
     assert_eq!(lanes[1].owner_elsewhere(client(1), &first_data(8), Arrival::Steered), None);
@@ -205,7 +205,7 @@ fn client_that_moves_to_another_lane_of_one_silo_stays_with_its_owner() {
     let callback = callback_id(2, 3);
     let answer = of_kind(&first_data(callback), PacketType::Ack, 0);
     assert_eq!(lanes[0].owner_elsewhere(client(1), &answer, Arrival::Steered), Some(2));
-    roster.leave(2);
+    lane_map.leave(2);
     assert_eq!(
         lanes[1].owner_elsewhere(client(1), &answer, Arrival::Steered),
         Some(0),

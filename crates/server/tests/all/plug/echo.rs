@@ -17,8 +17,8 @@ use service::connections::{Connections, Open};
 use service::log::{Format, LaneLog, LogRecord};
 use service::volumes::{LaneVolumes, VolumeSection};
 use service::{
-    Bound, ConnectionsMax, Door, Greeting, Ground, LaneFuture, LaneService, LaneSocket, LaneStart, Problem,
-    Role, Service, Settings, Site, Switch, Transport, Wanted,
+    Bound, ConnectionRouter, ConnectionsMax, Greeting, LaneFuture, LaneService, LaneSocket, LaneStart,
+    LoadContext, Problem, Role, Service, Settings, Site, Switch, Transport, Wanted,
 };
 use vfs::Volume;
 
@@ -90,11 +90,11 @@ impl Settings for Section {
         ConnectionsMax { key: "echo.connections", per_lane: 100 }
     }
 
-    fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn Site>, Problem> {
+    fn load(&self, context: &LoadContext<'_>) -> Result<Box<dyn Site>, Problem> {
         if self.word == "unspeakable" {
             return Err("the word cannot be said".into());
         }
-        let (section, connections_max) = (self.clone(), ground.connections_per_lane);
+        let (section, connections_max) = (self.clone(), context.connections_per_lane);
         Ok(Box::new(EchoSite { section, connections_max, bound: Vec::new() }))
     }
 }
@@ -152,11 +152,11 @@ impl LaneService for LaneEcho {
         self: Rc<Self>,
         socket: LaneSocket,
         role: Role,
-        door: Rc<dyn Door>,
+        router: Rc<dyn ConnectionRouter>,
     ) -> LaneFuture<io::Result<()>> {
         Box::pin(async move {
             match socket {
-                LaneSocket::Tcp(listener) => self.lines(&listener, role, &*door).await,
+                LaneSocket::Tcp(listener) => self.lines(&listener, role, &*router).await,
                 LaneSocket::Udp(socket) => self.datagrams(&socket).await,
             }
         })
@@ -207,9 +207,14 @@ impl LaneService for LaneEcho {
 }
 
 impl LaneEcho {
-    async fn lines(self: &Rc<Self>, listener: &TcpListener, role: Role, door: &dyn Door) -> io::Result<()> {
+    async fn lines(
+        self: &Rc<Self>,
+        listener: &TcpListener,
+        role: Role,
+        router: &dyn ConnectionRouter,
+    ) -> io::Result<()> {
         let take = |stream| {
-            if let Some(stream) = door.place(stream, role) {
+            if let Some(stream) = router.place(stream, role) {
                 Rc::clone(self).take(stream, role);
             }
         };

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use lane::counters::CounterBlock;
 use lane::net::TcpStream;
-use rx_lane::{Anonymous, Driver, DriverConfig, Links, RxCounters};
+use rx_lane::{Anonymous, Driver, DriverConfig, LaneGroupLink, RxCounters};
 use rxperf::{Request, Work};
 use serde::Deserialize;
 use service::commons::Commons;
@@ -19,8 +19,8 @@ use service::drain::Drain;
 use service::part::Part;
 use service::volumes::{LaneVolumes, VolumeSection};
 use service::{
-    Bound, ConnectionsMax, Door, Greeting, Ground, LaneFuture, LaneService, LaneSocket, LaneStart, Problem,
-    Role, Service, Settings, Site, Switch, Transport, Wanted,
+    Bound, ConnectionRouter, ConnectionsMax, Greeting, LaneFuture, LaneService, LaneSocket, LaneStart,
+    LoadContext, Problem, Role, Service, Settings, Site, Switch, Transport, Wanted,
 };
 
 /// The service, process-wide; what its driver counts, for the test.
@@ -74,7 +74,7 @@ impl Settings for Section {
         ConnectionsMax { key: "perf.connections", per_lane: 100 }
     }
 
-    fn load(&self, _: &Ground<'_>) -> Result<Box<dyn Site>, Problem> {
+    fn load(&self, _: &LoadContext<'_>) -> Result<Box<dyn Site>, Problem> {
         Ok(Box::new(PerfSite(self.clone())))
     }
 }
@@ -114,10 +114,15 @@ impl LaneService for LanePerf {
         Vec::new()
     }
 
-    fn listen(self: Rc<Self>, socket: LaneSocket, _: Role, _: Rc<dyn Door>) -> LaneFuture<io::Result<()>> {
+    fn listen(
+        self: Rc<Self>,
+        socket: LaneSocket,
+        _: Role,
+        _: Rc<dyn ConnectionRouter>,
+    ) -> LaneFuture<io::Result<()>> {
         Box::pin(async move {
             let LaneSocket::Udp(socket) = socket else { return Err(io::ErrorKind::Unsupported.into()) };
-            let driver = Driver::start(socket, Links::alone(), DriverConfig::default());
+            let driver = Driver::start(socket, LaneGroupLink::alone(), DriverConfig::default());
             let driver = driver.map_err(io::Error::other)?;
             driver.serve(rxperf::SERVICE, rxperf::serve);
             let part = Part::new(&self.commons.pacer);

@@ -360,7 +360,7 @@ fn channels_that_are_killed_lose_nothing_with_smbd() {
                 lane::spawn(async move { Handle::create(&channels, &name, &how).await?.close().await })
             };
             // Both are on their way.
-            lane::give_way().await;
+            lane::yield_if_due().await;
             channels.kill(trees.swap_remove(round % trees.len()).channel());
             assert_eq!(writing.await.unwrap() as usize, piece);
             making.await.unwrap();

@@ -13,7 +13,7 @@ use lane::net::{TcpListener, TcpStream};
 use lane::time::{now, sleep};
 use service::commons::Commons;
 use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
-use service::{Door, LaneService, LaneSocket, LaneStart, Role};
+use service::{ConnectionRouter, LaneService, LaneSocket, LaneStart, Role};
 use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 
 use super::super::bed::rules;
@@ -43,7 +43,7 @@ struct Process {
 /// Whatever comes is served where it came.
 struct Everybody;
 
-impl Door for Everybody {
+impl ConnectionRouter for Everybody {
     fn place(&self, stream: TcpStream, _: Role) -> Option<TcpStream> {
         Some(stream)
     }
@@ -106,7 +106,7 @@ impl Site {
         };
         let lanes: Vec<_> = (0..self.lanes).map(|lane| self.on(lane, lane_of(lane))).collect();
         let first = Rc::clone(&lanes[0]);
-        self.on(0, async move { first.take_up().await });
+        self.on(0, async move { first.restore_state().await });
         for (number, lane) in lanes.iter().enumerate() {
             let lane = Rc::clone(lane);
             self.host.spawn_on(number, async move {
@@ -133,7 +133,7 @@ impl Site {
             sleep(vfs::SETTLES_IN).await;
         });
         let first = Rc::clone(&lanes[0]);
-        self.on(0, async move { first.put_down().await });
+        self.on(0, async move { first.save_state().await });
         self.left = server_state.persisted_state.take_next();
         for (number, lane) in lanes.into_iter().enumerate() {
             self.on(number, async move { drop(lane) });

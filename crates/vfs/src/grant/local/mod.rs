@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
 use grants::{RangeLock, Refused};
-use lane::Lasting;
+use lane::DetachOnDrop;
 use lane::fs::{File, FileKind, LockKeeper, LockKind};
 
 use self::places::LocalPlace;
@@ -251,7 +251,7 @@ impl Volume {
             }
             Err(Error::Busy.into())
         });
-        let locked: Result<(), OpenError> = Lasting::from(locking).await;
+        let locked: Result<(), OpenError> = DetachOnDrop::from(locking).await;
         locked.inspect_err(|error| match error {
             OpenError::Refused(Refused::Locked) => self.counters().grants_refused_local.increment(),
             OpenError::Refused(_) => self.counters().grants_refused_limit.increment(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Rights, Writable};
-use index::{Index, Memory, Options, Stop};
+use index::{Index, Memory, Options, PreviousShutdown};
 use lane::backend::sim::{Config, Host, Image, World, seeds};
 use lane::buffer::{Buf, BufClass};
 use lane::time;
@@ -129,7 +129,7 @@ impl History {
             let options = Options { boot: [self.boot; 16], pending_max: 64, ..Options::default() };
             let index = Arc::new(Index::open(self.index.clone(), options).unwrap());
             *self.said.borrow_mut().counts.entry("counted on over a kill").or_default() +=
-                u32::from(*index.last_stop() == Stop::Crash && index.counts_on());
+                u32::from(*index.previous_shutdown() == PreviousShutdown::Crash && index.counts_on());
             let is_clean = self.live(index);
             let what = self.rng.random_range(0..9);
             match what {

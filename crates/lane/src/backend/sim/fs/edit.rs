@@ -13,21 +13,21 @@ use crate::backend::file::{EntryChange, RenameHow};
 use crate::backend::sim::engine::Engine;
 
 /// A name in a directory.
-pub(super) struct Place {
+pub(super) struct NamePlace {
     pub(super) parent: Rc<Inode>,
     pub(super) name: Vec<u8>,
 }
 
 impl Disk {
     /// Where `path` has its name; the directory must exist.
-    pub(super) fn place(&self, path: &[u8]) -> io::Result<Place> {
+    pub(super) fn place(&self, path: &[u8]) -> io::Result<NamePlace> {
         let (parent, name) = split_last(path);
         if matches!(name, b"" | b"." | b"..") || name.contains(&0) {
             return Err(errno(libc::EINVAL));
         }
         let parent = resolve(&self.root, parent, BY_TEST)?;
         parent.directory()?;
-        Ok(Place { parent, name: name.to_vec() })
+        Ok(NamePlace { parent, name: name.to_vec() })
     }
 
     /// What `path` names; a link at its end is followed when `follow`.
@@ -132,7 +132,7 @@ impl Disk {
         self.link_at(&inode, &place.parent, &place.name, engine)
     }
 
-    fn place_in_made(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<Place> {
+    fn place_in_made(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<NamePlace> {
         self.make_directories(split_last(path).0, engine)?;
         self.place(path)
     }
@@ -151,7 +151,7 @@ impl Disk {
     }
 }
 
-impl Place {
+impl NamePlace {
     pub(super) fn get(&self) -> Option<Rc<Inode>> {
         self.parent.directory().ok()?.borrow().get(&self.name).cloned()
     }

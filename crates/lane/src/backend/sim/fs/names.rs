@@ -14,7 +14,7 @@ use crate::backend::file::{EntryChange, FileKind, RenameHow, Timestamp};
 use crate::backend::sim::engine::Engine;
 
 /// A directory, and a name in it.
-type Entry<'a> = (&'a Rc<Inode>, &'a [u8]);
+type NameEntry<'a> = (&'a Rc<Inode>, &'a [u8]);
 
 impl Disk {
     /// Makes a file, or opens the one that is there unless it must be new (open(2), O_CREAT, O_EXCL).
@@ -150,8 +150,8 @@ impl Disk {
     /// Moves a name (renameat2(2)).
     pub(crate) fn rename_at(
         &mut self,
-        (from_dir, from): Entry<'_>,
-        (to_dir, to): Entry<'_>,
+        (from_dir, from): NameEntry<'_>,
+        (to_dir, to): NameEntry<'_>,
         how: RenameHow,
         engine: &mut Engine,
     ) -> io::Result<()> {
@@ -210,7 +210,7 @@ impl Disk {
 
     fn move_name(
         &mut self,
-        ((from_dir, from), (to_dir, to)): (Entry<'_>, Entry<'_>),
+        ((from_dir, from), (to_dir, to)): (NameEntry<'_>, NameEntry<'_>),
         moved: &Rc<Inode>,
         before: Option<Rc<Inode>>,
         engine: &mut Engine,
@@ -236,7 +236,7 @@ impl Disk {
 
     fn exchange(
         &mut self,
-        ((from_dir, from), (to_dir, to)): (Entry<'_>, Entry<'_>),
+        ((from_dir, from), (to_dir, to)): (NameEntry<'_>, NameEntry<'_>),
         one: &Rc<Inode>,
         other: &Rc<Inode>,
         engine: &mut Engine,

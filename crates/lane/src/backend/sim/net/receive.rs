@@ -17,7 +17,7 @@ use crate::backend::sim::engine::Engine;
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
 
-mod quiet;
+mod recv_paused;
 
 /// Which lane of the world.
 pub(in crate::backend::sim) type LaneNumber = usize;

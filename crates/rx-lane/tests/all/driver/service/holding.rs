@@ -59,19 +59,19 @@ async fn fetch(mut call: ServerCall, seed: u64) -> Result<(), AbortCode> {
     let (file, mut at) = (pattern(u64::from_be_bytes(len) as usize), 0);
     call.write(&[7; 30]).await?;
     while at < file.len() {
-        let mut rooms = call.rooms((file.len() - at).min(100_000)).await?;
+        let mut packet_buffers = call.packet_buffers((file.len() - at).min(100_000)).await?;
         assert_eq!(call.write(b"meanwhile").await, Err(CallError::Lent));
         lane::time::sleep(Duration::from_millis(rng.random_range(0..3))).await;
         // A read may come short, and now and then it fails.
-        let read = rng.random_range(0..=rooms.len());
+        let read = rng.random_range(0..=packet_buffers.len());
         let mut left = &file[at..at + read];
-        for room in rooms.slices_mut() {
+        for room in packet_buffers.slices_mut() {
             let (now, later) = left.split_at(room.len().min(left.len()));
             room[..now.len()].copy_from_slice(now);
             left = later;
         }
         if rng.random_range(0..8) > 0 {
-            rooms.commit(read)?;
+            packet_buffers.commit(read)?;
             at += read;
         }
     }
@@ -114,11 +114,11 @@ fn client_that_dies_mid_hold_leaves_nothing_behind() {
         let pair = Pair::new(seed, Config::default(), config(), async move |mut call: ServerCall| {
             let _shield = call.shield();
             let held = call.read_held(usize::MAX).await?;
-            let rooms = call.rooms(100_000).await?;
+            let packet_buffers = call.packet_buffers(100_000).await?;
             lane::time::sleep(Duration::from_millis(200)).await;
             assert!(!held.is_empty());
-            let len = rooms.len();
-            assert_eq!(rooms.commit(len), Err(CallError::Aborted(8)));
+            let len = packet_buffers.len();
+            assert_eq!(packet_buffers.commit(len), Err(CallError::Aborted(8)));
             assert_eq!(call.write(b"x").await, Err(CallError::Aborted(8)));
             drop(held);
             Ok::<(), CallError>(())

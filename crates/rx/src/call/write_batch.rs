@@ -1,4 +1,4 @@
-//! Payload rooms lent out to be filled outside the endpoint: by a read from a file straight into them, for instance.
+//! Payload buffers lent out to be filled outside the endpoint: by a read from a file straight into them, for instance.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::shared::Shared;
 #[derive(Debug, Default)]
 #[must_use = "buffers that do not come back are leaked"]
 pub struct WriteBatch {
-    rooms: Vec<Room>,
+    payloads: Vec<PayloadBuffer>,
     len: usize,
 }
 
 #[derive(Debug)]
-struct Room {
+struct PayloadBuffer {
     lent: LentBuffer,
     /// Data bytes in the packet before the room.
     used: usize,
@@ -25,7 +25,7 @@ struct Room {
     capacity: usize,
 }
 
-impl Room {
+impl PayloadBuffer {
     fn len(&self) -> usize {
         self.lent.end - self.lent.start
     }
@@ -33,13 +33,13 @@ impl Room {
 
 impl WriteBatch {
     /// The payload rooms, in order, each to be filled whole before the next is begun.
-    pub fn rooms(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.rooms.iter_mut().map(|room| room.lent.bytes_mut())
+    pub fn payloads(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.payloads.iter_mut().map(|room| room.lent.bytes_mut())
     }
 
     /// Packets that the rooms are of.
     pub fn packets(&self) -> usize {
-        self.rooms.len()
+        self.payloads.len()
     }
 
     /// Bytes of room in all.
@@ -49,19 +49,19 @@ impl WriteBatch {
 
     /// Whether there is no room at all.
     pub fn is_empty(&self) -> bool {
-        self.rooms.is_empty()
+        self.payloads.is_empty()
     }
 
     /// Takes the buffers out, to be lent on to an operation that fills them: each with the place of its room. Until all
     /// are [put back](Self::put_buffer) the batch has no rooms.
     pub fn take_buffers(&mut self) -> Vec<(Box<[u8]>, Range<usize>)> {
-        let rooms = self.rooms.iter_mut().map(|room| &mut room.lent);
-        rooms.map(|lent| (std::mem::take(&mut lent.bytes), lent.start..lent.end)).collect()
+        let payloads = self.payloads.iter_mut().map(|room| &mut room.lent);
+        payloads.map(|lent| (std::mem::take(&mut lent.bytes), lent.start..lent.end)).collect()
     }
 
     /// Puts the buffer at `index` of those taken out back.
     pub fn put_buffer(&mut self, index: usize, bytes: Box<[u8]>) {
-        self.rooms[index].lent.bytes = bytes;
+        self.payloads[index].lent.bytes = bytes;
     }
 
     /// Adds what is left of a packet, as far as `len` bytes of room are not there yet.
@@ -69,12 +69,12 @@ impl WriteBatch {
         let Filling { packet, used, capacity } = filling;
         let count = (len - self.len).min(capacity - used);
         let start = header_room + used;
-        self.rooms.push(Room { lent: pool.lend(packet, start, start + count), used, capacity });
+        self.payloads.push(PayloadBuffer { lent: pool.lend(packet, start, start + count), used, capacity });
         self.len += count;
     }
 
     pub(crate) fn into_buffers(self) -> impl Iterator<Item = LentBuffer> {
-        self.rooms.into_iter().map(|room| room.lent)
+        self.payloads.into_iter().map(|room| room.lent)
     }
 }
 
@@ -99,13 +99,13 @@ impl Call {
             false => None,
         };
         let packets = first.as_ref().map_or(0, |filling| (len - begun).div_ceil(filling.capacity));
-        let mut batch = WriteBatch { rooms: Vec::with_capacity(1 + packets.min(ROOMS_FORESEEN)), len: 0 };
+        let mut batch = WriteBatch { payloads: Vec::with_capacity(1 + packets.min(ROOMS_FORESEEN)), len: 0 };
         let begun = self.filling.take_if(|_| begun > 0);
         for filling in begun.into_iter().chain(first) {
             batch.push(filling, header_room, len, &mut shared.pool);
         }
         while batch.len < len
-            && let held = limit.held.saturating_sub(batch.rooms.len() as u32)
+            && let held = limit.held.saturating_sub(batch.payloads.len() as u32)
             && let Ok(filling) = self.start_packet(core, shared, held)
         {
             batch.push(filling, header_room, len, &mut shared.pool);
@@ -124,10 +124,10 @@ impl Call {
     ) -> Result<(), WriteError> {
         self.rooms_lent &= batch.is_empty();
         let mut outcome = self.refuse_if_finished();
-        for room in batch.rooms {
+        for room in batch.payloads {
             let count = room.len().min(filled);
             filled -= count;
-            let Room { lent, used, capacity } = room;
+            let PayloadBuffer { lent, used, capacity } = room;
             let packet = shared.pool.restore(lent);
             if used + count == 0 || outcome.is_err() {
                 shared.pool.free(packet);

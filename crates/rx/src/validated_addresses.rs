@@ -1,4 +1,4 @@
-//! Addresses that have named a cookie of ours, and of which nothing else is known yet.
+//! Addresses that were validated by a cookie of ours and have no connection yet.
 //!
 //! Where newcomers come faster than connections can be kept for them, nothing is stored of one until its address has
 //! answered, and then only that it has: the next packet that begins a call finds it here.
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::source::source_of;
 
 #[derive(Debug, Default)]
-pub(crate) struct ProvedAddresses {
+pub(crate) struct ValidatedAddresses {
     at: HashMap<SocketAddr, Instant>,
     /// In the order of their proofs; an address proved again stands here once for each.
     order: VecDeque<(Instant, SocketAddr)>,
@@ -18,7 +18,7 @@ pub(crate) struct ProvedAddresses {
     of_source: HashMap<IpAddr, u32>,
 }
 
-impl ProvedAddresses {
+impl ValidatedAddresses {
     /// Remembers a proof. False where the source has as many addresses here as it may.
     pub(crate) fn insert(&mut self, now: Instant, address: SocketAddr, lifetime: Duration) -> bool {
         while self
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn proofs_expire_and_the_oldest_give_way() {
-        let (mut proved, now) = (ProvedAddresses::default(), Instant::now());
+        let (mut proved, now) = (ValidatedAddresses::default(), Instant::now());
         assert!(proved.insert(now, address(1, 1), LIFETIME));
         assert!(proved.contains(now + LIFETIME / 2, address(1, 1), LIFETIME));
         assert!(!proved.contains(now + LIFETIME, address(1, 1), LIFETIME));
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn one_source_takes_its_share_and_no_more() {
-        let (mut proved, now) = (ProvedAddresses::default(), Instant::now());
+        let (mut proved, now) = (ValidatedAddresses::default(), Instant::now());
         let taken = (0..5000).filter(|&port| proved.insert(now, address(7, port), LIFETIME)).count();
         assert_eq!(taken, PROVED_PER_SOURCE as usize);
         assert!(proved.insert(now, address(7, 0), LIFETIME), "one it has already");

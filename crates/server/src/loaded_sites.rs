@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lane::layout::Layout;
-use service::{Ground, Site};
+use service::{LoadContext, Site};
 
 use crate::config::{Config, ConfigError};
 use crate::descriptors;
@@ -15,8 +15,8 @@ use crate::own_files::OwnFiles;
 use crate::serve::ServerError;
 use crate::{lists, writers};
 
-/// The sites of the services that are wanted, before any lane has heard of them.
-pub(crate) struct Offers {
+/// The sites of all configured services, loaded and not yet given to any lane.
+pub(crate) struct LoadedSites {
     sites: Vec<Option<Box<dyn Site>>>,
     warnings: Vec<String>,
     /// Descriptors for what clients have the process hold open.
@@ -25,7 +25,7 @@ pub(crate) struct Offers {
 
 const ACCOUNTS: &str = "identity.accounts";
 
-impl Offers {
+impl LoadedSites {
     /// Loads what services need beside the configuration: accounts, certificates and the like. With `is_trial` it is for a check alone.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Offers {
         for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
             let (accounts, volumes) = (&accounts, &config.volumes[..]);
             let (objects, index_trouble) = (objects.objects(), objects.trouble());
-            let ground = Ground {
+            let context = LoadContext {
                 state_dir,
                 connections_per_lane,
                 accounts,
@@ -56,7 +56,7 @@ impl Offers {
                 index_trouble,
                 is_trial,
             };
-            let loaded = wish.settings.as_ref().map(|settings| settings.load(&ground));
+            let loaded = wish.settings.as_ref().map(|settings| settings.load(&context));
             let site = loaded.transpose().map_err(ServerError::Service)?;
             warnings.extend(site.iter().flat_map(|site| site.warnings()));
             sites.push(site);

@@ -1,4 +1,4 @@
-//! Tasks that go on to their end whatever becomes of who waits for them.
+//! Tasks that run to completion whatever becomes of the task that waits for them.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 
 use crate::Task;
 
-/// Waits for a task, and lets it go on when this is dropped before its end; dropping the task itself would cancel it.
+/// Waits for a task and detaches it when this is dropped before its end; dropping the task itself would cancel it.
 #[must_use = "it is the one who waits"]
-pub struct Lasting<T> {
+pub struct DetachOnDrop<T> {
     task: Option<Task<T>>,
 }
 
@@ -18,23 +18,23 @@ pub struct Lasting<T> {
 ///
 /// # Panics
 /// Off lanes.
-pub fn to_the_end<T: 'static>(work: impl Future<Output = T> + 'static) -> impl Future<Output = T> {
+pub fn run_to_completion<T: 'static>(work: impl Future<Output = T> + 'static) -> impl Future<Output = T> {
     let mut work = Box::pin(work);
     async move {
         match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
             Poll::Ready(done) => done,
-            Poll::Pending => Lasting::from(crate::spawn(work)).await,
+            Poll::Pending => DetachOnDrop::from(crate::spawn(work)).await,
         }
     }
 }
 
-impl<T> From<Task<T>> for Lasting<T> {
+impl<T> From<Task<T>> for DetachOnDrop<T> {
     fn from(task: Task<T>) -> Self {
         Self { task: Some(task) }
     }
 }
 
-impl<T> Future for Lasting<T> {
+impl<T> Future for DetachOnDrop<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
@@ -43,7 +43,7 @@ impl<T> Future for Lasting<T> {
     }
 }
 
-impl<T> Drop for Lasting<T> {
+impl<T> Drop for DetachOnDrop<T> {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
             task.detach();

@@ -9,25 +9,25 @@ use super::Call;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
-use crate::backend::{Fd, Particulars};
+use crate::backend::{Fd, StatxExtra};
 
-/// Asks for what no other call tells of `file`.
+/// statx(2) of `file` for its birth time and flags, which fstat(2) does not give.
 #[derive(Clone)]
-pub(crate) struct Born {
+pub(crate) struct Statx {
     pub(crate) file: Fd,
 }
 
-impl Call for Born {
+impl Call for Statx {
     const NAME: &'static str = "birth time";
-    type Value = Particulars;
+    type Value = StatxExtra;
 
     fn descriptor(&self) -> Fd {
         self.file
     }
 
-    fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Particulars> {
+    fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<StatxExtra> {
         let stat = sys::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
-        Ok(files::particulars_of(&stat))
+        Ok(files::statx_extra_of(&stat))
     }
 
     /// An open file's inode is in memory.
@@ -36,7 +36,7 @@ impl Call for Born {
     }
 
     #[cfg(feature = "sim")]
-    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Particulars> {
-        Ok(Particulars { born: Some(at.inode.born()), is_compressed: false })
+    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<StatxExtra> {
+        Ok(StatxExtra { born: Some(at.inode.born()), is_compressed: false })
     }
 }

@@ -14,8 +14,8 @@ use transfer::Progress;
 
 use crate::bar::Bar;
 
-/// What came of it, and how long it took.
-pub(crate) struct Done<T> {
+/// The result of a transfer and the time that it took.
+pub(crate) struct Timed<T> {
     pub(crate) value: T,
     pub(crate) seconds: f64,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Done<T> {
 /// Does `work` on a lane, under a progress bar. A signal has it stop at its next step.
 pub(crate) fn on_lane<T: 'static>(
     work: impl AsyncFnOnce(Arc<Progress>) -> anyhow::Result<T> + 'static,
-) -> anyhow::Result<Done<T>> {
+) -> anyhow::Result<Timed<T>> {
     let progress = Arc::new(Progress::default());
     stop_at_signals(&progress);
     let bar = bar(&progress);
@@ -35,7 +35,7 @@ pub(crate) fn on_lane<T: 'static>(
         server::logs::complain(&format!("linerate: {}\n", crate::output::printable(failure.as_bytes())));
     }
     let value = done??;
-    Ok(Done { value, seconds: began.elapsed().as_secs_f64() })
+    Ok(Timed { value, seconds: began.elapsed().as_secs_f64() })
 }
 
 /// The code that a failed command ends with: 130 where it was interrupted, as a shell tells it.

@@ -1,4 +1,4 @@
-//! Clients that come for the first time.
+//! Clients whose address is not validated yet.
 //!
 //! ```text
 //! DATA that begins a call, connection unknown
@@ -88,7 +88,7 @@ impl Endpoint {
             ends_at_closed_port: false,
         };
         let handle = self.add_connection(now, key, identity, security);
-        if !self.connections[handle.index as usize].core.proof.reached {
+        if !self.connections[handle.index as usize].core.validation.reached {
             self.unproved.push_back((now, handle));
         }
         Some(handle.index)
@@ -135,7 +135,7 @@ impl Endpoint {
         while full(self) || !proved && self.unproved.len() >= unproved_max {
             let Some(&(since, handle)) = self.unproved.front() else { break };
             let waits = self.connections.get(handle.index as usize).is_some_and(|connection| {
-                connection.core.handle() == handle && !connection.core.proof.reached
+                connection.core.handle() == handle && !connection.core.validation.reached
             });
             if waits && !proved && now < since + UNPROVED_TIME_MIN {
                 return false;
@@ -219,7 +219,7 @@ impl Endpoint {
         for &(_, handle) in &self.unproved {
             let Some(connection) = self.connections.get_mut(handle.index as usize) else { continue };
             let core = &connection.core;
-            if core.handle() == handle && core.peer == peer && !core.proof.reached {
+            if core.handle() == handle && core.peer == peer && !core.validation.reached {
                 connection.try_deliver(now, &mut self.shared);
                 self.shared.mark_ready(&mut connection.core);
             }

@@ -15,17 +15,17 @@ impl Connection {
     pub(super) fn challenge(&mut self, now: Instant, retry: Duration, shared: &mut Shared) {
         let mut question = Vec::new();
         self.core.security.challenge(&mut shared.surroundings(now), &mut question);
-        let proof = &mut self.core.proof;
-        if !proof.reached && proof.budget < (HEADER_LEN + question.len()) as u64 {
+        let validation = &mut self.core.validation;
+        if !validation.reached && validation.budget < (HEADER_LEN + question.len()) as u64 {
             // The client's next packet, or its answer to the probe, pays for it.
             shared.stats.amplification_limited += 1;
-            proof.challenge_at = None;
-            proof.wanted = true;
+            validation.challenge_at = None;
+            validation.wanted = true;
             return;
         }
-        proof.challenge_at = Some(now + retry);
-        proof.challenges += 1;
-        if proof.challenges > CHALLENGES_MAX {
+        validation.challenge_at = Some(now + retry);
+        validation.challenges += 1;
+        if validation.challenges > CHALLENGES_MAX {
             self.fail(abort::CALL_DEAD, shared);
         } else {
             self.queue_control(Control::Challenge(question), shared);
@@ -34,8 +34,12 @@ impl Connection {
 
     /// Server: the client says who it is.
     pub(super) fn on_response(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
-        let proof = &self.core.proof;
-        if proof.authentic || proof.challenges == 0 || proof.checking || payload.len() > RESPONSE_MAX {
+        let validation = &self.core.validation;
+        if validation.authentic
+            || validation.challenges == 0
+            || validation.checking
+            || payload.len() > RESPONSE_MAX
+        {
             shared.stats.misplaced += 1;
             return;
         }
@@ -50,7 +54,7 @@ impl Connection {
 
     /// Client: the server asks who we are. It repeats the question until an answer arrives, so nothing is remembered.
     pub(super) fn on_challenge(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
-        if self.core.proof.checking {
+        if self.core.validation.checking {
             shared.stats.misplaced += 1;
             return;
         }
@@ -81,8 +85,8 @@ impl Connection {
             Poll::Ready(outcome) => Some(outcome),
             Poll::Pending => {
                 shared.checks.begin(handle, self.core.remote.ip(), &answer);
-                self.core.proof.checking = true;
-                self.core.proof.challenge_at = None;
+                self.core.validation.checking = true;
+                self.core.validation.challenge_at = None;
                 None
             }
         }
@@ -90,7 +94,7 @@ impl Connection {
 
     /// The security class was woken: it may be done.
     pub(crate) fn poll_check(&mut self, now: Instant, shared: &mut Shared) {
-        if !self.core.proof.checking {
+        if !self.core.validation.checking {
             return;
         }
         let context = self.context();
@@ -116,7 +120,7 @@ impl Connection {
     }
 
     pub(super) fn end_check(&mut self, shared: &mut Shared) {
-        if std::mem::take(&mut self.core.proof.checking) {
+        if std::mem::take(&mut self.core.validation.checking) {
             shared.checks.end(self.core.handle());
         }
     }
@@ -143,13 +147,13 @@ impl Connection {
     /// packet: addresses that have not shown to be there have half of the places, and are asked by a probe once those are
     /// taken.
     fn may_check(&mut self, shared: &mut Shared) -> bool {
-        let (address, proved) = (self.core.remote.ip(), self.core.proof.reached);
+        let (address, proved) = (self.core.remote.ip(), self.core.validation.reached);
         let free = shared.checks.has_room(address, proved, shared.config.checks_max);
         if !free {
             shared.stats.checks_refused += 1;
-            if !self.core.proof.reached {
-                self.core.proof.wanted = true;
-                self.core.proof.challenge_at = None;
+            if !self.core.validation.reached {
+                self.core.validation.wanted = true;
+                self.core.validation.challenge_at = None;
                 shared.mark_ready(&mut self.core);
             }
         }
@@ -165,8 +169,8 @@ impl Connection {
                     return;
                 }
                 self.end_older_calls(calls, shared);
-                self.core.proof.authentic = true;
-                self.core.proof.challenge_at = None;
+                self.core.validation.authentic = true;
+                self.core.validation.challenge_at = None;
                 self.on_reached(now, shared);
                 self.open_held_calls(shared);
                 self.try_deliver(now, shared);

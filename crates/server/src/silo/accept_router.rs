@@ -18,8 +18,8 @@ use super::placement::{Belongs, Placement};
 use crate::lane_services::LaneServices;
 use crate::listeners::Destination;
 
-/// Where a lane's connections go.
-pub(crate) struct Door {
+/// Routes connections that a lane accepts: to its own services, or to a lane of another silo.
+pub(crate) struct AcceptRouter {
     node: Option<u32>,
     placement: RefCell<Arc<Placement>>,
     outgoing: RefCell<Outgoing>,
@@ -28,21 +28,21 @@ pub(crate) struct Door {
 }
 
 /// The door as one service sees it.
-struct ServiceDoor {
-    door: Rc<Door>,
+struct ServiceRouter {
+    router: Rc<AcceptRouter>,
     service: usize,
 }
 
-impl service::Door for ServiceDoor {
+impl service::ConnectionRouter for ServiceRouter {
     fn place(&self, stream: TcpStream, role: Role) -> Option<TcpStream> {
-        self.door.place(stream, Destination { service: self.service, role })
+        self.router.place(stream, Destination { service: self.service, role })
     }
 }
 
-impl Door {
+impl AcceptRouter {
     /// The door for the connections of one service.
-    pub(crate) fn of(self: &Rc<Self>, service: usize) -> Rc<dyn service::Door> {
-        Rc::new(ServiceDoor { door: Rc::clone(self), service })
+    pub(crate) fn of(self: &Rc<Self>, service: usize) -> Rc<dyn service::ConnectionRouter> {
+        Rc::new(ServiceRouter { router: Rc::clone(self), service })
     }
 
     pub(crate) fn new(

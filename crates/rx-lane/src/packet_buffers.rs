@@ -1,4 +1,4 @@
-//! Rooms of packets to come, in their owner's hands until they are filled.
+//! Payload buffers of packets to come, lent to the sender of a call until they are filled.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSliceMut;
@@ -8,15 +8,15 @@ use lane::buffer::{Buf, Lender};
 use rx::{WriteBatch, WriteError};
 
 use crate::CallError;
-use crate::state::{CallCell, Shared};
+use crate::state::{CallCell, DriverShared};
 
 /// Payload rooms of consecutive packets, to be filled in place: by one vectored read of a file, for instance, which is
 /// then the only copy. The first goes on where the last write ended, so no packet leaves half empty. They are their
 /// owner's, also beyond the end of the call; meanwhile nothing else can be written. Dropped, they write nothing and go
 /// back to the pool.
 #[must_use = "rooms write nothing until they are committed"]
-pub struct Rooms {
-    shared: Rc<Shared>,
+pub struct PacketBuffers {
+    shared: Rc<DriverShared>,
     cell: Rc<CallCell>,
     batch: Option<WriteBatch>,
     /// Instead of the batch, while its buffers are lent on.
@@ -27,7 +27,7 @@ pub struct Rooms {
 
 /// Rooms whose buffers are lent on.
 struct Lending {
-    shared: Rc<Shared>,
+    shared: Rc<DriverShared>,
     cell: Rc<CallCell>,
     batch: RefCell<Option<WriteBatch>>,
     /// Buffers not back yet.
@@ -36,13 +36,13 @@ struct Lending {
     given_up: Cell<bool>,
 }
 
-impl Rooms {
-    pub(super) fn new(shared: Rc<Shared>, cell: Rc<CallCell>, batch: WriteBatch) -> Self {
+impl PacketBuffers {
+    pub(super) fn new(shared: Rc<DriverShared>, cell: Rc<CallCell>, batch: WriteBatch) -> Self {
         let (len, packets) = (batch.len(), batch.packets());
         Self { shared, cell, batch: Some(batch), lending: None, len, packets }
     }
 
-    /// The rooms as buffers for an operation of the ring: `file.read_vectored_at(offset, len, rooms.bufs())`. They are to be
+    /// The rooms as buffers for an operation of the ring: `file.read_vectored_at(offset, len, packet_buffers.bufs())`. They are to be
     /// dropped before [`commit`](Self::commit); what an operation that was given up has in hand comes back with its end.
     pub fn bufs(&mut self) -> Vec<Buf> {
         self.reclaim();
@@ -70,7 +70,7 @@ impl Rooms {
     /// The rooms in order; each is to be filled whole before the next.
     pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.reclaim();
-        self.batch.as_mut().into_iter().flat_map(WriteBatch::rooms)
+        self.batch.as_mut().into_iter().flat_map(WriteBatch::payloads)
     }
 
     /// The same for a vectored read.
@@ -134,20 +134,22 @@ impl Lender for Lending {
         self.out.set(self.out.get() - 1);
         if self.out.get() == 0 && self.given_up.get() {
             let batch = self.batch.take();
-            drop(batch.map(|batch| Rooms::new(Rc::clone(&self.shared), Rc::clone(&self.cell), batch)));
+            drop(
+                batch.map(|batch| PacketBuffers::new(Rc::clone(&self.shared), Rc::clone(&self.cell), batch)),
+            );
         }
     }
 }
 
-impl Drop for Rooms {
+impl Drop for PacketBuffers {
     fn drop(&mut self) {
         // Whoever drops them has no use for how the call ended.
         let _ = self.give_back(0);
     }
 }
 
-impl std::fmt::Debug for Rooms {
+impl std::fmt::Debug for PacketBuffers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rooms").field("packets", &self.packets()).field("len", &self.len()).finish()
+        f.debug_struct("PacketBuffers").field("packets", &self.packets()).field("len", &self.len()).finish()
     }
 }

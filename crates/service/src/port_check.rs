@@ -8,7 +8,7 @@ use crate::socket::{Transport, Wanted};
 
 /// The first that cannot be had, in words for who has named no address, where `off` switches the service off. Those of a server that was killed a moment ago are free again
 /// shortly, and waited for.
-pub fn which(wanted: &[Wanted], off: &str) -> Option<String> {
+pub fn unavailable(wanted: &[Wanted], off: &str) -> Option<String> {
     for _ in 0..LOOKS {
         taken(wanted, off)?;
         std::thread::sleep(LOOK_AGAIN);
@@ -46,8 +46,8 @@ mod tests {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let wanted = |address| Wanted { key: "afs.listen", address, transport: Transport::Rx, role: Role(0) };
         let (free, address) = (wanted("127.0.0.1:0".parse().unwrap()), taken.local_addr().unwrap());
-        assert_eq!(which(std::slice::from_ref(&free), "--afs off"), None);
-        let told = which(&[free, wanted(address)], "--afs off").unwrap();
+        assert_eq!(unavailable(std::slice::from_ref(&free), "--afs off"), None);
+        let told = unavailable(&[free, wanted(address)], "--afs off").unwrap();
         assert!(told.contains(&address.to_string()) && told.ends_with("--afs off"), "{told}");
     }
 }

@@ -6,14 +6,14 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 
-use crate::on_thread::{Current, Entered};
+use crate::on_thread::{Current, CurrentGuard};
 
-/// What is held; it is let go of by being dropped.
-pub(crate) type Guard = Rc<dyn Any>;
+/// A value that operations in flight keep alive; it is released by being dropped.
+pub(crate) type KeepAlive = Rc<dyn Any>;
 
-/// Does `work`. Dropped before it has ended, because its caller gave up or its lane ends, the operations it had begun keep
-/// `held` until the kernel has answered each. What the kernel never lets go of is held for ever.
-pub async fn holding<T>(held: Rc<dyn Any>, work: impl Future<Output = T>) -> T {
+/// Runs `work` so that the operations it begins keep `held` alive. Dropped before its end, because its caller gave up or
+/// its lane ends, each operation keeps `held` until the kernel has answered it.
+pub async fn with_keepalive<T>(held: Rc<dyn Any>, work: impl Future<Output = T>) -> T {
     // Locals go in the reverse order: first this says what is held, then what it wraps gives up its operations, then it is over.
     let dropping = Dropping::default();
     let mut work = pin!(work);
@@ -28,16 +28,16 @@ pub async fn holding<T>(held: Rc<dyn Any>, work: impl Future<Output = T>) -> T {
 }
 
 /// What operations hold that are given up now.
-pub(crate) fn current() -> Option<Guard> {
+pub(crate) fn current() -> Option<KeepAlive> {
     Current::try_with(&HELD, Rc::clone)
 }
 
 #[derive(Default)]
-struct Dropping(std::cell::RefCell<Option<Entered<Guard>>>);
+struct Dropping(std::cell::RefCell<Option<CurrentGuard<KeepAlive>>>);
 
 struct Entering<'a> {
     dropping: &'a Dropping,
-    held: &'a Guard,
+    held: &'a KeepAlive,
 }
 
 impl Drop for Entering<'_> {
@@ -47,5 +47,5 @@ impl Drop for Entering<'_> {
 }
 
 thread_local! {
-    static HELD: Current<Guard> = const { Current::nobody() };
+    static HELD: Current<KeepAlive> = const { Current::nobody() };
 }

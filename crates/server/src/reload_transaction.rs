@@ -1,6 +1,6 @@
 //! A change of what all lanes serve, which happens on every lane or on none.
 //!
-//! The control thread gives each lane an [`Order`]. A lane makes everything ready that can fail (its volumes opened,
+//! The control thread gives each lane an [`PrepareRequest`]. A lane makes everything ready that can fail (its volumes opened,
 //! its listeners taken over) and answers. Once all have, the control thread gives the verdict, one word that all
 //! orders share, so that no lane's full box can keep it from a lane; then each lane switches, which cannot fail. One
 //! refusal, one lane that is silent for [`PREPARED_WITHIN`], one lane whose box is full: the verdict is no, and every
@@ -16,14 +16,14 @@ use service::Switch;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
 
-use crate::control::{LaneControl, Teller};
-use crate::lane_main::{Control, News, Sites};
+use crate::control::{EventSender, LaneControl};
+use crate::lane_main::{Control, LaneEvent, Sites};
 use crate::lane_services::LaneServices;
 use crate::listeners::{LaneListener, ListenerId};
 use crate::listening::{Adopted, Listening};
 
-/// What one lane is to make ready.
-pub(crate) struct Order {
+/// The prepare message of a reload to one lane: sites, volumes and listeners to make ready.
+pub(crate) struct PrepareRequest {
     pub(crate) number: u64,
     pub(crate) sites: Sites,
     pub(crate) volumes: VolumeTable,
@@ -31,42 +31,42 @@ pub(crate) struct Order {
     pub(crate) listeners: Vec<LaneListener>,
     /// And those to end.
     pub(crate) close: Vec<ListenerId>,
-    pub(crate) verdict: Arc<Verdict>,
+    pub(crate) decision: Arc<CommitDecision>,
 }
 
-/// Whether an order is to be carried out: written once by the control thread, read by every lane.
+/// The decision to commit or abort a reload: written once by the control thread, read by every lane.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict(AtomicU8);
+pub(crate) struct CommitDecision(AtomicU8);
 
-/// A lane's side: an order that can be carried out at once.
+/// A reload that one lane has prepared and can switch to at once.
 pub(crate) struct Preparation {
     number: u64,
     switch: Switch,
     listeners: Adopted,
     close: Vec<ListenerId>,
-    verdict: Arc<Verdict>,
+    decision: Arc<CommitDecision>,
 }
 
-/// The control thread's side.
+/// A reload in two phases, as the control thread sees it: which lanes have prepared, and which have switched.
 #[derive(Debug)]
-pub(crate) struct Round {
+pub(crate) struct ReloadTransaction {
     number: u64,
-    verdict: Arc<Verdict>,
-    phase: Phase,
+    decision: Arc<CommitDecision>,
+    phase: TransactionPhase,
     /// Lanes that have not answered.
     silent: BTreeSet<usize>,
     deadline: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum TransactionPhase {
     Preparing,
     Switching,
 }
 
-/// Where a round stands after a lane has spoken.
+/// The state of a reload after a lane has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum TransactionState {
     /// Others have yet to answer.
     Waits,
     /// Every lane is ready: the verdict can be given.
@@ -77,7 +77,7 @@ pub(crate) enum Standing {
     Done,
 }
 
-impl Verdict {
+impl CommitDecision {
     fn give(&self, carry_out: bool) {
         self.0.store(if carry_out { CARRY_OUT } else { DROP }, Ordering::Release);
     }
@@ -93,29 +93,29 @@ impl Verdict {
 
 impl Preparation {
     /// Does everything of an order that can fail. What the lane serves is untouched.
-    pub(crate) fn new(order: Order, services: &Rc<LaneServices>) -> Result<Self, String> {
-        let Order { number, sites, volumes, listeners, close, verdict } = order;
+    pub(crate) fn new(order: PrepareRequest, services: &Rc<LaneServices>) -> Result<Self, String> {
+        let PrepareRequest { number, sites, volumes, listeners, close, decision } = order;
         let switch = services.prepare(&sites, &volumes)?;
         let listeners =
             Adopted::new(listeners).map_err(|error| format!("cannot take a listener: {error}"))?;
-        Ok(Self { number, switch, listeners, close, verdict })
+        Ok(Self { number, switch, listeners, close, decision })
     }
 
     /// Follows the verdict, once there is one.
-    pub(crate) fn settle(preparation: &mut Option<Self>, listening: &Rc<Listening>, news: &Teller) {
-        let verdict = preparation.as_ref().and_then(|preparation| preparation.verdict.get());
-        let Some(carry_out) = verdict else { return };
+    pub(crate) fn settle(preparation: &mut Option<Self>, listening: &Rc<Listening>, events: &EventSender) {
+        let decision = preparation.as_ref().and_then(|preparation| preparation.decision.get());
+        let Some(carry_out) = decision else { return };
         let Some(Self { number, switch, listeners, close, .. }) = preparation.take() else { return };
         if carry_out {
             switch();
             close.iter().for_each(|id| listening.remove(*id));
             listening.accept(listeners);
-            news.tell(News::Switched { lane: listening.lane(), order: number });
+            events.send(LaneEvent::Switched { lane: listening.lane(), order: number });
         }
     }
 }
 
-impl Round {
+impl ReloadTransaction {
     /// Gives every lane its order: what to serve and its own listeners.
     ///
     /// # Errors
@@ -127,58 +127,69 @@ impl Round {
         listeners: Vec<Vec<LaneListener>>,
         close: &[ListenerId],
     ) -> Result<Self, String> {
-        let verdict = Arc::<Verdict>::default();
+        let decision = Arc::<CommitDecision>::default();
         let silent = (0..controls.len()).collect();
         let deadline = Instant::now() + PREPARED_WITHIN;
-        let round = Self { number, verdict: Arc::clone(&verdict), phase: Phase::Preparing, silent, deadline };
+        let transaction = Self {
+            number,
+            decision: Arc::clone(&decision),
+            phase: TransactionPhase::Preparing,
+            silent,
+            deadline,
+        };
         for (lane, listeners) in listeners.into_iter().enumerate() {
             let (sites, volumes) = (sites.clone(), volumes.clone());
-            let (close, verdict) = (close.to_vec(), Arc::clone(&verdict));
-            let order = Order { number, sites, volumes, listeners, close, verdict };
+            let (close, decision) = (close.to_vec(), Arc::clone(&decision));
+            let order = PrepareRequest { number, sites, volumes, listeners, close, decision };
             if controls[lane].send(Control::Prepare(Box::new(order))).is_err() {
-                round.drop_orders(controls);
+                transaction.drop_orders(controls);
                 return Err(format!("lane {lane} is too busy to hear of it"));
             }
         }
-        Ok(round)
+        Ok(transaction)
     }
 
     /// Takes a lane's word that it is ready, or is not.
-    pub(crate) fn prepared(&mut self, lane: usize, order: u64, outcome: Result<(), String>) -> Standing {
-        if order != self.number || self.phase != Phase::Preparing {
-            return Standing::Waits;
+    pub(crate) fn prepared(
+        &mut self,
+        lane: usize,
+        order: u64,
+        outcome: Result<(), String>,
+    ) -> TransactionState {
+        if order != self.number || self.phase != TransactionPhase::Preparing {
+            return TransactionState::Waits;
         }
         if let Err(problem) = outcome {
-            return Standing::Refused(format!("lane {lane}: {problem}"));
+            return TransactionState::Refused(format!("lane {lane}: {problem}"));
         }
         self.silent.remove(&lane);
-        if self.silent.is_empty() { Standing::Ready } else { Standing::Waits }
+        if self.silent.is_empty() { TransactionState::Ready } else { TransactionState::Waits }
     }
 
     /// Takes a lane's word that it serves what was ordered.
-    pub(crate) fn switched(&mut self, lane: usize, order: u64) -> Standing {
-        if order != self.number || self.phase != Phase::Switching {
-            return Standing::Waits;
+    pub(crate) fn switched(&mut self, lane: usize, order: u64) -> TransactionState {
+        if order != self.number || self.phase != TransactionPhase::Switching {
+            return TransactionState::Waits;
         }
         self.silent.remove(&lane);
-        if self.silent.is_empty() { Standing::Done } else { Standing::Waits }
+        if self.silent.is_empty() { TransactionState::Done } else { TransactionState::Waits }
     }
 
-    /// When [`Round::late`] is to be asked.
+    /// When [`ReloadTransaction::late`] is to be asked.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
     /// The time is over. Before the verdict that is a refusal; after it, the lanes that are late will switch when
     /// they next look up, and nobody waits for them.
-    pub(crate) fn late(&self) -> Standing {
+    pub(crate) fn late(&self) -> TransactionState {
         let lanes = &self.silent;
         match self.phase {
-            Phase::Preparing => Standing::Refused(format!(
+            TransactionPhase::Preparing => TransactionState::Refused(format!(
                 "no answer within {} s from lanes {lanes:?}",
                 PREPARED_WITHIN.as_secs()
             )),
-            Phase::Switching => {
+            TransactionPhase::Switching => {
                 //@ cause: After a reload some lanes (threads) had not switched to the new configuration within the time for it, as when a
                 //@ disk keeps them waiting.
                 //@ remedy: Look at the load of the machine and at its disks. The lanes switch by themselves as soon as they run again.
@@ -188,24 +199,24 @@ impl Round {
                      that; look at load and disks if it lasts [reload-late]",
                     lanes.len()
                 );
-                Standing::Done
+                TransactionState::Done
             }
         }
     }
 
     /// The verdict is yes.
     pub(crate) fn carry_out(&mut self, controls: &[LaneControl]) {
-        self.phase = Phase::Switching;
+        self.phase = TransactionPhase::Switching;
         self.silent = (0..controls.len()).collect();
         self.deadline = Instant::now() + SWITCHED_WITHIN;
-        self.verdict.give(true);
+        self.decision.give(true);
         ring(controls);
     }
 
     /// The verdict is no, unless it was given.
     pub(crate) fn drop_orders(&self, controls: &[LaneControl]) {
-        if self.phase == Phase::Preparing {
-            self.verdict.give(false);
+        if self.phase == TransactionPhase::Preparing {
+            self.decision.give(false);
             ring(controls);
         }
     }
@@ -232,20 +243,20 @@ const SWITCHED_WITHIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
-    use crate::control::{Orders, controls};
+    use crate::control::{ControlReceiver, controls};
 
     use super::*;
 
-    fn lanes() -> (Vec<LaneControl>, Vec<Orders>) {
+    fn lanes() -> (Vec<LaneControl>, Vec<ControlReceiver>) {
         controls(3, 2)
     }
 
-    fn begin(controls: &[LaneControl]) -> Result<Round, String> {
+    fn begin(controls: &[LaneControl]) -> Result<ReloadTransaction, String> {
         let listeners = controls.iter().map(|_| Vec::new()).collect();
-        Round::begin(7, controls, (&Vec::new(), &VolumeTable::default()), listeners, &[])
+        ReloadTransaction::begin(7, controls, (&Vec::new(), &VolumeTable::default()), listeners, &[])
     }
 
-    fn order(orders: &mut Orders) -> Box<Order> {
+    fn order(orders: &mut ControlReceiver) -> Box<PrepareRequest> {
         match orders.try_recv() {
             Some(Control::Prepare(order)) => order,
             _ => panic!("the lane has no order"),
@@ -255,20 +266,20 @@ mod tests {
     #[test]
     fn nobody_switches_before_the_last_lane_is_ready_and_the_verdict_needs_no_room() {
         let (controls, mut receivers) = lanes();
-        let mut round = begin(&controls).unwrap();
+        let mut transaction = begin(&controls).unwrap();
         let orders: Vec<_> = receivers.iter_mut().map(order).collect();
-        assert_eq!(round.prepared(0, 7, Ok(())), Standing::Waits);
-        assert_eq!(round.prepared(0, 7, Ok(())), Standing::Waits, "one lane counts once");
-        assert_eq!(round.prepared(1, 6, Err("of an older round".into())), Standing::Waits);
-        assert_eq!(round.prepared(1, 7, Ok(())), Standing::Waits);
-        assert!(orders.iter().all(|order| order.verdict.get().is_none()));
-        assert_eq!(round.prepared(2, 7, Ok(())), Standing::Ready);
+        assert_eq!(transaction.prepared(0, 7, Ok(())), TransactionState::Waits);
+        assert_eq!(transaction.prepared(0, 7, Ok(())), TransactionState::Waits, "one lane counts once");
+        assert_eq!(transaction.prepared(1, 6, Err("of an older round".into())), TransactionState::Waits);
+        assert_eq!(transaction.prepared(1, 7, Ok(())), TransactionState::Waits);
+        assert!(orders.iter().all(|order| order.decision.get().is_none()));
+        assert_eq!(transaction.prepared(2, 7, Ok(())), TransactionState::Ready);
         while controls[1].send(Control::StopListening).is_ok() {}
-        round.carry_out(&controls);
-        assert!(orders.iter().all(|order| order.verdict.get() == Some(true)));
-        assert_eq!(round.switched(0, 7), Standing::Waits);
-        assert_eq!(round.switched(2, 7), Standing::Waits);
-        assert_eq!(round.switched(1, 7), Standing::Done);
+        transaction.carry_out(&controls);
+        assert!(orders.iter().all(|order| order.decision.get() == Some(true)));
+        assert_eq!(transaction.switched(0, 7), TransactionState::Waits);
+        assert_eq!(transaction.switched(2, 7), TransactionState::Waits);
+        assert_eq!(transaction.switched(1, 7), TransactionState::Done);
     }
 
     #[test]
@@ -277,19 +288,25 @@ mod tests {
         while controls[2].send(Control::StopListening).is_ok() {}
         let problem = begin(&controls).unwrap_err();
         assert!(problem.contains("lane 2"), "{problem}");
-        assert_eq!(order(&mut receivers[0]).verdict.get(), Some(false));
-        assert_eq!(order(&mut receivers[1]).verdict.get(), Some(false));
+        assert_eq!(order(&mut receivers[0]).decision.get(), Some(false));
+        assert_eq!(order(&mut receivers[1]).decision.get(), Some(false));
     }
 
     #[test]
     fn one_lane_that_cannot_and_one_that_is_silent_refuse_it_for_all() {
         let (controls, mut receivers) = lanes();
-        let mut round = begin(&controls).unwrap();
+        let mut transaction = begin(&controls).unwrap();
         let orders: Vec<_> = receivers.iter_mut().map(order).collect();
-        assert_eq!(round.prepared(0, 7, Ok(())), Standing::Waits);
-        assert_eq!(round.prepared(2, 7, Err("no".into())), Standing::Refused("lane 2: no".into()));
-        assert_eq!(round.late(), Standing::Refused("no answer within 10 s from lanes {1, 2}".into()));
-        round.drop_orders(&controls);
-        assert!(orders.iter().all(|order| order.verdict.get() == Some(false)));
+        assert_eq!(transaction.prepared(0, 7, Ok(())), TransactionState::Waits);
+        assert_eq!(
+            transaction.prepared(2, 7, Err("no".into())),
+            TransactionState::Refused("lane 2: no".into())
+        );
+        assert_eq!(
+            transaction.late(),
+            TransactionState::Refused("no answer within 10 s from lanes {1, 2}".into())
+        );
+        transaction.drop_orders(&controls);
+        assert!(orders.iter().all(|order| order.decision.get() == Some(false)));
     }
 }

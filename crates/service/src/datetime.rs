@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 /// A moment in the proleptic Gregorian calendar, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Civil {
+pub struct DateTime {
     /// 1970 to 9999.
     pub year: u32,
     /// 1 to 12.
@@ -29,7 +29,7 @@ pub struct Moment {
     pub unix_us: u64,
 }
 
-impl Civil {
+impl DateTime {
     /// Splits seconds since 1970, clamped to the years 1970 to 9999.
     pub fn from_unix(unix_s: i64) -> Self {
         let unix_s = unix_s.clamp(0, UNIX_S_MAX) as u64;
@@ -61,14 +61,14 @@ impl Moment {
     }
 
     /// To the second.
-    pub fn civil(self) -> Civil {
-        Civil::from_unix((self.unix_us / 1_000_000) as i64)
+    pub fn date_time(self) -> DateTime {
+        DateTime::from_unix((self.unix_us / 1_000_000) as i64)
     }
 }
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Civil { year, month, day, hour, minute, second, .. } = self.civil();
+        let DateTime { year, month, day, hour, minute, second, .. } = self.date_time();
         let micros = self.unix_us % 1_000_000;
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
     }

@@ -9,7 +9,7 @@ use lane::net::TcpListener;
 use lane::time;
 use service::Role;
 
-use super::super::handoff::ways;
+use super::super::handoff::links_to_silos;
 use super::super::placement::Taking;
 use super::super::placement::tests::four_nodes_with_cards_on_two;
 use super::*;
@@ -43,7 +43,7 @@ impl Silos {
         for lane in 1..8 {
             let served = Rc::clone(&served);
             host.spawn_on(lane, async move {
-                let (_, mut port) = ways(lane::current().mesh(), lane);
+                let (_, mut port) = links_to_silos(lane::current().mesh(), lane);
                 while let Some(mail) = port.recv().await {
                     let Mail::Cast(from, HandedOver { connection, peer, .. }) = mail else { continue };
                     assert_eq!(from.index(), 0);
@@ -52,16 +52,16 @@ impl Silos {
                 }
             });
         }
-        let (at_door, noted) = ((loads.clone(), Arc::clone(&counters)), Rc::clone(&served));
+        let (at_router, noted) = ((loads.clone(), Arc::clone(&counters)), Rc::clone(&served));
         let placement = Arc::clone(placement);
         host.spawn(async move {
-            let (outgoing, _port) = ways(lane::current().mesh(), 0);
-            let door = Door::new(Some(0), placement, outgoing, at_door.0, at_door.1);
+            let (outgoing, _port) = links_to_silos(lane::current().mesh(), 0);
+            let router = AcceptRouter::new(Some(0), placement, outgoing, at_router.0, at_router.1);
             let listener =
                 TcpListener::bind("0.0.0.0:80".parse().unwrap(), &ListenOptions::default()).unwrap();
             loop {
                 if let Ok(stream) = listener.accept().await
-                    && door.place(stream, TO).is_some()
+                    && router.place(stream, TO).is_some()
                 {
                     noted.borrow_mut().push(0);
                 }

@@ -27,22 +27,22 @@ use slab::Slab;
 use crate::address::address_of;
 use crate::counters::ConnectionCounters;
 
-/// One connection's place.
+/// The slot of one connection among those of its lane.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionSlot {
     stream: Weak<TcpStream>,
     consumer: Consumer,
-    state: Cell<State>,
+    state: Cell<SlotState>,
     /// When it came into this state.
     since: Cell<Instant>,
     /// A request of it was answered, or is.
     has_asked: Cell<bool>,
-    gave_way: Cell<bool>,
+    is_evicted: Cell<bool>,
 }
 
 /// What a connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SlotState {
     /// In its handshake, or before the end of a head.
     Opening,
     /// Waits for its next request.
@@ -51,10 +51,10 @@ enum State {
     Busy,
 }
 
-/// All places of a lane.
+/// The connection slots of a lane. Where they are short, idle and slow connections are evicted.
 #[derive(Debug)]
-pub(crate) struct Places {
-    open: RefCell<Slab<Rc<Place>>>,
+pub(crate) struct ConnectionSlots {
+    open: RefCell<Slab<Rc<ConnectionSlot>>>,
     /// Who holds how many places, without those that were given up. How many there may be is told with each.
     books: RefCell<Books>,
     /// Given up, but not left yet.
@@ -67,44 +67,44 @@ pub(crate) struct Places {
 /// A connection that would give way, if it is still as it was.
 #[derive(Debug)]
 struct Candidate {
-    place: Weak<Place>,
-    state: State,
+    place: Weak<ConnectionSlot>,
+    state: SlotState,
     since: Instant,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// The handshake is done and nothing has come, or a request is answered.
     pub fn idle(&self, since: Instant) {
-        self.become_(State::Idle, since);
+        self.become_(SlotState::Idle, since);
     }
 
     /// A request has begun.
     pub fn opening(&self, since: Instant) {
-        self.become_(State::Opening, since);
+        self.become_(SlotState::Opening, since);
     }
 
     /// A request is being answered.
     pub fn busy(&self, since: Instant) {
         self.has_asked.set(true);
-        self.become_(State::Busy, since);
+        self.become_(SlotState::Busy, since);
     }
 
-    /// Whether it was told to leave: there is nobody to say anything to any more.
-    pub fn gave_way(&self) -> bool {
-        self.gave_way.get()
+    /// Whether the connection was evicted: nothing is sent to its client any more.
+    pub fn is_evicted(&self) -> bool {
+        self.is_evicted.get()
     }
 
-    fn become_(&self, state: State, since: Instant) {
+    fn become_(&self, state: SlotState, since: Instant) {
         self.state.set(state);
         self.since.set(since);
     }
 
     fn does_nothing(&self) -> bool {
-        self.state.get() != State::Busy
+        self.state.get() != SlotState::Busy
     }
 }
 
-impl Default for Places {
+impl Default for ConnectionSlots {
     fn default() -> Self {
         let books = RefCell::new(Books::new(usize::MAX, Shares::THRICE));
         let (open, leaving, next, looked_at) = Default::default();
@@ -112,7 +112,7 @@ impl Default for Places {
     }
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Places in use, but for those that are about to be free.
     pub(crate) fn held(&self) -> usize {
         self.open.borrow().len() - self.leaving.get()
@@ -123,19 +123,19 @@ impl Places {
         self.open.borrow().len()
     }
 
-    /// A place for a new connection, and the key to [`Places::remove`] it by.
-    pub(crate) fn insert(&self, stream: &Rc<TcpStream>) -> (usize, Rc<Place>) {
+    /// A place for a new connection, and the key to [`ConnectionSlots::remove`] it by.
+    pub(crate) fn insert(&self, stream: &Rc<TcpStream>) -> (usize, Rc<ConnectionSlot>) {
         self.insert_of(Rc::downgrade(stream), stream.peer_addr().ip())
     }
 
-    fn insert_of(&self, stream: Weak<TcpStream>, peer: IpAddr) -> (usize, Rc<Place>) {
-        let place = Rc::new(Place {
+    fn insert_of(&self, stream: Weak<TcpStream>, peer: IpAddr) -> (usize, Rc<ConnectionSlot>) {
+        let place = Rc::new(ConnectionSlot {
             stream,
             consumer: address_of(peer).into(),
-            state: Cell::new(State::Opening),
+            state: Cell::new(SlotState::Opening),
             since: Cell::new(now()),
             has_asked: Cell::new(false),
-            gave_way: Cell::new(false),
+            is_evicted: Cell::new(false),
         });
         self.books.borrow_mut().charge(place.consumer, 1);
         (self.open.borrow_mut().insert(Rc::clone(&place)), place)
@@ -144,7 +144,7 @@ impl Places {
     /// The connection of this key has left.
     pub(crate) fn remove(&self, key: usize) {
         let place = self.open.borrow_mut().remove(key);
-        if place.gave_way.get() {
+        if place.is_evicted.get() {
             self.leaving.update(|leaving| leaving - 1);
         } else {
             self.books.borrow_mut().give_back(place.consumer, 1);
@@ -170,12 +170,12 @@ impl Places {
             return false;
         };
         match place.state.get() {
-            State::Idle => &counters.evicted_idle,
-            State::Opening => &counters.evicted_opening,
-            State::Busy => &counters.evicted_busy,
+            SlotState::Idle => &counters.evicted_idle,
+            SlotState::Opening => &counters.evicted_opening,
+            SlotState::Busy => &counters.evicted_busy,
         }
         .increment();
-        place.gave_way.set(true);
+        place.is_evicted.set(true);
         self.leaving.update(|leaving| leaving + 1);
         self.books.borrow_mut().give_back(place.consumer, 1);
         if let Some(stream) = place.stream.upgrade() {
@@ -186,7 +186,7 @@ impl Places {
     }
 
     /// The next who is still as the last look has seen him.
-    fn next_candidate(&self) -> Option<Rc<Place>> {
+    fn next_candidate(&self) -> Option<Rc<ConnectionSlot>> {
         let mut next = self.next.borrow_mut();
         if self.looked_at.get().is_none_or(|at| now().duration_since(at) > LOOK_LASTS) {
             next.clear();
@@ -194,7 +194,7 @@ impl Places {
         std::iter::from_fn(|| next.pop_front()).find_map(|candidate| {
             let place = candidate.place.upgrade()?;
             let as_seen = place.state.get() == candidate.state && place.since.get() == candidate.since;
-            (as_seen && !place.gave_way.get()).then_some(place)
+            (as_seen && !place.is_evicted.get()).then_some(place)
         })
     }
 
@@ -203,7 +203,7 @@ impl Places {
     fn look(&self, newcomer: Option<IpAddr>) {
         let of_silent = self.silent();
         if of_silent.held() * 2 > self.held() {
-            let silent = |place: &Place| !place.has_asked.get();
+            let silent = |place: &ConnectionSlot| !place.has_asked.get();
             self.next.replace(self.longest_of_top(&of_silent, &silent));
             self.looked_at.set(Some(now()));
             return;
@@ -211,13 +211,13 @@ impl Places {
         let books = self.books.borrow();
         let Some((_, most)) = books.heaviest() else { return };
         let mine = newcomer.map_or(0, |address| books.weight(address.into()));
-        let of_top = |place: &Place| books.weight(place.consumer) == most;
-        let mut next = self.longest_of_top(&books, &Place::does_nothing);
+        let of_top = |place: &ConnectionSlot| books.weight(place.consumer) == most;
+        let mut next = self.longest_of_top(&books, &ConnectionSlot::does_nothing);
         let newcomer_holds_most = mine >= most;
         if next.is_empty() && !newcomer_holds_most {
             let greedy = most * 4 > self.held();
             if !greedy {
-                next = self.longest(1, false, &Place::does_nothing);
+                next = self.longest(1, false, &ConnectionSlot::does_nothing);
             }
             if next.is_empty() && most > mine + 1 {
                 next = self.longest(1, false, &of_top);
@@ -231,7 +231,7 @@ impl Places {
     fn silent(&self) -> Books {
         let mut silent = Books::new(usize::MAX, Shares::THRICE);
         for (_, place) in self.open.borrow().iter() {
-            if !place.gave_way.get() && !place.has_asked.get() {
+            if !place.is_evicted.get() && !place.has_asked.get() {
                 silent.charge(place.consumer, 1);
             }
         }
@@ -240,7 +240,7 @@ impl Places {
 
     /// Of the address or network that has most of these, or those that have as many: who has been as he is longest. Who has come just now
     /// among thousands that hold as little is not the one who goes.
-    fn longest_of_top(&self, of: &Books, which: &dyn Fn(&Place) -> bool) -> VecDeque<Candidate> {
+    fn longest_of_top(&self, of: &Books, which: &dyn Fn(&ConnectionSlot) -> bool) -> VecDeque<Candidate> {
         let Some((_, most)) = of.heaviest() else { return VecDeque::new() };
         let tops = of.weights().filter(|(_, weight)| *weight == most).count();
         let second =
@@ -254,14 +254,14 @@ impl Places {
         &self,
         ahead: usize,
         one_of_each: bool,
-        which: &dyn Fn(&Place) -> bool,
+        which: &dyn Fn(&ConnectionSlot) -> bool,
     ) -> VecDeque<Candidate> {
         let open = self.open.borrow();
         let places = open.iter().map(|(_, place)| place);
-        let mut found: Vec<_> = places.filter(|place| !place.gave_way.get() && which(place)).collect();
+        let mut found: Vec<_> = places.filter(|place| !place.is_evicted.get() && which(place)).collect();
         found.sort_unstable_by_key(|place| place.since.get());
         let mut seen = HashSet::new();
-        let candidate = |place: &Rc<Place>| Candidate {
+        let candidate = |place: &Rc<ConnectionSlot>| Candidate {
             place: Rc::downgrade(place),
             state: place.state.get(),
             since: place.since.get(),
@@ -289,14 +289,15 @@ mod tests {
     }
 
     /// Runs `story` where there is a clock.
-    fn in_a_lane(story: impl FnOnce(Places, ConnectionCounters) + 'static) {
+    fn in_a_lane(story: impl FnOnce(ConnectionSlots, ConnectionCounters) + 'static) {
         let world = World::new(1, Config::default());
         let host = world.host("10.0.0.1");
-        world.block_on(&host, async move { story(Places::default(), ConnectionCounters::default()) });
+        world
+            .block_on(&host, async move { story(ConnectionSlots::default(), ConnectionCounters::default()) });
     }
 
     /// A connection of this peer that is being answered, or waits for its next request.
-    fn place(places: &Places, peer: IpAddr, is_busy: bool) -> (usize, Rc<Place>) {
+    fn place(places: &ConnectionSlots, peer: IpAddr, is_busy: bool) -> (usize, Rc<ConnectionSlot>) {
         let (key, place) = places.insert_of(Weak::new(), peer);
         place.busy(now());
         if !is_busy {
@@ -316,9 +317,10 @@ mod tests {
                 for _ in 0..60 {
                     assert!(places.make_room(Some([198, 51, 100, 7].into()), &counters));
                 }
-                let gave_way =
-                    |of: &[(usize, Rc<Place>)]| of.iter().filter(|(_, place)| place.gave_way()).count();
-                assert_eq!((gave_way(&others), gave_way(&crowd)), (0, 60), "by {step}");
+                let is_evicted = |of: &[(usize, Rc<ConnectionSlot>)]| {
+                    of.iter().filter(|(_, place)| place.is_evicted()).count()
+                };
+                assert_eq!((is_evicted(&others), is_evicted(&crowd)), (0, 60), "by {step}");
                 others.into_iter().chain(crowd).for_each(|(key, _)| places.remove(key));
                 assert!(places.books.borrow().is_empty() && places.leaving.get() == 0);
             });
@@ -332,7 +334,7 @@ mod tests {
             let other = place(&places, [192, 0, 2, 1].into(), true);
             assert!(!places.make_room(Some(v6(200 * 256)), &counters));
             assert!(places.make_room(Some([198, 51, 100, 7].into()), &counters));
-            assert_eq!((counters.evicted_busy.get(), other.1.gave_way()), (1, false));
+            assert_eq!((counters.evicted_busy.get(), other.1.is_evicted()), (1, false));
         });
     }
 
@@ -342,7 +344,7 @@ mod tests {
             let two: Vec<_> = (0..2).map(|_| places.insert_of(Weak::new(), [192, 0, 2, 1].into())).collect();
             let _crowd: Vec<_> = (0..50).map(|n| places.insert_of(Weak::new(), v6(n))).collect();
             assert!((0..20).all(|_| places.make_room(None, &counters)));
-            assert_eq!(two.iter().filter(|(_, place)| place.gave_way()).count(), 0);
+            assert_eq!(two.iter().filter(|(_, place)| place.is_evicted()).count(), 0);
         });
     }
 }

@@ -1,4 +1,4 @@
-//! What a journal of a server that was killed tells.
+//! Recovery of the journal that a killed server has left.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use super::{
     PARENT, PLACE, SERIAL, SLOT_LEN, Slot, TO, UNIQUIFIER, VERSION, VNODE, halves,
 };
 use crate::mark::checksum_words;
-use crate::object::{Entry, IDENTITY_MAX, ObjectRecord, TICK_MAX, Window};
-use crate::{Note, Number, Place, Seen, Version, VolumeId};
+use crate::object::{IDENTITY_MAX, ObjectEntry, ObjectRecord, TICK_MAX, Window};
+use crate::{CleanShutdownMarker, FileStamp, Number, Place, Version, VolumeId};
 
-/// The words of one that nobody writes any more.
+/// The words of a journal whose server is gone.
 #[derive(Debug)]
-pub struct Left(Vec<u64>);
+pub struct RecoveredJournal(Vec<u64>);
 
-/// What it tells of a file.
+/// A file's state as the journal has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TakenOver {
+pub(crate) struct RecoveredFile {
     pub(crate) number: Number,
     pub(crate) version: Version,
     /// The file has this version if its change time lies in here; `None` where that is not known of any.
@@ -26,10 +26,10 @@ pub(crate) struct TakenOver {
 }
 
 /// Volume and identity.
-type Key = (VolumeId, Box<[u8]>);
-pub(crate) type Files = HashMap<Key, TakenOver>;
+type RecoveredKey = (VolumeId, Box<[u8]>);
+pub(crate) type RecoveredFiles = HashMap<RecoveredKey, RecoveredFile>;
 
-impl Left {
+impl RecoveredJournal {
     /// Of these words, whatever they are.
     pub fn of(words: Vec<u64>) -> Self {
         Self(words)
@@ -37,11 +37,11 @@ impl Left {
 
     /// What is to be taken over into the index that has come to `commits` with this note. `None` where it is another's, where index or
     /// tree may have been set back since, and where it is not all: there was no room, or its bytes are not as they were written.
-    pub(crate) fn read(&self, note: &Note, commits: u64) -> Option<Files> {
+    pub(crate) fn read(&self, marker: &CleanShutdownMarker, commits: u64) -> Option<RecoveredFiles> {
         let words = &*self.0;
         let header = words.get(..HEADER_LEN)?;
         let is_of_it = header[FORMAT_AT] == FORMAT
-            && (header[NOTE_AT], header[NOTE_AT + 1]) == halves(note)
+            && (header[NOTE_AT], header[NOTE_AT + 1]) == halves(marker)
             && (header[DONE_AT]..=header[BEGUN_AT]).contains(&commits)
             && header[LACKING_AT] == 0;
         if !is_of_it {
@@ -52,7 +52,7 @@ impl Left {
         let signs = slots().map(|slot| slot[TO].cast_signed());
         let alive = signs.fold(header[ALIVE_AT].cast_signed(), i64::max);
         let tick = TICK_MAX.as_nanos() as i64;
-        let mut files = Files::new();
+        let mut files = RecoveredFiles::new();
         for slot in slots() {
             let (key, file) = read_slot(slot, alive - tick)?;
             let known = files.entry(key).or_insert_with(|| file.clone());
@@ -64,24 +64,25 @@ impl Left {
     }
 }
 
-impl TakenOver {
+impl RecoveredFile {
     /// Whether the file was removed.
     pub(crate) fn is_gone(&self) -> bool {
         self.version == Version::from(GONE)
     }
 
     /// As it is kept from now on, of an index whose volume was opened last in this generation.
-    pub(crate) fn into_entry(self, identity: Box<[u8]>, generation: u32) -> Entry {
+    pub(crate) fn into_entry(self, identity: Box<[u8]>, generation: u32) -> ObjectEntry {
         let keeps_place = self.place.is_none();
         let place = self.place.unwrap_or_default();
-        let object = ObjectRecord { number: self.number, version: self.version, seen: Seen::NOTHING, place };
+        let object =
+            ObjectRecord { number: self.number, version: self.version, seen: FileStamp::NOTHING, place };
         let (looks, slot) = (self.looks, Slot::NONE);
-        Entry { object, recorded: generation, settled: false, keeps_place, looks, slot, identity }
+        ObjectEntry { object, recorded: generation, settled: false, keeps_place, looks, slot, identity }
     }
 }
 
 /// `settled_at`: a change after the server's end has a later time than this.
-fn read_slot(slot: &[u64], settled_at: i64) -> Option<(Key, TakenOver)> {
+fn read_slot(slot: &[u64], settled_at: i64) -> Option<(RecoveredKey, RecoveredFile)> {
     let (volume, vnode) = parts(slot[VNODE]);
     let (uniquifier, identity_len) = parts(slot[UNIQUIFIER]);
     let identity_len = usize::try_from(identity_len).ok().filter(|len| *len <= IDENTITY_MAX)?;
@@ -91,7 +92,7 @@ fn read_slot(slot: &[u64], settled_at: i64) -> Option<(Key, TakenOver)> {
     }
     let identity = bytes_of(&slot[BYTES..name_at], identity_len);
     let (from, to) = (slot[FROM].cast_signed(), slot[TO].cast_signed().min(settled_at));
-    let file = TakenOver {
+    let file = RecoveredFile {
         number: Number { vnode, uniquifier },
         version: Version::from(slot[VERSION]),
         looks: (from <= to).then_some(Window { from, to }),

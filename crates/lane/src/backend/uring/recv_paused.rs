@@ -6,20 +6,20 @@ use std::task::{Context, Poll, Waker};
 use super::Uring;
 use super::key::GENERATION_MASK;
 use super::sockets::{Arrived, Receive, Socket};
-use crate::backend::{Fd, Quiet, StreamName};
+use crate::backend::{Fd, RecvPaused, StreamToken};
 use crate::buffer::RecvBuf;
 
 impl Uring {
     /// See [`crate::backend::Backend::poll_quiet`].
-    pub(super) fn quieten(&self, fd: Fd, cx: &mut Context<'_>) -> Poll<io::Result<Quiet>> {
+    pub(super) fn quieten(&self, fd: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvPaused>> {
         let mut sockets = self.sockets.borrow_mut();
         let socket = sockets.get_mut(fd.0).expect("the stream is open");
         if let Some(arrived) = self.take_arrived(socket) {
-            return Poll::Ready(arrived.map(Quiet::Bytes));
+            return Poll::Ready(arrived.map(RecvPaused::Bytes));
         }
         match socket.receive {
-            Receive::Ended => return Poll::Ready(Ok(Quiet::Bytes(RecvBuf::empty()))),
-            Receive::Off => return Poll::Ready(Ok(Quiet::Resting(name(fd.0, socket)))),
+            Receive::Ended => return Poll::Ready(Ok(RecvPaused::Bytes(RecvBuf::empty()))),
+            Receive::Off => return Poll::Ready(Ok(RecvPaused::Resting(name(fd.0, socket)))),
             Receive::On => self.pause(fd.0, socket),
             Receive::Pausing | Receive::Into => {}
         }
@@ -29,7 +29,7 @@ impl Uring {
     }
 
     /// A receive into a task's memory has the stream for itself.
-    pub(crate) fn receive_into_begins(&self, stream: StreamName) {
+    pub(crate) fn receive_into_begins(&self, stream: StreamToken) {
         self.with_named(stream, |_, socket| {
             assert_eq!(socket.receive, Receive::Off, "one receive at a time");
             (socket.receive, socket.keeps_quiet) = (Receive::Into, false);
@@ -37,7 +37,7 @@ impl Uring {
     }
 
     /// It has ended, with so many bytes if not with an error.
-    pub(crate) fn receive_into_ended(&self, stream: StreamName, received: Option<usize>) {
+    pub(crate) fn receive_into_ended(&self, stream: StreamToken, received: Option<usize>) {
         self.counters.bytes_in.add(received.unwrap_or(0) as u64);
         self.with_named(stream, |fd, socket| {
             socket.receive = if received == Some(0) { Receive::Ended } else { Receive::Off };
@@ -51,7 +51,7 @@ impl Uring {
     }
 
     /// What was taken from a stream goes back to its beginning, if it still is one.
-    pub(super) fn give_back(&self, stream: StreamName, bytes: RecvBuf) {
+    pub(super) fn give_back(&self, stream: StreamToken, bytes: RecvBuf) {
         let waker = self.with_named(stream, |_, socket| {
             let Arrived::Bytes(untaken) = &mut socket.arrived else { return None };
             self.shares.put_back(untaken, bytes);
@@ -60,17 +60,17 @@ impl Uring {
         waker.flatten().into_iter().for_each(Waker::wake);
     }
 
-    pub(super) fn stream_name(&self, fd: Fd) -> StreamName {
+    pub(super) fn stream_name(&self, fd: Fd) -> StreamToken {
         name(fd.0, self.sockets.borrow_mut().get_mut(fd.0).expect("the stream is open"))
     }
 
-    fn with_named<R>(&self, stream: StreamName, act: impl FnOnce(i32, &mut Socket) -> R) -> Option<R> {
+    fn with_named<R>(&self, stream: StreamToken, act: impl FnOnce(i32, &mut Socket) -> R) -> Option<R> {
         let (index, generation) = (stream.0 as u32, (stream.0 >> 32) as u32 & GENERATION_MASK);
         let mut sockets = self.sockets.borrow_mut();
         sockets.of_completion(index, generation).map(|socket| act(index.cast_signed(), socket))
     }
 }
 
-fn name(fd: i32, socket: &Socket) -> StreamName {
-    StreamName(u64::from(socket.generation) << 32 | u64::from(fd.cast_unsigned()))
+fn name(fd: i32, socket: &Socket) -> StreamToken {
+    StreamToken(u64::from(socket.generation) << 32 | u64::from(fd.cast_unsigned()))
 }

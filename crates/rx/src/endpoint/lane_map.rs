@@ -1,4 +1,4 @@
-//! The lanes that share an address: their silos, which of them are still there, and which connection is whose.
+//! The map of lanes that share an address: their silos, which of them run, and which connection belongs to which.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,16 +7,16 @@ use super::Route;
 use super::directory::Directory;
 use crate::header::Header;
 
-/// What every lane of an address knows of the others. All of it is read-only on the data path.
+/// Maps connections to the lanes of one address, and says which lanes run. It is read-only on the data path.
 #[derive(Debug)]
-pub struct Roster {
+pub struct LaneMap {
     silos: Vec<Range<usize>>,
     /// By lane; false where no driver runs.
     present: Box<[AtomicBool]>,
     directory: Option<Directory>,
 }
 
-impl Roster {
+impl LaneMap {
     /// `lanes` lanes of one silo.
     pub fn one_silo(lanes: usize) -> Self {
         let silo = 0..lanes;

@@ -13,26 +13,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, OFlags, flock, fstatfs};
 
-use crate::journal::{BOOTED_AT, HEADER_LEN, Left, PATH_AT, Words};
+use crate::journal::{BOOTED_AT, HEADER_LEN, PATH_AT, RecoveredJournal, Words};
 use crate::mark::checksum;
 
-/// Drawn at each clean stop; the index has the same.
-pub type Note = [u8; 16];
+/// The marker of a clean shutdown: 16 random bytes, in memory and in the index, which differ if either was set back.
+pub type CleanShutdownMarker = [u8; 16];
 
-/// A note that no other is like.
-pub(crate) fn draw() -> Note {
+/// Draws a marker at random.
+pub(crate) fn draw() -> CleanShutdownMarker {
     let half = || RandomState::new().hash_one(0).to_le_bytes();
-    let mut note = [0; 16];
-    note[..8].copy_from_slice(&half());
-    note[8..].copy_from_slice(&half());
-    note
+    let mut marker = [0; 16];
+    marker[..8].copy_from_slice(&half());
+    marker[8..].copy_from_slice(&half());
+    marker
 }
 
 /// Files of memory that this process's user alone can write, for the index in one directory.
 #[derive(Debug)]
 pub(crate) struct InMemory {
     state: PathBuf,
-    note: PathBuf,
+    marker: PathBuf,
     journal: PathBuf,
 }
 
@@ -42,33 +42,33 @@ pub type MapWords = fn(File, usize, usize) -> std::io::Result<Box<dyn Words>>;
 impl InMemory {
     pub(crate) fn of_index(state: &Path) -> Self {
         let state = state.canonicalize().unwrap_or_else(|_| state.to_owned());
-        let note = Path::new(MEMORY).join(format!("{}{:016x}", prefix(), checksum(bytes_of(&state))));
-        let mut journal = note.clone().into_os_string();
+        let marker = Path::new(MEMORY).join(format!("{}{:016x}", prefix(), checksum(bytes_of(&state))));
+        let mut journal = marker.clone().into_os_string();
         journal.push(JOURNAL);
-        Self { state, note, journal: journal.into() }
+        Self { state, marker, journal: journal.into() }
     }
 
-    /// Takes the note away and says what it was. `None` where it is not certain that the last clean stop of this boot wrote it, that it
+    /// Removes the marker and returns it. `None` where it is not certain that the last clean stop of this boot wrote it, that it
     /// is gone now, and that the machine's memory was not set back with the disk: the clock, which goes on, would have leapt over the
     /// one that counts from the boot.
-    pub(crate) fn take_note(&self) -> Option<Note> {
-        let note = self.read_note();
-        remove(&self.note).then_some(note?)
+    pub(crate) fn take_marker(&self) -> Option<CleanShutdownMarker> {
+        let marker = self.read_marker();
+        remove(&self.marker).then_some(marker?)
     }
 
-    /// What [`take_note`](Self::take_note) would say, which it still does afterwards.
-    pub(crate) fn read_note(&self) -> Option<Note> {
-        let bytes = read(&self.note, NOTE_LEN + PATH_MAX)?;
-        let (note, rest) = bytes.split_first_chunk()?;
+    /// What [`take_marker`](Self::take_marker) would say, which it still does afterwards.
+    pub(crate) fn read_marker(&self) -> Option<CleanShutdownMarker> {
+        let bytes = read(&self.marker, MARKER_LEN + PATH_MAX)?;
+        let (marker, rest) = bytes.split_first_chunk()?;
         let (booted_ms, _) = rest.split_first_chunk()?;
-        is_of_this_boot(i64::from_le_bytes(*booted_ms)).then_some(*note)
+        is_of_this_boot(i64::from_le_bytes(*booted_ms)).then_some(*marker)
     }
 
-    /// Leaves this one. Where it cannot, the next opening finds none.
-    pub(crate) fn leave_note(&self, note: &Note) {
+    /// Writes this marker. Where it cannot, the next opening finds none.
+    pub(crate) fn leave_marker(&self, marker: &CleanShutdownMarker) {
         let Some(booted_ms) = booted_ms_now() else { return };
-        if let Some(mut file) = make(&self.note) {
-            let mut bytes = note.to_vec();
+        if let Some(mut file) = make(&self.marker) {
+            let mut bytes = marker.to_vec();
             bytes.extend(booted_ms.to_le_bytes());
             bytes.extend(self.path());
             // One that is torn is none.
@@ -76,19 +76,19 @@ impl InMemory {
         }
     }
 
-    /// As [`take_note`](Self::take_note), of the journal of a server that is gone.
-    pub(crate) fn take_journal(&self) -> Option<Left> {
+    /// As [`take_marker`](Self::take_marker), of the journal of a server that is gone.
+    pub(crate) fn take_journal(&self) -> Option<RecoveredJournal> {
         let left = self.read_journal();
         remove(&self.journal).then_some(left?)
     }
 
-    /// As [`read_note`](Self::read_note), of the journal.
-    pub(crate) fn read_journal(&self) -> Option<Left> {
+    /// As [`read_marker`](Self::read_marker), of the journal.
+    pub(crate) fn read_journal(&self) -> Option<RecoveredJournal> {
         let bytes = read(&self.journal, usize::MAX)?;
         let (words, _) = bytes.as_chunks();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let booted_ms = words.get(BOOTED_AT)?.cast_signed();
-        is_of_this_boot(booted_ms).then(|| Left::of(words))
+        is_of_this_boot(booted_ms).then(|| RecoveredJournal::of(words))
     }
 
     /// An empty journal with room for so many words; this process has it under a lock. Where it cannot, there is none.
@@ -146,7 +146,7 @@ fn is_nobodys(path: &Path) -> bool {
         let rest = bytes.get(PATH_AT * 8..).and_then(|rest| rest.split_first_chunk());
         rest.and_then(|(len, rest)| rest.get(..usize::try_from(u64::from_le_bytes(*len)).ok()?))
     } else {
-        bytes.get(NOTE_LEN..)
+        bytes.get(MARKER_LEN..)
     };
     // Those of earlier versions do not say whose they are.
     let state = state.filter(|state| !state.is_empty() && state.len() < PATH_MAX);
@@ -216,7 +216,7 @@ pub(crate) fn booted_ms_now() -> Option<i64> {
 const MEMORY: &str = "/dev/shm";
 /// statfs(2).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
-const NOTE_LEN: usize = 24;
+const MARKER_LEN: usize = 24;
 /// What the header of a journal has room for.
 const PATH_MAX: usize = (HEADER_LEN - PATH_AT - 1) * 8;
 /// Ends the name of a journal; a note has the name without it.
@@ -234,17 +234,17 @@ mod tests {
     fn a_note_is_found_once_by_who_has_the_index_in_that_directory() {
         let (home, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let file = InMemory::of_index(home.path());
-        let note = draw();
-        assert_eq!(file.take_note(), None);
-        file.leave_note(&draw());
-        file.leave_note(&note);
-        if !file.note.exists() {
+        let marker = draw();
+        assert_eq!(file.take_marker(), None);
+        file.leave_marker(&draw());
+        file.leave_marker(&marker);
+        if !file.marker.exists() {
             eprintln!("skipped: there is no {MEMORY} to write to");
             return;
         }
-        assert_eq!(InMemory::of_index(other.path()).take_note(), None);
-        assert_eq!(InMemory::of_index(home.path()).take_note(), Some(note));
-        assert_eq!(InMemory::of_index(home.path()).take_note(), None);
+        assert_eq!(InMemory::of_index(other.path()).take_marker(), None);
+        assert_eq!(InMemory::of_index(home.path()).take_marker(), Some(marker));
+        assert_eq!(InMemory::of_index(home.path()).take_marker(), None);
     }
 
     #[test]
@@ -252,24 +252,24 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = InMemory::of_index(home.path());
         let leave = || {
-            file.leave_note(&draw());
-            OpenOptions::new().write(true).open(&file.note)
+            file.leave_marker(&draw());
+            OpenOptions::new().write(true).open(&file.marker)
         };
         let Ok(left) = leave() else {
             eprintln!("skipped: there is no {MEMORY} to write to");
             return;
         };
-        left.set_len(NOTE_LEN as u64 - 1).unwrap();
-        assert_eq!(file.take_note(), None, "torn");
+        left.set_len(MARKER_LEN as u64 - 1).unwrap();
+        assert_eq!(file.take_marker(), None, "torn");
         leave().unwrap().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o620)).unwrap();
-        assert_eq!(file.take_note(), None, "another could write it");
+        assert_eq!(file.take_marker(), None, "another could write it");
         leave().unwrap();
         let to = home.path().join("elsewhere");
-        std::fs::copy(&file.note, &to).unwrap();
-        std::fs::remove_file(&file.note).unwrap();
-        std::os::unix::fs::symlink(&to, &file.note).unwrap();
-        assert_eq!(file.take_note(), None, "it lies elsewhere");
-        assert_eq!(file.take_note(), None);
+        std::fs::copy(&file.marker, &to).unwrap();
+        std::fs::remove_file(&file.marker).unwrap();
+        std::os::unix::fs::symlink(&to, &file.marker).unwrap();
+        assert_eq!(file.take_marker(), None, "it lies elsewhere");
+        assert_eq!(file.take_marker(), None);
     }
 
     #[test]
@@ -277,19 +277,19 @@ mod tests {
         let (home, gone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::write(home.path().join(crate::storage::FILE_NAME), "").unwrap();
         let files = [home.path(), gone.path()].map(InMemory::of_index);
-        files.iter().for_each(|file| file.leave_note(&draw()));
-        if !files[0].note.exists() {
+        files.iter().for_each(|file| file.leave_marker(&draw()));
+        if !files[0].marker.exists() {
             eprintln!("skipped: there is no {MEMORY} to write to");
             return;
         }
         files[0].sweep();
-        assert!(files[1].note.exists(), "it is not old");
+        assert!(files[1].marker.exists(), "it is not old");
         let long_ago = SystemTime::now() - STALE_AGE - Duration::from_secs(9);
         for file in &files {
-            OpenOptions::new().write(true).open(&file.note).unwrap().set_modified(long_ago).unwrap();
+            OpenOptions::new().write(true).open(&file.marker).unwrap().set_modified(long_ago).unwrap();
         }
         files[0].sweep();
-        assert!(files[0].note.exists() && !files[1].note.exists());
-        assert!(files[0].take_note().is_some());
+        assert!(files[0].marker.exists() && !files[1].marker.exists());
+        assert!(files[0].take_marker().is_some());
     }
 }

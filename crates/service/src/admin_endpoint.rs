@@ -1,7 +1,7 @@
 //! What an administrator asks of a service while it runs, and has it do: who uses it, and to end that.
 
-/// Where a service is asked about those who use it. It is asked on a thread beside the lanes, and waits for them.
-pub trait Desk: Send + Sync {
+/// Shows an administrator the users of a service and ends them. It is called on a thread beside the lanes, and waits for them.
+pub trait AdminEndpoint: Send + Sync {
     /// What there is at `path`, such as `sessions`, as JSON; `None` where there is no such thing.
     fn show(&self, path: &str) -> Option<String>;
 

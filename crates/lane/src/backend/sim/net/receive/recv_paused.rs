@@ -1,4 +1,4 @@
-//! Streams whose receive rests, and receives into a task's own memory (see `uring/quiet.rs`).
+//! Streams whose receive rests, and receives into a task's own memory (see `uring/recv_paused.rs`).
 
 use std::io;
 use std::task::{Poll, Waker};
@@ -8,7 +8,7 @@ use super::super::{NetEvent, Network, Socket, SocketId, not_connected};
 use super::{LaneNumber, Receive, lane_of};
 use crate::backend::sim::engine::Engine;
 use crate::backend::sim::ops::OpKey;
-use crate::backend::{Quiet, StreamName};
+use crate::backend::{RecvPaused, StreamToken};
 use crate::buffer::RecvBuf;
 
 impl Network {
@@ -19,21 +19,24 @@ impl Network {
         lane: LaneNumber,
         waker: &Waker,
         engine: &mut Engine,
-    ) -> io::Result<Option<Quiet>> {
+    ) -> io::Result<Option<RecvPaused>> {
         let (id, side) = self.stream_of(socket)?;
         let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else { return Err(not_connected()) };
         let (receive, receives) = (&mut stream.receive, lane_of(&mut self.lanes, lane));
         (receive.lane, receive.told) = (lane, false);
         if let Some(buf) = receives.shares.take(&mut receive.untaken) {
-            return Ok(Some(Quiet::Bytes(buf)));
+            return Ok(Some(RecvPaused::Bytes(buf)));
         }
         let conn = self.conns.get_mut(&id).ok_or_else(not_connected)?;
         let nothing_filled = receive.filled == 0;
         if nothing_filled && receive.state == Receive::Off {
             let ended = conn.flows[side.other() as usize].inbox.is_empty() && conn.ended(side)?;
-            let quiet =
-                if ended { Quiet::Bytes(RecvBuf::empty()) } else { Quiet::Resting(StreamName(socket)) };
-            return Ok(Some(quiet));
+            let recv_paused = if ended {
+                RecvPaused::Bytes(RecvBuf::empty())
+            } else {
+                RecvPaused::Resting(StreamToken(socket))
+            };
+            return Ok(Some(recv_paused));
         }
         if matches!(receive.state, Receive::On | Receive::Once) {
             receive.state = Receive::Pausing;
@@ -93,7 +96,7 @@ impl Network {
     /// Bytes go back to where they were taken from, and a receive into a task's memory has ended if there was one.
     pub(in crate::backend::sim) fn put_back(
         &mut self,
-        stream: StreamName,
+        stream: StreamToken,
         bytes: RecvBuf,
         engine: &mut Engine,
     ) {
