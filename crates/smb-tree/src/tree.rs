@@ -10,7 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use lane::budget::Share as Descriptors;
 use smb_proto::numbers::NumberMap;
 use smb_wire::Guid;
-use vfs::{Breaker, Broken, ByLease, Telling, Volume};
+use vfs::{ByLease, ClientNotification, Invalidation, InvalidationListener, Volume};
 use zerocopy::IntoBytes;
 
 use crate::attributes::AttributeCache;
@@ -41,7 +41,7 @@ pub(crate) struct LaneState {
     page_lru: PageLru,
     counters: Arc<TreeCounters>,
     /// The cache knows it, from the first share on, as long as the tree lives.
-    breaker: Rc<dyn Breaker>,
+    breaker: Rc<dyn InvalidationListener>,
     is_registered: Cell<bool>,
     closer: OpenCloser,
     /// Closes disconnected opens whose time is over.
@@ -107,7 +107,7 @@ impl Tree {
     /// from now on.
     pub fn add_share(&self, name: &str, volume: Volume, options: ShareOptions) -> Share {
         if !self.lane_state.is_registered.replace(true) {
-            volume.cache().add_breaker(&self.lane_state.breaker);
+            volume.cache().add_invalidation_listener(&self.lane_state.breaker);
         }
         let name: Arc<str> = name.into();
         let inner = ShareInner {
@@ -262,17 +262,17 @@ impl LaneState {
     }
 }
 
-impl Breaker for BreakHandler {
-    fn tell(&self, _: &Broken) -> Option<Telling> {
+impl InvalidationListener for BreakHandler {
+    fn invalidate(&self, _: &Invalidation) -> Option<ClientNotification> {
         None
     }
 
     /// SMB's clients rely on leases alone.
-    fn tells(&self) -> bool {
+    fn has_clients(&self) -> bool {
         false
     }
 
-    fn give_back(&self, asked: &ByLease) {
+    fn break_lease(&self, asked: &ByLease) {
         let told = asked.told;
         let disconnected = LaneState::close_conflicting(&self.closer, &self.opens, told.holder, told.to);
         self.counters.durable_gave_way_conflict.add(disconnected.closed);

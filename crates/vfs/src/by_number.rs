@@ -12,13 +12,13 @@ use lane::offload::offload;
 use smb_wire::create::access::rights::{FILE_EXECUTE, FILE_READ};
 
 use crate::cache::WatchedDir;
+use crate::callback::{Client, LookupWithCallback};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::guarded::Looked;
 use crate::name::{RelPath, RelPathBuf};
 use crate::object::{By, Identity, identity_of};
-use crate::promise::{Client, Promised};
 use crate::volume::{Resolved, Volume};
 
 /// What a number leads to, as it was at one look: nobody is promised anything of it.
@@ -232,25 +232,25 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::find`], with the promise to tell `client` before it changes, if that is before `until`: as [`Volume::promised`].
+    /// As [`Volume::find`], with the promise to tell `client` before it changes, if that is before `until`: as [`Volume::lookup_with_callback`].
     ///
     /// # Errors
-    /// As [`Volume::find`] and [`Volume::promised`].
-    pub fn promised_by_number<'a>(
+    /// As [`Volume::find`] and [`Volume::lookup_with_callback`].
+    pub fn find_with_callback<'a>(
         &'a self,
         caller: &'a Caller,
         client: &'a Arc<Client>,
         number: Number,
         need: Rights,
         until: Instant,
-    ) -> LocalBoxFuture<'a, Result<Promised, Error>> {
+    ) -> LocalBoxFuture<'a, Result<LookupWithCallback, Error>> {
         Box::pin(async move {
             for _ in 0..ATTEMPTS_MAX {
-                if let Some(promised) = self.try_promised_by_number(caller, client, number, need, until) {
+                if let Some(promised) = self.try_find_with_callback(caller, client, number, need, until) {
                     return Ok(promised);
                 }
                 let (path, _) = self.find_at(caller, number, need).await?;
-                match self.promised(caller, client, path.as_path(), need, until).await {
+                match self.lookup_with_callback(caller, client, path.as_path(), need, until).await {
                     Ok(promised) if is_it(promised.resolved(), number) => return Ok(promised),
                     // It has moved since.
                     Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Denied(_)) => {}
@@ -261,18 +261,18 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::promised_by_number`] if all is at hand and nothing changes: never waits. For what a client gets along with what it
+    /// As [`Volume::find_with_callback`] if all is at hand and nothing changes: never waits. For what a client gets along with what it
     /// asked for; where it is `None`, it gets that without a promise or not at all.
-    pub fn try_promised_by_number(
+    pub fn try_find_with_callback(
         &self,
         caller: &Caller,
         client: &Arc<Client>,
         number: Number,
         need: Rights,
         until: Instant,
-    ) -> Option<Promised> {
-        let look = |path: RelPath<'_>| self.try_promised(caller, client, path, need, until);
-        self.where_it_was(number, look, Promised::resolved)
+    ) -> Option<LookupWithCallback> {
+        let look = |path: RelPath<'_>| self.try_lookup_with_callback(caller, client, path, need, until);
+        self.where_it_was(number, look, LookupWithCallback::resolved)
     }
 
     /// What a look finds where this lane saw the file of this number last, if that is it still.

@@ -2,8 +2,8 @@
 
 use identity::{Accounts, Principal};
 
+use crate::callback::Holder;
 use crate::grant::OpenCaller;
-use crate::promise::Holder;
 
 /// Who asks.
 #[derive(Clone, Debug)]

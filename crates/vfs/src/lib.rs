@@ -33,7 +33,11 @@
 
 pub use attributes::{Attributes, ChangeToken, FileId, Standing, VersionName};
 pub use by_number::{Found, Ownership, Placed};
-pub use cache::{Breaker, Cache, CacheOptions, Telling};
+pub use cache::{Cache, CacheOptions, ClientNotification, InvalidationListener};
+pub use callback::{
+    CallbackNotifier, CallbackOptions, ChangeKind, Client, Confirmed, GoneFuture, Holder, InFlightReply,
+    Invalidation, LinkWithCallback, LookupWithCallback, Notice, NotifyFuture, NotifyOutcome,
+};
 pub use caller::Caller;
 pub use change::{Created, EntryExtended, Expect, How, Over, Published, Staged, Store, SymbolicLink, Writer};
 pub use check::{CheckError, CheckOptions, CheckProgress, CheckReport, Problem, Trouble, check};
@@ -53,10 +57,6 @@ pub use object::{
 };
 pub use page::{NamePage, PageEntry, PageLimits};
 pub use parts::DirectoryParts;
-pub use promise::{
-    Broken, Client, Confirmed, Gone, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,
-    TellOutcome, Teller, What,
-};
 pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
 pub use usage::{CountFailed, Space, SpaceState};
@@ -67,6 +67,7 @@ mod access;
 mod attributes;
 mod by_number;
 mod cache;
+mod callback;
 mod caller;
 mod change;
 mod check;
@@ -89,7 +90,6 @@ mod object;
 mod page;
 mod parts;
 mod posix_acl;
-mod promise;
 mod reopen;
 mod root;
 mod routes;

@@ -134,10 +134,10 @@ impl<'a> RelPath<'a> {
 
     /// The path of `name` in this directory.
     pub fn join(self, name: Name<'_>) -> Result<RelPathBuf, NameError> {
-        let mut joined = RelPathBuf { bytes: Vec::with_capacity(self.bytes.len() + 1 + name.bytes.len()) };
-        joined.bytes.extend_from_slice(self.bytes);
-        joined.push(name)?;
-        Ok(joined)
+        let mut peer = RelPathBuf { bytes: Vec::with_capacity(self.bytes.len() + 1 + name.bytes.len()) };
+        peer.bytes.extend_from_slice(self.bytes);
+        peer.push(name)?;
+        Ok(peer)
     }
 
     /// The path of an entry of this directory, as a file system or the kernel tells its name; `None` if there can be none of this name.

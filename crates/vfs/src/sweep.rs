@@ -42,7 +42,7 @@ impl Volume {
         left: &mut Vec<RelPathBuf>,
     ) -> Option<(Option<u64>, Left)> {
         let DirPart { entries, next } = dir.entries_part(position, PART_BYTES).await.ok()?;
-        let (shared, joined) = self.shared().zip(self.cache().joined())?;
+        let (shared, peer) = self.shared().zip(self.cache().peer())?;
         let mut young = Left::Nothing;
         for entry in &entries {
             match entry.stat.map(|stat| stat.kind) {
@@ -53,13 +53,13 @@ impl Volume {
                         _ => self.counters().sweep_skipped.increment(),
                     }
                 }
-                Some(FileKind::File | FileKind::Symlink) if joined.is_anothers_aside(&entry.name) => {
+                Some(FileKind::File | FileKind::Symlink) if peer.is_anothers_aside(&entry.name) => {
                     if !is_old(entry) {
                         young = Left::Young;
                         continue;
                     }
                     // Closed, nothing is changed in it, by nobody.
-                    let Ok(_pass) = shared.pass(joined.member()) else { return Some((next, Left::Young)) };
+                    let Ok(_pass) = shared.pass(peer.member()) else { return Some((next, Left::Young)) };
                     let name = std::ffi::CString::new(&*entry.name)
                         .expect("the file system's names hold no zero byte");
                     match dir.unlink(&name).await {

@@ -71,9 +71,9 @@ impl Volume {
     /// As the file system has them; [`Error::ReadOnly`] for a volume [with objects](VolumeSpec::has_objects) in a cache that
     /// does not [share](Cache::sharing).
     pub fn open(cache: &Cache, spec: &VolumeSpec) -> Result<Self, Error> {
-        let root = match (spec.has_objects(), cache.joined()) {
+        let root = match (spec.has_objects(), cache.peer()) {
             (true, None) => return Err(Error::ReadOnly),
-            (true, Some(joined)) => Root::open_shared(spec, &joined.objects)?,
+            (true, Some(peer)) => Root::open_shared(spec, &peer.objects)?,
             (false, _) => Root::open(spec)?,
         };
         let anonymous = spec.has_objects().then(Caller::anonymous);

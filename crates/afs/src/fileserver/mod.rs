@@ -16,7 +16,7 @@ use afs_wire::rxafs::{self, Tally};
 use lane::budget::Share;
 use rx::Dscp;
 use rx_lane::{AbortCode, Handler, ServerCall, ServerConnection};
-use vfs::OnItsWay;
+use vfs::InFlightReply;
 
 use crate::attached_volumes::AttachedVolumes;
 use crate::audit::Audit;
@@ -131,7 +131,7 @@ struct FileServerInner {
 struct ServedCall {
     server: FileServer,
     /// Promises that its reply carries.
-    on_its_way: RefCell<Vec<OnItsWay>>,
+    in_flight_reply: RefCell<Vec<InFlightReply>>,
 }
 
 impl FileServer {
@@ -212,12 +212,12 @@ impl Handler for FileServer {
     }
 
     fn handle(&self, mut call: Call) -> impl Future<Output = Result<(), AbortCode>> + 'static {
-        let serving = ServedCall { server: self.clone(), on_its_way: RefCell::default() };
+        let serving = ServedCall { server: self.clone(), in_flight_reply: RefCell::default() };
         async move {
             let tally = &serving.server.inner.counts.calls;
             rxafs::serve(&serving, &mut call, tally).await?;
-            let on_its_way = serving.on_its_way.take();
-            if !on_its_way.is_empty() {
+            let in_flight_reply = serving.in_flight_reply.take();
+            if !in_flight_reply.is_empty() {
                 // Whether it was received or never will be: from here on the client may be told of changes.
                 let _ = call.closed().await;
             }

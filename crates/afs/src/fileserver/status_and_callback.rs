@@ -7,7 +7,9 @@ use afs_wire::code::{EAGAIN, VBUSY};
 use afs_wire::directory::PAGE_SIZE;
 use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, Status};
 use identity::{Principal, Rights};
-use vfs::{Confirmed, Number, Object, OnItsWay, Promised, PromisedLink, Resolved, Version};
+use vfs::{
+    Confirmed, InFlightReply, LinkWithCallback, LookupWithCallback, Number, Object, Resolved, Version,
+};
 
 use super::call_context::{ATTEMPTS_MAX, CallContext};
 use super::status::StatusBuilder;
@@ -16,8 +18,8 @@ use crate::host::CallbackPromise;
 
 /// A file that was looked up under a callback promise to the client. A symbolic link is not followed.
 pub(super) enum FileLookup {
-    Node(Promised),
-    Link(PromisedLink),
+    Node(LookupWithCallback),
+    Link(LinkWithCallback),
 }
 
 /// How many bytes a fetch gives.
@@ -45,10 +47,10 @@ impl ServedCall {
     ) -> Result<FileLookup, CallFailure> {
         let (volume, number) = (&context.volume.volume, context.number(fid)?);
         let (caller, client) = (&context.caller, context.host.client());
-        match volume.promised_by_number(caller, client, number, need, until).await {
+        match volume.find_with_callback(caller, client, number, need, until).await {
             Ok(promised) => Ok(FileLookup::Node(promised)),
             Err(error) if may_be_link(fid, &error) => {
-                Ok(FileLookup::Link(volume.promised_link(caller, client, number, until).await?))
+                Ok(FileLookup::Link(volume.find_link_with_callback(caller, client, number, until).await?))
             }
             Err(error) => Err(error.into()),
         }
@@ -64,7 +66,7 @@ impl ServedCall {
     ) -> Option<FileLookup> {
         let (volume, number) = (&context.volume.volume, context.number(fid).ok()?);
         let (caller, client) = (&context.caller, context.host.client());
-        volume.try_promised_by_number(caller, client, number, need, until).map(FileLookup::Node)
+        volume.try_find_with_callback(caller, client, number, need, until).map(FileLookup::Node)
     }
 
     /// Reads the status of a file and promises a callback; looks the file up again while it changes.
@@ -117,7 +119,7 @@ impl ServedCall {
     /// Keeps breaks of a promise back until the client has the reply that carries it, if it would lose them.
     pub(super) fn hold_in_flight(&self, context: &CallContext, lookup: &FileLookup) {
         if context.host.loses_overtaking_breaks() {
-            self.on_its_way.borrow_mut().extend(lookup.on_its_way());
+            self.in_flight_reply.borrow_mut().extend(lookup.in_flight_reply());
         }
     }
 
@@ -184,10 +186,10 @@ impl FileLookup {
         }
     }
 
-    fn on_its_way(&self) -> Option<OnItsWay> {
+    fn in_flight_reply(&self) -> Option<InFlightReply> {
         match self {
-            Self::Node(promised) => promised.on_its_way(),
-            Self::Link(link) => link.on_its_way(),
+            Self::Node(promised) => promised.in_flight_reply(),
+            Self::Link(link) => link.in_flight_reply(),
         }
     }
 

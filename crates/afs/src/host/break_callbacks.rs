@@ -5,43 +5,43 @@ use std::time::Duration;
 
 use afs_wire::{FIDS_MAX, Fid};
 use futures_util::future::join_all;
-use vfs::{Client, Gone, Heard, Holder, Notice, Number, TellOutcome, Teller};
+use vfs::{CallbackNotifier, Client, GoneFuture, Holder, Notice, NotifyFuture, NotifyOutcome, Number};
 
 use super::host_identity::HostAddress;
 use super::hosts::is_host;
 use super::lane_hosts::LaneHosts;
 use super::{Host, Hosts};
 
-impl Teller for LaneHosts {
+impl CallbackNotifier for LaneHosts {
     fn knows(&self, holder: Holder) -> bool {
         is_host(holder)
     }
 
-    fn tell(&self, client: &Arc<Client>, notices: Vec<Notice>) -> Heard {
+    fn notify(&self, client: &Arc<Client>, notices: Vec<Notice>) -> NotifyFuture {
         let (me, host) = (self.me.upgrade(), self.hosts.by_holder(client.holder()));
         Box::pin(async move {
-            let (Some(me), Some(host)) = (me, host) else { return TellOutcome::Silent };
+            let (Some(me), Some(host)) = (me, host) else { return NotifyOutcome::NoReply };
             let attempt = BreakAttempt(&me.hosts, &host);
             let outcome = me.deliver_breaks(&host, &notices).await;
             match outcome {
-                TellOutcome::Heard => {
+                NotifyOutcome::Acknowledged => {
                     std::mem::forget(attempt);
                     host.has_answered();
                 }
                 // Whoever is gone holds nobody up, so it takes no place among the silent.
-                TellOutcome::Gone => std::mem::forget(attempt),
-                TellOutcome::Silent => {}
+                NotifyOutcome::Gone => std::mem::forget(attempt),
+                NotifyOutcome::NoReply => {}
             }
             outcome
         })
     }
 
-    fn is_gone(&self, client: &Arc<Client>) -> Gone {
+    fn is_gone(&self, client: &Arc<Client>) -> GoneFuture {
         let (me, host) = (self.me.upgrade(), self.hosts.by_holder(client.holder()));
         Box::pin(async move {
             let (Some(me), Some(host)) = (me, host) else { return false };
             let places = me.hosts.places(&host);
-            !places.is_empty() && me.find_answering(&host, places).await == Err(TellOutcome::Gone)
+            !places.is_empty() && me.find_answering(&host, places).await == Err(NotifyOutcome::Gone)
         })
     }
 
@@ -61,18 +61,18 @@ impl Drop for BreakAttempt<'_> {
 
 impl LaneHosts {
     /// Delivers breaks to a host, at another of its addresses where it does not answer at the first.
-    async fn deliver_breaks(&self, host: &Arc<Host>, notices: &[Notice]) -> TellOutcome {
+    async fn deliver_breaks(&self, host: &Arc<Host>, notices: &[Notice]) -> NotifyOutcome {
         let places = self.hosts.places(host);
-        let Some(&first) = places.first() else { return TellOutcome::Silent };
+        let Some(&first) = places.first() else { return NotifyOutcome::NoReply };
         let options = self.hosts.options();
         if places.len() == 1 {
             return self.send_breaks(host, first, notices, options.patience).await;
         }
         // Where it may be elsewhere, half of the time is for finding it.
         if !host.did_not_answer()
-            && self.send_breaks(host, first, notices, options.probe).await == TellOutcome::Heard
+            && self.send_breaks(host, first, notices, options.probe).await == NotifyOutcome::Acknowledged
         {
-            return TellOutcome::Heard;
+            return NotifyOutcome::Acknowledged;
         }
         let at = match self.find_answering(host, places).await {
             Ok(at) => at,
@@ -90,16 +90,17 @@ impl LaneHosts {
         &self,
         host: &Arc<Host>,
         places: Vec<HostAddress>,
-    ) -> Result<HostAddress, TellOutcome> {
+    ) -> Result<HostAddress, NotifyOutcome> {
         self.counters.probes.add(places.len() as u64);
         let probe = self.hosts.options().probe;
         let probes = places.iter().map(|&place| self.calls.probe(place, host.uuid, probe));
         let answers = join_all(probes).await;
-        let failed = answers.iter().filter(|answer| **answer != TellOutcome::Heard);
+        let failed = answers.iter().filter(|answer| **answer != NotifyOutcome::Acknowledged);
         self.counters.probes_failed.add(failed.count() as u64);
-        let is_gone = answers.iter().all(|answer| *answer == TellOutcome::Gone);
-        let answering = places.into_iter().zip(answers).find(|(_, answer)| *answer == TellOutcome::Heard);
-        let attempt = if is_gone { TellOutcome::Gone } else { TellOutcome::Silent };
+        let is_gone = answers.iter().all(|answer| *answer == NotifyOutcome::Gone);
+        let answering =
+            places.into_iter().zip(answers).find(|(_, answer)| *answer == NotifyOutcome::Acknowledged);
+        let attempt = if is_gone { NotifyOutcome::Gone } else { NotifyOutcome::NoReply };
         answering.map(|(place, _)| place).ok_or(attempt)
     }
 
@@ -110,7 +111,7 @@ impl LaneHosts {
         at: HostAddress,
         notices: &[Notice],
         patience: Duration,
-    ) -> TellOutcome {
+    ) -> NotifyOutcome {
         let mut files = Vec::new();
         for notice in notices {
             match notice {
@@ -132,15 +133,15 @@ impl LaneHosts {
         self.break_all(at, &files, patience).await
     }
 
-    async fn break_all(&self, at: HostAddress, files: &[Fid], patience: Duration) -> TellOutcome {
+    async fn break_all(&self, at: HostAddress, files: &[Fid], patience: Duration) -> NotifyOutcome {
         for files in files.chunks(FIDS_MAX as usize) {
             self.counters.breaks.increment();
             let outcome = self.calls.break_callbacks(at, files.to_vec(), patience).await;
-            if outcome != TellOutcome::Heard {
+            if outcome != NotifyOutcome::Acknowledged {
                 self.counters.breaks_failed.increment();
                 return outcome;
             }
         }
-        TellOutcome::Heard
+        NotifyOutcome::Acknowledged
     }
 }

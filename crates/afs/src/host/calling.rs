@@ -9,7 +9,7 @@ use afs_wire::{Fid, rxafscb};
 use lane::time;
 use rx::{ConnectOptions, DeadReason, Limits};
 use rx_lane::{Anonymous, CallError, Connection, Driver};
-use vfs::TellOutcome;
+use vfs::NotifyOutcome;
 use xdr::List;
 use xdr::afs::AfsUuid;
 use xdr::rpc::{Call, Failure, Received, code};
@@ -41,10 +41,10 @@ enum Failed {
 }
 
 impl Failed {
-    fn outcome(self) -> TellOutcome {
+    fn outcome(self) -> NotifyOutcome {
         match self {
-            Self::PortClosed => TellOutcome::Gone,
-            Self::Unknown | Self::Refused(_) | Self::Else => TellOutcome::Silent,
+            Self::PortClosed => NotifyOutcome::Gone,
+            Self::Unknown | Self::Refused(_) | Self::Else => NotifyOutcome::NoReply,
         }
     }
 }
@@ -76,25 +76,25 @@ impl Calls {
         at: HostAddress,
         uuid: Option<AfsUuid>,
         patience: Duration,
-    ) -> TellOutcome {
+    ) -> NotifyOutcome {
         let failed = match uuid {
             Some(client) => self.call(at, &rxafscb::ProbeUuid { client }, patience).await.err(),
             None => self.call(at, &rxafscb::Probe {}, patience).await.err(),
         };
         match failed {
-            None => TellOutcome::Heard,
-            Some(Failed::Refused(ANOTHER)) if uuid.is_some() => TellOutcome::Gone,
+            None => NotifyOutcome::Acknowledged,
+            Some(Failed::Refused(ANOTHER)) if uuid.is_some() => NotifyOutcome::Gone,
             Some(failed) => failed.outcome(),
         }
     }
 
     /// Tells a client that it relies on nothing of the server of this identity.
-    pub(super) async fn reset(&self, at: HostAddress, server: AfsUuid, patience: Duration) -> TellOutcome {
+    pub(super) async fn reset(&self, at: HostAddress, server: AfsUuid, patience: Duration) -> NotifyOutcome {
         let told = match self.call(at, &rxafscb::InitCallBackState3 { server }, patience).await {
             Err(Failed::Unknown) => self.call(at, &rxafscb::InitCallBackState {}, patience).await.err(),
             told => told.err(),
         };
-        told.map_or(TellOutcome::Heard, Failed::outcome)
+        told.map_or(NotifyOutcome::Acknowledged, Failed::outcome)
     }
 
     /// Tells a client that what it was promised of these files is over.
@@ -103,9 +103,9 @@ impl Calls {
         at: HostAddress,
         files: Vec<Fid>,
         patience: Duration,
-    ) -> TellOutcome {
+    ) -> NotifyOutcome {
         let request = rxafscb::CallBack { files: List(files), call_backs: List(Vec::new()) };
-        self.call(at, &request, patience).await.err().map_or(TellOutcome::Heard, Failed::outcome)
+        self.call(at, &request, patience).await.err().map_or(NotifyOutcome::Acknowledged, Failed::outcome)
     }
 
     /// Closes connections that have not been used since `before`.

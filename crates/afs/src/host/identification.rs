@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lane::offload::offload;
 use lane::time;
 use rx_lane::AbortCode;
-use vfs::TellOutcome;
+use vfs::NotifyOutcome;
 
 use super::Host;
 use super::contact::Contact;
@@ -84,7 +84,8 @@ impl LaneHosts {
                 IdentificationStep::Probe { host, at, uuid } => {
                     self.counters.probes.increment();
                     let probe = self.hosts.options().probe;
-                    let answers = self.calls.probe(at, Some(uuid), probe).await == TellOutcome::Heard;
+                    let answers =
+                        self.calls.probe(at, Some(uuid), probe).await == NotifyOutcome::Acknowledged;
                     if !answers {
                         self.counters.probes_failed.increment();
                     }
@@ -92,7 +93,9 @@ impl LaneHosts {
                 }
                 IdentificationStep::Reset => {
                     self.counters.resets.increment();
-                    if self.calls.reset(place, self.hosts.server(), patience).await != TellOutcome::Heard {
+                    if self.calls.reset(place, self.hosts.server(), patience).await
+                        != NotifyOutcome::Acknowledged
+                    {
                         return self.note_silent(place);
                     }
                     identification.reset();
@@ -116,7 +119,7 @@ impl LaneHosts {
             }
             AddressMatch::Additional | AddressMatch::Moved => {
                 self.counters.hosts_moved.increment();
-                self.cache.be_home_of(host.client());
+                self.cache.set_home_of(host.client());
                 host.set_safe(false);
                 self.hosts.record(&host, self.hosts.seconds());
             }

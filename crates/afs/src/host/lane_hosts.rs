@@ -10,14 +10,14 @@ use std::time::Instant;
 use afs_wire::code;
 use lane::time;
 use rx_lane::{AbortCode, Driver};
-use vfs::{Cache, Teller, VfsCounters};
+use vfs::{Cache, CallbackNotifier, VfsCounters};
 
 use super::calling::Calls;
 use super::contact::Contact;
 use super::whoareyou::WhoAreYouQueries;
 use super::{CallbackPromise, Host, HostCounters, Hosts};
 
-/// The hosts of one lane. It tells those whose home this lane is (`vfs::Teller`) by its driver, so from the port that its clients
+/// The hosts of one lane. It tells those whose home this lane is (`vfs::CallbackNotifier`) by its driver, so from the port that its clients
 /// know the server by.
 pub struct LaneHosts {
     pub(super) hosts: Hosts,
@@ -45,8 +45,8 @@ impl LaneHosts {
             counters: Arc::default(),
             me: me.clone(),
         });
-        let teller: Rc<dyn Teller> = Rc::clone(&made) as Rc<dyn Teller>;
-        cache.add_teller(&teller);
+        let teller: Rc<dyn CallbackNotifier> = Rc::clone(&made) as Rc<dyn CallbackNotifier>;
+        cache.add_callback_notifier(&teller);
         lane::spawn(super::upkeep::run(Rc::downgrade(&made))).detach();
         made
     }
@@ -70,7 +70,10 @@ impl LaneHosts {
                 }
             };
             host.touch(self.hosts.seconds());
-            if host.client().owes() && self.cache.greet(host.client()).await.is_err() && !host.has_left() {
+            if host.client().has_pending_breaks()
+                && self.cache.flush_pending_breaks(host.client()).await.is_err()
+                && !host.has_left()
+            {
                 self.counters.refused_owes.increment();
                 return Err(UNREACHABLE);
             }
@@ -94,7 +97,7 @@ impl LaneHosts {
         self.counters.callbacks_given_up_all.increment();
         let first = self.hosts.places(host).first().map(|place| place.address);
         match contact.connection().remote() {
-            Some(from) if first == Some(from) => host.client().forgets_all(),
+            Some(from) if first == Some(from) => host.client().give_up_all_callbacks(),
             _ => self.cache.void_all(host.client()).await,
         }
     }

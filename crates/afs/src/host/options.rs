@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
     /// Hosts known at once, by all lanes together; beyond it, and it is not to exceed
-    /// [`PromiseOptions::clients_max`](vfs::PromiseOptions::clients_max), those of the address that has most leave.
+    /// [`CallbackOptions::clients_max`](vfs::CallbackOptions::clients_max), those of the address that has most leave.
     pub hosts_max: usize,
     /// Hosts of one address (IPv6: of one /64), as behind a NAT; beyond it the one that asked for something longest ago leaves.
     pub per_address_max: usize,
@@ -22,7 +22,7 @@ pub struct HostOptions {
     pub asking_per_address_max: usize,
     /// How long a client may rely on what it is told.
     pub promise: Duration,
-    /// How long a call to a client may take. At most [`PromiseOptions::patience`](vfs::PromiseOptions::patience), after which nobody waits for it.
+    /// How long a call to a client may take. At most [`CallbackOptions::patience`](vfs::CallbackOptions::patience), after which nobody waits for it.
     pub patience: Duration,
     /// How long it may take a client to say whether it is still where it was.
     pub probe: Duration,

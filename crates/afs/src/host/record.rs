@@ -91,7 +91,7 @@ impl Host {
     }
 
     /// Whether it would lose a break that overtakes the reply with the promise, and go on relying on what is over: then the reply is held
-    /// to be on its way ([`vfs::Promised::on_its_way`]) until the client has acknowledged it. Linux's client does, which can be told by its
+    /// to be on its way ([`vfs::LookupWithCallback::in_flight_reply`]) until the client has acknowledged it. Linux's client does, which can be told by its
     /// counting no addresses as its own. OpenAFS's notices, and may take 400 ms to acknowledge, for which changes would wait.
     pub fn loses_overtaking_breaks(&self) -> bool {
         self.loses_overtaking

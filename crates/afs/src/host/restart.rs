@@ -9,7 +9,7 @@ use futures_util::stream::iter;
 use index::{Error, HostRecord};
 use lane::offload::offload;
 use lane::time;
-use vfs::TellOutcome;
+use vfs::NotifyOutcome;
 
 use super::Host;
 use super::host_identity::HostAddress;
@@ -76,10 +76,10 @@ impl LaneHosts {
         let told = iter(hosts).map(|host| async move {
             let client = host.client();
             client.retire();
-            if client.relies() {
+            if client.has_callbacks() {
                 self.cache.void_all(client).await;
             }
-            let has_heard = !client.owes();
+            let has_heard = !client.has_pending_breaks();
             if has_heard {
                 self.hosts.release(&host);
             }
@@ -108,7 +108,7 @@ impl LaneHosts {
         for &address in record.addresses.iter().take(2) {
             self.counters.resets.increment();
             let place = HostAddress { address, epoch: 0, local: None };
-            if self.calls.reset(place, self.hosts.server(), patience).await == TellOutcome::Heard {
+            if self.calls.reset(place, self.hosts.server(), patience).await == NotifyOutcome::Acknowledged {
                 return true;
             }
         }

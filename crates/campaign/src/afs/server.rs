@@ -22,7 +22,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rx_lane::{Driver, DriverConfig, LaneGroupLink};
 use vfs::{
-    Cache, CacheOptions, Number, Objects, ObjectsOptions, PromiseOptions, Volume, VolumeName, VolumeOptions,
+    Cache, CacheOptions, CallbackOptions, Number, Objects, ObjectsOptions, Volume, VolumeName, VolumeOptions,
     VolumeSpec,
 };
 use xdr::afs::AfsUuid;
@@ -71,13 +71,13 @@ impl Server {
         fs.symlink("d/x", "/srv/link").expect("there is room");
         fs.symlink("#files:sub.", "/srv/mount").expect("there is room");
         fs.hard_link("/srv/a", "/srv/d/y").expect("there is room");
-        let promises =
-            PromiseOptions { clients_max: 16, promises_max: 64, kept_max: 8, ..PromiseOptions::default() };
+        let callbacks =
+            CallbackOptions { clients_max: 16, callbacks_max: 64, kept_max: 8, ..CallbackOptions::default() };
         let objects = Objects::in_memory(ObjectsOptions {
             objects_max: 300,
             waiting_max: 16,
             lanes_max: 1,
-            promises,
+            callbacks,
             local_locks_max: 16,
             ..ObjectsOptions::default()
         });

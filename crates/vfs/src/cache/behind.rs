@@ -9,14 +9,14 @@ use std::time::Duration;
 use lane::Task;
 use lane::fs::EntryChange;
 
+use super::CoherencePeer;
 use super::Inner;
-use super::Joined;
 use super::key::{Key, KeyRef};
 use super::watches::WatchedDir;
+use crate::callback::{Displaced, Sought};
 use crate::change::{Doubted, Looked};
 use crate::name::Name;
 use crate::object::Object;
-use crate::promise::{Displaced, Sought};
 use crate::volume::{Volume, WeakVolume};
 
 /// Names to look at, and who does.
@@ -120,7 +120,7 @@ impl Inner {
     }
 
     fn is_given(&self) -> bool {
-        self.joined.get().is_some_and(|joined| joined.promises.given() > 0)
+        self.peer.get().is_some_and(|peer| peer.callbacks.callback_count() > 0)
     }
 
     fn doubt_each(self: &Rc<Self>, names: impl IntoIterator<Item = (Key, Option<Box<[u8]>>)>) {
@@ -139,9 +139,9 @@ impl Inner {
     /// Changes were lost, or are too many to look at: no client of this lane is to rely on anything it knows.
     pub(super) fn doubt_all(&self) {
         self.doubts.borrow_mut().forget_names();
-        if let Some(joined) = self.joined.get() {
+        if let Some(peer) = self.peer.get() {
             self.counters.callbacks_voided_all.increment();
-            joined.void_clients();
+            peer.void_clients();
         }
     }
 }
@@ -231,12 +231,12 @@ async fn look_at_open(inner: Weak<Inner>) {
 /// the name to them, so all that this lane has promised is looked through, not more often than every so often.
 async fn seek(inner: Weak<Inner>) {
     loop {
-        let Some((joined, looked)) = inner.upgrade().and_then(|inner| inner.next_looked()) else { return };
+        let Some((peer, looked)) = inner.upgrade().and_then(|inner| inner.next_looked()) else { return };
         let (looked, volumes): (Vec<_>, Vec<_>) = looked.into_iter().unzip();
         let sought = Sought::new(looked);
         let mut from = Some(0);
         while let Some(next) = from {
-            let (displaced, rest) = joined.promises.displaced(&sought, next, SOUGHT_AT_ONCE);
+            let (displaced, rest) = peer.callbacks.displaced(&sought, next, SOUGHT_AT_ONCE);
             for displaced in displaced {
                 match sought.name_of(&displaced) {
                     Some((at, path)) => {
@@ -250,7 +250,7 @@ async fn seek(inner: Weak<Inner>) {
             lane::yield_now().await;
             from = rest;
         }
-        drop((joined, volumes, sought));
+        drop((peer, volumes, sought));
         lane::time::sleep(SEEK_PAUSE).await;
     }
 }
@@ -282,12 +282,12 @@ impl Inner {
         }
     }
 
-    fn next_looked(&self) -> Option<(Rc<Joined>, Vec<LookedIn>)> {
+    fn next_looked(&self) -> Option<(Rc<CoherencePeer>, Vec<LookedIn>)> {
         let looked = std::mem::take(&mut self.doubts.borrow_mut().looked);
         if looked.is_empty() {
             return None;
         }
-        Some((Rc::clone(self.joined.get()?), looked))
+        Some((Rc::clone(self.peer.get()?), looked))
     }
 
     fn next_open(&self) -> Option<DoubtedOpens> {

@@ -10,13 +10,13 @@ use lane::Task;
 use lane::time;
 
 use super::Cache;
-use super::joined::Joined;
+use super::coherence_peer::CoherencePeer;
+use crate::callback::{
+    Ack, Acks, CallbackNotifier, CallbackRef, CallbackTableFull, Client, Holder, InFlightReplies,
+    Invalidation, Notice, PendingBreak, notifier_of, notify_client, notify_next,
+};
 use crate::error::Error;
 use crate::object::Object;
-use crate::promise::{
-    Answer, Answers, Arrivals, Broken, Client, Full, Holder, Leaving, Notice, Teller, Ticket, carry_on, tell,
-    teller_of,
-};
 
 impl Cache {
     /// Has clients that cache told by this service, for as long as it lives, when what they were promised is broken: those whose
@@ -24,8 +24,8 @@ impl Cache {
     ///
     /// # Panics
     /// For a cache that does not [share](Cache::sharing).
-    pub fn add_teller(&self, teller: &Rc<dyn Teller>) {
-        self.joined().expect("only what lanes share is promised").add_teller(teller);
+    pub fn add_callback_notifier(&self, notifier: &Rc<dyn CallbackNotifier>) {
+        self.peer().expect("only what lanes share is promised").add_callback_notifier(notifier);
     }
 
     /// The record of a client, one for all lanes; a new one has this lane as its home, on which it is told. Keep it for as long
@@ -34,16 +34,16 @@ impl Cache {
     /// # Errors
     /// [`Error::Busy`] when there are as many as may be; [`Error::ReadOnly`] for a cache that does not share.
     pub fn client(&self, holder: Holder) -> Result<Arc<Client>, Error> {
-        let joined = self.joined().ok_or(Error::ReadOnly)?;
-        joined.objects.client(holder, joined.member())
+        let peer = self.peer().ok_or(Error::ReadOnly)?;
+        peer.objects.client(holder, peer.member())
     }
 
     /// Makes this lane the client's home: its connection back is here now.
     ///
     /// # Panics
-    /// As [`Cache::add_teller`].
-    pub fn be_home_of(&self, client: &Client) {
-        client.set_home(self.joined().expect("only what lanes share is promised").member());
+    /// As [`Cache::add_callback_notifier`].
+    pub fn set_home_of(&self, client: &Client) {
+        client.set_home(self.peer().expect("only what lanes share is promised").member());
     }
 
     /// To be waited for before a request of a client is answered: what it has missed so far it hears now. Where it has missed
@@ -51,16 +51,19 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Busy`] when it cannot be told; its request is not to be answered then.
-    pub fn greet<'a>(&'a self, client: &'a Arc<Client>) -> LocalBoxFuture<'a, Result<(), Error>> {
+    pub fn flush_pending_breaks<'a>(
+        &'a self,
+        client: &'a Arc<Client>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            if !client.owes() {
+            if !client.has_pending_breaks() {
                 return Ok(());
             }
-            let joined = self.joined().ok_or(Error::ReadOnly)?;
-            let answers = Answers::default();
-            joined.carry_on(client, |client| client.comes(&answers));
-            let _ = time::timeout(joined.objects.options().promises.patience, answers).await;
-            if client.owes() { Err(Error::Busy) } else { Ok(()) }
+            let peer = self.peer().ok_or(Error::ReadOnly)?;
+            let acks = Acks::default();
+            peer.notify_next(client, |client| client.note_reachable(&acks));
+            let _ = time::timeout(peer.objects.options().callbacks.patience, acks).await;
+            if client.has_pending_breaks() { Err(Error::Busy) } else { Ok(()) }
         })
     }
 
@@ -68,83 +71,83 @@ impl Cache {
     /// remember. Waits until it has heard, or will before it is served again.
     pub fn void_all<'a>(&'a self, client: &'a Arc<Client>) -> LocalBoxFuture<'a, ()> {
         Box::pin(async move {
-            let Some(joined) = self.joined_rc() else { return };
-            let answers = Answers::default();
-            joined.void(client, answers.ask());
-            if time::timeout(joined.objects.options().promises.patience, answers).await.is_err() {
-                client.owe();
+            let Some(peer) = self.peer_rc() else { return };
+            let acks = Acks::default();
+            peer.void(client, acks.issue());
+            if time::timeout(peer.objects.options().callbacks.patience, acks).await.is_err() {
+                client.defer_breaks();
             }
         })
     }
 }
 
-impl Joined {
-    fn add_teller(&self, teller: &Rc<dyn Teller>) {
-        let mut tellers = self.tellers.borrow_mut();
-        tellers.retain(|known| known.strong_count() > 0);
-        tellers.push(Rc::downgrade(teller));
-        self.objects.desks().tells(self.member());
+impl CoherencePeer {
+    fn add_callback_notifier(&self, notifier: &Rc<dyn CallbackNotifier>) {
+        let mut notifiers = self.notifiers.borrow_mut();
+        notifiers.retain(|known| known.strong_count() > 0);
+        notifiers.push(Rc::downgrade(notifier));
+        self.objects.queues().serve_clients(self.member());
     }
 
-    /// As [`Promises::give`]; those who have to leave for it are told.
+    /// As [`CallbackTable::give`]; those who have to leave for it are told.
     pub(crate) fn give(
         self: &Rc<Self>,
         client: &Arc<Client>,
         object: &Arc<Object>,
         until: Instant,
-    ) -> Result<Ticket, Full> {
+    ) -> Result<CallbackRef, CallbackTableFull> {
         if client.is_retired() {
-            return Err(Full);
+            return Err(CallbackTableFull);
         }
-        let mut leaving = Vec::new();
-        let (now, max) = (time::now(), self.objects.options().promises.promises_max);
-        let given = self.promises.give(client, object, until, now, max, &mut leaving);
-        if !leaving.is_empty() {
-            self.counters.promises_evicted.add(leaving.len() as u64);
-            self.have_told(leaving, None);
+        let mut pending_breaks = Vec::new();
+        let (now, max) = (time::now(), self.objects.options().callbacks.callbacks_max);
+        let given = self.callbacks.give(client, object, until, now, max, &mut pending_breaks);
+        if !pending_breaks.is_empty() {
+            self.counters.promises_evicted.add(pending_breaks.len() as u64);
+            self.notify_all(pending_breaks, None);
         }
-        self.counters.promises_given.set(self.promises.given() as u64);
-        self.sweep_later();
+        self.counters.promises_given.set(self.callbacks.callback_count() as u64);
+        self.start_sweep();
         given
     }
 
     /// Has this lane's clients told what is about to change; `until` is dropped when they have heard.
-    pub(super) fn tell_clients(self: &Rc<Self>, broken: &Broken, until: impl FnOnce() -> Answer) {
-        let leaving = self.promises.break_given(broken, time::now());
-        if !leaving.is_empty() {
-            self.counters.promises_broken.add(leaving.len() as u64);
-            self.have_told(leaving, Some(until()));
+    pub(super) fn notify_clients(self: &Rc<Self>, broken: &Invalidation, until: impl FnOnce() -> Ack) {
+        let pending_breaks = self.callbacks.begin_breaks(broken, time::now());
+        if !pending_breaks.is_empty() {
+            self.counters.promises_broken.add(pending_breaks.len() as u64);
+            self.notify_all(pending_breaks, Some(until()));
         }
     }
 
     /// Has clients told, all at once, and waits for each for as long as there is patience.
-    fn have_told(self: &Rc<Self>, leaving: Vec<Leaving>, until: Option<Answer>) {
-        let answers = Answers::default();
-        for one in &leaving {
-            let answer = answers.ask();
+    fn notify_all(self: &Rc<Self>, pending_breaks: Vec<PendingBreak>, until: Option<Ack>) {
+        let acks = Acks::default();
+        for one in &pending_breaks {
+            let ack = acks.issue();
             let (client, notice, matters_until) = (Arc::clone(&one.client), one.what.notice(), one.until);
-            if one.arriving.is_empty() {
-                self.post(&client, notice, matters_until, answer);
+            if one.in_flight.is_empty() {
+                self.post(&client, notice, matters_until, ack);
                 continue;
             }
             // The reply that carries the promise comes first: a client that hears of its end before it has it would keep it.
-            let (joined, arriving) = (Rc::clone(self), one.arriving.clone());
+            let (peer, in_flight) = (Rc::clone(self), one.in_flight.clone());
             lane::spawn(async move {
-                let overtake_max = joined.objects.options().promises.overtake_max;
-                let _ = time::timeout(overtake_max, joined.over_or_gone(&client, &arriving)).await;
-                joined.post(&client, notice, matters_until, answer);
+                let overtake_max = peer.objects.options().callbacks.overtake_max;
+                let _ = time::timeout(overtake_max, peer.delivered_or_gone(&client, &in_flight)).await;
+                peer.post(&client, notice, matters_until, ack);
             })
             .detach();
         }
-        let waiting = Waiting { joined: Rc::clone(self), since: time::now(), leaving, until };
+        let waiting = BreakWait { peer: Rc::clone(self), since: time::now(), pending_breaks, until };
         lane::spawn(async move {
-            let patience = waiting.joined.objects.options().promises.patience;
-            let mut answers = pin!(answers);
-            if time::timeout(patience / 4, answers.as_mut()).await.is_err() {
+            let patience = waiting.peer.objects.options().callbacks.patience;
+            let mut acks = pin!(acks);
+            if time::timeout(patience / 4, acks.as_mut()).await.is_err() {
                 // A client that asks for something meanwhile can be reached, and has to hear first.
-                waiting.leaving.iter().for_each(|one| one.client.owe());
-                if time::timeout(patience - patience / 4, answers).await.is_err() {
-                    waiting.joined.counters.clients_not_waited_for.increment();
+                waiting.pending_breaks.iter().for_each(|one| one.client.defer_breaks());
+                if time::timeout(patience - patience / 4, acks).await.is_err() {
+                    waiting.peer.counters.clients_not_waited_for.increment();
                 }
             }
             waiting.end();
@@ -153,14 +156,14 @@ impl Joined {
     }
 
     /// Waits until none of these is on its way any more, or their client is known not to be there.
-    async fn over_or_gone(&self, client: &Arc<Client>, arriving: &[Rc<Arrivals>]) {
-        let mut over = pin!(over(arriving));
-        let soon = self.objects.options().promises.overtake_max / 10;
+    async fn delivered_or_gone(&self, client: &Arc<Client>, in_flight: &[Rc<InFlightReplies>]) {
+        let mut over = pin!(all_delivered(in_flight));
+        let soon = self.objects.options().callbacks.overtake_max / 10;
         if time::timeout(soon, over.as_mut()).await.is_ok() {
             return;
         }
-        let is_gone = match teller_of(&self.tellers.borrow(), client.holder()) {
-            Some(teller) => teller.is_gone(client),
+        let is_gone = match notifier_of(&self.notifiers.borrow(), client.holder()) {
+            Some(notifier) => notifier.is_gone(client),
             None => Box::pin(async { false }),
         };
         match select(over, is_gone).await {
@@ -169,36 +172,36 @@ impl Joined {
         }
     }
 
-    fn post(&self, client: &Arc<Client>, notice: Option<Notice>, until: Instant, answer: Answer) {
+    fn post(&self, client: &Arc<Client>, notice: Option<Notice>, until: Instant, ack: Ack) {
         match notice {
             Some(notice) => {
-                self.carry_on(client, |client| client.post(notice, until, answer, time::now()));
+                self.notify_next(client, |client| client.post(notice, until, ack, time::now()));
             }
-            None => client.join_all(answer),
+            None => client.join_all(ack),
         }
     }
 
-    fn carry_on(&self, client: &Arc<Client>, act: impl FnOnce(&Client) -> crate::promise::Next) {
+    fn notify_next(&self, client: &Arc<Client>, act: impl FnOnce(&Client) -> crate::callback::Next) {
         let next = act(client);
-        carry_on(&self.objects, &self.ringer, client, next);
+        notify_next(&self.objects, &self.ringer, client, next);
     }
 
     /// Has the clients told that this lane is to tell.
-    pub(super) fn tell_those_who_wait(&self) {
-        while let Some(client) = self.objects.desks().next_call(self.member()) {
-            let teller = teller_of(&self.tellers.borrow(), client.holder());
-            let Some(teller) = teller else {
+    pub(super) fn notify_queued_clients(&self) {
+        while let Some(client) = self.objects.queues().next_client(self.member()) {
+            let notifier = notifier_of(&self.notifiers.borrow(), client.holder());
+            let Some(notifier) = notifier else {
                 client.give_up();
                 continue;
             };
             let (objects, ringer) = (self.objects.clone(), self.ringer.clone());
             let counters = Arc::clone(&self.counters);
-            lane::spawn(tell(objects, ringer, client, Rc::downgrade(&teller), counters)).detach();
+            lane::spawn(notify_client(objects, ringer, client, Rc::downgrade(&notifier), counters)).detach();
         }
     }
 
     /// Sees to it that promises that are over are forgotten.
-    fn sweep_later(self: &Rc<Self>) {
+    fn start_sweep(self: &Rc<Self>) {
         let mut sweeper = self.sweeper.borrow_mut();
         if sweeper.as_ref().is_none_or(Task::is_finished) {
             *sweeper = Some(lane::spawn(sweep(Rc::downgrade(self))));
@@ -207,41 +210,41 @@ impl Joined {
 
     /// Voids what every client of this lane was promised, on all lanes.
     pub(super) fn void_clients(self: &Rc<Self>) {
-        for client in self.promises.clients() {
-            self.void(&client, Answers::default().ask());
+        for client in self.callbacks.clients() {
+            self.void(&client, Acks::default().issue());
         }
     }
 
     /// Voids what a client was promised, on all lanes, at once. It is told so after the replies that are on their way to it, from whichever
-    /// lane: else it would keep what it gets by them. `answer` is dropped when it has heard.
-    fn void(self: &Rc<Self>, client: &Arc<Client>, answer: Answer) {
+    /// lane: else it would keep what it gets by them. `ack` is dropped when it has heard.
+    fn void(self: &Rc<Self>, client: &Arc<Client>, ack: Ack) {
         client.hold_all();
-        let held = Held { joined: Rc::clone(self), client: Arc::clone(client) };
+        let held = VoidHold { peer: Rc::clone(self), client: Arc::clone(client) };
         let now = time::now();
-        self.carry_on(client, |client| client.post_all(now + VOID_KEPT, answer, now));
-        let answers = Answers::default();
-        self.objects.desks().ask_for_arrivals(&self.ringer, client, &answers);
-        let arriving = self.promises.arriving_to(client);
+        self.notify_next(client, |client| client.post_all(now + VOID_KEPT, ack, now));
+        let acks = Acks::default();
+        self.objects.queues().await_in_flight(&self.ringer, client, &acks);
+        let in_flight = self.callbacks.in_flight_to(client);
         lane::spawn(async move {
             let all = async {
-                over(&arriving).await;
-                answers.await;
+                all_delivered(&in_flight).await;
+                acks.await;
             };
-            let _ = time::timeout(held.joined.objects.options().promises.overtake_max, all).await;
+            let _ = time::timeout(held.peer.objects.options().callbacks.overtake_max, all).await;
             drop(held);
         })
         .detach();
     }
 
     /// Answers other lanes that void what clients were promised, once no reply is on its way from here.
-    pub(super) fn wait_for_those_who_are_voided(&self) {
-        while let Some((client, answer)) = self.objects.desks().next_voided(self.member()) {
-            let arriving = self.promises.arriving_to(&client);
-            if !arriving.is_empty() {
-                let overtake_max = self.objects.options().promises.overtake_max;
+    pub(super) fn ack_voided_clients(&self) {
+        while let Some((client, ack)) = self.objects.queues().next_voided(self.member()) {
+            let in_flight = self.callbacks.in_flight_to(&client);
+            if !in_flight.is_empty() {
+                let overtake_max = self.objects.options().callbacks.overtake_max;
                 lane::spawn(async move {
-                    let _ = time::timeout(overtake_max, over(&arriving)).await;
-                    drop(answer);
+                    let _ = time::timeout(overtake_max, all_delivered(&in_flight)).await;
+                    drop(ack);
                 })
                 .detach();
             }
@@ -251,84 +254,84 @@ impl Joined {
     /// The lane ends. What it has promised it can break no longer, so all its clients are told that everything is void; until they
     /// have heard, changes wait for them as if it were here.
     pub(super) fn end(&self) {
-        let ended = self.promises.end();
+        let ended = self.callbacks.end();
         let left = match ended.clients.is_empty() {
             true => {
-                ended.take_bits_back(self.member());
-                self.objects.desks().close(self.member())
+                ended.clear_presence(self.member());
+                self.objects.queues().close(self.member())
             }
-            false => self.objects.desks().mourn(self.member()),
+            false => self.objects.queues().close_orphaned(self.member()),
         };
         if !ended.clients.is_empty() {
-            let (mourning, now) = (ended.mourning(&self.objects, self.member()), time::now());
+            let (orphaned, now) = (ended.into_orphaned(&self.objects, self.member()), time::now());
             for client in &ended.clients {
-                let answer = Answer::mourning(&mourning);
-                self.carry_on(client, |client| client.post_all(now + VOID_KEPT, answer, now));
-                client.owe();
+                let ack = Ack::orphaned(&orphaned);
+                self.notify_next(client, |client| client.post_all(now + VOID_KEPT, ack, now));
+                client.defer_breaks();
             }
         }
         for client in left {
-            self.carry_on(&client, |client| client.left());
+            self.notify_next(&client, |client| client.hand_back());
         }
     }
 }
 
 /// Waits until none of these is on its way any more.
-async fn over(arriving: &[Rc<Arrivals>]) {
-    for one in arriving {
-        one.over().await;
+async fn all_delivered(in_flight: &[Rc<InFlightReplies>]) {
+    for one in in_flight {
+        one.delivered().await;
     }
 }
 
 /// Keeps back that all is void.
-struct Held {
-    joined: Rc<Joined>,
+struct VoidHold {
+    peer: Rc<CoherencePeer>,
     client: Arc<Client>,
 }
 
-impl Drop for Held {
+impl Drop for VoidHold {
     fn drop(&mut self) {
-        self.joined.carry_on(&self.client, Client::release_all);
+        self.peer.notify_next(&self.client, Client::release_all);
     }
 }
 
 /// A change that waits for clients of this lane.
-struct Waiting {
-    joined: Rc<Joined>,
+struct BreakWait {
+    peer: Rc<CoherencePeer>,
     since: Instant,
-    leaving: Vec<Leaving>,
-    until: Option<Answer>,
+    pending_breaks: Vec<PendingBreak>,
+    until: Option<Ack>,
 }
 
-impl Waiting {
+impl BreakWait {
     fn end(mut self) {
-        self.leaving.drain(..).for_each(|one| self.joined.promises.has_left(&one.what));
+        self.pending_breaks.drain(..).for_each(|one| self.peer.callbacks.remove_broken(&one.what));
         self.until = None;
     }
 }
 
-impl Drop for Waiting {
+impl Drop for BreakWait {
     /// The lane ends before they have heard: the change goes on waiting for them.
     fn drop(&mut self) {
         if let Some(until) = self.until.take() {
-            self.joined.objects.desks().leave(self.joined.member(), self.since, until);
+            self.peer.objects.queues().leave_ack(self.peer.member(), self.since, until);
         }
     }
 }
 
-async fn sweep(joined: Weak<Joined>) {
+async fn sweep(peer: Weak<CoherencePeer>) {
     loop {
         time::sleep(SWEEP_EVERY).await;
         let mut from = Some(0);
         while let Some(next) = from {
-            let Some(joined) = joined.upgrade() else { return };
-            let (rest, over) = joined.promises.sweep(next, SWEPT_AT_ONCE, time::now());
-            joined.counters.promises_expired.add(over as u64);
-            joined.counters.promises_given.set(joined.promises.given() as u64);
-            if joined.promises.given() == 0 {
+            let Some(peer) = peer.upgrade() else { return };
+            let (rest, over) = peer.callbacks.sweep(next, SWEPT_AT_ONCE, time::now());
+            peer.counters.promises_expired.add(over as u64);
+            peer.counters.promises_given.set(peer.callbacks.callback_count() as u64);
+            if peer.callbacks.callback_count() == 0 {
                 return;
             }
-            drop(joined);
+            drop(peer);
             lane::yield_now().await;
             from = rest;
         }

@@ -95,9 +95,9 @@ impl Inner {
 
     /// Lets go of the watches of files that nobody relies on any more.
     pub(super) fn sweep_files(&self) {
-        let promises = self.joined.get().map(|joined| &joined.promises);
+        let callbacks = self.peer.get().map(|peer| &peer.callbacks);
         let is_relied_on = |object: &Arc<Object>| {
-            object.grants().is_cached() || promises.is_some_and(|promises| promises.is_given(object))
+            object.grants().is_cached() || callbacks.is_some_and(|callbacks| callbacks.has_clients_of(object))
         };
         self.watches.files().keep_those(is_relied_on);
         self.watches.gauge();

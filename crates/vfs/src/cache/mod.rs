@@ -19,13 +19,14 @@ use lane::backend::Watch;
 use lane::fs::FileKind;
 use quick_cache::Weighter;
 
-pub use self::joined::{Breaker, Telling};
-pub(crate) use self::joined::{Joined, giver_of_aside};
+pub use self::coherence_peer::{ClientNotification, InvalidationListener};
+pub(crate) use self::coherence_peer::{CoherencePeer, giver_of_aside};
 use self::key::Key;
 pub(crate) use self::key::{KeyRef, OpeningId};
 pub(crate) use self::vantage::Vantage;
 pub(crate) use self::watches::{WatchedDir, Watches};
 use crate::attributes::FileId;
+use crate::callback::Invalidation;
 use crate::counters::VfsCounters;
 use crate::directory::OpenDirectory;
 use crate::error::Error;
@@ -34,16 +35,15 @@ use crate::grant::Told;
 use crate::listing::{Alive, CachedListing};
 use crate::name::RelPathBuf;
 use crate::object::{Object, Objects};
-use crate::promise::Broken;
 use crate::root::Root;
 use crate::volume::WeakVolume;
 use crate::withheld::Withheld;
 
 mod behind;
 mod clients;
+mod coherence_peer;
 mod hear;
 mod images;
-mod joined;
 mod key;
 mod linked;
 mod overheard;
@@ -103,7 +103,7 @@ struct Inner {
     images: images::Images,
     watches: Rc<Watches>,
     /// With the caches of other lanes; empty where there are no writable volumes.
-    joined: OnceCell<Rc<Joined>>,
+    peer: OnceCell<Rc<CoherencePeer>>,
     counters: Arc<VfsCounters>,
     entries_alive: Rc<Cell<usize>>,
     page_bytes_alive: Rc<Cell<usize>>,
@@ -116,7 +116,7 @@ struct Inner {
     listener: RefCell<Option<Task<()>>>,
     sweeper: RefCell<Option<Task<()>>>,
     /// Answers other lanes.
-    answerer: RefCell<Option<Task<()>>>,
+    request_server: RefCell<Option<Task<()>>>,
 }
 
 /// The real path of a directory, and what it rests on.
@@ -150,7 +150,7 @@ impl Cache {
                 )),
                 images: images::Images::new(options.listing_entries_max),
                 watches: Watches::new(options.watches_max, options.ttl, Arc::clone(&counters)),
-                joined: OnceCell::new(),
+                peer: OnceCell::new(),
                 counters,
                 entries_alive: Rc::default(),
                 page_bytes_alive: Rc::default(),
@@ -160,7 +160,7 @@ impl Cache {
                 resting: RefCell::default(),
                 listener: RefCell::new(None),
                 sweeper: RefCell::new(None),
-                answerer: RefCell::new(None),
+                request_server: RefCell::new(None),
             }),
         }
     }
@@ -184,14 +184,14 @@ impl Cache {
     /// [`ObjectsOptions::lanes_max`]: crate::ObjectsOptions::lanes_max
     pub fn join(&self, objects: &Objects) {
         let inner = &self.inner;
-        if inner.joined.get().is_some() {
+        if inner.peer.get().is_some() {
             return;
         }
-        let joined = inner.joined.get_or_init(|| Rc::new(Joined::new(objects, &inner.counters)));
-        inner.watches.join(joined);
-        let (weak, objects, me) = (Rc::downgrade(inner), objects.clone(), joined.member());
-        let answer = move || joined::answer_others(weak.clone(), objects.clone(), me);
-        inner.answerer.replace(Some(lane::spawn_restarting("answers to changes", answer)));
+        let peer = inner.peer.get_or_init(|| Rc::new(CoherencePeer::new(objects, &inner.counters)));
+        inner.watches.join(peer);
+        let (weak, objects, me) = (Rc::downgrade(inner), objects.clone(), peer.member());
+        let answer = move || coherence_peer::serve_requests(weak.clone(), objects.clone(), me);
+        inner.request_server.replace(Some(lane::spawn_restarting("answers to changes", answer)));
     }
 
     /// Serves these to nobody from now on. The first that is given counts.
@@ -233,19 +233,19 @@ impl Cache {
     ///
     /// # Panics
     /// For a cache that does not [share](Cache::sharing).
-    pub fn add_breaker(&self, breaker: &Rc<dyn Breaker>) {
-        let joined = self.joined().expect("only what lanes share is changed");
-        joined.add_breaker(breaker);
+    pub fn add_invalidation_listener(&self, listener: &Rc<dyn InvalidationListener>) {
+        let peer = self.peer().expect("only what lanes share is changed");
+        peer.add_invalidation_listener(listener);
     }
 
     /// What it shares with other lanes' caches; `None` where it does not.
     pub fn objects(&self) -> Option<&Objects> {
-        self.joined().map(|joined| &joined.objects)
+        self.peer().map(|peer| &peer.objects)
     }
 
     /// What it has to do with other lanes' caches; `None` if nothing.
-    pub(crate) fn joined(&self) -> Option<&Joined> {
-        self.inner.joined.get().map(|joined| &**joined)
+    pub(crate) fn peer(&self) -> Option<&CoherencePeer> {
+        self.inner.peer.get().map(|peer| &**peer)
     }
 
     /// A point of view in the directory `key`, if the lane relies on that being `object`.
@@ -287,24 +287,24 @@ impl Cache {
         }
     }
 
-    pub(crate) fn joined_rc(&self) -> Option<&Rc<Joined>> {
-        self.inner.joined.get()
+    pub(crate) fn peer_rc(&self) -> Option<&Rc<CoherencePeer>> {
+        self.inner.peer.get()
     }
 
     /// A number for somebody who writes; no other of the process has it.
     pub(crate) fn number_writer(&self) -> u64 {
-        self.joined().expect("only what lanes share is changed").number_writer()
+        self.peer().expect("only what lanes share is changed").number_writer()
     }
 
     /// A name of the server's own for something that is not to be seen yet.
     pub(crate) fn name_aside(&self) -> CString {
-        let joined = self.joined().expect("only what lanes share is changed");
-        joined.name_aside()
+        let peer = self.peer().expect("only what lanes share is changed");
+        peer.name_aside()
     }
 
     /// Has everybody forget what is about to change, under permits that the caller holds.
-    pub(crate) async fn break_everywhere(&self, all: &[Broken]) {
-        self.inner.break_everywhere(all).await;
+    pub(crate) async fn invalidate_everywhere(&self, all: &[Invalidation]) {
+        self.inner.invalidate_everywhere(all).await;
     }
 
     /// Has holders of leases and oplocks told what they have to give back.
@@ -314,7 +314,7 @@ impl Cache {
 
     /// Where holders are told who have a connection on this lane.
     pub(crate) fn home(&self) -> grants::Home {
-        self.joined().expect("only what lanes share is opened so").home()
+        self.peer().expect("only what lanes share is opened so").home()
     }
 
     pub(crate) fn note_volume(&self, volume: WeakVolume) {
@@ -637,8 +637,8 @@ impl Inner {
         self.counters.open_cached.set(self.open.borrow().len() as u64);
         self.counters.absent_cached.set(self.absent.borrow().len() as u64);
         self.counters.listing_entries_cached.set(self.listings.borrow().weight());
-        if let Some(joined) = self.joined.get() {
-            self.counters.promises.set(joined.promises.len() as u64);
+        if let Some(peer) = self.peer.get() {
+            self.counters.promises.set(peer.callbacks.len() as u64);
         }
     }
 }

@@ -64,7 +64,7 @@ impl Inner {
         if Name::parse(name).is_ok_and(Name::is_reserved) || !watches.concern(directory) {
             return;
         }
-        let Some(lane) = self.joined.get().map(|joined| joined.member().index()) else { return };
+        let Some(lane) = self.peer.get().map(|peer| peer.member().index()) else { return };
         let kinds = match (what, is_directory) {
             (EntryChange::Modified, _) => Kinds::CONTENT | Kinds::ATTRIBUTES | Kinds::RIGHTS,
             (_, true) => Kinds::DIRECTORIES,

@@ -200,10 +200,10 @@ impl Volume {
     async fn watch_anew(&self, path: RelPath<'_>, until: Instant) {
         let Some(vantage) = self.cache().rely_on_anew(self, path, until).await else { return };
         self.cache().doubt_all_open_in(&vantage);
-        let (Some(directory), Some(joined)) = (vantage.object(), self.cache().joined_rc()) else { return };
+        let (Some(directory), Some(peer)) = (vantage.object(), self.cache().peer_rc()) else { return };
         let mut from = Some(0);
         while let Some(next) = from {
-            let (given, rest) = joined.promises.given_in(directory, next, LOOKED_AT_ONCE);
+            let (given, rest) = peer.callbacks.tracked_in(directory, next, LOOKED_AT_ONCE);
             for given in given {
                 if let Some(path) = path.child(&given.at.name) {
                     self.look_for(&given, path.as_path()).await;
@@ -212,7 +212,7 @@ impl Volume {
             lane::yield_now().await;
             from = rest;
         }
-        if joined.promises.is_given(directory) || directory.log().is_some() {
+        if peer.callbacks.has_clients_of(directory) || directory.log().is_some() {
             // It is found out at the next look of somebody otherwise.
             let _ = self.changed_unseen(directory, vantage.watched().map(|watched| &**watched)).await;
         }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use lane::time;
 
 use super::watches::WatchedDir;
+use crate::callback::PresenceToken;
 use crate::object::Object;
-use crate::promise::Mark;
 
 /// When and under whose watch something was learnt from the file system. Taken before the look, so that a
 /// change during the look counts as one after it.
@@ -26,12 +26,12 @@ pub(crate) struct Vantage {
     /// What is changing so that there can be no promise before it is over.
     hindrance: Option<Arc<Object>>,
     /// Who changes the name that is looked at, where its directory is promised, asks this lane; without it nothing is kept.
-    mark: Option<Mark>,
+    mark: Option<PresenceToken>,
 }
 
 impl Vantage {
     /// A point of view in a watched directory, for looking at one name if there is a `mark`, which was made before.
-    pub(super) fn of(watched: Rc<WatchedDir>, mark: Option<Mark>) -> Self {
+    pub(super) fn of(watched: Rc<WatchedDir>, mark: Option<PresenceToken>) -> Self {
         let (changes, renames) = (watched.changes(), watched.renames());
         let is_doubtful = watched.is_changing();
         let (at, watched) = (time::now(), Some(watched));
@@ -104,19 +104,19 @@ impl Vantage {
     }
 
     /// For looking at the name that was counted in before.
-    pub(crate) fn marked(self, mark: Option<Mark>) -> Self {
+    pub(crate) fn marked(self, mark: Option<PresenceToken>) -> Self {
         Self { mark, ..self }
     }
 
     /// For keeping what this lane has put there itself, which was counted in before. Who has had the permit since asks this lane, so that a
     /// change which is under way by then makes nothing doubtful: where many change a directory there is one at any time.
-    pub(crate) fn of_own_change(self, mark: Option<Mark>) -> Self {
+    pub(crate) fn of_own_change(self, mark: Option<PresenceToken>) -> Self {
         Self { is_doubtful: false, ..self.marked(mark) }
     }
 
     /// Counts the lane in for one name in the directory.
-    pub(crate) fn mark(&self, name: &[u8]) -> Option<Mark> {
-        self.watched.as_ref()?.mark(name)
+    pub(crate) fn count_in(&self, name: &[u8]) -> Option<PresenceToken> {
+        self.watched.as_ref()?.count_in(name)
     }
 
     /// Whether nothing at all has changed in the directory since, as far as this lane was told.

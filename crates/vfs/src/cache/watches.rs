@@ -22,7 +22,7 @@ use lane::backend::Watch;
 use lane::fs::{Dir, unwatch};
 use lane::time;
 
-use super::joined::Joined;
+use super::coherence_peer::CoherencePeer;
 use super::key::{Key, KeyRef};
 use super::linked::WatchedFiles;
 use super::relied::Relied;
@@ -30,9 +30,9 @@ use super::rest::Told;
 use super::vantage::Vantage;
 use crate::access::Access;
 use crate::attributes::Attributes;
+use crate::callback::{PresenceToken, SharerGuard};
 use crate::counters::VfsCounters;
 use crate::object::{At, By, Cover, Log, Object, Place};
-use crate::promise::{Mark, Promise};
 use crate::root::Root;
 use crate::withheld::{Withheld, WithheldHere};
 
@@ -50,7 +50,7 @@ pub(crate) struct Watches {
     relied: Relied,
     files: WatchedFiles,
     /// Set before the first writable volume is opened.
-    joined: OnceCell<Rc<Joined>>,
+    peer: OnceCell<Rc<CoherencePeer>>,
     /// What is served to nobody, where anything is.
     withheld: OnceCell<Arc<Withheld>>,
     /// After the kernel refused a watch, no other is tried before this moment.
@@ -77,7 +77,7 @@ pub(crate) struct WatchedDir {
     cover: RefCell<Option<Cover>>,
     /// It was as this server left it when it was looked at for that: what others have changed since its watch tells.
     is_vouched: Cell<bool>,
-    promise: OnceCell<Promise>,
+    promise: OnceCell<SharerGuard>,
     /// Rights, where there is a promise.
     access: OnceCell<Access>,
     /// What of it is served to nobody, where there is a promise.
@@ -89,7 +89,7 @@ pub(crate) struct WatchedDir {
     /// Keeps the way to the root watched.
     upper: Option<Rc<WatchedDir>>,
     /// Who changes its name, where its upper one is promised, asks this lane.
-    _mark: Option<Mark>,
+    _mark: Option<PresenceToken>,
 }
 
 /// Why a directory cannot be promised: what is changing, or nothing that could be waited for.
@@ -106,7 +106,7 @@ impl Watches {
             by_object: RefCell::default(),
             relied: Relied::new(limit / 2),
             files: WatchedFiles::default(),
-            joined: OnceCell::new(),
+            peer: OnceCell::new(),
             withheld: OnceCell::new(),
             refused_until: Cell::new(None),
             counters,
@@ -114,8 +114,8 @@ impl Watches {
     }
 
     /// The cache takes part in what lanes share.
-    pub(super) fn join(&self, joined: &Rc<Joined>) {
-        let _ = self.joined.set(Rc::clone(joined));
+    pub(super) fn join(&self, peer: &Rc<CoherencePeer>) {
+        let _ = self.peer.set(Rc::clone(peer));
     }
 
     /// Serves these to nobody from now on.
@@ -144,7 +144,7 @@ impl Watches {
         };
         match self.watch_down_to(root, key.with_path(parent)).await {
             Ok(watched) => {
-                let mark = watched.mark(name.as_bytes());
+                let mark = watched.count_in(name.as_bytes());
                 Vantage::of(watched, mark)
             }
             Err(hindrance) => Vantage::hindered(hindrance),
@@ -342,7 +342,7 @@ impl Watches {
     }
 
     async fn promise(&self, root: &Root, watched: &Rc<WatchedDir>) -> Result<(), Hindrance> {
-        let joined = self.joined.get().expect("writable volumes are opened in caches that share");
+        let peer = self.peer.get().expect("writable volumes are opened in caches that share");
         let shared = root.shared().expect("what is promised lies on a writable volume");
         let path = watched.key().path;
         if let (Some(above), Some(name)) = (watched.upper_object(), path.file_name())
@@ -359,7 +359,7 @@ impl Watches {
         if path.is_root() {
             root.keep_object(&object);
         }
-        watched.promise.set(joined.promises.hold(&object)).ok().expect("it is new");
+        watched.promise.set(peer.callbacks.add_sharer(&object)).ok().expect("it is new");
         self.by_object.borrow_mut().entry(Arc::as_ptr(&object)).or_default().push(Rc::downgrade(watched));
         if object.is_moving() {
             return Err(Some(object));
@@ -393,13 +393,13 @@ impl Watches {
     /// A directory of which nothing is known yet.
     fn unknown(self: &Rc<Self>, key: &Key, upper: Option<Rc<WatchedDir>>) -> Rc<WatchedDir> {
         let name = key.as_ref().path.file_name();
-        let mark = upper.as_ref().zip(name).and_then(|(upper, name)| upper.mark(name.as_bytes()));
+        let mark = upper.as_ref().zip(name).and_then(|(upper, name)| upper.count_in(name.as_bytes()));
         Rc::new(WatchedDir {
             watches: Rc::downgrade(self),
             watch: Cell::new(None),
             told: Told::new(time::now()),
             believed_until: Cell::new(None),
-            doubted: self.joined.get().map_or(0, |joined| joined.objects.rights_doubted()),
+            doubted: self.peer.get().map_or(0, |peer| peer.objects.rights_doubted()),
             kept: Cell::new(None),
             relied_on_until: Cell::new(None),
             log: RefCell::default(),
@@ -612,9 +612,9 @@ impl WatchedDir {
     }
 
     /// Counts the lane in for one name in it, where it is promised.
-    pub(super) fn mark(&self, name: &[u8]) -> Option<Mark> {
+    pub(super) fn count_in(&self, name: &[u8]) -> Option<PresenceToken> {
         let watches = self.watches.upgrade()?;
-        Some(watches.joined.get()?.mark(self.object()?, name))
+        Some(watches.peer.get()?.count_in(self.object()?, name))
     }
 
     /// The number of the directory that holds an object which was found by way of this one: in it, or as itself. Takes no lock. `None` for a

@@ -9,13 +9,13 @@ use lane::fs::Dir;
 use super::here::{Here, Unmade};
 use crate::access::require;
 use crate::attributes::Attributes;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::Object;
-use crate::promise::What;
 
 impl Directory {
     /// The access list that counts in this directory: its own, or that of the nearest one above. Takes
@@ -54,7 +54,7 @@ impl Directory {
         here.still()?;
         let value = acl.map(Acl::encode);
         let path = RelPathBuf::from(here.path());
-        let change = here.change_itself(caller, permits, What::Rights, async move |directory| {
+        let change = here.change_itself(caller, permits, ChangeKind::Rights, async move |directory| {
             let volume = directory.volume();
             let file = directory.dir().as_file();
             let (object, shared) = (directory.changed()?, volume.shared().ok_or(Error::ReadOnly)?);

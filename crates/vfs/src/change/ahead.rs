@@ -15,12 +15,12 @@ use index::Number;
 use lane::fs::{Allocate, OpenHow, OpenKind};
 
 use super::{Writer, c_name};
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
 use crate::object::RoomSlot;
-use crate::promise::What;
 use crate::usage::Charge;
 use crate::volume::Volume;
 
@@ -232,7 +232,7 @@ impl Writer {
     /// Gives back what is taken beyond the end of the file: a cut to the length that it has does that.
     async fn give_back_room(&self, caller: &Caller) -> Result<(), Error> {
         // Bytes, size and version stay as they are. Nobody makes it longer meanwhile, not even the same client.
-        self.change(caller, What::Attributes, None, async |file| {
+        self.change(caller, ChangeKind::Attributes, None, async |file| {
             let size = file.attributes()?.size;
             file.lane_file().truncate(size).await.map_err(Error::of_write)
         })

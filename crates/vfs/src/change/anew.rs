@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::here::Unmade;
 use super::settle::Settling;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::names::{History, Names};
-use crate::promise::What;
 use futures_util::future::LocalBoxFuture;
 
 impl Directory {
@@ -37,15 +37,16 @@ impl Directory {
             let permits = volume.permits_behind(object).await?;
             let before = self.attributes()?;
             let entries = self.names_now(max).await?;
-            let way = match volume.tell(caller, permits, vec![(object, What::Names(Arc::from([])))]).await {
-                Ok(way) => way,
-                Err(Unmade::Refused(error)) => return Err(error),
-                Err(Unmade::Held(asking)) => {
-                    settling.wait(volume, asking).await?;
-                    continue;
-                }
-                Err(Unmade::Again(_)) => continue,
-            };
+            let way =
+                match volume.tell(caller, permits, vec![(object, ChangeKind::Names(Arc::from([])))]).await {
+                    Ok(way) => way,
+                    Err(Unmade::Refused(error)) => return Err(error),
+                    Err(Unmade::Held(asking)) => {
+                        settling.wait(volume, asking).await?;
+                        continue;
+                    }
+                    Err(Unmade::Again(_)) => continue,
+                };
             // Somebody else was there meanwhile, behind the server's back.
             if self.attributes()?.is_changed_since(&before) {
                 continue;

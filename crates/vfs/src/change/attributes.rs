@@ -13,13 +13,13 @@ use super::find::c_name;
 use super::here::Unmade;
 use super::way::to_the_end;
 use crate::attributes::Attributes;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
 use crate::object::Object;
-use crate::promise::What;
 use crate::volume::Volume;
 
 impl Writer {
@@ -37,7 +37,7 @@ impl Writer {
             if change.mode.is_some() {
                 self.volume().counted(self.require_to_set_mode(caller))?;
             }
-            let set = self.change(caller, What::Attributes, None, async move |file| {
+            let set = self.change(caller, ChangeKind::Attributes, None, async move |file| {
                 set(file.lane_file(), file.object(), change).await.map_err(Error::of_write)
             });
             set.await?;
@@ -142,7 +142,7 @@ impl Directory {
             }
             _ => None,
         };
-        let way = self.volume().tell(caller, permits, vec![(&found.object, What::Attributes)]).await?;
+        let way = self.volume().tell(caller, permits, vec![(&found.object, ChangeKind::Attributes)]).await?;
         to_the_end(way.held(), async move {
             here.still()?;
             let open = found.open.as_ref().map(|open| open.lane_file()).or(file.as_ref());
@@ -182,7 +182,7 @@ impl Directory {
         here.require(caller, if is_owners { Rights::NONE } else { Rights::ADMINISTER })?;
         let permits = here.permit().await?;
         here.still()?;
-        here.change_itself(caller, permits, What::Rights, async move |directory| {
+        here.change_itself(caller, permits, ChangeKind::Rights, async move |directory| {
             set(directory.dir().as_file(), directory.object(), change).await.map_err(Error::of_write)
         })
         .await

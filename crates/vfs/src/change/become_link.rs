@@ -10,12 +10,12 @@ use lane::fs::{FileKind, RenameHow};
 use super::find::c_name;
 use super::here::Unmade;
 use super::way::to_the_end;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, NameError};
 use crate::object::Object;
-use crate::promise::What;
 
 impl Directory {
     /// Puts a symbolic link that says `target`, whatever that is, in the place of `which`: an empty file of the one name `name`, which nobody
@@ -60,7 +60,8 @@ impl Directory {
             here.require_to_take(caller, name, &found).await?;
         }
         let known = here.known(name, &found).await?;
-        let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Gone)];
+        let what =
+            vec![(here.object()?, ChangeKind::name(name.as_bytes())), (&found.object, ChangeKind::Gone)];
         let way = here.volume().tell(caller, permits, what).await?;
         let (name, aside) = (c_name(name), here.volume().cache().name_aside());
         let owner = here.owner_of_new(caller)?;

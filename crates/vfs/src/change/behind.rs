@@ -14,12 +14,12 @@ use super::here::Unmade;
 use super::settle::Settling;
 use crate::attributes::Attributes;
 use crate::cache::{Node, WatchedDir};
+use crate::callback::{ChangeKind, Displaced};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{At, By, Judgement, Log, LookMark, Object, Place};
-use crate::promise::{Displaced, What};
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
@@ -45,14 +45,14 @@ impl Volume {
         seen: &Attributes,
         now: impl Fn() -> Result<Attributes, Error>,
     ) -> Result<bool, Error> {
-        let joined = self.cache().joined().ok_or(Error::ReadOnly)?;
-        if !joined.promises.judge(object, mark, seen).is_foreign() {
+        let peer = self.cache().peer().ok_or(Error::ReadOnly)?;
+        if !peer.callbacks.judge(object, mark, seen).is_foreign() {
             return Ok(false);
         }
         // Another look may have seen to it meanwhile. A client that keeps the permit for its writes has given it back.
         let found = async || {
             let (mark, now) = (object.look_mark(), now()?);
-            Ok(match joined.promises.judge(object, mark, &now) {
+            Ok(match peer.callbacks.judge(object, mark, &now) {
                 Judgement::Known | Judgement::Overtaken => None,
                 Judgement::Foreign => Some(Foreign::Changed(Some(now))),
                 Judgement::ForeignBeside => Some(Foreign::Beside(now)),
@@ -168,7 +168,7 @@ impl Volume {
     }
 
     async fn look_at(&self, node: &Node, stat: &Stat, doubted: &Doubted) -> Result<(), Error> {
-        let Some(joined) = self.cache().joined() else { return Ok(()) };
+        let Some(peer) = self.cache().peer() else { return Ok(()) };
         let what = self.resolved(node, (*stat).into());
         let Some(object) = what.object() else { return Ok(()) };
         let log = object.log().filter(|_| !doubted.is_none());
@@ -176,7 +176,7 @@ impl Volume {
             self.look_at_names(directory, object, &log, doubted).await?;
             return Ok(());
         }
-        if object.is_busy() || !(joined.promises.is_given(object) || object.grants().is_cached()) {
+        if object.is_busy() || !(peer.callbacks.has_clients_of(object) || object.grants().is_cached()) {
             return Ok(());
         }
         // It may have got another name since.
@@ -268,10 +268,10 @@ enum Foreign {
 }
 
 impl Foreign {
-    fn what(&self) -> What {
+    fn what(&self) -> ChangeKind {
         match self {
-            Self::Changed(_) | Self::Names(_) | Self::Place => What::Unknown,
-            Self::Beside(_) => What::Attributes,
+            Self::Changed(_) | Self::Names(_) | Self::Place => ChangeKind::Unknown,
+            Self::Beside(_) => ChangeKind::Attributes,
         }
     }
 }

@@ -5,10 +5,10 @@ use identity::Rights;
 use lane::fs::File;
 
 use super::Writer;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::promise::What;
 
 impl Writer {
     /// Has what is written to the file from now on be compressed, or not. What was written stays as it is.
@@ -21,8 +21,10 @@ impl Writer {
         on: bool,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            self.change(caller, What::Attributes, None, async move |file| set(file.lane_file(), on).await)
-                .await
+            self.change(caller, ChangeKind::Attributes, None, async move |file| {
+                set(file.lane_file(), on).await
+            })
+            .await
         })
     }
 }
@@ -43,7 +45,7 @@ impl Directory {
                 here.require(caller, Rights::WRITE)?;
                 let permits = here.permit().await?;
                 here.still()?;
-                here.change_itself(caller, permits, What::Attributes, async move |directory| {
+                here.change_itself(caller, permits, ChangeKind::Attributes, async move |directory| {
                     set(directory.dir().as_file(), on).await
                 })
                 .await

@@ -6,10 +6,10 @@ use lane::fs::AttributeChange;
 
 use super::Writer;
 use super::writer::Step;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::promise::What;
 use crate::usage::{ContentChange, Reach};
 use crate::volume::Volume;
 
@@ -52,7 +52,7 @@ impl Writer {
         };
         // Two that append at once would begin at the same end.
         let step = Step { alone: step.alone || matches!(reach, Reach::Beyond(_)), ..step };
-        self.change_by(caller, What::Content, step, before, work).await
+        self.change_by(caller, ChangeKind::Content, step, before, work).await
     }
 }
 

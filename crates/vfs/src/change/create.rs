@@ -140,7 +140,7 @@ impl Directory {
                 }
             };
             here.note_added(&way, name, file.object());
-            let mark = here.mark(name);
+            let mark = here.count_in(name);
             way.end(here.volume());
             // What is open for writing nobody can execute.
             if stat.mode & EXECUTABLE == 0 {

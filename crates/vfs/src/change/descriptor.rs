@@ -11,13 +11,13 @@ use smb_wire::info::security::Descriptor;
 use super::find::c_name;
 use super::here::Here;
 use super::way::{Way, to_the_end};
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{Kinds, Object};
-use crate::promise::What;
 
 /// What somebody made gets.
 pub(super) type Gift = Option<Arc<Descriptor>>;
@@ -54,14 +54,15 @@ impl Directory {
                 let permits = here.permit().await?;
                 here.still()?;
                 let (descriptor, path) = (Arc::clone(descriptor), RelPathBuf::from(here.path()));
-                let change = here.change_itself(caller, permits, What::Rights, async move |directory| {
-                    let (object, volume) = (directory.changed()?, directory.volume());
-                    object.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
-                    if let Some(shared) = volume.shared() {
-                        shared.remember_list(volume.root().dir(), object, path.as_path(), None);
-                    }
-                    Ok(())
-                });
+                let change =
+                    here.change_itself(caller, permits, ChangeKind::Rights, async move |directory| {
+                        let (object, volume) = (directory.changed()?, directory.volume());
+                        object.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
+                        if let Some(shared) = volume.shared() {
+                            shared.remember_list(volume.root().dir(), object, path.as_path(), None);
+                        }
+                        Ok(())
+                    });
                 change.await?;
                 here.rights_are_kept().await
             })
@@ -86,8 +87,10 @@ impl Directory {
                 let (permits, found) = here.permits_of(name).await?;
                 let found = found.filter(|found| Arc::ptr_eq(&found.object, which)).ok_or(Error::Stale)?;
                 let file = here.open_described(name).await?;
-                let way =
-                    self.volume().tell(caller, permits, vec![(&found.object, What::Attributes)]).await?;
+                let way = self
+                    .volume()
+                    .tell(caller, permits, vec![(&found.object, ChangeKind::Attributes)])
+                    .await?;
                 let (descriptor, object) = (Arc::clone(descriptor), Arc::clone(which));
                 to_the_end(way.held(), async move {
                     here.still()?;

@@ -9,6 +9,7 @@ use lane::fs::{AttributeChange, File, NameStat, SetTime, StatxExtra, XattrHow};
 
 use super::Writer;
 use crate::attributes::Attributes;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::descriptor::is_kept_in;
 use crate::directory::Directory;
@@ -16,7 +17,6 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::Entry;
 use crate::name::NameError;
-use crate::promise::What;
 
 /// What a name of a directory is, beside what a listing tells.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ impl Directory {
                 return Ok(());
             }
             let name = name.clone();
-            here.change_itself(caller, permits, What::Attributes, async move |directory| {
+            here.change_itself(caller, permits, ChangeKind::Attributes, async move |directory| {
                 put(directory.dir().as_file(), &name, after).await
             })
             .await
@@ -144,7 +144,7 @@ impl Directory {
                 here.require(caller, Rights::WRITE)?;
                 let permits = here.permit().await?;
                 here.still()?;
-                here.change_itself(caller, permits, What::Attributes, async move |directory| {
+                here.change_itself(caller, permits, ChangeKind::Attributes, async move |directory| {
                     let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
                     directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)
                 })
@@ -171,7 +171,7 @@ impl Writer {
         Box::pin(async move {
             let name = self.volume().counted(stored(name))?;
             let volume = self.volume().clone();
-            self.change(caller, What::Attributes, None, async move |file| {
+            self.change(caller, ChangeKind::Attributes, None, async move |file| {
                 volume.spare_room(file.lane_file(), value.len() as u64).await?;
                 file.lane_file().set_xattr(&name, value, how).await.map_err(of_extended)
             })
@@ -193,7 +193,7 @@ impl Writer {
     ) -> Result<T, Error> {
         let name = self.volume().counted(stored(name))?;
         let volume = self.volume().clone();
-        self.change(caller, What::Attributes, None, async move |file| {
+        self.change(caller, ChangeKind::Attributes, None, async move |file| {
             let before = value_of(file.lane_file(), &name, max).await?;
             let (after, came) = edit(before.clone());
             if before != after {
@@ -218,7 +218,7 @@ impl Writer {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let name = self.volume().counted(stored(name))?;
-            self.change(caller, What::Attributes, None, async move |file| {
+            self.change(caller, ChangeKind::Attributes, None, async move |file| {
                 file.lane_file().remove_xattr(&name).await.map_err(of_extended)
             })
             .await

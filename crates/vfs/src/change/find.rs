@@ -11,11 +11,11 @@ use lane::fs::{File, FileKind, OpenHow, OpenKind, Stat};
 use super::here::Here;
 use super::way::Way;
 use crate::attributes::Attributes;
+use crate::callback::ChangeKind;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
 use crate::object::{At, By, Object};
-use crate::promise::What;
 use crate::usage::Known;
 
 /// What has a name.
@@ -59,8 +59,8 @@ impl Found {
     }
 
     /// What its move breaks.
-    pub(super) fn moves(&self) -> What {
-        if self.is_directory() { What::Subtree } else { What::Place }
+    pub(super) fn moves(&self) -> ChangeKind {
+        if self.is_directory() { ChangeKind::Subtree } else { ChangeKind::Place }
     }
 
     /// It has lost the name `name` in `directory`, perhaps its last: after a kill nobody closes it.

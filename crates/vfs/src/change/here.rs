@@ -12,13 +12,13 @@ use super::settle::{Asking, Settling};
 use super::way::{Way, to_the_end};
 use crate::access::require;
 use crate::attributes::Attributes;
-use crate::cache::{Joined, Node, Vantage, WatchedDir};
+use crate::cache::{CoherencePeer, Node, Vantage, WatchedDir};
+use crate::callback::{ChangeKind, PresenceToken};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{Object, Permits, Place, path_beneath};
-use crate::promise::{Mark, What};
 use crate::volume::Volume;
 
 /// A directory as this lane relies on it: its place, and rights there.
@@ -162,7 +162,7 @@ impl Here {
         &self,
         caller: &Caller,
         permits: Permits,
-        what: What,
+        what: ChangeKind,
         change: impl AsyncFnOnce(&Directory) -> Result<(), Error> + 'static,
     ) -> Result<(), Unmade> {
         let way = self.volume().tell(caller, permits, vec![(self.object()?, what)]).await?;
@@ -258,19 +258,19 @@ impl Here {
 
     /// Counts the lane in for a name that it is about to give to something, to keep that: under the permits, so that who takes them next
     /// asks this lane.
-    pub(super) fn mark(&self, name: Name<'_>) -> Option<Mark> {
-        self.vantage.mark(name.as_bytes())
+    pub(super) fn count_in(&self, name: Name<'_>) -> Option<PresenceToken> {
+        self.vantage.count_in(name.as_bytes())
     }
 
     /// Whether lanes beside this one rely on the directory: they change its names too, most likely.
     pub(super) fn is_shared(&self) -> bool {
-        let me = self.volume().cache().joined().map(Joined::member);
-        let lanes = self.directory.object().and_then(|object| object.relied());
+        let me = self.volume().cache().peer().map(CoherencePeer::member);
+        let lanes = self.directory.object().and_then(|object| object.sharers());
         lanes.is_some_and(|lanes| lanes.iter().any(|lane| Some(lane) != me))
     }
 
     /// Keeps what has a name now, in the very step in which the permit of the directory is given back: `mark` was made before.
-    pub(super) fn keep(&self, name: Name<'_>, node: Node, mark: Option<Mark>) {
+    pub(super) fn keep(&self, name: Name<'_>, node: Node, mark: Option<PresenceToken>) {
         let (cache, here) = (self.volume().cache(), self.volume().key(self.path.as_path()));
         let vantage = self.directory.object().and_then(|object| cache.promised(here, object));
         if let (Some(vantage), Ok(path)) = (vantage, self.path.as_path().join(name)) {
@@ -291,7 +291,7 @@ impl Here {
 
     /// A point of view for looking at one name without its permit.
     pub(super) fn look_at(&self, name: Name<'_>) -> Option<Vantage> {
-        let mark = self.mark(name)?;
+        let mark = self.count_in(name)?;
         let (cache, here) = (self.volume().cache(), self.volume().key(self.path.as_path()));
         Some(cache.promised(here, self.directory.object()?)?.marked(Some(mark)))
     }

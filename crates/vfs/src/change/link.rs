@@ -15,12 +15,12 @@ use super::rename::Over;
 use super::several::Several;
 use super::way::to_the_end;
 use crate::attributes::Attributes;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, NameError};
 use crate::object::Permits;
-use crate::promise::What;
 use crate::usage::Known;
 
 impl Directory {
@@ -158,8 +158,9 @@ impl Directory {
             Some(replaced) => there.known(to, replaced).await?,
             None => None,
         };
-        let mut what = vec![(there.object()?, What::name(to.as_bytes())), (&found.object, What::Attributes)];
-        what.extend(replaced.iter().map(|replaced| (&replaced.object, What::Gone)));
+        let mut what =
+            vec![(there.object()?, ChangeKind::name(to.as_bytes())), (&found.object, ChangeKind::Attributes)];
+        what.extend(replaced.iter().map(|replaced| (&replaced.object, ChangeKind::Gone)));
         let mut way = self.volume().tell(caller, permits, what).await?;
         way.shows_nothing();
         let (from, to) = (c_name(from), c_name(to));

@@ -101,7 +101,7 @@ impl Directory {
                 here.remember_made(name, object, has_list);
             }
             here.note_added(&way, name, made.object());
-            let mark = here.mark(name);
+            let mark = here.count_in(name);
             way.end(here.volume());
             here.keep(name, Node::Directory(Rc::clone(made.node())), mark);
             Ok(made)

@@ -9,11 +9,11 @@ use super::find::c_name;
 use super::here::Unmade;
 use super::stage::Expect;
 use super::way::to_the_end;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
-use crate::promise::What;
 
 impl Directory {
     /// Takes the name of a file or link away. Who has the file open keeps it; other names of it stay. Takes
@@ -93,7 +93,8 @@ impl Directory {
             return Err(Error::Unexpected.into());
         }
         let known = here.known(name, &found).await?;
-        let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Gone)];
+        let what =
+            vec![(here.object()?, ChangeKind::name(name.as_bytes())), (&found.object, ChangeKind::Gone)];
         let way = self.volume().tell(caller, permits, what).await?;
         let name = c_name(name);
         to_the_end(way.held(), async move {

@@ -12,12 +12,12 @@ use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
 use super::in_the_way::InTheWay;
 use super::way::{Way, to_the_end};
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
 use crate::object::{Object, Permits};
-use crate::promise::What;
 use crate::usage::Known;
 
 /// What a rename may put an end to.
@@ -123,7 +123,7 @@ impl Directory {
             Some(replaced) => there.known(to, replaced).await?,
             None => None,
         };
-        let gone = replaced.as_ref().map(|replaced| (replaced, What::Gone));
+        let gone = replaced.as_ref().map(|replaced| (replaced, ChangeKind::Gone));
         // A client of SMB does that by its open.
         let archives = caller.open.is_none() && moved.kind == FileKind::File;
         if archives {
@@ -289,10 +289,10 @@ pub(super) fn told<'a>(
     there: &'a Arc<Object>,
     to: Name<'_>,
     moved: &'a Found,
-    other: Option<(&'a Found, What)>,
-) -> Vec<(&'a Arc<Object>, What)> {
+    other: Option<(&'a Found, ChangeKind)>,
+) -> Vec<(&'a Arc<Object>, ChangeKind)> {
     let names =
-        |names: &[Name<'_>]| What::Names(names.iter().map(|name| Box::from(name.as_bytes())).collect());
+        |names: &[Name<'_>]| ChangeKind::Names(names.iter().map(|name| Box::from(name.as_bytes())).collect());
     let mut what = match Arc::ptr_eq(here, there) {
         true => vec![(here, names(&[from, to]))],
         false => vec![(here, names(&[from])), (there, names(&[to]))],

@@ -10,11 +10,11 @@ use grants::conflict::FileOperation;
 use grants::{Change, Event, ExemptHolder, GrantResult};
 
 use super::here::Unmade;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::{Content, Grants, OpenCaller, Pause, Told, WAIT_MAX};
 use crate::object::Object;
-use crate::promise::What;
 use crate::volume::Volume;
 
 /// Who is waited for, and until when.
@@ -41,7 +41,11 @@ pub(super) struct Settling {
 impl Volume {
     /// Asks whether the change may be made, under its permits. Where holders have to give something back first they are told, and
     /// so are those whom nobody waits for.
-    pub(super) fn ask_holders(&self, caller: &Caller, what: &[(&Arc<Object>, What)]) -> Result<(), Unmade> {
+    pub(super) fn ask_holders(
+        &self,
+        caller: &Caller,
+        what: &[(&Arc<Object>, ChangeKind)],
+    ) -> Result<(), Unmade> {
         self.ask_all(what.iter().filter_map(|(object, what)| Some((*object, change(what, caller)?))))
     }
 
@@ -148,29 +152,31 @@ impl Asking {
 }
 
 /// What a change of an object asks of it.
-fn change(what: &What, caller: &Caller) -> Option<Change> {
+fn change(what: &ChangeKind, caller: &Caller) -> Option<Change> {
     let own = caller.open.map(OpenCaller::by);
     let content = caller.open.map(|open| open.content).unwrap_or_default();
     let asks = match what {
-        What::Names(_) => return Some(Change { operation: FileOperation::Names, by: parent(caller) }),
-        What::Attributes => return None,
-        What::Content if content == Content::Overwritten => FileOperation::Overwrite,
-        What::Content => FileOperation::Write,
+        ChangeKind::Names(_) => return Some(Change { operation: FileOperation::Names, by: parent(caller) }),
+        ChangeKind::Attributes => return None,
+        ChangeKind::Content if content == Content::Overwritten => FileOperation::Overwrite,
+        ChangeKind::Content => FileOperation::Write,
         // It is done: nobody can refuse it.
-        What::Unknown => FileOperation::Behind,
-        What::Place | What::Subtree => FileOperation::Rename,
-        What::Gone => FileOperation::Remove,
-        What::Rights => FileOperation::Security,
+        ChangeKind::Unknown => FileOperation::Behind,
+        ChangeKind::Place | ChangeKind::Subtree => FileOperation::Rename,
+        ChangeKind::Gone => FileOperation::Remove,
+        ChangeKind::Rights => FileOperation::Security,
     };
     Some(Change { operation: asks, by: own })
 }
 
 /// The directories that show what changes. What is written by an open they show when that is closed, what it is cut to at once.
-pub(super) fn shown(what: &[(&Arc<Object>, What)], caller: &Caller) -> Vec<Shown> {
-    let is_shown = |what: &What| match what {
-        What::Content | What::Unknown => caller.open.is_none_or(|open| open.content != Content::Written),
-        What::Attributes | What::Rights => true,
-        What::Names(_) | What::Place | What::Subtree | What::Gone => false,
+pub(super) fn shown(what: &[(&Arc<Object>, ChangeKind)], caller: &Caller) -> Vec<Shown> {
+    let is_shown = |what: &ChangeKind| match what {
+        ChangeKind::Content | ChangeKind::Unknown => {
+            caller.open.is_none_or(|open| open.content != Content::Written)
+        }
+        ChangeKind::Attributes | ChangeKind::Rights => true,
+        ChangeKind::Names(_) | ChangeKind::Place | ChangeKind::Subtree | ChangeKind::Gone => false,
     };
     let changed = what.iter().filter(|(_, what)| is_shown(what));
     let above = changed.filter_map(|(object, _)| above(object));

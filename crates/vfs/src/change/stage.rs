@@ -16,12 +16,12 @@ use super::owner::note_maker;
 use super::way::to_the_end;
 use crate::attributes::Attributes;
 use crate::cache::Node;
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
-use crate::promise::What;
 use crate::usage::Growing;
 
 /// A file that has no name yet that a client could see. Dropped, it is gone.
@@ -127,8 +127,8 @@ impl Staged {
     /// Those of the file system.
     pub fn stamp<'a>(&'a self) -> LocalBoxFuture<'a, Result<Timestamp, Error>> {
         Box::pin(async move {
-            let joined = self.directory.volume().cache().joined().ok_or(Error::ReadOnly)?;
-            let at = joined.objects.next_stamp(lane::time::wall_clock());
+            let peer = self.directory.volume().cache().peer().ok_or(Error::ReadOnly)?;
+            let at = peer.objects.next_stamp(lane::time::wall_clock());
             let change = AttributeChange { mtime: SetTime::At(at), ..AttributeChange::NONE };
             self.counted(self.file.lane_file().set_attributes(change).await.map_err(Error::of_write))?;
             Ok(at)
@@ -200,8 +200,8 @@ impl Staged {
             Some(found) => here.known(name, found).await?,
             None => None,
         };
-        let mut what = vec![(here.object()?, What::name(name.as_bytes()))];
-        what.extend(found.iter().map(|found| (&found.object, What::Gone)));
+        let mut what = vec![(here.object()?, ChangeKind::name(name.as_bytes()))];
+        what.extend(found.iter().map(|found| (&found.object, ChangeKind::Gone)));
         let way = here.volume().tell(caller, permits, what).await?;
         let (name, is_new) = (c_name(name), found.is_none());
         let owner = here.owner_of_new(caller)?;
@@ -246,7 +246,7 @@ impl Staged {
                 true => here.directory().opened_again(name, &file).await,
                 false => None,
             };
-            let mark = kept.as_ref().and_then(|_| here.mark(name));
+            let mark = kept.as_ref().and_then(|_| here.count_in(name));
             way.end(here.volume());
             if let Some(kept) = kept {
                 here.keep(name, Node::File(kept), mark);

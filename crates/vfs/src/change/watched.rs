@@ -1,16 +1,18 @@
 //! What a change is to those who watch: told under its permits, so that changes of one name are told in their order.
 
 use super::edited::Edited;
+use crate::callback::{ChangeKind, Invalidation};
 use crate::object::{Echo, Edit, Happened, Kinds, Object, OwnChange, Watches};
-use crate::promise::{Broken, What};
 
 /// A change was made.
-pub(super) fn tell(watches: &Watches, broken: &[Broken], edited: &[Edited]) {
-    let of = |is: fn(&What) -> bool| broken.iter().find(move |broken| is(&broken.what)).map(|it| &*it.object);
+pub(super) fn tell(watches: &Watches, broken: &[Invalidation], edited: &[Edited]) {
+    let of = |is: fn(&ChangeKind) -> bool| {
+        broken.iter().find(move |broken| is(&broken.what)).map(|it| &*it.object)
+    };
     let change = Change {
         watches,
-        moved: of(|what| matches!(what, What::Place | What::Subtree)),
-        gone: of(|what| *what == What::Gone),
+        moved: of(|what| matches!(what, ChangeKind::Place | ChangeKind::Subtree)),
+        gone: of(|what| *what == ChangeKind::Gone),
         is_of_two: edited.len() > 1,
     };
     // Where a name goes to another directory it is told to go first.
@@ -19,15 +21,15 @@ pub(super) fn tell(watches: &Watches, broken: &[Broken], edited: &[Edited]) {
     goes.into_iter().chain(comes).for_each(|edited| change.tell(edited));
     for broken in broken {
         match &broken.what {
-            What::Content => watches.tell_modified(&broken.object, Kinds::CONTENT),
-            What::Attributes => watches.tell_modified(&broken.object, Kinds::ATTRIBUTES),
-            What::Rights => watches.tell_modified(&broken.object, Kinds::RIGHTS),
-            What::Gone => watches.tell_going(&broken.object),
-            What::Unknown => {
+            ChangeKind::Content => watches.tell_modified(&broken.object, Kinds::CONTENT),
+            ChangeKind::Attributes => watches.tell_modified(&broken.object, Kinds::ATTRIBUTES),
+            ChangeKind::Rights => watches.tell_modified(&broken.object, Kinds::RIGHTS),
+            ChangeKind::Gone => watches.tell_going(&broken.object),
+            ChangeKind::Unknown => {
                 watches.tell_seen(&broken.object);
                 watches.tell_modified(&broken.object, Kinds::CONTENT | Kinds::ATTRIBUTES);
             }
-            What::Names(_) | What::Place | What::Subtree => {}
+            ChangeKind::Names(_) | ChangeKind::Place | ChangeKind::Subtree => {}
         }
     }
 }

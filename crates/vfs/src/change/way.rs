@@ -17,12 +17,12 @@ use super::here::{Here, Unmade};
 use super::settle::{Shown, shown};
 use super::watched;
 use crate::attributes::Attributes;
+use crate::callback::{ChangeKind, Invalidation};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::Link;
 use crate::name::Name;
 use crate::object::{Closed, Object, Outside, Pass, Permits, Shared, Sharer};
-use crate::promise::{Broken, What};
 use crate::usage::{Doubt, LaneAccount};
 use crate::volume::Volume;
 
@@ -55,7 +55,7 @@ struct Left {
 struct Under {
     /// What the volume holds is counted there.
     account: Option<Rc<LaneAccount>>,
-    broken: Vec<Broken>,
+    broken: Vec<Invalidation>,
     /// How it left what no lane has open.
     left: RefCell<Vec<Left>>,
     permits: RefCell<Option<Permits>>,
@@ -67,9 +67,9 @@ impl Volume {
     /// # Errors
     /// [`Error::Closed`], [`Error::ReadOnly`]; [`Error::Busy`] when the pause does not end.
     pub(super) async fn pass(&self) -> Result<Pass, Error> {
-        let (shared, joined) = self.shared().zip(self.cache().joined()).ok_or(Error::ReadOnly)?;
+        let (shared, peer) = self.shared().zip(self.cache().peer()).ok_or(Error::ReadOnly)?;
         for _ in 0..PAUSES_MAX {
-            match shared.pass(joined.member()) {
+            match shared.pass(peer.member()) {
                 Ok(pass) => return Ok(pass),
                 Err(Outside::Closed(Closed::Frozen)) if shared.is_held_back() => {
                     self.counters().changes_held_back.increment();
@@ -191,7 +191,7 @@ impl Volume {
         &self,
         caller: &Caller,
         permits: Permits,
-        what: Vec<(&Arc<Object>, What)>,
+        what: Vec<(&Arc<Object>, ChangeKind)>,
     ) -> Result<Way, Unmade> {
         self.ask_holders(caller, &what)?;
         let shown = shown(&what, caller);
@@ -200,12 +200,12 @@ impl Volume {
             debug_assert!(permits.has(object), "what changes is under a permit");
             // Before the bits are read: a lane that sets its bit too late to be asked sees it.
             object.set_changing(what.clone());
-            Broken { object: Arc::clone(object), what, spared }
+            Invalidation { object: Arc::clone(object), what, spared }
         });
         let (account, broken) = (self.account(), broken.collect());
         let under = Under { account, broken, left: RefCell::default(), permits: RefCell::new(None) };
         under.permits.replace(Some(permits));
-        self.cache().break_everywhere(&under.broken).await;
+        self.cache().invalidate_everywhere(&under.broken).await;
         for broken in &under.broken {
             broken.object.grants().all_told().await;
         }
@@ -220,17 +220,17 @@ impl Way {
         let mut known = [None; 2];
         let mut next = known.iter_mut();
         for broken in &self.under.broken {
-            if broken.what.is_of_place() || broken.what == What::Attributes {
+            if broken.what.is_of_place() || broken.what == ChangeKind::Attributes {
                 continue;
             }
             let before = broken.object.version();
             let after = broken.object.rise();
-            if let (What::Names(_), Some(next)) = (&broken.what, next.next()) {
+            if let (ChangeKind::Names(_), Some(next)) = (&broken.what, next.next()) {
                 *next = Some(before);
             }
             let log = broken.object.log();
             let is_kept = log.is_some() || broken.object.volume().watches().any();
-            if matches!(broken.what, What::Names(_)) && is_kept {
+            if matches!(broken.what, ChangeKind::Names(_)) && is_kept {
                 self.edited.borrow_mut().push(Edited::new(&broken.object, log, before, after));
             }
         }
@@ -249,11 +249,12 @@ impl Way {
     /// the permits nobody was told others, and a client that is told one more by its next change relies on having seen every one.
     pub(super) fn done<T>(&self, done: io::Result<T>) -> Result<T, Error> {
         if done.as_ref().is_err_and(has_done_nothing) {
-            let names = self.under.broken.iter().filter(|broken| matches!(broken.what, What::Names(_)));
+            let names = self.under.broken.iter().filter(|broken| matches!(broken.what, ChangeKind::Names(_)));
             for (broken, before) in names.zip(self.before.get()) {
                 before.into_iter().for_each(|before| broken.object.fall_back(before));
             }
-            let is_aside = |broken: &&Broken| matches!(broken.what, What::Place | What::Gone);
+            let is_aside =
+                |broken: &&Invalidation| matches!(broken.what, ChangeKind::Place | ChangeKind::Gone);
             let files = self.under.broken.iter().filter(is_aside).map(|broken| &broken.object);
             files
                 .filter(|object| object.number().kind() == Kind::File)
@@ -330,10 +331,10 @@ impl Held {
 impl Under {
     /// Names that are gone are to be deleted no more.
     fn end_deletions(&self) {
-        for gone in self.broken.iter().filter(|broken| broken.what == What::Gone) {
+        for gone in self.broken.iter().filter(|broken| broken.what == ChangeKind::Gone) {
             gone.object.grants().ask_if_any(|grants, events| {
                 for directory in &self.broken {
-                    let What::Names(names) = &directory.what else { continue };
+                    let ChangeKind::Names(names) = &directory.what else { continue };
                     names.iter().for_each(|name| grants.deleted(&Link::new(&directory.object, name), events));
                 }
             });
@@ -342,7 +343,7 @@ impl Under {
 
     /// Where they are now the index is to be told.
     fn note_moves(&self) {
-        let moved = |broken: &&Broken| matches!(broken.what, What::Place | What::Subtree);
+        let moved = |broken: &&Invalidation| matches!(broken.what, ChangeKind::Place | ChangeKind::Subtree);
         self.broken.iter().filter(moved).for_each(|broken| broken.object.note_moved());
     }
 
@@ -389,7 +390,7 @@ impl Here {
         permits: Permits,
         name: Name<'_>,
     ) -> Result<Way, Unmade> {
-        let what = vec![(self.object()?, What::name(name.as_bytes()))];
+        let what = vec![(self.object()?, ChangeKind::name(name.as_bytes()))];
         self.volume().tell(caller, permits, what).await
     }
 

@@ -9,11 +9,11 @@ use super::here::Unmade;
 use super::settle::Settling;
 use super::store::Raised;
 use super::way::{Held, to_the_end};
+use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::object::{Kinds, Object, Shared, Sharer};
-use crate::promise::What;
 use crate::volume::Volume;
 
 /// A file open for reading and writing, by somebody who had the right to when he opened it. Each change of it is under the
@@ -77,11 +77,11 @@ impl Writer {
     pub(super) async fn change<T: 'static>(
         &self,
         caller: &Caller,
-        what: What,
+        what: ChangeKind,
         reads: Option<&Arc<Object>>,
         work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
-        let raises = if what == What::Attributes { Raises::Nothing } else { Raises::Alone };
+        let raises = if what == ChangeKind::Attributes { Raises::Nothing } else { Raises::Alone };
         let step = Step { reads, raises, ..Step::default() };
         self.change_by(caller, what, step, |_, _| Ok(()), async move |file, ()| work(file).await).await
     }
@@ -91,7 +91,7 @@ impl Writer {
     pub(super) async fn change_by<P: 'static, T: 'static>(
         &self,
         caller: &Caller,
-        what: What,
+        what: ChangeKind,
         step: Step<'_>,
         before: impl FnOnce(&Volume, &Rc<OpenFile>) -> Result<P, Error> + 'static,
         work: impl AsyncFnOnce(Rc<OpenFile>, P) -> Result<T, Error> + 'static,
@@ -101,8 +101,10 @@ impl Writer {
             let object = self.file.object().ok_or(Error::ReadOnly)?;
             let sharer = caller.holder.map_or(Sharer::Writer(self.number), Sharer::Holder);
             // What holders of leases have to be asked each write asks by itself.
-            let shares =
-                what == What::Content && !alone && reads.is_none() && !object.volume().objects().any_held();
+            let shares = what == ChangeKind::Content
+                && !alone
+                && reads.is_none()
+                && !object.volume().objects().any_held();
             if shares && let Some(part) = Shared::join(object, sharer, self.volume.pass().await?) {
                 return self.write_shared(part, (raises, true), before, work).await;
             }
@@ -179,8 +181,8 @@ impl Writer {
             }
             let done = work(Rc::clone(&file), prepared).await;
             if let Some(object) = file.object() {
-                if let Some(joined) = volume.cache().joined().filter(|_| !matches!(raises, Raises::Alone)) {
-                    joined.promises.forget_look(object);
+                if let Some(peer) = volume.cache().peer().filter(|_| !matches!(raises, Raises::Alone)) {
+                    peer.callbacks.forget_observed(object);
                 }
                 drop(aside);
                 if matches!(raises, Raises::Nothing) {

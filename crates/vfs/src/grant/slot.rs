@@ -23,7 +23,7 @@ pub(crate) struct Held {
     /// Holders who lose something and have not been told yet.
     untold: u32,
     /// Who waits until they have been.
-    tellers: Vec<Waker>,
+    notifiers: Vec<Waker>,
     /// The open that has the locks where other programs see them.
     local: Option<Arc<Local>>,
 }
@@ -155,9 +155,9 @@ impl<'a> Slot<'a> {
         let mut side = self.object.lock_side();
         let held = side.grants.as_mut().expect("who has not been told keeps the state");
         held.untold -= 1;
-        let tellers = if held.untold == 0 { std::mem::take(&mut held.tellers) } else { Vec::new() };
+        let notifiers = if held.untold == 0 { std::mem::take(&mut held.notifiers) } else { Vec::new() };
         self.end(side);
-        tellers.into_iter().for_each(Waker::wake);
+        notifiers.into_iter().for_each(Waker::wake);
     }
 
     /// Waits until all holders who lose something have been told, whoever has asked them: for lanes alone.
@@ -169,7 +169,7 @@ impl<'a> Slot<'a> {
             let mut side = self.object.lock_side();
             match &mut side.grants {
                 Some(held) if held.untold > 0 => {
-                    held.tellers.push(cx.waker().clone());
+                    held.notifiers.push(cx.waker().clone());
                     Poll::Pending
                 }
                 _ => Poll::Ready(()),
@@ -260,7 +260,7 @@ impl<'a> Slot<'a> {
 impl Held {
     fn new() -> Self {
         let grants = Grants::new(&LIMITS);
-        Self { grants, pauses: Vec::new(), untold: 0, tellers: Vec::new(), local: None }
+        Self { grants, pauses: Vec::new(), untold: 0, notifiers: Vec::new(), local: None }
     }
 
     fn is_over(&self) -> bool {

@@ -16,7 +16,7 @@ use lane::LaneId;
 
 use self::stay::{Stay, Watch};
 use super::{Object, Pass};
-use crate::promise::Holder;
+use crate::callback::Holder;
 
 pub(super) mod stay;
 

@@ -16,7 +16,7 @@ use lane::fs::{FileKind, Stat};
 use super::record::{FAILED, GONE, OVERTAKEN, SETTLED};
 use super::{Object, Side};
 use crate::attributes::Attributes;
-use crate::promise::spread;
+use crate::callback::spread;
 
 /// Which state of an object a look is of: taken before it, compared after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

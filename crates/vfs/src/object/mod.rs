@@ -38,8 +38,8 @@ pub use self::log::Edit;
 pub(crate) use self::log::{Change, Cover, Log};
 pub(crate) use self::place::{Place, path_beneath, path_in_volume};
 
+use crate::callback::ChangeKind;
 use crate::grant::{Held, Slot};
-use crate::promise::What;
 
 mod elsewhere;
 mod gate;
@@ -81,7 +81,7 @@ pub struct Object {
     /// How often it was given another of either: who reads them sees whether that was meanwhile. Written under the small lock.
     pub(crate) own_changes: AtomicU16,
     /// Lanes that let their clients rely on it.
-    promises: LaneBits,
+    callback_lanes: LaneBits,
     /// Of a directory alone, once a lane uses it.
     used: OnceLock<Box<Used>>,
     /// Who changes it, and who waits to.
@@ -95,7 +95,7 @@ pub struct Object {
 #[derive(Default)]
 struct Used {
     /// Lanes that rely on it themselves.
-    relied: LaneBits,
+    sharers: LaneBits,
     listed: Listed,
     /// What its own list was [noted](Object::is_list_noted) by.
     list_noted: AtomicU64,
@@ -106,7 +106,7 @@ struct Used {
 #[derive(Default)]
 pub(crate) struct Side {
     place: Option<Place>,
-    changing: Option<Box<What>>,
+    changing: Option<Box<ChangeKind>>,
     /// What SMB's clients hold of it.
     pub(crate) grants: Option<Box<Held>>,
     draft: look::Draft,
@@ -147,18 +147,18 @@ impl Object {
     }
 
     /// Lanes that have promised it to clients: each change is told to them.
-    pub(crate) fn promises(&self) -> &LaneBits {
-        &self.promises
+    pub(crate) fn callback_lanes(&self) -> &LaneBits {
+        &self.callback_lanes
     }
 
-    /// Lanes that rely on it themselves: where it goes, and where names change that they [remember](crate::promise::Marks), they are told.
-    pub(crate) fn relied(&self) -> Option<&LaneBits> {
-        self.used.get().map(|used| &used.relied)
+    /// Lanes that rely on it themselves: where it goes, and where names change that they [remember](crate::callback::Marks), they are told.
+    pub(crate) fn sharers(&self) -> Option<&LaneBits> {
+        self.used.get().map(|used| &used.sharers)
     }
 
     /// A lane is going to rely on it. What the lane looks at afterwards, it may.
-    pub(crate) fn rely(&self, lane: Member) {
-        self.used.get_or_init(Box::default).relied.set(lane);
+    pub(crate) fn add_sharer(&self, lane: Member) {
+        self.used.get_or_init(Box::default).sharers.set(lane);
     }
 
     /// It has no list of its own.
@@ -177,8 +177,8 @@ impl Object {
     }
 
     /// It does no more.
-    pub(crate) fn end_relying(&self, lane: Member) {
-        self.relied().into_iter().for_each(|relied| relied.clear(lane));
+    pub(crate) fn remove_sharer(&self, lane: Member) {
+        self.sharers().into_iter().for_each(|sharers| sharers.clear(lane));
     }
 
     /// What SMB's clients hold of it.
@@ -202,7 +202,7 @@ impl Object {
     }
 
     /// Notes what is about to change, under its permit and before the bits are read.
-    pub(crate) fn set_changing(&self, what: What) {
+    pub(crate) fn set_changing(&self, what: ChangeKind) {
         let before = {
             let mut side = self.lock_side();
             self.take_step();
@@ -219,7 +219,7 @@ impl Object {
             self.settle(&mut side.draft, at);
             side.show_change();
             let changed = side.changing.take();
-            if at.is_some() && matches!(changed.as_deref(), Some(What::Gone)) {
+            if at.is_some() && matches!(changed.as_deref(), Some(ChangeKind::Gone)) {
                 side.draft.take_away();
             }
             changed
@@ -231,15 +231,15 @@ impl Object {
     /// Whether it loses its place or its rights, for a lane that has set its bit.
     pub(crate) fn is_moving(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.lock_side().changing.as_deref().is_some_and(What::is_of_place)
+        self.lock_side().changing.as_deref().is_some_and(ChangeKind::is_of_place)
     }
 
     /// Whether what the name leads to changes, for a lane that has set its bit.
     pub(crate) fn is_changing_name(&self, name: &[u8]) -> bool {
         fence(Ordering::SeqCst);
         match self.lock_side().changing.as_deref() {
-            Some(What::Unknown) => true,
-            Some(What::Names(names)) => names.iter().any(|changing| **changing == *name),
+            Some(ChangeKind::Unknown) => true,
+            Some(ChangeKind::Names(names)) => names.iter().any(|changing| **changing == *name),
             _ => false,
         }
     }

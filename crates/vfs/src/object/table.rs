@@ -18,10 +18,10 @@ use super::record::NONE;
 use super::room_record::RoomRecord;
 use super::volume::Volumes;
 use super::{Closed, Identity, LaneBits, Line, Object, SharedVolume, path_beneath};
+use crate::callback::{CallbackOptions, Client, Holder, InvalidationQueues};
 use crate::descriptor::UNREAD;
 use crate::error::Error;
 use crate::grant::{LeasePlace, LocalPlaces};
-use crate::promise::{Client, Desks, Holder, PromiseOptions};
 use crate::spec::VolumeSpec;
 
 /// The objects of a process, and what its lanes have to tell each other of them. Make one for a process, before its lanes;
@@ -54,7 +54,7 @@ pub struct ObjectsOptions {
     /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
     pub trusted_attributes: bool,
     /// What clients that cache may rely on.
-    pub promises: PromiseOptions,
+    pub callbacks: CallbackOptions,
     /// Files that are open so that other programs on this machine see what clients lock of them. A client has no more than he leaves
     /// to others.
     pub local_locks_max: usize,
@@ -69,7 +69,7 @@ struct Shared {
     index: OnceLock<Result<Arc<Index>, String>>,
     /// For volumes that nothing can be written to.
     stand_in: OnceLock<Arc<Index>>,
-    desks: Desks,
+    queues: InvalidationQueues,
     volumes: Mutex<Volumes>,
     /// Nothing is changed yet.
     is_frozen: AtomicBool,
@@ -136,7 +136,7 @@ impl Objects {
                 in_use: AtomicUsize::new(0),
                 index: OnceLock::new(),
                 stand_in: OnceLock::new(),
-                desks: Desks::new(options.lanes_max),
+                queues: InvalidationQueues::new(options.lanes_max),
                 volumes: Mutex::default(),
                 is_frozen: AtomicBool::new(false),
                 leases: Leases::new(options.leases_per_client_max),
@@ -283,7 +283,7 @@ impl Objects {
     /// # Errors
     /// [`Error::Busy`] when there are as many as may be.
     pub(crate) fn client(&self, holder: Holder, home: Member) -> Result<Arc<Client>, Error> {
-        let options = self.shared.options.promises;
+        let options = self.shared.options.callbacks;
         let mut clients = self.shared.clients.lock().expect("nobody panics while holding it");
         if let Some(client) = clients.get(&holder).and_then(Weak::upgrade) {
             return Ok(client);
@@ -351,8 +351,8 @@ impl Objects {
         &self.shared.local_places
     }
 
-    pub(crate) fn desks(&self) -> &Desks {
-        &self.shared.desks
+    pub(crate) fn queues(&self) -> &InvalidationQueues {
+        &self.shared.queues
     }
 
     /// From here on users and groups are called so in security descriptors. Without it they are as on a server that has this machine's name.
@@ -403,7 +403,7 @@ impl Objects {
             described: AtomicU8::new(UNREAD),
             maker: AtomicI32::new(0),
             own_changes: AtomicU16::new(0),
-            promises: LaneBits::default(),
+            callback_lanes: LaneBits::default(),
             used: OnceLock::new(),
             line: Line::default(),
             side: Mutex::default(),
@@ -470,7 +470,7 @@ impl Default for ObjectsOptions {
             //@ attack: smb-pools
             leases_per_client_max: 65_536,
             lanes_max: LaneBits::LANES_MAX,
-            promises: PromiseOptions::default(),
+            callbacks: CallbackOptions::default(),
             //@ limit: files open so that other programs see what clients lock
             //@ section: Files and listings
             //@ unit: file

@@ -76,7 +76,7 @@ pub struct SharedVolume {
     /// What is to be told of how it was found.
     news: Option<&'static str>,
     /// Lanes that have promised clients something in it.
-    promises: LaneBits,
+    callback_lanes: LaneBits,
     /// Who is told of what happens in it.
     watches: Watches,
 }
@@ -180,7 +180,7 @@ impl SharedVolume {
             is_marking: AtomicBool::new(false),
             trouble: None,
             news: None,
-            promises: LaneBits::default(),
+            callback_lanes: LaneBits::default(),
             watches: Watches::default(),
         })
     }
@@ -295,7 +295,7 @@ impl SharedVolume {
             is_marking,
             trouble,
             news,
-            promises: LaneBits::default(),
+            callback_lanes: LaneBits::default(),
             watches: Watches::default(),
         })
     }
@@ -364,8 +364,8 @@ impl SharedVolume {
         &self.name
     }
 
-    pub(crate) fn promises(&self) -> &LaneBits {
-        &self.promises
+    pub(crate) fn callback_lanes(&self) -> &LaneBits {
+        &self.callback_lanes
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {

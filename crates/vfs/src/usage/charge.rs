@@ -24,7 +24,7 @@ pub(crate) struct Charge {
 impl Volume {
     /// The account that is kept of the volume, where one is. It stays the same as long as a change is inside the gate.
     pub(crate) fn account(&self) -> Option<Rc<LaneAccount>> {
-        self.root().account(|| Some(self.cache().joined()?.member().index()))
+        self.root().account(|| Some(self.cache().peer()?.member().index()))
     }
 
     /// Whether what a change does has to be known.

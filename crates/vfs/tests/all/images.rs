@@ -28,8 +28,10 @@ fn names_that_the_server_takes_away_are_edits_of_an_image_though_nobody_had_thei
             let caller = Caller::anonymous().sparing(client.holder());
             let until = time::now() + Duration::from_secs(3600);
             let look = async || {
-                let look =
-                    volume.promised(&caller, &client, RelPath::ROOT, Rights::NONE, until).await.unwrap();
+                let look = volume
+                    .lookup_with_callback(&caller, &client, RelPath::ROOT, Rights::NONE, until)
+                    .await
+                    .unwrap();
                 look.confirm().unwrap().version
             };
             let directory = volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;

@@ -691,14 +691,14 @@ fn without_watches_a_switched_link_is_noticed_when_its_time_is_over() {
 #[derive(Default)]
 struct Telling(std::cell::Cell<usize>);
 
-impl vfs::Teller for Telling {
+impl vfs::CallbackNotifier for Telling {
     fn knows(&self, _: vfs::Holder) -> bool {
         true
     }
 
-    fn tell(&self, _: &std::sync::Arc<vfs::Client>, notices: Vec<vfs::Notice>) -> vfs::Heard {
+    fn notify(&self, _: &std::sync::Arc<vfs::Client>, notices: Vec<vfs::Notice>) -> vfs::NotifyFuture {
         self.0.set(self.0.get() + notices.len());
-        Box::pin(async { vfs::TellOutcome::Heard })
+        Box::pin(async { vfs::NotifyOutcome::Acknowledged })
     }
 }
 
@@ -711,13 +711,16 @@ fn stores_through_a_mapping_show_at_once_to_who_reads_and_to_who_caches_when_the
         fs::write(tree.path("mapped"), text_of(b'a')).unwrap();
         let volume = tree.volume_of(Kind::Writable);
         let telling = Rc::new(Telling::default());
-        let teller: Rc<dyn vfs::Teller> = Rc::clone(&telling) as _;
-        volume.cache().add_teller(&teller);
+        let teller: Rc<dyn vfs::CallbackNotifier> = Rc::clone(&telling) as _;
+        volume.cache().add_callback_notifier(&teller);
         let client = volume.cache().client(vfs::Holder(1)).unwrap();
         let until_then = time::now() + Duration::from_secs(3600);
         let (caller, at) = (Caller::anonymous(), RelPath::parse(b"mapped").unwrap());
         settle().await;
-        let look = volume.promised(&caller, &client, at, identity::Rights::READ, until_then).await.unwrap();
+        let look = volume
+            .lookup_with_callback(&caller, &client, at, identity::Rights::READ, until_then)
+            .await
+            .unwrap();
         look.confirm();
         let (_, before) = file(&volume, "mapped").await;
         // Another program, as mapping takes unsafe code; what it maps is shared.

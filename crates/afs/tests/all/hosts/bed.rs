@@ -141,10 +141,10 @@ impl Bed {
     /// The server begins.
     pub(crate) fn start(&mut self) {
         self.boot += 1;
-        let (promises_max, kept_max) = self.of_objects;
+        let (callbacks_max, kept_max) = self.of_objects;
         let change = |options: &mut vfs::ObjectsOptions| {
-            let promises = &mut options.promises;
-            promises.promises_max = promises_max.unwrap_or(promises.promises_max);
+            let promises = &mut options.callbacks;
+            promises.callbacks_max = callbacks_max.unwrap_or(promises.callbacks_max);
             promises.kept_max = kept_max.unwrap_or(promises.kept_max);
         };
         let process =

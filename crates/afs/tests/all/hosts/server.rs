@@ -210,7 +210,8 @@ async fn read(
     for _ in 0..64 {
         let promise = lane.hosts.promise();
         let path = RelPath::parse(file.as_bytes()).unwrap();
-        let promised = lane.volume.promised(&caller, host.client(), path, Rights::READ, promise.until).await;
+        let promised =
+            lane.volume.lookup_with_callback(&caller, host.client(), path, Rights::READ, promise.until).await;
         let promised = promised.map_err(|error| AbortCode(afs::code::of(&error)))?;
         let Resolved::File(opened, _) = promised.resolved() else { panic!("{file} is a file") };
         let buf = lane::current().buffers().get(BufClass::Small).await;
@@ -225,11 +226,11 @@ async fn read(
         reply.extend(promise.seconds.to_be_bytes());
         reply.push(buf[0]);
         reply.extend(host.relies_since().to_be_bytes());
-        let on_its_way = host.loses_overtaking_breaks().then(|| promised.on_its_way());
+        let in_flight_reply = host.loses_overtaking_breaks().then(|| promised.in_flight_reply());
         call.write(&reply).await?;
         call.finish().await?;
         call.closed().await?;
-        drop(on_its_way);
+        drop(in_flight_reply);
         return Ok(());
     }
     Err(AbortCode(afs_wire::code::VBUSY))

@@ -83,7 +83,8 @@ impl Handler for Storm {
                     let path = format!("top/{n}");
                     let path = RelPath::parse(path.as_bytes()).unwrap();
                     let until = hosts.promise().until;
-                    let promised = volume.promised(&caller, host.client(), path, Rights::READ, until).await;
+                    let promised =
+                        volume.lookup_with_callback(&caller, host.client(), path, Rights::READ, until).await;
                     assert!(promised.unwrap().confirm().is_some());
                     if n % 64 == 0 {
                         lane::yield_now().await;

@@ -62,9 +62,9 @@ fn what_is_asked_for_by_number_is_promised_and_what_comes_along_without_waiting(
         let made = top.create(&nobody(), name("page"), NEW).await.unwrap();
         let page = Rc::clone(made.writer.file());
         let number = page.object().unwrap().number();
-        let at_hand = || volume.try_promised_by_number(&caller, &client, number, Rights::READ, until);
+        let at_hand = || volume.try_find_with_callback(&caller, &client, number, Rights::READ, until);
         assert!(at_hand().is_none(), "nobody has looked for it by number");
-        let look = volume.promised_by_number(&caller, &client, number, Rights::READ, until).await.unwrap();
+        let look = volume.find_with_callback(&caller, &client, number, Rights::READ, until).await.unwrap();
         assert!(look.confirm().is_some());
         assert!(at_hand().unwrap().confirm().is_some());
         write(&made.writer, 0, "text").await.unwrap();
@@ -73,11 +73,11 @@ fn what_is_asked_for_by_number_is_promised_and_what_comes_along_without_waiting(
         // Renamed, it is not at hand any more, but found.
         top.rename(&nobody(), name("page"), &top, name("moved"), Over::Nothing).await.unwrap();
         assert!(at_hand().is_none());
-        let look = volume.promised_by_number(&caller, &client, number, Rights::READ, until).await.unwrap();
+        let look = volume.find_with_callback(&caller, &client, number, Rights::READ, until).await.unwrap();
         assert!(look.confirm().is_some_and(|confirmed| confirmed.attributes.size == 4));
         assert!(volume.lookup(path("moved")).await.is_ok() && at_hand().is_some());
         let forged = Number { uniquifier: 77, ..number };
-        let refused = volume.promised_by_number(&caller, &client, forged, Rights::READ, until).await;
+        let refused = volume.find_with_callback(&caller, &client, forged, Rights::READ, until).await;
         assert!(matches!(refused, Err(Error::Stale)));
     });
 }

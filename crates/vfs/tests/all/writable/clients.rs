@@ -15,7 +15,8 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Client, Error, Heard, Holder, How, Identity, Notice, Resolved, TellOutcome, Teller, Version, Volume,
+    CallbackNotifier, Client, Error, Holder, How, Identity, Notice, NotifyFuture, NotifyOutcome, Resolved,
+    Version, Volume,
 };
 
 use super::{Process, nobody, path, root};
@@ -53,7 +54,7 @@ struct Bed {
     seed: u64,
     process: Process,
     volumes: RefCell<Vec<Option<Volume>>>,
-    tellers: RefCell<Vec<Rc<dyn Teller>>>,
+    tellers: RefCell<Vec<Rc<dyn CallbackNotifier>>>,
     clients: Vec<SimClient>,
     truth: HashMap<&'static str, Truth>,
     names: RefCell<HashMap<Identity, &'static str>>,
@@ -140,10 +141,10 @@ impl Bed {
         let mut rng = SmallRng::seed_from_u64(seed);
         let process = Process::with(world, LANES, |options| {
             if rng.random_bool(0.3) {
-                options.promises.promises_max = 3;
+                options.callbacks.callbacks_max = 3;
             }
             if rng.random_bool(0.3) {
-                options.promises.kept_max = 1;
+                options.callbacks.kept_max = 1;
             }
         });
         let client = |n| SimClient {
@@ -193,8 +194,8 @@ impl Bed {
 
     async fn open(self: Rc<Self>, lane: usize) {
         let volume = self.process.volume();
-        let teller: Rc<dyn Teller> = Rc::new(Telling(Rc::downgrade(&self)));
-        volume.cache().add_teller(&teller);
+        let teller: Rc<dyn CallbackNotifier> = Rc::new(Telling(Rc::downgrade(&self)));
+        volume.cache().add_callback_notifier(&teller);
         if lane == 0 {
             for file in FILES {
                 let how = How { exclusive: true, mode: 0o644 };
@@ -294,9 +295,11 @@ impl Bed {
         let reply = self.on(lane, patience, async move {
             let holder = client.holder();
             loop {
-                volume.cache().greet(&client).await.ok()?;
+                volume.cache().flush_pending_breaks(&client).await.ok()?;
                 let (caller, until) = (nobody().sparing(holder), time::now() + LASTS);
-                let promised = match volume.promised(&caller, &client, path(file), Rights::READ, until).await
+                let promised = match volume
+                    .lookup_with_callback(&caller, &client, path(file), Rights::READ, until)
+                    .await
                 {
                     Ok(promised) => promised,
                     Err(Error::Busy) => return None,
@@ -307,11 +310,11 @@ impl Bed {
                 time::sleep(Duration::from_micros(bed.seed % 7 * 100)).await;
                 let Some(confirmed) = promised.confirm() else { continue };
                 let version = confirmed.version;
-                let on_its_way = promised.on_its_way();
-                return Some((content, version, on_its_way));
+                let in_flight_reply = promised.in_flight_reply();
+                return Some((content, version, in_flight_reply));
             }
         });
-        let Some(Some((content, version, on_its_way))) = reply.await else { return };
+        let Some(Some((content, version, in_flight_reply))) = reply.await else { return };
         let before = self.contents.borrow_mut().insert((file, version), content);
         assert!(before.is_none_or(|before| before == content), "{version:?} of {file} has two contents");
         time::sleep(Duration::from_micros(self.seed % 5 * 150)).await;
@@ -323,7 +326,7 @@ impl Bed {
                 client.is_doubtful.set(false);
             }
         }
-        drop(on_its_way);
+        drop(in_flight_reply);
         self.look();
     }
 
@@ -337,7 +340,7 @@ impl Bed {
         truth.tried.set(next);
         let (client, began) = (self.clients[n].record.borrow().clone().unwrap(), time::now());
         let written = self.on(lane, patience, async move {
-            volume.cache().greet(&client).await.ok()?;
+            volume.cache().flush_pending_breaks(&client).await.ok()?;
             let caller = nobody().sparing(client.holder());
             let directory = root(&volume).await;
             let writer = directory.open_writer(&caller, super::name(file)).await.ok()?;
@@ -380,29 +383,29 @@ impl Bed {
     }
 }
 
-impl Teller for Telling {
+impl CallbackNotifier for Telling {
     fn knows(&self, holder: Holder) -> bool {
         (holder.0 as usize) < CLIENTS
     }
 
-    fn tell(&self, client: &Arc<Client>, notices: Vec<Notice>) -> Heard {
+    fn notify(&self, client: &Arc<Client>, notices: Vec<Notice>) -> NotifyFuture {
         let (bed, n) = (self.0.clone(), client.holder().0 as usize);
         Box::pin(async move {
             let Some(mode) = bed.upgrade().map(|bed| bed.clients[n].mode.get()) else {
-                return TellOutcome::Silent;
+                return NotifyOutcome::NoReply;
             };
             let _late = (mode != Mode::Good).then(|| Late::begin(&bed, n));
             match mode {
                 Mode::Good | Mode::Partitioned => time::sleep(Duration::from_micros(n as u64 * 400)).await,
                 Mode::Slow => time::sleep(Duration::from_secs(6)).await,
-                Mode::Garbage => return TellOutcome::Silent,
-                Mode::Gone => return TellOutcome::Gone,
+                Mode::Garbage => return NotifyOutcome::NoReply,
+                Mode::Gone => return NotifyOutcome::Gone,
             }
             // Calls are sent again and again.
             while bed.upgrade().is_some_and(|bed| bed.clients[n].mode.get() == Mode::Partitioned) {
                 time::sleep(Duration::from_millis(200)).await;
             }
-            let Some(bed) = bed.upgrade() else { return TellOutcome::Silent };
+            let Some(bed) = bed.upgrade() else { return NotifyOutcome::NoReply };
             bed.told.set(bed.told.get() + 1);
             for notice in notices {
                 match notice {
@@ -413,7 +416,7 @@ impl Teller for Telling {
                     Notice::Volume(_) | Notice::All => bed.clients[n].cache.borrow_mut().clear(),
                 }
             }
-            TellOutcome::Heard
+            NotifyOutcome::Acknowledged
         })
     }
 

@@ -8,7 +8,7 @@ use lane::backend::sim::{Config, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{Breaker, Broken, Error, Holder, How, Over, Telling, What};
+use vfs::{ChangeKind, ClientNotification, Error, Holder, How, Invalidation, InvalidationListener, Over};
 
 use super::changes::{text, write};
 use super::{Process, directory, inode, name, nobody, on_lanes, root};
@@ -148,8 +148,8 @@ fn clients_of_every_lane_are_told_before_the_change_and_he_who_makes_it_is_named
         async move {
             let root = root(&volume).await;
             assert_eq!(inode(&volume, "page").await, None);
-            let service: Rc<dyn Breaker> = Rc::new(Slow { lane, told: Rc::clone(&told) });
-            volume.cache().add_breaker(&service);
+            let service: Rc<dyn InvalidationListener> = Rc::new(Slow { lane, told: Rc::clone(&told) });
+            volume.cache().add_invalidation_listener(&service);
             time::sleep(Duration::from_millis(5)).await;
             if lane == 0 {
                 let caller = nobody().sparing(Holder(7));
@@ -174,9 +174,9 @@ struct Slow {
     told: Told,
 }
 
-impl Breaker for Slow {
-    fn tell(&self, broken: &Broken) -> Option<Telling> {
-        assert!(matches!(&broken.what, What::Names(names) if names.len() == 1));
+impl InvalidationListener for Slow {
+    fn invalidate(&self, broken: &Invalidation) -> Option<ClientNotification> {
+        assert!(matches!(&broken.what, ChangeKind::Names(names) if names.len() == 1));
         let (lane, spared, told) = (self.lane, broken.spared, Rc::clone(&self.told));
         Some(Box::pin(async move {
             time::sleep(Duration::from_millis(50)).await;

@@ -12,7 +12,10 @@ use lane::backend::sim::{Config, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{Breaker, Broken, ByLease, Error, Expect, How, Open, OpenError, OpenHow, Telling, Volume, Wanted};
+use vfs::{
+    ByLease, ClientNotification, Error, Expect, How, Invalidation, InvalidationListener, Open, OpenError,
+    OpenHow, Volume, Wanted,
+};
 
 use super::changes::buf;
 use super::{CLIENT, name, nobody, on_lanes, path, root};
@@ -42,20 +45,20 @@ pub(super) async fn open(volume: &Volume, at: &str, how: &OpenHow<'_>) -> Result
 #[derive(Default)]
 pub(super) struct Told(pub(super) RefCell<Vec<(Holder, Caching)>>);
 
-impl Breaker for Told {
-    fn tell(&self, _: &Broken) -> Option<Telling> {
+impl InvalidationListener for Told {
+    fn invalidate(&self, _: &Invalidation) -> Option<ClientNotification> {
         None
     }
 
-    fn give_back(&self, asked: &ByLease) {
+    fn break_lease(&self, asked: &ByLease) {
         self.0.borrow_mut().push((asked.told.holder, asked.told.to));
     }
 }
 
-pub(super) fn listen(volume: &Volume) -> (Rc<Told>, Rc<dyn Breaker>) {
+pub(super) fn listen(volume: &Volume) -> (Rc<Told>, Rc<dyn InvalidationListener>) {
     let told = Rc::new(Told::default());
-    let breaker: Rc<dyn Breaker> = Rc::clone(&told) as _;
-    volume.cache().add_breaker(&breaker);
+    let breaker: Rc<dyn InvalidationListener> = Rc::clone(&told) as _;
+    volume.cache().add_invalidation_listener(&breaker);
     (told, breaker)
 }
 

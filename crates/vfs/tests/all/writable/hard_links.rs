@@ -397,7 +397,13 @@ fn a_name_in_a_directory_that_nobody_watches_hides_no_change_from_who_relies_on_
                     true => {
                         volume.lookup(path("d/a")).await.unwrap();
                         let until = time::now() + 3 * LONG;
-                        let look = volume.try_promised(&nobody(), &client, path("d/a"), Rights::READ, until);
+                        let look = volume.try_lookup_with_callback(
+                            &nobody(),
+                            &client,
+                            path("d/a"),
+                            Rights::READ,
+                            until,
+                        );
                         look.unwrap().unwrap().confirm().unwrap().version
                     }
                 };

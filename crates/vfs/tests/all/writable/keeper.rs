@@ -10,7 +10,7 @@ use lane::buffer::BufClass;
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{Client, Error, Heard, Holder, Notice, TellOutcome, Teller, Volume};
+use vfs::{CallbackNotifier, Client, Error, Holder, Notice, NotifyFuture, NotifyOutcome, Volume};
 
 use super::{nobody, path};
 
@@ -52,11 +52,12 @@ impl Keeper {
 
     async fn read(&self) {
         let until = time::now() + LASTS;
-        if self.volume.cache().greet(&self.record).await.is_err() {
+        if self.volume.cache().flush_pending_breaks(&self.record).await.is_err() {
             return;
         }
         let caller = nobody().sparing(HOLDER);
-        let promised = self.volume.promised(&caller, &self.record, path("page"), Rights::READ, until).await;
+        let promised =
+            self.volume.lookup_with_callback(&caller, &self.record, path("page"), Rights::READ, until).await;
         let promised = match promised {
             Ok(promised) => promised,
             Err(Error::NotFound | Error::Busy | Error::Locked) => return,
@@ -69,11 +70,11 @@ impl Keeper {
         if promised.confirm().is_none() {
             return;
         }
-        let on_its_way = promised.on_its_way();
+        let in_flight_reply = promised.in_flight_reply();
         let content = String::from_utf8(buf.to_vec()).unwrap();
         self.kept.replace(Some(Kept { inode: attributes.id.ino, content, until }));
         self.saw(0);
-        drop(on_its_way);
+        drop(in_flight_reply);
     }
 
     /// What it has kept is what the file with this inode holds.
@@ -91,19 +92,19 @@ impl Keeper {
     }
 }
 
-impl Teller for Keeper {
+impl CallbackNotifier for Keeper {
     fn knows(&self, holder: Holder) -> bool {
         holder == HOLDER
     }
 
-    fn tell(&self, _: &Arc<Client>, _: Vec<Notice>) -> Heard {
+    fn notify(&self, _: &Arc<Client>, _: Vec<Notice>) -> NotifyFuture {
         let me = self.me.borrow().clone();
         Box::pin(async move {
             time::sleep(Duration::from_micros(300)).await;
-            let Some(me) = me.upgrade() else { return TellOutcome::Silent };
+            let Some(me) = me.upgrade() else { return NotifyOutcome::NoReply };
             me.kept.take();
             me.saw(1);
-            TellOutcome::Heard
+            NotifyOutcome::Acknowledged
         })
     }
 }

@@ -16,8 +16,8 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Breaker, Broken, ByLease, Error, Expect, How, Open, OpenError, OpenHow, Over, Teller, Telling, Volume,
-    Wanted, Writer,
+    ByLease, CallbackNotifier, ClientNotification, Error, Expect, How, Invalidation, InvalidationListener,
+    Open, OpenError, OpenHow, Over, Volume, Wanted, Writer,
 };
 
 use super::changes::buf;
@@ -311,12 +311,12 @@ impl Client {
     }
 }
 
-impl Breaker for Client {
-    fn tell(&self, _: &Broken) -> Option<Telling> {
+impl InvalidationListener for Client {
+    fn invalidate(&self, _: &Invalidation) -> Option<ClientNotification> {
         None
     }
 
-    fn give_back(&self, asked: &ByLease) {
+    fn break_lease(&self, asked: &ByLease) {
         if self.holder.get() != Some(asked.told.holder) {
             return;
         }
@@ -410,16 +410,16 @@ fn changes_by_others_are_over_when_leases_are_given_back_or_have_run_out() {
                     .map(|n| {
                         let number = (lane * 2 + n) as u64 + 1;
                         let client = Client::new(number, &all, &volume, seed);
-                        let breaker: Rc<dyn Breaker> = Rc::clone(&client) as _;
-                        volume.cache().add_breaker(&breaker);
+                        let breaker: Rc<dyn InvalidationListener> = Rc::clone(&client) as _;
+                        volume.cache().add_invalidation_listener(&breaker);
                         all.clients.borrow_mut().push(Rc::clone(&client));
                         lane::spawn(client.run())
                     })
                     .collect();
                 let keeper = (lane == 1).then(|| {
                     let keeper = Keeper::new(&volume);
-                    let teller: Rc<dyn Teller> = Rc::clone(&keeper) as _;
-                    volume.cache().add_teller(&teller);
+                    let teller: Rc<dyn CallbackNotifier> = Rc::clone(&keeper) as _;
+                    volume.cache().add_callback_notifier(&teller);
                     all.keeper.replace(Some(Rc::clone(&keeper)));
                     lane::spawn(keeper.run(seed * 1000 + 7))
                 });

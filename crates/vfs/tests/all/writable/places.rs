@@ -14,7 +14,10 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use vfs::{Breaker, Broken, Directory, Error, How, Number, Objects, ObjectsOptions, Over, Telling, Volume};
+use vfs::{
+    ClientNotification, Directory, Error, How, Invalidation, InvalidationListener, Number, Objects,
+    ObjectsOptions, Over, Volume,
+};
 
 use super::changes::{read, write};
 use super::{Process, directory, name, nobody, on_lanes, root};
@@ -179,8 +182,8 @@ fn a_file_that_got_another_name_beside_the_server_while_clients_were_told_of_its
         let number = find("a/page").await;
         let a = directory(&volume, "a").await;
         volume.cache().clear();
-        let slow: Rc<dyn Breaker> = Rc::new(Slow);
-        volume.cache().add_breaker(&slow);
+        let slow: Rc<dyn InvalidationListener> = Rc::new(Slow);
+        volume.cache().add_invalidation_listener(&slow);
         let linking = lane::spawn(async move {
             time::sleep(Duration::from_millis(20)).await;
             fs.hard_link("/srv/a/page", "/srv/b/other").unwrap();
@@ -193,8 +196,8 @@ fn a_file_that_got_another_name_beside_the_server_while_clients_were_told_of_its
 
 struct Slow;
 
-impl Breaker for Slow {
-    fn tell(&self, _: &Broken) -> Option<Telling> {
+impl InvalidationListener for Slow {
+    fn invalidate(&self, _: &Invalidation) -> Option<ClientNotification> {
         Some(Box::pin(time::sleep(Duration::from_millis(50))))
     }
 }

@@ -13,8 +13,8 @@ use lane::buffer::{Buf, BufClass};
 use lane::fs::{Allocate, AttributeChange, SetTime, Timestamp};
 use lane::time;
 use vfs::{
-    Cache, CacheOptions, Client, Error, Heard, Holder, How, Notice, Objects, ObjectsOptions, Over, Quota,
-    TellOutcome, Teller, Version, Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, CallbackNotifier, Client, Error, Holder, How, Notice, NotifyFuture, NotifyOutcome,
+    Objects, ObjectsOptions, Over, Quota, Version, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::{Process, name, nobody, path, root, watched};
@@ -23,14 +23,14 @@ use super::{Process, name, nobody, path, root, watched};
 #[derive(Default)]
 struct Telling(RefCell<Vec<Holder>>);
 
-impl Teller for Telling {
+impl CallbackNotifier for Telling {
     fn knows(&self, _: Holder) -> bool {
         true
     }
 
-    fn tell(&self, client: &Arc<Client>, _: Vec<Notice>) -> Heard {
+    fn notify(&self, client: &Arc<Client>, _: Vec<Notice>) -> NotifyFuture {
         self.0.borrow_mut().push(client.holder());
-        Box::pin(async { TellOutcome::Heard })
+        Box::pin(async { NotifyOutcome::Acknowledged })
     }
 }
 
@@ -48,8 +48,8 @@ async fn filled(byte: u8, len: usize) -> Vec<Buf> {
 fn steps_of_one_change_raise_the_version_once_unless_a_client_looks_in_between() {
     watched(Writable::anyone(), |volume, fs| async move {
         let telling = Rc::new(Telling::default());
-        let teller: Rc<dyn Teller> = Rc::clone(&telling) as _;
-        volume.cache().add_teller(&teller);
+        let teller: Rc<dyn CallbackNotifier> = Rc::clone(&telling) as _;
+        volume.cache().add_callback_notifier(&teller);
         let (writer, reader) = (Holder(1), volume.cache().client(Holder(2)).unwrap());
         let writing = nobody().sparing(writer);
         let root = root(&volume).await;
@@ -74,7 +74,8 @@ fn steps_of_one_change_raise_the_version_once_unless_a_client_looks_in_between()
         let store = made.writer.store(&writing);
         store.write_vectored_at(0, filled(b'y', 10).await).await.0.unwrap();
         let until = time::now() + Duration::from_secs(60);
-        let promised = volume.promised(&nobody(), &reader, path("f"), Rights::READ, until).await.unwrap();
+        let promised =
+            volume.lookup_with_callback(&nobody(), &reader, path("f"), Rights::READ, until).await.unwrap();
         assert_eq!(promised.confirm().unwrap().version, first.next().next());
         store.write_vectored_at(10, filled(b'y', 10).await).await.0.unwrap();
         assert_eq!(version(&volume, "f").await, first.next().next().next());
@@ -323,13 +324,16 @@ fn what_one_client_writes_through_one_lane_and_relies_on_by_another_is_nobody_el
         let reader = process.host.start_on(process.lanes[1], async move {
             let volume = watching(&reading);
             let telling = Rc::new(Telling::default());
-            let teller: Rc<dyn Teller> = Rc::clone(&telling) as _;
-            volume.cache().add_teller(&teller);
+            let teller: Rc<dyn CallbackNotifier> = Rc::clone(&telling) as _;
+            volume.cache().add_callback_notifier(&teller);
             let client = volume.cache().client(Holder(1)).unwrap();
             while !over.get() {
                 // As a client that reads by one connection what it writes by another; its promise stays between.
                 let until = time::now() + Duration::from_secs(60);
-                let look = volume.promised(&nobody(), &client, path("f"), Rights::READ, until).await.unwrap();
+                let look = volume
+                    .lookup_with_callback(&nobody(), &client, path("f"), Rights::READ, until)
+                    .await
+                    .unwrap();
                 look.confirm();
                 relied_on.set(true);
                 time::sleep(Duration::from_millis(37)).await;

@@ -35,18 +35,21 @@ fn a_link_is_promised_by_number_until_it_is_gone() {
         let number = root.symbolic_link(&nobody(), name("l")).await.unwrap().object.number();
         let until = time::now() + Duration::from_secs(60);
         // Nobody uses it any more: the index knows where it was.
-        let promised = volume.promised_link(&nobody(), &client, number, until).await.unwrap();
+        let promised = volume.find_link_with_callback(&nobody(), &client, number, until).await.unwrap();
         assert_eq!(promised.link().target, b"target");
         assert_eq!(promised.confirm().unwrap().version, promised.link().object.version());
         root.rename(&nobody(), name("l"), &root, name("m"), vfs::Over::Nothing).await.unwrap();
-        let again = volume.promised_link(&nobody(), &client, number, until).await.unwrap();
+        let again = volume.find_link_with_callback(&nobody(), &client, number, until).await.unwrap();
         assert_eq!(again.link().object.seen_in(), Some((Number::ROOT, (*b"m").into())));
         root.remove(&nobody(), name("m")).await.unwrap();
         assert!(again.confirm().is_none(), "it is gone");
-        let gone = volume.promised_link(&nobody(), &client, number, until).await;
+        let gone = volume.find_link_with_callback(&nobody(), &client, number, until).await;
         assert!(matches!(gone, Err(Error::Stale)), "{gone:?}");
         let never = Number { vnode: 4444, uniquifier: 1 };
-        assert!(matches!(volume.promised_link(&nobody(), &client, never, until).await, Err(Error::Stale)));
+        assert!(matches!(
+            volume.find_link_with_callback(&nobody(), &client, never, until).await,
+            Err(Error::Stale)
+        ));
     });
 }
 
@@ -78,7 +81,7 @@ fn a_living_link_is_found_by_its_number_whatever_overtakes_a_look() {
                         continue;
                     };
                     let until = time::now() + Duration::from_secs(60);
-                    match volume.promised_link(&me, &client, number, until).await {
+                    match volume.find_link_with_callback(&me, &client, number, until).await {
                         Ok(promised) => assert_eq!(promised.link().target, b"target"),
                         Err(error) => assert!(matches!(error, Error::Busy), "{error}"),
                     }

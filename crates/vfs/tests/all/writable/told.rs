@@ -12,8 +12,9 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Breaker, Broken, CacheOptions, Client, Expect, Heard, Holder, How, Identity, Notice, Numbered, Over,
-    Promised, TellOutcome, Teller, Telling, Volume, What,
+    CacheOptions, CallbackNotifier, ChangeKind, Client, ClientNotification, Expect, Holder, How, Identity,
+    Invalidation, InvalidationListener, LookupWithCallback, Notice, NotifyFuture, NotifyOutcome, Numbered,
+    Over, Volume,
 };
 
 use super::access::operator;
@@ -128,7 +129,7 @@ fn a_reply_on_its_way_comes_before_the_word_that_its_promise_is_over() {
         let arrive = async |at: &str| {
             let replies = [(); 2].map(|()| promised(&volume, &client, at));
             let [first, second] = replies;
-            let replies = [first.await.on_its_way(), second.await.on_its_way()];
+            let replies = [first.await.in_flight_reply(), second.await.in_flight_reply()];
             let told = Rc::clone(&service.told);
             lane::spawn(async move {
                 for reply in replies {
@@ -161,7 +162,7 @@ fn replies_on_their_way_from_any_lane_come_before_the_word_that_all_is_void() {
                 step.set(1);
                 until(|| step.get() == 2).await;
                 let here = promised(&volume, &client, "").await;
-                let reply = here.on_its_way();
+                let reply = here.in_flight_reply();
                 let voiding = lane::spawn({
                     let (volume, client) = (volume.clone(), Arc::clone(&client));
                     async move { volume.cache().void_all(&client).await }
@@ -180,7 +181,7 @@ fn replies_on_their_way_from_any_lane_come_before_the_word_that_all_is_void() {
                 step.set(3);
                 // A reply that never comes keeps nobody waiting for ever.
                 let lost = promised(&volume, &client, "").await;
-                let _lost = lost.on_its_way();
+                let _lost = lost.in_flight_reply();
                 let began = time::now();
                 volume.cache().void_all(&client).await;
                 let waited = time::now() - began;
@@ -188,7 +189,7 @@ fn replies_on_their_way_from_any_lane_come_before_the_word_that_all_is_void() {
                 assert_eq!(told.take(), [(1, Said::All)]);
             } else {
                 until(|| step.get() == 1).await;
-                let reply = promised(&volume, &client, "page").await.on_its_way();
+                let reply = promised(&volume, &client, "page").await.in_flight_reply();
                 step.set(2);
                 time::sleep(Duration::from_millis(100)).await;
                 assert!(told.borrow().is_empty());
@@ -529,38 +530,38 @@ pub(super) struct Service {
 impl Service {
     pub(super) fn on(volume: &Volume, told: &Told) -> Rc<Self> {
         let service = Rc::new(Self { told: Rc::clone(told), contents_asked: Cell::new(0) });
-        volume.cache().add_teller(&(Rc::clone(&service) as Rc<dyn Teller>));
-        volume.cache().add_breaker(&(Rc::clone(&service) as Rc<dyn Breaker>));
+        volume.cache().add_callback_notifier(&(Rc::clone(&service) as Rc<dyn CallbackNotifier>));
+        volume.cache().add_invalidation_listener(&(Rc::clone(&service) as Rc<dyn InvalidationListener>));
         service
     }
 
     /// As one that only tells clients what they were promised.
     pub(super) fn teller_on(volume: &Volume) -> Rc<Self> {
         let service = Rc::new(Self { told: Rc::default(), contents_asked: Cell::new(0) });
-        volume.cache().add_teller(&(Rc::clone(&service) as Rc<dyn Teller>));
+        volume.cache().add_callback_notifier(&(Rc::clone(&service) as Rc<dyn CallbackNotifier>));
         service
     }
 }
 
-impl Teller for Service {
+impl CallbackNotifier for Service {
     fn knows(&self, _: Holder) -> bool {
         true
     }
 
-    fn tell(&self, client: &Arc<Client>, notices: Vec<Notice>) -> Heard {
+    fn notify(&self, client: &Arc<Client>, notices: Vec<Notice>) -> NotifyFuture {
         let said = notices.iter().map(|notice| match notice {
             Notice::Object(object) => Said::Object(object.identity().clone()),
             Notice::Volume(_) => Said::Volume,
             Notice::All => Said::All,
         });
         self.told.borrow_mut().extend(said.map(|said| (client.holder().0, said)));
-        Box::pin(async { TellOutcome::Heard })
+        Box::pin(async { NotifyOutcome::Acknowledged })
     }
 }
 
-impl Breaker for Service {
-    fn tell(&self, broken: &Broken) -> Option<Telling> {
-        if broken.what == What::Content {
+impl InvalidationListener for Service {
+    fn invalidate(&self, broken: &Invalidation) -> Option<ClientNotification> {
+        if broken.what == ChangeKind::Content {
             self.contents_asked.set(self.contents_asked.get() + 1);
         }
         None
@@ -568,10 +569,11 @@ impl Breaker for Service {
 }
 
 /// Has a client promised what has this name; the reply is on its way.
-pub(super) async fn promised(volume: &Volume, client: &Arc<Client>, at: &str) -> Promised {
+pub(super) async fn promised(volume: &Volume, client: &Arc<Client>, at: &str) -> LookupWithCallback {
     let caller = nobody().sparing(client.holder());
     let until = time::now() + Duration::from_secs(3600);
-    let promised = volume.promised(&caller, client, path(at), Rights::LOOKUP, until).await.unwrap();
+    let promised =
+        volume.lookup_with_callback(&caller, client, path(at), Rights::LOOKUP, until).await.unwrap();
     assert!(promised.confirm().is_some());
     promised
 }

@@ -14,22 +14,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::object::Object;
 
 /// What one lane remembers of names.
-pub(crate) struct Marks {
+pub(crate) struct SnoopFilter {
     counts: Box<[AtomicU32]>,
     asks_all: AtomicBool,
 }
 
 /// Where a name is counted, in every lane's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot(u16);
+pub(crate) struct FilterSlot(u16);
 
 /// A lane counted in, for as long as this lives.
-pub(crate) struct Mark {
-    marks: Arc<Marks>,
-    spot: Spot,
+pub(crate) struct PresenceToken {
+    filter: Arc<SnoopFilter>,
+    slot: FilterSlot,
 }
 
-impl Spot {
+impl FilterSlot {
     /// Of a name in a directory, as this process has it.
     pub(crate) fn of(hasher: &RandomState, directory: &Arc<Object>, name: &[u8]) -> Self {
         let hash = hasher.hash_one((Arc::as_ptr(directory) as usize, name));
@@ -37,17 +37,17 @@ impl Spot {
     }
 }
 
-impl Marks {
+impl SnoopFilter {
     pub(crate) fn new() -> Arc<Self> {
-        let counts = (0..SPOTS).map(|_| AtomicU32::new(0)).collect();
+        let counts = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
         Arc::new(Self { counts, asks_all: AtomicBool::new(false) })
     }
 
     /// Counts the lane in: what it looks at from here on it may remember, unless the directory
     /// [is changing](Object::is_changing).
-    pub(crate) fn count_in(self: &Arc<Self>, spot: Spot) -> Mark {
-        self.counts[usize::from(spot.0)].fetch_add(1, Ordering::SeqCst);
-        Mark { marks: Arc::clone(self), spot }
+    pub(crate) fn count_in(self: &Arc<Self>, slot: FilterSlot) -> PresenceToken {
+        self.counts[usize::from(slot.0)].fetch_add(1, Ordering::SeqCst);
+        PresenceToken { filter: Arc::clone(self), slot }
     }
 
     /// From now on the lane is asked whatever changes where it looks: a service on it tells clients of its own.
@@ -61,22 +61,22 @@ impl Marks {
     }
 
     /// Whether the lane may remember something of one of these names; for who has the permit of their directory.
-    pub(crate) fn has_any(&self, spots: &[Spot]) -> bool {
+    pub(crate) fn has_any(&self, slots: &[FilterSlot]) -> bool {
         self.asks_all()
-            || spots.iter().any(|spot| self.counts[usize::from(spot.0)].load(Ordering::SeqCst) > 0)
+            || slots.iter().any(|slot| self.counts[usize::from(slot.0)].load(Ordering::SeqCst) > 0)
     }
 }
 
-impl Clone for Mark {
+impl Clone for PresenceToken {
     /// Counts the lane in once more.
     fn clone(&self) -> Self {
-        self.marks.count_in(self.spot)
+        self.filter.count_in(self.slot)
     }
 }
 
-impl Drop for Mark {
+impl Drop for PresenceToken {
     fn drop(&mut self) {
-        self.marks.counts[usize::from(self.spot.0)].fetch_sub(1, Ordering::SeqCst);
+        self.filter.counts[usize::from(self.slot.0)].fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -89,7 +89,7 @@ impl Drop for Mark {
 //@ attack: none, a table of fixed size whose spots are shared
 //@ reach: server
 /// Five for each name that a lane remembers at most by default: one question in six is in vain then.
-const SPOTS: usize = 1 << 16;
+const SLOTS: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests;

@@ -4,25 +4,25 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use super::Mourning;
+use super::OrphanedCallbacks;
 
 /// Waits for the answers of all.
 #[derive(Default)]
-pub(crate) struct Answers {
+pub(crate) struct Acks {
     shared: Arc<Mutex<Outstanding>>,
 }
 
 /// What one is asked for; dropping it is the answer. A clone is one more to wait for.
-pub(crate) struct Answer {
+pub(crate) struct Ack {
     to: To,
 }
 
 #[derive(Clone)]
 enum To {
-    Asker(Arc<Mutex<Outstanding>>),
+    Waiter(Arc<Mutex<Outstanding>>),
     /// A lane that has ended: nobody waits for this one answer, many may for all of them.
-    Ended {
-        _mourning: Arc<Mourning>,
+    EndedLane {
+        _orphaned: Arc<OrphanedCallbacks>,
     },
 }
 
@@ -32,31 +32,31 @@ struct Outstanding {
     waker: Option<Waker>,
 }
 
-impl Answers {
+impl Acks {
     /// One more to wait for.
-    pub(crate) fn ask(&self) -> Answer {
+    pub(crate) fn issue(&self) -> Ack {
         self.shared.lock().expect("nobody panics while holding it").count += 1;
-        Answer { to: To::Asker(Arc::clone(&self.shared)) }
+        Ack { to: To::Waiter(Arc::clone(&self.shared)) }
     }
 }
 
-impl Answer {
+impl Ack {
     /// For what a lane that has ended is mourned until.
-    pub(crate) fn mourning(mourning: &Arc<Mourning>) -> Self {
-        Self { to: To::Ended { _mourning: Arc::clone(mourning) } }
+    pub(crate) fn orphaned(orphaned: &Arc<OrphanedCallbacks>) -> Self {
+        Self { to: To::EndedLane { _orphaned: Arc::clone(orphaned) } }
     }
 }
 
-impl Clone for Answer {
+impl Clone for Ack {
     fn clone(&self) -> Self {
-        if let To::Asker(shared) = &self.to {
+        if let To::Waiter(shared) = &self.to {
             shared.lock().expect("nobody panics while holding it").count += 1;
         }
         Self { to: self.to.clone() }
     }
 }
 
-impl Future for Answers {
+impl Future for Acks {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -69,9 +69,9 @@ impl Future for Answers {
     }
 }
 
-impl Drop for Answer {
+impl Drop for Ack {
     fn drop(&mut self) {
-        let To::Asker(shared) = &self.to else { return };
+        let To::Waiter(shared) = &self.to else { return };
         let mut outstanding = shared.lock().expect("nobody panics while holding it");
         outstanding.count -= 1;
         if outstanding.count > 0 {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lane::memory::{Counting, Taken};
 use lane::mesh::Member;
 
-use super::{Client, Holder, Promises};
+use super::{CallbackTable, Client, Holder};
 use crate::object::{Identity, Objects, ObjectsOptions, Place, SharedVolume};
 
 #[test]
@@ -28,31 +28,32 @@ fn a_million_objects_with_promises_fit_in_512_mib_and_a_promise_takes_at_most_10
 
     let lane = Member::from(0);
     let now = Instant::now();
-    let (promises, until) = (Promises::new(lane, now), now + Duration::from_secs(3600));
+    let (promises, until) = (CallbackTable::new(lane, now), now + Duration::from_secs(3600));
     let clients: Vec<_> = (0..CLIENTS).map(|n| Client::new(Holder(n), lane, 256)).collect();
     let given = Taken::here();
     let give = |nth: usize| {
-        let mut leaving = Vec::new();
+        let mut pending_breaks = Vec::new();
         for (object, n) in all.iter().zip(0..) {
             let client = &clients[(n + nth) % clients.len()];
-            let ticket = promises.give(client, object, until, now, 2 * COUNT, &mut leaving).unwrap();
+            let callback_ref =
+                promises.give(client, object, until, now, 2 * COUNT, &mut pending_breaks).unwrap();
             // The reply leaves nothing behind.
-            drop(promises.on_its_way(ticket));
+            drop(promises.in_flight_reply(callback_ref));
         }
-        assert!(leaving.is_empty());
+        assert!(pending_breaks.is_empty());
     };
     give(0);
     let first = Taken::here();
     // Of every object with its first promise: all that leads to either.
     let of_first = (first.now - given.now) / COUNT as isize;
-    assert_eq!((objects.in_use(), promises.len(), promises.given()), (COUNT + 1, COUNT, COUNT));
+    assert_eq!((objects.in_use(), promises.len(), promises.callback_count()), (COUNT + 1, COUNT, COUNT));
     assert!(of_first <= 100, "{of_first} bytes for a promise and the lane's record of its object");
     let most = first.most - before.now - list;
     assert!(most <= 512 << 20, "{most} bytes at most, {of_objects} + {of_first} each");
 
     give(1);
     let of_next = (Taken::here().now - first.now) / COUNT as isize;
-    assert_eq!(promises.given(), 2 * COUNT);
+    assert_eq!(promises.callback_count(), 2 * COUNT);
     assert!(of_next <= 100, "{of_next} bytes for a promise to another client");
     println!(
         "{of_objects} bytes for an object, {of_first} for its first promise, {of_next} for the next; {most} at most"

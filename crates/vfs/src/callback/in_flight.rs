@@ -5,40 +5,40 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
-use super::Promises;
+use super::CallbackTable;
 
 /// How many are on their way, and who waits until none is.
 #[derive(Default)]
-pub(crate) struct Arrivals {
+pub(crate) struct InFlightReplies {
     count: Cell<usize>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 /// A reply that carries a promise and is on its way. Dropped when the client has it: until then, but for
-/// [`PromiseOptions::overtake_max`](crate::PromiseOptions::overtake_max), the client is not told that the promise is broken.
+/// [`CallbackOptions::overtake_max`](crate::CallbackOptions::overtake_max), the client is not told that the promise is broken.
 #[must_use = "dropped, the reply counts as received"]
-pub struct OnItsWay {
-    arrivals: Rc<Arrivals>,
-    promises: Weak<Promises>,
+pub struct InFlightReply {
+    replies: Rc<InFlightReplies>,
+    table: Weak<CallbackTable>,
     /// Of the promise.
     number: u32,
 }
 
-impl Arrivals {
+impl InFlightReplies {
     /// One more, with the promise of this number.
-    pub(super) fn one_more(self: &Rc<Self>, promises: &Rc<Promises>, number: u32) -> OnItsWay {
+    pub(super) fn begin(self: &Rc<Self>, table: &Rc<CallbackTable>, number: u32) -> InFlightReply {
         self.count.set(self.count.get() + 1);
-        OnItsWay { arrivals: Rc::clone(self), promises: Rc::downgrade(promises), number }
+        InFlightReply { replies: Rc::clone(self), table: Rc::downgrade(table), number }
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count.get() == 0
     }
 
     /// Waits until none is on its way.
-    pub(crate) async fn over(&self) {
+    pub(crate) async fn delivered(&self) {
         poll_fn(|cx| {
-            if self.is_over() {
+            if self.is_empty() {
                 return Poll::Ready(());
             }
             self.waiting.borrow_mut().push(cx.waker().clone());
@@ -48,15 +48,15 @@ impl Arrivals {
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for InFlightReply {
     fn drop(&mut self) {
-        self.arrivals.count.set(self.arrivals.count.get() - 1);
-        if !self.arrivals.is_over() {
+        self.replies.count.set(self.replies.count.get() - 1);
+        if !self.replies.is_empty() {
             return;
         }
-        if let Some(promises) = self.promises.upgrade() {
-            promises.have_arrived(self.number, &self.arrivals);
+        if let Some(table) = self.table.upgrade() {
+            table.all_delivered(self.number, &self.replies);
         }
-        self.arrivals.waiting.take().into_iter().for_each(Waker::wake);
+        self.replies.waiting.take().into_iter().for_each(Waker::wake);
     }
 }

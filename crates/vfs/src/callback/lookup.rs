@@ -8,11 +8,11 @@ use futures_util::future::LocalBoxFuture;
 use identity::{Principal, Rights};
 use index::{Number, Version};
 
-use super::standing::Standing;
-use super::{Client, OnItsWay, Ticket};
+use super::basis::CallbackBasis;
+use super::{CallbackRef, Client, InFlightReply};
 use crate::attributes::Attributes;
 use crate::by_number::rights_there;
-use crate::cache::{Joined, Node, WatchedDir};
+use crate::cache::{CoherencePeer, Node, WatchedDir};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::guarded::Looked;
@@ -21,11 +21,11 @@ use crate::object::{LookMark, Object};
 use crate::volume::{Resolved, Volume};
 
 /// A look at a file or directory under a promise to a client. What is read now may be told to the client if
-/// [`Promised::confirm`] says so when the reply is encoded; else the look is to be made anew.
-pub struct Promised {
+/// [`LookupWithCallback::confirm`] says so when the reply is encoded; else the look is to be made anew.
+pub struct LookupWithCallback {
     /// It has an object.
     resolved: Resolved,
-    standing: Standing,
+    basis: CallbackBasis,
 }
 
 /// A look that the client may rely on.
@@ -46,37 +46,37 @@ impl Volume {
     /// # Errors
     /// As [`Volume::lookup_as`]; [`Error::ReadOnly`] on a volume [without objects](crate::VolumeSpec::with_objects);
     /// [`Error::Busy`] when it changes again and again, or there is no room for a promise.
-    pub fn promised<'a>(
+    pub fn lookup_with_callback<'a>(
         &'a self,
         caller: &'a Caller,
         client: &'a Arc<Client>,
         path: RelPath<'a>,
         need: Rights,
         until: Instant,
-    ) -> LocalBoxFuture<'a, Result<Promised, Error>> {
+    ) -> LocalBoxFuture<'a, Result<LookupWithCallback, Error>> {
         Box::pin(async move {
-            let joined = self.joined_promises()?;
+            let peer = self.coherence_peer()?;
             let mut known = self.cache().peek(self.key(path));
             for _ in 0..ATTEMPTS_MAX {
                 // The promise first, then the look.
-                let promise = match known.as_ref().and_then(Node::object) {
+                let callback = match known.as_ref().and_then(Node::object) {
                     Some(object) => {
-                        let ticket =
-                            self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
+                        let callback_ref =
+                            self.counted(peer.give(client, object, until).map_err(|_| Error::Busy))?;
                         self.rest(object).await?;
-                        Some(Before { volume: self, object, ticket, mark: object.look_mark(), until })
+                        Some(Before { volume: self, object, callback_ref, mark: object.look_mark(), until })
                     }
                     None => None,
                 };
                 let Looked { resolved, directory, .. } = self.look_as(caller, path, need).await?;
                 let now = resolved.to_node();
-                if let Some(before) = promise
+                if let Some(before) = callback
                     && before.is_of(&resolved)
                 {
                     self.watch_by_all_names(&resolved);
-                    let promised = before.promised(resolved, directory);
-                    let is_it = promised.stands(joined);
-                    if is_it && !self.looked(&promised.resolved, promised.standing.mark).await? {
+                    let promised = before.into_lookup(resolved, directory);
+                    let is_it = promised.stands(peer);
+                    if is_it && !self.looked(&promised.resolved, promised.basis.mark).await? {
                         return Ok(promised);
                     }
                 }
@@ -86,24 +86,24 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::promised`] if all is at hand and nothing changes: never waits. For what a client did not ask for by itself, but
+    /// As [`Volume::lookup_with_callback`] if all is at hand and nothing changes: never waits. For what a client did not ask for by itself, but
     /// gets along with something else; where it is `None`, it gets that without a promise or not at all.
-    pub fn try_promised(
+    pub fn try_lookup_with_callback(
         &self,
         caller: &Caller,
         client: &Arc<Client>,
         path: RelPath<'_>,
         need: Rights,
         until: Instant,
-    ) -> Option<Result<Promised, Error>> {
-        let joined = self.joined_promises().ok()?;
+    ) -> Option<Result<LookupWithCallback, Error>> {
+        let peer = self.coherence_peer().ok()?;
         let node = self.cache().peek(self.key(path))?;
         let object = node.object()?;
-        let ticket = joined.give(client, object, until).ok()?;
+        let callback_ref = peer.give(client, object, until).ok()?;
         if object.is_changing() && !object.line().take_back() {
             return None;
         }
-        let before = Before { volume: self, object, ticket, mark: object.look_mark(), until };
+        let before = Before { volume: self, object, callback_ref, mark: object.look_mark(), until };
         let mut seen = self.try_seen(caller, path, need)?;
         if seen.as_ref().is_ok_and(|(resolved, _)| self.watch_by_all_names(resolved)) {
             seen = self.try_seen(caller, path, need)?;
@@ -115,10 +115,9 @@ impl Volume {
         if !before.is_of(&resolved) {
             return None;
         }
-        let promised = before.promised(resolved, directory);
-        let judged =
-            || joined.promises.judge(promised.object(), promised.standing.mark, promised.attributes());
-        (promised.stands(joined) && !judged().is_foreign()).then_some(Ok(promised))
+        let promised = before.into_lookup(resolved, directory);
+        let judged = || peer.callbacks.judge(promised.object(), promised.basis.mark, promised.attributes());
+        (promised.stands(peer) && !judged().is_foreign()).then_some(Ok(promised))
     }
 
     /// Waits until nobody changes an object, and has who keeps its permit for his next write ask for it anew.
@@ -130,8 +129,8 @@ impl Volume {
         Ok(())
     }
 
-    pub(super) fn joined_promises(&self) -> Result<&Rc<Joined>, Error> {
-        self.cache().joined_rc().filter(|_| self.has_objects()).ok_or(Error::ReadOnly)
+    pub(super) fn coherence_peer(&self) -> Result<&Rc<CoherencePeer>, Error> {
+        self.cache().peer_rc().filter(|_| self.has_objects()).ok_or(Error::ReadOnly)
     }
 }
 
@@ -139,7 +138,7 @@ impl Volume {
 struct Before<'a> {
     volume: &'a Volume,
     object: &'a Arc<Object>,
-    ticket: Ticket,
+    callback_ref: CallbackRef,
     mark: LookMark,
     until: Instant,
 }
@@ -150,14 +149,14 @@ impl Before<'_> {
         resolved.object().is_some_and(|now| Arc::ptr_eq(now, self.object))
     }
 
-    fn promised(self, resolved: Resolved, directory: Rc<WatchedDir>) -> Promised {
-        let Self { volume, ticket, mark, until, .. } = self;
-        let standing = Standing { volume: volume.clone(), mark, ticket, directory, until };
-        Promised { resolved, standing }
+    fn into_lookup(self, resolved: Resolved, directory: Rc<WatchedDir>) -> LookupWithCallback {
+        let Self { volume, callback_ref, mark, until, .. } = self;
+        let basis = CallbackBasis { volume: volume.clone(), mark, callback_ref, directory, until };
+        LookupWithCallback { resolved, basis }
     }
 }
 
-impl Promised {
+impl LookupWithCallback {
     /// What is looked at, to read what else the reply needs.
     pub fn resolved(&self) -> &Resolved {
         &self.resolved
@@ -165,25 +164,25 @@ impl Promised {
 
     /// What somebody may do with it, or in it if it is a directory: as it was at the look, and is if that is confirmed.
     pub fn rights(&self, who: &Principal) -> Rights {
-        let Standing { volume, directory, .. } = &self.standing;
+        let CallbackBasis { volume, directory, .. } = &self.basis;
         rights_there(volume, directory, &self.resolved, who)
     }
 
     /// The number of the directory that it was found in; `None` for a volume's own.
     pub fn above(&self) -> Option<Number> {
-        self.standing.directory.number_above(self.object())
+        self.basis.directory.number_above(self.object())
     }
 
     /// Says whether all that was read since the look is of one version, which the client may rely on; to be asked when the reply is
     /// encoded. `None`: it was changed, or rights were, and has to be looked at anew. From here on the client counts as having the promise.
     pub fn confirm(&self) -> Option<Confirmed<'_>> {
-        self.standing.confirm(self.object(), self.resolved.attributes())
+        self.basis.confirm(self.object(), self.resolved.attributes())
     }
 
     /// For a confirmed reply: keeps back what the client would have to hear of the end of this promise until it has the reply. A
     /// client that takes replies and breaks on different ways would else keep a promise that is over.
-    pub fn on_its_way(&self) -> Option<OnItsWay> {
-        self.standing.on_its_way()
+    pub fn in_flight_reply(&self) -> Option<InFlightReply> {
+        self.basis.in_flight_reply()
     }
 
     fn object(&self) -> &Arc<Object> {
@@ -194,12 +193,12 @@ impl Promised {
         self.resolved.attributes()
     }
 
-    fn stands(&self, joined: &Joined) -> bool {
-        self.standing.holds(self.object(), joined)
+    fn stands(&self, peer: &CoherencePeer) -> bool {
+        self.basis.holds(self.object(), peer)
     }
 }
 
-impl std::fmt::Debug for Promised {
+impl std::fmt::Debug for LookupWithCallback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Promised").field("object", self.object()).finish_non_exhaustive()
     }

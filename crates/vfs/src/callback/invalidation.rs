@@ -6,18 +6,18 @@ use crate::object::Object;
 
 /// An object that is about to change, and how. Whoever relies on it forgets what he knows of that and tells his clients.
 #[derive(Clone, Debug)]
-pub struct Broken {
+pub struct Invalidation {
     /// The object.
     pub object: Arc<Object>,
     /// What of it.
-    pub what: What,
-    /// Whose change it is: his promises are kept, he knows what he does. But for what [is of a subtree](What::is_of_subtree).
+    pub what: ChangeKind,
+    /// Whose change it is: his promises are kept, he knows what he does. But for what [is of a subtree](ChangeKind::is_of_subtree).
     pub spared: Option<Holder>,
 }
 
 /// What of an object is about to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ChangeKind {
     /// Names in a directory: what they lead to, if anything. All that was looked up beneath them goes too.
     Names(Arc<[Box<[u8]>]>),
     /// Content or length.
@@ -31,7 +31,7 @@ pub enum What {
     Subtree,
     /// It loses a name, perhaps its last.
     Gone,
-    /// What counts as access list there becomes another: as [`What::Subtree`].
+    /// What counts as access list there becomes another: as [`ChangeKind::Subtree`].
     Rights,
     /// Somebody else has changed it behind the server's back, nobody knows how.
     Unknown,
@@ -42,7 +42,7 @@ pub enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holder(pub u64);
 
-impl What {
+impl ChangeKind {
     /// Whether all that was found by way of it is found no more, or by others.
     pub fn is_of_place(&self) -> bool {
         matches!(self, Self::Place | Self::Subtree | Self::Gone | Self::Rights)

@@ -10,31 +10,31 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::store::{NONE, Store};
-use super::{Arrivals, Client, Holder};
+use super::slab::{NONE, Slab};
+use super::{Client, Holder, InFlightReplies};
 use crate::object::SharedVolume;
 
 /// The promises of a lane to clients.
 #[derive(Default)]
-pub(super) struct Given {
-    all: Store<Promise>,
+pub(super) struct ClientCallbacks {
+    all: Slab<Callback>,
     /// By client and object, as their numbers.
     by_pair: HashTable<u32>,
-    clients: Store<Here>,
+    clients: Slab<LaneClient>,
     by_holder: HashMap<Holder, u32>,
-    volumes: Store<VolumeHere>,
+    volumes: Slab<LaneVolume>,
     /// Replies that are on their way with a promise.
-    arrivals: HashMap<u32, Rc<Arrivals>>,
+    replies: HashMap<u32, Rc<InFlightReplies>>,
     serial: u32,
 }
 
 /// One promise to one client.
-pub(super) struct Promise {
+pub(super) struct Callback {
     /// Another for each promise: numbers are given out again.
     pub(super) serial: NonZeroU32,
     pub(super) client: u32,
     /// Which object, by its number among those that the lane holds.
-    pub(super) held: u32,
+    pub(super) tracked: u32,
     /// In seconds of the lane's own.
     pub(super) until: u32,
     /// The client's, when it was given.
@@ -42,16 +42,16 @@ pub(super) struct Promise {
     of_object: Links,
     of_client: Links,
     volume_epoch: u16,
-    pub(super) state: State,
+    pub(super) state: CallbackPhase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum CallbackPhase {
     /// Its client does not know of it yet.
     Fresh,
-    Told,
+    Delivered,
     /// Its client is being told that it is over.
-    Leaving,
+    PendingBreak,
 }
 
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ struct Links {
 }
 
 /// A client as this lane knows it.
-pub(super) struct Here {
+pub(super) struct LaneClient {
     pub(super) client: Arc<Client>,
     pub(super) count: u32,
     /// Its oldest promise, and its latest.
@@ -70,27 +70,27 @@ pub(super) struct Here {
 }
 
 /// A volume that this lane has promised something of.
-pub(super) struct VolumeHere {
+pub(super) struct LaneVolume {
     pub(super) volume: Arc<SharedVolume>,
     epoch: u16,
     /// Objects of it on the books.
     pub(super) objects: u32,
     /// Tellings under way that all of it is void.
-    pub(super) leaving: usize,
+    pub(super) pending_breaks: usize,
 }
 
 /// Where a promise stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    Stands,
+pub(super) enum CallbackState {
+    Valid,
     /// Void with all that its client was promised in that epoch.
     VoidForClient,
     /// Void with all that was promised of its volume.
     VoidForVolume,
-    Over,
+    Expired,
 }
 
-impl Given {
+impl ClientCallbacks {
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -99,7 +99,7 @@ impl Given {
         self.all.end()
     }
 
-    pub(super) fn clients(&self) -> impl Iterator<Item = (u32, &Here)> {
+    pub(super) fn clients(&self) -> impl Iterator<Item = (u32, &LaneClient)> {
         self.clients.iter()
     }
 
@@ -107,105 +107,106 @@ impl Given {
         &self.clients[client].client
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&Promise> {
+    pub(super) fn get(&self, number: u32) -> Option<&Callback> {
         self.all.get(number)
     }
 
     /// The promise of this number, if it is still the one that had this serial number.
-    pub(super) fn get_mut(&mut self, number: u32, serial: NonZeroU32) -> Option<&mut Promise> {
-        self.all.get_mut(number).filter(|promise| promise.serial == serial)
+    pub(super) fn get_mut(&mut self, number: u32, serial: NonZeroU32) -> Option<&mut Callback> {
+        self.all.get_mut(number).filter(|callback| callback.serial == serial)
     }
 
-    pub(super) fn volume(&mut self, number: u16) -> &mut VolumeHere {
+    pub(super) fn volume(&mut self, number: u16) -> &mut LaneVolume {
         &mut self.volumes[u32::from(number)]
     }
 
     /// The number of a volume here; `None` when there are too many.
     pub(super) fn volume_number(&mut self, volume: &Arc<SharedVolume>) -> Option<u16> {
-        let known = self.volumes.iter().find(|(_, here)| Arc::ptr_eq(&here.volume, volume));
+        let known = self.volumes.iter().find(|(_, known)| Arc::ptr_eq(&known.volume, volume));
         if let Some((number, _)) = known {
             return u16::try_from(number).ok();
         }
         if self.volumes.len() >= usize::from(u16::MAX) {
             return None;
         }
-        let here = VolumeHere { volume: Arc::clone(volume), epoch: 0, objects: 0, leaving: 0 };
-        u16::try_from(self.volumes.insert(here)).ok()
+        let known = LaneVolume { volume: Arc::clone(volume), epoch: 0, objects: 0, pending_breaks: 0 };
+        u16::try_from(self.volumes.insert(known)).ok()
     }
 
     pub(super) fn known_volume(&self, volume: &Arc<SharedVolume>) -> Option<u16> {
-        let known = self.volumes.iter().find(|(_, here)| Arc::ptr_eq(&here.volume, volume));
+        let known = self.volumes.iter().find(|(_, known)| Arc::ptr_eq(&known.volume, volume));
         known.and_then(|(number, _)| u16::try_from(number).ok())
     }
 
-    pub(super) fn forget_volume(&mut self, number: u16) -> VolumeHere {
+    pub(super) fn forget_volume(&mut self, number: u16) -> LaneVolume {
         self.volumes.remove(number.into())
     }
 
     /// All that was promised of a volume is void.
     pub(super) fn void_volume(&mut self, number: u16, clients: usize) {
-        let here = self.volume(number);
-        here.epoch = here.epoch.wrapping_add(1);
-        here.leaving += clients;
+        let known = self.volume(number);
+        known.epoch = known.epoch.wrapping_add(1);
+        known.pending_breaks += clients;
     }
 
     pub(super) fn volumes(&self) -> impl Iterator<Item = &Arc<SharedVolume>> {
-        self.volumes.iter().map(|(_, here)| &here.volume)
+        self.volumes.iter().map(|(_, known)| &known.volume)
     }
 
     /// The promise to a client of an object held here.
-    pub(super) fn find(&self, client: &Arc<Client>, held: u32) -> Option<u32> {
+    pub(super) fn find(&self, client: &Arc<Client>, tracked: u32) -> Option<u32> {
         let client = *self.by_holder.get(&client.holder())?;
         let is_it = |&number: &u32| {
-            let promise = &self.all[number];
-            promise.client == client && promise.held == held
+            let callback = &self.all[number];
+            callback.client == client && callback.tracked == tracked
         };
-        self.by_pair.find(hash(client, held), is_it).copied()
+        self.by_pair.find(hash(client, tracked), is_it).copied()
     }
 
     /// Puts a promise on the books. `first` is the first of its object, which it goes before.
     pub(super) fn insert(
         &mut self,
         client: &Arc<Client>,
-        held: u32,
+        tracked: u32,
         volume: u16,
         first: &mut u32,
         until: u32,
     ) -> u32 {
-        let here = self.here(client);
-        let promise = Promise {
+        let known = self.lane_client(client);
+        let callback = Callback {
             serial: self.next_serial(),
-            client: here,
-            held,
+            client: known,
+            tracked,
             until,
-            epoch: client.promise(),
+            epoch: client.issue_callback(),
             of_object: Links { next: *first, before: NONE },
             of_client: Links { next: NONE, before: NONE },
             volume_epoch: self.volumes[volume.into()].epoch,
-            state: State::Fresh,
+            state: CallbackPhase::Fresh,
         };
-        let number = self.all.insert(promise);
+        let number = self.all.insert(callback);
         if let Some(next) = self.all.get_mut(*first) {
             next.of_object.before = number;
         }
         *first = number;
         self.append(number);
         let all = &self.all;
-        self.by_pair
-            .insert_unique(hash(here, held), number, |&number| hash(all[number].client, all[number].held));
+        self.by_pair.insert_unique(hash(known, tracked), number, |&number| {
+            hash(all[number].client, all[number].tracked)
+        });
         number
     }
 
     /// Gives a promise anew that was void or leaving: the client may still rely on the one before.
-    pub(super) fn renew(&mut self, number: u32, volume: u16, until: u32, is_anew: bool) {
+    pub(super) fn renew(&mut self, number: u32, volume: u16, until: u32, is_new: bool) {
         let serial = self.next_serial();
         let volume_epoch = self.volumes[volume.into()].epoch;
-        let epoch = self.clients[self.all[number].client].client.promise();
-        let promise = &mut self.all[number];
-        promise.until = promise.until.max(until);
-        if is_anew {
-            (promise.serial, promise.epoch, promise.volume_epoch) = (serial, epoch, volume_epoch);
-            promise.state = State::Told;
+        let epoch = self.clients[self.all[number].client].client.issue_callback();
+        let callback = &mut self.all[number];
+        callback.until = callback.until.max(until);
+        if is_new {
+            (callback.serial, callback.epoch, callback.volume_epoch) = (serial, epoch, volume_epoch);
+            callback.state = CallbackPhase::Delivered;
         }
         self.take_out(number);
         self.append(number);
@@ -214,7 +215,7 @@ impl Given {
     /// Takes a promise off the books.
     pub(super) fn remove(&mut self, number: u32, first: &mut u32) {
         self.take_out(number);
-        let Promise { client, held, of_object, .. } = self.all.remove(number);
+        let Callback { client, tracked, of_object, .. } = self.all.remove(number);
         match self.all.get_mut(of_object.before) {
             Some(before) => before.of_object.next = of_object.next,
             None => *first = of_object.next,
@@ -222,10 +223,10 @@ impl Given {
         if let Some(next) = self.all.get_mut(of_object.next) {
             next.of_object.before = of_object.before;
         }
-        if let Ok(entry) = self.by_pair.find_entry(hash(client, held), |&other| other == number) {
+        if let Ok(entry) = self.by_pair.find_entry(hash(client, tracked), |&other| other == number) {
             entry.remove();
         }
-        self.arrivals.remove(&number);
+        self.replies.remove(&number);
         if self.clients[client].count == 0 {
             let gone = self.clients.remove(client);
             self.by_holder.remove(&gone.client.holder());
@@ -245,62 +246,65 @@ impl Given {
             .take_while(|&number| number != NONE)
     }
 
-    pub(super) fn standing(&self, promise: &Promise, volume: u16, now: u32) -> Standing {
-        let client = self.client(promise.client);
-        if promise.epoch != client.epoch() || client.is_retired() {
-            Standing::VoidForClient
-        } else if promise.volume_epoch != self.volumes[volume.into()].epoch {
-            Standing::VoidForVolume
-        } else if promise.until <= now {
-            Standing::Over
+    pub(super) fn state_at(&self, callback: &Callback, volume: u16, now: u32) -> CallbackState {
+        let client = self.client(callback.client);
+        if callback.epoch != client.epoch() || client.is_retired() {
+            CallbackState::VoidForClient
+        } else if callback.volume_epoch != self.volumes[volume.into()].epoch {
+            CallbackState::VoidForVolume
+        } else if callback.until <= now {
+            CallbackState::Expired
         } else {
-            Standing::Stands
+            CallbackState::Valid
         }
     }
 
     /// One more reply is on its way with this promise.
-    pub(super) fn arrivals(&mut self, number: u32) -> &Rc<Arrivals> {
-        self.arrivals.entry(number).or_default()
+    pub(super) fn replies_of(&mut self, number: u32) -> &Rc<InFlightReplies> {
+        self.replies.entry(number).or_default()
     }
 
     /// Replies on their way with this promise, if there are any.
-    pub(super) fn arriving(&self, number: u32) -> Option<&Rc<Arrivals>> {
-        self.arrivals.get(&number).filter(|arrivals| !arrivals.is_over())
+    pub(super) fn in_flight(&self, number: u32) -> Option<&Rc<InFlightReplies>> {
+        self.replies.get(&number).filter(|replies| !replies.is_empty())
     }
 
     /// By client: replies on their way with a promise of an object that `is_of` says.
-    pub(super) fn arriving_by_client(&self, is_of: impl Fn(u32) -> bool) -> HashMap<u32, Vec<Rc<Arrivals>>> {
+    pub(super) fn in_flight_by_client(
+        &self,
+        is_of: impl Fn(u32) -> bool,
+    ) -> HashMap<u32, Vec<Rc<InFlightReplies>>> {
         let mut all = HashMap::<u32, Vec<_>>::new();
-        for (&number, arrivals) in &self.arrivals {
-            if let Some(promise) = self.all.get(number).filter(|promise| is_of(promise.held)) {
-                all.entry(promise.client).or_default().push(Rc::clone(arrivals));
+        for (&number, replies) in &self.replies {
+            if let Some(callback) = self.all.get(number).filter(|callback| is_of(callback.tracked)) {
+                all.entry(callback.client).or_default().push(Rc::clone(replies));
             }
         }
         all
     }
 
     /// Replies on their way to a client.
-    pub(super) fn arriving_to(&self, client: &Arc<Client>) -> Vec<Rc<Arrivals>> {
-        let Some(&here) = self.by_holder.get(&client.holder()) else { return Vec::new() };
-        let is_to = |number: &u32| self.all.get(*number).is_some_and(|promise| promise.client == here);
-        let all = self.arrivals.iter().filter(|(number, arrivals)| is_to(number) && !arrivals.is_over());
-        all.map(|(_, arrivals)| Rc::clone(arrivals)).collect()
+    pub(super) fn in_flight_to(&self, client: &Arc<Client>) -> Vec<Rc<InFlightReplies>> {
+        let Some(&known) = self.by_holder.get(&client.holder()) else { return Vec::new() };
+        let is_to = |number: &u32| self.all.get(*number).is_some_and(|callback| callback.client == known);
+        let all = self.replies.iter().filter(|(number, replies)| is_to(number) && !replies.is_empty());
+        all.map(|(_, replies)| Rc::clone(replies)).collect()
     }
 
     /// They are over.
-    pub(super) fn forget_arrivals(&mut self, number: u32, arrivals: &Rc<Arrivals>) {
+    pub(super) fn forget_in_flight(&mut self, number: u32, replies: &Rc<InFlightReplies>) {
         // The number may be another promise's by now.
-        if self.arrivals.get(&number).is_some_and(|known| Rc::ptr_eq(known, arrivals)) {
-            self.arrivals.remove(&number);
+        if self.replies.get(&number).is_some_and(|known| Rc::ptr_eq(known, replies)) {
+            self.replies.remove(&number);
         }
     }
 
-    fn here(&mut self, client: &Arc<Client>) -> u32 {
-        if let Some(&here) = self.by_holder.get(&client.holder()) {
-            return here;
+    fn lane_client(&mut self, client: &Arc<Client>) -> u32 {
+        if let Some(&known) = self.by_holder.get(&client.holder()) {
+            return known;
         }
-        let here = Here { client: Arc::clone(client), count: 0, first: NONE, last: NONE };
-        let number = self.clients.insert(here);
+        let known = LaneClient { client: Arc::clone(client), count: 0, first: NONE, last: NONE };
+        let number = self.clients.insert(known);
         self.by_holder.insert(client.holder(), number);
         number
     }
@@ -312,11 +316,11 @@ impl Given {
 
     /// Makes it the latest of its client.
     fn append(&mut self, number: u32) {
-        let here = &mut self.clients[self.all[number].client];
-        here.count += 1;
-        let before = std::mem::replace(&mut here.last, number);
+        let known = &mut self.clients[self.all[number].client];
+        known.count += 1;
+        let before = std::mem::replace(&mut known.last, number);
         if before == NONE {
-            here.first = number;
+            known.first = number;
         }
         self.all[number].of_client = Links { next: NONE, before };
         if let Some(before) = self.all.get_mut(before) {
@@ -325,20 +329,20 @@ impl Given {
     }
 
     fn take_out(&mut self, number: u32) {
-        let Promise { client, of_client, .. } = self.all[number];
-        let here = &mut self.clients[client];
-        here.count -= 1;
+        let Callback { client, of_client, .. } = self.all[number];
+        let known = &mut self.clients[client];
+        known.count -= 1;
         match self.all.get_mut(of_client.before) {
             Some(before) => before.of_client.next = of_client.next,
-            None => here.first = of_client.next,
+            None => known.first = of_client.next,
         }
         match self.all.get_mut(of_client.next) {
             Some(next) => next.of_client.before = of_client.before,
-            None => here.last = of_client.before,
+            None => known.last = of_client.before,
         }
     }
 }
 
-fn hash(client: u32, held: u32) -> u64 {
-    super::spread(u64::from(client) << 32 | u64::from(held))
+fn hash(client: u32, tracked: u32) -> u64 {
+    super::spread(u64::from(client) << 32 | u64::from(tracked))
 }

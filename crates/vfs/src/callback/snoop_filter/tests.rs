@@ -8,8 +8,8 @@ use super::*;
 /// all of these are in one order that everybody sees (`SeqCst`), so going through every order of the steps goes through all that can
 /// happen.
 struct Both {
-    marks: Arc<Marks>,
-    spot: Spot,
+    marks: Arc<SnoopFilter>,
+    slot: FilterSlot,
     /// The permit of the directory is held.
     is_held: Cell<bool>,
     /// What the name leads to.
@@ -23,7 +23,7 @@ struct Both {
 #[derive(Default)]
 struct Looker {
     step: usize,
-    mark: Option<Mark>,
+    mark: Option<PresenceToken>,
     is_doubtful: bool,
     /// A question came since the look began.
     was_asked: bool,
@@ -44,7 +44,7 @@ enum Next {
     Look,
     Change,
     /// The lane comes to its desk between two of its steps.
-    Answer,
+    Ack,
 }
 
 /// A fault that the test has to find.
@@ -65,10 +65,18 @@ const LOOKS: usize = 7;
 const CHANGES: usize = 6;
 
 impl Both {
-    fn new(marks: &Arc<Marks>) -> Self {
+    fn new(marks: &Arc<SnoopFilter>) -> Self {
         let (looker, changer) = (Looker::default(), Changer::default());
         let (is_held, tree) = (Cell::new(false), Cell::new(1));
-        Self { marks: Arc::clone(marks), spot: Spot(7), is_held, tree, looker, changer, is_asked: false }
+        Self {
+            marks: Arc::clone(marks),
+            slot: FilterSlot(7),
+            is_held,
+            tree,
+            looker,
+            changer,
+            is_asked: false,
+        }
     }
 
     /// What may come next.
@@ -82,7 +90,7 @@ impl Both {
             open.push(Next::Change);
         }
         if self.is_asked {
-            open.push(Next::Answer);
+            open.push(Next::Ack);
         }
         open
     }
@@ -91,7 +99,7 @@ impl Both {
         match next {
             Next::Look => self.look(fault),
             Next::Change => self.change(fault),
-            Next::Answer => {
+            Next::Ack => {
                 self.is_asked = false;
                 self.looker.was_asked = true;
                 (self.looker.remembered, self.looker.mark) = (None, None);
@@ -104,7 +112,7 @@ impl Both {
         looker.step += 1;
         let counts_in = if fault == Fault::MarksLate { 4 } else { 1 };
         match looker.step {
-            step if step == counts_in => looker.mark = Some(self.marks.count_in(self.spot)),
+            step if step == counts_in => looker.mark = Some(self.marks.count_in(self.slot)),
             2 => looker.is_doubtful = self.is_held.get() && fault != Fault::NeverDoubts,
             3 => looker.seen = self.tree.get(),
             // Kept and believed in one step of the lane.
@@ -125,7 +133,7 @@ impl Both {
         let (take, read) = if fault == Fault::AsksEarly { (2, 1) } else { (1, 2) };
         match changer.step {
             step if step == take => self.is_held.set(true),
-            step if step == read => changer.asks = self.marks.has_any(&[self.spot]),
+            step if step == read => changer.asks = self.marks.has_any(&[self.slot]),
             3 => self.is_asked = changer.asks,
             4 => self.tree.set(2),
             5 => changer.is_acknowledged = true,
@@ -141,7 +149,7 @@ impl Both {
 }
 
 /// Goes through every order from here on; says how many there are and in how many something untrue was remembered.
-fn explore(marks: &Arc<Marks>, path: &mut Vec<Next>, fault: Fault) -> (u64, u64) {
+fn explore(marks: &Arc<SnoopFilter>, path: &mut Vec<Next>, fault: Fault) -> (u64, u64) {
     let mut both = Both::new(marks);
     let mut is_true = true;
     for next in &*path {
@@ -151,7 +159,7 @@ fn explore(marks: &Arc<Marks>, path: &mut Vec<Next>, fault: Fault) -> (u64, u64)
     let open = both.open();
     if open.is_empty() {
         drop(both.looker.mark.take());
-        assert!(!both.marks.has_any(&[both.spot]), "who counts itself in counts itself out");
+        assert!(!both.marks.has_any(&[both.slot]), "who counts itself in counts itself out");
         return (1, u64::from(!is_true));
     }
     // The next of them counts in the same table.
@@ -168,7 +176,7 @@ fn explore(marks: &Arc<Marks>, path: &mut Vec<Next>, fault: Fault) -> (u64, u64)
 
 #[test]
 fn in_every_order_a_change_asks_the_lane_or_the_lane_remembers_nothing() {
-    let (orders, untrue) = explore(&Marks::new(), &mut Vec::new(), Fault::None);
+    let (orders, untrue) = explore(&SnoopFilter::new(), &mut Vec::new(), Fault::None);
     assert_eq!(untrue, 0);
     assert!(orders > 1_000, "{orders} orders");
 }
@@ -176,15 +184,15 @@ fn in_every_order_a_change_asks_the_lane_or_the_lane_remembers_nothing() {
 #[test]
 fn each_step_out_of_its_order_would_be_found() {
     for fault in [Fault::MarksLate, Fault::NeverDoubts, Fault::AsksEarly, Fault::LeavesEarly] {
-        let (_, untrue) = explore(&Marks::new(), &mut Vec::new(), fault);
+        let (_, untrue) = explore(&SnoopFilter::new(), &mut Vec::new(), fault);
         assert!(untrue > 0);
     }
 }
 
 #[test]
 fn names_are_counted_apart_and_as_often_as_they_are_remembered() {
-    let marks = Marks::new();
-    let [one, other] = [3, 4].map(Spot);
+    let marks = SnoopFilter::new();
+    let [one, other] = [3, 4].map(FilterSlot);
     let first = marks.count_in(one);
     let second = first.clone();
     assert!(marks.has_any(&[other, one]) && !marks.has_any(&[other]));

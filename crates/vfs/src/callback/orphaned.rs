@@ -8,7 +8,7 @@ use super::Client;
 use crate::object::{Object, Objects, SharedVolume};
 
 /// The promises of a lane that has ended.
-pub(crate) struct Ended {
+pub(crate) struct EndedLane {
     /// Who relied on them.
     pub(crate) clients: Vec<Arc<Client>>,
     /// What they were of.
@@ -17,31 +17,31 @@ pub(crate) struct Ended {
 }
 
 /// Keeps the bits of a lane that has ended, and changes waiting that it is asked about, until it is dropped.
-pub(crate) struct Mourning {
+pub(crate) struct OrphanedCallbacks {
     table: Objects,
     lane: Member,
-    ended: Ended,
+    ended: EndedLane,
 }
 
-impl Ended {
-    pub(crate) fn mourning(&self, table: &Objects, lane: Member) -> Arc<Mourning> {
+impl EndedLane {
+    pub(crate) fn into_orphaned(&self, table: &Objects, lane: Member) -> Arc<OrphanedCallbacks> {
         let ended =
             Self { clients: Vec::new(), objects: self.objects.clone(), volumes: self.volumes.clone() };
-        Arc::new(Mourning { table: table.clone(), lane, ended })
+        Arc::new(OrphanedCallbacks { table: table.clone(), lane, ended })
     }
 
     /// Nobody relies on the lane any more.
-    pub(crate) fn take_bits_back(&self, lane: Member) {
-        self.objects.iter().for_each(|object| object.promises().clear(lane));
-        self.volumes.iter().for_each(|volume| volume.promises().clear(lane));
+    pub(crate) fn clear_presence(&self, lane: Member) {
+        self.objects.iter().for_each(|object| object.callback_lanes().clear(lane));
+        self.volumes.iter().for_each(|volume| volume.callback_lanes().clear(lane));
     }
 }
 
-impl Drop for Mourning {
+impl Drop for OrphanedCallbacks {
     fn drop(&mut self) {
         // A lane of the same number that has begun since relies on some of them, nobody knows which: a bit too many costs a question.
-        if self.table.desks().end_mourning(self.lane) {
-            self.ended.take_bits_back(self.lane);
+        if self.table.queues().end_orphaned(self.lane) {
+            self.ended.clear_presence(self.lane);
         }
     }
 }

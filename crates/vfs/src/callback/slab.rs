@@ -4,7 +4,7 @@
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Values by number. A number is given out again when its value is gone.
-pub(super) struct Store<T> {
+pub(super) struct Slab<T> {
     pieces: Vec<Box<[Slot<T>]>>,
     free: u32,
     used: usize,
@@ -16,7 +16,7 @@ enum Slot<T> {
     Used(T),
 }
 
-impl<T> Store<T> {
+impl<T> Slab<T> {
     pub(super) fn insert(&mut self, value: T) -> u32 {
         if self.free == NONE {
             self.grow();
@@ -86,13 +86,13 @@ impl<T> Store<T> {
     }
 }
 
-impl<T> Default for Store<T> {
+impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self { pieces: Vec::new(), free: NONE, used: 0 }
     }
 }
 
-impl<T> std::ops::Index<u32> for Store<T> {
+impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
 
     fn index(&self, number: u32) -> &T {
@@ -100,7 +100,7 @@ impl<T> std::ops::Index<u32> for Store<T> {
     }
 }
 
-impl<T> std::ops::IndexMut<u32> for Store<T> {
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
     fn index_mut(&mut self, number: u32) -> &mut T {
         self.get_mut(number).expect("it was given out")
     }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn numbers_are_given_out_again_and_values_stay_where_they_are() {
-        let mut store = Store::default();
+        let mut store = Slab::default();
         let numbers: Vec<u32> = (0..3000).map(|value| store.insert(value)).collect();
         assert!(numbers.iter().zip(0..).all(|(&number, value)| store[number] == value));
         assert_eq!(store.remove(numbers[7]), 7);

@@ -11,21 +11,24 @@ use lane::mesh::{Member, Sender};
 use lane::{Ended, Task};
 
 use super::Inner;
+use crate::callback::{
+    Acks, CallbackNotifier, CallbackTable, ChangeKind, InvalidateRequest, Invalidation, PresenceToken,
+    SnoopFilter,
+};
 use crate::counters::VfsCounters;
 use crate::grant::{ByLease, Told, home_of};
 use crate::name::RESERVED;
 use crate::object::{Object, Objects};
-use crate::promise::{Answers, Break, Broken, Mark, Marks, Promises, Teller, What};
 
 /// One lane's part in the [`Objects`] of its process.
-pub(crate) struct Joined {
+pub(crate) struct CoherencePeer {
     pub(crate) objects: Objects,
-    pub(crate) promises: Rc<Promises>,
+    pub(crate) callbacks: Rc<CallbackTable>,
     pub(super) counters: Arc<VfsCounters>,
     me: Member,
     pub(super) ringer: Sender<()>,
-    breakers: RefCell<Vec<Weak<dyn Breaker>>>,
-    pub(super) tellers: RefCell<Vec<Weak<dyn Teller>>>,
+    listeners: RefCell<Vec<Weak<dyn InvalidationListener>>>,
+    pub(super) notifiers: RefCell<Vec<Weak<dyn CallbackNotifier>>>,
     /// Forgets promises that are over.
     pub(super) sweeper: RefCell<Option<Task<()>>>,
     writers_made: Cell<u64>,
@@ -34,41 +37,41 @@ pub(crate) struct Joined {
 }
 
 /// Who has promised his clients something of objects, on one lane: a service that lets them cache.
-pub trait Breaker {
+pub trait InvalidationListener {
     /// Something is about to change. Tells those clients who rely on it, all but who is spared; the change waits until what
     /// this returns has ended, so it has a bound of its own. `None` where nobody relies on it.
-    fn tell(&self, broken: &Broken) -> Option<Telling>;
+    fn invalidate(&self, broken: &Invalidation) -> Option<ClientNotification>;
 
-    /// Whether it [tells](Breaker::tell) anybody of changes: asked as it is added. A lane that has one which does is asked before every
+    /// Whether it [tells](InvalidationListener::invalidate) anybody of changes: asked as it is added. A lane that has one which does is asked before every
     /// change of what it looks into, whatever it remembers.
-    fn tells(&self) -> bool {
+    fn has_clients(&self) -> bool {
         true
     }
 
     /// A holder of a lease or an oplock, by a connection on this lane, has something to give back: the word goes into the queue
     /// of what is sent to him before this returns. Of who is not its client a service knows nothing. By default it has none
     /// who hold any.
-    fn give_back(&self, _asked: &ByLease) {}
+    fn break_lease(&self, _asked: &ByLease) {}
 }
 
 /// Clients being told.
-pub type Telling = Pin<Box<dyn Future<Output = ()>>>;
+pub type ClientNotification = Pin<Box<dyn Future<Output = ()>>>;
 
-impl Joined {
+impl CoherencePeer {
     /// # Panics
     /// When the lane takes part already, or there is no room for it.
     pub(super) fn new(objects: &Objects, counters: &Arc<VfsCounters>) -> Self {
         let me = Member::from(lane::current().id());
         assert!(me.index() < objects.options().lanes_max, "there is room for the lanes that were announced");
-        objects.desks().open(me).expect("a lane has one cache that shares");
+        objects.queues().open(me).expect("a lane has one cache that shares");
         Self {
             objects: objects.clone(),
-            promises: Promises::new(me, lane::time::now()),
+            callbacks: CallbackTable::new(me, lane::time::now()),
             counters: Arc::clone(counters),
             me,
-            ringer: objects.desks().ringer(me),
-            breakers: RefCell::default(),
-            tellers: RefCell::default(),
+            ringer: objects.queues().ringer(me),
+            listeners: RefCell::default(),
+            notifiers: RefCell::default(),
             sweeper: RefCell::default(),
             writers_made: Cell::new(0),
             made_aside: Cell::new(0),
@@ -100,29 +103,29 @@ impl Joined {
         giver_of_aside(name).is_some_and(|mark| mark != self.objects.mark())
     }
 
-    pub(super) fn add_breaker(&self, breaker: &Rc<dyn Breaker>) {
-        let mut breakers = self.breakers.borrow_mut();
-        breakers.retain(|known| known.strong_count() > 0);
-        breakers.push(Rc::downgrade(breaker));
-        drop(breakers);
-        if breaker.tells() {
-            self.marks().ask_all();
+    pub(super) fn add_invalidation_listener(&self, listener: &Rc<dyn InvalidationListener>) {
+        let mut listeners = self.listeners.borrow_mut();
+        listeners.retain(|known| known.strong_count() > 0);
+        listeners.push(Rc::downgrade(listener));
+        drop(listeners);
+        if listener.has_clients() {
+            self.snoop_filter().ask_all();
         }
     }
 
-    fn marks(&self) -> &Arc<Marks> {
-        self.objects.desks().marks(self.me)
+    fn snoop_filter(&self) -> &Arc<SnoopFilter> {
+        self.objects.queues().snoop_filter(self.me)
     }
 
     /// Counts the lane in, which is going to look at this name and to remember what it finds.
-    pub(super) fn mark(&self, directory: &Arc<Object>, name: &[u8]) -> Mark {
-        self.marks().count_in(self.objects.desks().spot(directory, name))
+    pub(super) fn count_in(&self, directory: &Arc<Object>, name: &[u8]) -> PresenceToken {
+        self.snoop_filter().count_in(self.objects.queues().slot(directory, name))
     }
 
     /// One of this lane's own clients has something to give back.
-    fn give_back(&self, asked: &ByLease) {
-        let breakers: Vec<_> = self.breakers.borrow().iter().filter_map(Weak::upgrade).collect();
-        breakers.iter().for_each(|breaker| breaker.give_back(asked));
+    fn break_lease(&self, asked: &ByLease) {
+        let listeners: Vec<_> = self.listeners.borrow().iter().filter_map(Weak::upgrade).collect();
+        listeners.iter().for_each(|listener| listener.break_lease(asked));
     }
 
     /// Where holders on this lane are told.
@@ -131,13 +134,13 @@ impl Joined {
     }
 
     /// What this lane's own clients have to be told.
-    fn telling(&self, broken: &Broken) -> Vec<Telling> {
-        let breakers: Vec<_> = self.breakers.borrow().iter().filter_map(Weak::upgrade).collect();
-        breakers.iter().filter_map(|breaker| breaker.tell(broken)).collect()
+    fn notifications(&self, broken: &Invalidation) -> Vec<ClientNotification> {
+        let listeners: Vec<_> = self.listeners.borrow().iter().filter_map(Weak::upgrade).collect();
+        listeners.iter().filter_map(|listener| listener.invalidate(broken)).collect()
     }
 }
 
-impl Drop for Joined {
+impl Drop for CoherencePeer {
     fn drop(&mut self) {
         self.end();
     }
@@ -146,78 +149,80 @@ impl Drop for Joined {
 impl Inner {
     /// Has everybody forget what is about to change, on this lane and all others, and their clients told. Who calls holds
     /// the permits of these objects.
-    pub(super) async fn break_everywhere(self: &Rc<Self>, all: &[Broken]) {
-        let joined = self.joined.get().expect("changes are made on volumes that share");
-        let answers = Answers::default();
-        let asked = joined.objects.desks().ask(&joined.ringer, all, &answers, lane::time::now());
-        self.counters.invalidations_sent.add(asked.questions);
-        self.counters.invalidations_filtered.add(asked.spared);
+    pub(super) async fn invalidate_everywhere(self: &Rc<Self>, all: &[Invalidation]) {
+        let peer = self.peer.get().expect("changes are made on volumes that share");
+        let acks = Acks::default();
+        let asked = peer.objects.queues().invalidate(&peer.ringer, all, &acks, lane::time::now());
+        self.counters.invalidations_sent.add(asked.sent);
+        self.counters.invalidations_filtered.add(asked.filtered);
         for broken in all {
-            self.forget_broken(broken);
-            for telling in joined.telling(broken) {
-                spawn_telling(telling, answers.ask());
+            self.forget_invalidated(broken);
+            for notification in peer.notifications(broken) {
+                spawn_notification(notification, acks.issue());
             }
-            joined.tell_clients(broken, || answers.ask());
+            peer.notify_clients(broken, || acks.issue());
         }
-        let patience = joined.objects.options().promises.patience;
-        let (mut answers, mut wait) = (pin!(answers), patience);
+        let patience = peer.objects.options().callbacks.patience;
+        let (mut acks, mut wait) = (pin!(acks), patience);
         // Lanes answer. Of those that have ended the clients have as long as of any other.
-        while lane::time::timeout(wait, answers.as_mut()).await.is_err() {
+        while lane::time::timeout(wait, acks.as_mut()).await.is_err() {
             wait = ANOTHER_LOOK;
-            joined.objects.desks().end_waits(lane::time::now() - patience);
+            peer.objects.queues().end_waits(lane::time::now() - patience);
         }
     }
 
     /// Tells holders of leases on their lanes.
     pub(super) fn tell_holders(&self, mut told: Told) {
         told.unlock();
-        let Some(joined) = self.joined.get() else { return };
+        let Some(peer) = self.peer.get() else { return };
         self.counters.grants_expired.add(told.expired());
         for untold in told.into_breaks() {
             self.counters.grants_broken.increment();
             let lane = Member::from(usize::from(untold.asked.told.home.0));
-            if lane == joined.me {
-                joined.give_back(&untold.asked);
+            if lane == peer.me {
+                peer.break_lease(&untold.asked);
             } else {
-                joined.objects.desks().tell(&joined.ringer, lane, untold);
+                peer.objects.queues().queue_lease_break(&peer.ringer, lane, untold);
             }
         }
     }
 
     /// Answers one question of another lane.
-    fn answer(self: &Rc<Self>, question: Break) {
-        let joined = self.joined.get().expect("lanes that share are asked");
+    fn handle_request(self: &Rc<Self>, request: InvalidateRequest) {
+        let peer = self.peer.get().expect("lanes that share are asked");
         self.counters.invalidations_acked.increment();
-        self.forget_broken(&question.broken);
-        let telling = joined.telling(&question.broken);
-        joined.tell_clients(&question.broken, || question.answer.clone());
-        let question = Rc::new(question);
-        telling.into_iter().for_each(|telling| spawn_telling(telling, Rc::clone(&question)));
+        self.forget_invalidated(&request.broken);
+        let notification = peer.notifications(&request.broken);
+        peer.notify_clients(&request.broken, || request.ack.clone());
+        let request = Rc::new(request);
+        notification
+            .into_iter()
+            .for_each(|notification| spawn_notification(notification, Rc::clone(&request)));
     }
 
-    fn forget_broken(self: &Rc<Self>, broken: &Broken) {
+    fn forget_invalidated(self: &Rc<Self>, broken: &Invalidation) {
         match &broken.what {
-            What::Names(names) => {
+            ChangeKind::Names(names) => {
                 for watched in self.watches.of_object(&broken.object) {
                     watched.note_change();
                     self.note_told(&watched);
                     names.iter().for_each(|name| self.forget_in(&watched, name));
                 }
             }
-            What::Unknown => {
+            ChangeKind::Unknown => {
                 for watched in self.watches.of_object(&broken.object) {
                     watched.note_change();
                     self.forget_within(watched.key());
                 }
             }
-            What::Place | What::Gone | What::Rights | What::Subtree => {
+            ChangeKind::Place | ChangeKind::Gone | ChangeKind::Rights | ChangeKind::Subtree => {
                 for watched in self.watches.of_object(&broken.object) {
                     watched.retire();
                     self.watches.forget_subtree(watched.key());
                 }
             }
             // Attributes and content are asked of the kernel at every use.
-            What::Content | What::Attributes => {}
+            ChangeKind::Content | ChangeKind::Attributes => {}
         }
     }
 }
@@ -235,30 +240,30 @@ pub(crate) fn giver_of_aside(name: &[u8]) -> Option<u64> {
 }
 
 /// Has clients told, all at once, while the lane goes on; `until` is dropped when they have been.
-fn spawn_telling<T: 'static>(telling: Telling, until: T) {
+fn spawn_notification<T: 'static>(notification: ClientNotification, until: T) {
     lane::spawn(async move {
-        telling.await;
+        notification.await;
         drop(until);
     })
     .detach();
 }
 
 /// Answers other lanes for as long as the cache lives.
-pub(super) async fn answer_others(inner: Weak<Inner>, objects: Objects, me: Member) -> Ended {
-    let Ok(mut bell) = objects.desks().bell(me) else { return Ended::Unexpectedly };
+pub(super) async fn serve_requests(inner: Weak<Inner>, objects: Objects, me: Member) -> Ended {
+    let Ok(mut bell) = objects.queues().bell(me) else { return Ended::Unexpectedly };
     loop {
         loop {
             let Some(inner) = inner.upgrade() else { return Ended::Done };
-            if let Some(lease) = objects.desks().next_lease(me) {
-                inner.joined.get().expect("lanes that share are told").give_back(&lease.asked);
+            if let Some(lease) = objects.queues().next_lease_break(me) {
+                inner.peer.get().expect("lanes that share are told").break_lease(&lease.asked);
                 continue;
             }
-            let Some(question) = objects.desks().next(me) else { break };
-            inner.answer(question);
+            let Some(request) = objects.queues().next_request(me) else { break };
+            inner.handle_request(request);
         }
-        if let Some(joined) = inner.upgrade().and_then(|inner| inner.joined.get().cloned()) {
-            joined.wait_for_those_who_are_voided();
-            joined.tell_those_who_wait();
+        if let Some(peer) = inner.upgrade().and_then(|inner| inner.peer.get().cloned()) {
+            peer.ack_voided_clients();
+            peer.notify_queued_clients();
         }
         if bell.recv().await.is_none() {
             return Ended::Unexpectedly;

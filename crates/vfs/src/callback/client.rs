@@ -8,7 +8,7 @@ use std::time::Instant;
 use lane::mesh::Member;
 use smallvec::SmallVec;
 
-use super::{Answer, Answers, Holder};
+use super::{Ack, Acks, Holder};
 use crate::object::{Object, SharedVolume};
 
 /// A client that relies on what it was told until it is told otherwise, as all lanes know it: an AFS host, the holder of a
@@ -20,7 +20,7 @@ pub struct Client {
     /// It was promised something since it last said that it relies on nothing.
     promised: AtomicBool,
     /// There is something to be told before it is served again.
-    owes: AtomicBool,
+    has_pending_breaks: AtomicBool,
     /// It is promised nothing any more.
     is_retired: AtomicBool,
     kept_max: usize,
@@ -45,19 +45,19 @@ struct State {
     /// Tellings in a row that came to nothing.
     late: u32,
     /// Somebody on the home lane is telling it.
-    is_told: bool,
+    is_being_notified: bool,
     queue: VecDeque<Queued>,
     /// Who keeps back that all is void, until replies on their way have come.
     holds: u32,
     /// What it is being told.
-    telling: Vec<Queued>,
+    in_progress: Vec<Queued>,
 }
 
 /// One notice, who waits until it is heard, and until when it matters.
 struct Queued {
     notice: Notice,
     until: Instant,
-    waiting: SmallVec<[Answer; 1]>,
+    waiting: SmallVec<[Ack; 1]>,
 }
 
 /// What somebody has to do about a client.
@@ -77,14 +77,23 @@ impl Client {
             home,
             is_down: false,
             late: 0,
-            is_told: false,
+            is_being_notified: false,
             queue: VecDeque::new(),
             holds: 0,
-            telling: Vec::new(),
+            in_progress: Vec::new(),
         };
-        let (epoch, owes, is_retired) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let (epoch, has_pending_breaks, is_retired) =
+            (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
         let promised = AtomicBool::new(false);
-        Arc::new(Self { holder, epoch, promised, owes, is_retired, kept_max, state: Mutex::new(state) })
+        Arc::new(Self {
+            holder,
+            epoch,
+            promised,
+            has_pending_breaks,
+            is_retired,
+            kept_max,
+            state: Mutex::new(state),
+        })
     }
 
     /// Who it is.
@@ -93,8 +102,8 @@ impl Client {
     }
 
     /// Whether there is something that it must be told before it is served.
-    pub fn owes(&self) -> bool {
-        self.owes.load(Ordering::SeqCst)
+    pub fn has_pending_breaks(&self) -> bool {
+        self.has_pending_breaks.load(Ordering::SeqCst)
     }
 
     /// Whether it was found not to answer, and is told nothing until it comes by itself.
@@ -103,25 +112,25 @@ impl Client {
     }
 
     /// It has said that it relies on nothing any more: promises of all lanes are void, and nobody waits for it.
-    pub fn forgets_all(&self) {
+    pub fn give_up_all_callbacks(&self) {
         let mut state = self.lock();
         // Before the epoch, so that a promise of the next one is noted.
         self.promised.store(false, Ordering::SeqCst);
         self.epoch.fetch_add(1, Ordering::SeqCst);
-        let (queue, telling) = (std::mem::take(&mut state.queue), std::mem::take(&mut state.telling));
-        self.owes.store(false, Ordering::SeqCst);
+        let (queue, in_progress) = (std::mem::take(&mut state.queue), std::mem::take(&mut state.in_progress));
+        self.has_pending_breaks.store(false, Ordering::SeqCst);
         drop(state);
-        drop((queue, telling));
+        drop((queue, in_progress));
     }
 
     /// Whether it may rely on something, or has something to hear: it was promised something since it last said that it relies on
-    /// nothing ([`Client::forgets_all`]).
-    pub fn relies(&self) -> bool {
+    /// nothing ([`Client::give_up_all_callbacks`]).
+    pub fn has_callbacks(&self) -> bool {
         let state = self.lock();
         self.promised.load(Ordering::SeqCst)
-            || self.owes()
+            || self.has_pending_breaks()
             || !state.queue.is_empty()
-            || !state.telling.is_empty()
+            || !state.in_progress.is_empty()
     }
 
     /// Its service forgets it: what it was promised on whatever lane is void, and it is promised nothing from here on. It is told nothing
@@ -142,7 +151,7 @@ impl Client {
     }
 
     /// The epoch of a promise that is given to it now.
-    pub(crate) fn promise(&self) -> u32 {
+    pub(crate) fn issue_callback(&self) -> u32 {
         let epoch = self.epoch();
         if !self.promised.load(Ordering::SeqCst) {
             self.promised.store(true, Ordering::SeqCst);
@@ -150,19 +159,19 @@ impl Client {
         epoch
     }
 
-    /// Has it told `notice`, which matters until `until`. `answer` is dropped once it has heard; at once where it does not
+    /// Has it told `notice`, which matters until `until`. `ack` is dropped once it has heard; at once where it does not
     /// answer: it will hear before it is served again.
-    pub(crate) fn post(&self, notice: Notice, until: Instant, answer: Answer, now: Instant) -> Next {
+    pub(crate) fn post(&self, notice: Notice, until: Instant, ack: Ack, now: Instant) -> Next {
         let mut state = self.lock();
-        let mut left = SmallVec::<[Answer; 1]>::new();
+        let mut left = SmallVec::<[Ack; 1]>::new();
         state.queue.retain(|queued| queued.until > now || !queued.waiting.is_empty());
         let waiting = match state.is_down {
             true => {
-                left.push(answer);
-                self.owes.store(true, Ordering::SeqCst);
+                left.push(ack);
+                self.has_pending_breaks.store(true, Ordering::SeqCst);
                 SmallVec::new()
             }
-            false => SmallVec::from_iter([answer]),
+            false => SmallVec::from_iter([ack]),
         };
         match state.queue.iter_mut().find(|queued| queued.notice.covers(&notice)) {
             Some(queued) => {
@@ -172,7 +181,7 @@ impl Client {
             None => {
                 state.queue.push_back(Queued { notice, until, waiting });
                 if state.queue.len() > self.kept_max {
-                    self.say_all(&mut state);
+                    self.collapse_to_all(&mut state);
                 }
             }
         }
@@ -182,10 +191,10 @@ impl Client {
         next
     }
 
-    /// Voids its promises of all lanes and has it told so; `answer` as in [`Client::post`].
-    pub(crate) fn post_all(&self, until: Instant, answer: Answer, now: Instant) -> Next {
+    /// Voids its promises of all lanes and has it told so; `ack` as in [`Client::post`].
+    pub(crate) fn post_all(&self, until: Instant, ack: Ack, now: Instant) -> Next {
         self.epoch.fetch_add(1, Ordering::SeqCst);
-        self.post(Notice::All, until, answer, now)
+        self.post(Notice::All, until, ack, now)
     }
 
     /// Keeps back that all is void until [`Client::release_all`], each time.
@@ -201,45 +210,45 @@ impl Client {
     }
 
     /// Whether it has yet to hear that all is void.
-    pub(crate) fn is_to_hear_all(&self) -> bool {
-        self.lock().unheard().any(|queued| matches!(queued.notice, Notice::All))
+    pub(crate) fn has_void_pending(&self) -> bool {
+        self.lock().undelivered().any(|queued| matches!(queued.notice, Notice::All))
     }
 
-    /// Has `answer` wait with those who wait for it to hear that all is void, if it has yet to hear that.
-    pub(crate) fn join_all(&self, answer: Answer) {
+    /// Has `ack` wait with those who wait for it to hear that all is void, if it has yet to hear that.
+    pub(crate) fn join_all(&self, ack: Ack) {
         let mut state = self.lock();
         let is_down = state.is_down;
-        let all = state.unheard().find(|queued| matches!(queued.notice, Notice::All));
+        let all = state.undelivered().find(|queued| matches!(queued.notice, Notice::All));
         let left = match all {
             Some(queued) if !is_down => {
-                queued.waiting.push(answer);
+                queued.waiting.push(ack);
                 None
             }
-            _ => Some(answer),
+            _ => Some(ack),
         };
         drop(state);
         drop(left);
     }
 
     /// Somebody has waited for it as long as may be: what it has not heard by now it hears before it is served again.
-    pub(crate) fn owe(&self) {
+    pub(crate) fn defer_breaks(&self) {
         let state = self.lock();
-        if !state.queue.is_empty() || state.is_told {
-            self.owes.store(true, Ordering::SeqCst);
+        if !state.queue.is_empty() || state.is_being_notified {
+            self.has_pending_breaks.store(true, Ordering::SeqCst);
         }
     }
 
-    /// It comes by itself, so it may answer again. `answers` wait for all that it has yet to hear.
-    pub(crate) fn comes(&self, answers: &Answers) -> Next {
+    /// It comes by itself, so it may answer again. `acks` wait for all that it has yet to hear.
+    pub(crate) fn note_reachable(&self, acks: &Acks) -> Next {
         let mut state = self.lock();
         if state.is_down {
             state.is_down = false;
             // One telling that comes to nothing, and it is down again.
             state.late = u32::MAX - 1;
         }
-        state.unheard().for_each(|queued| queued.waiting.push(answers.ask()));
-        if state.queue.is_empty() && !state.is_told {
-            self.owes.store(false, Ordering::SeqCst);
+        state.undelivered().for_each(|queued| queued.waiting.push(acks.issue()));
+        if state.queue.is_empty() && !state.is_being_notified {
+            self.has_pending_breaks.store(false, Ordering::SeqCst);
         }
         state.next()
     }
@@ -262,33 +271,33 @@ impl Client {
             Some(Notice::Volume(_) | Notice::All) => 1,
             None => 0,
         };
-        state.is_told = count > 0;
-        state.telling = state.queue.drain(..count).collect();
-        (count > 0).then(|| state.telling.iter().map(|queued| queued.notice.clone()).collect())
+        state.is_being_notified = count > 0;
+        state.in_progress = state.queue.drain(..count).collect();
+        (count > 0).then(|| state.in_progress.iter().map(|queued| queued.notice.clone()).collect())
     }
 
     /// It has heard.
-    pub(crate) fn heard(&self) {
+    pub(crate) fn note_acknowledged(&self) {
         let mut state = self.lock();
         state.late = 0;
-        let told = std::mem::take(&mut state.telling);
+        let told = std::mem::take(&mut state.in_progress);
         if state.queue.is_empty() {
-            self.owes.store(false, Ordering::SeqCst);
+            self.has_pending_breaks.store(false, Ordering::SeqCst);
         }
         drop(state);
         drop(told);
     }
 
     /// It has not heard; `late_max` times in a row, and it is down. Says whether it is.
-    pub(crate) fn not_heard(&self, late_max: u32) -> bool {
+    pub(crate) fn note_no_reply(&self, late_max: u32) -> bool {
         let mut state = self.lock();
         state.late = state.late.saturating_add(1);
         self.put_back(&mut state);
         if state.late < late_max {
             return false;
         }
-        (state.is_down, state.is_told) = (true, false);
-        self.owes.store(true, Ordering::SeqCst);
+        (state.is_down, state.is_being_notified) = (true, false);
+        self.has_pending_breaks.store(true, Ordering::SeqCst);
         let left: Vec<_> = state.queue.iter_mut().map(|queued| std::mem::take(&mut queued.waiting)).collect();
         drop(state);
         drop(left);
@@ -296,30 +305,30 @@ impl Client {
     }
 
     /// Who was telling it ends before he has: another lane is to.
-    pub(crate) fn left(&self) -> Next {
+    pub(crate) fn hand_back(&self) -> Next {
         let mut state = self.lock();
         self.put_back(&mut state);
-        state.is_told = false;
+        state.is_being_notified = false;
         state.next()
     }
 
     /// There is nobody left to tell it.
     pub(crate) fn give_up(&self) {
-        self.not_heard(0);
+        self.note_no_reply(0);
     }
 
     fn put_back(&self, state: &mut State) {
-        std::mem::take(&mut state.telling)
+        std::mem::take(&mut state.in_progress)
             .into_iter()
             .rev()
             .for_each(|queued| state.queue.push_front(queued));
         if state.queue.len() > self.kept_max {
-            self.say_all(state);
+            self.collapse_to_all(state);
         }
     }
 
     /// Too much is kept for it: instead all is void.
-    fn say_all(&self, state: &mut State) {
+    fn collapse_to_all(&self, state: &mut State) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let queue = std::mem::take(&mut state.queue);
         let until = queue.iter().map(|queued| queued.until).max().expect("there is too much");
@@ -334,17 +343,17 @@ impl Client {
 
 impl State {
     /// What it has not heard.
-    fn unheard(&mut self) -> impl Iterator<Item = &mut Queued> {
-        self.queue.iter_mut().chain(&mut self.telling)
+    fn undelivered(&mut self) -> impl Iterator<Item = &mut Queued> {
+        self.queue.iter_mut().chain(&mut self.in_progress)
     }
 
     /// Whoever gets `Tell` does it.
     fn next(&mut self) -> Next {
         let is_held = || self.holds > 0 && matches!(self.queue[0].notice, Notice::All);
-        if self.is_down || self.is_told || self.queue.is_empty() || is_held() {
+        if self.is_down || self.is_being_notified || self.queue.is_empty() || is_held() {
             return Next::Nothing;
         }
-        self.is_told = true;
+        self.is_being_notified = true;
         Next::Tell(self.home)
     }
 }

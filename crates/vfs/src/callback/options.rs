@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// Bounds of promises to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PromiseOptions {
+pub struct CallbackOptions {
     /// Clients that are known at once, by all lanes together.
     pub clients_max: usize,
     /// Promises that one lane has given. Beyond it the oldest of the client that has most are broken.
-    pub promises_max: usize,
+    pub callbacks_max: usize,
     /// Notices kept one by one for a client that does not answer; beyond it, it hears that all is void.
     pub kept_max: usize,
     /// How long a change waits for a client.
@@ -19,7 +19,7 @@ pub struct PromiseOptions {
     pub overtake_max: Duration,
 }
 
-impl Default for PromiseOptions {
+impl Default for CallbackOptions {
     fn default() -> Self {
         Self {
             //@ limit: clients that cache
@@ -38,7 +38,7 @@ impl Default for PromiseOptions {
             //@ empty: a new one is refused as busy; a client that has most asks again
             //@ counter: vfs_promises_given, vfs_promises_evicted
             //@ attack: afs-pools
-            promises_max: 1 << 20,
+            callbacks_max: 1 << 20,
             //@ limit: notices kept for a client that does not answer
             //@ section: Writable volumes
             //@ unit: notice

@@ -10,8 +10,8 @@ use identity::{Principal, Rights};
 use index::{Number, Version};
 use lane::offload::offload;
 
-use super::standing::Standing;
-use super::{Client, Confirmed, OnItsWay};
+use super::basis::CallbackBasis;
+use super::{Client, Confirmed, InFlightReply};
 use crate::cache::WatchedDir;
 use crate::caller::Caller;
 use crate::change::SymbolicLink;
@@ -20,10 +20,10 @@ use crate::name::Name;
 use crate::object::{Identity, Object, Recorded, SharedVolume};
 use crate::volume::Volume;
 
-/// A look at a symbolic link under a promise to a client, as [`Promised`](crate::Promised) is at a file.
-pub struct PromisedLink {
+/// A look at a symbolic link under a promise to a client, as [`LookupWithCallback`](crate::LookupWithCallback) is at a file.
+pub struct LinkWithCallback {
     link: SymbolicLink,
-    standing: Standing,
+    basis: CallbackBasis,
 }
 
 impl Volume {
@@ -31,36 +31,36 @@ impl Volume {
     /// [`Rights::LOOKUP`] in its directory.
     ///
     /// # Errors
-    /// [`Error::Stale`] for a number that no link has; else as [`Volume::promised_by_number`].
-    pub fn promised_link<'a>(
+    /// [`Error::Stale`] for a number that no link has; else as [`Volume::find_with_callback`].
+    pub fn find_link_with_callback<'a>(
         &'a self,
         caller: &'a Caller,
         client: &'a Arc<Client>,
         number: Number,
         until: Instant,
-    ) -> LocalBoxFuture<'a, Result<PromisedLink, Error>> {
+    ) -> LocalBoxFuture<'a, Result<LinkWithCallback, Error>> {
         Box::pin(async move {
-            let joined = self.joined_promises()?;
+            let peer = self.coherence_peer()?;
             let mut known = self.shared().and_then(|shared| shared.in_use_as(number));
             for _ in 0..ATTEMPTS_MAX {
                 // The promise first, then the look: of what is not in use, a look before that, to know whose promise it is.
-                let promise = match &known {
+                let callback = match &known {
                     Some(object) => {
-                        let ticket =
-                            self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
+                        let callback_ref =
+                            self.counted(peer.give(client, object, until).map_err(|_| Error::Busy))?;
                         self.rest(object).await?;
-                        Some((ticket, object.look_mark()))
+                        Some((callback_ref, object.look_mark()))
                     }
                     None => None,
                 };
                 let (link, directory) = self.link_of(caller, number).await?;
-                let Some((ticket, mark)) = promise else {
+                let Some((callback_ref, mark)) = callback else {
                     known = Some(link.object);
                     continue;
                 };
-                let standing = Standing { volume: self.clone(), mark, ticket, directory, until };
-                if standing.holds(&link.object, joined) {
-                    return Ok(PromisedLink { link, standing });
+                let basis = CallbackBasis { volume: self.clone(), mark, callback_ref, directory, until };
+                if basis.holds(&link.object, peer) {
+                    return Ok(LinkWithCallback { link, basis });
                 }
             }
             self.counted(Err(Error::Busy))
@@ -160,7 +160,7 @@ impl Lies {
     }
 }
 
-impl PromisedLink {
+impl LinkWithCallback {
     /// The link.
     pub fn link(&self) -> &SymbolicLink {
         &self.link
@@ -168,28 +168,28 @@ impl PromisedLink {
 
     /// What somebody may do with it.
     pub fn rights(&self, who: &Principal) -> Rights {
-        let Standing { volume, directory, .. } = &self.standing;
+        let CallbackBasis { volume, directory, .. } = &self.basis;
         let policy = volume.root().policy();
         policy.map_or(Rights::NONE, |policy| directory.rights_of(who, policy, &self.link.attributes, None))
     }
 
     /// The number of the directory that it was found in.
     pub fn above(&self) -> Option<Number> {
-        self.standing.directory.number_above(&self.link.object)
+        self.basis.directory.number_above(&self.link.object)
     }
 
-    /// As [`Promised::confirm`](crate::Promised::confirm).
+    /// As [`LookupWithCallback::confirm`](crate::LookupWithCallback::confirm).
     pub fn confirm(&self) -> Option<Confirmed<'_>> {
-        self.standing.confirm(&self.link.object, &self.link.attributes)
+        self.basis.confirm(&self.link.object, &self.link.attributes)
     }
 
-    /// As [`Promised::on_its_way`](crate::Promised::on_its_way).
-    pub fn on_its_way(&self) -> Option<OnItsWay> {
-        self.standing.on_its_way()
+    /// As [`LookupWithCallback::in_flight_reply`](crate::LookupWithCallback::in_flight_reply).
+    pub fn in_flight_reply(&self) -> Option<InFlightReply> {
+        self.basis.in_flight_reply()
     }
 }
 
-impl std::fmt::Debug for PromisedLink {
+impl std::fmt::Debug for LinkWithCallback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PromisedLink").field("link", &self.link).finish_non_exhaustive()
     }

@@ -1,0 +1,51 @@
+//! Promises: which lane relies on an object, which clients each lane lets rely on it, and what tells them before it changes.
+//!
+//! *Between lanes.* A lane sets its bit in the object, then looks. Who changes the object has its permit first, then reads the bits, and
+//! leaves each such lane a [`InvalidateRequest`] in its desk. The bell of the mesh only says that there is something: what is to be
+//! answered is in shared memory, and is answered when it is dropped, by whoever has it then.
+//!
+//! *To clients.* What a client is told of an object it may keep until it is told otherwise. The lane that told it has that on its
+//! books ([`CallbackTable`]), and is asked by its bit. What the client has to be told then waits in the client's own record
+//! ([`Client`]), one for all lanes, and is told on its home lane by its service ([`CallbackNotifier`]). docs/design/vfs.md draws it.
+
+pub(crate) use self::acks::{Ack, Acks};
+pub(crate) use self::client::Next;
+pub use self::client::{Client, Notice};
+pub(crate) use self::in_flight::InFlightReplies;
+pub use self::in_flight::InFlightReply;
+pub use self::invalidation::{ChangeKind, Holder, Invalidation};
+pub use self::link_lookup::LinkWithCallback;
+pub use self::lookup::{Confirmed, LookupWithCallback};
+pub use self::notifier::{CallbackNotifier, GoneFuture, NotifyFuture, NotifyOutcome};
+pub(crate) use self::notifier::{notifier_of, notify_client, notify_next};
+pub use self::options::CallbackOptions;
+pub(crate) use self::orphaned::{EndedLane, OrphanedCallbacks};
+pub(crate) use self::queues::{InvalidateRequest, InvalidationQueues};
+pub(crate) use self::snoop_filter::{FilterSlot, PresenceToken, SnoopFilter};
+pub(crate) use self::sought::{Displaced, Sought};
+pub(crate) use self::table::{CallbackRef, CallbackTable, CallbackTableFull, PendingBreak, SharerGuard};
+
+mod acks;
+mod basis;
+mod client;
+mod client_callbacks;
+mod in_flight;
+mod invalidation;
+mod link_lookup;
+mod lookup;
+#[cfg(test)]
+mod memory;
+mod notifier;
+mod options;
+mod orphaned;
+mod queues;
+mod slab;
+mod snoop_filter;
+mod sought;
+mod table;
+
+/// Spreads the bits of a number over all of a hash.
+pub(crate) fn spread(number: u64) -> u64 {
+    let mixed = (number ^ number >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 29
+}

@@ -1,0 +1,121 @@
+//! How clients are told: a service says how, and this has each told on its home lane, in batches, one batch at a time.
+
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use lane::mesh::Sender;
+
+use super::{Client, Holder, Next, Notice};
+use crate::counters::VfsCounters;
+use crate::object::Objects;
+
+/// How a service tells its clients. Each lane of a service that lets clients cache has one
+/// ([`Cache::add_callback_notifier`](crate::Cache::add_callback_notifier)).
+pub trait CallbackNotifier {
+    /// Whether this client is the service's own.
+    fn knows(&self, holder: Holder) -> bool;
+
+    /// Tells the client, at most [`CallbackNotifier::batch_max`] objects in one call, or one volume, or that all is void. Ends when it has
+    /// answered, or is known not to. It is given up after [`CallbackOptions::patience`](crate::CallbackOptions::patience).
+    fn notify(&self, client: &Arc<Client>, notices: Vec<Notice>) -> NotifyFuture;
+
+    /// Whether the client is known not to be there, as [`NotifyOutcome::Gone`]: asked where a reply to it takes long to arrive.
+    fn is_gone(&self, _: &Arc<Client>) -> GoneFuture {
+        Box::pin(async { false })
+    }
+
+    /// Objects that it tells of at once.
+    fn batch_max(&self) -> usize {
+        50
+    }
+}
+
+/// What becomes of telling a client.
+pub type NotifyFuture = Pin<Box<dyn Future<Output = NotifyOutcome>>>;
+
+/// Whether a client is known not to be there.
+pub type GoneFuture = Pin<Box<dyn Future<Output = bool>>>;
+
+/// What became of telling a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotifyOutcome {
+    /// It has heard.
+    Acknowledged,
+    /// It did not answer, or refused: it may be there all the same, and is told again.
+    NoReply,
+    /// It is known not to be there: nobody waits for it, and it is told nothing more before it comes by itself. Only for what cannot
+    /// be said of a client that is there and can be reached.
+    Gone,
+}
+
+/// A batch on its way. Dropped with its lane, another lane takes it.
+struct InFlightBatch<'a> {
+    objects: &'a Objects,
+    ringer: &'a Sender<()>,
+    client: &'a Arc<Client>,
+    has_ended: bool,
+}
+
+/// Tells a client, on its home lane, until it has heard everything, or does not answer.
+pub(crate) async fn notify_client(
+    objects: Objects,
+    ringer: Sender<()>,
+    client: Arc<Client>,
+    notifier: Weak<dyn CallbackNotifier>,
+    counters: Arc<VfsCounters>,
+) {
+    let options = objects.options().callbacks;
+    let mut batch = InFlightBatch { objects: &objects, ringer: &ringer, client: &client, has_ended: true };
+    loop {
+        // Without a service on this lane nobody is told here.
+        let Some(notifier) = notifier.upgrade() else { return client.give_up() };
+        let Some(notices) = client.next_batch(notifier.batch_max()) else { return };
+        batch.has_ended = false;
+        counters.clients_told.increment();
+        let telling = notifier.notify(&client, notices);
+        drop(notifier);
+        let outcome = lane::time::timeout(options.patience, telling).await.unwrap_or(NotifyOutcome::NoReply);
+        batch.has_ended = true;
+        let late_max = match outcome {
+            NotifyOutcome::Acknowledged => {
+                client.note_acknowledged();
+                continue;
+            }
+            NotifyOutcome::NoReply => options.late_max,
+            NotifyOutcome::Gone => 0,
+        };
+        counters.clients_late.increment();
+        if client.note_no_reply(late_max) {
+            counters.clients_down.increment();
+            return;
+        }
+    }
+}
+
+/// Sees to it that what a client has yet to hear is told.
+pub(crate) fn notify_next(objects: &Objects, ringer: &Sender<()>, client: &Arc<Client>, next: Next) {
+    let Next::Tell(home) = next else { return };
+    match objects.queues().queue_client(home, client) {
+        Some(lane) => {
+            ringer.ring(lane);
+        }
+        None => client.give_up(),
+    }
+}
+
+impl Drop for InFlightBatch<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            notify_next(self.objects, self.ringer, self.client, self.client.hand_back());
+        }
+    }
+}
+
+/// The service of this lane that knows a client.
+pub(crate) fn notifier_of(
+    notifiers: &[Weak<dyn CallbackNotifier>],
+    holder: Holder,
+) -> Option<Rc<dyn CallbackNotifier>> {
+    notifiers.iter().filter_map(Weak::upgrade).find(|notifier| notifier.knows(holder))
+}

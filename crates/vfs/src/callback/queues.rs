@@ -1,0 +1,302 @@
+//! What lanes have to answer, in shared memory: a desk for each, and a bell.
+
+use std::collections::VecDeque;
+use std::hash::RandomState;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Instant;
+
+use lane::mesh::{AlreadyOpen, Exchange, Limits, Member, Port, Sender};
+use smallvec::SmallVec;
+
+use super::{Ack, Acks, ChangeKind, Client, FilterSlot, Invalidation, SnoopFilter};
+use crate::grant::Untold;
+use crate::object::Object;
+
+/// The desks of all lanes.
+pub(crate) struct InvalidationQueues {
+    queues: Box<[Mutex<InvalidationQueue>]>,
+    /// What lanes remember of names, from the first time that one of that number has sat down.
+    snoop_filters: Box<[OnceLock<Arc<SnoopFilter>>]>,
+    hasher: RandomState,
+    /// It carries no messages, only rings.
+    bells: Exchange<()>,
+}
+
+#[derive(Default)]
+struct InvalidationQueue {
+    /// Somebody sits there. Until then, and afterwards, whoever is asked has answered.
+    is_open: bool,
+    /// Who sat there has ended and left promises: whoever is asked answers when their clients have heard that they are void.
+    is_orphaned: bool,
+    /// A service there tells clients.
+    serves_clients: bool,
+    /// At most as many as there are permits in use.
+    breaks: VecDeque<InvalidateRequest>,
+    /// Holders on this lane who have something to give back: one for each lease at most, and who was told before.
+    lease_breaks: VecDeque<Untold>,
+    /// Clients to be told, each once.
+    clients: VecDeque<Arc<Client>>,
+    /// Clients that are to hear that all is void, after the replies on their way to them from here.
+    voided: VecDeque<(Arc<Client>, Ack)>,
+    /// Answers that who sat there did not come to.
+    left: Vec<(Instant, Ack)>,
+}
+
+/// How many lanes are asked of what changes, each thing counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InvalidationCounts {
+    pub(crate) sent: u64,
+    /// Not asked, as they remember nothing of it.
+    pub(crate) filtered: u64,
+}
+
+/// One question to one lane. Dropped, it is answered.
+pub(crate) struct InvalidateRequest {
+    pub(crate) broken: Invalidation,
+    pub(crate) ack: Ack,
+    asked: Instant,
+}
+
+impl InvalidationQueues {
+    pub(crate) fn new(lanes_max: usize) -> Self {
+        let queues = (0..lanes_max).map(|_| Mutex::default()).collect();
+        let snoop_filters = (0..lanes_max).map(|_| OnceLock::new()).collect();
+        let hasher = RandomState::new();
+        Self {
+            queues,
+            snoop_filters,
+            hasher,
+            bells: Exchange::new(lanes_max, Limits { messages: 0, calls: 0 }),
+        }
+    }
+
+    /// A lane sits down at its desk: from now on it is asked.
+    ///
+    /// # Errors
+    /// [`AlreadyOpen`].
+    pub(crate) fn open(&self, lane: Member) -> Result<(), AlreadyOpen> {
+        let mut queue = self.lock(lane);
+        if std::mem::replace(&mut queue.is_open, true) {
+            return Err(AlreadyOpen(lane));
+        }
+        Ok(())
+    }
+
+    /// What a lane remembers of names, for that lane.
+    pub(crate) fn snoop_filter(&self, lane: Member) -> &Arc<SnoopFilter> {
+        self.snoop_filters[lane.index()].get_or_init(SnoopFilter::new)
+    }
+
+    /// Where a name is counted.
+    pub(crate) fn slot(&self, directory: &Arc<Object>, name: &[u8]) -> FilterSlot {
+        FilterSlot::of(&self.hasher, directory, name)
+    }
+
+    /// The lane's bell. Whoever has it looks at the desk before he first waits.
+    pub(crate) fn bell(&self, lane: Member) -> Result<Port<()>, AlreadyOpen> {
+        self.bells.open(lane)
+    }
+
+    pub(crate) fn ringer(&self, lane: Member) -> Sender<()> {
+        self.bells.sender(lane)
+    }
+
+    /// The lane goes; what it has not answered is answered by that. Gives the clients that others are to tell.
+    pub(crate) fn close(&self, lane: Member) -> VecDeque<Arc<Client>> {
+        let mut queue = self.lock(lane);
+        let is_orphaned = queue.is_orphaned;
+        let gone = std::mem::take(&mut *queue);
+        queue.is_orphaned = is_orphaned;
+        drop(queue);
+        gone.clients
+    }
+
+    /// As [`InvalidationQueues::close`], of a lane that leaves promises: what it has not answered is answered when the mourning ends.
+    pub(crate) fn close_orphaned(&self, lane: Member) -> VecDeque<Arc<Client>> {
+        let mut queue = self.lock(lane);
+        (queue.is_open, queue.is_orphaned, queue.serves_clients) = (false, true, false);
+        // What was on its way from there comes now or never.
+        let voided = std::mem::take(&mut queue.voided);
+        let calls = std::mem::take(&mut queue.clients);
+        drop(queue);
+        drop(voided);
+        calls
+    }
+
+    /// Says whether nobody has sat down there since.
+    pub(crate) fn end_orphaned(&self, lane: Member) -> bool {
+        let mut queue = self.lock(lane);
+        queue.is_orphaned = false;
+        if queue.is_open {
+            return false;
+        }
+        let gone = std::mem::take(&mut *queue);
+        drop(queue);
+        drop(gone);
+        true
+    }
+
+    /// An answer that a lane will not come to, as it ends; it was asked for at `asked`.
+    pub(crate) fn leave_ack(&self, lane: Member, asked: Instant, ack: Ack) {
+        let mut queue = self.lock(lane);
+        let answered = if queue.is_open || queue.is_orphaned {
+            queue.left.push((asked, ack));
+            None
+        } else {
+            Some(ack)
+        };
+        drop(queue);
+        drop(answered);
+    }
+
+    /// Answers what lanes that have ended were asked for by `asked`: their clients have had their time.
+    pub(crate) fn end_waits(&self, asked: Instant) {
+        for queue in &self.queues {
+            let mut queue = queue.lock().expect("nobody panics while holding it");
+            if !queue.is_orphaned || queue.is_open {
+                continue;
+            }
+            let (over, breaks) =
+                queue.breaks.drain(..).partition(|request: &InvalidateRequest| request.asked <= asked);
+            queue.breaks = breaks;
+            let over: VecDeque<InvalidateRequest> = over;
+            let left: Vec<_> = queue.left.extract_if(.., |(since, _)| *since <= asked).collect();
+            drop(queue);
+            drop((over, left));
+        }
+    }
+
+    /// From now on there is a service on this lane that tells clients.
+    pub(crate) fn serve_clients(&self, lane: Member) {
+        self.lock(lane).serves_clients = true;
+    }
+
+    /// Has a client told on its home lane, or on another where that has ended: on the one that this gives, which is to be rung; `None`
+    /// where there is none.
+    pub(crate) fn queue_client(&self, home: Member, client: &Arc<Client>) -> Option<Member> {
+        let others = (0..self.queues.len()).map(Member::from);
+        std::iter::once(home).chain(others).find(|&lane| {
+            let mut queue = self.lock(lane);
+            let serves_clients = queue.is_open && queue.serves_clients;
+            if serves_clients {
+                queue.clients.push_back(Arc::clone(client));
+            }
+            serves_clients
+        })
+    }
+
+    /// The next client to be told on a lane.
+    pub(crate) fn next_client(&self, lane: Member) -> Option<Arc<Client>> {
+        self.lock(lane).clients.pop_front()
+    }
+
+    /// Asks every lane but the one that asks to answer once no reply is on its way to a client whose promises are void.
+    pub(crate) fn await_in_flight(&self, ringer: &Sender<()>, client: &Arc<Client>, acks: &Acks) {
+        let others = (0..self.queues.len()).map(Member::from).filter(|&lane| lane != ringer.member());
+        for lane in others {
+            let mut queue = self.lock(lane);
+            if queue.is_open {
+                queue.voided.push_back((Arc::clone(client), acks.issue()));
+                drop(queue);
+                ringer.ring(lane);
+            }
+        }
+    }
+
+    /// The next client of [`InvalidationQueues::await_in_flight`].
+    pub(crate) fn next_voided(&self, lane: Member) -> Option<(Arc<Client>, Ack)> {
+        self.lock(lane).voided.pop_front()
+    }
+
+    /// The next question to a lane.
+    pub(crate) fn next_request(&self, lane: Member) -> Option<InvalidateRequest> {
+        self.lock(lane).breaks.pop_front()
+    }
+
+    /// The next holder to be told on a lane.
+    pub(crate) fn next_lease_break(&self, lane: Member) -> Option<Untold> {
+        self.lock(lane).lease_breaks.pop_front()
+    }
+
+    /// Has a holder told on his lane, if that is there.
+    pub(crate) fn queue_lease_break(&self, ringer: &Sender<()>, lane: Member, untold: Untold) {
+        let mut queue = self.lock(lane);
+        if queue.is_open {
+            queue.lease_breaks.push_back(untold);
+            drop(queue);
+            ringer.ring(lane);
+        }
+    }
+
+    /// Asks every lane that something of the objects concerns, but the one that asks. Who calls holds their permits.
+    pub(crate) fn invalidate(
+        &self,
+        ringer: &Sender<()>,
+        all: &[Invalidation],
+        acks: &Acks,
+        asked_at: Instant,
+    ) -> InvalidationCounts {
+        let mut asked = InvalidationCounts::default();
+        for broken in all {
+            let mut slots = None;
+            for (lane, is_promised) in sharers_of(broken).filter(|&(lane, _)| lane != ringer.member()) {
+                let slots = slots.get_or_insert_with(|| self.slots(broken));
+                if !is_promised && !self.may_remember(lane, broken, slots) {
+                    asked.filtered += 1;
+                    continue;
+                }
+                let mut queue = self.lock(lane);
+                if !queue.is_open && !queue.is_orphaned {
+                    continue;
+                }
+                queue.breaks.push_back(InvalidateRequest {
+                    broken: broken.clone(),
+                    ack: acks.issue(),
+                    asked: asked_at,
+                });
+                drop(queue);
+                ringer.ring(lane);
+                asked.sent += 1;
+            }
+        }
+        asked
+    }
+
+    /// Where the names that change are counted.
+    fn slots(&self, broken: &Invalidation) -> SmallVec<[FilterSlot; 2]> {
+        match &broken.what {
+            ChangeKind::Names(names) => names.iter().map(|name| self.slot(&broken.object, name)).collect(),
+            _ => SmallVec::new(),
+        }
+    }
+
+    /// Whether a lane that relies on the object, and has promised it to nobody, may have something to forget.
+    fn may_remember(&self, lane: Member, broken: &Invalidation, slots: &[FilterSlot]) -> bool {
+        let snoop_filters = self.snoop_filter(lane);
+        match &broken.what {
+            ChangeKind::Names(_) => snoop_filters.has_any(slots),
+            // These are asked of the kernel at every use.
+            ChangeKind::Content | ChangeKind::Attributes => snoop_filters.asks_all(),
+            ChangeKind::Place
+            | ChangeKind::Subtree
+            | ChangeKind::Gone
+            | ChangeKind::Rights
+            | ChangeKind::Unknown => true,
+        }
+    }
+
+    fn lock(&self, lane: Member) -> MutexGuard<'_, InvalidationQueue> {
+        self.queues[lane.index()].lock().expect("nobody panics while holding it")
+    }
+}
+
+/// The lanes that rely on what is about to change, each once, and whether it concerns them whatever they remember: their clients rely on it.
+fn sharers_of(broken: &Invalidation) -> impl Iterator<Item = (Member, bool)> {
+    let object = broken.object.callback_lanes();
+    let volume = broken.what.is_of_subtree().then(|| broken.object.volume().callback_lanes());
+    let is_promised = move |lane| object.has(lane) || volume.is_some_and(|volume| volume.has(lane));
+    let of_volume = volume.into_iter().flat_map(|volume| volume.iter()).filter(|&lane| !object.has(lane));
+    let promised = object.iter().chain(of_volume).map(|lane| (lane, true));
+    let sharers = broken.object.sharers().into_iter().flat_map(|sharers| sharers.iter());
+    promised.chain(sharers.filter(move |&lane| !is_promised(lane)).map(|lane| (lane, false)))
+}

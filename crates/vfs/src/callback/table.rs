@@ -1,0 +1,583 @@
+//! The promises of one lane: its bits in each object that something on this lane relies on, and the clients that it let rely on it.
+
+use std::cell::RefCell;
+use std::num::NonZeroU32;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashTable;
+use lane::mesh::Member;
+
+use super::client_callbacks::{CallbackPhase, CallbackState, ClientCallbacks};
+use super::slab::{NONE, Slab};
+use super::{Client, Displaced, EndedLane, InFlightReplies, InFlightReply, Invalidation, Notice, Sought};
+use crate::attributes::Attributes;
+use crate::object::{Judgement, LookMark, Object, SharedVolume};
+
+/// The promises of a lane.
+pub(crate) struct CallbackTable {
+    lane: Member,
+    /// Its clock, in seconds.
+    epoch: Instant,
+    table: RefCell<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    tracked: Slab<TrackedObject>,
+    by_object: HashTable<u32>,
+    callbacks: ClientCallbacks,
+}
+
+/// An object that the lane relies on.
+struct TrackedObject {
+    object: Arc<Object>,
+    /// Of the lane's own, without clients.
+    uses: u32,
+    /// The first promise to a client.
+    first: u32,
+    /// Counts what was broken of it, whoever was spared.
+    breaks: u32,
+    /// What it was like at the last look, and the version it had then.
+    seen: u32,
+    seen_count: u32,
+    volume: u16,
+    is_seen: bool,
+    /// It had several names at the last look.
+    is_linked: bool,
+}
+
+/// That the lane relies on an object itself, for as long as something on it wants that.
+pub(crate) struct SharerGuard {
+    owner: Weak<CallbackTable>,
+    tracked: u32,
+    object: Arc<Object>,
+}
+
+/// A promise as one reply relies on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallbackRef {
+    number: u32,
+    serial: NonZeroU32,
+    tracked: u32,
+    breaks: u32,
+}
+
+/// A client that has to be told, and of what.
+pub(crate) struct PendingBreak {
+    pub(crate) client: Arc<Client>,
+    pub(crate) until: Instant,
+    pub(crate) what: BreakScope,
+    /// Replies on their way that say the contrary.
+    pub(crate) in_flight: Vec<Rc<InFlightReplies>>,
+}
+
+/// What a client has to be told of.
+pub(crate) enum BreakScope {
+    /// One promise, and the object that it was of.
+    Object { number: u32, serial: NonZeroU32, object: Arc<Object> },
+    /// A volume.
+    Volume(Arc<SharedVolume>),
+    /// That all is void, of which he is being told already.
+    All,
+}
+
+impl BreakScope {
+    /// What is said of it; `None` where it is said already.
+    pub(crate) fn notice(&self) -> Option<Notice> {
+        match self {
+            Self::Object { object, .. } => Some(Notice::Object(Arc::clone(object))),
+            Self::Volume(volume) => Some(Notice::Volume(Arc::clone(volume))),
+            Self::All => None,
+        }
+    }
+}
+
+/// The table is full of promises whose clients have yet to hear that they are over.
+#[derive(Debug)]
+pub(crate) struct CallbackTableFull;
+
+impl CallbackTable {
+    pub(crate) fn new(lane: Member, now: Instant) -> Rc<Self> {
+        Rc::new(Self { lane, epoch: now, table: RefCell::default() })
+    }
+
+    /// The lane relies on the object itself: what is looked at from now on may be kept, unless the object
+    /// [is changing](Object::is_changing); of names in it what is [counted in](super::SnoopFilter).
+    pub(crate) fn add_sharer(self: &Rc<Self>, object: &Arc<Object>) -> SharerGuard {
+        let mut table = self.table.borrow_mut();
+        let tracked = table.track(object);
+        if table.tracked[tracked].uses == 0 {
+            object.add_sharer(self.lane);
+        }
+        table.tracked[tracked].uses += 1;
+        SharerGuard { owner: Rc::downgrade(self), tracked, object: Arc::clone(object) }
+    }
+
+    /// How many objects the lane relies on.
+    pub(crate) fn len(&self) -> usize {
+        self.table.borrow().tracked.len()
+    }
+
+    /// Promises to clients on the books.
+    pub(crate) fn callback_count(&self) -> usize {
+        self.table.borrow().callbacks.len()
+    }
+
+    /// Promises a client to tell it before the object changes, if that is before `until`; the look comes after this. Of a promise that it
+    /// has already nothing is written that another lane reads. With `max` promises on the books the oldest ones of who has most
+    /// leave: they are in `pending_breaks`.
+    pub(crate) fn give(
+        &self,
+        client: &Arc<Client>,
+        object: &Arc<Object>,
+        until: Instant,
+        now: Instant,
+        max: usize,
+        pending_breaks: &mut Vec<PendingBreak>,
+    ) -> Result<CallbackRef, CallbackTableFull> {
+        let (until, now) = (self.seconds(until) + 1, self.seconds(now));
+        let mut table = self.table.borrow_mut();
+        let tracked = table.track(object);
+        let number = match table.callbacks.find(client, tracked) {
+            Some(number) => {
+                let callback = &table.callbacks.get(number).expect("it was found");
+                let standing = table.callbacks.state_at(callback, table.tracked[tracked].volume, now);
+                let is_new =
+                    standing != CallbackState::Valid || callback.state == CallbackPhase::PendingBreak;
+                let volume = table.tracked[tracked].volume;
+                table.callbacks.renew(number, volume, until, is_new);
+                number
+            }
+            None => {
+                // What leaves for it may be the last of this object.
+                table.tracked[tracked].uses += 1;
+                let number = table.insert(self, client, tracked, until, max, pending_breaks);
+                table.tracked[tracked].uses -= 1;
+                let Some(number) = number else {
+                    table.forget_unused(tracked);
+                    return Err(CallbackTableFull);
+                };
+                number
+            }
+        };
+        let serial = table.callbacks.get(number).expect("it was made").serial;
+        Ok(CallbackRef { number, serial, tracked, breaks: table.tracked[tracked].breaks })
+    }
+
+    /// Whether the promise stands and nothing of its object was broken since, whoever was spared.
+    pub(crate) fn is_valid(&self, callback_ref: CallbackRef, now: Instant) -> bool {
+        let mut table = self.table.borrow_mut();
+        let (breaks, volume) = match table.tracked.get(callback_ref.tracked) {
+            Some(tracked) => (tracked.breaks, tracked.volume),
+            None => return false,
+        };
+        let Some(callback) = table.callbacks.get_mut(callback_ref.number, callback_ref.serial) else {
+            return false;
+        };
+        if callback.tracked != callback_ref.tracked
+            || callback.state == CallbackPhase::PendingBreak
+            || breaks != callback_ref.breaks
+        {
+            return false;
+        }
+        let callback = &table.callbacks.get(callback_ref.number).expect("looked at above");
+        table.callbacks.state_at(callback, volume, self.seconds(now)) == CallbackState::Valid
+    }
+
+    /// Its client is about to know of it: it is told when it is over.
+    pub(crate) fn note_delivered(&self, callback_ref: CallbackRef) {
+        let mut table = self.table.borrow_mut();
+        if let Some(callback) = table.callbacks.get_mut(callback_ref.number, callback_ref.serial) {
+            callback.state = CallbackPhase::Delivered;
+        }
+    }
+
+    /// A reply with the promise is on its way.
+    pub(crate) fn in_flight_reply(self: &Rc<Self>, callback_ref: CallbackRef) -> InFlightReply {
+        self.table.borrow_mut().callbacks.replies_of(callback_ref.number).begin(self, callback_ref.number)
+    }
+
+    /// None is any more.
+    pub(super) fn all_delivered(&self, number: u32, replies: &Rc<InFlightReplies>) {
+        self.table.borrow_mut().callbacks.forget_in_flight(number, replies);
+    }
+
+    /// Replies on their way to a client that carry promises.
+    pub(crate) fn in_flight_to(&self, client: &Arc<Client>) -> Vec<Rc<InFlightReplies>> {
+        self.table.borrow().callbacks.in_flight_to(client)
+    }
+
+    /// What follows from a look at an object that was begun with this mark: from one that shows what the last on this lane has shown nothing,
+    /// which takes no lock; else as the [object](Object::judge) has it.
+    pub(crate) fn judge(&self, object: &Arc<Object>, mark: LookMark, now: &Attributes) -> Judgement {
+        let mut table = self.table.borrow_mut();
+        let Some(tracked) = table.find(object) else { return object.judge(mark, now) };
+        let (tracked, seen) = (&mut table.tracked[tracked], fingerprint(now));
+        tracked.is_linked = now.nlink > 1;
+        if tracked.is_seen && (tracked.seen, tracked.seen_count) == (seen, mark.version.count) {
+            return Judgement::Known;
+        }
+        let judged = object.judge(mark, now);
+        if judged == Judgement::Known {
+            (tracked.is_seen, tracked.seen, tracked.seen_count) = (true, seen, mark.version.count);
+        }
+        judged
+    }
+
+    /// The object was changed by us once more at the version that it was last seen with: how it looked then says nothing now.
+    pub(crate) fn forget_observed(&self, object: &Arc<Object>) {
+        let mut table = self.table.borrow_mut();
+        if let Some(tracked) = table.find(object) {
+            table.tracked[tracked].is_seen = false;
+        }
+    }
+
+    /// Who relies on something.
+    pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
+        self.table.borrow().callbacks.clients().map(|(_, known)| Arc::clone(&known.client)).collect()
+    }
+
+    /// Whether clients rely on the object.
+    pub(crate) fn has_clients_of(&self, object: &Arc<Object>) -> bool {
+        let table = self.table.borrow();
+        table.find(object).is_some_and(|tracked| table.tracked[tracked].first != NONE)
+    }
+
+    /// What is about to change: whom that concerns, but for who is spared. They leave; [`CallbackTable::remove_broken`] ends it.
+    pub(crate) fn begin_breaks(&self, broken: &Invalidation, now: Instant) -> Vec<PendingBreak> {
+        let mut pending_breaks = Vec::new();
+        let mut table = self.table.borrow_mut();
+        table.break_object(self, broken, self.seconds(now), &mut pending_breaks);
+        if broken.what.is_of_subtree() {
+            table.break_volume(self, broken.object.volume(), self.seconds(now), &mut pending_breaks);
+        }
+        pending_breaks
+    }
+
+    /// A client has heard, or will before it is served again.
+    pub(crate) fn remove_broken(&self, left: &BreakScope) {
+        let mut table = self.table.borrow_mut();
+        match left {
+            BreakScope::Object { number, serial, .. } => {
+                let callback = table.callbacks.get_mut(*number, *serial);
+                if callback.is_some_and(|callback| callback.state == CallbackPhase::PendingBreak) {
+                    table.remove(*number, self.lane);
+                }
+            }
+            BreakScope::Volume(volume) => {
+                let Some(number) = table.callbacks.known_volume(volume) else { return };
+                table.callbacks.volume(number).pending_breaks -= 1;
+                table.forget_volume(number, self.lane);
+            }
+            BreakScope::All => {}
+        }
+    }
+
+    /// Objects that clients rely on and that were last found at a place where something else is now, or nothing, or that may have had one of
+    /// their other names there, among `count` of them from number `from` on; and the number to go on from, `None` when all have been looked at.
+    pub(crate) fn displaced(&self, sought: &Sought, from: u32, count: u32) -> (Vec<Displaced>, Option<u32>) {
+        let table = self.table.borrow();
+        let end = table.tracked.end().min(from.saturating_add(count));
+        let all = (from..end)
+            .filter_map(|number| table.tracked.get(number))
+            .filter(|tracked| tracked.first != NONE);
+        let displaced =
+            all.filter_map(|tracked| sought.displaced(&tracked.object, tracked.is_linked)).collect();
+        (displaced, (end < table.tracked.end()).then_some(end))
+    }
+
+    /// Objects that clients rely on and that were last found in this directory, and where there, among `count` of them from number `from`
+    /// on; and the number to go on from, as [`CallbackTable::displaced`].
+    pub(crate) fn tracked_in(
+        &self,
+        directory: &Arc<Object>,
+        from: u32,
+        count: u32,
+    ) -> (Vec<Displaced>, Option<u32>) {
+        let table = self.table.borrow();
+        let end = table.tracked.end().min(from.saturating_add(count));
+        let all = (from..end)
+            .filter_map(|number| table.tracked.get(number))
+            .filter(|tracked| tracked.first != NONE);
+        let found = all.filter_map(|tracked| {
+            let at = tracked.object.placed_in(directory)?;
+            Some(Displaced { object: Arc::clone(&tracked.object), at })
+        });
+        (found.collect(), (end < table.tracked.end()).then_some(end))
+    }
+
+    /// Takes promises that are over off the books, among `count` of them from number `from` on. Gives the number to go on from,
+    /// `None` when all have been looked at, and how many were over.
+    pub(crate) fn sweep(&self, from: u32, count: u32, now: Instant) -> (Option<u32>, usize) {
+        let now = self.seconds(now);
+        let mut table = self.table.borrow_mut();
+        let end = table.callbacks.end().min(from.saturating_add(count));
+        let mut over = 0;
+        for number in from..end {
+            let Some(callback) = table.callbacks.get(number) else { continue };
+            let volume = table.tracked[callback.tracked].volume;
+            let is_over = match table.callbacks.state_at(callback, volume, now) {
+                CallbackState::Valid => false,
+                CallbackState::Expired => callback.state != CallbackPhase::PendingBreak,
+                CallbackState::VoidForClient => !table.callbacks.client(callback.client).has_void_pending(),
+                CallbackState::VoidForVolume => table.callbacks.volume(volume).pending_breaks == 0,
+            };
+            if is_over {
+                table.remove(number, self.lane);
+                over += 1;
+            }
+        }
+        ((end < table.callbacks.end()).then_some(end), over)
+    }
+
+    /// The lane ends: its clients, who can no longer be told what it promised them, and the objects, whose bits are the caller's to
+    /// take back.
+    pub(crate) fn end(&self) -> EndedLane {
+        let table = self.table.take();
+        let clients = table.callbacks.clients().map(|(_, known)| Arc::clone(&known.client)).collect();
+        // What the lane remembered goes with it.
+        table.tracked.iter().for_each(|(_, tracked)| tracked.object.remove_sharer(self.lane));
+        let objects = table.tracked.iter().map(|(_, tracked)| Arc::clone(&tracked.object)).collect();
+        EndedLane { clients, objects, volumes: table.callbacks.volumes().cloned().collect() }
+    }
+
+    fn seconds(&self, at: Instant) -> u32 {
+        u32::try_from(at.saturating_duration_since(self.epoch).as_secs()).unwrap_or(u32::MAX - 1)
+    }
+
+    fn moment(&self, seconds: u32) -> Instant {
+        self.epoch + Duration::from_secs(seconds.into())
+    }
+}
+
+impl Table {
+    fn find(&self, object: &Arc<Object>) -> Option<u32> {
+        let is_it = |&number: &u32| Arc::ptr_eq(&self.tracked[number].object, object);
+        self.by_object.find(hash(object), is_it).copied()
+    }
+
+    fn track(&mut self, object: &Arc<Object>) -> u32 {
+        if let Some(tracked) = self.find(object) {
+            return tracked;
+        }
+        let tracked = TrackedObject {
+            object: Arc::clone(object),
+            uses: 0,
+            first: NONE,
+            breaks: 0,
+            seen: 0,
+            seen_count: 0,
+            volume: 0,
+            is_seen: false,
+            is_linked: false,
+        };
+        let number = self.tracked.insert(tracked);
+        let tracked = &self.tracked;
+        self.by_object.insert_unique(hash(object), number, |&number| hash(&tracked[number].object));
+        number
+    }
+
+    /// Takes an object off the books if nobody wants it any more.
+    fn forget_unused(&mut self, number: u32) {
+        let tracked = &self.tracked[number];
+        if tracked.uses > 0 || tracked.first != NONE {
+            return;
+        }
+        if let Ok(entry) = self.by_object.find_entry(hash(&tracked.object), |&other| other == number) {
+            entry.remove();
+        }
+        self.tracked.remove(number);
+    }
+
+    fn insert(
+        &mut self,
+        owner: &CallbackTable,
+        client: &Arc<Client>,
+        tracked: u32,
+        until: u32,
+        max: usize,
+        pending_breaks: &mut Vec<PendingBreak>,
+    ) -> Option<u32> {
+        if self.callbacks.len() >= max {
+            self.make_room(owner, pending_breaks);
+            if self.callbacks.len() >= max + max / LEAVING_PART + LEAVING_MIN {
+                return None;
+            }
+        }
+        let object = &self.tracked[tracked].object;
+        let volume = self.callbacks.volume_number(object.volume())?;
+        if self.tracked[tracked].first == NONE {
+            object.callback_lanes().set(owner.lane);
+            object.volume().callback_lanes().set(owner.lane);
+            self.callbacks.volume(volume).objects += 1;
+            self.tracked[tracked].volume = volume;
+        }
+        let first = &mut self.tracked[tracked].first;
+        Some(self.callbacks.insert(client, tracked, volume, first, until))
+    }
+
+    /// The oldest promises of who has most leave.
+    fn make_room(&mut self, owner: &CallbackTable, pending_breaks: &mut Vec<PendingBreak>) {
+        let most = self.callbacks.clients().max_by_key(|(_, known)| known.count).map(|(number, _)| number);
+        let Some(most) = most else { return };
+        let stays = |&number: &u32| {
+            self.callbacks.get(number).is_some_and(|one| one.state != CallbackPhase::PendingBreak)
+        };
+        let oldest: Vec<u32> = self.callbacks.of_client(most).filter(stays).take(LEAVING_AT_ONCE).collect();
+        for number in oldest {
+            pending_breaks.extend(self.begin_break(owner, number));
+        }
+    }
+
+    /// A promise is to be over once its client has heard; `None` for one that no client knows of, which is over now.
+    fn begin_break(&mut self, owner: &CallbackTable, number: u32) -> Option<PendingBreak> {
+        let callback = self.callbacks.get(number).expect("it is on the books");
+        let (serial, tracked, client) = (callback.serial, callback.tracked, callback.client);
+        if callback.state == CallbackPhase::Fresh {
+            self.remove(number, owner.lane);
+            return None;
+        }
+        let until = owner.moment(callback.until);
+        let in_flight = self.callbacks.in_flight(number).cloned().into_iter().collect();
+        self.callbacks.get_mut(number, serial).expect("looked at above").state = CallbackPhase::PendingBreak;
+        let object = Arc::clone(&self.tracked[tracked].object);
+        let (client, what) =
+            (Arc::clone(self.callbacks.client(client)), BreakScope::Object { number, serial, object });
+        Some(PendingBreak { client, until, what, in_flight })
+    }
+
+    fn break_object(
+        &mut self,
+        owner: &CallbackTable,
+        broken: &Invalidation,
+        now: u32,
+        pending_breaks: &mut Vec<PendingBreak>,
+    ) {
+        let Some(number) = self.find(&broken.object) else { return };
+        let tracked = &mut self.tracked[number];
+        // Its attributes become others, which are the server's own doing.
+        tracked.is_seen = false;
+        tracked.breaks = tracked.breaks.wrapping_add(1);
+        let (first, volume) = (tracked.first, tracked.volume);
+        let all: Vec<u32> = self.callbacks.of_object(first).collect();
+        for number in all {
+            let callback = self.callbacks.get(number).expect("it is on the books");
+            let client = self.callbacks.client(callback.client);
+            let is_spared = broken.spared == Some(client.holder()) && !broken.what.is_of_subtree();
+            match self.callbacks.state_at(callback, volume, now) {
+                CallbackState::Valid | CallbackState::VoidForVolume if is_spared => {}
+                CallbackState::Valid | CallbackState::VoidForVolume => {
+                    pending_breaks.extend(self.begin_break(owner, number))
+                }
+                CallbackState::Expired if callback.state != CallbackPhase::PendingBreak => {
+                    self.remove(number, owner.lane)
+                }
+                CallbackState::Expired => {}
+                // Else this lane would be asked of each change until the next sweep.
+                CallbackState::VoidForClient if !client.has_void_pending() => self.remove(number, owner.lane),
+                CallbackState::VoidForClient => {
+                    let (client, until) = (Arc::clone(client), owner.moment(callback.until));
+                    pending_breaks.push(PendingBreak {
+                        client,
+                        until,
+                        what: BreakScope::All,
+                        in_flight: Vec::new(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// All that was promised of a volume is void: clients hear it as one.
+    fn break_volume(
+        &mut self,
+        owner: &CallbackTable,
+        volume: &Arc<SharedVolume>,
+        now: u32,
+        pending_breaks: &mut Vec<PendingBreak>,
+    ) {
+        let Some(number) = self.callbacks.known_volume(volume) else { return };
+        // Of what was void before everybody has heard then.
+        let is_heard = self.callbacks.volume(number).pending_breaks == 0;
+        let is_of_it = |&callback: &u32| {
+            let callback = self.callbacks.get(callback);
+            callback.is_some_and(|callback| {
+                self.tracked[callback.tracked].volume == number
+                    && !(is_heard
+                        && self.callbacks.state_at(callback, number, now) == CallbackState::VoidForVolume)
+            })
+        };
+        let concerned = self
+            .callbacks
+            .clients()
+            .filter(|&(client, _)| self.callbacks.of_client(client).any(|one| is_of_it(&one)));
+        let clients: Vec<_> = concerned.map(|(client, known)| (client, Arc::clone(&known.client))).collect();
+        let mut in_flight =
+            self.callbacks.in_flight_by_client(|tracked| self.tracked[tracked].volume == number);
+        self.callbacks.void_volume(number, clients.len());
+        for (known, client) in clients {
+            let (until, what) = (owner.moment(u32::MAX - 1), BreakScope::Volume(Arc::clone(volume)));
+            let in_flight = in_flight.remove(&known).unwrap_or_default();
+            pending_breaks.push(PendingBreak { client, until, what, in_flight });
+        }
+    }
+
+    fn remove(&mut self, number: u32, lane: Member) {
+        let tracked = self.callbacks.get(number).expect("it is on the books").tracked;
+        self.callbacks.remove(number, &mut self.tracked[tracked].first);
+        if self.tracked[tracked].first == NONE {
+            self.tracked[tracked].object.callback_lanes().clear(lane);
+            let volume = self.tracked[tracked].volume;
+            self.callbacks.volume(volume).objects -= 1;
+            self.forget_volume(volume, lane);
+            self.forget_unused(tracked);
+        }
+    }
+
+    /// Takes the lane's bit of a volume back if it has promised nothing of it.
+    fn forget_volume(&mut self, number: u16, lane: Member) {
+        let known = self.callbacks.volume(number);
+        if known.objects == 0 && known.pending_breaks == 0 {
+            self.callbacks.forget_volume(number).volume.callback_lanes().clear(lane);
+        }
+    }
+}
+
+impl SharerGuard {
+    pub(crate) fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+}
+
+impl Drop for SharerGuard {
+    fn drop(&mut self) {
+        let Some(owner) = self.owner.upgrade() else { return };
+        let mut table = owner.table.borrow_mut();
+        // The lane has ended its books otherwise.
+        if table.tracked.get(self.tracked).is_some_and(|tracked| Arc::ptr_eq(&tracked.object, &self.object)) {
+            table.tracked[self.tracked].uses -= 1;
+            if table.tracked[self.tracked].uses == 0 {
+                self.object.remove_sharer(owner.lane);
+            }
+            table.forget_unused(self.tracked);
+        }
+    }
+}
+
+fn hash(object: &Arc<Object>) -> u64 {
+    super::spread(Arc::as_ptr(object) as u64)
+}
+
+/// What tells two looks at a file apart, in few bits.
+fn fingerprint(of: &Attributes) -> u32 {
+    let time = of.ctime.secs.cast_unsigned() << 30 ^ u64::from(of.ctime.nanos);
+    (super::spread(time ^ super::spread(of.size)) >> 32) as u32
+}
+
+/// Promises that leave at once where there is no room: as many as a client is told of at once.
+const LEAVING_AT_ONCE: usize = 50;
+/// Promises that are leaving may take this part beyond what there is room for, and this many in any case.
+const LEAVING_PART: usize = 8;
+const LEAVING_MIN: usize = 64;
