@@ -300,7 +300,7 @@ impl AdminEndpoint for RightsEndpoint {
         let is_known = path == KNOWN || at.is_some();
         at.iter().for_each(|at| self.remember(at));
         if is_known {
-            self.0.doubt_rights();
+            self.0.revalidate_rights();
         }
         is_known
     }

@@ -17,7 +17,7 @@ use smb_wire::info::security::{Descriptor, Sid};
 
 use crate::error::Error;
 use crate::keeping::{Apart, Keeping, remove};
-use crate::object::{Object, Side};
+use crate::object::{Object, ObjectState};
 use crate::posix_acl::Left;
 
 /// The descriptor of something.
@@ -65,7 +65,7 @@ impl Object {
     pub(crate) fn own(&self) -> Option<Own> {
         match self.described.load(Ordering::Acquire) {
             state if state == NONE || state & STATE == LISTED => None,
-            KNOWN => Some(self.lock_side().own.clone().map_or(Own::Unreadable, Own::Known)),
+            KNOWN => Some(self.lock_state().own.clone().map_or(Own::Unreadable, Own::Known)),
             _ => Some(Own::Unreadable),
         }
     }
@@ -83,12 +83,12 @@ impl Object {
 
     /// It has this one from here on.
     pub(crate) fn set_own(&self, own: Option<Own>) {
-        let side = self.lock_side();
+        let side = self.lock_state();
         self.own_changes.fetch_add(1, Ordering::AcqRel);
         self.put_own(side, own, None);
     }
 
-    fn put_own(&self, mut side: MutexGuard<'_, Side>, own: Option<Own>, left: Option<Left>) {
+    fn put_own(&self, mut side: MutexGuard<'_, ObjectState>, own: Option<Own>, left: Option<Left>) {
         let (state, kept) = match own {
             None => (left.map_or(NONE, |left| LISTED | left.bits() << 2), None),
             Some(Own::Known(descriptor)) => (KNOWN, Some(descriptor)),
@@ -114,7 +114,7 @@ impl Object {
             self.volume().note_rights();
         }
         // What was read may be what was there before another one was given meanwhile.
-        let side = self.lock_side();
+        let side = self.lock_state();
         if self.own_changes.load(Ordering::Acquire) == before {
             self.put_maker(maker);
             self.put_own(side, own, left);

@@ -10,7 +10,7 @@ use identity::Rights;
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat, StatxExtra};
 
 use crate::attributes::{Attributes, FileId};
-use crate::cache::Vantage;
+use crate::cache::Validity;
 use crate::caller::Caller;
 use crate::change::c_name;
 use crate::error::Error;
@@ -115,10 +115,10 @@ impl Directory {
         let Some(object) = self.object() else { return self.lookup_plain(name).await };
         for _ in 0..LOOKUP_TRIES_MAX {
             let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
-            let Some(vantage) = self.vantage_at(here.as_path(), object).await? else { continue };
+            let Some(validity) = self.validity_at(here.as_path(), object).await? else { continue };
             let path = self.volume.counted(here.as_path().join(name).map_err(Error::from))?;
             let resolved = self.volume.lookup_as(caller, path.as_path(), need).await;
-            if vantage.is_current() {
+            if validity.is_current() {
                 return resolved;
             }
         }
@@ -127,19 +127,19 @@ impl Directory {
 
     /// A point of view in this directory where it is at `here`; `None` where it is not, or moves: by now it has another place. While it
     /// is held, it tells whether the directory was there all the time: an answer that nobody keeps would leave nothing that does.
-    async fn vantage_at(&self, here: RelPath<'_>, object: &Arc<Object>) -> Result<Option<Vantage>, Error> {
+    async fn validity_at(&self, here: RelPath<'_>, object: &Arc<Object>) -> Result<Option<Validity>, Error> {
         let (volume, key) = (&self.volume, self.volume.key(here));
-        if let Some(promised) = volume.cache().promised(key, object) {
+        if let Some(promised) = volume.cache().coherent_validity(key, object) {
             return Ok(Some(promised));
         }
-        let vantage = volume.cache().vantage(volume.root(), key).await;
-        if vantage.object().is_some_and(|found| Arc::ptr_eq(found, object)) {
-            return Ok(Some(vantage));
+        let validity = volume.cache().validity(volume.root(), key).await;
+        if validity.object().is_some_and(|found| Arc::ptr_eq(found, object)) {
+            return Ok(Some(validity));
         }
         if self.attributes()?.nlink == 0 {
             return volume.counted(Err(Error::Stale));
         }
-        if let Some(moving) = vantage.hindrance() {
+        if let Some(moving) = validity.blocking_change() {
             volume.wait_for(moving).await?;
         }
         Ok(None)
@@ -332,7 +332,7 @@ impl Directory {
             let (volume, path) = (&self.volume, self.path());
             let (cache, key) = (volume.cache(), volume.key(path));
             volume.counters().listings.increment();
-            let vantage = volume.vantage_in(path).await;
+            let validity = volume.validity_in(path).await;
             let listed = self.object().map(Object::begin_listing);
             let (before, began) = (self.attributes()?, lane::time::now());
             let dir = self.opened_to_list().await?;
@@ -344,7 +344,7 @@ impl Directory {
             let entries = self.served(raw, &LinkBudget::new()).await;
             let alive = cache.count_alive(entries.0.len() + entries.1.len())?;
             let (took, token) = (lane::time::now() - began, before.change_token());
-            let listing = Rc::new(CachedListing::new(entries, found, token, (vantage, listed), took, alive));
+            let listing = Rc::new(CachedListing::new(entries, found, token, (validity, listed), took, alive));
             // Within the tick of the file system's clock a later change would leave the time stamp as it is.
             if before.is_settled(lane::time::wall_clock()) {
                 cache.keep_listing(key, Rc::clone(&listing));

@@ -12,8 +12,8 @@ use crate::attributes::{Attributes, ChangeToken, FileId};
 use crate::counters::VfsCounters;
 use crate::descriptor::Own;
 use crate::error::Error;
+use crate::io_faults::FaultPlace;
 use crate::object::Object;
-use crate::trouble::Place;
 
 /// An open file, shared by everyone on the lane who reads it. It has no position. A rename over its name
 /// leaves it and its content as they are; a write or truncation in place shows at once.
@@ -21,7 +21,7 @@ use crate::trouble::Place;
 pub struct OpenFile {
     file: File,
     id: FileId,
-    place: Place,
+    place: FaultPlace,
     object: Option<Arc<Object>>,
     counters: Arc<VfsCounters>,
 }
@@ -30,7 +30,7 @@ impl OpenFile {
     pub(crate) fn new(
         file: File,
         id: FileId,
-        place: Place,
+        place: FaultPlace,
         object: Option<Arc<Object>>,
         counters: Arc<VfsCounters>,
     ) -> Self {
@@ -76,7 +76,7 @@ impl OpenFile {
         self.file.watch()
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &FaultPlace {
         &self.place
     }
 

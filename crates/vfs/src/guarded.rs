@@ -13,12 +13,12 @@ use identity::Rights;
 
 use crate::access::require;
 use crate::attributes::Attributes;
-use crate::cache::{Found, Node, Vantage, WatchedDir};
+use crate::cache::{Found, Node, Validity, WatchedDir};
 use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::error::Error;
 use crate::name::{Name, NameError, RelPath, RelPathBuf};
-use crate::object::{Object, Permits, Place};
+use crate::object::{ChangeLockSet, Object, Place};
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
@@ -46,7 +46,7 @@ impl Volume {
             && object.grants().is_in_use()
             && object.looks_foreign(found.attributes())
         {
-            self.cache().doubt_open(self.key(path));
+            self.cache().revalidate_open(self.key(path));
         }
     }
 
@@ -157,28 +157,30 @@ impl Volume {
     async fn open_guarded(&self, caller: &Caller, path: RelPath<'_>, need: Rights) -> Result<Seen, Error> {
         self.counters().lookup_misses.increment();
         let (cache, key) = (self.cache(), self.key(path));
-        let vantage = cache.vantage_above(self.root(), key).await;
-        match self.may_pass(caller, vantage.watched(), path) {
+        let validity = cache.validity_above(self.root(), key).await;
+        match self.may_pass(caller, validity.watched(), path) {
             Some(passed) => passed?,
             // The way cannot be relied on: it ends before, leads through a link, or is just changing.
             None => {
-                let hindrance = vantage.hindrance().cloned();
-                return self.root().open_real(path).await.map(|_| Seen::Moving(hindrance));
+                let blocking_change = validity.blocking_change().cloned();
+                return self.root().open_real(path).await.map(|_| Seen::Moving(blocking_change));
             }
         }
-        let (node, stat, vantage) = self.open_seen(path, vantage).await?;
+        let (node, stat, validity) = self.open_seen(path, validity).await?;
         // A directory's rights are its own.
         let inside = match &node {
             Node::File(_) => None,
-            Node::Directory(_) => Some(cache.vantage(self.root(), key).await),
+            Node::Directory(_) => Some(cache.validity(self.root(), key).await),
         };
-        let at = inside.as_ref().unwrap_or(&vantage);
+        let at = inside.as_ref().unwrap_or(&validity);
         let is_it = inside.is_none()
             || at.object().zip(node.object()).is_some_and(|(at, node)| Arc::ptr_eq(at, node));
-        let directory = at.watched().filter(|_| is_it && vantage.is_current() && at.is_current());
-        let Some(directory) = directory.cloned() else { return Ok(Seen::Moving(at.hindrance().cloned())) };
-        note_place(&node, &vantage, path, cache.options().ttl);
-        let node = cache.keep_open(key, node, vantage);
+        let directory = at.watched().filter(|_| is_it && validity.is_current() && at.is_current());
+        let Some(directory) = directory.cloned() else {
+            return Ok(Seen::Moving(at.blocking_change().cloned()));
+        };
+        note_place(&node, &validity, path, cache.options().ttl);
+        let node = cache.keep_open(key, node, validity);
         let resolved = self.resolved(&node, Attributes::of(&stat, node.object()));
         self.allowed(caller, &directory, resolved.attributes(), own_of(&resolved).as_ref(), need)?;
         Ok(Seen::Resolved(resolved, directory))
@@ -186,7 +188,7 @@ impl Volume {
 
     /// Waits until a change that is under way is over.
     pub(crate) async fn wait_for(&self, object: &Arc<Object>) -> Result<(), Error> {
-        drop(Permits::take(vec![Arc::clone(object)], self.waiting_max()?).await?);
+        drop(ChangeLockSet::take(vec![Arc::clone(object)], self.waiting_max()?).await?);
         Ok(())
     }
 
@@ -200,7 +202,7 @@ impl Volume {
         if path.is_root() {
             return Some(Ok(()));
         }
-        let directory = above.filter(|above| above.is_promised())?;
+        let directory = above.filter(|above| above.is_coherent())?;
         if directory.withholds(path.file_name().map(|name| name.as_bytes())) {
             return Some(Err(Error::Hidden));
         }
@@ -250,21 +252,21 @@ impl Volume {
                 self.counters().link_steps_used_up.increment();
                 return Err(used_up);
             }
-            let (target, vantage) = match known {
+            let (target, validity) = match known {
                 Some(target) => (target, None),
                 None => {
-                    let (target, vantage) = self.read_link(caller, real.as_path()).await?;
-                    steps.learn(&real, target.as_ref(), &vantage);
-                    (target, Some(vantage))
+                    let (target, validity) = self.read_link(caller, real.as_path()).await?;
+                    steps.learn(&real, target.as_ref(), &validity);
+                    (target, Some(validity))
                 }
             };
             let Some(target) = target else {
-                names.push(vantage);
+                names.push(validity);
                 continue;
             };
             steps.follow()?;
             real.pop();
-            rests_on.extend(vantage);
+            rests_on.extend(validity);
             let relative = match target.strip_prefix(b"/") {
                 None => &target[..],
                 Some(_) => {
@@ -284,16 +286,16 @@ impl Volume {
         &self,
         caller: Option<&Caller>,
         path: RelPath<'_>,
-    ) -> Result<(Option<Vec<u8>>, Vantage), Error> {
-        let vantage = self.cache().vantage_above(self.root(), self.key(path)).await;
-        if let Some(passed) = caller.and_then(|caller| self.may_pass(caller, vantage.watched(), path)) {
+    ) -> Result<(Option<Vec<u8>>, Validity), Error> {
+        let validity = self.cache().validity_above(self.root(), self.key(path)).await;
+        if let Some(passed) = caller.and_then(|caller| self.may_pass(caller, validity.watched(), path)) {
             passed?;
         }
         let name = CString::new(path.as_bytes()).expect("a RelPath holds no zero byte");
         match self.root().read_link(&name).await {
-            Ok(target) => Ok((Some(target), vantage)),
+            Ok(target) => Ok((Some(target), validity)),
             Err(error) => match error.raw_os_error() {
-                Some(libc::EINVAL | libc::ENOENT | libc::ENOTDIR) => Ok((None, vantage)),
+                Some(libc::EINVAL | libc::ENOENT | libc::ENOTDIR) => Ok((None, validity)),
                 _ => Err(error.into()),
             },
         }
@@ -305,7 +307,7 @@ pub(crate) struct Real {
     /// The same without links.
     pub(crate) path: RelPathBuf,
     /// From where its links, the names that they go back over, and its last name were seen.
-    pub(crate) rests_on: Vec<Vantage>,
+    pub(crate) rests_on: Vec<Validity>,
 }
 
 /// What a look through symbolic links may cost: links that are followed, and names that are looked at on their ways.
@@ -323,7 +325,7 @@ pub(crate) struct LinkBudget {
     known: RefCell<HashMap<RelPathBuf, Option<Vec<u8>>>>,
     /// From where names of each directory were seen: its watch stays until the listing is done. To watch one takes as long as it has names
     /// in the kernel's cache.
-    held: RefCell<HashMap<RelPathBuf, Vantage>>,
+    held: RefCell<HashMap<RelPathBuf, Validity>>,
 }
 
 impl<'l> Steps<'l> {
@@ -360,7 +362,7 @@ impl<'l> Steps<'l> {
         self.listing?.known.borrow().get(path).cloned()
     }
 
-    fn learn(&self, path: &RelPathBuf, target: Option<&Vec<u8>>, seen: &Vantage) {
+    fn learn(&self, path: &RelPathBuf, target: Option<&Vec<u8>>, seen: &Validity) {
         let Some(listing) = self.listing else { return };
         listing.known.borrow_mut().insert(path.clone(), target.cloned());
         if let Some(above) = path.as_path().parent() {
@@ -434,10 +436,10 @@ enum Seen {
 }
 
 /// Notes where a file was found, if it is still there: what is renamed from here on is told to this lane first.
-fn note_place(node: &Node, vantage: &Vantage, path: RelPath<'_>, ttl: Duration) {
+fn note_place(node: &Node, validity: &Validity, path: RelPath<'_>, ttl: Duration) {
     let Node::File(file) = node else { return };
-    let place = file.object().zip(vantage.object()).zip(path.file_name());
-    if let Some(((object, above), name)) = place.filter(|_| vantage.keeps(ttl)) {
+    let place = file.object().zip(validity.object()).zip(path.file_name());
+    if let Some(((object, above), name)) = place.filter(|_| validity.keeps(ttl)) {
         object.found_at(Place { directory: Arc::clone(above), name: name.as_bytes().into() });
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lane::fs::FileKind;
 
 use crate::attributes::{Attributes, ChangeToken};
-use crate::cache::{CacheOptions, Vantage};
+use crate::cache::{CacheOptions, Validity};
 use crate::error::Error;
 use crate::fold::{FoldedNames, fold};
 use crate::object::ListedAt;
@@ -42,7 +42,7 @@ pub(crate) struct CachedListing {
     found: usize,
     /// The directory's own, from before the entries were read.
     token: ChangeToken,
-    vantage: Vantage,
+    validity: Validity,
     /// Where this server changes something.
     listed: Option<ListedAt>,
     /// How long it took to read.
@@ -126,7 +126,7 @@ impl CachedListing {
         (entries, links): (Box<[Entry]>, Box<[Entry]>),
         found: usize,
         token: ChangeToken,
-        (vantage, listed): (Vantage, Option<ListedAt>),
+        (validity, listed): (Validity, Option<ListedAt>),
         took: Duration,
         alive: Alive,
     ) -> Self {
@@ -140,7 +140,7 @@ impl CachedListing {
             links,
             found,
             token,
-            vantage,
+            validity,
             listed,
             took,
             derived: OnceCell::new(),
@@ -151,9 +151,9 @@ impl CachedListing {
 
     /// Whether it is still to be believed of a directory whose token is `now`.
     pub(crate) fn holds(&self, now: ChangeToken, options: &CacheOptions) -> bool {
-        let ttl = if self.vantage.is_watched() { ttl(options, self.took) } else { options.ttl };
+        let ttl = if self.validity.is_watched() { ttl(options, self.took) } else { options.ttl };
         self.token == now
-            && self.vantage.holds_for_all(ttl)
+            && self.validity.holds_for_all(ttl)
             && self.listed.as_ref().is_none_or(ListedAt::holds)
     }
 
@@ -163,7 +163,7 @@ impl CachedListing {
     }
 
     pub(crate) fn age(&self) -> Duration {
-        self.vantage.age()
+        self.validity.age()
     }
 
     pub(crate) fn len(&self) -> usize {

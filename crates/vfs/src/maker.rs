@@ -74,7 +74,7 @@ impl Object {
 
     /// It was made by this one, or that is not recorded.
     pub(crate) fn set_maker(&self, maker: Option<Maker>) {
-        let _side = self.lock_side();
+        let _side = self.lock_state();
         self.own_changes.fetch_add(1, Ordering::AcqRel);
         self.put_maker(maker);
     }

@@ -7,7 +7,7 @@ use index::{Kind, Listed, ListedAs, Number, PlaceRef, Version};
 use lane::fs::{DirEntry, FileKind};
 use lane::offload::offload;
 
-use crate::change::{Doubted, c_name};
+use crate::change::{NotifiedNames, c_name};
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
@@ -30,7 +30,7 @@ pub struct Numbered {
     pub number: Number,
 }
 
-/// Whether a directory has such a version as long as none of its names has changed since it was read by [`Directory::names_anew`], or since a
+/// Whether a directory has such a version as long as none of its names has changed since it was read by [`Directory::reread_names`], or since a
 /// generation of versions began: no change of a name brings one, over any stop of the server. An image of the names alone is then what it was.
 pub fn is_unchanged_since_read(version: Version) -> bool {
     version.count.is_multiple_of(VERSIONS_OF_A_READING)
@@ -114,7 +114,7 @@ impl Directory {
             let entries = self.numbered(listed).await?;
             // Within the tick of the clock for stamps others may have changed what the log says.
             let names = log.unlike(&entries);
-            let doubted = Doubted { names, is_any: false };
+            let doubted = NotifiedNames { names, is_any: false };
             if self.volume().look_at_names(self, object, &log, &doubted).await? {
                 continue;
             }
@@ -213,7 +213,7 @@ impl SharedVolume {
         let number = |(listed_as, (name, identity, _)): (ListedAs, &Found)| {
             if listed_as.is_elsewhere {
                 let directory = directory.identity().clone();
-                self.note_elsewhere(identity, Recorded { directory, name: name.as_slice().into() });
+                self.note_other_name_of(identity, Recorded { directory, name: name.as_slice().into() });
             }
             listed_as.number
         };

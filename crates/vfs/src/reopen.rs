@@ -289,7 +289,7 @@ impl Reopening<'_> {
         let known = offload(None, move || there.recorded_place(&words)).await;
         let known = known.map_err(|_| Error::Overloaded)??;
         hints.extend(known.filter(|known| !hints.contains(known)));
-        for seen in shared.seen_elsewhere(file) {
+        for seen in shared.other_names_of(file) {
             if !hints.contains(&seen) {
                 hints.push(seen);
             }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use lane::fs::File;
 
-use crate::cache::{Route, Vantage};
+use crate::cache::{Route, Validity};
 use crate::error::Error;
 use crate::guarded::Steps;
 use crate::name::RelPath;
@@ -16,28 +16,28 @@ use crate::volume::{OpenBy, Volume};
 
 impl Volume {
     /// Opens what `path` leads to on a volume without objects, and says from where it was seen, before it was opened.
-    pub(crate) async fn open_plain(&self, path: RelPath<'_>) -> (Result<File, Error>, Vantage) {
+    pub(crate) async fn open_plain(&self, path: RelPath<'_>) -> (Result<File, Error>, Validity) {
         let follows = self.options().follow_symlinks;
         if !follows || !self.is_known_to_have_links(path) {
-            let vantage = self.cache().vantage_above(self.root(), self.key(path)).await;
+            let validity = self.cache().validity_above(self.root(), self.key(path)).await;
             match self.open_or_shed(path, OpenBy::RealPath).await {
                 Err(Error::SymlinkRefused) if follows => {}
-                opened => return (opened, vantage),
+                opened => return (opened, validity),
             }
         }
         // Where the way cannot be followed the kernel says why, and its answer is good for the time to live.
-        let vantage = self.vantage_through(path).await.unwrap_or_else(|_| Vantage::unwatched());
-        (self.open_or_shed(path, OpenBy::AnyPath).await, vantage)
+        let validity = self.validity_through(path).await.unwrap_or_else(|_| Validity::unwatched());
+        (self.open_or_shed(path, OpenBy::AnyPath).await, validity)
     }
 
     /// The point of view for looking at entries of the directory that `path` leads to.
-    pub(crate) async fn vantage_in(&self, path: RelPath<'_>) -> Vantage {
-        let vantage = self.cache().vantage(self.root(), self.key(path)).await;
-        if vantage.is_watched() || self.has_objects() || !self.options().follow_symlinks {
-            return vantage;
+    pub(crate) async fn validity_in(&self, path: RelPath<'_>) -> Validity {
+        let validity = self.cache().validity(self.root(), self.key(path)).await;
+        if validity.is_watched() || self.has_objects() || !self.options().follow_symlinks {
+            return validity;
         }
-        let Ok((real, way)) = self.route_to(path).await else { return vantage };
-        self.cache().vantage(self.root(), self.key(real.as_path())).await.resting_on(&[way])
+        let Ok((real, way)) = self.route_to(path).await else { return validity };
+        self.cache().validity(self.root(), self.key(real.as_path())).await.resting_on(&[way])
     }
 
     fn is_known_to_have_links(&self, path: RelPath<'_>) -> bool {
@@ -46,19 +46,19 @@ impl Volume {
     }
 
     /// What an answer about `path` rests on, which leads through links, or is one.
-    async fn vantage_through(&self, path: RelPath<'_>) -> Result<Vantage, Error> {
+    async fn validity_through(&self, path: RelPath<'_>) -> Result<Validity, Error> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-            return Ok(Vantage::unwatched());
+            return Ok(Validity::unwatched());
         };
         let (real_above, way) = self.route_to(above).await?;
         let real = real_above.as_path().join(name)?;
-        let (target, vantage) = self.read_link(None, real.as_path()).await?;
+        let (target, validity) = self.read_link(None, real.as_path()).await?;
         if target.is_none() {
-            return Ok(Vantage::of_all(&[way, vantage]));
+            return Ok(Validity::of_all(&[way, validity]));
         }
         let beyond = self.real_path(None, real.as_path(), &Steps::of_lookup()).await?;
         let all: Vec<_> = std::iter::once(way).chain(beyond.rests_on).collect();
-        Ok(Vantage::of_all(&all))
+        Ok(Validity::of_all(&all))
     }
 
     /// Where a directory really is, and what that rests on.
@@ -69,7 +69,7 @@ impl Volume {
         }
         self.counters().link_routes.increment();
         let real = self.real_path(None, directory, &Steps::of_lookup()).await?;
-        let route = (Rc::new(real.path), Vantage::of_all(&real.rests_on));
+        let route = (Rc::new(real.path), Validity::of_all(&real.rests_on));
         self.cache().keep_route(key, route.clone());
         Ok(route)
     }

@@ -53,7 +53,7 @@ impl Volume {
                         _ => self.counters().sweep_skipped.increment(),
                     }
                 }
-                Some(FileKind::File | FileKind::Symlink) if peer.is_anothers_aside(&entry.name) => {
+                Some(FileKind::File | FileKind::Symlink) if peer.is_foreign_staged_name(&entry.name) => {
                     if !is_old(entry) {
                         young = Left::Young;
                         continue;

@@ -11,18 +11,18 @@ use lane::fs::{File, FileKind, Stat, SystemStat};
 use smb_sid::Sids;
 
 use crate::attributes::{Attributes, FileId};
-use crate::cache::{Cache, Found, KeyRef, Node, OpeningId, Vantage};
+use crate::cache::{Cache, Found, KeyRef, Node, OpeningId, Validity};
 use crate::caller::Caller;
 use crate::counters::VfsCounters;
 use crate::directory::{Directory, OpenDirectory};
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::guarded::Steps;
+use crate::io_faults::{self, FaultPlace};
 use crate::name::{RelPath, RelPathBuf};
 use crate::object::{At, By, Object, SharedVolume, path_in_volume};
 use crate::root::Root;
 use crate::spec::{VolumeName, VolumeOptions, VolumeSpec};
-use crate::trouble::{self, Place};
 
 /// An exported directory, opened on this lane. Cloning it is cheap.
 #[derive(Clone)]
@@ -213,8 +213,8 @@ impl Volume {
     }
 
     /// For messages.
-    pub(crate) fn place(&self, path: RelPath<'_>) -> Place {
-        Place::new(&self.inner.path, path)
+    pub(crate) fn place(&self, path: RelPath<'_>) -> FaultPlace {
+        FaultPlace::new(&self.inner.path, path)
     }
 
     pub(crate) fn root(&self) -> &Root {
@@ -271,7 +271,7 @@ impl Volume {
         what: &str,
         result: Result<T, Error>,
     ) -> Result<T, Error> {
-        self.counted(result.inspect_err(|error| trouble::tell(&self.inner.path, path, what, error)))
+        self.counted(result.inspect_err(|error| io_faults::log(&self.inner.path, path, what, error)))
     }
 
     /// As [`told`](Self::told), of a directory that was read.
@@ -306,22 +306,22 @@ impl Volume {
         Box::pin(async move {
             self.counters().lookup_misses.increment();
             let (cache, key) = (&self.inner.cache, self.key(path));
-            let (opened, vantage) = self.open_plain(path).await;
-            let (node, stat, vantage) = self.seen(path, opened, vantage).await?;
-            let node = cache.keep_open(key, node, vantage);
+            let (opened, validity) = self.open_plain(path).await;
+            let (node, stat, validity) = self.seen(path, opened, validity).await?;
+            let node = cache.keep_open(key, node, validity);
             Ok(self.resolved(&node, stat.into()))
         })
     }
 
-    /// Opens what `path` names if no symbolic link is on the way, as seen from `vantage`, for who keeps it if that still holds; what is
+    /// Opens what `path` names if no symbolic link is on the way, as seen from `validity`, for who keeps it if that still holds; what is
     /// not there is kept as such.
     pub(crate) async fn open_seen(
         &self,
         path: RelPath<'_>,
-        vantage: Vantage,
-    ) -> Result<(Node, Stat, Vantage), Error> {
+        validity: Validity,
+    ) -> Result<(Node, Stat, Validity), Error> {
         let opened = self.open_or_shed(path, OpenBy::RealPath).await;
-        self.seen(path, opened, vantage).await
+        self.seen(path, opened, validity).await
     }
 
     /// What was opened for `path`, as [`Volume::open_seen`].
@@ -329,13 +329,13 @@ impl Volume {
         &self,
         path: RelPath<'_>,
         opened: Result<File, Error>,
-        vantage: Vantage,
-    ) -> Result<(Node, Stat, Vantage), Error> {
+        validity: Validity,
+    ) -> Result<(Node, Stat, Validity), Error> {
         let (cache, key) = (&self.inner.cache, self.key(path));
         let file = match opened {
             Ok(file) => file,
             Err(Error::NotFound) => {
-                cache.keep_absent(key, vantage);
+                cache.keep_absent(key, validity);
                 return Err(Error::NotFound);
             }
             Err(error) => {
@@ -348,8 +348,8 @@ impl Volume {
             cache.forget(key);
             return Err(Error::Hidden);
         }
-        let node = self.same_or_new(key, file, &stat, vantage.object()).await?;
-        Ok((node, stat, vantage))
+        let node = self.same_or_new(key, file, &stat, validity.object()).await?;
+        Ok((node, stat, validity))
     }
 
     /// Out of descriptors, the files kept open for later go first; they close when the lane next turns to
@@ -408,7 +408,7 @@ impl Volume {
             let directory = OpenDirectory::new(file.into_dir()?, id, key.path.into(), object);
             return Ok(Node::Directory(Rc::new(directory)));
         }
-        let place = Place::new(&self.inner.path, key.path);
+        let place = FaultPlace::new(&self.inner.path, key.path);
         Ok(Node::File(Rc::new(OpenFile::new(file, id, place, object, Arc::clone(self.counters())))))
     }
 

@@ -106,7 +106,7 @@ impl DirPages {
         let mut is_new = directory.object().is_some_and(|object| is_conflicting(object));
         for _ in 0..ATTEMPTS_MAX {
             let names = match is_new {
-                true => directory.names_anew(caller, NAMES_MAX).await,
+                true => directory.reread_names(caller, NAMES_MAX).await,
                 false => directory.names(NAMES_MAX).await,
             };
             let names = match names {

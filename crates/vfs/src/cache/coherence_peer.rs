@@ -33,7 +33,7 @@ pub(crate) struct CoherencePeer {
     pub(super) sweeper: RefCell<Option<Task<()>>>,
     writers_made: Cell<u64>,
     /// Files made under a name of the server's own.
-    made_aside: Cell<u64>,
+    staged_names_made: Cell<u64>,
 }
 
 /// Who has promised his clients something of objects, on one lane: a service that lets them cache.
@@ -74,7 +74,7 @@ impl CoherencePeer {
             notifiers: RefCell::default(),
             sweeper: RefCell::default(),
             writers_made: Cell::new(0),
-            made_aside: Cell::new(0),
+            staged_names_made: Cell::new(0),
         }
     }
 
@@ -90,17 +90,17 @@ impl CoherencePeer {
         (self.me.index() as u64) << 48 | number
     }
 
-    pub(super) fn name_aside(&self) -> CString {
-        let number = self.made_aside.get();
-        self.made_aside.set(number + 1);
+    pub(super) fn new_staged_name(&self) -> CString {
+        let number = self.staged_names_made.get();
+        self.staged_names_made.set(number + 1);
         let mut name = RESERVED.to_vec();
         name.extend_from_slice(format!("{:x}-{}-{number}", self.objects.mark(), self.me.index()).as_bytes());
         CString::new(name).expect("it holds no zero byte")
     }
 
     /// Whether a name is one that another process gave to a file aside.
-    pub(crate) fn is_anothers_aside(&self, name: &[u8]) -> bool {
-        giver_of_aside(name).is_some_and(|mark| mark != self.objects.mark())
+    pub(crate) fn is_foreign_staged_name(&self, name: &[u8]) -> bool {
+        staging_process(name).is_some_and(|mark| mark != self.objects.mark())
     }
 
     pub(super) fn add_invalidation_listener(&self, listener: &Rc<dyn InvalidationListener>) {
@@ -205,7 +205,7 @@ impl Inner {
             ChangeKind::Names(names) => {
                 for watched in self.watches.of_object(&broken.object) {
                     watched.note_change();
-                    self.note_told(&watched);
+                    self.note_own_change(&watched);
                     names.iter().for_each(|name| self.forget_in(&watched, name));
                 }
             }
@@ -228,7 +228,7 @@ impl Inner {
 }
 
 /// The mark of the process that gave a file aside its name; `None` for a name of another kind.
-pub(crate) fn giver_of_aside(name: &[u8]) -> Option<u64> {
+pub(crate) fn staging_process(name: &[u8]) -> Option<u64> {
     let rest = std::str::from_utf8(name.strip_prefix(RESERVED)?).ok()?;
     let mut parts = rest.split('-');
     let [mark, lane, number] = [parts.next()?, parts.next()?, parts.next()?];

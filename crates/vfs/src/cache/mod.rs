@@ -1,7 +1,7 @@
 //! What one lane remembers of its volumes: open files and directories, absent names and listings, each
 //! bounded and found by borrowed path bytes; and the task that hears of changes.
 //!
-//! A cached answer is used while its [`Vantage`] holds. Change events drop answers by name; a moved or
+//! A cached answer is used while its [`Validity`] holds. Change events drop answers by name; a moved or
 //! removed directory, or lost events, make the vantage of all that depends on it fail; and after the time to
 //! live every vantage fails, so that a change nobody told of is found by opening the name anew. Absent names
 //! have a cache of their own: a scan for names that do not exist evicts no open file.
@@ -20,10 +20,10 @@ use lane::fs::FileKind;
 use quick_cache::Weighter;
 
 pub use self::coherence_peer::{ClientNotification, InvalidationListener};
-pub(crate) use self::coherence_peer::{CoherencePeer, giver_of_aside};
+pub(crate) use self::coherence_peer::{CoherencePeer, staging_process};
 use self::key::Key;
 pub(crate) use self::key::{KeyRef, OpeningId};
-pub(crate) use self::vantage::Vantage;
+pub(crate) use self::validity::Validity;
 pub(crate) use self::watches::{WatchedDir, Watches};
 use crate::attributes::FileId;
 use crate::callback::Invalidation;
@@ -39,17 +39,17 @@ use crate::root::Root;
 use crate::volume::WeakVolume;
 use crate::withheld::Withheld;
 
-mod behind;
 mod clients;
 mod coherence_peer;
-mod hear;
-mod images;
+mod external_events;
+mod folded_images;
+mod kernel_events;
 mod key;
-mod linked;
-mod overheard;
-mod relied;
-mod rest;
-mod vantage;
+mod pinned_watches;
+mod revalidation;
+mod suspended_watches;
+mod validity;
+mod watched_files;
 mod watches;
 
 /// Bounds of a lane's cache.
@@ -90,17 +90,17 @@ pub(crate) enum Node {
 
 struct Inner {
     options: CacheOptions,
-    open: RefCell<Cached<(Node, Vantage)>>,
-    absent: RefCell<Cached<Vantage>>,
+    open: RefCell<Cached<(Node, Validity)>>,
+    absent: RefCell<Cached<Validity>>,
     /// Directories in which something was changed lately: the lane goes on relying on them when all that it knew in them is
     /// gone.
-    changed: RefCell<Cached<Vantage>>,
+    changed: RefCell<Cached<Validity>>,
     /// Where files were that somebody named by their numbers.
     numbers: OnceCell<RefCell<Numbers>>,
     /// Where directories are that are reached through symbolic links, on volumes without objects.
     routes: RefCell<Cached<Route>>,
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
-    images: images::Images,
+    images: folded_images::Images,
     watches: Rc<Watches>,
     /// With the caches of other lanes; empty where there are no writable volumes.
     peer: OnceCell<Rc<CoherencePeer>>,
@@ -109,10 +109,10 @@ struct Inner {
     page_bytes_alive: Rc<Cell<usize>>,
     next_opening: Cell<u32>,
     /// What notification told of and has to be looked at.
-    doubts: RefCell<behind::Doubts>,
+    pending_revalidation: RefCell<revalidation::PendingRevalidation>,
     /// What other programs do where clients watch.
-    overheard: RefCell<overheard::Overheard>,
-    resting: RefCell<rest::Resting>,
+    external_events: RefCell<external_events::ExternalEvents>,
+    suspended: RefCell<suspended_watches::SuspendedWatches>,
     listener: RefCell<Option<Task<()>>>,
     sweeper: RefCell<Option<Task<()>>>,
     /// Answers other lanes.
@@ -120,7 +120,7 @@ struct Inner {
 }
 
 /// The real path of a directory, and what it rests on.
-pub(crate) type Route = (Rc<RelPathBuf>, Vantage);
+pub(crate) type Route = (Rc<RelPathBuf>, Validity);
 type Cached<T> = quick_cache::unsync::Cache<Key, T>;
 type Numbers = quick_cache::unsync::Cache<(OpeningId, Number), Rc<RelPathBuf>>;
 
@@ -148,16 +148,16 @@ impl Cache {
                     options.listing_entries_max as u64,
                     EntryWeight,
                 )),
-                images: images::Images::new(options.listing_entries_max),
+                images: folded_images::Images::new(options.listing_entries_max),
                 watches: Watches::new(options.watches_max, options.ttl, Arc::clone(&counters)),
                 peer: OnceCell::new(),
                 counters,
                 entries_alive: Rc::default(),
                 page_bytes_alive: Rc::default(),
                 next_opening: Cell::new(0),
-                doubts: RefCell::default(),
-                overheard: RefCell::default(),
-                resting: RefCell::default(),
+                pending_revalidation: RefCell::default(),
+                external_events: RefCell::default(),
+                suspended: RefCell::default(),
                 listener: RefCell::new(None),
                 sweeper: RefCell::new(None),
                 request_server: RefCell::new(None),
@@ -225,7 +225,7 @@ impl Cache {
         self.inner.routes.borrow_mut().clear();
         self.inner.listings.borrow_mut().clear();
         self.inner.images.clear();
-        self.inner.watches.relied().clear();
+        self.inner.watches.pinned().clear();
         self.inner.gauge();
     }
 
@@ -249,13 +249,13 @@ impl Cache {
     }
 
     /// A point of view in the directory `key`, if the lane relies on that being `object`.
-    pub(crate) fn promised(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Vantage> {
-        self.inner.watches.promised(key, object)
+    pub(crate) fn coherent_validity(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Validity> {
+        self.inner.watches.coherent_validity(key, object)
     }
 
     /// The answer remembered for `key`, if it may still be believed, and the directory that it was seen in, if it rests on that.
     pub(crate) fn find_seen(&self, key: KeyRef<'_>) -> Option<(Found, Option<Rc<WatchedDir>>)> {
-        self.remembered(key, |found, vantage| (found, vantage.watched().cloned()))
+        self.remembered(key, |found, validity| (found, validity.watched().cloned()))
     }
 
     /// The answer remembered for `key`, if it may still be believed.
@@ -263,15 +263,15 @@ impl Cache {
         self.remembered(key, |found, _| found)
     }
 
-    fn remembered<T>(&self, key: KeyRef<'_>, give: impl FnOnce(Found, &Vantage) -> T) -> Option<T> {
+    fn remembered<T>(&self, key: KeyRef<'_>, give: impl FnOnce(Found, &Validity) -> T) -> Option<T> {
         let inner = &*self.inner;
-        if let Some((node, vantage)) = inner.open.borrow().get(&key) {
-            let holds = vantage.holds_for_name(inner.options.ttl);
-            return holds.then(|| give(Found::Open(node.clone()), vantage));
+        if let Some((node, validity)) = inner.open.borrow().get(&key) {
+            let holds = validity.holds_for_name(inner.options.ttl);
+            return holds.then(|| give(Found::Open(node.clone()), validity));
         }
         let absent = inner.absent.borrow();
-        let vantage = absent.get(&key)?;
-        vantage.holds_for_name(inner.options.ttl).then(|| give(Found::Absent, vantage))
+        let validity = absent.get(&key)?;
+        validity.holds_for_name(inner.options.ttl).then(|| give(Found::Absent, validity))
     }
 
     /// The directory `key` as the lane relies on it.
@@ -297,9 +297,9 @@ impl Cache {
     }
 
     /// A name of the server's own for something that is not to be seen yet.
-    pub(crate) fn name_aside(&self) -> CString {
+    pub(crate) fn new_staged_name(&self) -> CString {
         let peer = self.peer().expect("only what lanes share is changed");
-        peer.name_aside()
+        peer.new_staged_name()
     }
 
     /// Has everybody forget what is about to change, under permits that the caller holds.
@@ -333,14 +333,14 @@ impl Cache {
     }
 
     /// Keeps `node` open for `key`, and gives what its users share: where another look was faster and found the same, that one's node.
-    pub(crate) fn keep_open(&self, key: KeyRef<'_>, node: Node, vantage: Vantage) -> Node {
+    pub(crate) fn keep_open(&self, key: KeyRef<'_>, node: Node, validity: Validity) -> Node {
         let inner = &*self.inner;
         inner.absent.borrow_mut().remove(&key);
         let faster = self.peek(key).filter(|kept| kept.is_same(&node));
         let node = faster.unwrap_or(node);
         // A change heard of during the look may be the one that the look missed.
-        if vantage.keeps(inner.options.ttl) {
-            inner.open.borrow_mut().insert(key.to_key(), (node.clone(), vantage));
+        if validity.keeps(inner.options.ttl) {
+            inner.open.borrow_mut().insert(key.to_key(), (node.clone(), validity));
         } else {
             inner.open.borrow_mut().remove(&key);
         }
@@ -348,31 +348,31 @@ impl Cache {
         node
     }
 
-    pub(crate) fn keep_absent(&self, key: KeyRef<'_>, vantage: Vantage) {
+    pub(crate) fn keep_absent(&self, key: KeyRef<'_>, validity: Validity) {
         let inner = &*self.inner;
         inner.open.borrow_mut().remove(&key);
-        if vantage.keeps(inner.options.ttl) {
-            inner.absent.borrow_mut().insert(key.to_key(), vantage);
+        if validity.keeps(inner.options.ttl) {
+            inner.absent.borrow_mut().insert(key.to_key(), validity);
         }
         self.kept();
     }
 
     /// Something in the directory `key` is about to change, and more may be soon.
-    pub(crate) fn keep_changed(&self, key: KeyRef<'_>, vantage: &Vantage) {
-        if vantage.watched().is_none_or(|watched| watched.keep_for(KEPT_ANEW)) {
+    pub(crate) fn keep_changed(&self, key: KeyRef<'_>, validity: &Validity) {
+        if validity.watched().is_none_or(|watched| watched.keep_for(KEPT_ANEW)) {
             return;
         }
-        self.inner.changed.borrow_mut().insert(key.to_key(), vantage.clone());
+        self.inner.changed.borrow_mut().insert(key.to_key(), validity.clone());
         self.kept();
     }
 
     /// A client was promised something in this directory, until then: others may change it as well.
-    pub(crate) fn rely_on(&self, watched: &Rc<WatchedDir>, until: Instant) {
+    pub(crate) fn pin_watch(&self, watched: &Rc<WatchedDir>, until: Instant) {
         // Without a watch there is nothing to keep, but for one that rests.
-        if watched.watch().is_none() && !watched.told().rests() {
+        if watched.watch().is_none() && !watched.change_rate().is_suspended() {
             return;
         }
-        if self.inner.watches.relied().keep(watched, until) {
+        if self.inner.watches.pinned().keep(watched, until) {
             self.inner.counters.pinned_watches_evicted.increment();
         }
     }
@@ -383,18 +383,18 @@ impl Cache {
     }
 
     /// Clients have something open in this directory, and may cache it: others may change it as well, for as long as that is open.
-    pub(crate) fn rely_for_opens(&self, watched: &Rc<WatchedDir>) {
-        self.rely_on(watched, lane::time::now());
+    pub(crate) fn pin_for_opens(&self, watched: &Rc<WatchedDir>) {
+        self.pin_watch(watched, lane::time::now());
     }
 
     /// What is open by a name looks as another program has left it: it is looked at anew soon, and who caches it is told.
-    pub(crate) fn doubt_open(&self, key: KeyRef<'_>) {
-        self.inner.doubt_open(Some(key.to_key()));
+    pub(crate) fn revalidate_open(&self, key: KeyRef<'_>) {
+        self.inner.revalidate_open(Some(key.to_key()));
     }
 
-    /// As [`Cache::doubt_open`], of all that is open by names in a directory.
-    pub(crate) fn doubt_all_open_in(&self, vantage: &Vantage) {
-        self.inner.doubt_all_open_in(vantage.watched().map(|watched| &**watched));
+    /// As [`Cache::revalidate_open`], of all that is open by names in a directory.
+    pub(crate) fn revalidate_all_open_in(&self, validity: &Validity) {
+        self.inner.revalidate_all_open_in(validity.watched().map(|watched| &**watched));
     }
 
     /// Where the file of this number was, in the volume of `key`. Who goes there looks whether it is the one.
@@ -484,21 +484,21 @@ impl Cache {
     }
 
     /// The point of view for looking at entries of the directory `key`; watches it where that can be.
-    pub(crate) async fn vantage(&self, root: &Root, key: KeyRef<'_>) -> Vantage {
-        let vantage = self.inner.watches.vantage(root, key).await;
-        if vantage.is_watched() {
+    pub(crate) async fn validity(&self, root: &Root, key: KeyRef<'_>) -> Validity {
+        let validity = self.inner.watches.validity(root, key).await;
+        if validity.is_watched() {
             self.listen();
         }
-        vantage
+        validity
     }
 
     /// The point of view for looking at the name `key`: its directory's, or none for a volume's own.
-    pub(crate) async fn vantage_above(&self, root: &Root, key: KeyRef<'_>) -> Vantage {
-        let vantage = self.inner.watches.vantage_above(root, key).await;
-        if vantage.is_watched() {
+    pub(crate) async fn validity_above(&self, root: &Root, key: KeyRef<'_>) -> Validity {
+        let validity = self.inner.watches.validity_above(root, key).await;
+        if validity.is_watched() {
             self.listen();
         }
-        vantage
+        validity
     }
 
     /// Something is remembered: brings the gauges up to date and sees that it will be forgotten in time.
@@ -610,13 +610,13 @@ impl Inner {
     /// Drops what has not been used lately: use makes an answer's vantage young again.
     fn sweep(self: &Rc<Self>) {
         let idle_max = self.options.idle_max;
-        let elsewhere = self.watches.relied().sweep();
-        self.doubt_all_open_in(elsewhere.iter().map(|watched| &**watched));
+        let elsewhere = self.watches.pinned().sweep();
+        self.revalidate_all_open_in(elsewhere.iter().map(|watched| &**watched));
         self.sweep_files();
-        self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
-        self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
-        self.changed.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
-        self.routes.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
+        self.open.borrow_mut().retain(|_, (_, validity)| validity.age() < idle_max);
+        self.absent.borrow_mut().retain(|_, validity| validity.age() < idle_max);
+        self.changed.borrow_mut().retain(|_, validity| validity.age() < idle_max);
+        self.routes.borrow_mut().retain(|_, (_, validity)| validity.age() < idle_max);
         self.listings.borrow_mut().retain(|_, listing| listing.age() < idle_max);
         self.images.sweep(idle_max);
         self.gauge();
@@ -629,7 +629,7 @@ impl Inner {
             && self.routes.borrow().is_empty()
             && self.listings.borrow().is_empty()
             && self.images.is_empty()
-            && self.watches.relied().is_empty()
+            && self.watches.pinned().is_empty()
             && self.watches.files().len() == 0
     }
 

@@ -6,9 +6,9 @@ use lane::backend::sim::{Config, Fs, Remains, World};
 use lane::time;
 
 use super::*;
+use crate::io_faults::FaultPlace;
 use crate::name::RelPath;
 use crate::spec::{VolumeOptions, VolumeSpec};
-use crate::trouble::Place;
 
 #[test]
 fn an_event_heard_between_look_and_keeping_keeps_the_answer_out() {
@@ -16,19 +16,19 @@ fn an_event_heard_between_look_and_keeping_keeps_the_answer_out() {
         fs.write("/srv/page", "old").unwrap();
         let (cache, root) = cache_and_root();
         let key = key(b"page");
-        let vantage = cache.vantage_above(&root, key).await;
-        assert!(vantage.is_watched());
+        let validity = cache.validity_above(&root, key).await;
+        assert!(validity.is_watched());
         let node = open(&cache, &root, key).await;
         fs.replace("/srv/page", "new").unwrap();
         time::sleep(Duration::from_millis(1)).await;
-        cache.keep_open(key, node, vantage.clone());
+        cache.keep_open(key, node, validity.clone());
         assert!(cache.peek(key).is_none());
-        cache.keep_absent(key, vantage);
+        cache.keep_absent(key, validity);
         assert!(cache.find(key).is_none());
         // Without an event in between, the answer is kept.
-        let vantage = cache.vantage_above(&root, key).await;
+        let validity = cache.validity_above(&root, key).await;
         let node = open(&cache, &root, key).await;
-        cache.keep_open(key, node, vantage);
+        cache.keep_open(key, node, validity);
         assert!(matches!(cache.find(key), Some(Found::Open(_))));
     });
 }
@@ -39,9 +39,9 @@ fn an_event_for_another_name_leaves_kept_answers_alone() {
         fs.write("/srv/page", "x").unwrap();
         let (cache, root) = cache_and_root();
         let key = key(b"page");
-        let vantage = cache.vantage_above(&root, key).await;
+        let validity = cache.validity_above(&root, key).await;
         let node = open(&cache, &root, key).await;
-        cache.keep_open(key, node, vantage);
+        cache.keep_open(key, node, validity);
         fs.write("/srv/other", "x").unwrap();
         time::sleep(Duration::from_millis(1)).await;
         assert!(matches!(cache.find(key), Some(Found::Open(_))));
@@ -55,9 +55,9 @@ fn watches_end_with_the_last_answer_that_needs_them() {
         let (cache, root) = cache_and_root();
         let (page, upper) = (key(b"a/b/page"), key(b"a/b"));
         for key in [page, upper] {
-            let vantage = cache.vantage_above(&root, key).await;
+            let validity = cache.validity_above(&root, key).await;
             let node = open(&cache, &root, key).await;
-            cache.keep_open(key, node, vantage);
+            cache.keep_open(key, node, validity);
         }
         assert_eq!(cache.counters().watches.get(), 3);
         cache.forget(page);
@@ -73,13 +73,13 @@ fn a_scan_for_absent_names_evicts_no_open_file() {
         fs.write("/srv/page", "x").unwrap();
         let (cache, root) = cache_and_root();
         let page = key(b"page");
-        let vantage = cache.vantage_above(&root, page).await;
+        let validity = cache.validity_above(&root, page).await;
         let node = open(&cache, &root, page).await;
-        cache.keep_open(page, node, vantage.clone());
+        cache.keep_open(page, node, validity.clone());
         for n in 0..10_000 {
             let name = format!("wp-{n}.php");
             let absent = KeyRef { path: RelPath::parse(name.as_bytes()).unwrap(), ..page };
-            cache.keep_absent(absent, vantage.clone());
+            cache.keep_absent(absent, validity.clone());
         }
         assert!(matches!(cache.find(page), Some(Found::Open(_))));
         assert!(cache.counters().absent_cached.get() <= cache.options().absent_names_max as u64);
@@ -108,6 +108,6 @@ fn key(path: &[u8]) -> KeyRef<'_> {
 async fn open(cache: &Cache, root: &Root, key: KeyRef<'_>) -> Node {
     let file = root.open_beneath(key.path).await.unwrap();
     let id = crate::attributes::Attributes::from(file.stat().unwrap()).id;
-    let place = Place::new(&Path::new("/srv").into(), key.path);
+    let place = FaultPlace::new(&Path::new("/srv").into(), key.path);
     Node::File(Rc::new(OpenFile::new(file, id, place, None, Arc::clone(cache.counters()))))
 }

@@ -24,15 +24,15 @@ use lane::time;
 
 use super::coherence_peer::CoherencePeer;
 use super::key::{Key, KeyRef};
-use super::linked::WatchedFiles;
-use super::relied::Relied;
-use super::rest::Told;
-use super::vantage::Vantage;
+use super::pinned_watches::PinnedWatches;
+use super::suspended_watches::ChangeRate;
+use super::validity::Validity;
+use super::watched_files::WatchedFiles;
 use crate::access::Access;
 use crate::attributes::Attributes;
 use crate::callback::{PresenceToken, SharerGuard};
 use crate::counters::VfsCounters;
-use crate::object::{At, By, Cover, Log, Object, Place};
+use crate::object::{At, By, Log, Object, Place, RevalidationOwner};
 use crate::root::Root;
 use crate::withheld::{Withheld, WithheldHere};
 
@@ -47,7 +47,7 @@ pub(crate) struct Watches {
     /// On the way to being promised: changes concern them already.
     arriving: RefCell<Vec<Weak<WatchedDir>>>,
     by_object: RefCell<HashMap<*const Object, Vec<Weak<WatchedDir>>>>,
-    relied: Relied,
+    pinned: PinnedWatches,
     files: WatchedFiles,
     /// Set before the first writable volume is opened.
     peer: OnceCell<Rc<CoherencePeer>>,
@@ -62,21 +62,21 @@ pub(crate) struct Watches {
 pub(crate) struct WatchedDir {
     watches: Weak<Watches>,
     watch: Cell<Option<Watch>>,
-    told: Told,
+    change_rate: ChangeRate,
     /// How long its rights are believed, where no watch tells of them or of those of a directory above.
     believed_until: Cell<Option<Instant>>,
-    /// How often rights were [doubted](crate::Objects::doubt_rights) when they were looked at.
+    /// How often rights were [doubted](crate::Objects::revalidate_rights) when they were looked at.
     doubted: u64,
     /// When it was last kept for what was changed in it.
     kept: Cell<Option<Instant>>,
     /// Until when it is kept for clients that rely on something in it.
-    relied_on_until: Cell<Option<Instant>>,
+    pinned_until: Cell<Option<Instant>>,
     /// As long as clients rely on its names.
     log: RefCell<Option<Arc<Log>>>,
     /// As long as it vouches for its names to other lanes.
-    cover: RefCell<Option<Cover>>,
+    own_revalidation: RefCell<Option<RevalidationOwner>>,
     /// It was as this server left it when it was looked at for that: what others have changed since its watch tells.
-    is_vouched: Cell<bool>,
+    is_validated: Cell<bool>,
     promise: OnceCell<SharerGuard>,
     /// Rights, where there is a promise.
     access: OnceCell<Access>,
@@ -93,7 +93,7 @@ pub(crate) struct WatchedDir {
 }
 
 /// Why a directory cannot be promised: what is changing, or nothing that could be waited for.
-type Hindrance = Option<Arc<Object>>;
+type BlockingChange = Option<Arc<Object>>;
 
 impl Watches {
     pub(super) fn new(limit: usize, ttl: Duration, counters: Arc<VfsCounters>) -> Rc<Self> {
@@ -104,7 +104,7 @@ impl Watches {
             by_watch: RefCell::default(),
             arriving: RefCell::default(),
             by_object: RefCell::default(),
-            relied: Relied::new(limit / 2),
+            pinned: PinnedWatches::new(limit / 2),
             files: WatchedFiles::default(),
             peer: OnceCell::new(),
             withheld: OnceCell::new(),
@@ -130,24 +130,24 @@ impl Watches {
 
     /// Watches the directory `key` names and all above it, as far as they exist and limits allow, and
     /// returns the point of view for looking at what lies in it.
-    pub(super) async fn vantage(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Vantage {
+    pub(super) async fn validity(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Validity {
         match self.watch_down_to(root, key).await {
-            Ok(watched) => Vantage::of(watched, None),
-            Err(hindrance) => Vantage::hindered(hindrance),
+            Ok(watched) => Validity::of(watched, None),
+            Err(blocking_change) => Validity::blocked_by(blocking_change),
         }
     }
 
-    /// As [`Watches::vantage`], for looking at one name, the last of `key`, whose answer may be kept.
-    pub(super) async fn vantage_above(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Vantage {
+    /// As [`Watches::validity`], for looking at one name, the last of `key`, whose answer may be kept.
+    pub(super) async fn validity_above(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Validity {
         let (Some(parent), Some(name)) = (key.path.parent(), key.path.file_name()) else {
-            return Vantage::unwatched();
+            return Validity::unwatched();
         };
         match self.watch_down_to(root, key.with_path(parent)).await {
             Ok(watched) => {
                 let mark = watched.count_in(name.as_bytes());
-                Vantage::of(watched, mark)
+                Validity::of(watched, mark)
             }
-            Err(hindrance) => Vantage::hindered(hindrance),
+            Err(blocking_change) => Validity::blocked_by(blocking_change),
         }
     }
 
@@ -158,10 +158,10 @@ impl Watches {
     }
 
     /// A point of view in the directory `key`, if it is promised and is `object`.
-    pub(super) fn promised(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Vantage> {
+    pub(super) fn coherent_validity(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Validity> {
         let known = self.known(&key.to_key())?;
         let is_it = known.object().is_some_and(|promised| Arc::ptr_eq(promised, object));
-        is_it.then(|| Vantage::of(known, None))
+        is_it.then(|| Validity::of(known, None))
     }
 
     /// The paths by which this lane knows a directory; where it was once, something else may be by now.
@@ -178,8 +178,8 @@ impl Watches {
     }
 
     /// Directories that clients rely on.
-    pub(super) fn relied(&self) -> &Relied {
-        &self.relied
+    pub(super) fn pinned(&self) -> &PinnedWatches {
+        &self.pinned
     }
 
     /// Files that are watched themselves.
@@ -207,8 +207,8 @@ impl Watches {
     }
 
     /// Until when clients rely on a directory, or on what is known by its path now.
-    pub(super) fn relied_on_until(&self, watched: &WatchedDir) -> Option<Instant> {
-        watched.relied_on_until().or_else(|| self.known(&watched.key)?.relied_on_until())
+    pub(super) fn pinned_until(&self, watched: &WatchedDir) -> Option<Instant> {
+        watched.pinned_until().or_else(|| self.known(&watched.key)?.pinned_until())
     }
 
     /// Whether `key` is a watched directory itself.
@@ -270,16 +270,16 @@ impl Watches {
         self: &Rc<Self>,
         root: &Root,
         key: KeyRef<'_>,
-    ) -> Result<Rc<WatchedDir>, Hindrance> {
-        if let Some(known) = self.relied_on(&key.to_key()) {
+    ) -> Result<Rc<WatchedDir>, BlockingChange> {
+        if let Some(known) = self.current(&key.to_key()) {
             return Ok(known);
         }
         let mut upper = None;
         for path in key.path.prefixes() {
             let key = key.with_path(path).to_key();
-            let watched = match (self.relied_on(&key), root.shared().is_some()) {
+            let watched = match (self.current(&key), root.shared().is_some()) {
                 (Some(known), _) => known,
-                (None, true) => self.begin_promised(root, key, upper).await?,
+                (None, true) => self.begin_coherent(root, key, upper).await?,
                 (None, false) => self.begin(root, key, upper).await.ok_or(None)?,
             };
             upper = Some(watched);
@@ -319,12 +319,12 @@ impl Watches {
 
     /// As [`Watches::begin`], of a directory whose changes this server makes. What is learnt of it rests on promises: of
     /// the directory above that this name leads to it, of itself that it stays there and what rights there are.
-    async fn begin_promised(
+    async fn begin_coherent(
         self: &Rc<Self>,
         root: &Root,
         key: Key,
         upper: Option<Rc<WatchedDir>>,
-    ) -> Result<Rc<WatchedDir>, Hindrance> {
+    ) -> Result<Rc<WatchedDir>, BlockingChange> {
         // From here on whoever changes the name, or one above, finds it.
         let watched = self.unknown(&key, upper);
         self.arriving.borrow_mut().push(Rc::downgrade(&watched));
@@ -341,7 +341,7 @@ impl Watches {
         Ok(watched)
     }
 
-    async fn promise(&self, root: &Root, watched: &Rc<WatchedDir>) -> Result<(), Hindrance> {
+    async fn promise(&self, root: &Root, watched: &Rc<WatchedDir>) -> Result<(), BlockingChange> {
         let peer = self.peer.get().expect("writable volumes are opened in caches that share");
         let shared = root.shared().expect("what is promised lies on a writable volume");
         let path = watched.key().path;
@@ -397,14 +397,14 @@ impl Watches {
         Rc::new(WatchedDir {
             watches: Rc::downgrade(self),
             watch: Cell::new(None),
-            told: Told::new(time::now()),
+            change_rate: ChangeRate::new(time::now()),
             believed_until: Cell::new(None),
-            doubted: self.peer.get().map_or(0, |peer| peer.objects.rights_doubted()),
+            doubted: self.peer.get().map_or(0, |peer| peer.objects.rights_generation()),
             kept: Cell::new(None),
-            relied_on_until: Cell::new(None),
+            pinned_until: Cell::new(None),
             log: RefCell::default(),
-            cover: RefCell::default(),
-            is_vouched: Cell::new(false),
+            own_revalidation: RefCell::default(),
+            is_validated: Cell::new(false),
             promise: OnceCell::new(),
             access: OnceCell::new(),
             withheld: OnceCell::new(),
@@ -421,7 +421,7 @@ impl Watches {
     fn enter(&self, watched: &Rc<WatchedDir>) {
         for before in watched.object().map(|object| self.all_of_object(object)).into_iter().flatten() {
             if before.key == watched.key && !before.current.get() {
-                self.relied.pass_on(&before, watched);
+                self.pinned.pass_on(&before, watched);
             }
         }
         self.by_key.borrow_mut().insert(watched.key.clone(), Rc::downgrade(watched));
@@ -505,7 +505,7 @@ impl Watches {
         let sharers = self.by_watch.borrow_mut().remove(&watch).into_iter().flatten();
         for sharer in sharers.filter_map(|sharer| sharer.upgrade()) {
             sharer.watch.set(None);
-            sharer.cover.take();
+            sharer.own_revalidation.take();
         }
         self.gauge();
     }
@@ -559,16 +559,16 @@ impl WatchedDir {
         is_kept
     }
 
-    /// Until when it is among those that clients [rely on](super::relied).
-    pub(super) fn relied_on_until(&self) -> Option<Instant> {
-        self.relied_on_until.get()
+    /// Until when it is among those that clients [rely on](super::pinned_watches).
+    pub(super) fn pinned_until(&self) -> Option<Instant> {
+        self.pinned_until.get()
     }
 
-    pub(super) fn rely_on_until(&self, until: Option<Instant>) {
-        self.relied_on_until.set(until);
+    pub(super) fn pin_until(&self, until: Option<Instant>) {
+        self.pinned_until.set(until);
         if until.is_none() {
             self.log.take();
-            self.cover.take();
+            self.own_revalidation.take();
         }
     }
 
@@ -576,7 +576,7 @@ impl WatchedDir {
     /// for clients.
     pub(crate) fn keep_log(&self, object: &Arc<Object>) {
         let mut log = self.log.borrow_mut();
-        if log.is_none() && self.relied_on_until.get().is_some() {
+        if log.is_none() && self.pinned_until.get().is_some() {
             *log = self.object().filter(|own| Arc::ptr_eq(own, object)).map(|own| own.keep_log());
         }
     }
@@ -587,13 +587,13 @@ impl WatchedDir {
     }
 
     /// Whether it was known to be as this server left it once it was watched. Of one that rests that is found at the end of the rest.
-    pub(crate) fn is_vouched(&self) -> bool {
-        self.is_vouched.get() || self.told.rests()
+    pub(crate) fn is_validated(&self) -> bool {
+        self.is_validated.get() || self.change_rate.is_suspended()
     }
 
     /// It was looked at and is as this server left it.
-    pub(crate) fn vouch(&self) {
-        self.is_vouched.set(true);
+    pub(crate) fn validate(&self) {
+        self.is_validated.set(true);
     }
 
     /// How often it was changed by this server, where lanes share that.
@@ -602,8 +602,8 @@ impl WatchedDir {
     }
 
     /// How often it was changed lately.
-    pub(super) fn told(&self) -> &Told {
-        &self.told
+    pub(super) fn change_rate(&self) -> &ChangeRate {
+        &self.change_rate
     }
 
     /// The object whose promise it rests on.
@@ -635,7 +635,7 @@ impl WatchedDir {
     }
 
     /// Whether it rests on promises.
-    pub(crate) fn is_promised(&self) -> bool {
+    pub(crate) fn is_coherent(&self) -> bool {
         self.promise.get().is_some()
     }
 
@@ -654,7 +654,7 @@ impl WatchedDir {
 
     /// Whether its rights were looked at too long ago for one that nothing tells of. What is done while a watch rests is looked for then.
     pub(super) fn is_stale(&self) -> bool {
-        let is_doubted = |object: &Arc<Object>| object.volume().objects().rights_doubted() != self.doubted;
+        let is_doubted = |object: &Arc<Object>| object.volume().objects().rights_generation() != self.doubted;
         self.believed_until.get().is_some_and(|until| time::now() >= until)
             || self.object().is_some_and(is_doubted)
     }
@@ -667,19 +667,20 @@ impl WatchedDir {
     /// It is no longer where it was, or no longer what it was.
     pub(super) fn retire(&self) {
         self.current.set(false);
-        self.cover.take();
+        self.own_revalidation.take();
     }
 
     /// Who relies on its names is told now of what nobody had heard of, and it is watched: other lanes need not tell them.
-    pub(crate) fn cover(&self) {
+    pub(crate) fn own_revalidation(&self) {
         if self.watch.get().is_some() && self.current.get() {
-            *self.cover.borrow_mut() = self.log.borrow().as_ref().map(|log| log.cover());
+            *self.own_revalidation.borrow_mut() =
+                self.log.borrow().as_ref().map(|log| log.own_revalidation());
         }
     }
 
     /// Other lanes have to tell them.
-    pub(crate) fn uncover(&self) {
-        self.cover.take();
+    pub(crate) fn release_revalidation(&self) {
+        self.own_revalidation.take();
     }
 
     pub(super) fn is_changing(&self) -> bool {

@@ -41,7 +41,7 @@ impl CallbackBasis {
             return None;
         }
         peer.callbacks.note_delivered(self.callback_ref);
-        self.volume.cache().rely_on(&self.directory, self.until);
+        self.volume.cache().pin_watch(&self.directory, self.until);
         self.directory.keep_log(object);
         Some(Confirmed { version: self.mark.version, attributes, until: self.until })
     }

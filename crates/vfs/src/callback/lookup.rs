@@ -100,7 +100,7 @@ impl Volume {
         let node = self.cache().peek(self.key(path))?;
         let object = node.object()?;
         let callback_ref = peer.give(client, object, until).ok()?;
-        if object.is_changing() && !object.line().take_back() {
+        if object.is_changing() && !object.change_lock().take_back() {
             return None;
         }
         let before = Before { volume: self, object, callback_ref, mark: object.look_mark(), until };
@@ -122,7 +122,7 @@ impl Volume {
 
     /// Waits until nobody changes an object, and has who keeps its permit for his next write ask for it anew.
     pub(crate) async fn rest(&self, object: &Arc<Object>) -> Result<(), Error> {
-        if object.is_changing() && !object.line().take_back() {
+        if object.is_changing() && !object.change_lock().take_back() {
             self.counters().replies_waited.increment();
             self.wait_for(object).await?;
         }

@@ -21,8 +21,8 @@ pub(crate) use self::notifier::{notifier_of, notify_client, notify_next};
 pub use self::options::CallbackOptions;
 pub(crate) use self::orphaned::{EndedLane, OrphanedCallbacks};
 pub(crate) use self::queues::{InvalidateRequest, InvalidationQueues};
+pub(crate) use self::replaced::{ReplacedFile, ReplacedNames};
 pub(crate) use self::snoop_filter::{FilterSlot, PresenceToken, SnoopFilter};
-pub(crate) use self::sought::{Displaced, Sought};
 pub(crate) use self::table::{CallbackRef, CallbackTable, CallbackTableFull, PendingBreak, SharerGuard};
 
 mod acks;
@@ -39,9 +39,9 @@ mod notifier;
 mod options;
 mod orphaned;
 mod queues;
+mod replaced;
 mod slab;
 mod snoop_filter;
-mod sought;
 mod table;
 
 /// Spreads the bits of a number over all of a hash.

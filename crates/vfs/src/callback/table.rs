@@ -11,7 +11,9 @@ use lane::mesh::Member;
 
 use super::client_callbacks::{CallbackPhase, CallbackState, ClientCallbacks};
 use super::slab::{NONE, Slab};
-use super::{Client, Displaced, EndedLane, InFlightReplies, InFlightReply, Invalidation, Notice, Sought};
+use super::{
+    Client, EndedLane, InFlightReplies, InFlightReply, Invalidation, Notice, ReplacedFile, ReplacedNames,
+};
 use crate::attributes::Attributes;
 use crate::object::{Judgement, LookMark, Object, SharedVolume};
 
@@ -277,14 +279,19 @@ impl CallbackTable {
 
     /// Objects that clients rely on and that were last found at a place where something else is now, or nothing, or that may have had one of
     /// their other names there, among `count` of them from number `from` on; and the number to go on from, `None` when all have been looked at.
-    pub(crate) fn displaced(&self, sought: &Sought, from: u32, count: u32) -> (Vec<Displaced>, Option<u32>) {
+    pub(crate) fn displaced(
+        &self,
+        replaced_names: &ReplacedNames,
+        from: u32,
+        count: u32,
+    ) -> (Vec<ReplacedFile>, Option<u32>) {
         let table = self.table.borrow();
         let end = table.tracked.end().min(from.saturating_add(count));
         let all = (from..end)
             .filter_map(|number| table.tracked.get(number))
             .filter(|tracked| tracked.first != NONE);
         let displaced =
-            all.filter_map(|tracked| sought.displaced(&tracked.object, tracked.is_linked)).collect();
+            all.filter_map(|tracked| replaced_names.displaced(&tracked.object, tracked.is_linked)).collect();
         (displaced, (end < table.tracked.end()).then_some(end))
     }
 
@@ -295,7 +302,7 @@ impl CallbackTable {
         directory: &Arc<Object>,
         from: u32,
         count: u32,
-    ) -> (Vec<Displaced>, Option<u32>) {
+    ) -> (Vec<ReplacedFile>, Option<u32>) {
         let table = self.table.borrow();
         let end = table.tracked.end().min(from.saturating_add(count));
         let all = (from..end)
@@ -303,7 +310,7 @@ impl CallbackTable {
             .filter(|tracked| tracked.first != NONE);
         let found = all.filter_map(|tracked| {
             let at = tracked.object.placed_in(directory)?;
-            Some(Displaced { object: Arc::clone(&tracked.object), at })
+            Some(ReplacedFile { object: Arc::clone(&tracked.object), at })
         });
         (found.collect(), (end < table.tracked.end()).then_some(end))
     }

@@ -6,7 +6,7 @@ use futures_util::future::LocalBoxFuture;
 use identity::{Acl, Nearest, Rights};
 use lane::fs::Dir;
 
-use super::here::{Here, Unmade};
+use super::located_directory::{Interrupted, LocatedDirectory};
 use crate::access::require;
 use crate::attributes::Attributes;
 use crate::callback::ChangeKind;
@@ -26,7 +26,7 @@ impl Directory {
     pub fn access_list<'a>(&'a self, caller: &'a Caller) -> LocalBoxFuture<'a, Result<Nearest, Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.here_to_read().await?;
+                let here = self.locate_to_read().await?;
                 here.require(caller, Rights::LOOKUP)?;
                 Ok(here.nearest())
             })
@@ -47,14 +47,14 @@ impl Directory {
         Box::pin(async move { self.attempts(async || self.try_set_access_list(caller, acl).await).await })
     }
 
-    async fn try_set_access_list(&self, caller: &Caller, acl: Option<&Acl>) -> Result<(), Unmade> {
-        let here = self.here().await?;
+    async fn try_set_access_list(&self, caller: &Caller, acl: Option<&Acl>) -> Result<(), Interrupted> {
+        let here = self.locate().await?;
         here.require(caller, Rights::ADMINISTER)?;
-        let permits = here.permit().await?;
-        here.still()?;
+        let locks = here.lock_directory().await?;
+        here.ensure_current()?;
         let value = acl.map(Acl::encode);
         let path = RelPathBuf::from(here.path());
-        let change = here.change_itself(caller, permits, ChangeKind::Rights, async move |directory| {
+        let change = here.change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
             let volume = directory.volume();
             let file = directory.dir().as_file();
             let (object, shared) = (directory.changed()?, volume.shared().ok_or(Error::ReadOnly)?);
@@ -79,7 +79,7 @@ impl Directory {
     }
 }
 
-impl Here {
+impl LocatedDirectory {
     /// Whether the caller has these rights over something in the directory that is no directory.
     pub(super) fn require_of(
         &self,
@@ -110,7 +110,7 @@ impl Here {
     }
 
     /// Has the directory's own rights on the disk before an answer says that they count.
-    pub(super) async fn rights_are_kept(&self) -> Result<(), Unmade> {
+    pub(super) async fn rights_are_kept(&self) -> Result<(), Interrupted> {
         match self.directory().dir().sync().await {
             // Not every file system syncs directories.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(()),
@@ -158,7 +158,7 @@ impl Here {
         }
     }
 
-    /// As [`Here::move_lists`], of two names that have changed places.
+    /// As [`LocatedDirectory::move_lists`], of two names that have changed places.
     pub(super) fn exchange_lists(&self, one: &CString, there: &Self, other: &CString) {
         let paths = self.path_of(one).zip(there.path_of(other));
         if let (Some(shared), Some((one, other))) = (self.volume().shared(), paths) {

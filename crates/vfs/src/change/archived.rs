@@ -6,8 +6,8 @@ use smb_wire::create::access::attributes;
 use smb_wire::dos::{self, Dos};
 
 use super::extended::{stored, value_of};
-use super::find::Found;
-use super::here::Here;
+use super::located_directory::LocatedDirectory;
+use super::name_target::NameTarget;
 use crate::name::Name;
 use crate::object::Object;
 
@@ -37,9 +37,9 @@ impl Object {
     }
 }
 
-impl Here {
+impl LocatedDirectory {
     /// As [`Object::turn_archive_on`], of the file that has come to have this name.
-    pub(super) async fn turn_archive_on(&self, name: Name<'_>, file: &Found) {
+    pub(super) async fn turn_archive_on(&self, name: Name<'_>, file: &NameTarget) {
         if !file.object.is_backed_up() {
             return;
         }

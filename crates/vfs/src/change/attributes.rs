@@ -9,9 +9,9 @@ use index::Number;
 use lane::fs::{AttributeChange, File, FileKind, OpenHow, OpenKind};
 
 use super::Writer;
-use super::find::c_name;
-use super::here::Unmade;
-use super::way::to_the_end;
+use super::located_directory::Interrupted;
+use super::name_target::c_name;
+use super::transaction::run_to_completion;
 use crate::attributes::Attributes;
 use crate::callback::ChangeKind;
 use crate::caller::Caller;
@@ -114,10 +114,10 @@ impl Directory {
         name: Name<'_>,
         which: Option<Number>,
         change: AttributeChange,
-    ) -> Result<(), Unmade> {
+    ) -> Result<(), Interrupted> {
         let change = permitted(caller, change)?;
-        let here = self.here_for(caller, name, Rights::NONE).await?;
-        let (permits, found) = here.permits_of(name).await?;
+        let here = self.locate_for(caller, name, Rights::NONE).await?;
+        let (locks, found) = here.lock_with_name(name).await?;
         let found = found.ok_or(Error::NotFound)?;
         found.require(which)?;
         if found.kind == FileKind::Directory {
@@ -142,12 +142,15 @@ impl Directory {
             }
             _ => None,
         };
-        let way = self.volume().tell(caller, permits, vec![(&found.object, ChangeKind::Attributes)]).await?;
-        to_the_end(way.held(), async move {
-            here.still()?;
+        let transaction = self
+            .volume()
+            .prepare_change(caller, locks, vec![(&found.object, ChangeKind::Attributes)])
+            .await?;
+        run_to_completion(transaction.keep_alive(), async move {
+            here.ensure_current()?;
             let open = found.open.as_ref().map(|open| open.lane_file()).or(file.as_ref());
             let before = open.map_or(Ok(stat), lane::fs::File::stat);
-            before.iter().for_each(|before| found.object.changes_aside(before));
+            before.iter().for_each(|before| found.object.note_metadata_change(before));
             let set = match open {
                 Some(file) => set(file, Some(&found.object), change).await,
                 None => {
@@ -163,26 +166,26 @@ impl Directory {
                 Some(file) => file.stat(),
                 None => here.directory().dir().stat_at(&name).await,
             };
-            way.leaves(&found.object, left);
+            transaction.note_attributes_after(&found.object, left);
             if makes_executable(change) {
-                here.let_go_of(&name);
+                here.close_cached(&name);
             }
-            way.end(here.volume());
+            transaction.end(here.volume());
             Ok(())
         })
         .await
     }
 
-    async fn try_set_attributes(&self, caller: &Caller, change: AttributeChange) -> Result<(), Unmade> {
+    async fn try_set_attributes(&self, caller: &Caller, change: AttributeChange) -> Result<(), Interrupted> {
         let change = permitted(caller, change)?;
-        let here = self.here().await?;
+        let here = self.locate().await?;
         let own = self.object().and_then(|object| object.own());
         let is_owners = do_bits_count(self.volume(), own.as_ref(), &here.nearest())
             && self.attributes()?.owner().is_by_mode(&caller.principal);
         here.require(caller, if is_owners { Rights::NONE } else { Rights::ADMINISTER })?;
-        let permits = here.permit().await?;
-        here.still()?;
-        here.change_itself(caller, permits, ChangeKind::Rights, async move |directory| {
+        let locks = here.lock_directory().await?;
+        here.ensure_current()?;
+        here.change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
             set(directory.dir().as_file(), directory.object(), change).await.map_err(Error::of_write)
         })
         .await

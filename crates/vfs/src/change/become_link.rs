@@ -7,9 +7,9 @@ use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{FileKind, RenameHow};
 
-use super::find::c_name;
-use super::here::Unmade;
-use super::way::to_the_end;
+use super::located_directory::Interrupted;
+use super::name_target::c_name;
+use super::transaction::run_to_completion;
 use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -43,13 +43,13 @@ impl Directory {
         name: Name<'_>,
         (which, is_new): (&Arc<Object>, bool),
         target: &[u8],
-    ) -> Result<(), Unmade> {
+    ) -> Result<(), Interrupted> {
         if target.is_empty() {
             return Err(Error::Name(NameError::Empty).into());
         }
         let target = CString::new(target).map_err(|_| Error::Name(NameError::Nul))?;
-        let here = self.here_for(caller, name, Rights::INSERT).await?;
-        let (permits, found) = here.permits_of(name).await?;
+        let here = self.locate_for(caller, name, Rights::INSERT).await?;
+        let (locks, found) = here.lock_with_name(name).await?;
         let mut found = found.ok_or(Error::Unexpected)?;
         let stat = here.directory().dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
         let is_plain = stat.kind == FileKind::File && stat.size == 0 && stat.nlink == 1;
@@ -57,38 +57,38 @@ impl Directory {
             return Err(Error::Unexpected.into());
         }
         if !is_new {
-            here.require_to_take(caller, name, &found).await?;
+            here.require_to_unlink(caller, name, &found).await?;
         }
         let known = here.known(name, &found).await?;
         let what =
             vec![(here.object()?, ChangeKind::name(name.as_bytes())), (&found.object, ChangeKind::Gone)];
-        let way = here.volume().tell(caller, permits, what).await?;
-        let (name, aside) = (c_name(name), here.volume().cache().name_aside());
+        let transaction = here.volume().prepare_change(caller, locks, what).await?;
+        let (name, aside) = (c_name(name), here.volume().cache().new_staged_name());
         let owner = here.owner_of_new(caller)?;
-        to_the_end(way.held(), async move {
+        run_to_completion(transaction.keep_alive(), async move {
             found.count_names(&here, &name).await?;
-            here.still()?;
+            here.ensure_current()?;
             let charge = here.volume().charge(1, 0)?;
             let dir = here.directory().dir();
             dir.symlink(&aside, &target).await.map_err(Error::of_change)?;
             owner.give_at(here.volume(), dir, &aside).await?;
-            way.rise();
+            transaction.bump_version();
             let renamed = dir.rename(&aside, dir, &name, RenameHow::Replace).await;
             if renamed.is_err() {
                 // What stays all the same is swept like files aside.
                 let _ = dir.unlink(&aside).await;
             }
-            way.done(renamed)?;
+            transaction.done(renamed)?;
             charge.made_in(here.volume(), here.object()?);
             found.lost(here.object()?, name.as_bytes());
             here.volume().note_removed(here.object()?, known);
-            way.removed(here.object()?, name.as_bytes());
-            if way.is_kept(here.object()?)
+            transaction.removed(here.object()?, name.as_bytes());
+            if transaction.is_kept(here.object()?)
                 && let Ok(Some(link)) = here.find_new(&name).await
             {
-                way.added(here.object()?, name.as_bytes(), link.object.number());
+                transaction.added(here.object()?, name.as_bytes(), link.object.number());
             }
-            way.end(here.volume());
+            transaction.end(here.volume());
             Ok(())
         })
         .await

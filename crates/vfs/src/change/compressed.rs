@@ -41,11 +41,11 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.here().await?;
+                let here = self.locate().await?;
                 here.require(caller, Rights::WRITE)?;
-                let permits = here.permit().await?;
-                here.still()?;
-                here.change_itself(caller, permits, ChangeKind::Attributes, async move |directory| {
+                let locks = here.lock_directory().await?;
+                here.ensure_current()?;
+                here.change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
                     set(directory.dir().as_file(), on).await
                 })
                 .await

@@ -11,10 +11,10 @@ use smb_wire::info::security::Descriptor;
 use super::Writer;
 use super::attributes::EXECUTABLE;
 use super::descriptor::give;
-use super::find::c_name;
-use super::here::{Here, Unmade};
+use super::located_directory::{Interrupted, LocatedDirectory};
+use super::name_target::c_name;
 use super::owner::note_maker;
-use super::way::to_the_end;
+use super::transaction::run_to_completion;
 use crate::attributes::Attributes;
 use crate::cache::Node;
 use crate::caller::Caller;
@@ -85,7 +85,7 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<Writer, Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.here_for(caller, name, Rights::NONE).await?;
+                let here = self.locate_for(caller, name, Rights::NONE).await?;
                 Ok(here.open_to_write(caller, name).await?.writer)
             })
             .await
@@ -98,27 +98,27 @@ impl Directory {
         name: Name<'_>,
         how: How,
         descriptor: Option<&Arc<Descriptor>>,
-    ) -> Result<Created, Unmade> {
-        let here = self.here_for(caller, name, Rights::NONE).await?;
+    ) -> Result<Created, Interrupted> {
+        let here = self.locate_for(caller, name, Rights::NONE).await?;
         if how.exclusive {
             here.require_to_make(caller, false)?;
         }
-        let permits = here.permit().await?;
+        let locks = here.lock_directory().await?;
         if !how.exclusive && here.find(name).await?.is_some() {
-            drop(permits);
+            drop(locks);
             return Ok(here.open_to_write(caller, name).await?);
         }
         here.require_to_make(caller, false)?;
         let gift = here.gift(caller, false, descriptor)?;
-        let way = here.tell_of(caller, permits, name).await?;
+        let transaction = here.prepare_name_change(caller, locks, name).await?;
         let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
-        to_the_end(way.held(), async move {
+        run_to_completion(transaction.keep_alive(), async move {
             here.volume().spare_name(here.directory().dir()).await?;
-            here.still()?;
+            here.ensure_current()?;
             let charge = here.volume().charge(1, 0)?;
-            way.rise();
+            transaction.bump_version();
             let (directory, how) = (here.directory(), CreateHow { mode: how.mode, exclusive: true });
-            let file = way.done(directory.dir().create(&name, how).await)?;
+            let file = transaction.done(directory.dir().create(&name, how).await)?;
             charge.made_in(here.volume(), here.object()?);
             let made = async {
                 let maker = owner.give(here.volume(), &file).await?;
@@ -139,9 +139,9 @@ impl Directory {
                     return Err(error.into());
                 }
             };
-            here.note_added(&way, name, file.object());
+            here.note_added(&transaction, name, file.object());
             let mark = here.count_in(name);
-            way.end(here.volume());
+            transaction.end(here.volume());
             // What is open for writing nobody can execute.
             if stat.mode & EXECUTABLE == 0 {
                 here.keep(name, Node::File(Rc::clone(&file)), mark);
@@ -154,7 +154,7 @@ impl Directory {
     }
 }
 
-impl Here {
+impl LocatedDirectory {
     async fn open_to_write(&self, caller: &Caller, name: Name<'_>) -> Result<Created, Error> {
         let look = self.look_at(name);
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: true };

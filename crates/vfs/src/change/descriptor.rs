@@ -8,9 +8,9 @@ use lane::fs::{File, OpenHow, OpenKind};
 use smb_sid::Sids;
 use smb_wire::info::security::Descriptor;
 
-use super::find::c_name;
-use super::here::Here;
-use super::way::{Way, to_the_end};
+use super::located_directory::LocatedDirectory;
+use super::name_target::c_name;
+use super::transaction::{ChangeTransaction, run_to_completion};
 use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::descriptor::Own;
@@ -50,12 +50,12 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.here().await?;
-                let permits = here.permit().await?;
-                here.still()?;
+                let here = self.locate().await?;
+                let locks = here.lock_directory().await?;
+                here.ensure_current()?;
                 let (descriptor, path) = (Arc::clone(descriptor), RelPathBuf::from(here.path()));
                 let change =
-                    here.change_itself(caller, permits, ChangeKind::Rights, async move |directory| {
+                    here.change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
                         let (object, volume) = (directory.changed()?, directory.volume());
                         object.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
                         if let Some(shared) = volume.shared() {
@@ -83,22 +83,22 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.here_for(caller, name, Rights::NONE).await?;
-                let (permits, found) = here.permits_of(name).await?;
+                let here = self.locate_for(caller, name, Rights::NONE).await?;
+                let (locks, found) = here.lock_with_name(name).await?;
                 let found = found.filter(|found| Arc::ptr_eq(&found.object, which)).ok_or(Error::Stale)?;
                 let file = here.open_described(name).await?;
-                let way = self
+                let transaction = self
                     .volume()
-                    .tell(caller, permits, vec![(&found.object, ChangeKind::Attributes)])
+                    .prepare_change(caller, locks, vec![(&found.object, ChangeKind::Attributes)])
                     .await?;
                 let (descriptor, object) = (Arc::clone(descriptor), Arc::clone(which));
-                to_the_end(way.held(), async move {
-                    here.still()?;
+                run_to_completion(transaction.keep_alive(), async move {
+                    here.ensure_current()?;
                     // Its content stays as it is, and its change time does not.
-                    file.stat().iter().for_each(|before| object.changes_aside(before));
+                    file.stat().iter().for_each(|before| object.note_metadata_change(before));
                     object.write_own(&file, Some(&descriptor)).await?;
-                    way.leaves(&object, file.stat());
-                    tell_rights(way, &here, &object);
+                    transaction.note_attributes_after(&object, file.stat());
+                    tell_rights(transaction, &here, &object);
                     Ok(())
                 })
                 .await
@@ -108,7 +108,7 @@ impl Directory {
     }
 }
 
-impl Here {
+impl LocatedDirectory {
     /// Whether the caller may make a file here, or a directory: lists do not tell these apart, descriptors do.
     pub(super) fn require_to_make(&self, caller: &Caller, is_directory: bool) -> Result<(), Error> {
         let part = if is_directory { Rights::INSERT_DIRECTORY } else { Rights::INSERT_FILE };
@@ -166,9 +166,9 @@ pub(super) async fn give(gift: &Gift, object: Option<&Arc<Object>>, file: &File)
     }
 }
 
-fn tell_rights(way: Way, here: &Here, object: &Arc<Object>) {
+fn tell_rights(transaction: ChangeTransaction, here: &LocatedDirectory, object: &Arc<Object>) {
     let volume = here.volume();
-    way.end(volume);
+    transaction.end(volume);
     if let Some(watches) = volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any()) {
         watches.tell_modified(object, Kinds::RIGHTS);
     }

@@ -6,16 +6,16 @@ use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::RenameHow;
 
-use super::find::{Found, c_name};
-use super::here::{Here, Unmade};
-use super::in_the_way::InTheWay;
-use super::rename::{Moving, has_moved, told};
-use super::way::to_the_end;
+use super::located_directory::{Interrupted, LocatedDirectory};
+use super::name_target::{NameTarget, c_name};
+use super::open_conflicts::OpenConflicts;
+use super::rename::{Moving, changed_objects, has_moved};
+use super::transaction::run_to_completion;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
-use crate::object::Permits;
+use crate::object::ChangeLockSet;
 
 impl Directory {
     /// Has `one` here and `other` in `there` change places, whatever they are: nobody ever sees one of the names lead
@@ -35,8 +35,8 @@ impl Directory {
             if !self.volume().is_same(there.volume()) {
                 return self.volume().counted(Err(Error::CrossDevice));
             }
-            let in_the_way = InTheWay::default();
-            self.attempts(async || self.try_exchange(caller, one, there, other, &in_the_way).await).await
+            let conflicts = OpenConflicts::default();
+            self.attempts(async || self.try_exchange(caller, one, there, other, &conflicts).await).await
         })
     }
 
@@ -46,37 +46,44 @@ impl Directory {
         one: Name<'_>,
         there: &Self,
         other: Name<'_>,
-        in_the_way: &InTheWay,
-    ) -> Result<(), Unmade> {
-        let here = self.here_to_take(caller, one, Rights::INSERT).await?;
-        let there = there.here_to_take(caller, other, Rights::INSERT).await?;
-        let (permits, [at_one, at_other]) = permits_to_exchange(&here, one, &there, other).await?;
-        let is_above = |found: &Found, at: &Here| found.is_directory() && at.is_in(&found.object);
+        conflicts: &OpenConflicts,
+    ) -> Result<(), Interrupted> {
+        let here = self.locate_to_unlink(caller, one, Rights::INSERT).await?;
+        let there = there.locate_to_unlink(caller, other, Rights::INSERT).await?;
+        let (locks, [at_one, at_other]) = lock_to_exchange(&here, one, &there, other).await?;
+        let is_above =
+            |found: &NameTarget, at: &LocatedDirectory| found.is_directory() && at.is_in(&found.object);
         if is_above(&at_one, &there) || is_above(&at_other, &here) {
             return Err(Error::IntoItself.into());
         }
         if Arc::ptr_eq(&at_one.object, &at_other.object) {
             return Ok(());
         }
-        here.require_to_take(caller, one, &at_one).await?;
-        there.require_to_take(caller, other, &at_other).await?;
+        here.require_to_unlink(caller, one, &at_one).await?;
+        there.require_to_unlink(caller, other, &at_other).await?;
         here.may_move(caller, one, &there, &at_one).await?;
         there.may_move(caller, other, &here, &at_other).await?;
-        self.volume().ask_to_move_names(caller, here.object()?, there.object()?)?;
+        self.volume().check_opens_of_directories(caller, here.object()?, there.object()?)?;
         for moved in [&at_one, &at_other] {
-            self.volume().ask_beneath(caller, moved, in_the_way).await?;
+            self.volume().check_opens_beneath(caller, moved, conflicts).await?;
         }
         let known = [here.known(one, &at_one).await?, there.known(other, &at_other).await?];
-        let what =
-            told(here.object()?, one, there.object()?, other, &at_one, Some((&at_other, at_other.moves())));
-        let way = self.volume().tell(caller, permits, what).await?;
+        let what = changed_objects(
+            here.object()?,
+            one,
+            there.object()?,
+            other,
+            &at_one,
+            Some((&at_other, at_other.moves())),
+        );
+        let transaction = self.volume().prepare_change(caller, locks, what).await?;
         let (one, other) = (c_name(one), c_name(other));
-        to_the_end(way.held(), async move {
-            here.still()?;
-            there.still()?;
-            way.rise();
+        run_to_completion(transaction.keep_alive(), async move {
+            here.ensure_current()?;
+            there.ensure_current()?;
+            transaction.bump_version();
             for moved in [&at_one, &at_other].into_iter().filter(|found| found.is_directory()) {
-                moved.object.rise();
+                moved.object.bump_version();
             }
             let (here_dir, there_dir) = (here.directory(), there.directory());
             let moving = [
@@ -84,15 +91,15 @@ impl Directory {
                 (Moving::begin(&there, &at_other)?, &here, &one),
             ];
             let has_others =
-                [at_one.moves_aside(&here, &one).await, at_other.moves_aside(&there, &other).await];
+                [at_one.prepare_move(&here, &one).await, at_other.prepare_move(&there, &other).await];
             let exchanged = here_dir.dir().rename(&one, there_dir.dir(), &other, RenameHow::Exchange).await;
             for ((moving, to, name), known) in moving.into_iter().zip(known) {
                 let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
                 moving.end(exchanged.is_ok().then_some((to, name)), known, None)?;
             }
-            way.done(exchanged)?;
-            way.removed(here.object()?, one.as_bytes());
-            way.removed(there.object()?, other.as_bytes());
+            transaction.done(exchanged)?;
+            transaction.removed(here.object()?, one.as_bytes());
+            transaction.removed(there.object()?, other.as_bytes());
             if at_one.is_directory() || at_other.is_directory() {
                 here.exchange_lists(&one, &there, &other);
                 // Where they are not kept they are found otherwise than they are remembered after a kill alone.
@@ -100,10 +107,10 @@ impl Directory {
                     _ = shared.lists_are_kept().await;
                 }
             }
-            has_moved(&way, &at_one, (&here, &one), (&there, &other))?;
-            has_moved(&way, &at_other, (&there, &other), (&here, &one))?;
-            at_one.was_moved(&way, &there, &other).await;
-            at_other.was_moved(&way, &here, &one).await;
+            has_moved(&transaction, &at_one, (&here, &one), (&there, &other))?;
+            has_moved(&transaction, &at_other, (&there, &other), (&here, &one))?;
+            at_one.finish_move(&transaction, &there, &other).await;
+            at_other.finish_move(&transaction, &here, &one).await;
             if !Arc::ptr_eq(here.object()?, there.object()?) {
                 for ((found, at, name), _) in [(&at_one, &here, &one), (&at_other, &there, &other)]
                     .into_iter()
@@ -113,24 +120,24 @@ impl Directory {
                     at.note_other_name(&found.object, Name::parse(name.as_bytes()).map_err(Error::from)?)?;
                 }
             }
-            way.end(here.volume());
+            transaction.end(here.volume());
             Ok(())
         })
         .await
     }
 }
 
-async fn permits_to_exchange(
-    here: &Here,
+async fn lock_to_exchange(
+    here: &LocatedDirectory,
     one: Name<'_>,
-    there: &Here,
+    there: &LocatedDirectory,
     other: Name<'_>,
-) -> Result<(Permits, [Found; 2]), Error> {
+) -> Result<(ChangeLockSet, [NameTarget; 2]), Error> {
     let names = async || {
         let found = [here.find(one).await?, there.find(other).await?];
         let [Some(at_one), Some(at_other)] = found else { return Err(Error::NotFound) };
         let objects = [&at_one, &at_other].map(|found| Arc::clone(&found.object)).to_vec();
         Ok(([at_one, at_other], objects))
     };
-    here.volume().permits(&[here.object()?, there.object()?], names).await
+    here.volume().lock_objects(&[here.object()?, there.object()?], names).await
 }

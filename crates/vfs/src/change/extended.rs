@@ -109,17 +109,17 @@ impl Directory {
     ) -> Result<(), Error> {
         let name = self.volume().counted(stored(name))?;
         self.attempts(async || {
-            let here = self.here().await?;
+            let here = self.locate().await?;
             here.require(caller, Rights::WRITE)?;
-            let permits = here.permit().await?;
-            here.still()?;
+            let locks = here.lock_directory().await?;
+            here.ensure_current()?;
             let before = value_of(self.dir().as_file(), &name, max).await?;
             let after = edit(before.clone());
             if before == after {
                 return Ok(());
             }
             let name = name.clone();
-            here.change_itself(caller, permits, ChangeKind::Attributes, async move |directory| {
+            here.change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
                 put(directory.dir().as_file(), &name, after).await
             })
             .await
@@ -140,11 +140,11 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.here().await?;
+                let here = self.locate().await?;
                 here.require(caller, Rights::WRITE)?;
-                let permits = here.permit().await?;
-                here.still()?;
-                here.change_itself(caller, permits, ChangeKind::Attributes, async move |directory| {
+                let locks = here.lock_directory().await?;
+                here.ensure_current()?;
+                here.change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
                     let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
                     directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)
                 })

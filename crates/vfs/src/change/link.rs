@@ -8,19 +8,19 @@ use identity::Rights;
 use index::Number;
 use lane::fs::{FileKind, OpenHow, OpenKind};
 
-use super::aside::Aside;
-use super::find::{Found, c_name};
-use super::here::{Here, Unmade};
+use super::hard_links::HardLinkRule;
+use super::located_directory::{Interrupted, LocatedDirectory};
+use super::name_target::{NameTarget, c_name};
 use super::rename::Over;
-use super::several::Several;
-use super::way::to_the_end;
+use super::staged_name::StagedName;
+use super::transaction::run_to_completion;
 use crate::attributes::Attributes;
 use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, NameError};
-use crate::object::Permits;
+use crate::object::ChangeLockSet;
 use crate::usage::Known;
 
 impl Directory {
@@ -103,7 +103,7 @@ impl Directory {
                 if name.is_reserved() {
                     return Err(Error::Reserved.into());
                 }
-                let here = self.here_to_read().await?;
+                let here = self.locate_to_read().await?;
                 here.require(caller, Rights::LOOKUP)?;
                 let said = here.directory().dir().read_link_at(&c_name(name)).await;
                 Ok(said.map_err(|error| match error.raw_os_error() {
@@ -131,10 +131,10 @@ impl Directory {
         (which, from): (Option<Number>, Name<'_>),
         (to_directory, to): (&Self, Name<'_>),
         over: Over,
-    ) -> Result<(), Unmade> {
-        let there = to_directory.here_for(caller, to, Rights::INSERT).await?;
-        let here = self.here_for(caller, from, Rights::NONE).await?;
-        let (permits, (found, mut replaced)) = permits_to_link(&here, from, &there, to).await?;
+    ) -> Result<(), Interrupted> {
+        let there = to_directory.locate_for(caller, to, Rights::INSERT).await?;
+        let here = self.locate_for(caller, from, Rights::NONE).await?;
+        let (locks, (found, mut replaced)) = lock_to_link(&here, from, &there, to).await?;
         found.require(which)?;
         if found.kind != FileKind::File {
             return Err(Error::NotServable.into());
@@ -150,9 +150,9 @@ impl Directory {
             if is_name_of_it(replaced, &found, over)? {
                 return Ok(());
             }
-            there.require_to_take(caller, to, replaced).await?;
+            there.require_to_unlink(caller, to, replaced).await?;
         }
-        self.volume().ask_replaced(caller, replaced.as_ref())?;
+        self.volume().check_opens_of_replaced(caller, replaced.as_ref())?;
         let known = Known { links: of.nlink + 1, ..of.into() };
         let known_replaced = match &replaced {
             Some(replaced) => there.known(to, replaced).await?,
@@ -161,25 +161,26 @@ impl Directory {
         let mut what =
             vec![(there.object()?, ChangeKind::name(to.as_bytes())), (&found.object, ChangeKind::Attributes)];
         what.extend(replaced.iter().map(|replaced| (&replaced.object, ChangeKind::Gone)));
-        let mut way = self.volume().tell(caller, permits, what).await?;
-        way.shows_nothing();
+        let mut transaction = self.volume().prepare_change(caller, locks, what).await?;
+        transaction.skip_directory_breaks();
         let (from, to) = (c_name(from), c_name(to));
-        to_the_end(way.held(), async move {
+        run_to_completion(transaction.keep_alive(), async move {
             if let Some(replaced) = &mut replaced {
                 replaced.count_names(&there, &to).await?;
             }
-            here.still()?;
-            there.still()?;
-            way.rise();
-            replaced.iter().for_each(Found::loses_aside);
+            here.ensure_current()?;
+            there.ensure_current()?;
+            transaction.bump_version();
+            replaced.iter().for_each(NameTarget::prepare_unlink);
             // Its content stays as it is, and its change time does not.
-            file.stat().iter().for_each(|before| found.object.changes_aside(before));
-            let aside = Aside::beside(there.directory());
-            way.done(aside.give(&file, there.directory().dir(), &to, replaced.is_none()).await)?;
+            file.stat().iter().for_each(|before| found.object.note_metadata_change(before));
+            let staged_name = StagedName::beside(there.directory());
+            transaction
+                .done(staged_name.give(&file, there.directory().dir(), &to, replaced.is_none()).await)?;
             if let Some(replaced) = &replaced {
                 there.has_lost(&to, replaced).await?;
                 there.volume().note_removed(there.object()?, known_replaced);
-                way.removed(there.object()?, to.as_bytes());
+                transaction.removed(there.object()?, to.as_bytes());
             }
             if several.is_some() {
                 there.volume().note_moved(here.object()?, there.object()?, Some(known));
@@ -187,49 +188,49 @@ impl Directory {
             let from = Name::parse(from.as_bytes()).map_err(Error::from)?;
             let to = Name::parse(to.as_bytes()).map_err(Error::from)?;
             note_names(several, &found, (&here, from), (&there, to))?;
-            way.added(there.object()?, to.as_bytes(), found.object.number());
-            way.leaves(&found.object, file.stat());
-            way.end(there.volume());
+            transaction.added(there.object()?, to.as_bytes(), found.object.number());
+            transaction.note_attributes_after(&found.object, file.stat());
+            transaction.end(there.volume());
             Ok(())
         })
         .await
     }
 
-    async fn try_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<(), Unmade> {
+    async fn try_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<(), Interrupted> {
         if target.is_empty() {
             return Err(Error::Name(NameError::Empty).into());
         }
         let target = CString::new(target).map_err(|_| Error::Name(NameError::Nul))?;
-        let here = self.here_for(caller, name, Rights::INSERT).await?;
-        let permits = here.permit().await?;
-        let way = here.tell_of(caller, permits, name).await?;
+        let here = self.locate_for(caller, name, Rights::INSERT).await?;
+        let locks = here.lock_directory().await?;
+        let transaction = here.prepare_name_change(caller, locks, name).await?;
         let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
-        to_the_end(way.held(), async move {
+        run_to_completion(transaction.keep_alive(), async move {
             here.volume().spare_name(here.directory().dir()).await?;
-            here.still()?;
+            here.ensure_current()?;
             let charge = here.volume().charge(1, 0)?;
-            way.rise();
-            way.done(here.directory().dir().symlink(&name, &target).await)?;
+            transaction.bump_version();
+            transaction.done(here.directory().dir().symlink(&name, &target).await)?;
             owner.give_at(here.volume(), here.directory().dir(), &name).await?;
             charge.made_in(here.volume(), here.object()?);
-            if way.is_kept(here.object()?)
+            if transaction.is_kept(here.object()?)
                 && let Ok(Some(link)) = here.find_new(&name).await
             {
-                way.added(here.object()?, name.as_bytes(), link.object.number());
+                transaction.added(here.object()?, name.as_bytes(), link.object.number());
             }
-            way.end(here.volume());
+            transaction.end(here.volume());
             Ok(())
         })
         .await
     }
 }
 
-async fn permits_to_link(
-    here: &Here,
+async fn lock_to_link(
+    here: &LocatedDirectory,
     from: Name<'_>,
-    there: &Here,
+    there: &LocatedDirectory,
     to: Name<'_>,
-) -> Result<(Permits, (Found, Option<Found>)), Error> {
+) -> Result<(ChangeLockSet, (NameTarget, Option<NameTarget>)), Error> {
     let names = async || {
         let found = here.find(from).await?.ok_or(Error::NotFound)?;
         let replaced = there.find(to).await?;
@@ -237,11 +238,11 @@ async fn permits_to_link(
             std::iter::once(&found).chain(&replaced).map(|found| Arc::clone(&found.object)).collect();
         Ok(((found, replaced), objects))
     };
-    here.volume().permits(&[here.object()?, there.object()?], names).await
+    here.volume().lock_objects(&[here.object()?, there.object()?], names).await
 }
 
 /// Whether what has the new name is the file itself, so that nothing is to be done; else it may go.
-fn is_name_of_it(replaced: &Found, found: &Found, over: Over) -> Result<bool, Error> {
+fn is_name_of_it(replaced: &NameTarget, found: &NameTarget, over: Over) -> Result<bool, Error> {
     match over {
         Over::Nothing => Err(Error::Exists),
         Over::Anything if Arc::ptr_eq(&replaced.object, &found.object) => Ok(true),
@@ -253,16 +254,16 @@ fn is_name_of_it(replaced: &Found, found: &Found, over: Over) -> Result<bool, Er
 /// Where the file is found by its number from here on: by the name that it has got last, which is likely to be there the longest, and which
 /// is told on the disk. Where rights differ, and within its directory, it stays where it was.
 fn note_names(
-    several: Option<Several>,
-    found: &Found,
-    (here, from): (&Here, Name<'_>),
-    (there, to): (&Here, Name<'_>),
+    several: Option<HardLinkRule>,
+    found: &NameTarget,
+    (here, from): (&LocatedDirectory, Name<'_>),
+    (there, to): (&LocatedDirectory, Name<'_>),
 ) -> Result<(), Error> {
     match several {
-        Some(Several::Alike) => {
+        Some(HardLinkRule::Alike) => {
             there.directory().note_place(Some(&found.object), to);
             here.note_other_name(&found.object, from)
         }
-        Some(Several::Administered) | None => there.note_other_name(&found.object, to),
+        Some(HardLinkRule::Administered) | None => there.note_other_name(&found.object, to),
     }
 }

@@ -9,10 +9,10 @@ use lane::fs::{OpenHow, OpenKind};
 use smb_wire::info::security::Descriptor;
 
 use super::descriptor::give;
-use super::find::c_name;
-use super::here::Unmade;
+use super::located_directory::Interrupted;
+use super::name_target::c_name;
 use super::owner::note_maker;
-use super::way::to_the_end;
+use super::transaction::run_to_completion;
 use crate::cache::Node;
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -52,23 +52,23 @@ impl Directory {
         name: Name<'_>,
         mode: u32,
         descriptor: Option<&Arc<Descriptor>>,
-    ) -> Result<Self, Unmade> {
-        let here = self.here_for(caller, name, Rights::NONE).await?;
+    ) -> Result<Self, Interrupted> {
+        let here = self.locate_for(caller, name, Rights::NONE).await?;
         here.require_to_make(caller, true)?;
-        let permits = here.permit().await?;
+        let locks = here.lock_directory().await?;
         let gift = here.gift(caller, true, descriptor)?;
-        let way = here.tell_of(caller, permits, name).await?;
+        let transaction = here.prepare_name_change(caller, locks, name).await?;
         let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
-        to_the_end(way.held(), async move {
+        run_to_completion(transaction.keep_alive(), async move {
             here.volume().spare_name(here.directory().dir()).await?;
             if here.nearest().for_new_directory().is_none() {
                 here.forget_lists(&name).await?;
             }
-            here.still()?;
+            here.ensure_current()?;
             let charge = here.volume().charge(1, 0)?;
-            way.rise();
+            transaction.bump_version();
             let directory = here.directory();
-            way.done(directory.dir().mkdir(&name, mode).await)?;
+            transaction.done(directory.dir().mkdir(&name, mode).await)?;
             charge.made_in(here.volume(), here.object()?);
             let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
             let made = directory.dir().open(&name, how).await.and_then(lane::fs::File::into_dir);
@@ -100,9 +100,9 @@ impl Directory {
             if let Some(object) = made.object() {
                 here.remember_made(name, object, has_list);
             }
-            here.note_added(&way, name, made.object());
+            here.note_added(&transaction, name, made.object());
             let mark = here.count_in(name);
-            way.end(here.volume());
+            transaction.end(here.volume());
             here.keep(name, Node::Directory(Rc::clone(made.node())), mark);
             Ok(made)
         })

@@ -1,12 +1,12 @@
-//! Changes of a writable volume: one file for each kind, and one way for all ([`here`], [`way`]): permits of what is concerned,
+//! Changes of a writable volume: one file for each kind, and one way for all ([`located_directory`], [`transaction`]): permits of what is concerned,
 //! names confirmed under them, everybody who relies on it told, then the change itself, which runs to its end whatever
 //! becomes of who asked for it. docs/design/vfs.md draws it.
 
-pub(crate) use self::behind::{Doubted, Looked};
 pub use self::create::{Created, How};
 pub use self::extended::EntryExtended;
 pub(crate) use self::extended::stored as stored_attribute;
-pub(crate) use self::find::c_name;
+pub(crate) use self::external::{LookedUpName, NotifiedNames};
+pub(crate) use self::name_target::c_name;
 pub use self::rename::Over;
 pub use self::stage::{Expect, Published, Staged};
 pub use self::store::Store;
@@ -14,36 +14,36 @@ pub use self::symbolic_link::SymbolicLink;
 pub use self::writer::Writer;
 
 mod access;
-mod ahead;
-mod anew;
 mod archived;
-mod aside;
 mod attributes;
 mod become_link;
-mod behind;
+mod carried_attributes;
 mod compressed;
 mod content;
 mod create;
 mod descriptor;
-mod edited;
 mod exchange;
 mod extended;
-mod find;
-mod here;
-mod in_the_way;
-mod kept_with;
+mod external;
+mod hard_links;
+mod lease_breaks;
 mod link;
+mod located_directory;
 mod make_directory;
+mod name_edits;
+mod name_target;
+mod notify_watches;
+mod open_conflicts;
 mod owner;
+mod preallocation;
 mod remove;
 mod rename;
+mod reread;
 mod room;
-mod settle;
-mod several;
 mod stage;
+mod staged_name;
 mod store;
 mod symbolic_link;
-mod watched;
-mod way;
+mod transaction;
 mod write;
 mod writer;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use identity::Nearest;
 use lane::fs::{AttributeChange, Dir, File};
 
-use super::here::Here;
+use super::located_directory::LocatedDirectory;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::maker::Maker;
@@ -22,7 +22,7 @@ pub(super) struct NewOwner {
     maker: Option<Maker>,
 }
 
-impl Here {
+impl LocatedDirectory {
     /// To whom what this caller makes here is given. A directory's set-group-id bit has what is made in it belong to its group.
     pub(super) fn owner_of_new(&self, caller: &Caller) -> Result<NewOwner, Error> {
         let volume = self.volume();

@@ -5,10 +5,10 @@ use identity::Rights;
 use index::Number;
 use lane::fs::FileKind;
 
-use super::find::c_name;
-use super::here::Unmade;
+use super::located_directory::Interrupted;
+use super::name_target::c_name;
 use super::stage::Expect;
-use super::way::to_the_end;
+use super::transaction::run_to_completion;
 use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -78,12 +78,12 @@ impl Directory {
         (which, name): (Option<Number>, Name<'_>),
         is_directory: bool,
         expect: Expect<'_>,
-    ) -> Result<(), Unmade> {
-        let here = self.here_to_take(caller, name, Rights::NONE).await?;
-        let (permits, found) = here.permits_of(name).await?;
+    ) -> Result<(), Interrupted> {
+        let here = self.locate_to_unlink(caller, name, Rights::NONE).await?;
+        let (locks, found) = here.lock_with_name(name).await?;
         let mut found = found.ok_or(Error::NotFound)?;
         found.require(which)?;
-        here.require_to_take(caller, name, &found).await?;
+        here.require_to_unlink(caller, name, &found).await?;
         match (found.kind, is_directory) {
             (FileKind::Directory, false) => return Err(Error::IsADirectory.into()),
             (FileKind::Directory, true) | (_, false) => {}
@@ -95,20 +95,20 @@ impl Directory {
         let known = here.known(name, &found).await?;
         let what =
             vec![(here.object()?, ChangeKind::name(name.as_bytes())), (&found.object, ChangeKind::Gone)];
-        let way = self.volume().tell(caller, permits, what).await?;
+        let transaction = self.volume().prepare_change(caller, locks, what).await?;
         let name = c_name(name);
-        to_the_end(way.held(), async move {
+        run_to_completion(transaction.keep_alive(), async move {
             found.count_names(&here, &name).await?;
-            here.still()?;
-            way.rise();
-            found.loses_aside();
+            here.ensure_current()?;
+            transaction.bump_version();
+            found.prepare_unlink();
             let dir = here.directory().dir();
             let removed = match (is_directory, &found.open) {
                 (true, _) => dir.rmdir(&name).await,
                 (false, Some(file)) => dir.unlink_open(&name, file.lane_file()).await,
                 (false, None) => dir.unlink(&name).await,
             };
-            way.done(removed)?;
+            transaction.done(removed)?;
             here.has_lost(&name, &found).await?;
             match is_directory {
                 true => {
@@ -117,8 +117,8 @@ impl Directory {
                 }
                 false => here.volume().note_removed(here.object()?, known),
             }
-            way.removed(here.object()?, name.as_bytes());
-            way.end(here.volume());
+            transaction.removed(here.object()?, name.as_bytes());
+            transaction.end(here.volume());
             Ok(())
         })
         .await

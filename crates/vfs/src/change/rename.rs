@@ -8,16 +8,16 @@ use identity::Rights;
 use index::Number;
 use lane::fs::{FileKind, RenameHow};
 
-use super::find::{Found, c_name};
-use super::here::{Here, Unmade};
-use super::in_the_way::InTheWay;
-use super::way::{Way, to_the_end};
+use super::located_directory::{Interrupted, LocatedDirectory};
+use super::name_target::{NameTarget, c_name};
+use super::open_conflicts::OpenConflicts;
+use super::transaction::{ChangeTransaction, run_to_completion};
 use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
-use crate::object::{Object, Permits};
+use crate::object::{ChangeLockSet, Object};
 use crate::usage::Known;
 
 /// What a rename may put an end to.
@@ -31,8 +31,8 @@ pub enum Over {
 
 /// What a rename concerns.
 struct Concerned {
-    moved: Found,
-    replaced: Option<Found>,
+    moved: NameTarget,
+    replaced: Option<NameTarget>,
 }
 
 impl Directory {
@@ -80,9 +80,8 @@ impl Directory {
         if !self.volume().is_same(to.0.volume()) {
             return self.volume().counted(Err(Error::CrossDevice));
         }
-        let in_the_way = InTheWay::default();
-        let renamed =
-            self.attempts(async || self.try_rename(caller, from, to, over, &in_the_way).await).await;
+        let conflicts = OpenConflicts::default();
+        let renamed = self.attempts(async || self.try_rename(caller, from, to, over, &conflicts).await).await;
         if renamed.is_ok() {
             self.volume().note_finished(self.path(), from.1);
         }
@@ -95,29 +94,29 @@ impl Directory {
         (which, from): (Option<Number>, Name<'_>),
         (to_directory, to): (&Self, Name<'_>),
         over: Over,
-        in_the_way: &InTheWay,
-    ) -> Result<(), Unmade> {
-        let here = self.here_to_take(caller, from, Rights::NONE).await?;
-        let there = to_directory.here_for(caller, to, Rights::INSERT).await?;
-        let (permits, concerned) = permits_to_rename(&here, from, &there, to).await?;
+        conflicts: &OpenConflicts,
+    ) -> Result<(), Interrupted> {
+        let here = self.locate_to_unlink(caller, from, Rights::NONE).await?;
+        let there = to_directory.locate_for(caller, to, Rights::INSERT).await?;
+        let (locks, concerned) = lock_to_rename(&here, from, &there, to).await?;
         concerned.moved.require(which)?;
-        here.require_to_take(caller, from, &concerned.moved).await?;
+        here.require_to_unlink(caller, from, &concerned.moved).await?;
         let is_due = concerned.is_due(&here, &there, over)?;
         let Concerned { moved, mut replaced } = concerned;
         if !is_due {
             // Whoever else has it open for later gives that back before an open renames it, whatever comes of it.
             return match caller.open {
-                Some(_) => self.volume().ask_holders(caller, &[(&moved.object, moved.moves())]),
+                Some(_) => self.volume().break_leases(caller, &[(&moved.object, moved.moves())]),
                 None => Ok(()),
             };
         }
         if let Some(replaced) = &replaced {
-            there.require_to_take(caller, to, replaced).await?;
+            there.require_to_unlink(caller, to, replaced).await?;
         }
         here.may_move(caller, from, &there, &moved).await?;
-        self.volume().ask_to_move_names(caller, here.object()?, there.object()?)?;
-        self.volume().ask_replaced(caller, replaced.as_ref())?;
-        self.volume().ask_beneath(caller, &moved, in_the_way).await?;
+        self.volume().check_opens_of_directories(caller, here.object()?, there.object()?)?;
+        self.volume().check_opens_of_replaced(caller, replaced.as_ref())?;
+        self.volume().check_opens_beneath(caller, &moved, conflicts).await?;
         let known = here.known(from, &moved).await?;
         let known_replaced = match &replaced {
             Some(replaced) => there.known(to, replaced).await?,
@@ -130,21 +129,21 @@ impl Directory {
             // What cannot be looked at moves all the same.
             let _ = here.own_of(from, &moved.object).await;
         }
-        let what = told(here.object()?, from, there.object()?, to, &moved, gone);
-        let way = self.volume().tell(caller, permits, what).await?;
+        let what = changed_objects(here.object()?, from, there.object()?, to, &moved, gone);
+        let transaction = self.volume().prepare_change(caller, locks, what).await?;
         let (from, to) = (c_name(from), c_name(to));
-        to_the_end(way.held(), async move {
+        run_to_completion(transaction.keep_alive(), async move {
             if let Some(replaced) = &mut replaced {
                 replaced.count_names(&there, &to).await?;
             }
             if moved.is_directory() {
                 there.forget_lists(&to).await?;
             }
-            here.still()?;
-            there.still()?;
-            way.rise();
+            here.ensure_current()?;
+            there.ensure_current()?;
+            transaction.bump_version();
             if moved.is_directory() {
-                moved.object.rise();
+                moved.object.bump_version();
             }
             let how = match over {
                 Over::Nothing => RenameHow::NoReplace,
@@ -152,33 +151,33 @@ impl Directory {
             };
             let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
             let account = Moving::begin(&here, &moved)?;
-            let has_others = moved.moves_aside(&here, &from).await;
-            replaced.iter().for_each(Found::loses_aside);
+            let has_others = moved.prepare_move(&here, &from).await;
+            replaced.iter().for_each(NameTarget::prepare_unlink);
             let renamed = here_dir.rename(&from, there_dir, &to, how).await;
             let to_name = Name::parse(to.as_bytes()).map_err(Error::from)?;
             let gone = replaced.as_ref().map(|replaced| (replaced, known_replaced));
             account.end(renamed.is_ok().then_some((&there, to_name)), known, gone)?;
-            way.done(renamed)?;
-            way.removed(here.object()?, from.as_bytes());
+            transaction.done(renamed)?;
+            transaction.removed(here.object()?, from.as_bytes());
             if let Some(replaced) = &replaced {
                 there.has_lost(&to, replaced).await?;
-                way.removed(there.object()?, to.as_bytes());
+                transaction.removed(there.object()?, to.as_bytes());
             }
             if moved.kind == FileKind::Directory {
                 here.move_lists(&from, &there, &to);
             }
-            has_moved(&way, &moved, (&here, &from), (&there, &to))?;
+            has_moved(&transaction, &moved, (&here, &from), (&there, &to))?;
             if moved.object.grants().is_in_use() {
-                there.rely_for_opens();
+                there.pin_for_opens();
             }
             if archives {
                 there.turn_archive_on(to_name, &moved).await;
             }
-            moved.was_moved(&way, &there, &to).await;
+            moved.finish_move(&transaction, &there, &to).await;
             if has_others && !Arc::ptr_eq(here.object()?, there.object()?) {
                 here.note_other_name(&moved.object, Name::parse(from.as_bytes()).map_err(Error::from)?)?;
             }
-            way.end(here.volume());
+            transaction.end(here.volume());
             Ok(())
         })
         .await
@@ -187,7 +186,7 @@ impl Directory {
 
 impl Concerned {
     /// Whether there is anything to be done: two names of one file stay.
-    fn is_due(&self, here: &Here, there: &Here, over: Over) -> Result<bool, Error> {
+    fn is_due(&self, here: &LocatedDirectory, there: &LocatedDirectory, over: Over) -> Result<bool, Error> {
         if self.replaced.is_some() && over == Over::Nothing {
             return Err(Error::Exists);
         }
@@ -205,13 +204,13 @@ impl Concerned {
 
 /// What moves, for whoever counts what the volume holds.
 pub(super) struct Moving<'m> {
-    here: &'m Here,
+    here: &'m LocatedDirectory,
     from: &'m Arc<Object>,
-    moved: &'m Found,
+    moved: &'m NameTarget,
 }
 
 impl<'m> Moving<'m> {
-    pub(super) fn begin(here: &'m Here, moved: &'m Found) -> Result<Self, Error> {
+    pub(super) fn begin(here: &'m LocatedDirectory, moved: &'m NameTarget) -> Result<Self, Error> {
         let from = here.object()?;
         if moved.kind == FileKind::Directory {
             here.volume().begin_move(&moved.object, from);
@@ -222,9 +221,9 @@ impl<'m> Moving<'m> {
     /// It has its new name, in place of what was replaced; `None`: it stays.
     pub(super) fn end(
         self,
-        to: Option<(&Here, Name<'_>)>,
+        to: Option<(&LocatedDirectory, Name<'_>)>,
         known: Option<Known>,
-        replaced: Option<(&Found, Option<Known>)>,
+        replaced: Option<(&NameTarget, Option<Known>)>,
     ) -> Result<(), Error> {
         let (volume, object) = (self.here.volume(), &self.moved.object);
         let is_directory = self.moved.kind == FileKind::Directory;
@@ -252,12 +251,12 @@ impl<'m> Moving<'m> {
     }
 }
 
-async fn permits_to_rename(
-    here: &Here,
+async fn lock_to_rename(
+    here: &LocatedDirectory,
     from: Name<'_>,
-    there: &Here,
+    there: &LocatedDirectory,
     to: Name<'_>,
-) -> Result<(Permits, Concerned), Error> {
+) -> Result<(ChangeLockSet, Concerned), Error> {
     let names = async || {
         let moved = here.find(from).await?.ok_or(Error::NotFound)?;
         let replaced = there.find(to).await?;
@@ -265,31 +264,31 @@ async fn permits_to_rename(
         let objects = concerned.map(|found| Arc::clone(&found.object)).collect();
         Ok((Concerned { moved, replaced }, objects))
     };
-    here.volume().permits(&[here.object()?, there.object()?], names).await
+    here.volume().lock_objects(&[here.object()?, there.object()?], names).await
 }
 
 /// What had the name `from` has the name `to`: what is open by it, and images of the directory follow, as its
 /// [place](Moving::end) has.
 pub(super) fn has_moved(
-    way: &Way,
-    moved: &Found,
-    (here, from): (&Here, &CString),
-    (there, to): (&Here, &CString),
+    transaction: &ChangeTransaction,
+    moved: &NameTarget,
+    (here, from): (&LocatedDirectory, &CString),
+    (there, to): (&LocatedDirectory, &CString),
 ) -> Result<(), Error> {
     let (here, there) = (here.object()?, there.object()?);
     moved.object.grants().renamed((here, from.as_bytes()), (there, to.as_bytes()));
-    way.added(there, to.as_bytes(), moved.object.number());
+    transaction.added(there, to.as_bytes(), moved.object.number());
     Ok(())
 }
 
 /// Who has to know: the directories' names, what moves, what goes or moves the other way.
-pub(super) fn told<'a>(
+pub(super) fn changed_objects<'a>(
     here: &'a Arc<Object>,
     from: Name<'_>,
     there: &'a Arc<Object>,
     to: Name<'_>,
-    moved: &'a Found,
-    other: Option<(&'a Found, ChangeKind)>,
+    moved: &'a NameTarget,
+    other: Option<(&'a NameTarget, ChangeKind)>,
 ) -> Vec<(&'a Arc<Object>, ChangeKind)> {
     let names =
         |names: &[Name<'_>]| ChangeKind::Names(names.iter().map(|name| Box::from(name.as_bytes())).collect());

@@ -7,13 +7,13 @@ use identity::Rights;
 use lane::buffer::Buf;
 use lane::fs::{AttributeChange, FileKind, SetTime, SyncOf, Timestamp};
 
-use super::aside::Aside;
+use super::carried_attributes::CarriedAttributes;
 use super::descriptor::give;
-use super::find::{Found, c_name};
-use super::here::{Here, Unmade};
-use super::kept_with::KeptWith;
+use super::located_directory::{Interrupted, LocatedDirectory};
+use super::name_target::{NameTarget, c_name};
 use super::owner::note_maker;
-use super::way::to_the_end;
+use super::staged_name::StagedName;
+use super::transaction::run_to_completion;
 use crate::attributes::Attributes;
 use crate::cache::Node;
 use crate::callback::ChangeKind;
@@ -28,7 +28,7 @@ use crate::usage::Growing;
 pub struct Staged {
     directory: Directory,
     file: Rc<OpenFile>,
-    aside: Rc<Aside>,
+    staged_name: Rc<StagedName>,
     /// What it takes of the volume's room until it has a name.
     growing: Rc<Growing>,
 }
@@ -64,7 +64,7 @@ impl Directory {
     pub fn stage<'a>(&'a self, caller: &'a Caller, mode: u32) -> LocalBoxFuture<'a, Result<Staged, Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.here().await?;
+                let here = self.locate().await?;
                 here.require_to_make(caller, false)?;
                 Ok(self.try_stage(mode).await?)
             })
@@ -75,13 +75,13 @@ impl Directory {
     async fn try_stage(&self, mode: u32) -> Result<Staged, Error> {
         self.volume().changeable().await?;
         let growing = Rc::new(Growing::begin(self.volume())?);
-        let (file, aside) = Aside::make(self, mode).await?;
+        let (file, staged_name) = StagedName::make(self, mode).await?;
         let stat = file.stat()?;
         // As long as it is not published it is called so in messages.
-        let name = self.volume().cache().name_aside();
+        let name = self.volume().cache().new_staged_name();
         let file = Rc::new(self.made_file(Name::parse(name.as_bytes())?, file, &stat).await?);
-        let aside = aside.of(file.object());
-        Ok(Staged { directory: self.clone(), file, aside: Rc::new(aside), growing })
+        let staged_name = staged_name.of(file.object());
+        Ok(Staged { directory: self.clone(), file, staged_name: Rc::new(staged_name), growing })
     }
 }
 
@@ -166,14 +166,14 @@ impl Staged {
         caller: &Caller,
         name: Name<'_>,
         expect: Expect<'_>,
-    ) -> Result<Published, Unmade> {
-        let here = self.directory.here_for(caller, name, Rights::NONE).await?;
+    ) -> Result<Published, Interrupted> {
+        let here = self.directory.locate_for(caller, name, Rights::NONE).await?;
         here.require_to_make(caller, false)?;
-        let (permits, mut found) = here.permits_of(name).await?;
+        let (locks, mut found) = here.lock_with_name(name).await?;
         if let Some(found) = &found {
-            here.require_to_take(caller, name, found).await?;
+            here.require_to_unlink(caller, name, found).await?;
         }
-        if found.as_ref().is_some_and(Found::is_directory) {
+        if found.as_ref().is_some_and(NameTarget::is_directory) {
             return Err(Error::IsADirectory.into());
         }
         if !expect.allows(&here, name, found.is_some()).await? {
@@ -192,9 +192,9 @@ impl Staged {
             }
             None => here.gift(caller, false, None)?,
         };
-        let kept_with = match &found {
-            Some(found) if found.kind == FileKind::File => here.kept_with(name).await,
-            _ => KeptWith::nothing(),
+        let carried_attributes = match &found {
+            Some(found) if found.kind == FileKind::File => here.carried_attributes(name).await,
+            _ => CarriedAttributes::nothing(),
         };
         let known = match &found {
             Some(found) => here.known(name, found).await?,
@@ -202,25 +202,25 @@ impl Staged {
         };
         let mut what = vec![(here.object()?, ChangeKind::name(name.as_bytes()))];
         what.extend(found.iter().map(|found| (&found.object, ChangeKind::Gone)));
-        let way = here.volume().tell(caller, permits, what).await?;
+        let transaction = here.volume().prepare_change(caller, locks, what).await?;
         let (name, is_new) = (c_name(name), found.is_none());
         let owner = here.owner_of_new(caller)?;
-        let (file, aside, growing) =
-            (Rc::clone(&self.file), Rc::clone(&self.aside), Rc::clone(&self.growing));
-        to_the_end(way.held(), async move {
+        let (file, staged_name, growing) =
+            (Rc::clone(&self.file), Rc::clone(&self.staged_name), Rc::clone(&self.growing));
+        run_to_completion(transaction.keep_alive(), async move {
             if let Some(replaced) = &mut found {
                 replaced.count_names(&here, &name).await?;
             }
-            here.still()?;
+            here.ensure_current()?;
             // Before it has a name that leads to it.
             note_maker(file.object(), owner.give(here.volume(), file.lane_file()).await?);
             give(&gift, file.object(), file.lane_file()).await?;
-            kept_with.give(file.lane_file()).await;
-            way.rise();
-            found.iter().for_each(Found::loses_aside);
+            carried_attributes.give(file.lane_file()).await;
+            transaction.bump_version();
+            found.iter().for_each(NameTarget::prepare_unlink);
             // Only what makes files behind the server's back can have come in between.
-            let given = aside.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
-            way.done(given)?;
+            let given = staged_name.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
+            transaction.done(given)?;
             if let Some(replaced) = &found {
                 here.has_lost(&name, replaced).await?;
             }
@@ -234,9 +234,9 @@ impl Staged {
             let attributes = attributes?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             if !is_new && let Ok(directory) = here.object() {
-                way.removed(directory, name.as_bytes());
+                transaction.removed(directory, name.as_bytes());
             }
-            here.note_added(&way, name, file.object());
+            here.note_added(&transaction, name, file.object());
             here.directory().note_place(file.object(), name);
             if let Some(object) = file.object() {
                 object.note_published();
@@ -247,7 +247,7 @@ impl Staged {
                 false => None,
             };
             let mark = kept.as_ref().and_then(|_| here.count_in(name));
-            way.end(here.volume());
+            transaction.end(here.volume());
             if let Some(kept) = kept {
                 here.keep(name, Node::File(kept), mark);
             }
@@ -262,7 +262,12 @@ impl Staged {
 }
 
 impl Expect<'_> {
-    pub(super) async fn allows(self, here: &Here, name: Name<'_>, is_there: bool) -> Result<bool, Error> {
+    pub(super) async fn allows(
+        self,
+        here: &LocatedDirectory,
+        name: Name<'_>,
+        is_there: bool,
+    ) -> Result<bool, Error> {
         match self {
             Self::Anything => Ok(true),
             Self::Absent => Ok(!is_there),

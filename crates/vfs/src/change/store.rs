@@ -8,8 +8,8 @@ use index::Version;
 use lane::buffer::Buf;
 
 use super::Writer;
-use super::ahead::Ahead;
-use super::writer::{Raises, Step};
+use super::preallocation::Preallocation;
+use super::writer::{Step, VersionBump};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
@@ -23,7 +23,7 @@ pub struct Store {
     writer: Writer,
     caller: Caller,
     raised: Rc<Raised>,
-    ahead: Rc<Ahead>,
+    ahead: Rc<Preallocation>,
 }
 
 /// The version that a change of several steps has come to.
@@ -34,9 +34,9 @@ impl Raised {
     /// Raises an object's version for a step; `goes_on`: nobody could look since the last one that raised it.
     pub(super) fn raise(&self, object: &Object, goes_on: bool) {
         if !goes_on || self.0.get() != Some(object.version()) {
-            self.0.set(Some(object.rise()));
+            self.0.set(Some(object.bump_version()));
         } else {
-            object.rise_on();
+            object.continue_version();
         }
     }
 
@@ -49,7 +49,7 @@ impl Raised {
 impl Writer {
     /// Begins a change in several steps. Nothing happens before the first of them.
     pub fn store(&self, caller: &Caller) -> Store {
-        let ahead = Rc::new(Ahead::new(self, caller));
+        let ahead = Rc::new(Preallocation::new(self, caller));
         Store { writer: self.clone(), caller: caller.clone(), raised: Rc::default(), ahead }
     }
 }
@@ -109,7 +109,7 @@ impl Store {
 
     /// A step that raises the version only if none before it has.
     fn of_this(&self) -> Step<'static> {
-        Step { raises: Raises::With(Rc::clone(&self.raised)), archives: true, ..Step::default() }
+        Step { raises: VersionBump::With(Rc::clone(&self.raised)), archives: true, ..Step::default() }
     }
 }
 

@@ -7,8 +7,8 @@ use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::FileKind;
 
-use super::find::c_name;
-use super::here::Unmade;
+use super::located_directory::Interrupted;
+use super::name_target::c_name;
 use crate::attributes::Attributes;
 use crate::cache::WatchedDir;
 use crate::caller::Caller;
@@ -54,11 +54,11 @@ impl Directory {
         &self,
         caller: &Caller,
         name: Name<'_>,
-    ) -> Result<(SymbolicLink, Rc<WatchedDir>), Unmade> {
+    ) -> Result<(SymbolicLink, Rc<WatchedDir>), Interrupted> {
         if name.is_reserved() {
             return Err(Error::Reserved.into());
         }
-        let here = self.here_to_read().await?;
+        let here = self.locate_to_read().await?;
         here.require(caller, Rights::LOOKUP)?;
         let look = here.look_at(name);
         let (dir, entry) = (here.directory().dir(), c_name(name));
@@ -71,8 +71,8 @@ impl Directory {
         let object = shared.object_of(self.volume().root().dir(), By::Name(dir, &entry), &stat, at).await?;
         here.note_seen(name, Some(&object), look.as_ref());
         let target = dir.read_link_at(&entry).await.map_err(Error::of_change)?;
-        here.still()?;
-        let watched = here.relied_on().ok_or(Unmade::Again(None))?;
+        here.ensure_current()?;
+        let watched = here.watched_rc().ok_or(Interrupted::Retry(None))?;
         Ok((SymbolicLink { object, attributes: stat.into(), target }, watched))
     }
 }

@@ -7,7 +7,7 @@ use futures_util::future::LocalBoxFuture;
 use lane::buffer::Buf;
 
 use super::Writer;
-use super::ahead::Ahead;
+use super::preallocation::Preallocation;
 use super::writer::Step;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -37,14 +37,14 @@ impl Writer {
         self.write_parts(caller, Step::default(), offset, bufs, None).await
     }
 
-    /// The bytes of several buffers, as a step of a change, which takes room for more where it [goes on](Ahead).
+    /// The bytes of several buffers, as a step of a change, which takes room for more where it [goes on](Preallocation).
     pub(super) async fn write_parts(
         &self,
         caller: &Caller,
         step: Step<'_>,
         offset: u64,
         bufs: Vec<Buf>,
-        ahead: Option<Rc<Ahead>>,
+        ahead: Option<Rc<Preallocation>>,
     ) -> (Result<(), Error>, Option<Vec<Buf>>) {
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let reach = Reach::To(if len == 0 { 0 } else { offset.saturating_add(len as u64) });

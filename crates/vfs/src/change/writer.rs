@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use lane::fs::SyncOf;
 
-use super::here::Unmade;
-use super::settle::Settling;
+use super::lease_breaks::LeaseBreakWait;
+use super::located_directory::Interrupted;
 use super::store::Raised;
-use super::way::{Held, to_the_end};
+use super::transaction::{ChangeKeepAlive, run_to_completion};
 use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::object::{Kinds, Object, Shared, Sharer};
+use crate::object::{Kinds, LockSharer, Object, SharedChangeLock};
 use crate::volume::Volume;
 
 /// A file open for reading and writing, by somebody who had the right to when he opened it. Each change of it is under the
@@ -35,12 +35,12 @@ pub(super) struct Step<'a> {
     pub(super) alone: bool,
     /// Has the file the DOS attribute "archive", as no other does for it.
     pub(super) archives: bool,
-    pub(super) raises: Raises,
+    pub(super) raises: VersionBump,
 }
 
 /// How a step raises the version.
 #[derive(Default)]
-pub(super) enum Raises {
+pub(super) enum VersionBump {
     /// By one.
     #[default]
     Alone,
@@ -81,7 +81,7 @@ impl Writer {
         reads: Option<&Arc<Object>>,
         work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
-        let raises = if what == ChangeKind::Attributes { Raises::Nothing } else { Raises::Alone };
+        let raises = if what == ChangeKind::Attributes { VersionBump::Nothing } else { VersionBump::Alone };
         let step = Step { reads, raises, ..Step::default() };
         self.change_by(caller, what, step, |_, _| Ok(()), async move |file, ()| work(file).await).await
     }
@@ -99,60 +99,63 @@ impl Writer {
         let Step { reads, alone, raises, .. } = step;
         let changed = async {
             let object = self.file.object().ok_or(Error::ReadOnly)?;
-            let sharer = caller.holder.map_or(Sharer::Writer(self.number), Sharer::Holder);
+            let sharer = caller.holder.map_or(LockSharer::Writer(self.number), LockSharer::Holder);
             // What holders of leases have to be asked each write asks by itself.
             let shares = what == ChangeKind::Content
                 && !alone
                 && reads.is_none()
                 && !object.volume().objects().any_held();
-            if shares && let Some(part) = Shared::join(object, sharer, self.volume.pass().await?) {
+            if shares && let Some(part) = SharedChangeLock::join(object, sharer, self.volume.pass().await?) {
                 return self.write_shared(part, (raises, true), before, work).await;
             }
             let concerned: Vec<_> = std::iter::once(object).chain(reads).collect();
-            let mut settling = Settling::default();
-            let way = loop {
-                let (permits, ()) = self.volume.permits(&concerned, async || Ok(((), Vec::new()))).await?;
-                let unread = reads.map_or(Ok(()), |read| self.volume.ask_holders_to_read(caller, read));
+            let mut lease_wait = LeaseBreakWait::default();
+            let transaction = loop {
+                let (locks, ()) = self.volume.lock_objects(&concerned, async || Ok(((), Vec::new()))).await?;
+                let unread = reads.map_or(Ok(()), |read| self.volume.break_leases_to_read(caller, read));
                 let told = match unread {
-                    Ok(()) => self.volume.tell(caller, permits, vec![(object, what.clone())]).await,
-                    Err(unmade) => {
-                        drop(permits);
-                        Err(unmade)
+                    Ok(()) => self.volume.prepare_change(caller, locks, vec![(object, what.clone())]).await,
+                    Err(interrupted) => {
+                        drop(locks);
+                        Err(interrupted)
                     }
                 };
                 match told {
-                    Ok(way) => break way,
-                    Err(Unmade::Refused(error)) => return Err(error),
-                    Err(Unmade::Held(asking)) => settling.wait(&self.volume, asking).await?,
-                    Err(Unmade::Again(_)) => {}
+                    Ok(transaction) => break transaction,
+                    Err(Interrupted::Refused(error)) => return Err(error),
+                    Err(Interrupted::AwaitLease(pending)) => lease_wait.wait(&self.volume, pending).await?,
+                    Err(Interrupted::Retry(_)) => {}
                 }
             };
-            if shares && way.is_shown_nowhere() {
-                return self.write_shared(way.share(sharer), (raises, false), before, work).await;
+            if shares && transaction.breaks_no_directory_lease() {
+                return self.write_shared(transaction.share(sharer), (raises, false), before, work).await;
             }
             let (file, volume) = (Rc::clone(&self.file), self.volume.clone());
-            to_the_end(way.held(), async move {
+            run_to_completion(transaction.keep_alive(), async move {
                 let prepared = before(&volume, &file)?;
                 if let Some(object) = file.object() {
                     match &raises {
-                        Raises::Alone => way.rise(),
-                        Raises::With(raised) => {
-                            way.rise();
+                        VersionBump::Alone => transaction.bump_version(),
+                        VersionBump::With(raised) => {
+                            transaction.bump_version();
                             raised.note(object);
                         }
-                        Raises::Nothing => {
-                            file.lane_file().stat().iter().for_each(|before| object.changes_aside(before));
+                        VersionBump::Nothing => {
+                            file.lane_file()
+                                .stat()
+                                .iter()
+                                .for_each(|before| object.note_metadata_change(before));
                         }
                     }
                 }
                 let done = work(file, prepared).await?;
-                way.end(&volume);
+                transaction.end(&volume);
                 Ok(done)
             })
             .await
         };
         let changed = changed.await;
-        self.volume.all_told_above(self.file.object()).await;
+        self.volume.wait_for_directory_breaks(self.file.object()).await;
         self.volume.counted(changed)
     }
 
@@ -160,32 +163,36 @@ impl Writer {
     /// asks who relies on the file. With how it raises the version, whether the permit was shared before.
     async fn write_shared<P: 'static, T: 'static>(
         &self,
-        part: Shared,
-        (raises, goes_on): (Raises, bool),
+        part: SharedChangeLock,
+        (raises, goes_on): (VersionBump, bool),
         before: impl FnOnce(&Volume, &Rc<OpenFile>) -> Result<P, Error> + 'static,
         work: impl AsyncFnOnce(Rc<OpenFile>, P) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
         let (file, volume, part) = (Rc::clone(&self.file), self.volume.clone(), Rc::new(part));
-        to_the_end(Held::shared(Rc::clone(&part), &self.volume), async move {
+        run_to_completion(ChangeKeepAlive::shared(Rc::clone(&part), &self.volume), async move {
             let _part = part;
             let prepared = before(&volume, &file)?;
             let mut aside = None;
             if let Some(object) = file.object() {
                 match &raises {
-                    Raises::Alone => drop(object.rise()),
-                    Raises::With(raised) => raised.raise(object, goes_on),
-                    Raises::Nothing => {
-                        aside = file.lane_file().stat().ok().and_then(|before| object.begin_aside(&before));
+                    VersionBump::Alone => drop(object.bump_version()),
+                    VersionBump::With(raised) => raised.raise(object, goes_on),
+                    VersionBump::Nothing => {
+                        aside = file
+                            .lane_file()
+                            .stat()
+                            .ok()
+                            .and_then(|before| object.begin_metadata_change(&before));
                     }
                 }
             }
             let done = work(Rc::clone(&file), prepared).await;
             if let Some(object) = file.object() {
-                if let Some(peer) = volume.cache().peer().filter(|_| !matches!(raises, Raises::Alone)) {
+                if let Some(peer) = volume.cache().peer().filter(|_| !matches!(raises, VersionBump::Alone)) {
                     peer.callbacks.forget_observed(object);
                 }
                 drop(aside);
-                if matches!(raises, Raises::Nothing) {
+                if matches!(raises, VersionBump::Nothing) {
                     return done;
                 }
                 object.set_changed(done.is_ok().then(lane::time::wall_clock));

@@ -12,7 +12,7 @@ use lane::offload::offload;
 
 use super::{Check, CheckError, ENTRIES_MAX, Trouble, is_gone};
 use crate::attributes::Attributes;
-use crate::cache::giver_of_aside;
+use crate::cache::staging_process;
 use crate::descriptor;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
@@ -146,7 +146,7 @@ impl Check {
             };
             // Nobody is served it, nor counted what it is.
             if parsed.is_reserved() {
-                if matches!(stat.kind, FileKind::File | FileKind::Symlink) && giver_of_aside(&name).is_some()
+                if matches!(stat.kind, FileKind::File | FileKind::Symlink) && staging_process(&name).is_some()
                 {
                     self.take_away(dir, parsed, &below).await;
                 }

@@ -10,7 +10,7 @@ use super::slot::{Grants, Outcome};
 use super::{Link, Pause};
 use crate::cache::Cache;
 use crate::error::Error;
-use crate::object::{Object, Permits};
+use crate::object::{ChangeLockSet, Object};
 use crate::volume::Volume;
 
 /// A holder of a lease or an oplock has something to give back, and says so by [`Open::acknowledge`](super::Open::acknowledge)
@@ -105,7 +105,7 @@ pub(super) async fn until_answered<T>(
     loop {
         // Who only looked whether it is over might look for ever, in turns with others who do.
         let turn = match when == When::Unchanging && object.is_changing() {
-            true => Some(Permits::take(vec![Arc::clone(object)], volume.waiting_max()?).await?),
+            true => Some(ChangeLockSet::take(vec![Arc::clone(object)], volume.waiting_max()?).await?),
             false => None,
         };
         let (now, ticket) = (lane::time::now(), pause.as_ref().map(Pause::ticket));

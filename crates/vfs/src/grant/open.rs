@@ -205,10 +205,10 @@ impl Volume {
     /// The name that a path ends with, in the directory above; `caches`: it is to be kept watched, as what is there may be cached.
     async fn link(&self, path: RelPath<'_>, caches: bool) -> Result<Arc<Link>, Error> {
         let Some(name) = path.file_name() else { return Ok(Link::root()) };
-        let vantage = self.cache().vantage_above(self.root(), self.key(path)).await;
-        let directory = vantage.object().ok_or(Error::Stale)?;
-        if let Some(watched) = vantage.watched().filter(|_| caches) {
-            self.cache().rely_for_opens(watched);
+        let validity = self.cache().validity_above(self.root(), self.key(path)).await;
+        let directory = validity.object().ok_or(Error::Stale)?;
+        if let Some(watched) = validity.watched().filter(|_| caches) {
+            self.cache().pin_for_opens(watched);
         }
         Ok(Link::new(directory, name.as_bytes()))
     }

@@ -11,6 +11,6 @@ impl Open {
     /// # Errors
     /// As those of a change that is not begun: the volume is closed or read-only, or too many wait for the file.
     pub async fn settled(&self, volume: &Volume) -> Result<(), Error> {
-        volume.permit_for_a_moment(&self.object).await
+        volume.wait_for_change_lock(&self.object).await
     }
 }

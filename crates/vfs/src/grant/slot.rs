@@ -8,7 +8,7 @@ use grants::{Break, Event, Limits, Ticket};
 
 use super::Link;
 use super::local::{Local, Span, wanted};
-use crate::object::{Object, Side};
+use crate::object::{Object, ObjectState};
 
 /// What is held of one object, beside its place.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ impl<'a> Slot<'a> {
 
     /// Whether what is held is so; not where nothing is.
     fn are(self, so: impl FnOnce(&Grants) -> bool) -> bool {
-        self.is_in_use() && self.object.lock_side().grants.as_ref().is_some_and(|held| so(&held.grants))
+        self.is_in_use() && self.object.lock_state().grants.as_ref().is_some_and(|held| so(&held.grants))
     }
 
     /// Whether it is open.
@@ -106,7 +106,7 @@ impl<'a> Slot<'a> {
 
     /// Asks something. Who waits by then is woken.
     pub(crate) fn ask<T>(self, ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T) -> Outcome<T> {
-        let mut side = self.object.lock_side();
+        let mut side = self.object.lock_state();
         let state = side.grants.get_or_insert_with(|| {
             self.mark(IN_USE, true);
             self.object.volume().objects().count_held(true);
@@ -152,7 +152,7 @@ impl<'a> Slot<'a> {
 
     /// One of the holders has been told, or cannot be.
     pub(super) fn is_told(self) {
-        let mut side = self.object.lock_side();
+        let mut side = self.object.lock_state();
         let held = side.grants.as_mut().expect("who has not been told keeps the state");
         held.untold -= 1;
         let notifiers = if held.untold == 0 { std::mem::take(&mut held.notifiers) } else { Vec::new() };
@@ -166,7 +166,7 @@ impl<'a> Slot<'a> {
             return;
         }
         std::future::poll_fn(|cx| {
-            let mut side = self.object.lock_side();
+            let mut side = self.object.lock_state();
             match &mut side.grants {
                 Some(held) if held.untold > 0 => {
                     held.notifiers.push(cx.waker().clone());
@@ -180,12 +180,12 @@ impl<'a> Slot<'a> {
 
     /// The open that has its locks where other programs see them, if there is one.
     pub(super) fn local(self) -> Option<Arc<Local>> {
-        self.is_in_use().then(|| self.object.lock_side().grants.as_ref()?.local.clone())?
+        self.is_in_use().then(|| self.object.lock_state().grants.as_ref()?.local.clone())?
     }
 
     /// Has this open have the locks, unless there is one, which it gives. `None` where nobody holds anything any more.
     pub(super) fn keep_local(self, local: Arc<Local>) -> Option<Arc<Local>> {
-        let mut side = self.object.lock_side();
+        let mut side = self.object.lock_state();
         let kept =
             side.grants.as_mut().map(|held| Arc::clone(held.local.get_or_insert_with(|| Arc::clone(&local))));
         drop(side);
@@ -194,7 +194,7 @@ impl<'a> Slot<'a> {
 
     /// What is locked, if this open has the locks.
     pub(super) fn locked_by(self, local: &Arc<Local>) -> Option<Vec<Span>> {
-        let side = self.object.lock_side();
+        let side = self.object.lock_state();
         let held = side.grants.as_ref()?;
         let is_it = held.local.as_ref().is_some_and(|known| Arc::ptr_eq(known, local));
         is_it.then(|| wanted(&held.grants))
@@ -208,7 +208,7 @@ impl<'a> Slot<'a> {
 
     /// What somebody waited for, if it has come; else he is woken when it does.
     pub(super) fn poll(self, ticket: Ticket, waker: &Waker) -> Option<Came> {
-        let mut side = self.object.lock_side();
+        let mut side = self.object.lock_state();
         let state = side.grants.as_mut().expect("who waits keeps the state");
         let paused = state.paused(ticket);
         let came = paused.came.take();
@@ -220,7 +220,7 @@ impl<'a> Slot<'a> {
 
     /// Somebody waits no more. Says what had come and he has not seen.
     pub(super) fn leave(self, ticket: Ticket) -> Option<Came> {
-        let mut side = self.object.lock_side();
+        let mut side = self.object.lock_state();
         let state = side.grants.as_mut()?;
         state.grants.leave(ticket);
         state.grants.cancel(ticket);
@@ -231,12 +231,12 @@ impl<'a> Slot<'a> {
     }
 
     fn has(self, mark: u8, order: Ordering) -> bool {
-        self.object.line().marks.load(order) & mark != 0
+        self.object.change_lock().marks.load(order) & mark != 0
     }
 
     /// Under the lock.
     fn mark(self, mark: u8, is_so: bool) {
-        let marks = &self.object.line().marks;
+        let marks = &self.object.change_lock().marks;
         match is_so {
             true => marks.fetch_or(mark, Ordering::SeqCst),
             false => marks.fetch_and(!mark, Ordering::SeqCst),
@@ -244,7 +244,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Gives the state back when nothing is left of it.
-    fn end(self, mut side: MutexGuard<'_, Side>) {
+    fn end(self, mut side: MutexGuard<'_, ObjectState>) {
         let is_over = side.grants.as_ref().is_some_and(|held| held.is_over());
         let over = if is_over { side.grants.take() } else { None };
         if over.is_some() {

@@ -14,17 +14,17 @@ use crate::names::Numbered;
 #[derive(Default)]
 pub(crate) struct Log {
     changes: Mutex<VecDeque<Change>>,
-    found: Mutex<VecDeque<Found>>,
+    found: Mutex<VecDeque<ExternalName>>,
     /// A version that others have brought by changing names of which it is not known which: what names led to before says nothing.
     unnamed: AtomicU64,
     covered: Arc<()>,
 }
 
 /// Held by who hears of what others do to the names, and has told of all that nobody had heard of before.
-pub(crate) struct Cover(#[expect(dead_code, reason = "what counts is that it is held")] Arc<()>);
+pub(crate) struct RevalidationOwner(#[expect(dead_code, reason = "what counts is that it is held")] Arc<()>);
 
 /// A name that somebody else has changed behind the server's back, and what it was found to lead to then, if anything.
-struct Found {
+struct ExternalName {
     /// That of the directory by which clients hear of it.
     version: Version,
     name: Box<[u8]>,
@@ -98,19 +98,19 @@ impl Log {
     }
 
     /// Covers it for as long as what this gives is held.
-    pub(crate) fn cover(&self) -> Cover {
-        Cover(Arc::clone(&self.covered))
+    pub(crate) fn own_revalidation(&self) -> RevalidationOwner {
+        RevalidationOwner(Arc::clone(&self.covered))
     }
 
     /// Whether somebody covers it, on whatever lane.
-    pub(crate) fn is_covered(&self) -> bool {
+    pub(crate) fn has_revalidation_owner(&self) -> bool {
         Arc::strong_count(&self.covered) > 1
     }
 
     /// Names were found to lead there, or nowhere, and the directory has got this version for it.
-    pub(crate) fn note_found(&self, version: Version, names: Vec<(Box<[u8]>, Option<Number>)>) {
+    pub(crate) fn note_external(&self, version: Version, names: Vec<(Box<[u8]>, Option<Number>)>) {
         let mut found = self.found.lock().expect("nobody panics while holding it");
-        found.extend(names.into_iter().map(|(name, number)| Found { version, name, number }));
+        found.extend(names.into_iter().map(|(name, number)| ExternalName { version, name, number }));
         let over = found.len().saturating_sub(FOUND_MAX);
         found.drain(..over);
     }
@@ -150,7 +150,9 @@ impl Log {
                 known.insert(name.clone(), (change.after, number));
             }
         }
-        for Found { version, name, number } in &*self.found.lock().expect("nobody panics while holding it") {
+        for ExternalName { version, name, number } in
+            &*self.found.lock().expect("nobody panics while holding it")
+        {
             let latest = known.entry(name.clone()).or_insert((*version, *number));
             if latest.0 <= *version {
                 *latest = (*version, *number);
@@ -200,21 +202,21 @@ impl Object {
         known.unwrap_or_else(|| {
             let log = Arc::new(Log::default());
             *kept = Some(Arc::downgrade(&log));
-            self.line().marks.fetch_or(LOGGED, Ordering::SeqCst);
+            self.change_lock().marks.fetch_or(LOGGED, Ordering::SeqCst);
             log
         })
     }
 
     /// The log, if somebody keeps one: one look at a flag where nobody does.
     pub(crate) fn log(&self) -> Option<Arc<Log>> {
-        if self.line().marks.load(Ordering::SeqCst) & LOGGED == 0 {
+        if self.change_lock().marks.load(Ordering::SeqCst) & LOGGED == 0 {
             return None;
         }
         let mut kept = self.used.get()?.log.lock().expect("nobody panics while holding it");
         let log = kept.as_ref().and_then(Weak::upgrade);
         if log.is_none() {
             *kept = None;
-            self.line().marks.fetch_and(!LOGGED, Ordering::SeqCst);
+            self.change_lock().marks.fetch_and(!LOGGED, Ordering::SeqCst);
         }
         log
     }
@@ -278,7 +280,7 @@ mod tests {
         let moved = Edit::Added { name: name("b"), number: number(2) };
         note(2, vec![Edit::Removed { name: name("a") }, moved]);
         assert_eq!((log.latest_of(b"a"), log.latest_of(b"b")), (Some(None), Some(Some(number(2)))));
-        log.note_found(at(4), vec![(name("b"), None), (name("c"), Some(number(4)))]);
+        log.note_external(at(4), vec![(name("b"), None), (name("c"), Some(number(4)))]);
         assert_eq!((log.latest_of(b"b"), log.latest_of(b"c")), (Some(None), Some(Some(number(4)))));
         note(4, vec![Edit::Added { name: name("b"), number: number(6) }]);
         assert_eq!(log.latest_of(b"b"), Some(Some(number(6))));
@@ -288,11 +290,11 @@ mod tests {
             log.unlike(&[there(name("b"), 8), there(name("a"), 2)]),
             [name("b"), name("a"), name("c")]
         );
-        log.note_found(at(6), vec![(name("c"), None)]);
+        log.note_external(at(6), vec![(name("c"), None)]);
         log.note_unnamed(at(6));
         assert_eq!(log.latest_of(b"b"), None, "it may have been among those that others have changed");
         assert_eq!(log.latest_of(b"c"), Some(None), "which was found then");
-        log.note_found(at(9), (0..FOUND_MAX).map(|_| (name("d"), None)).collect());
+        log.note_external(at(9), (0..FOUND_MAX).map(|_| (name("d"), None)).collect());
         assert_eq!(log.latest_of(b"c"), None, "others have been changed since");
     }
 

@@ -14,7 +14,7 @@ use index::{FileStamp, Slot, Timestamp, Version};
 use lane::fs::{FileKind, Stat};
 
 use super::record::{FAILED, GONE, OVERTAKEN, SETTLED};
-use super::{Object, Side};
+use super::{Object, ObjectState};
 use crate::attributes::Attributes;
 use crate::callback::spread;
 
@@ -36,29 +36,29 @@ pub(crate) enum Judgement {
     /// Somebody else has changed it behind the server's back.
     Foreign,
     /// The same, and it was not its content: how many names it has, its mode or its owner.
-    ForeignBeside,
+    ForeignMetadata,
 }
 
 /// Of an object that has changed, or is new. Packed, as every object in use has one.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
-    /// Nanoseconds since 1970. [`Look::Changed`]: when that was over. [`Look::Seen`]: the change time.
+pub(super) struct VersionState {
+    /// Nanoseconds since 1970. [`VersionStamp::Changed`]: when that was over. [`VersionStamp::Seen`]: the change time.
     time: i64,
     size: u64,
-    /// Of [`Look::Seen`]: hashes of when the content was changed, and of what may change beside it.
+    /// Of [`VersionStamp::Seen`]: hashes of when the content was changed, and of what may change beside it.
     content_time: u32,
     beside: u32,
     /// Its part of the index's journal.
     pub(super) slot: Slot,
     /// Changes of it that are under way: writes may be several at once.
     changing: u16,
-    look: Look,
+    stamp: VersionStamp,
     pub(super) flags: u8,
 }
 
 /// How a file looked when it had its version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Look {
+enum VersionStamp {
     /// That is not known.
     #[default]
     Unknown,
@@ -71,7 +71,7 @@ enum Look {
 impl Judgement {
     /// Whether somebody else was there.
     pub(crate) fn is_foreign(self) -> bool {
-        matches!(self, Self::Foreign | Self::ForeignBeside)
+        matches!(self, Self::Foreign | Self::ForeignMetadata)
     }
 }
 
@@ -79,24 +79,24 @@ impl Object {
     /// What a look that begins now is of. Takes no lock.
     pub(crate) fn look_mark(&self) -> LookMark {
         // In this order: what changes meanwhile has taken a step by the time of the judgement.
-        let steps = self.line.steps.load(Ordering::Acquire);
+        let steps = self.change_lock.steps.load(Ordering::Acquire);
         LookMark { version: self.version(), steps }
     }
 
     /// What follows from a look that was begun with this mark. After a change of which nobody knows how it left the file, and at
     /// the first look after one of ours, what was seen is how it looks at its version.
     pub(crate) fn judge(&self, mark: LookMark, seen: &Attributes) -> Judgement {
-        let mut side = self.lock_side();
-        if side.draft.changing > 0 || self.look_mark() != mark {
+        let mut state = self.lock_state();
+        if state.draft.changing > 0 || self.look_mark() != mark {
             return Judgement::Overtaken;
         }
-        side.draft.judge(seen)
+        state.draft.judge(seen)
     }
 
     /// Whether it looks as somebody else has left it, for all that is known without a [mark](LookMark): to be looked at anew.
     pub(crate) fn looks_foreign(&self, seen: &Attributes) -> bool {
-        let draft = &self.lock_side().draft;
-        draft.changing == 0 && draft.look != Look::Unknown && !draft.has(&seen.seen())
+        let draft = &self.lock_state().draft;
+        draft.changing == 0 && draft.stamp != VersionStamp::Unknown && !draft.has(&seen.seen())
     }
 
     /// Looks at an open file of it that is about to be closed, if the index may have to be told of it.
@@ -106,85 +106,87 @@ impl Object {
         }
         let (mark, began) = (self.look_mark(), lane::time::wall_clock());
         let Ok(stat) = look() else { return };
-        let mut side = self.lock_side();
+        let mut state = self.lock_state();
         let began = (self.look_mark() == mark).then_some(began);
-        let draft = &mut side.draft;
+        let draft = &mut state.draft;
         let was_gone = draft.flags & GONE != 0;
         let is_ours = draft.see(&stat, began);
         if was_gone && draft.flags & GONE == 0 {
             self.volume.index.fell_back(draft.slot, self.version());
         }
         if draft.changing == 0 {
-            let seen = (is_ours && draft.look == Look::Seen).then(|| draft.seen().changed);
+            let seen = (is_ours && draft.stamp == VersionStamp::Seen).then(|| draft.seen().changed);
             self.volume.index.seen(draft.slot, seen);
         }
     }
 
     /// Looked at under the permit of the change that is just over, it was left like this; `by_any_clock`: whatever its change time says, as
     /// that may be of another machine's.
-    pub(crate) fn was_left(&self, seen: &Attributes, by_any_clock: bool) {
-        let mut side = self.lock_side();
-        let draft = &mut side.draft;
-        if draft.changing == 0 && (by_any_clock || draft.look == Look::Changed && draft.has(&seen.seen())) {
+    pub(crate) fn note_attributes_after(&self, seen: &Attributes, by_any_clock: bool) {
+        let mut state = self.lock_state();
+        let draft = &mut state.draft;
+        if draft.changing == 0
+            && (by_any_clock || draft.stamp == VersionStamp::Changed && draft.has(&seen.seen()))
+        {
             draft.look_as(seen, lane::time::wall_clock());
         }
     }
 
     /// A change of its attributes or its name is about to be made under its permit, `before` which it looks like this. What is known of
     /// its content then is known of it afterwards too, when it has another change time.
-    pub(crate) fn changes_aside(&self, before: &Stat) {
-        let mut side = self.lock_side();
-        if !self.is_loaded() || side.draft.changing > 0 || self.volume.index.is_full() {
+    pub(crate) fn note_metadata_change(&self, before: &Stat) {
+        let mut state = self.lock_state();
+        if !self.is_loaded() || state.draft.changing > 0 || self.volume.index.is_full() {
             return;
         }
-        if !side.draft.has(&Attributes::from(*before).seen()) {
-            side.draft.flags |= OVERTAKEN;
+        if !state.draft.has(&Attributes::from(*before).seen()) {
+            state.draft.flags |= OVERTAKEN;
             return;
         }
-        self.begin_aside_of(&mut side);
+        self.begin_metadata_change_in(&mut state);
     }
 
-    /// As [`Object::changes_aside`], of what takes no permit, or one that writes share: that it has another change time is ours when what
+    /// As [`Object::note_metadata_change`], of what takes no permit, or one that writes share: that it has another change time is ours when what
     /// this gives is dropped. `None` where somebody else had changed it before, which stays to be found.
-    pub(crate) fn begin_aside(self: &Arc<Self>, before: &Stat) -> Option<BesideContent> {
-        let mut side = self.lock_side();
+    pub(crate) fn begin_metadata_change(self: &Arc<Self>, before: &Stat) -> Option<MetadataChange> {
+        let mut state = self.lock_state();
         if !self.is_loaded() || self.volume.index.is_full() {
             return None;
         }
-        if side.draft.changing == 0 && !side.draft.has(&Attributes::from(*before).seen()) {
+        if state.draft.changing == 0 && !state.draft.has(&Attributes::from(*before).seen()) {
             return None;
         }
-        self.begin_aside_of(&mut side);
-        Some(BesideContent(Arc::clone(self)))
+        self.begin_metadata_change_in(&mut state);
+        Some(MetadataChange(Arc::clone(self)))
     }
 
-    /// Somebody else has changed it [beside its content](Judgement::ForeignBeside), which is found under its permit: with another change time it
+    /// Somebody else has changed it [beside its content](Judgement::ForeignMetadata), which is found under its permit: with another change time it
     /// has the version that it has.
-    pub(crate) fn changed_beside(&self) {
-        self.begin_aside_of(&mut self.lock_side());
+    pub(crate) fn note_foreign_metadata_change(&self) {
+        self.begin_metadata_change_in(&mut self.lock_state());
     }
 
     /// Where somebody else has put it is told, and nothing else: how it looks is found by the next look. Under its permit.
     pub(crate) fn keeps_its_look(&self) {
-        self.lock_side().draft.flags |= OVERTAKEN;
+        self.lock_state().draft.flags |= OVERTAKEN;
     }
 
-    fn begin_aside_of(&self, side: &mut Side) {
-        self.touch_loaded(side);
+    fn begin_metadata_change_in(&self, state: &mut ObjectState) {
+        self.touch_loaded(state);
         let version = self.version();
-        self.begin_change(&mut side.draft, version, lane::time::wall_clock());
+        self.begin_change(&mut state.draft, version, lane::time::wall_clock());
     }
 
-    /// The change beside its content that was [noted](Self::changes_aside) was none: it looks as it did.
-    pub(crate) fn was_not_changed_aside(&self) {
-        let mut side = self.lock_side();
-        if side.draft.changing > 0 {
-            self.end_nothing(&mut side.draft, self.version());
+    /// The change beside its content that was [noted](Self::note_metadata_change) was none: it looks as it did.
+    pub(crate) fn cancel_metadata_change(&self) {
+        let mut state = self.lock_state();
+        if state.draft.changing > 0 {
+            self.end_nothing(&mut state.draft, self.version());
         }
     }
 
     /// `from`: what has an older change time afterwards was not changed.
-    pub(super) fn begin_change(&self, draft: &mut Draft, version: Version, from: SystemTime) {
+    pub(super) fn begin_change(&self, draft: &mut VersionState, version: Version, from: SystemTime) {
         self.take_step();
         draft.changing += 1;
         self.volume.index.changing(draft.slot, version, from);
@@ -192,7 +194,7 @@ impl Object {
     }
 
     /// A change that was begun was none: it has this version, and looks as it did.
-    pub(super) fn end_nothing(&self, draft: &mut Draft, version: Version) {
+    pub(super) fn end_nothing(&self, draft: &mut VersionState, version: Version) {
         self.take_step();
         draft.changing = draft.changing.saturating_sub(1);
         self.volume.index.fell_back(draft.slot, version);
@@ -200,18 +202,18 @@ impl Object {
     }
 
     /// What an open does with a file that has no name any more is lost with the server that is killed, and so is the file.
-    fn stays_gone(&self, draft: &Draft) {
+    fn stays_gone(&self, draft: &VersionState) {
         if draft.flags & GONE != 0 {
             self.volume.index.going(draft.slot);
         }
     }
 
     /// The change under way is over, made `at` this time, or failed.
-    pub(super) fn settle(&self, draft: &mut Draft, at: Option<SystemTime>) {
+    pub(super) fn settle(&self, draft: &mut VersionState, at: Option<SystemTime>) {
         self.take_step();
         // What was not noted as it began may have given it another change time.
         if draft.changing == 0 && at.is_some() && draft.flags & OVERTAKEN == 0 {
-            draft.look = Look::Unknown;
+            draft.stamp = VersionStamp::Unknown;
         }
         draft.flags &= !OVERTAKEN;
         if draft.settle(at)
@@ -223,24 +225,24 @@ impl Object {
 
     /// A change begins or ends: looks that have begun are of before it. Under the lock.
     pub(super) fn take_step(&self) {
-        let steps = &self.line.steps;
+        let steps = &self.change_lock.steps;
         steps.store(steps.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 }
 
 /// A change of something beside an object's content, while it is made.
-pub(crate) struct BesideContent(Arc<Object>);
+pub(crate) struct MetadataChange(Arc<Object>);
 
-impl Drop for BesideContent {
+impl Drop for MetadataChange {
     fn drop(&mut self) {
         let at = lane::on_lane().then(lane::time::wall_clock);
-        let mut side = self.0.lock_side();
-        self.0.settle(&mut side.draft, at);
-        side.show_change();
+        let mut state = self.0.lock_state();
+        self.0.settle(&mut state.draft, at);
+        state.show_change();
     }
 }
 
-impl Draft {
+impl VersionState {
     /// One of the changes under way is over, made `at` this time, or failed: how the file looks says nothing then. Whether it is known
     /// again how it looks.
     fn settle(&mut self, at: Option<SystemTime>) -> bool {
@@ -262,7 +264,7 @@ impl Draft {
                 true
             }
             _ => {
-                self.look = Look::Unknown;
+                self.stamp = VersionStamp::Unknown;
                 false
             }
         }
@@ -271,11 +273,11 @@ impl Draft {
     fn judge(&mut self, now: &Attributes) -> Judgement {
         let seen = now.seen();
         let is_known = self.has(&seen);
-        if !is_known && self.look != Look::Unknown {
-            let is_beside = self.look == Look::Seen && self.has_changed_beside(now);
-            return if is_beside { Judgement::ForeignBeside } else { Judgement::Foreign };
+        if !is_known && self.stamp != VersionStamp::Unknown {
+            let is_beside = self.stamp == VersionStamp::Seen && self.is_metadata_change(now);
+            return if is_beside { Judgement::ForeignMetadata } else { Judgement::Foreign };
         }
-        if self.look != Look::Seen {
+        if self.stamp != VersionStamp::Seen {
             self.look_as(now, lane::time::wall_clock());
         }
         Judgement::Known
@@ -284,7 +286,7 @@ impl Draft {
     /// Whether what was seen differs in nothing by which content shows, and in something beside it, which gives a file another change time too.
     /// Where nothing beside it differs that time may be of who has written as many bytes and set the time of that back; and a clock of whole
     /// seconds may have stood still since it was looked at.
-    fn has_changed_beside(&self, now: &Attributes) -> bool {
+    fn is_metadata_change(&self, now: &Attributes) -> bool {
         let is_sure = self.time % NANOS != 0 || self.flags & SETTLED != 0;
         is_sure
             && now.kind == FileKind::File
@@ -297,17 +299,17 @@ impl Draft {
     pub(super) fn look_as(&mut self, now: &Attributes, at: SystemTime) {
         let seen = now.seen();
         let Some(time) = nanoseconds_of(seen.changed) else {
-            self.look = Look::Unknown;
+            self.stamp = VersionStamp::Unknown;
             return;
         };
-        (self.look, self.time, self.size) = (Look::Seen, time, seen.size);
+        (self.stamp, self.time, self.size) = (VersionStamp::Seen, time, seen.size);
         (self.content_time, self.beside) = (content_time(now), beside(now));
         self.flags &= !SETTLED;
         self.flags |= if seen.is_settled(at) { SETTLED } else { 0 };
     }
 
     pub(super) fn change(&mut self, at: SystemTime) {
-        (self.look, self.time) = (Look::Changed, nanoseconds(at));
+        (self.stamp, self.time) = (VersionStamp::Changed, nanoseconds(at));
     }
 
     /// It looked so at this time; `None`: perhaps before a change that came in between. Whether that is ours: a stamp later than the last
@@ -329,21 +331,21 @@ impl Draft {
 
     /// Whether it looks so by what is known here.
     fn has(&self, seen: &FileStamp) -> bool {
-        match self.look {
+        match self.stamp {
             _ if self.changing > 0 => false,
-            Look::Unknown => false,
-            Look::Changed => nanoseconds_of(seen.changed).is_some_and(|changed| changed <= self.time),
-            Look::Seen => self.seen() == *seen,
+            VersionStamp::Unknown => false,
+            VersionStamp::Changed => nanoseconds_of(seen.changed).is_some_and(|changed| changed <= self.time),
+            VersionStamp::Seen => self.seen() == *seen,
         }
     }
 
     pub(super) fn seen(&self) -> FileStamp {
-        match self.look {
-            Look::Seen => {
+        match self.stamp {
+            VersionStamp::Seen => {
                 let (secs, nanos) = (self.time.div_euclid(NANOS), self.time.rem_euclid(NANOS));
                 FileStamp { changed: Timestamp { secs, nanos: nanos as u32 }, size: self.size }
             }
-            Look::Unknown | Look::Changed => FileStamp::NOTHING,
+            VersionStamp::Unknown | VersionStamp::Changed => FileStamp::NOTHING,
         }
     }
 }
@@ -387,23 +389,23 @@ mod tests {
     fn nothing_follows_from_a_look_that_a_change_has_overtaken() {
         let changes: [(&str, Change); 6] = [
             ("content", |object| {
-                object.rise();
+                object.bump_version();
                 object.set_changed(Some(at(3).ctime.to_system_time()));
             }),
             ("content, in vain", |object| {
-                object.rise();
+                object.bump_version();
                 object.set_changed(None);
             }),
             ("attributes", |object| {
-                object.changes_aside(&stat(1));
+                object.note_metadata_change(&stat(1));
                 object.set_changed(Some(at(3).ctime.to_system_time()));
             }),
             ("attributes, unnoted", |object| object.set_changed(Some(at(3).ctime.to_system_time()))),
-            ("attributes, without a permit", |object| drop(object.begin_aside(&stat(1)).unwrap())),
+            ("attributes, without a permit", |object| drop(object.begin_metadata_change(&stat(1)).unwrap())),
             ("names, which the kernel refuses", |object| {
                 let before = object.version();
-                object.rise();
-                object.fall_back(before);
+                object.bump_version();
+                object.revert_version(before);
             }),
         ];
         for (what, change) in changes {
@@ -425,7 +427,7 @@ mod tests {
     #[test]
     fn while_a_change_is_under_way_nothing_follows_from_a_look() {
         on_lane(|object| {
-            object.rise();
+            object.bump_version();
             assert_eq!(object.judge(object.look_mark(), &at(1)), Judgement::Overtaken);
             object.set_changed(Some(at(3).ctime.to_system_time()));
             assert_eq!(object.judge(object.look_mark(), &at(2)), Judgement::Known);
@@ -456,9 +458,9 @@ mod tests {
             seen
         };
         let cases = [
-            (beside(&|seen| seen.nlink = 2), Judgement::ForeignBeside),
-            (beside(&|seen| seen.mode = 0o600), Judgement::ForeignBeside),
-            (beside(&|seen| seen.gid = 7), Judgement::ForeignBeside),
+            (beside(&|seen| seen.nlink = 2), Judgement::ForeignMetadata),
+            (beside(&|seen| seen.mode = 0o600), Judgement::ForeignMetadata),
+            (beside(&|seen| seen.gid = 7), Judgement::ForeignMetadata),
             // Perhaps as many other bytes, of which the time was set back.
             (beside(&|_| {}), Judgement::Foreign),
             (beside(&|seen| (seen.nlink, seen.size) = (2, 6)), Judgement::Foreign),
@@ -481,11 +483,11 @@ mod tests {
 
     impl Object {
         fn flag(&self, flag: u8) {
-            self.lock_side().draft.flags |= flag;
+            self.lock_state().draft.flags |= flag;
         }
 
         fn has_flag(&self, flag: u8) -> bool {
-            self.lock_side().draft.flags & flag != 0
+            self.lock_state().draft.flags & flag != 0
         }
     }
 

@@ -126,7 +126,8 @@ impl Marking {
         let bytes = Mark { rights: Some(rights), ..mark }.encode();
         // It changes nothing that anybody is told of, but gives the directory another change time.
         let object = volume.in_use_as(Number::ROOT);
-        let aside = object.zip(root.stat().ok()).and_then(|(object, before)| object.begin_aside(&before));
+        let aside =
+            object.zip(root.stat().ok()).and_then(|(object, before)| object.begin_metadata_change(&before));
         let mut set = Ok(());
         for (name, is_needed) in volume.bearer.written(rights, volume.is_lost()) {
             let written = file.set_xattr(&CString::from(name), bytes.to_vec(), XattrHow::Any).await;

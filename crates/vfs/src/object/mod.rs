@@ -9,21 +9,21 @@ use index::{Number, Version};
 use lane::mesh::Member;
 use smb_wire::info::security::Descriptor;
 
+pub(crate) use self::by_vnode::Recorded;
 pub use self::gate::Closed;
 pub(crate) use self::gate::{Outside, Pass};
 pub(crate) use self::identify::{At, By, identity_of, kind_of};
 pub use self::identity::Identity;
 use self::listed::Listed;
 pub(crate) use self::listed::ListedAt;
-pub(crate) use self::look::{BesideContent, Judgement, LookMark};
+pub(crate) use self::lock_set::ChangeLockSet;
+pub(crate) use self::look::{Judgement, LookMark, MetadataChange};
 pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::mark::{Bearer, Borne};
-pub(crate) use self::noticed::{Next, Noticed};
-pub(crate) use self::numbered::Recorded;
 use self::open_names::OpenNames;
-pub(crate) use self::permits::Permits;
-pub use self::remembered::Accepted;
-pub(crate) use self::remembered::is_accepted;
+pub(crate) use self::queued_events::{DueEvent, NoticedEvent};
+pub use self::remembered_lists::Accepted;
+pub(crate) use self::remembered_lists::is_accepted;
 pub(crate) use self::room_record::RoomSlot;
 pub use self::table::{Objects, ObjectsOptions};
 pub(crate) use self::volume::enter;
@@ -32,32 +32,32 @@ pub(crate) use self::watches::Watches;
 pub(crate) use self::watches::{Echo, Looks, OwnChange, WatchAlive};
 pub use self::watches::{Event, Happened, Kinds, Told, Watch, WatchHow};
 
+pub(crate) use self::change_lock::{ChangeLock, LockSharer, SharedChangeLock};
 pub(crate) use self::lanes::LaneBits;
-pub(crate) use self::line::{Line, Shared, Sharer};
 pub use self::log::Edit;
-pub(crate) use self::log::{Change, Cover, Log};
+pub(crate) use self::log::{Change, Log, RevalidationOwner};
 pub(crate) use self::place::{Place, path_beneath, path_in_volume};
 
 use crate::callback::ChangeKind;
 use crate::grant::{Held, Slot};
 
-mod elsewhere;
+mod by_vnode;
+mod change_lock;
 mod gate;
 mod identify;
 mod identity;
 mod lanes;
-mod line;
 mod listed;
+mod lock_set;
 mod log;
 mod look;
 mod mark;
-mod noticed;
-mod numbered;
 mod open_names;
-mod permits;
+mod other_names;
 mod place;
+mod queued_events;
 mod record;
-mod remembered;
+mod remembered_lists;
 mod room_record;
 mod synced_lists;
 mod table;
@@ -85,9 +85,9 @@ pub struct Object {
     /// Of a directory alone, once a lane uses it.
     used: OnceLock<Box<Used>>,
     /// Who changes it, and who waits to.
-    line: Line,
+    change_lock: ChangeLock,
     /// Where it was last found, and what of it changes now.
-    side: Mutex<Side>,
+    state: Mutex<ObjectState>,
     volume: Arc<SharedVolume>,
 }
 
@@ -104,12 +104,12 @@ struct Used {
 }
 
 #[derive(Default)]
-pub(crate) struct Side {
+pub(crate) struct ObjectState {
     place: Option<Place>,
     changing: Option<Box<ChangeKind>>,
     /// What SMB's clients hold of it.
     pub(crate) grants: Option<Box<Held>>,
-    draft: look::Draft,
+    draft: look::VersionState,
     /// Its descriptor, if it has one that can be read.
     pub(crate) own: Option<Arc<Descriptor>>,
 }
@@ -138,12 +138,12 @@ impl Object {
 
     /// Whether somebody is changing it right now, or may without asking anybody. Who relies on what he reads sets his bit first.
     pub(crate) fn is_changing(&self) -> bool {
-        self.line.is_held()
+        self.change_lock.is_held()
     }
 
     /// Whether somebody is changing it right now. For who has made sure that nobody may without asking.
     pub(crate) fn is_busy(&self) -> bool {
-        self.line.is_busy()
+        self.change_lock.is_busy()
     }
 
     /// Lanes that have promised it to clients: each change is told to them.
@@ -186,8 +186,8 @@ impl Object {
         Slot::new(self)
     }
 
-    pub(crate) fn line(&self) -> &Line {
-        &self.line
+    pub(crate) fn change_lock(&self) -> &ChangeLock {
+        &self.change_lock
     }
 
     /// The number of the directory that it was last found in, and its name there: a hint, as it may move. `None` for a volume's own
@@ -198,15 +198,15 @@ impl Object {
 
     /// The directory it was last found in, and its name there; `None` for a volume's own directory.
     pub(crate) fn place(&self) -> Option<Place> {
-        self.lock_side().place.clone()
+        self.lock_state().place.clone()
     }
 
     /// Notes what is about to change, under its permit and before the bits are read.
     pub(crate) fn set_changing(&self, what: ChangeKind) {
         let before = {
-            let mut side = self.lock_side();
+            let mut state = self.lock_state();
             self.take_step();
-            side.changing.replace(Box::new(what))
+            state.changing.replace(Box::new(what))
         };
         drop(before);
         fence(Ordering::SeqCst);
@@ -215,12 +215,12 @@ impl Object {
     /// The change is over: made `at` this time, or failed.
     pub(crate) fn set_changed(&self, at: Option<SystemTime>) {
         let before = {
-            let mut side = self.lock_side();
-            self.settle(&mut side.draft, at);
-            side.show_change();
-            let changed = side.changing.take();
+            let mut state = self.lock_state();
+            self.settle(&mut state.draft, at);
+            state.show_change();
+            let changed = state.changing.take();
             if at.is_some() && matches!(changed.as_deref(), Some(ChangeKind::Gone)) {
-                side.draft.take_away();
+                state.draft.take_away();
             }
             changed
         };
@@ -231,21 +231,21 @@ impl Object {
     /// Whether it loses its place or its rights, for a lane that has set its bit.
     pub(crate) fn is_moving(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.lock_side().changing.as_deref().is_some_and(ChangeKind::is_of_place)
+        self.lock_state().changing.as_deref().is_some_and(ChangeKind::is_of_place)
     }
 
     /// Whether what the name leads to changes, for a lane that has set its bit.
     pub(crate) fn is_changing_name(&self, name: &[u8]) -> bool {
         fence(Ordering::SeqCst);
-        match self.lock_side().changing.as_deref() {
+        match self.lock_state().changing.as_deref() {
             Some(ChangeKind::Unknown) => true,
             Some(ChangeKind::Names(names)) => names.iter().any(|changing| **changing == *name),
             _ => false,
         }
     }
 
-    pub(crate) fn lock_side(&self) -> std::sync::MutexGuard<'_, Side> {
-        self.side.lock().expect("nobody panics while holding it")
+    pub(crate) fn lock_state(&self) -> std::sync::MutexGuard<'_, ObjectState> {
+        self.state.lock().expect("nobody panics while holding it")
     }
 }
 

@@ -11,8 +11,8 @@ use index::{Changing, Kind, Number, ObjectRecord, PlaceRef, Version};
 use lane::fs::Stat;
 
 use super::identify::At;
-use super::look::Draft;
-use super::{Object, Place, Recorded, Side};
+use super::look::VersionState;
+use super::{Object, ObjectState, Place, Recorded};
 use crate::attributes::Attributes;
 use crate::names::{VERSIONS_OF_A_READING, is_unchanged_since_read};
 
@@ -29,36 +29,36 @@ impl Object {
 
     /// It is a new file's, which the index knows by this number, and has to be told of.
     pub(super) fn begin(self: &Arc<Self>, number: Number, now: SystemTime) {
-        let mut side = self.lock_side();
+        let mut state = self.lock_state();
         // Who looked at it in between has asked the index too.
         let is_first = !self.is_loaded();
         let version = if is_first { self.volume.first_version() } else { self.version() };
-        self.touch(&mut side, number, version);
+        self.touch(&mut state, number, version);
         if is_first {
-            self.volume.index.changing(side.draft.slot, version, UNIX_EPOCH);
-            self.have_changed(&mut side.draft, now);
+            self.volume.index.changing(state.draft.slot, version, UNIX_EPOCH);
+            self.have_changed(&mut state.draft, now);
             self.set(number, version);
         }
     }
 
     /// It is that of which the index has this record, looks like this, and was found there.
     pub(super) fn begin_as(self: &Arc<Self>, record: &ObjectRecord, stat: &Stat, at: Option<At<'_>>) {
-        let mut side = self.lock_side();
-        side.draft.flags |= KNOWN;
+        let mut state = self.lock_state();
+        state.draft.flags |= KNOWN;
         // Of those who looked at once the first counts: a change may have come in between.
         if self.is_loaded() {
             return;
         }
-        side.draft.look_as(&Attributes::from(*stat), lane::time::wall_clock());
+        state.draft.look_as(&Attributes::from(*stat), lane::time::wall_clock());
         let is_there =
             |at: At<'_>| record.place.parent == at.directory.number().vnode && *record.place.name == *at.name;
         let is_there = at.is_some_and(is_there);
         if !is_there {
-            side.draft.flags |= MOVED;
+            state.draft.flags |= MOVED;
         }
         // A hint until somebody finds it there who is told of what is renamed: where it was renamed just now the index knows better.
-        if side.place.is_none() && record.number.kind() == Kind::File {
-            side.place = match is_there || record.place.parent == 0 {
+        if state.place.is_none() && record.number.kind() == Kind::File {
+            state.place = match is_there || record.place.parent == 0 {
                 true => at.map(|at| Place { directory: Arc::clone(at.directory), name: at.name.into() }),
                 false => self.volume.recorded_in_use(&record.place),
             };
@@ -71,7 +71,7 @@ impl Object {
         if self.is_loaded() {
             return;
         }
-        let _side = self.lock_side();
+        let _side = self.lock_state();
         if !self.is_loaded() {
             self.set(self.volume.next_unnumbered(kind), self.volume.first_version());
         }
@@ -85,23 +85,23 @@ impl Object {
     }
 
     /// The index will have to be told of it.
-    fn touch(&self, side: &mut Side, number: Number, version: Version) {
+    fn touch(&self, state: &mut ObjectState, number: Number, version: Version) {
         if self.volume.is_numbered() && self.news.fetch_or(TOUCHED, Ordering::Relaxed) & TOUCHED == 0 {
             let words = self.identity.words(self.volume.device());
-            let is_its_name = side.draft.flags & UNPLACED == 0;
-            let place = side.place.as_ref().map(|place| place_ref(place, is_its_name));
+            let is_its_name = state.draft.flags & UNPLACED == 0;
+            let place = state.place.as_ref().map(|place| place_ref(place, is_its_name));
             let changing = Changing { identity: &words, number, version, place };
-            side.draft.slot = self.volume.index.reserve(self.volume.id(), changing);
+            state.draft.slot = self.volume.index.reserve(self.volume.id(), changing);
         }
     }
 
     /// As [`touch`](Self::touch), of one that has its number.
-    pub(super) fn touch_loaded(&self, side: &mut Side) {
-        self.touch(side, self.number(), self.version());
+    pub(super) fn touch_loaded(&self, state: &mut ObjectState) {
+        self.touch(state, self.number(), self.version());
     }
 
     /// It is changed, `now`: a later change time is not ours.
-    fn have_changed(&self, draft: &mut Draft, now: SystemTime) {
+    fn have_changed(&self, draft: &mut VersionState, now: SystemTime) {
         draft.change(now);
         self.volume.index.changed(draft.slot, now);
     }
@@ -109,9 +109,9 @@ impl Object {
     /// A change of its content or names is about to be made, under its permit. The first change of what has a version of an
     /// earlier generation begins the volume's: should disk and index be set back together, the same count may have been used since.
     /// What clients write has begun it as it was first looked at.
-    pub(crate) fn rise(&self) -> Version {
+    pub(crate) fn bump_version(&self) -> Version {
         let (first, is_directory) = (self.volume.first_version(), self.number().kind() == Kind::Directory);
-        self.rise_to(lane::time::wall_clock(), |version| {
+        self.bump_version_to(lane::time::wall_clock(), |version| {
             // What has a generation's first version has not changed in it.
             let next = version.next().max(first.next());
             if is_directory && is_unchanged_since_read(next) { next.next() } else { next }
@@ -119,9 +119,9 @@ impl Object {
     }
 
     /// A directory is read anew: its next version is one that no change brings, and however old the last change is, it bears it out.
-    pub(crate) fn rise_by_reading(&self) -> Version {
+    pub(crate) fn bump_version_on_reread(&self) -> Version {
         let first = self.volume.first_version();
-        self.rise_to(UNIX_EPOCH, |version| {
+        self.bump_version_to(UNIX_EPOCH, |version| {
             let next = version.next().max(first);
             match next.count.checked_next_multiple_of(VERSIONS_OF_A_READING) {
                 Some(count) => Version { count, ..next },
@@ -130,28 +130,28 @@ impl Object {
         })
     }
 
-    fn rise_to(&self, from: SystemTime, next: impl FnOnce(Version) -> Version) -> Version {
-        let mut side = self.lock_side();
-        self.touch_loaded(&mut side);
+    fn bump_version_to(&self, from: SystemTime, next: impl FnOnce(Version) -> Version) -> Version {
+        let mut state = self.lock_state();
+        self.touch_loaded(&mut state);
         // Writes that share a permit rise at once, each by one, under the lock.
         let next = next(self.version());
         // Before anybody sees it: a server that is started after a kill of this one goes on above it.
-        self.begin_change(&mut side.draft, next, from);
+        self.begin_change(&mut state.draft, next, from);
         self.version.store(next.into(), Ordering::SeqCst);
         next
     }
 
     /// The change that raised the version last was none, and nobody was told of the version: it has the one before, and looks as it did.
-    pub(crate) fn fall_back(&self, before: Version) {
-        let mut side = self.lock_side();
+    pub(crate) fn revert_version(&self, before: Version) {
+        let mut state = self.lock_state();
         self.version.store(before.into(), Ordering::SeqCst);
-        self.end_nothing(&mut side.draft, before);
+        self.end_nothing(&mut state.draft, before);
     }
 
     /// The change of its content that raised the version last goes on, and nobody could look in between.
-    pub(crate) fn rise_on(&self) {
+    pub(crate) fn continue_version(&self) {
         let version = self.version();
-        self.begin_change(&mut self.lock_side().draft, version, lane::time::wall_clock());
+        self.begin_change(&mut self.lock_state().draft, version, lane::time::wall_clock());
     }
 
     /// A look has found it at this place. Another name by which it was found before it may have still.
@@ -163,14 +163,14 @@ impl Object {
     /// It may have other names than this: the one by which it was last found is kept in mind, if it is another.
     pub(crate) fn note_other_than(&self, directory: &Arc<Self>, name: &[u8]) {
         let other = {
-            let side = self.lock_side();
-            if side.draft.flags & UNPLACED != 0 {
+            let state = self.lock_state();
+            if state.draft.flags & UNPLACED != 0 {
                 return;
             }
             let is_other = |place: &&Place| !Arc::ptr_eq(&place.directory, directory) || *place.name != *name;
-            side.untaken_place().filter(is_other).map(Recorded::of)
+            state.untaken_place().filter(is_other).map(Recorded::of)
         };
-        other.into_iter().for_each(|other| self.volume.note_elsewhere(&self.identity, other));
+        other.into_iter().for_each(|other| self.volume.note_other_name_of(&self.identity, other));
     }
 
     /// Where it is from now on, by a change of ours. What is changed of it afterwards is shown there: listings of where it was are of before.
@@ -182,17 +182,17 @@ impl Object {
     /// Gives where it was, if that is another place.
     fn put_place(&self, place: Place) -> Option<Place> {
         let (before, has_moved) = {
-            let mut side = self.lock_side();
-            let has_moved = side.place.as_ref().is_some_and(|before| *before != place);
+            let mut state = self.lock_state();
+            let has_moved = state.place.as_ref().is_some_and(|before| *before != place);
             if has_moved {
-                side.draft.flags |= MOVED;
+                state.draft.flags |= MOVED;
             }
             // What has no name any more was found by a look that began before.
-            if side.draft.flags & GONE == 0 {
-                side.draft.flags &= !(TAKEN | UNPLACED);
+            if state.draft.flags & GONE == 0 {
+                state.draft.flags &= !(TAKEN | UNPLACED);
             }
-            self.volume.index.placed(side.draft.slot, Some(place_ref(&place, true)));
-            (side.place.replace(place), has_moved)
+            self.volume.index.placed(state.draft.slot, Some(place_ref(&place, true)));
+            (state.place.replace(place), has_moved)
         };
         // To be dropped outside of the lock: it may be the last that holds the directories above.
         before.filter(|_| has_moved)
@@ -200,33 +200,33 @@ impl Object {
 
     /// Whether that is where it was last found, and this server has not taken that name away since.
     pub(crate) fn is_placed_at(&self, place: &Place) -> bool {
-        self.lock_side().untaken_place() == Some(place)
+        self.lock_state().untaken_place() == Some(place)
     }
 
     /// Whether it was last found by this name, or nobody knows by which.
     pub(crate) fn is_last_found_at(&self, directory: &Arc<Self>, name: &[u8]) -> bool {
-        let side = self.lock_side();
+        let state = self.lock_state();
         let is_it = |place: &Place| Arc::ptr_eq(&place.directory, directory) && *place.name == *name;
-        side.place.as_ref().is_none_or(is_it)
+        state.place.as_ref().is_none_or(is_it)
     }
 
     /// Where in this directory it was last found, if it was there, and this server has not taken the name away since.
     pub(crate) fn placed_in(&self, directory: &Arc<Self>) -> Option<Place> {
-        let side = self.lock_side();
-        side.untaken_place().filter(|place| Arc::ptr_eq(&place.directory, directory)).cloned()
+        let state = self.lock_state();
+        state.untaken_place().filter(|place| Arc::ptr_eq(&place.directory, directory)).cloned()
     }
 
     /// Which of these places, by their directories, it was last found at, if this server has not taken the name away since.
     pub(crate) fn placed_among(&self, places: &HashMap<*const Self, Vec<Place>>) -> Option<Place> {
-        let side = self.lock_side();
-        let place = side.untaken_place()?;
+        let state = self.lock_state();
+        let place = state.untaken_place()?;
         let among = places.get(&Arc::as_ptr(&place.directory))?;
         among.iter().find(|other| *other == place).cloned()
     }
 
     /// Whether the index has a record of it.
     pub(crate) fn is_known(&self) -> bool {
-        self.lock_side().draft.flags & KNOWN != 0
+        self.lock_state().draft.flags & KNOWN != 0
     }
 
     /// It may have lost its last name since it was opened, which its last closing is to see: the index did not know it before, or it has
@@ -261,44 +261,44 @@ impl Object {
     /// A file of ours that nobody could change but us was given its name, or what it gets when it is made: what that did to its change time
     /// is ours too.
     pub(crate) fn note_published(&self) {
-        self.have_changed(&mut self.lock_side().draft, lane::time::wall_clock());
+        self.have_changed(&mut self.lock_state().draft, lane::time::wall_clock());
     }
 
     /// It has another place than the index knows.
     pub(crate) fn note_moved(&self) {
-        self.lock_side().draft.flags |= MOVED;
+        self.lock_state().draft.flags |= MOVED;
     }
 
     /// It has lost a name, perhaps its last, which its last closing shows too. The index has to be told if it was that name by
     /// which it knows the file.
     pub(crate) fn note_lost(&self, directory: &Arc<Self>, name: &[u8], is_last: bool) {
         self.is_fresh();
-        let mut side = self.lock_side();
+        let mut state = self.lock_state();
         let lost = Place { directory: Arc::clone(directory), name: name.into() };
-        let is_its_place = match &side.place {
+        let is_its_place = match &state.place {
             Some(place) => *place == lost,
-            None => side.draft.flags & (KNOWN | MOVED) == KNOWN,
+            None => state.draft.flags & (KNOWN | MOVED) == KNOWN,
         };
         if is_its_place {
-            side.draft.flags |= UNPLACED;
-            let slot = side.draft.slot;
-            let place = side.place.get_or_insert(lost);
+            state.draft.flags |= UNPLACED;
+            let slot = state.draft.slot;
+            let place = state.place.get_or_insert(lost);
             self.volume.index.placed(slot, Some(place_ref(place, false)));
         }
         if is_last {
-            side.draft.flags |= GONE;
+            state.draft.flags |= GONE;
         }
         if is_its_place || is_last {
-            self.touch_loaded(&mut side);
+            self.touch_loaded(&mut state);
         }
         if is_last {
-            self.volume.index.going(side.draft.slot);
+            self.volume.index.going(state.draft.slot);
         }
     }
 
     /// Whether it has lost the name by which it was last found, and was not found by another since.
     pub(crate) fn is_unplaced(&self) -> bool {
-        self.lock_side().draft.flags & UNPLACED != 0
+        self.lock_state().draft.flags & UNPLACED != 0
     }
 
     /// Tells the index what is to be known of it when it is used again.
@@ -307,18 +307,18 @@ impl Object {
             return;
         }
         let news = *self.news.get_mut();
-        let mut side = std::mem::take(self.side.get_mut().expect("nobody panics while holding it"));
-        if news & TOUCHED == 0 && side.draft.flags & GONE == 0 {
+        let mut state = std::mem::take(self.state.get_mut().expect("nobody panics while holding it"));
+        if news & TOUCHED == 0 && state.draft.flags & GONE == 0 {
             // Where it was found is worth being told too, unless there is too much to tell.
-            if side.draft.flags & MOVED == 0 || side.place.is_none() || self.volume.index.is_full() {
+            if state.draft.flags & MOVED == 0 || state.place.is_none() || self.volume.index.is_full() {
                 return;
             }
-            self.touch_loaded(&mut side);
+            self.touch_loaded(&mut state);
         }
         let (number, version) = (self.number(), self.version());
         let words = self.identity.words(self.volume.device());
         let index = &self.volume.index;
-        let Side { draft, place, .. } = side;
+        let ObjectState { draft, place, .. } = state;
         if draft.flags & GONE != 0 {
             let is_touched = self.news.load(Ordering::Relaxed) & TOUCHED != 0;
             if draft.flags & KNOWN != 0 {
@@ -353,7 +353,7 @@ fn place_ref(place: &Place, is_its_name: bool) -> PlaceRef<'_> {
     PlaceRef { parent: place.directory.number().vnode, name: if is_its_name { &place.name } else { &[] } }
 }
 
-impl Side {
+impl ObjectState {
     /// Listings of the directory that it is in show something else.
     pub(super) fn show_change(&self) {
         self.place.iter().for_each(|place| place.directory.shows_change());
@@ -365,7 +365,7 @@ impl Side {
     }
 }
 
-impl Draft {
+impl VersionState {
     /// A name was taken away. If it was the one that the file was last found by, that leads nowhere, or to another.
     pub(super) fn take_away(&mut self) {
         if self.flags & (UNPLACED | GONE) != 0 {

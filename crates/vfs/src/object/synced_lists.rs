@@ -14,7 +14,7 @@ use lane::fs::{Dir, OpenHow, OpenKind};
 use lane::offload::offload;
 
 use super::SharedVolume;
-use super::remembered::milliseconds;
+use super::remembered_lists::milliseconds;
 use crate::error::Error;
 
 /// What a pass over the lists that were told of has left.

@@ -17,7 +17,7 @@ use smb_sid::{Sids, machine_name};
 use super::record::NONE;
 use super::room_record::RoomRecord;
 use super::volume::Volumes;
-use super::{Closed, Identity, LaneBits, Line, Object, SharedVolume, path_beneath};
+use super::{ChangeLock, Closed, Identity, LaneBits, Object, SharedVolume, path_beneath};
 use crate::callback::{CallbackOptions, Client, Holder, InvalidationQueues};
 use crate::descriptor::UNREAD;
 use crate::error::Error;
@@ -362,12 +362,12 @@ impl Objects {
 
     /// Rights of directories may be others than the lanes know, as somebody has changed them beside the server: every look-up that begins
     /// from here on, on whatever lane, looks at them anew.
-    pub fn doubt_rights(&self) {
+    pub fn revalidate_rights(&self) {
         self.shared.doubted.fetch_add(1, Ordering::SeqCst);
     }
 
     /// What was looked at under another count than this is doubted.
-    pub(crate) fn rights_doubted(&self) -> u64 {
+    pub(crate) fn rights_generation(&self) -> u64 {
         self.shared.doubted.load(Ordering::Acquire)
     }
 
@@ -405,8 +405,8 @@ impl Objects {
             own_changes: AtomicU16::new(0),
             callback_lanes: LaneBits::default(),
             used: OnceLock::new(),
-            line: Line::default(),
-            side: Mutex::default(),
+            change_lock: ChangeLock::default(),
+            state: Mutex::default(),
             volume: Arc::clone(volume),
         }))
     }

@@ -11,11 +11,11 @@ use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
 use index::{Index, Kind, Mark, Number, OpenedVolume, RightsIn, Tree, Version, VolumeId, VolumeRecord};
 use lane::fs::{Dir, Stat, TreeInUse, TreeLock};
 
-use super::elsewhere::Elsewhere;
+use super::by_vnode::ObjectsByVnode;
 use super::gate::Gate;
 use super::mark::{Bearer, Borne};
-use super::numbered::Numbered;
-use super::remembered::Remembered;
+use super::other_names::OtherNames;
+use super::remembered_lists::RememberedLists;
 use super::{Accepted, Closed, LaneBits, Objects, Watches};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
@@ -38,8 +38,8 @@ pub struct SharedVolume {
     ledger: Ledger,
     objects: Objects,
     /// Those that are in use, by number.
-    pub(super) numbered: Numbered,
-    pub(super) elsewhere: Elsewhere,
+    pub(super) numbered: ObjectsByVnode,
+    pub(super) other_names: OtherNames,
     /// Where its numbers and versions are kept: the process's, or one in memory for a volume that nothing can be written to.
     pub(super) index: Arc<Index>,
     /// What of objects its files have beside rights: numbers and versions that last.
@@ -68,7 +68,7 @@ pub struct SharedVolume {
     /// Why it is served to administrators alone.
     seal: OnceLock<Seal>,
     /// Which of its directories have had lists of their own.
-    pub(super) remembered: Remembered,
+    pub(super) remembered: RememberedLists,
     /// A mark with more numbers is on its way to the root.
     pub(super) is_marking: AtomicBool,
     /// Why nothing can be written to it, though it should.
@@ -160,8 +160,8 @@ impl SharedVolume {
             unfinished: Unfinished::new(SystemTime::UNIX_EPOCH),
             ledger: Ledger::new(1, false, spec.quota, None),
             objects: objects.clone(),
-            numbered: Numbered::new(),
-            elsewhere: Elsewhere::new(),
+            numbered: ObjectsByVnode::new(),
+            other_names: OtherNames::new(),
             index,
             is_numbered: true,
             key: 0,
@@ -176,7 +176,7 @@ impl SharedVolume {
             keeping: Keeping::new(Some(RightsIn::User), false),
             marked: None,
             seal: OnceLock::new(),
-            remembered: Remembered::new(None, false),
+            remembered: RememberedLists::new(None, false),
             is_marking: AtomicBool::new(false),
             trouble: None,
             news: None,
@@ -246,7 +246,7 @@ impl SharedVolume {
             }
         };
         let is_kept = is_numbered && trouble.is_none();
-        let remembered = Remembered::new(
+        let remembered = RememberedLists::new(
             if is_kept { Some((Arc::clone(&index), opened.volume)) } else { by_mark },
             is_kept,
         );
@@ -275,8 +275,8 @@ impl SharedVolume {
             unfinished: Unfinished::new(lane::time::wall_clock()),
             ledger,
             objects,
-            numbered: Numbered::new(),
-            elsewhere: Elsewhere::new(),
+            numbered: ObjectsByVnode::new(),
+            other_names: OtherNames::new(),
             index,
             is_numbered,
             key,
@@ -426,7 +426,7 @@ impl SharedVolume {
             Some(_) => return,
         };
         if self.seal.set(seal).is_ok() {
-            self.objects.doubt_rights();
+            self.objects.revalidate_rights();
         }
     }
 

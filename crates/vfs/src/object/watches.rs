@@ -11,7 +11,7 @@ use budget::{Books, Consumer, Shares};
 use index::{Kind, Number};
 use lane::fs::EntryChange;
 
-use super::noticed::{Next, Noticed, Own, Queue as Noticing, Waiting};
+use super::queued_events::{DueEvent, NoticedEvent, OwnNameChange, Queue as Noticing, QueuedEvent};
 use super::{Object, Place, SharedVolume};
 use crate::name::{Name, RelPath, RelPathBuf};
 
@@ -297,13 +297,13 @@ impl All {
     }
 
     /// What was told lately of a name of which the kernel tells.
-    fn recent_of(&mut self, of: &Noticed) -> impl Iterator<Item = &mut Recent> {
+    fn recent_of(&mut self, of: &NoticedEvent) -> impl Iterator<Item = &mut Recent> {
         let (directory, name) = (key(&of.directory), &*of.name);
         self.recent.iter_mut().filter(move |recent| recent.directory == directory && *recent.name == *name)
     }
 
     /// Whether it is known already, of which the lane had not heard yet: that counts once.
-    fn has_told(&mut self, waiting: &Waiting) -> bool {
+    fn has_told(&mut self, waiting: &QueuedEvent) -> bool {
         let (change, bit) = (waiting.change(), waiting.bit());
         // Of how a file looks this server tells as often as it likes.
         let is_it = |recent: &Recent| recent.change == change && (change != Change::Other || !recent.is_own);
@@ -318,7 +318,7 @@ impl All {
 
     /// Until when a file was changed that looks so, if that was not told yet. Closing what this server has written raises an event as well, and
     /// changes nothing.
-    fn changed_until(&mut self, waiting: &Waiting, looks: Looks) -> Option<SystemTime> {
+    fn changed_until(&mut self, waiting: &QueuedEvent, looks: Looks) -> Option<SystemTime> {
         let mut is_told = false;
         for recent in self.recent_of(&waiting.noticed) {
             let is_it = match looks {
@@ -427,7 +427,7 @@ impl Watches {
     /// An entry of a directory has changed, by whomever. It is told a while later, by [`Watches::tell_noticed`], or before what this server does
     /// to the name; `false`: too many wait.
     #[must_use]
-    pub(crate) fn notice(&self, noticed: Noticed) -> bool {
+    pub(crate) fn notice(&self, noticed: NoticedEvent) -> bool {
         let mut all = self.lock();
         let has_room = all.noticed.len() < NOTICED_MAX;
         if has_room {
@@ -437,7 +437,7 @@ impl Watches {
     }
 
     /// What a lane has noticed and is to tell next.
-    pub(crate) fn next_noticed(&self, lane: usize) -> Option<Next> {
+    pub(crate) fn next_noticed(&self, lane: usize) -> Option<DueEvent> {
         self.lock().noticed.next_of(lane)
     }
 
@@ -461,7 +461,7 @@ impl Watches {
         let mut woken = Vec::new();
         let own = changes.iter().filter_map(|one| {
             let change = one.heard_as()?;
-            Some(Own { directory, name: one.name, change })
+            Some(OwnNameChange { directory, name: one.name, change })
         });
         let own: Vec<_> = own.collect();
         let mut all = self.lock();
@@ -483,17 +483,17 @@ impl Watches {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    fn tell_each(&self, all: &mut All, noticed: Vec<Waiting>, looks: Looks, woken: &mut Vec<Waker>) {
+    fn tell_each(&self, all: &mut All, noticed: Vec<QueuedEvent>, looks: Looks, woken: &mut Vec<Waker>) {
         let mut noticed = noticed.into_iter().peekable();
         while let Some(first) = noticed.next() {
-            let mut tell = |all: &mut All, of: &Waiting, what, until| {
-                let Noticed { directory, name, kinds, .. } = &of.noticed;
+            let mut tell = |all: &mut All, of: &QueuedEvent, what, until| {
+                let NoticedEvent { directory, name, kinds, .. } = &of.noticed;
                 let (kinds, heard) = (*kinds, of.bit());
                 let telling = Telling { directory, name, what, kinds, is_own: false, until, heard };
                 self.tell_one(all, telling, woken);
             };
             let other = noticed.next_if(|next| first.is_moved_to(next));
-            let is_told = |all: &mut All, of: &Waiting| of.change() != Change::Other && all.has_told(of);
+            let is_told = |all: &mut All, of: &QueuedEvent| of.change() != Change::Other && all.has_told(of);
             let (known, known_other) =
                 (is_told(all, &first), other.as_ref().is_some_and(|other| is_told(all, other)));
             match (first.noticed.what, &other) {

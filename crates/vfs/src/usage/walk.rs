@@ -167,7 +167,7 @@ impl Walker<'_> {
 
     /// Counts what lies in one directory, under its permit; `false`: it is not where it is thought to be.
     async fn try_enter(&self, directory: &Arc<Object>) -> Result<bool, Error> {
-        let _permit = self.volume.permit_to_count(directory).await?;
+        let _permit = self.volume.lock_to_count(directory).await?;
         let Some(path) = self.volume.path_of(directory) else { return Ok(false) };
         let dir = match self.volume.root().open_real_directory(path.as_path()).await {
             Ok(dir) => dir,

@@ -88,7 +88,7 @@ impl WatchedDir {
     }
 
     /// It and all above it, upwards: whoever comes here passes through each.
-    pub(crate) fn way(&self) -> impl Iterator<Item = &Self> {
+    pub(crate) fn and_above(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |at| at.upper.as_deref())
     }
 

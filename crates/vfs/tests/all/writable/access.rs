@@ -589,7 +589,7 @@ fn rights_that_are_doubted_are_looked_at_anew_at_once_on_every_lane() {
                         step.set(4 * n + 1);
                         time::sleep(Duration::from_secs(1)).await;
                         fs.set_xattr(at, LIST, &list(&[("alice", Rights::READER)]).encode()).unwrap();
-                        opening.objects.doubt_rights();
+                        opening.objects.revalidate_rights();
                         step.set(4 * n + 2);
                     }
                     until(|| step.get() >= 4 * n + 2).await;
@@ -598,7 +598,7 @@ fn rights_that_are_doubted_are_looked_at_anew_at_once_on_every_lane() {
                     time::sleep(Duration::from_secs(1)).await;
                     if lane == 0 {
                         fs.remove_xattr(at, LIST).unwrap();
-                        opening.objects.doubt_rights();
+                        opening.objects.revalidate_rights();
                         step.set(4 * n + 4);
                     }
                     until(|| step.get() >= 4 * n + 4).await;

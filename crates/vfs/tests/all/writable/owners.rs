@@ -595,7 +595,7 @@ fn in_a_sticky_directory_nobody_takes_what_is_anothers_whatever_lets_him_delete_
                 (head.clone(), 500, false),
             ] {
                 fs.set_owner("/srv/d", dirs_owner, 0).unwrap();
-                process.objects.doubt_rights();
+                process.objects.revalidate_rights();
                 for (way, is_directory) in TAKES.iter().flat_map(|way| [(*way, false), (*way, true)]) {
                     let case = format!(
                         "{way}, directory {is_directory}, sticky {is_sticky}, {list:?}, {:?}",

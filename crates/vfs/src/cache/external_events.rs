@@ -1,0 +1,233 @@
+//! What other programs do in directories that clients watch is told to them as what this server does is. The kernel's watches tell of both:
+//! an event that this server has told of itself is its own. Each lane keeps watched what its own clients watch, and where several lanes hear
+//! of one thing the first tells it.
+
+use std::ffi::CString;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use identity::{Accounts, Rights};
+use lane::Task;
+use lane::fs::EntryChange;
+
+use super::watches::WatchedDir;
+use super::{Cache, Inner};
+use crate::caller::Caller;
+use crate::name::{Name, RelPathBuf};
+use crate::object::{DueEvent, Kinds, Looks, NoticedEvent, Object, SharedVolume, Watch, WatchAlive};
+use crate::volume::{Volume, WeakVolume};
+
+/// Of one lane.
+#[derive(Default)]
+pub(super) struct ExternalEvents {
+    /// Volumes in which this lane, as it is numbered there, has noticed what is not told yet.
+    noticing: Vec<(Arc<SharedVolume>, usize)>,
+    telling: Option<Task<()>>,
+    kept: Vec<WatchedForClient>,
+    keeping: Option<Task<()>>,
+}
+
+/// A client's watch, and the directories that are kept watched for it.
+struct WatchedForClient {
+    watch: WatchAlive,
+    volume: WeakVolume,
+    held: Vec<Rc<WatchedDir>>,
+    /// How often directories had come or gone beneath it when they were looked for.
+    grown: u32,
+}
+
+impl Cache {
+    /// Keeps a directory watched, and those beneath it where that is asked for, as long as the client watches.
+    pub(crate) fn keep_watched(&self, volume: &Volume, watch: &Watch) {
+        let kept =
+            WatchedForClient { watch: watch.alive(), volume: volume.downgrade(), held: Vec::new(), grown: 0 };
+        let mut external_events = self.inner.external_events.borrow_mut();
+        external_events.kept.push(kept);
+        if external_events.keeping.as_ref().is_none_or(Task::is_finished) {
+            external_events.keeping = Some(lane::spawn(keep(Rc::downgrade(&self.inner))));
+        }
+    }
+}
+
+impl Inner {
+    /// An entry of a directory has changed, by whomever.
+    pub(super) fn note_external_event(
+        self: &Rc<Self>,
+        watched: &WatchedDir,
+        name: &[u8],
+        what: EntryChange,
+        is_directory: bool,
+    ) {
+        let Some(directory) = watched.object() else { return };
+        let watches = directory.volume().watches();
+        // What the server makes under names of its own is told when it is published.
+        if Name::parse(name).is_ok_and(Name::is_reserved) || !watches.concern(directory) {
+            return;
+        }
+        let Some(lane) = self.peer.get().map(|peer| peer.member().index()) else { return };
+        let kinds = match (what, is_directory) {
+            (EntryChange::Modified, _) => Kinds::CONTENT | Kinds::ATTRIBUTES | Kinds::RIGHTS,
+            (_, true) => Kinds::DIRECTORIES,
+            (_, false) => Kinds::FILES,
+        };
+        let noticed = NoticedEvent { directory: Arc::clone(directory), name: name.into(), what, kinds, lane };
+        if !watches.notice(noticed) {
+            return watches.tell_lost(directory);
+        }
+        let mut external_events = self.external_events.borrow_mut();
+        external_events.is_noticing(Arc::clone(directory.volume()), lane);
+        if external_events.telling.as_ref().is_none_or(Task::is_finished) {
+            external_events.telling = Some(lane::spawn(tell(Rc::downgrade(self))));
+        }
+    }
+}
+
+/// Tells what was noticed a while ago, by when this server has told what it does itself.
+async fn tell(inner: Weak<Inner>) {
+    loop {
+        let next = {
+            let Some(inner) = inner.upgrade() else { return };
+            let volumes = std::mem::take(&mut inner.external_events.borrow_mut().noticing);
+            let mut next = None;
+            for (volume, lane) in volumes {
+                if let Some(due) = inner.tell_due(&volume, lane).await {
+                    next = next.into_iter().chain([due]).min();
+                    inner.external_events.borrow_mut().is_noticing(volume, lane);
+                }
+            }
+            if next.is_none() && inner.external_events.borrow().noticing.is_empty() {
+                return;
+            }
+            next
+        };
+        // Whatever came meanwhile is due later.
+        let pause = next.map_or(PAUSE_MIN, |due| due.saturating_duration_since(lane::time::now()));
+        lane::time::sleep(pause.max(PAUSE_MIN)).await;
+    }
+}
+
+impl ExternalEvents {
+    fn is_noticing(&mut self, volume: Arc<SharedVolume>, lane: usize) {
+        if !self.noticing.iter().any(|(known, _)| Arc::ptr_eq(known, &volume)) {
+            self.noticing.push((volume, lane));
+        }
+    }
+}
+
+impl Inner {
+    /// Tells what is due. Gives when the next is, if there is any.
+    async fn tell_due(&self, volume: &Arc<SharedVolume>, lane: usize) -> Option<Instant> {
+        let watches = volume.watches();
+        loop {
+            let DueEvent { serial, due, modified } = watches.next_noticed(lane)?;
+            if due > lane::time::now() {
+                return Some(due);
+            }
+            let looks = match modified {
+                Some((directory, name)) => self.looks(&directory, &name).await,
+                None => Looks::Unknown,
+            };
+            watches.tell_noticed(serial, looks);
+        }
+    }
+
+    /// When what has the name was changed last.
+    async fn looks(&self, directory: &Arc<Object>, name: &[u8]) -> Looks {
+        let changed = async {
+            let volume = self.volume_of_object(directory)?;
+            let path = volume.path_of(directory)?;
+            let directory = volume.root().open_real_directory(path.as_path()).await.ok()?;
+            let stat = directory.stat_at(&CString::new(name).ok()?).await.ok()?;
+            Some(stat.ctime.to_system_time())
+        };
+        changed.await.map_or(Looks::Unknown, Looks::Changed)
+    }
+}
+
+/// Keeps watched what clients watch, until none of them does.
+async fn keep(inner: Weak<Inner>) {
+    loop {
+        let Some(strong) = inner.upgrade() else { return };
+        let mut kept = std::mem::take(&mut strong.external_events.borrow_mut().kept);
+        kept.retain(|kept| kept.watch.is_alive());
+        for one in &mut kept {
+            one.hold(&strong).await;
+            one.watch.is_heard(one.is_heard());
+        }
+        let is_over = {
+            // Others may have come meanwhile.
+            let mut external_events = strong.external_events.borrow_mut();
+            external_events.kept.append(&mut kept);
+            external_events.kept.is_empty()
+        };
+        drop(strong);
+        if is_over {
+            return;
+        }
+        lane::time::sleep(KEEP_EVERY).await;
+    }
+}
+
+impl WatchedForClient {
+    /// Whether the kernel's watch of the directory tells what others do in it.
+    fn is_heard(&self) -> bool {
+        let hears = |held: &Rc<WatchedDir>| {
+            held.is_current() && held.watch().is_some() && !held.change_rate().is_suspended()
+        };
+        self.held.first().is_some_and(hears)
+    }
+
+    async fn hold(&mut self, inner: &Rc<Inner>) {
+        let (Some(volume), Some(directory)) = (self.volume.upgrade(), self.watch.directory()) else {
+            return self.held.clear();
+        };
+        let grown = self.watch.grown();
+        let holds = self.held.first().is_some_and(|_| self.held.iter().all(|held| held.is_current()));
+        if holds && grown == self.grown {
+            return;
+        }
+        let Some(top) = volume.path_of(&directory) else { return self.held.clear() };
+        let mut held = Vec::new();
+        let mut waiting = vec![top];
+        while let Some(path) = waiting.pop() {
+            let key = volume.key(path.as_path());
+            let Ok(watched) = inner.watches.watch_down_to(volume.root(), key).await else { continue };
+            held.push(watched);
+            if !self.watch.is_of_all_beneath() || held.len() >= BENEATH_MAX {
+                break;
+            }
+            waiting.extend(beneath(&volume, &path).await);
+        }
+        (self.held, self.grown) = (held, grown);
+    }
+}
+
+/// The directories in one.
+async fn beneath(volume: &Volume, path: &RelPathBuf) -> Vec<RelPathBuf> {
+    let operator = Caller::new(Accounts::none().local_administrator());
+    let found = volume.lookup_as(&operator, path.as_path(), Rights::NONE).await;
+    let Ok((directory, _)) = found.and_then(crate::volume::Resolved::into_directory) else {
+        return Vec::new();
+    };
+    let Ok(entries) = directory.entries(ENTRIES_MAX).await else { return Vec::new() };
+    let directories = entries.iter().filter(|entry| entry.attributes.is_directory());
+    let below = |entry: &crate::Entry| path.as_path().child(&entry.name);
+    directories.filter_map(below).collect()
+}
+
+/// Between two looks at what is due.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// Between two looks whether what clients watch is still watched.
+const KEEP_EVERY: Duration = Duration::from_millis(500);
+//@ limit: directories beneath one that a client watches with all that is beneath
+//@ section: SMB
+//@ unit: directory
+//@ connection: {} by each watch, of which one with more than {ENTRIES_MAX} names has none
+//@ empty: what other programs do in further ones is told as far as they are in use; others feel nothing
+//@ counter: none
+//@ attack: smb-hoards
+/// Kept watched for one client's watch.
+const BENEATH_MAX: usize = 1024;
+/// Names of a directory in which directories are looked for.
+const ENTRIES_MAX: usize = 10_000;

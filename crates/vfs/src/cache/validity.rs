@@ -1,0 +1,167 @@
+//! From where something was seen, and whether what was seen from there still holds.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lane::time;
+
+use super::watches::WatchedDir;
+use crate::callback::PresenceToken;
+use crate::object::Object;
+
+/// When and under whose watch something was learnt from the file system. Taken before the look, so that a
+/// change during the look counts as one after it.
+#[derive(Clone)]
+pub(crate) struct Validity {
+    at: Instant,
+    watched: Option<Rc<WatchedDir>>,
+    changes: u64,
+    /// As `changes`, of names that came or went alone.
+    renames: u64,
+    /// From where else something was seen that it rests on: symbolic links on the way, and the place of what they lead to.
+    rests_on: Option<Rc<[Validity]>>,
+    /// A change was being made: what is seen is not to be kept.
+    is_doubtful: bool,
+    /// What is changing so that there can be no promise before it is over.
+    blocking_change: Option<Arc<Object>>,
+    /// Who changes the name that is looked at, where its directory is promised, asks this lane; without it nothing is kept.
+    presence: Option<PresenceToken>,
+}
+
+impl Validity {
+    /// A point of view in a watched directory, for looking at one name if there is a `presence`, which was made before.
+    pub(super) fn of(watched: Rc<WatchedDir>, presence: Option<PresenceToken>) -> Self {
+        let (changes, renames) = (watched.changes(), watched.renames());
+        let is_doubtful = watched.is_changing();
+        let (at, watched) = (time::now(), Some(watched));
+        Self { at, watched, changes, renames, rests_on: None, is_doubtful, blocking_change: None, presence }
+    }
+
+    /// A point of view without a watch: what is seen from it is good for the time to live only.
+    pub(crate) fn unwatched() -> Self {
+        Self::blocked_by(None)
+    }
+
+    /// The same, because there can be no promise before this is over.
+    pub(super) fn blocked_by(blocking_change: Option<Arc<Object>>) -> Self {
+        Self {
+            at: time::now(),
+            watched: None,
+            changes: 0,
+            renames: 0,
+            rests_on: None,
+            is_doubtful: false,
+            blocking_change,
+            presence: None,
+        }
+    }
+
+    /// The same, as far as it also rests on what was seen from these; without a watch where one of them has none.
+    pub(crate) fn resting_on(self, all: &[Validity]) -> Self {
+        if !self.is_watched() {
+            return self;
+        }
+        let at = self.at;
+        let before = self.rests_on.iter().flat_map(|before| before.iter());
+        let rests_on = before.chain(all).cloned().collect::<Vec<_>>();
+        match Self::of_all(&rests_on).rests_on {
+            Some(rests_on) => Self { rests_on: Some(rests_on), ..self },
+            None => Self { at, ..Self::unwatched() },
+        }
+    }
+
+    /// A point of view that rests on these alone: it holds for as long as no name comes or goes where they look.
+    pub(crate) fn of_all(all: &[Validity]) -> Self {
+        let here = Self::unwatched();
+        let at = all.iter().map(|one| one.at).min().unwrap_or(here.at);
+        let rests_on = all.iter().all(Self::is_watched).then(|| all.into());
+        Self { at, rests_on, ..here }
+    }
+
+    /// Whether an answer about one name is still good: events drop such answers by name, so only its age
+    /// and upper directories that moved speak against it.
+    pub(crate) fn holds_for_name(&self, ttl: Duration) -> bool {
+        self.is_current() && self.age() < ttl && self.links_hold()
+    }
+
+    /// Whether no name came or went where the links on its way and their far ends were seen.
+    fn links_hold(&self) -> bool {
+        self.rests_on.as_ref().is_none_or(|all| all.iter().all(Self::names_hold))
+    }
+
+    fn names_hold(&self) -> bool {
+        let is_same = |watched: &Rc<WatchedDir>| watched.renames() == self.renames;
+        !self.is_doubtful
+            && self.is_current()
+            && self.watched.as_ref().is_none_or(is_same)
+            && self.links_hold()
+    }
+
+    /// Whether what was seen of the name that it looks at may be kept.
+    pub(crate) fn keeps(&self, ttl: Duration) -> bool {
+        (self.presence.is_some() || !self.is_coherent()) && self.holds_for_all(ttl)
+    }
+
+    /// For looking at the name that was counted in before.
+    pub(crate) fn with_presence(self, presence: Option<PresenceToken>) -> Self {
+        Self { presence, ..self }
+    }
+
+    /// For keeping what this lane has put there itself, which was counted in before. Who has had the permit since asks this lane, so that a
+    /// change which is under way by then makes nothing doubtful: where many change a directory there is one at any time.
+    pub(crate) fn of_own_change(self, presence: Option<PresenceToken>) -> Self {
+        Self { is_doubtful: false, ..self.with_presence(presence) }
+    }
+
+    /// Counts the lane in for one name in the directory.
+    pub(crate) fn count_in(&self, name: &[u8]) -> Option<PresenceToken> {
+        self.watched.as_ref()?.count_in(name)
+    }
+
+    /// Whether nothing at all has changed in the directory since, as far as this lane was told.
+    pub(crate) fn holds_for_all(&self, ttl: Duration) -> bool {
+        !self.is_doubtful
+            && self.holds_for_name(ttl)
+            && self.watched.as_ref().is_none_or(|watched| watched.changes() == self.changes)
+    }
+
+    /// Time since the look.
+    pub(crate) fn age(&self) -> Duration {
+        time::now().saturating_duration_since(self.at)
+    }
+
+    /// Whether all changes are told, as against found out when the time to live is over.
+    pub(crate) fn is_watched(&self) -> bool {
+        match (&self.watched, &self.rests_on) {
+            (Some(watched), _) => watched.watch().is_some(),
+            (None, Some(all)) => all.iter().all(Self::is_watched),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether it rests on promises: what is seen from it shows the changes that this server makes.
+    pub(crate) fn is_coherent(&self) -> bool {
+        self.object().is_some()
+    }
+
+    /// The object of the directory that it looks into, if it rests on promises.
+    pub(crate) fn object(&self) -> Option<&Arc<Object>> {
+        self.watched.as_ref()?.object()
+    }
+
+    /// What is to be waited for before there can be a promise.
+    pub(crate) fn blocking_change(&self) -> Option<&Arc<Object>> {
+        self.blocking_change.as_ref()
+    }
+
+    /// The directory that it looks into.
+    pub(crate) fn watched(&self) -> Option<&Rc<WatchedDir>> {
+        self.watched.as_ref()
+    }
+
+    /// Whether that is still where it was.
+    pub(crate) fn is_current(&self) -> bool {
+        self.watched.as_ref().is_none_or(|watched| watched.is_current())
+    }
+}

@@ -1,0 +1,205 @@
+//! What a change asks of those who hold leases and oplocks of what it concerns. It is asked under the permits, and waited for
+//! without them: who gives back first has to write.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use grants::conflict::FileOperation;
+use grants::{Change, Event, ExemptHolder, GrantResult};
+
+use super::located_directory::Interrupted;
+use crate::callback::ChangeKind;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::grant::{Content, Grants, OpenCaller, Pause, Told, WAIT_MAX};
+use crate::object::Object;
+use crate::volume::Volume;
+
+/// Who is waited for, and until when.
+pub(super) struct PendingLeaseBreak {
+    pause: Pause,
+    until: Instant,
+    /// The object has to be closed: where one stays open the change is refused, whatever comes of the others.
+    must_close: bool,
+}
+
+/// A directory that shows a change, once it is made.
+pub(super) struct DirectoryLeaseBreak {
+    pub(super) directory: Arc<Object>,
+    pub(super) by: Option<ExemptHolder>,
+}
+
+/// Who has been waited for so far: as long as this lives nobody is given anew what was asked back.
+#[derive(Default)]
+pub(super) struct LeaseBreakWait {
+    asked: Vec<PendingLeaseBreak>,
+    patience: Option<Instant>,
+}
+
+impl Volume {
+    /// Asks whether the change may be made, under its permits. Where holders have to give something back first they are told, and
+    /// so are those whom nobody waits for.
+    pub(super) fn break_leases(
+        &self,
+        caller: &Caller,
+        what: &[(&Arc<Object>, ChangeKind)],
+    ) -> Result<(), Interrupted> {
+        self.break_leases_of(what.iter().filter_map(|(object, what)| Some((*object, change(what, caller)?))))
+    }
+
+    /// As [`Volume::break_leases`], to read a file.
+    pub(super) fn break_leases_to_read(
+        &self,
+        caller: &Caller,
+        file: &Arc<Object>,
+    ) -> Result<(), Interrupted> {
+        let by = caller.open.map(OpenCaller::by);
+        self.break_leases_of(std::iter::once((file, Change { operation: FileOperation::Read, by })))
+    }
+
+    pub(super) fn break_leases_of<'a>(
+        &self,
+        all: impl Iterator<Item = (&'a Arc<Object>, Change)>,
+    ) -> Result<(), Interrupted> {
+        self.break_each_lease(all.map(|(object, change)| {
+            let asks = move |grants: &mut Grants, now, events: &mut Vec<Event>| {
+                grants.change(now, b"", change, None, events)
+            };
+            (object, asks)
+        }))
+    }
+
+    /// Asks something of each of these objects: holders of all of them are told at once.
+    pub(super) fn break_each_lease<'a>(
+        &self,
+        all: impl Iterator<
+            Item = (&'a Arc<Object>, impl FnOnce(&mut Grants, Instant, &mut Vec<Event>) -> GrantResult<()>),
+        >,
+    ) -> Result<(), Interrupted> {
+        let (mut told, mut pending, mut is_refused) = (Told::default(), Vec::new(), false);
+        for (object, asks) in all {
+            let now = lane::time::now();
+            let asked = object.grants().ask_if_any(|grants, events| asks(grants, now, events));
+            match asked.map(|outcome| told.take(object, outcome)) {
+                None | Some(GrantResult::Granted(())) => {}
+                Some(GrantResult::Wait(wait)) => {
+                    let pause = Pause::new(object, wait.ticket);
+                    pending.push(PendingLeaseBreak { pause, until: wait.until, must_close: false });
+                }
+                Some(GrantResult::Refused(_)) => is_refused = true,
+            }
+        }
+        self.cache().tell_holders(told);
+        match (is_refused, pending.is_empty()) {
+            (true, _) => Err(Error::Locked.into()),
+            (false, false) => Err(Interrupted::AwaitLease(pending)),
+            (false, true) => Ok(()),
+        }
+    }
+}
+
+impl Volume {
+    /// Waits until holders have been told that the directory above shows something else.
+    pub(super) async fn wait_for_directory_breaks(&self, object: Option<&Arc<Object>>) {
+        if let Some(above) = object.and_then(above) {
+            above.grants().all_told().await;
+        }
+    }
+}
+
+impl LeaseBreakWait {
+    /// Waits until all who were asked have given something back or had their time, or one goes on with what had to be closed; holding
+    /// nothing. Their times go together: many take no longer than one.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when that has taken too long altogether.
+    pub(super) async fn wait(
+        &mut self,
+        volume: &Volume,
+        pending: Vec<PendingLeaseBreak>,
+    ) -> Result<(), Error> {
+        let patience = *self.patience.get_or_insert_with(|| lane::time::now() + WAIT_MAX);
+        if lane::time::now() >= patience {
+            return Err(Error::Locked);
+        }
+        volume.counters().grants_waited.increment();
+        let mut all: FuturesUnordered<_> = pending.into_iter().map(|asked| asked.ended(patience)).collect();
+        let mut ended = Vec::new();
+        while let Some(asked) = all.next().await {
+            let is_over = asked.must_close && asked.pause.object().grants().is_open_to_stay();
+            ended.push(asked);
+            if is_over {
+                break;
+            }
+        }
+        // An earlier place of the same change is no use beside the new one.
+        self.asked.retain(|earlier| !ended.iter().any(|asked| asked.is_of(earlier)));
+        self.asked.extend(ended);
+        Ok(())
+    }
+}
+
+impl PendingLeaseBreak {
+    /// What is asked for is given back by closing alone.
+    pub(super) fn until_closed(mut self) -> Self {
+        self.must_close = true;
+        self
+    }
+
+    /// When something has been given back, or its time is over.
+    async fn ended(mut self, patience: Instant) -> Self {
+        self.pause.until(self.until.min(patience)).await;
+        self
+    }
+
+    fn is_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.pause.object(), other.pause.object())
+    }
+}
+
+/// What a change of an object asks of it.
+fn change(what: &ChangeKind, caller: &Caller) -> Option<Change> {
+    let own = caller.open.map(OpenCaller::by);
+    let content = caller.open.map(|open| open.content).unwrap_or_default();
+    let asks = match what {
+        ChangeKind::Names(_) => return Some(Change { operation: FileOperation::Names, by: parent(caller) }),
+        ChangeKind::Attributes => return None,
+        ChangeKind::Content if content == Content::Overwritten => FileOperation::Overwrite,
+        ChangeKind::Content => FileOperation::Write,
+        // It is done: nobody can refuse it.
+        ChangeKind::Unknown => FileOperation::Behind,
+        ChangeKind::Place | ChangeKind::Subtree => FileOperation::Rename,
+        ChangeKind::Gone => FileOperation::Remove,
+        ChangeKind::Rights => FileOperation::Security,
+    };
+    Some(Change { operation: asks, by: own })
+}
+
+/// The directories that show what changes. What is written by an open they show when that is closed, what it is cut to at once.
+pub(super) fn directory_breaks(
+    what: &[(&Arc<Object>, ChangeKind)],
+    caller: &Caller,
+) -> Vec<DirectoryLeaseBreak> {
+    let is_shown = |what: &ChangeKind| match what {
+        ChangeKind::Content | ChangeKind::Unknown => {
+            caller.open.is_none_or(|open| open.content != Content::Written)
+        }
+        ChangeKind::Attributes | ChangeKind::Rights => true,
+        ChangeKind::Names(_) | ChangeKind::Place | ChangeKind::Subtree | ChangeKind::Gone => false,
+    };
+    let changed = what.iter().filter(|(_, what)| is_shown(what));
+    let above = changed.filter_map(|(object, _)| above(object));
+    above.map(|directory| DirectoryLeaseBreak { directory, by: parent(caller) }).collect()
+}
+
+/// The directory above, if anybody holds anything of it.
+fn above(object: &Arc<Object>) -> Option<Arc<Object>> {
+    let place = object.volume().objects().any_held().then(|| object.place()).flatten()?;
+    place.directory.grants().is_in_use().then_some(place.directory)
+}
+
+fn parent(caller: &Caller) -> Option<ExemptHolder> {
+    caller.open.and_then(OpenCaller::by_above)
+}

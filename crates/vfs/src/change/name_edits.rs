@@ -1,0 +1,58 @@
+//! What a change does to the names of directories, for who keeps images of them.
+
+use std::sync::Arc;
+
+use index::{Number, Version};
+
+use super::transaction::ChangeTransaction;
+use crate::object::{Change, Edit, Log, Object};
+
+/// What comes and goes in one directory.
+pub(super) struct NameEdits {
+    pub(super) object: Arc<Object>,
+    /// Of who keeps an image of it.
+    log: Option<Arc<Log>>,
+    change: Change,
+}
+
+impl NameEdits {
+    pub(super) fn new(object: &Arc<Object>, log: Option<Arc<Log>>, before: Version, after: Version) -> Self {
+        Self { object: Arc::clone(object), log, change: Change { before, after, edits: Vec::new() } }
+    }
+
+    /// The change is made.
+    pub(super) fn note(self) {
+        if let Some(log) = self.log {
+            log.note(self.change);
+        }
+    }
+
+    /// What was said of it.
+    pub(super) fn edits(&self) -> &[Edit] {
+        &self.change.edits
+    }
+}
+
+impl ChangeTransaction {
+    /// Whether somebody keeps an image of the directory, or watches in its volume. Between [`ChangeTransaction::bump_version`] and [`ChangeTransaction::end`].
+    pub(super) fn is_kept(&self, directory: &Arc<Object>) -> bool {
+        self.edited.borrow().iter().any(|edited| Arc::ptr_eq(&edited.object, directory))
+    }
+
+    /// The name leads to the file of this number now.
+    pub(super) fn added(&self, directory: &Arc<Object>, name: &[u8], number: Number) {
+        self.edit(directory, || Edit::Added { name: name.into(), number });
+    }
+
+    /// The name leads nowhere, or to another.
+    pub(super) fn removed(&self, directory: &Arc<Object>, name: &[u8]) {
+        self.edit(directory, || Edit::Removed { name: name.into() });
+    }
+
+    fn edit(&self, directory: &Arc<Object>, edit: impl FnOnce() -> Edit) {
+        let mut edited = self.edited.borrow_mut();
+        if let Some(edited) = edited.iter_mut().find(|edited| Arc::ptr_eq(&edited.object, directory)) {
+            edited.change.edits.push(edit());
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What a name in a directory leads to while the directory's permit is held: it stays so until the change is made.
+
+use std::ffi::CString;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use index::Number;
+use lane::fs::{File, FileKind, OpenHow, OpenKind, Stat};
+
+use super::located_directory::LocatedDirectory;
+use super::transaction::ChangeTransaction;
+use crate::attributes::Attributes;
+use crate::callback::ChangeKind;
+use crate::error::Error;
+use crate::file::OpenFile;
+use crate::name::Name;
+use crate::object::{At, By, Object};
+use crate::usage::Known;
+
+/// What has a name.
+pub(super) struct NameTarget {
+    pub(super) object: Arc<Object>,
+    pub(super) kind: FileKind,
+    /// The file, where this lane has it open.
+    pub(super) open: Option<Rc<OpenFile>>,
+    /// Its names, where it had to be looked at.
+    names: Option<u32>,
+    /// As it was just before it loses one of several.
+    before: Option<Stat>,
+    /// Opened then, where this lane has it not: it tells how it looks without the name.
+    beside: Option<UnlinkProbe>,
+}
+
+/// A file opened to see how it looks once it has lost a name: dropped, it is looked at.
+struct UnlinkProbe {
+    object: Arc<Object>,
+    file: File,
+}
+
+impl Drop for UnlinkProbe {
+    fn drop(&mut self) {
+        self.object.note_closing(|| self.file.stat());
+    }
+}
+
+impl NameTarget {
+    pub(super) fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+
+    /// That it is what has this number, if one is given.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`].
+    pub(super) fn require(&self, which: Option<Number>) -> Result<(), Error> {
+        let is_it = which.is_none_or(|which| self.object.number() == which);
+        if is_it { Ok(()) } else { Err(Error::Unexpected) }
+    }
+
+    /// What its move breaks.
+    pub(super) fn moves(&self) -> ChangeKind {
+        if self.is_directory() { ChangeKind::Subtree } else { ChangeKind::Place }
+    }
+
+    /// It has lost the name `name` in `directory`, perhaps its last: after a kill nobody closes it.
+    pub(super) fn lost(&self, directory: &Arc<Object>, name: &[u8]) {
+        let is_last = self.is_directory() || !self.has_others();
+        self.object.note_lost(directory, name, is_last);
+    }
+
+    /// Whether it has names left, after it has lost one.
+    pub(super) fn has_others(&self) -> bool {
+        self.names.is_none_or(|names| names > 1)
+    }
+
+    /// Looks just before it is moved from `name`: its content stays as it is, and its change time does not. Whether it has other names.
+    pub(super) async fn prepare_move(&self, here: &LocatedDirectory, name: &CString) -> bool {
+        if self.is_directory() {
+            return false;
+        }
+        let before = match &self.open {
+            Some(file) => file.lane_file().stat(),
+            None => here.directory().dir().stat_at(name).await,
+        };
+        before.iter().for_each(|before| self.object.note_metadata_change(before));
+        let has_others = before.is_ok_and(|before| before.nlink > 1);
+        if has_others && let Ok(directory) = here.object() {
+            self.object.note_other_than(directory, name.as_bytes());
+        }
+        has_others
+    }
+
+    /// Looks how it was left once it was moved to `name`, where this lane has it not open to look at it later.
+    pub(super) async fn finish_move(
+        &self,
+        transaction: &ChangeTransaction,
+        there: &LocatedDirectory,
+        name: &CString,
+    ) {
+        if self.open.is_none() {
+            transaction.note_attributes_after(&self.object, there.directory().dir().stat_at(name).await);
+        }
+    }
+
+    /// Looks just before it loses `name` how many names it has: since it was found clients had to be told, and somebody beside the server
+    /// may have given it another.
+    pub(super) async fn count_names(&mut self, here: &LocatedDirectory, name: &CString) -> Result<(), Error> {
+        if self.is_directory() {
+            return Ok(());
+        }
+        let stat = match (&self.open, self.names) {
+            (Some(file), _) => file.lane_file().stat()?,
+            // With its last name the index would forget it.
+            (None, Some(names)) if names > 1 || self.object.is_known() => {
+                here.directory().dir().stat_at(name).await.map_err(Error::of_change)?
+            }
+            (None, _) => return Ok(()),
+        };
+        (self.names, self.before) = (Some(stat.nlink), Some(stat));
+        if stat.nlink > 1 && self.kind == FileKind::File && self.open.is_none() {
+            let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+            let file = here.directory().dir().open(name, how).await.ok();
+            self.beside = file.map(|file| UnlinkProbe { object: Arc::clone(&self.object), file });
+        }
+        Ok(())
+    }
+
+    /// It is about to lose a name, the next that is done. Where it [has](Self::count_names) others, its content stays as it is, and its change
+    /// time does not.
+    pub(super) fn prepare_unlink(&self) {
+        let before = self.before.iter().filter(|before| before.nlink > 1);
+        before.for_each(|before| self.object.note_metadata_change(before));
+    }
+}
+
+impl LocatedDirectory {
+    /// What `name` leads to, links not followed: as this lane knows it under its promise, else as the file system has it.
+    pub(super) async fn find(&self, name: Name<'_>) -> Result<Option<NameTarget>, Error> {
+        if let Some(node) = self.kept(name)
+            && let Some(object) = node.object()
+        {
+            if self.volume().withholds(node.id()) {
+                return Err(Error::Hidden);
+            }
+            let object = Arc::clone(object);
+            return Ok(Some(NameTarget {
+                object,
+                kind: node.kind(),
+                open: node.into_file(),
+                names: None,
+                before: None,
+                beside: None,
+            }));
+        }
+        self.find_new(&c_name(name)).await
+    }
+
+    /// As [`LocatedDirectory::find`], of a name of which this lane knows nothing.
+    pub(super) async fn find_new(&self, name: &CString) -> Result<Option<NameTarget>, Error> {
+        match self.directory().dir().stat_at(name).await {
+            Ok(stat) => self.found(name, &stat).await.map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::of_change(error)),
+        }
+    }
+
+    /// What is to go or move is to who counts what the volume holds, where anybody does: looked at under its own permit, as
+    /// its content may have changed since it was found.
+    pub(super) async fn known(&self, name: Name<'_>, found: &NameTarget) -> Result<Option<Known>, Error> {
+        if !self.volume().is_accounted() || found.kind == FileKind::Directory {
+            return Ok(None);
+        }
+        let attributes = match &found.open {
+            Some(file) => file.attributes()?,
+            None => {
+                let stat = self.directory().dir().stat_at(&c_name(name)).await;
+                stat.map_err(Error::of_change)?.into()
+            }
+        };
+        Ok(Some(attributes.into()))
+    }
+
+    async fn found(&self, name: &CString, stat: &Stat) -> Result<NameTarget, Error> {
+        let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
+        if self.volume().withholds(Attributes::from(*stat).id) {
+            return Err(Error::Hidden);
+        }
+        let at = At { directory: self.object()?, name: name.as_bytes() };
+        let by = By::Name(self.directory().dir(), name);
+        let object = shared.object_of(self.volume().root().dir(), by, stat, Some(at)).await?;
+        Ok(NameTarget {
+            object,
+            kind: stat.kind,
+            open: None,
+            names: Some(stat.nlink),
+            before: None,
+            beside: None,
+        })
+    }
+}
+
+/// For the kernel.
+pub(crate) fn c_name(name: Name<'_>) -> CString {
+    CString::new(name.as_bytes()).expect("a Name holds no zero byte")
+}

@@ -1,0 +1,99 @@
+//! What a change is to those who watch: told under its permits, so that changes of one name are told in their order.
+
+use super::name_edits::NameEdits;
+use crate::callback::{ChangeKind, Invalidation};
+use crate::object::{Echo, Edit, Happened, Kinds, Object, OwnChange, Watches};
+
+/// A change was made.
+pub(super) fn tell(watches: &Watches, broken: &[Invalidation], edited: &[NameEdits]) {
+    let of = |is: fn(&ChangeKind) -> bool| {
+        broken.iter().find(move |broken| is(&broken.what)).map(|it| &*it.object)
+    };
+    let change = Change {
+        watches,
+        moved: of(|what| matches!(what, ChangeKind::Place | ChangeKind::Subtree)),
+        gone: of(|what| *what == ChangeKind::Gone),
+        is_of_two: edited.len() > 1,
+    };
+    // Where a name goes to another directory it is told to go first.
+    let (comes, goes): (Vec<_>, Vec<_>) =
+        edited.iter().partition(|edited| edited.edits().iter().any(is_added));
+    goes.into_iter().chain(comes).for_each(|edited| change.tell(edited));
+    for broken in broken {
+        match &broken.what {
+            ChangeKind::Content => watches.tell_modified(&broken.object, Kinds::CONTENT),
+            ChangeKind::Attributes => watches.tell_modified(&broken.object, Kinds::ATTRIBUTES),
+            ChangeKind::Rights => watches.tell_modified(&broken.object, Kinds::RIGHTS),
+            ChangeKind::Gone => watches.tell_going(&broken.object),
+            ChangeKind::Unknown => {
+                watches.tell_seen(&broken.object);
+                watches.tell_modified(&broken.object, Kinds::CONTENT | Kinds::ATTRIBUTES);
+            }
+            ChangeKind::Names(_) | ChangeKind::Place | ChangeKind::Subtree => {}
+        }
+    }
+}
+
+struct Change<'a> {
+    watches: &'a Watches,
+    /// What has another name now,
+    moved: Option<&'a Object>,
+    /// and what has lost one.
+    gone: Option<&'a Object>,
+    is_of_two: bool,
+}
+
+impl Change<'_> {
+    fn tell(&self, edited: &NameEdits) {
+        let edits = edited.edits();
+        if edits.is_empty() {
+            return self.watches.tell_lost(&edited.object);
+        }
+        let mut gone = edits.iter().filter(|edit| !is_added(edit)).map(name_of).collect::<Vec<_>>();
+        let added = edits.iter().find_map(|edit| match edit {
+            Edit::Added { name, number } => Some((&**name, Kinds::of_name(*number))),
+            Edit::Removed { .. } => None,
+        });
+        // Another file has taken the name, or the file another content.
+        if let (Some((name, kinds)), [one], None) = (added, &*gone, self.moved)
+            && *one == name
+        {
+            let kinds = kinds | Kinds::CONTENT | Kinds::ATTRIBUTES;
+            let replaced = OwnChange { name, what: Happened::Modified, kinds, echo: Echo::Came };
+            return self.watches.tell_own(&edited.object, &[replaced]);
+        }
+        let either = Kinds::FILES | Kinds::DIRECTORIES;
+        let of = |object: Option<&Object>| object.map_or(either, |object| Kinds::of_name(object.number()));
+        let moved = self.moved.filter(|_| !gone.is_empty() && (added.is_none() || !self.is_of_two));
+        let from = moved.map(|moved| (gone.remove(0), of(Some(moved))));
+        let same = |name, what, kinds| OwnChange { name, what, kinds, echo: Echo::Same };
+        let mut changes: Vec<_> =
+            gone.iter().map(|name| same(*name, Happened::Removed, of(self.gone))).collect();
+        // Of what was replaced the kernel tells that the other came.
+        let is_replaced = |change: &&mut OwnChange<'_>| added.is_some_and(|(name, _)| name == change.name);
+        changes.iter_mut().filter(is_replaced).for_each(|change| change.echo = Echo::None);
+        match (from, added) {
+            (Some((from, kinds)), Some((to, _))) => {
+                changes
+                    .extend([same(from, Happened::RenamedFrom, kinds), same(to, Happened::RenamedTo, kinds)]);
+            }
+            (Some((from, kinds)), None) => changes.push(same(from, Happened::Removed, kinds)),
+            (None, Some((to, kinds))) => changes.push(same(to, Happened::Added, kinds)),
+            (None, None) => {}
+        }
+        self.watches.tell_own(&edited.object, &changes);
+        if let (Some(_), Some((to, Kinds::FILES))) = (self.moved, added) {
+            self.watches.tell(&edited.object, to, Happened::Modified, Kinds::MOVED);
+        }
+    }
+}
+
+fn is_added(edit: &Edit) -> bool {
+    matches!(edit, Edit::Added { .. })
+}
+
+fn name_of(edit: &Edit) -> &[u8] {
+    match edit {
+        Edit::Added { name, .. } | Edit::Removed { name } => name,
+    }
+}

@@ -1,0 +1,140 @@
+//! What is open in the way of a rename by SMB (MS-FSA 2.1.5.15.11): nothing beneath a directory that moves may be, nor what is replaced,
+//! but by who has it open to rename or delete it, or looks at it (as with Samba: else of several who rename onto one name some are refused);
+//! and nobody may have a directory open to delete it that names leave or come to. Clients that keep opens for later are asked to give them
+//! back first. Who renames without an open, as AFS and HTTP do, is not kept from it; nor by what is open beneath is who asks for POSIX's rename.
+
+use std::cell::RefCell;
+use std::slice;
+use std::sync::Arc;
+
+use grants::conflict::FileOperation;
+use grants::{Change, Event};
+use lane::offload::offload;
+
+use super::lease_breaks::PendingLeaseBreak;
+use super::located_directory::Interrupted;
+use super::name_target::NameTarget;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::grant::{Grants, OpenCaller, Slot};
+use crate::object::Object;
+use crate::volume::Volume;
+
+/// What one rename has found in its way, over all its attempts.
+#[derive(Default)]
+pub(super) struct OpenConflicts {
+    beneath: RefCell<Vec<Beneath>>,
+}
+
+/// What was open at first beneath a directory that moves.
+struct Beneath {
+    top: Arc<Object>,
+    open: Vec<Arc<Object>>,
+}
+
+impl OpenConflicts {
+    /// Whether something was opened beneath `top` while holders were waited for: else who opens one file after the other there would
+    /// keep a rename waiting for ever.
+    fn is_late(&self, top: &Arc<Object>, open: &[Arc<Object>]) -> bool {
+        let mut beneath = self.beneath.borrow_mut();
+        match beneath.iter().find(|known| Arc::ptr_eq(&known.top, top)) {
+            Some(first) => {
+                !open.iter().all(|object| first.open.iter().any(|known| Arc::ptr_eq(known, object)))
+            }
+            None => {
+                beneath.push(Beneath { top: Arc::clone(top), open: open.to_vec() });
+                false
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// Asks whether what is moved may be, under its permit, as for all that is open beneath it. Where nobody holds anything this is one look.
+    ///
+    /// # Errors
+    /// [`Interrupted::AwaitLease`] where opens that are kept for later have to be given back first; [`Error::AccessDenied`] where something is open.
+    pub(super) async fn check_opens_beneath(
+        &self,
+        caller: &Caller,
+        moved: &NameTarget,
+        conflicts: &OpenConflicts,
+    ) -> Result<(), Interrupted> {
+        let shared = self.shared().ok_or(Error::ReadOnly)?;
+        let is_asked = moved.is_directory() && !caller.moves_opens;
+        let Some(by) = caller.open.filter(|_| is_asked && shared.objects().any_held()) else {
+            return Ok(());
+        };
+        let (objects, top) = (shared.objects().clone(), Arc::clone(&moved.object));
+        let open = offload(None, move || objects.open_beneath(&top)).await.map_err(|_| Error::Overloaded)?;
+        if conflicts.is_late(&moved.object, &open) {
+            return Err(Error::AccessDenied.into());
+        }
+        self.request_close(by, &open, BENEATH)
+    }
+
+    /// Asks whether what a rename replaces may go, under its permit.
+    ///
+    /// # Errors
+    /// As [`Volume::check_opens_beneath`].
+    pub(super) fn check_opens_of_replaced(
+        &self,
+        caller: &Caller,
+        replaced: Option<&NameTarget>,
+    ) -> Result<(), Interrupted> {
+        match (caller.open, replaced) {
+            (Some(by), Some(replaced)) => self.request_close(by, slice::from_ref(&replaced.object), REPLACED),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks whether names may leave one directory and come to the other, under their permits.
+    ///
+    /// # Errors
+    /// [`Interrupted::AwaitLease`]; [`Error::Locked`] where somebody has one open to delete it.
+    pub(super) fn check_opens_of_directories(
+        &self,
+        caller: &Caller,
+        here: &Arc<Object>,
+        there: &Arc<Object>,
+    ) -> Result<(), Interrupted> {
+        let Some(open) = caller.open else { return Ok(()) };
+        let other = Some(there).filter(|there| !Arc::ptr_eq(here, there));
+        let by = Some(open.by());
+        let asks =
+            |grants: &mut Grants, now, events: &mut Vec<Event>| grants.move_names(now, by, None, events);
+        self.break_each_lease(std::iter::once(here).chain(other).map(|directory| (directory, asks)))
+    }
+
+    fn request_close(&self, by: OpenCaller, open: &[Arc<Object>], counts: Counts) -> Result<(), Interrupted> {
+        // Where one stays open nobody need close any other.
+        if open.iter().any(|object| (counts.to_stay)(object.grants())) {
+            return Err(Error::AccessDenied.into());
+        }
+        let change = Change { operation: FileOperation::Rename, by: Some(by.by()) };
+        match self.break_leases_of(open.iter().map(|object| (object, change))) {
+            Err(Interrupted::Refused(Error::Locked)) => return Err(Error::AccessDenied.into()),
+            Err(Interrupted::AwaitLease(pending)) => {
+                return Err(Interrupted::AwaitLease(
+                    pending.into_iter().map(PendingLeaseBreak::until_closed).collect(),
+                ));
+            }
+            asked => asked?,
+        }
+        let is_open = open.iter().any(|object| (counts.at_all)(object.grants()));
+        if is_open { Err(Error::AccessDenied.into()) } else { Ok(()) }
+    }
+}
+
+/// Which opens are in the way.
+#[derive(Clone, Copy)]
+struct Counts {
+    at_all: fn(Slot<'_>) -> bool,
+    /// Opens that stay when their holder is asked to close what it keeps for later.
+    to_stay: fn(Slot<'_>) -> bool,
+}
+
+/// Of what moves with a directory: all.
+const BENEATH: Counts = Counts { at_all: |slot| slot.is_open(), to_stay: |slot| slot.is_open_to_stay() };
+/// Of what is replaced: who has renamed it to its name just now, or looks at it, is in nobody's way.
+const REPLACED: Counts = Counts { at_all: |slot| slot.is_used(), to_stay: |slot| slot.is_used_to_stay() };

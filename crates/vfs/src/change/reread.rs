@@ -1,0 +1,67 @@
+//! A directory's next version though no name in it has changed: for who makes another image of the names than the one which clients may have
+//! been told with the version before.
+
+use std::sync::Arc;
+
+use super::lease_breaks::LeaseBreakWait;
+use super::located_directory::Interrupted;
+use crate::callback::ChangeKind;
+use crate::caller::Caller;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::names::{History, Names};
+use futures_util::future::LocalBoxFuture;
+
+impl Directory {
+    /// As [`Directory::names`], and the directory gets its next version by it, which nobody was told yet. Who was promised the directory is
+    /// told, but for the caller's own client. While it lasts nobody changes a name, so however busy the directory is, this comes to an end.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reread_names<'a>(
+        &'a self,
+        caller: &'a Caller,
+        max: usize,
+    ) -> LocalBoxFuture<'a, Result<Names, Error>> {
+        Box::pin(async move {
+            let names = self.reread(caller, max).await;
+            self.volume().told_of_listing(self.path(), names)
+        })
+    }
+
+    async fn reread(&self, caller: &Caller, max: usize) -> Result<Names, Error> {
+        let (volume, object) = (self.volume(), self.changed()?);
+        let log = object.keep_log();
+        let mut lease_wait = LeaseBreakWait::default();
+        for _ in 0..ATTEMPTS_MAX {
+            let locks = volume.lock_for_external(object).await?;
+            let before = self.attributes()?;
+            let entries = self.names_now(max).await?;
+            let transaction = match volume
+                .prepare_change(caller, locks, vec![(object, ChangeKind::Names(Arc::from([])))])
+                .await
+            {
+                Ok(transaction) => transaction,
+                Err(Interrupted::Refused(error)) => return Err(error),
+                Err(Interrupted::AwaitLease(pending)) => {
+                    lease_wait.wait(volume, pending).await?;
+                    continue;
+                }
+                Err(Interrupted::Retry(_)) => continue,
+            };
+            // Somebody else was there meanwhile, behind the server's back.
+            if self.attributes()?.is_changed_since(&before) {
+                continue;
+            }
+            transaction.bump_version_on_reread();
+            let history = History::new(object, log);
+            transaction.note_found_attributes(object, before);
+            transaction.end(volume);
+            return Ok(Names { entries, history });
+        }
+        Err(Error::Busy)
+    }
+}
+
+/// Readings of a directory that somebody else changes meanwhile.
+const ATTEMPTS_MAX: u32 = 16;

@@ -1,0 +1,474 @@
+//! The way of every change, from permits to their end.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use index::{Kind, Version};
+
+use lane::fs::Stat;
+
+use super::lease_breaks::{DirectoryLeaseBreak, directory_breaks};
+use super::located_directory::{Interrupted, LocatedDirectory};
+use super::name_edits::NameEdits;
+use super::name_target::NameTarget;
+use super::notify_watches;
+use crate::attributes::Attributes;
+use crate::callback::{ChangeKind, Invalidation};
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::grant::Link;
+use crate::name::Name;
+use crate::object::{ChangeLockSet, Closed, LockSharer, Object, Outside, Pass, SharedChangeLock};
+use crate::usage::{Doubt, LaneAccount};
+use crate::volume::Volume;
+
+/// The right to make one change, everybody who relied on what it concerns having been told.
+pub(super) struct ChangeTransaction {
+    guard: Rc<ChangeGuard>,
+    /// Directories that show something else when it is made.
+    directory_breaks: Vec<DirectoryLeaseBreak>,
+    /// The versions that directories had, in the order in which they are among the broken: a change concerns two at most.
+    before: Cell<[Option<Version>; 2]>,
+    /// What comes and goes in directories of which somebody keeps an image.
+    pub(super) edited: RefCell<Vec<NameEdits>>,
+}
+
+/// What a change owns while it is made, for [`run_to_completion`].
+pub(super) struct ChangeKeepAlive {
+    guard: Rc<dyn Any>,
+    account: Option<Rc<LaneAccount>>,
+}
+
+/// How a change left an object, by whatever clock or by this one.
+struct AttributesAfter {
+    object: Arc<Object>,
+    looks: Attributes,
+    by_any_clock: bool,
+}
+
+/// What a change is made under: its own until it has ended, and that of operations which the kernel has not answered yet, whatever
+/// became of the change and of its lane.
+struct ChangeGuard {
+    /// What the volume holds is counted there.
+    account: Option<Rc<LaneAccount>>,
+    broken: Vec<Invalidation>,
+    /// How it left what no lane has open.
+    attributes_after: RefCell<Vec<AttributesAfter>>,
+    locks: RefCell<Option<ChangeLockSet>>,
+}
+
+impl Volume {
+    /// Lets a change into the volume; waits while that is paused, and at a start until clients of an earlier run have heard.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::ReadOnly`]; [`Error::Busy`] when the pause does not end.
+    pub(super) async fn pass(&self) -> Result<Pass, Error> {
+        let (shared, peer) = self.shared().zip(self.cache().peer()).ok_or(Error::ReadOnly)?;
+        for _ in 0..PAUSES_MAX {
+            match shared.pass(peer.member()) {
+                Ok(pass) => return Ok(pass),
+                Err(Outside::Closed(Closed::Frozen)) if shared.is_held_back() => {
+                    self.counters().changes_held_back.increment();
+                    let thawed = lane::time::timeout(HELD_BACK_MAX, shared.thawed()).await;
+                    thawed.map_err(|_| Closed::Frozen)?;
+                }
+                Err(Outside::Closed(why)) => return Err(why.into()),
+                Err(Outside::Paused) => lane::time::sleep(PAUSE).await,
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Changes that may wait for one object.
+    pub(crate) fn waiting_max(&self) -> Result<usize, Error> {
+        Ok(self.shared().ok_or(Error::ReadOnly)?.objects().options().waiting_max)
+    }
+
+    /// Whether clients may change anything.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub(super) fn writable(&self) -> Result<(), Error> {
+        let is_in_order = self.shared().is_some_and(|shared| shared.trouble().is_none());
+        if is_in_order && self.is_writable() { Ok(()) } else { Err(Error::ReadOnly) }
+    }
+
+    /// As [`Volume::writable`], and waits until the index takes what comes of a change.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when the index cannot be written.
+    pub(super) async fn changeable(&self) -> Result<(), Error> {
+        self.writable()?;
+        self.uncrowded().await
+    }
+
+    /// Waits until the index takes what comes of a change.
+    async fn uncrowded(&self) -> Result<(), Error> {
+        let shared = self.shared().ok_or(Error::ReadOnly)?;
+        let mut attempt = 0;
+        while shared.is_crowded() {
+            if attempt == CROWDED_MAX {
+                return Err(Error::Busy);
+            }
+            shared.make_room(self.root().dir(), attempt).await?;
+            attempt += 1;
+        }
+        Ok(())
+    }
+
+    /// Waits for the permits of `first`, then has `names` look what else is concerned, whose permits it adds: without waiting
+    /// where they are free, else by giving all back and beginning again with all of them in order.
+    ///
+    /// # Errors
+    /// Those of `names`; [`Error::Closed`]; [`Error::Busy`] after eight attempts, or behind too many others.
+    pub(super) async fn lock_objects<T>(
+        &self,
+        first: &[&Arc<Object>],
+        names: impl AsyncFn() -> Result<(T, Vec<Arc<Object>>), Error>,
+    ) -> Result<(ChangeLockSet, T), Error> {
+        self.changeable().await?;
+        let pass = self.pass().await?;
+        let (locks, found) = self.lock_outside_gate(first, names).await?;
+        Ok((locks.inside(pass), found))
+    }
+
+    /// Has the permit of an object, which changes that are under way keep to their end, and gives it back.
+    ///
+    /// # Errors
+    /// As [`Volume::lock_objects`].
+    pub(crate) async fn wait_for_change_lock(&self, object: &Arc<Object>) -> Result<(), Error> {
+        let (locks, ()) = self.lock_objects(&[object], async || Ok(((), Vec::new()))).await?;
+        drop(locks);
+        Ok(())
+    }
+
+    /// As [`Volume::lock_objects`] for what was changed behind the server's back: no gate keeps that out, and it is so on a volume that no
+    /// client may change too.
+    ///
+    /// # Errors
+    /// As there, but for [`Error::Closed`].
+    pub(super) async fn lock_for_external(&self, object: &Arc<Object>) -> Result<ChangeLockSet, Error> {
+        self.uncrowded().await?;
+        Ok(self.lock_outside_gate(&[object], async || Ok(((), Vec::new()))).await?.0)
+    }
+
+    async fn lock_outside_gate<T>(
+        &self,
+        first: &[&Arc<Object>],
+        names: impl AsyncFn() -> Result<(T, Vec<Arc<Object>>), Error>,
+    ) -> Result<(ChangeLockSet, T), Error> {
+        let waiting_max = self.waiting_max()?;
+        let first = || first.iter().map(|&object| Arc::clone(object));
+        let mut wanted: Vec<_> = first().collect();
+        for _ in 0..ATTEMPTS_MAX {
+            let mut locks = ChangeLockSet::take(wanted, waiting_max).await?;
+            let (found, concerned) = names().await?;
+            if locks.try_add(&concerned) {
+                return Ok((locks, found));
+            }
+            self.counters().changes_anew.increment();
+            drop(locks);
+            wanted = first().chain(concerned).collect();
+        }
+        Err(Error::Busy)
+    }
+
+    /// The permit of a directory whose names are to stand still for a while; nothing is changed.
+    pub(crate) async fn lock_to_count(&self, directory: &Arc<Object>) -> Result<ChangeLockSet, Error> {
+        Ok(self.lock_objects(&[directory], async || Ok(((), Vec::new()))).await?.0)
+    }
+
+    /// Tells everybody what is about to change, and waits until they have forgotten it.
+    ///
+    /// # Errors
+    /// [`Interrupted::AwaitLease`] where holders of leases have to give something back first, the permits having been given back;
+    /// [`Error::Locked`] where a share mode is in the way.
+    pub(super) async fn prepare_change(
+        &self,
+        caller: &Caller,
+        locks: ChangeLockSet,
+        what: Vec<(&Arc<Object>, ChangeKind)>,
+    ) -> Result<ChangeTransaction, Interrupted> {
+        self.break_leases(caller, &what)?;
+        let directory_breaks = directory_breaks(&what, caller);
+        let spared = caller.holder;
+        let broken = what.into_iter().map(|(object, what)| {
+            debug_assert!(locks.has(object), "what changes is under a permit");
+            // Before the bits are read: a lane that sets its bit too late to be asked sees it.
+            object.set_changing(what.clone());
+            Invalidation { object: Arc::clone(object), what, spared }
+        });
+        let (account, broken) = (self.account(), broken.collect());
+        let guard =
+            ChangeGuard { account, broken, attributes_after: RefCell::default(), locks: RefCell::new(None) };
+        guard.locks.replace(Some(locks));
+        self.cache().invalidate_everywhere(&guard.broken).await;
+        for broken in &guard.broken {
+            broken.object.grants().all_told().await;
+        }
+        let (before, edited) = (Cell::default(), RefCell::default());
+        Ok(ChangeTransaction { guard: Rc::new(guard), directory_breaks, before, edited })
+    }
+}
+
+impl ChangeTransaction {
+    /// Objects whose content or names change get their next version.
+    pub(super) fn bump_version(&self) {
+        let mut known = [None; 2];
+        let mut next = known.iter_mut();
+        for broken in &self.guard.broken {
+            if broken.what.is_of_place() || broken.what == ChangeKind::Attributes {
+                continue;
+            }
+            let before = broken.object.version();
+            let after = broken.object.bump_version();
+            if let (ChangeKind::Names(_), Some(next)) = (&broken.what, next.next()) {
+                *next = Some(before);
+            }
+            let log = broken.object.log();
+            let is_kept = log.is_some() || broken.object.volume().watches().any();
+            if matches!(broken.what, ChangeKind::Names(_)) && is_kept {
+                self.edited.borrow_mut().push(NameEdits::new(&broken.object, log, before, after));
+            }
+        }
+        self.before.set(known);
+    }
+
+    /// The directory that is read anew gets its next version. No name comes or goes: nobody who watches is told anything, and images of the version
+    /// before lead no further.
+    pub(super) fn bump_version_on_reread(&self) {
+        for broken in &self.guard.broken {
+            broken.object.bump_version_on_reread();
+        }
+    }
+
+    /// What the kernel says of the change. Where it says that it has done nothing the directories have the versions that they had: under
+    /// the permits nobody was told others, and a client that is told one more by its next change relies on having seen every one.
+    pub(super) fn done<T>(&self, done: io::Result<T>) -> Result<T, Error> {
+        if done.as_ref().is_err_and(has_done_nothing) {
+            let names = self.guard.broken.iter().filter(|broken| matches!(broken.what, ChangeKind::Names(_)));
+            for (broken, before) in names.zip(self.before.get()) {
+                before.into_iter().for_each(|before| broken.object.revert_version(before));
+            }
+            let is_aside =
+                |broken: &&Invalidation| matches!(broken.what, ChangeKind::Place | ChangeKind::Gone);
+            let files = self.guard.broken.iter().filter(is_aside).map(|broken| &broken.object);
+            files
+                .filter(|object| object.number().kind() == Kind::File)
+                .for_each(|object| object.cancel_metadata_change());
+        }
+        done.map_err(Error::of_change)
+    }
+
+    /// The change is made: the permits go to who waits next. What the caller keeps in this very step is kept under them,
+    /// as the next change has to ask this lane first.
+    pub(super) fn end(self, volume: &Volume) {
+        volume.counters().changes.increment();
+        self.guard.end_deletions();
+        self.guard.note_moves();
+        let edited = self.edited.take();
+        if let Some(watches) = volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any())
+        {
+            notify_watches::tell(watches, &self.guard.broken, &edited);
+        }
+        edited.into_iter().for_each(NameEdits::note);
+        self.guard.give_back(Some(lane::time::wall_clock()));
+        self.directory_breaks.iter().for_each(|directory_breaks| {
+            volume.show_change(&directory_breaks.directory, directory_breaks.by)
+        });
+    }
+
+    /// Looked at after the change was made, under the permits, this is how it left the object: nobody else may look before it is let go of.
+    pub(super) fn note_attributes_after(&self, object: &Arc<Object>, looks: io::Result<Stat>) {
+        if let Ok(looks) = looks {
+            self.push_attributes_after(object, looks.into(), false);
+        }
+    }
+
+    /// As [`ChangeTransaction::note_attributes_after`], of what somebody else has done, perhaps by a clock that is ahead of this one.
+    pub(super) fn note_found_attributes(&self, object: &Arc<Object>, looks: Attributes) {
+        self.push_attributes_after(object, looks, true);
+    }
+
+    fn push_attributes_after(&self, object: &Arc<Object>, looks: Attributes, by_any_clock: bool) {
+        self.guard.attributes_after.borrow_mut().push(AttributesAfter {
+            object: Arc::clone(object),
+            looks,
+            by_any_clock,
+        });
+    }
+
+    /// It is only how many names a file has: no directory that it is in shows that to who holds a lease, as with Windows and Samba.
+    pub(super) fn skip_directory_breaks(&mut self) {
+        self.directory_breaks.clear();
+    }
+
+    /// Whether no directory that somebody holds something of shows the change.
+    pub(super) fn breaks_no_directory_lease(&self) -> bool {
+        self.directory_breaks.is_empty()
+    }
+
+    /// Shares the permit of the one file that is to be written with further writes of the same.
+    pub(super) fn share(self, sharer: LockSharer) -> SharedChangeLock {
+        self.guard.end(None).expect("it has not ended").share(sharer)
+    }
+
+    /// What the operations of the change hold until the kernel has answered them.
+    pub(super) fn keep_alive(&self) -> ChangeKeepAlive {
+        ChangeKeepAlive { guard: Rc::clone(&self.guard) as Rc<dyn Any>, account: self.guard.account.clone() }
+    }
+}
+
+impl ChangeKeepAlive {
+    /// The part in a permit that writes share.
+    pub(super) fn shared(part: Rc<SharedChangeLock>, volume: &Volume) -> Self {
+        Self { guard: part, account: volume.account() }
+    }
+
+    /// Nothing: of what is made beside the tree.
+    pub(super) fn nothing() -> Self {
+        Self { guard: Rc::new(()), account: None }
+    }
+}
+
+impl ChangeGuard {
+    /// Names that are gone are to be deleted no more.
+    fn end_deletions(&self) {
+        for gone in self.broken.iter().filter(|broken| broken.what == ChangeKind::Gone) {
+            gone.object.grants().ask_if_any(|grants, events| {
+                for directory in &self.broken {
+                    let ChangeKind::Names(names) = &directory.what else { continue };
+                    names.iter().for_each(|name| grants.deleted(&Link::new(&directory.object, name), events));
+                }
+            });
+        }
+    }
+
+    /// Where they are now the index is to be told.
+    fn note_moves(&self) {
+        let moved = |broken: &&Invalidation| matches!(broken.what, ChangeKind::Place | ChangeKind::Subtree);
+        self.broken.iter().filter(moved).for_each(|broken| broken.object.note_moved());
+    }
+
+    /// The change was made `at` this time, or failed.
+    fn give_back(&self, made: Option<SystemTime>) {
+        drop(self.end(made));
+    }
+
+    /// The permits, which nothing is told under any more.
+    fn end(&self, made: Option<SystemTime>) -> Option<ChangeLockSet> {
+        let locks = self.locks.take()?;
+        debug_assert!(self.broken.iter().all(|broken| locks.has(&broken.object)));
+        self.broken.iter().for_each(|broken| broken.object.set_changed(made));
+        for AttributesAfter { object, looks, by_any_clock } in self.attributes_after.take() {
+            if made.is_some() {
+                object.note_attributes_after(&looks, by_any_clock);
+            }
+        }
+        Some(locks)
+    }
+}
+
+impl Drop for ChangeGuard {
+    fn drop(&mut self) {
+        self.give_back(None);
+    }
+}
+
+impl LocatedDirectory {
+    /// As [`Volume::lock_objects`], of this directory and of what `name` in it leads to.
+    pub(super) async fn lock_with_name(
+        &self,
+        name: Name<'_>,
+    ) -> Result<(ChangeLockSet, Option<NameTarget>), Error> {
+        let names = async || {
+            let found = self.find(name).await?;
+            let concerned = found.iter().map(|found| Arc::clone(&found.object)).collect();
+            Ok((found, concerned))
+        };
+        self.volume().lock_objects(&[self.object()?], names).await
+    }
+
+    /// As [`Volume::prepare_change`], of one name in this directory.
+    pub(super) async fn prepare_name_change(
+        &self,
+        caller: &Caller,
+        locks: ChangeLockSet,
+        name: Name<'_>,
+    ) -> Result<ChangeTransaction, Interrupted> {
+        let what = vec![(self.object()?, ChangeKind::name(name.as_bytes()))];
+        self.volume().prepare_change(caller, locks, what).await
+    }
+
+    /// As [`Volume::lock_objects`], of this directory alone.
+    pub(super) async fn lock_directory(&self) -> Result<ChangeLockSet, Error> {
+        Ok(self.volume().lock_objects(&[self.object()?], async || Ok(((), Vec::new()))).await?.0)
+    }
+}
+
+/// Runs `work` to its end on this lane once it has begun, also when what this returns is dropped before: it owns permits, and
+/// the kernel may be at work under them. Where the lane ends before, what the kernel is at work on owns them: `keep_alive`, as
+/// [`ChangeTransaction::keep_alive`] gives it.
+///
+/// Who counts what the volume holds has to count anew then.
+pub(super) async fn run_to_completion<T: 'static>(
+    keep_alive: ChangeKeepAlive,
+    work: impl Future<Output = T> + 'static,
+) -> T {
+    let ChangeKeepAlive { guard, account } = keep_alive;
+    let work = async move {
+        let doubt = Doubt::of(account);
+        let done = work.await;
+        doubt.over();
+        done
+    };
+    lane::run_to_completion(lane::with_keepalive(guard, work)).await
+}
+
+/// Whether the kernel has refused a change of names for what it found, before it did anything.
+fn has_done_nothing(error: &io::Error) -> bool {
+    let refusals = [
+        libc::EEXIST,
+        libc::ENOTEMPTY,
+        libc::ENOENT,
+        libc::EISDIR,
+        libc::ENOTDIR,
+        libc::EPERM,
+        libc::EACCES,
+        libc::EXDEV,
+        libc::EINVAL,
+        libc::EMLINK,
+        libc::EBUSY,
+        libc::EROFS,
+        libc::ENAMETOOLONG,
+    ];
+    error.raw_os_error().is_some_and(|code| refusals.contains(&code))
+}
+
+//@ limit: attempts of a change whose names lead elsewhere by its turn
+//@ section: Writable volumes
+//@ unit: attempt
+//@ connection: {} of each change
+//@ empty: refused as busy; others feel nothing
+//@ counter: vfs_changes_anew
+//@ attack: http-edges
+const ATTEMPTS_MAX: u32 = 8;
+/// Commits that a change waits for.
+const CROWDED_MAX: u32 = 8;
+/// Between two tries to get into a volume that is paused; longer than it may take.
+const PAUSE: Duration = Duration::from_millis(2);
+const PAUSES_MAX: u32 = 6_000;
+//@ limit: changes that wait at a start for clients of an earlier run
+//@ section: Writable volumes
+//@ unit: time
+//@ all: process: {}
+//@ empty: refused as closed (503 over HTTP); others wait as well
+//@ counter: vfs_changes_held_back, vfs_refused{reason="closed"}
+//@ attack: none, only a start causes it
+//@ reach: server
+/// How long a change waits at a start: clients have four seconds, and some of them one after another.
+const HELD_BACK_MAX: Duration = Duration::from_secs(12);

@@ -1,0 +1,56 @@
+//! Names of files beside the one that each is recorded by, as a look or a listing has shown them or a change of ours has made them: who looks
+//! for a file by number finds it by these as well, and it is recorded by one of them when it loses the other.
+
+use std::sync::{Mutex, MutexGuard};
+
+use quick_cache::unsync::Cache;
+use smallvec::SmallVec;
+
+use super::{Identity, Recorded};
+
+/// Where files of one volume were seen. Names go, and a listing may have been overtaken by a rename, so these
+/// are hints, asked for after what is recorded; a file that is found is recorded there. The least used go first.
+pub(super) struct OtherNames(Mutex<Cache<Identity, Places>>);
+
+/// Of one file, those that were seen first going first.
+type Places = SmallVec<[Recorded; 1]>;
+
+impl OtherNames {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Cache::new(FILES_MAX)))
+    }
+
+    pub(super) fn note(&self, file: &Identity, seen: Recorded) {
+        let mut files = self.lock();
+        let mut places = files.get(file).cloned().unwrap_or_default();
+        places.retain(|place| *place != seen);
+        if places.len() == PLACES_MAX {
+            places.remove(0);
+        }
+        places.push(seen);
+        files.insert(file.clone(), places);
+    }
+
+    /// The last first.
+    pub(super) fn of(&self, file: &Identity) -> impl Iterator<Item = Recorded> + use<> {
+        self.lock().get(file).cloned().unwrap_or_default().into_iter().rev()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cache<Identity, Places>> {
+        self.0.lock().expect("nobody panics while holding it")
+    }
+}
+
+//@ limit: files that have names beside the one that they are recorded by
+//@ section: Writable volumes
+//@ unit: file of about 200 bytes
+//@ connection: what its directories list
+//@ all: process: {} of a volume, {PLACES_MAX} names of a file
+//@ empty: the least used goes; a file that was moved is found once its directory is listed again
+//@ counter: vfs_reopened{by="search"}
+//@ attack: none, only other programs of the machine move files so
+//@ reach: server
+/// Of one volume. About 200 bytes each, and 50 for each further place.
+const FILES_MAX: usize = 16_384;
+/// Of one file.
+const PLACES_MAX: usize = 8;

@@ -1,0 +1,218 @@
+//! What the kernel's watches have told of names in watched directories and clients have not been told yet, of all lanes: a while passes before
+//! it is, by when this server has told what it does itself. What this server does to a name meanwhile comes behind it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use lane::fs::EntryChange;
+
+use super::Object;
+use super::watches::{Change, Kinds};
+
+/// An entry of a watched directory has changed, by whomever, as one lane hears it.
+#[derive(Debug)]
+pub(crate) struct NoticedEvent {
+    pub(crate) directory: Arc<Object>,
+    pub(crate) name: Box<[u8]>,
+    pub(crate) what: EntryChange,
+    pub(crate) kinds: Kinds,
+    pub(crate) lane: usize,
+}
+
+/// One that waits to be told.
+#[derive(Debug)]
+pub(super) struct QueuedEvent {
+    pub(super) noticed: NoticedEvent,
+    /// When it was noticed, by the file system's clock.
+    pub(super) seen: SystemTime,
+    serial: u64,
+    at: Instant,
+    /// The other half of a rename within the directory.
+    half: Option<u64>,
+    /// Its file is being looked at: later changes of it are others.
+    is_looked_at: bool,
+}
+
+/// What waits, in the order in which each lane has noticed it.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<QueuedEvent>,
+    next: u64,
+}
+
+/// The next of a lane that is to be told.
+pub(crate) struct DueEvent {
+    pub(crate) serial: u64,
+    pub(crate) due: Instant,
+    /// What is looked at before it is told.
+    pub(crate) modified: Option<(Arc<Object>, Box<[u8]>)>,
+}
+
+/// A change of this server that is about to be told: of which name in which directory.
+pub(super) struct OwnNameChange<'a> {
+    pub(super) directory: &'a Arc<Object>,
+    pub(super) name: &'a [u8],
+    pub(super) change: Change,
+}
+
+impl QueuedEvent {
+    pub(super) fn change(&self) -> Change {
+        match self.noticed.what {
+            EntryChange::Added | EntryChange::MovedHere => Change::Came,
+            EntryChange::Removed | EntryChange::MovedAway => Change::Went,
+            EntryChange::Modified => Change::Other,
+        }
+    }
+
+    /// Of its lane, among 64.
+    pub(super) fn bit(&self) -> u64 {
+        1 << (self.noticed.lane % 64)
+    }
+
+    /// Whether both are a rename within a directory.
+    pub(super) fn is_moved_to(&self, next: &Self) -> bool {
+        self.noticed.what == EntryChange::MovedAway && self.half == Some(next.serial)
+    }
+
+    fn is_of(&self, directory: &Arc<Object>, name: &[u8]) -> bool {
+        Arc::ptr_eq(&self.noticed.directory, directory) && *self.noticed.name == *name
+    }
+
+    fn is_beside(&self, other: &Self) -> bool {
+        self.noticed.lane == other.noticed.lane && self.is_of(&other.noticed.directory, &other.noticed.name)
+    }
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Nobody is told any more.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    pub(super) fn push(&mut self, noticed: NoticedEvent, seen: SystemTime) {
+        let mut of_lane =
+            self.waiting.iter_mut().rev().filter(|waiting| waiting.noticed.lane == noticed.lane);
+        let is_modified = noticed.what == EntryChange::Modified;
+        let mut before = of_lane.by_ref().take(if is_modified { MERGED_WITHIN } else { 1 });
+        if is_modified {
+            let of_name = before.find(|waiting| waiting.is_of(&noticed.directory, &noticed.name));
+            if let Some(one) = of_name.filter(|one| one.change() == Change::Other && !one.is_looked_at) {
+                one.noticed.kinds = one.noticed.kinds | noticed.kinds;
+                return;
+            }
+        }
+        let serial = self.next;
+        self.next += 1;
+        let mut half = None;
+        // The kernel tells both halves of a rename one behind the other.
+        if noticed.what == EntryChange::MovedHere
+            && let Some(last) = before.next()
+            && last.noticed.what == EntryChange::MovedAway
+            && Arc::ptr_eq(&last.noticed.directory, &noticed.directory)
+        {
+            last.half = Some(serial);
+            half = Some(last.serial);
+        }
+        let at = lane::time::now();
+        self.waiting.push_back(QueuedEvent { noticed, seen, serial, at, half, is_looked_at: false });
+    }
+
+    /// What a lane is to tell next.
+    pub(super) fn next_of(&mut self, lane: usize) -> Option<DueEvent> {
+        let next = self.waiting.iter_mut().find(|waiting| waiting.noticed.lane == lane)?;
+        let due = next.at + OWN_FIRST;
+        let modified = (next.change() == Change::Other && due <= lane::time::now()).then(|| {
+            next.is_looked_at = true;
+            (Arc::clone(&next.noticed.directory), next.noticed.name.clone())
+        });
+        Some(DueEvent { serial: next.serial, due, modified })
+    }
+
+    /// Takes one out, and if it is a rename both halves; none, if it was told meanwhile.
+    pub(super) fn take(&mut self, serial: u64) -> Vec<QueuedEvent> {
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.serial == serial) else {
+            return Vec::new();
+        };
+        let first = self.waiting.remove(at);
+        let half = first.as_ref().and_then(|first| first.half);
+        let other = half.and_then(|half| self.waiting.iter().position(|waiting| waiting.serial == half));
+        first.into_iter().chain(other.and_then(|at| self.waiting.remove(at))).collect()
+    }
+
+    /// Takes out what has happened to these names before a change of this server, in its order. Where a lane has noticed that change already,
+    /// which is the last that it has, it is dropped, and what comes behind it waits. Of each name it says which lanes have.
+    pub(super) fn take_before(&mut self, own: &[OwnNameChange<'_>]) -> (Vec<QueuedEvent>, Vec<u64>) {
+        let is_any = |waiting: &QueuedEvent| own.iter().any(|own| waiting.is_of(own.directory, own.name));
+        if !self.waiting.iter().any(is_any) {
+            return (Vec::new(), vec![0; own.len()]);
+        }
+        let mut fates = vec![EventFate::Waits; self.waiting.len()];
+        let mut heard = Vec::with_capacity(own.len());
+        for OwnNameChange { directory, name, change } in own {
+            let of_name: Vec<_> =
+                (0..fates.len()).filter(|at| self.waiting[*at].is_of(directory, name)).collect();
+            let mut echoes = HashMap::new();
+            for at in &of_name {
+                let (lane, is) = (self.waiting[*at].noticed.lane, self.waiting[*at].change());
+                if is == *change {
+                    echoes.insert(lane, *at);
+                } else if is != Change::Other {
+                    // That name came or went before.
+                    echoes.remove(&lane);
+                }
+            }
+            for at in of_name {
+                match echoes.get(&self.waiting[at].noticed.lane) {
+                    Some(echo) if at == *echo => fates[at] = EventFate::Goes,
+                    Some(echo) if at > *echo => {}
+                    _ => fates[at] = EventFate::Told,
+                }
+            }
+            heard.push(echoes.values().fold(0, |bits, at| bits | self.waiting[*at].bit()));
+        }
+        self.complete(&mut fates);
+        let mut told = Vec::new();
+        for (waiting, fate) in std::mem::take(&mut self.waiting).into_iter().zip(fates) {
+            match fate {
+                EventFate::Waits => self.waiting.push_back(waiting),
+                EventFate::Told => told.push(waiting),
+                EventFate::Goes => {}
+            }
+        }
+        (told, heard)
+    }
+
+    /// The other half of a rename is told with it, and before that what had happened to its name.
+    fn complete(&self, fates: &mut [EventFate]) {
+        let mut ahead: Vec<_> = (0..fates.len()).filter(|at| fates[*at] == EventFate::Told).collect();
+        while let Some(at) = ahead.pop() {
+            let Some(half) = self.waiting[at].half else { continue };
+            let Some(half) = self.waiting.iter().position(|waiting| waiting.serial == half) else { continue };
+            let other = &self.waiting[half];
+            for (before, fate) in fates.iter_mut().enumerate().take(half + 1) {
+                if *fate == EventFate::Waits && self.waiting[before].is_beside(other) {
+                    *fate = EventFate::Told;
+                    ahead.push(before);
+                }
+            }
+        }
+    }
+}
+
+/// What becomes of what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventFate {
+    Waits,
+    Told,
+    Goes,
+}
+
+/// By when this server has told what it does itself.
+const OWN_FIRST: Duration = Duration::from_millis(100);
+/// A change of a file is one with the last before it, if that is among so many of its lane.
+const MERGED_WITHIN: usize = 64;
