@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use vfs::{Attributes, Standing};
+use vfs::{Attributes, VersionCertainty};
 
 use crate::date;
 use crate::encoding::Coding;
@@ -25,12 +25,12 @@ impl Validators {
         attributes: &Attributes,
         distrusts_before: u32,
         coding: Option<Coding>,
-        standing: Standing,
+        standing: VersionCertainty,
         now: SystemTime,
     ) -> Self {
         let version = attributes.version(distrusts_before);
         match standing {
-            Standing::Settled => {
+            VersionCertainty::Settled => {
                 Self { etag: ETag::strong(&version, coding), modified_s: attributes.modified_s(now) }
             }
             _ => Self { etag: ETag::unsettled(&version, coding), modified_s: None },

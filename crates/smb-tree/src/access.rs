@@ -6,7 +6,7 @@ use smb_wire::create::access::rights::{
     SYNCHRONIZE, WRITE_ATTRIBUTES, WRITE_DAC, WRITE_DATA, WRITE_EA, WRITE_OWNER,
 };
 use smb_wire::create::access::share;
-use vfs::{Found, Ownership};
+use vfs::{FoundWithRights, Ownership};
 
 /// What somebody may do.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,12 @@ impl Allowed {
     }
 
     /// The same of what was found, with all that says more than its rights: whose it is, and what a security descriptor of its own grants.
-    pub(crate) fn of(who: &Principal, found: &Found, above: Option<Rights>, is_directory: bool) -> Self {
+    pub(crate) fn of(
+        who: &Principal,
+        found: &FoundWithRights,
+        above: Option<Rights>,
+        is_directory: bool,
+    ) -> Self {
         let ownership = found.ownership(who);
         let above = deletes(above, || found.is_own(who));
         Self { ownership, ..Self::new(who, found.rights(who), above, is_directory) }

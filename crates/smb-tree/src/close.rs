@@ -7,7 +7,7 @@ use futures_util::future::LocalBoxFuture;
 use smb_wire::Status;
 use smb_wire::body::close::{CloseResponse, FLAG_POSTQUERY_ATTRIB};
 use smb_wire::fixed::Fixed;
-use vfs::Ended;
+use vfs::CloseOutcome;
 
 use crate::open::{Open, OpenKind};
 use crate::request_context::RequestContext;
@@ -70,7 +70,7 @@ impl Share {
             // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
             open.grants().object().announce_end();
         }
-        if ended == Some(Ended::StreamGoes) {
+        if ended == Some(CloseOutcome::StreamGoes) {
             // Seldom, and longer than all else that a CLOSE holds.
             Box::pin(self.remove_stream(ctx, open)).await;
         }
@@ -86,7 +86,7 @@ impl Share {
     }
 
     /// Gives back what the open holds, and says what goes with it; `None` where what was to go has stayed.
-    async fn end(&self, ctx: &RequestContext, open: &Arc<Open>) -> Option<Ended> {
+    async fn end(&self, ctx: &RequestContext, open: &Arc<Open>) -> Option<CloseOutcome> {
         if let Some(before) = open.grants_before() {
             // Its file has no name that could go.
             let _ = before.close(self.volume(), &ctx.caller).await;

@@ -4,7 +4,7 @@ use identity::Rights;
 use smb_wire::Status;
 use smb_wire::name::Name as WireName;
 pub(crate) use smb_wire::spelling::{to_bytes, to_stored, to_text, to_wire};
-use vfs::{Directory, Error, Found, Name, RelPath, RelPathBuf};
+use vfs::{Directory, Error, FoundWithRights, Name, RelPath, RelPathBuf};
 
 use crate::share::Share;
 use crate::{short_names, status};
@@ -19,7 +19,7 @@ pub(crate) struct PathLookup {
     /// The path by which it was found, where a symbolic link is on that.
     pub(crate) by_link: Option<RelPathBuf>,
     /// What is there.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<FoundWithRights>,
 }
 
 /// Whether a name is one of eight characters and three, as old clients have them (MS-FSCC 2.1.5.2.1).
@@ -110,7 +110,7 @@ fn absent_in(share: &Share, above: &Directory, path: RelPathBuf) -> Result<PathL
     Ok(PathLookup { by_link: Some(path), ..lookup(share, real, None) })
 }
 
-fn there(share: &Share, path: RelPathBuf, mut found: Found) -> Result<PathLookup, Status> {
+fn there(share: &Share, path: RelPathBuf, mut found: FoundWithRights) -> Result<PathLookup, Status> {
     share.holds_found(&found)?;
     Ok(match found.real.take() {
         None => lookup(share, path, Some(found)),
@@ -169,7 +169,7 @@ fn below(found: vfs::Resolved) -> Result<Directory, Status> {
 }
 
 /// A place by its real path.
-pub(crate) fn lookup(share: &Share, path: RelPathBuf, found: Option<Found>) -> PathLookup {
+pub(crate) fn lookup(share: &Share, path: RelPathBuf, found: Option<FoundWithRights>) -> PathLookup {
     let is_root = path.as_path() == share.root_path();
     let above = path.as_path().parent().filter(|_| !is_root).map(RelPathBuf::from);
     PathLookup { above, path, by_link: None, found }

@@ -12,7 +12,7 @@ use smb_wire::body::change_notify::{ChangeNotifyRequest, FLAG_WATCH_TREE, filter
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::access::rights::READ_DATA;
 use smb_wire::info::notify::{self, action};
-use vfs::{Error, Event, Happened, Kinds, RelPath, RelPathBuf, Told, Watch, WatchHow};
+use vfs::{Error, Event, EventKind, EventMask, RelPath, RelPathBuf, Watch, WatchOptions, WatchReport};
 
 use crate::Answer;
 use crate::access::Allowed;
@@ -43,7 +43,7 @@ impl DirectoryWatch {
         self.waiting.drain(..).filter_map(|(_, waker)| waker).collect()
     }
 
-    fn poll(&mut self, number: u64, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+    fn poll(&mut self, number: u64, cx: &mut Context<'_>) -> Poll<Option<WatchReport>> {
         let Some(watch) = &self.watch else { return Poll::Ready(None) };
         match self.waiting.iter_mut().enumerate().find(|(_, (waiting, _))| *waiting == number) {
             Some((1.., (_, waker))) => {
@@ -55,7 +55,7 @@ impl DirectoryWatch {
                     *waker = Some(cx.waker().clone());
                 }
                 if !self.unsent.is_empty() {
-                    return Poll::Ready(Some(Told::Events(std::mem::take(&mut self.unsent))));
+                    return Poll::Ready(Some(WatchReport::Events(std::mem::take(&mut self.unsent))));
                 }
                 watch.poll(cx).map(Some)
             }
@@ -153,7 +153,7 @@ impl Share {
                     //= MS-SMB2 3.3.5.19
                     //# What the first request of an open asks for counts for all of them.
                     let beneath = request.flags.get() & FLAG_WATCH_TREE != 0;
-                    let how = WatchHow { beneath, kinds: kinds(wanted) };
+                    let how = WatchOptions { beneath, kinds: kinds(wanted) };
                     directory_watch.watch = directory.watch(how, ctx.consumer());
                 }
                 if is_full || (directory_watch.watch.is_none() && !directory_watch.is_closed) {
@@ -170,7 +170,7 @@ impl Share {
             loop {
                 let told = poll_fn(|cx| open.state().directory_watch.poll(waiting.number, cx)).await;
                 return Ok(match told {
-                    Some(Told::Events(events)) => {
+                    Some(WatchReport::Events(events)) => {
                         let mut telling = UnsentEvents { open, events };
                         let answer = self.tell(ctx, open, &telling.events, room).await;
                         telling.events.clear();
@@ -180,8 +180,8 @@ impl Share {
                             None => continue,
                         }
                     }
-                    Some(Told::Lost) => self.overflown(),
-                    Some(Told::Going) => without(Status::DELETE_PENDING),
+                    Some(WatchReport::Lost) => self.overflown(),
+                    Some(WatchReport::Going) => without(Status::DELETE_PENDING),
                     None => without(Status::NOTIFY_CLEANUP),
                 });
             }
@@ -273,33 +273,33 @@ impl Share {
 
 //= MS-FSCC 2.7.1
 //# A rename within the directory is told as the old name and the new, one behind the other.
-fn action(what: Happened) -> u32 {
+fn action(what: EventKind) -> u32 {
     match what {
-        Happened::Added => action::ADDED,
-        Happened::Removed => action::REMOVED,
-        Happened::RenamedFrom => action::RENAMED_OLD_NAME,
-        Happened::RenamedTo => action::RENAMED_NEW_NAME,
-        Happened::Modified => action::MODIFIED,
+        EventKind::Added => action::ADDED,
+        EventKind::Removed => action::REMOVED,
+        EventKind::RenamedFrom => action::RENAMED_OLD_NAME,
+        EventKind::RenamedTo => action::RENAMED_NEW_NAME,
+        EventKind::Modified => action::MODIFIED,
     }
 }
 
 /// What of the tree a filter asks for; bits that nobody knows ask for nothing.
-fn kinds(wanted: u32) -> Kinds {
+fn kinds(wanted: u32) -> EventMask {
     let attributes =
         filter::ATTRIBUTES | filter::LAST_WRITE | filter::LAST_ACCESS | filter::CREATION | filter::EA;
     let streams = filter::STREAM_NAME | filter::STREAM_SIZE | filter::STREAM_WRITE;
     let table = [
-        (filter::FILE_NAME, Kinds::FILES),
-        (filter::DIR_NAME, Kinds::DIRECTORIES),
-        (filter::SIZE | filter::LAST_WRITE, Kinds::CONTENT),
+        (filter::FILE_NAME, EventMask::FILES),
+        (filter::DIR_NAME, EventMask::DIRECTORIES),
+        (filter::SIZE | filter::LAST_WRITE, EventMask::CONTENT),
         // Streams and DOS attributes lie in extended attributes.
-        (attributes | streams, Kinds::ATTRIBUTES),
-        (filter::SECURITY, Kinds::RIGHTS),
+        (attributes | streams, EventMask::ATTRIBUTES),
+        (filter::SECURITY, EventMask::RIGHTS),
         // As Windows has it, of which Samba knows.
-        (filter::ATTRIBUTES | filter::CREATION, Kinds::MOVED),
+        (filter::ATTRIBUTES | filter::CREATION, EventMask::MOVED),
     ];
     let asked = table.into_iter().filter(|(bits, _)| wanted & bits != 0);
-    asked.fold(Kinds::NONE, |kinds, (_, kind)| kinds | kind)
+    asked.fold(EventMask::NONE, |kinds, (_, kind)| kinds | kind)
 }
 
 //@ limit: requests that wait for changes of one directory

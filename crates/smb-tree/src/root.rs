@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use smb_wire::Status;
-use vfs::{Directory, Error, Found, RelPath, RelPathBuf, Resolved};
+use vfs::{Directory, Error, FoundWithRights, RelPath, RelPathBuf, Resolved};
 
 use crate::open::Open;
 use crate::request_context::RequestContext;
@@ -76,7 +76,9 @@ impl Share {
             loop {
                 let found = self.volume().lookup_with_rights(&ctx.caller, path, Rights::NONE).await;
                 match found {
-                    Ok(Found { resolved: Resolved::File(..), .. }) => return Err(Status::BAD_NETWORK_NAME),
+                    Ok(FoundWithRights { resolved: Resolved::File(..), .. }) => {
+                        return Err(Status::BAD_NETWORK_NAME);
+                    }
                     Ok(found) => {
                         let path = found.directory().ok_or(Status::BAD_NETWORK_NAME)?;
                         return Ok(Arc::new(Root { path, varies: root_spec.varies }));
@@ -131,7 +133,7 @@ impl Share {
     ///
     /// # Errors
     /// `STATUS_ACCESS_DENIED`.
-    pub(crate) fn holds_found(&self, found: &Found) -> Result<(), Status> {
+    pub(crate) fn holds_found(&self, found: &FoundWithRights) -> Result<(), Status> {
         if self.is_whole() { Ok(()) } else { self.holds(found.directory()).map(drop) }
     }
 

@@ -233,7 +233,7 @@ impl Share {
     async fn link_handle(&self, ctx: &RequestContext, open: &Arc<Open>) -> Result<Rc<LaneHandle>, Status> {
         let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         let found = self.volume().find_link(&ctx.caller, path.as_path()).await.map_err(status::of)?;
-        let is_it = |found: &vfs::FoundLink| Arc::ptr_eq(&found.link.object, open.grants().object());
+        let is_it = |found: &vfs::LinkWithRights| Arc::ptr_eq(&found.link.object, open.grants().object());
         let found = found.filter(is_it).ok_or(Status::FILE_DELETED)?;
         Ok(self.lane_state().keep_handle(open, Rc::new(LaneHandle::of_link(found.link)), None))
     }

@@ -10,7 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use lane::budget::Share as Descriptors;
 use smb_proto::numbers::NumberMap;
 use smb_wire::Guid;
-use vfs::{ByLease, ClientNotification, Invalidation, InvalidationListener, Volume};
+use vfs::{ClientNotification, Invalidation, InvalidationListener, LeaseBreak, Volume};
 use zerocopy::IntoBytes;
 
 use crate::attributes::AttributeCache;
@@ -272,7 +272,7 @@ impl InvalidationListener for BreakHandler {
         false
     }
 
-    fn break_lease(&self, asked: &ByLease) {
+    fn break_lease(&self, asked: &LeaseBreak) {
         let told = asked.told;
         let disconnected = LaneState::close_conflicting(&self.closer, &self.opens, told.holder, told.to);
         self.counters.durable_gave_way_conflict.add(disconnected.closed);

@@ -9,7 +9,7 @@ use lane::runtime::{RuntimeOptions, run_here};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, How, Name, Objects, ObjectsOptions, RelPath, Volume,
+    Cache, CacheOptions, Caller, CreateOptions, Directory, Name, Objects, ObjectsOptions, RelPath, Volume,
     VolumeOptions, VolumeSpec,
 };
 
@@ -56,7 +56,7 @@ fn by_calls(path: &Path) -> Duration {
 }
 
 async fn by_volume(root: &Directory) -> Duration {
-    let (anyone, how) = (Caller::anonymous(), How { exclusive: true, mode: 0o644 });
+    let (anyone, how) = (Caller::anonymous(), CreateOptions { exclusive: true, mode: 0o644 });
     let started = spent();
     for n in 0..FILES {
         let text = format!("file-{n}");

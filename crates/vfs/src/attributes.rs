@@ -59,7 +59,7 @@ pub struct VersionName {
 
 /// How sure a [`VersionName`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum VersionCertainty {
     /// Whatever is written from now on has another name.
     Settled,
     /// The clock that stamped it moves on within this time, a few milliseconds.
@@ -118,21 +118,21 @@ impl Attributes {
     }
 
     /// How sure it is at `now` that no other content has the name that [`Attributes::version`] gives.
-    pub fn standing(&self, now: SystemTime) -> Standing {
+    pub fn version_certainty(&self, now: SystemTime) -> VersionCertainty {
         let (mtime, ctime) = (self.mtime, self.ctime);
         if self.mtime_names_a_version() && self.is_settled(now) {
-            return Standing::Settled;
+            return VersionCertainty::Settled;
         }
         let (named_by, changed) =
             if self.mtime_names_a_version() { (mtime, mtime.max(ctime)) } else { (ctime, ctime) };
         let tick = if named_by.nanos == 0 { COARSE_TICK_MAX } else { CLOCK_TICK_MAX };
         let age = now.duration_since(changed.to_system_time()).ok();
         if age.is_some_and(|age| age >= tick) {
-            return Standing::Settled;
+            return VersionCertainty::Settled;
         }
         match age.and_then(|age| tick.checked_sub(age)) {
-            Some(left) if tick == CLOCK_TICK_MAX => Standing::SettlesIn(left),
-            _ => Standing::Open,
+            Some(left) if tick == CLOCK_TICK_MAX => VersionCertainty::SettlesIn(left),
+            _ => VersionCertainty::Open,
         }
     }
 
@@ -307,7 +307,7 @@ mod tests {
             let version = attributes(changed).version(0);
             assert_eq!(version.ctime, (!says).then_some(changed), "{secs}");
             assert_eq!(attributes(changed).modified_s(now), says.then_some(secs));
-            assert_eq!(attributes(changed).standing(now), Standing::Settled);
+            assert_eq!(attributes(changed).version_certainty(now), VersionCertainty::Settled);
             let later = attributes(Timestamp { secs: 1_700_000_100, ..changed }).version(0);
             assert_eq!(later == version, says && secs <= changed.secs, "{secs}");
         }
@@ -335,24 +335,27 @@ mod tests {
             nanos: (ns % 1_000_000_000) as u32,
         };
         let standing = |mtime, ctime, now: Timestamp| {
-            Attributes::from(Stat { mtime, ctime, ..STAT }).standing(now.to_system_time())
+            Attributes::from(Stat { mtime, ctime, ..STAT }).version_certainty(now.to_system_time())
         };
         let ms = 1_000_000;
         let (fine, whole) = (at(5 * ms), at(0));
-        assert_eq!(standing(fine, fine, at(12 * ms)), Standing::SettlesIn(Duration::from_millis(13)));
-        assert_eq!(standing(fine, fine, at(25 * ms)), Standing::Settled);
-        assert_eq!(standing(fine, fine, whole), Standing::Open, "the clock was set back");
-        assert_eq!(standing(whole, whole, at(1000 * ms)), Standing::Open, "a coarse clock");
-        assert_eq!(standing(whole, whole, at(2020 * ms)), Standing::Settled);
+        assert_eq!(standing(fine, fine, at(12 * ms)), VersionCertainty::SettlesIn(Duration::from_millis(13)));
+        assert_eq!(standing(fine, fine, at(25 * ms)), VersionCertainty::Settled);
+        assert_eq!(standing(fine, fine, whole), VersionCertainty::Open, "the clock was set back");
+        assert_eq!(standing(whole, whole, at(1000 * ms)), VersionCertainty::Open, "a coarse clock");
+        assert_eq!(standing(whole, whole, at(2020 * ms)), VersionCertainty::Settled);
         let set = Timestamp { secs: 7, nanos: 5 };
-        assert_eq!(standing(set, fine, at(12 * ms)), Standing::SettlesIn(Duration::from_millis(13)));
-        assert_eq!(standing(set, fine, at(25 * ms)), Standing::Settled);
+        assert_eq!(standing(set, fine, at(12 * ms)), VersionCertainty::SettlesIn(Duration::from_millis(13)));
+        assert_eq!(standing(set, fine, at(25 * ms)), VersionCertainty::Settled);
         let whole_set = Timestamp { secs: 7, nanos: 0 };
-        assert_eq!(standing(whole_set, fine, at(1000 * ms)), Standing::Open);
+        assert_eq!(standing(whole_set, fine, at(1000 * ms)), VersionCertainty::Open);
         let says_nothing = Timestamp { secs: 0, nanos: 0 };
-        assert_eq!(standing(says_nothing, fine, at(12 * ms)), Standing::SettlesIn(Duration::from_millis(13)));
-        assert_eq!(standing(says_nothing, fine, at(25 * ms)), Standing::Settled);
-        assert_eq!(standing(says_nothing, whole, at(25 * ms)), Standing::Open);
+        assert_eq!(
+            standing(says_nothing, fine, at(12 * ms)),
+            VersionCertainty::SettlesIn(Duration::from_millis(13))
+        );
+        assert_eq!(standing(says_nothing, fine, at(25 * ms)), VersionCertainty::Settled);
+        assert_eq!(standing(says_nothing, whole, at(25 * ms)), VersionCertainty::Open);
     }
 
     const STAT: Stat = Stat {

@@ -16,13 +16,13 @@ use crate::callback::{Client, LookupWithCallback};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::guarded::Looked;
+use crate::guarded::LookupResult;
 use crate::name::{RelPath, RelPathBuf};
 use crate::object::{By, Identity, identity_of};
 use crate::volume::{Resolved, Volume};
 
 /// What a number leads to, as it was at one look: nobody is promised anything of it.
-pub struct Found {
+pub struct FoundWithRights {
     /// What it is, with its attributes.
     pub resolved: Resolved,
     /// Where it really is, past all links by which it was found; `None` where there was no link on the way.
@@ -31,7 +31,7 @@ pub struct Found {
     directory: Rc<WatchedDir>,
 }
 
-impl Found {
+impl FoundWithRights {
     /// What somebody may do with it, or in it if it is a directory.
     pub fn rights(&self, who: &Principal) -> Rights {
         rights_there(&self.volume, &self.directory, &self.resolved, who)
@@ -69,7 +69,7 @@ impl Found {
     }
 }
 
-impl Found {
+impl FoundWithRights {
     /// Everything that somebody is granted of what has a security descriptor of its own, as an access mask of SMB; `None` for what has none.
     pub fn granted(&self, who: &Principal) -> Option<u32> {
         let policy = self.volume.root().policy()?;
@@ -92,7 +92,7 @@ pub enum Ownership {
     Others,
 }
 
-impl std::fmt::Debug for Found {
+impl std::fmt::Debug for FoundWithRights {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Found").field("resolved", &self.resolved).finish_non_exhaustive()
     }
@@ -114,7 +114,7 @@ pub(crate) fn rights_there(
 
 /// A file, and where it is.
 #[derive(Debug)]
-pub struct Placed {
+pub struct FileWithParent {
     /// The file.
     pub file: Resolved,
     /// The directory that it is in. What was [last seen](crate::Object::seen_in) of the file is no more than a hint of that.
@@ -146,13 +146,13 @@ impl Volume {
         caller: &'a Caller,
         path: RelPath<'a>,
         need: Rights,
-    ) -> LocalBoxFuture<'a, Result<Found, Error>> {
+    ) -> LocalBoxFuture<'a, Result<FoundWithRights, Error>> {
         Box::pin(async move {
             if !self.has_objects() {
                 return self.counted(Err(Error::ReadOnly));
             }
-            let Looked { resolved, directory, real } = self.look_as(caller, path, need).await?;
-            Ok(Found { resolved, real, volume: self.clone(), directory })
+            let LookupResult { resolved, directory, real } = self.look_as(caller, path, need).await?;
+            Ok(FoundWithRights { resolved, real, volume: self.clone(), directory })
         })
     }
 
@@ -165,7 +165,7 @@ impl Volume {
         caller: &'a Caller,
         number: Number,
         need: Rights,
-    ) -> LocalBoxFuture<'a, Result<Found, Error>> {
+    ) -> LocalBoxFuture<'a, Result<FoundWithRights, Error>> {
         Box::pin(async move {
             let mut known = self.cache().path_of_number(self.key(RelPath::ROOT), number);
             for _ in 0..ATTEMPTS_MAX {
@@ -174,8 +174,8 @@ impl Volume {
                     None => Rc::new(self.find_at(caller, number, need).await?.0),
                 };
                 match self.look_as(caller, path.as_path(), need).await {
-                    Ok(Looked { resolved, directory, real }) if is_it(&resolved, number) => {
-                        return Ok(Found { resolved, real, volume: self.clone(), directory });
+                    Ok(LookupResult { resolved, directory, real }) if is_it(&resolved, number) => {
+                        return Ok(FoundWithRights { resolved, real, volume: self.clone(), directory });
                     }
                     // It has moved since.
                     Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Denied(_)) => {}
@@ -196,13 +196,13 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::find`]; [`Error::Stale`] for the volume's own directory; [`Error::Busy`] when it moves again and again.
-    pub fn find_placed<'a>(
+    pub fn find_with_parent<'a>(
         &'a self,
         caller: &'a Caller,
         number: Number,
         need: Rights,
         above: Rights,
-    ) -> LocalBoxFuture<'a, Result<Placed, Error>> {
+    ) -> LocalBoxFuture<'a, Result<FileWithParent, Error>> {
         Box::pin(async move {
             for _ in 0..ATTEMPTS_MAX {
                 let known = self.cache().path_of_number(self.key(RelPath::ROOT), number);
@@ -221,7 +221,7 @@ impl Volume {
                 };
                 match directory.lookup_as(caller, name, need).await {
                     Ok(file) if is_it(&file, number) => {
-                        return Ok(Placed { file, directory, name: name.as_bytes().into() });
+                        return Ok(FileWithParent { file, directory, name: name.as_bytes().into() });
                     }
                     Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::Denied(_)) => {
                     }

@@ -16,9 +16,9 @@ use smb_sid::{Sids, inherited, ntacl, rights_of};
 use smb_wire::info::security::{Descriptor, Sid};
 
 use crate::error::Error;
-use crate::keeping::{Apart, Keeping, remove};
 use crate::object::{Object, ObjectState};
-use crate::posix_acl::Left;
+use crate::posix_acl::AclMask;
+use crate::rights_storage::{OwnRights, RightsStorage, remove};
 
 /// The descriptor of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,9 +76,9 @@ impl Object {
     }
 
     /// What a POSIX list leaves of its mode, if it has one that counts, or one for what is made in it.
-    pub(crate) fn left(&self) -> Option<Left> {
+    pub(crate) fn left(&self) -> Option<AclMask> {
         let state = self.described.load(Ordering::Acquire);
-        (state & STATE == LISTED).then(|| Left::from_bits(state >> 2))
+        (state & STATE == LISTED).then(|| AclMask::from_bits(state >> 2))
     }
 
     /// It has this one from here on.
@@ -88,7 +88,7 @@ impl Object {
         self.put_own(side, own, None);
     }
 
-    fn put_own(&self, mut side: MutexGuard<'_, ObjectState>, own: Option<Own>, left: Option<Left>) {
+    fn put_own(&self, mut side: MutexGuard<'_, ObjectState>, own: Option<Own>, left: Option<AclMask>) {
         let (state, kept) = match own {
             None => (left.map_or(NONE, |left| LISTED | left.bits() << 2), None),
             Some(Own::Known(descriptor)) => (KNOWN, Some(descriptor)),
@@ -106,7 +106,7 @@ impl Object {
     /// Those of the file system: it may have one.
     pub(crate) async fn read_own(&self, file: &File) -> Result<(), Error> {
         let before = self.own_changes.load(Ordering::Acquire);
-        let Apart { own, maker, left, has_dos } = self.volume().keeping().own_of(file).await?;
+        let OwnRights { own, maker, left, has_dos } = self.volume().rights_storage().own_of(file).await?;
         if has_dos && self.number().kind() == Kind::File {
             self.read_backed_up(file).await;
         }
@@ -127,7 +127,7 @@ impl Object {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::TooLarge`]; those of the file system. It has the one it had then.
     pub(crate) async fn write_own(&self, file: &File, own: Option<&Arc<Descriptor>>) -> Result<(), Error> {
-        let keeping = self.volume().keeping();
+        let keeping = self.volume().rights_storage();
         let name = CString::from(keeping.descriptors());
         match own {
             Some(descriptor) => {
@@ -148,7 +148,7 @@ impl Object {
 }
 
 /// Whether a file has a descriptor of its own, and if that is none that counts, why.
-pub(crate) async fn look_at(file: &File, keeping: Keeping) -> Option<Result<(), String>> {
+pub(crate) async fn look_at(file: &File, keeping: RightsStorage) -> Option<Result<(), String>> {
     match keeping.own_of(file).await.map(|apart| apart.own) {
         Ok(None) => None,
         Ok(Some(Own::Known(_))) => Some(Ok(())),

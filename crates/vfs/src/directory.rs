@@ -18,7 +18,7 @@ use crate::file::OpenFile;
 use crate::guarded::{LinkBudget, Steps};
 use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
-use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume, Watch, WatchHow};
+use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume, Watch, WatchOptions};
 use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
 
@@ -81,7 +81,7 @@ impl Directory {
     /// Is told what happens here from now on, whichever lane and whichever service does it; `None` on a volume without objects, and
     /// where of the 65,536 that may watch the client, its network or its user has its share. What other programs do is told a tenth of a
     /// second later, where the file system tells the kernel's watches of it.
-    pub fn watch(&self, how: WatchHow, consumer: Consumer) -> Option<Watch> {
+    pub fn watch(&self, how: WatchOptions, consumer: Consumer) -> Option<Watch> {
         let object = self.object()?;
         let watch = object.volume().watch(object, how, consumer)?;
         self.volume.cache().keep_watched(&self.volume, &watch);
@@ -243,7 +243,7 @@ impl Directory {
         }
         let _reading = self.node.readers.begin();
         let read = self.read_listing(max).await;
-        self.volume.told_of_listing(self.path(), read)
+        self.volume.report_listing_failure(self.path(), read)
     }
 
     /// As [`Directory::entries`], for a caller who takes [`Rights::LOOKUP`] for it.

@@ -46,7 +46,7 @@ impl Directory {
             }
             self.may_list(caller).await?;
             let image = self.folded_image(max).await;
-            if let Some(image) = self.volume().told_of_listing(self.path(), image)? {
+            if let Some(image) = self.volume().report_listing_failure(self.path(), image)? {
                 for stored in image.find(name.as_bytes()) {
                     match self.lookup_as(caller, Name::parse(&stored)?, need).await {
                         // What is no file or directory to clients is not there.

@@ -13,7 +13,7 @@ use identity::Rights;
 
 use crate::access::require;
 use crate::attributes::Attributes;
-use crate::cache::{Found, Node, Validity, WatchedDir};
+use crate::cache::{CachedLookup, Node, Validity, WatchedDir};
 use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::error::Error;
@@ -56,7 +56,7 @@ impl Volume {
         caller: &Caller,
         path: RelPath<'_>,
         need: Rights,
-    ) -> Result<Looked, Error> {
+    ) -> Result<LookupResult, Error> {
         self.look_within(caller, path, need, &Steps::of_lookup()).await
     }
 
@@ -67,14 +67,14 @@ impl Volume {
         path: RelPath<'_>,
         need: Rights,
         steps: &Steps<'_>,
-    ) -> Result<Looked, Error> {
+    ) -> Result<LookupResult, Error> {
         if let Some(answer) = self.try_seen(caller, path, need) {
-            let answer = answer.map(|(resolved, directory)| Looked { resolved, directory, real: None });
+            let answer = answer.map(|(resolved, directory)| LookupResult { resolved, directory, real: None });
             return self.counted(answer);
         }
         // Apart, as those who read volumes that nobody writes to should not carry its memory.
         let found = self.lookup_guarded(caller, path, need, steps).await;
-        self.told(path, "it cannot be opened", found)
+        self.report_failure(path, "it cannot be opened", found)
     }
 
     pub(crate) fn lookup_guarded<'a>(
@@ -83,7 +83,7 @@ impl Volume {
         path: RelPath<'a>,
         need: Rights,
         steps: &'a Steps<'a>,
-    ) -> LocalBoxFuture<'a, Result<Looked, Error>> {
+    ) -> LocalBoxFuture<'a, Result<LookupResult, Error>> {
         Box::pin(async move {
             let mut real: RelPathBuf = path.into();
             let mut is_followed = false;
@@ -91,7 +91,7 @@ impl Volume {
                 let seen = match self.try_seen(caller, real.as_path(), need) {
                     Some(answer) => {
                         let (resolved, directory) = answer?;
-                        Seen::Resolved(resolved, directory)
+                        SeenAs::Resolved(resolved, directory)
                     }
                     None => match self.open_guarded(caller, real.as_path(), need).await {
                         Err(Error::SymlinkRefused) if self.options().follow_symlinks => {
@@ -103,11 +103,11 @@ impl Volume {
                     },
                 };
                 match seen {
-                    Seen::Resolved(resolved, directory) => {
-                        return Ok(Looked { resolved, directory, real: is_followed.then_some(real) });
+                    SeenAs::Resolved(resolved, directory) => {
+                        return Ok(LookupResult { resolved, directory, real: is_followed.then_some(real) });
                     }
-                    Seen::Moving(Some(object)) => self.wait_for(&object).await?,
-                    Seen::Moving(None) => {}
+                    SeenAs::Moving(Some(object)) => self.wait_for(&object).await?,
+                    SeenAs::Moving(None) => {}
                 }
             }
             Err(Error::Busy)
@@ -139,7 +139,7 @@ impl Volume {
         if let Err(denied) = self.may_pass(caller, above.as_ref(), path)? {
             return Some(Err(denied));
         }
-        let Found::Open(node) = found else {
+        let CachedLookup::Open(node) = found else {
             self.counters().lookup_absent_hits.increment();
             return Some(Err(Error::NotFound));
         };
@@ -154,7 +154,7 @@ impl Volume {
         Some(allowed.map(|()| (resolved, directory)))
     }
 
-    async fn open_guarded(&self, caller: &Caller, path: RelPath<'_>, need: Rights) -> Result<Seen, Error> {
+    async fn open_guarded(&self, caller: &Caller, path: RelPath<'_>, need: Rights) -> Result<SeenAs, Error> {
         self.counters().lookup_misses.increment();
         let (cache, key) = (self.cache(), self.key(path));
         let validity = cache.validity_above(self.root(), key).await;
@@ -163,7 +163,7 @@ impl Volume {
             // The way cannot be relied on: it ends before, leads through a link, or is just changing.
             None => {
                 let blocking_change = validity.blocking_change().cloned();
-                return self.root().open_real(path).await.map(|_| Seen::Moving(blocking_change));
+                return self.root().open_real(path).await.map(|_| SeenAs::Moving(blocking_change));
             }
         }
         let (node, stat, validity) = self.open_seen(path, validity).await?;
@@ -177,13 +177,13 @@ impl Volume {
             || at.object().zip(node.object()).is_some_and(|(at, node)| Arc::ptr_eq(at, node));
         let directory = at.watched().filter(|_| is_it && validity.is_current() && at.is_current());
         let Some(directory) = directory.cloned() else {
-            return Ok(Seen::Moving(at.blocking_change().cloned()));
+            return Ok(SeenAs::Moving(at.blocking_change().cloned()));
         };
         note_place(&node, &validity, path, cache.options().ttl);
         let node = cache.keep_open(key, node, validity);
         let resolved = self.resolved(&node, Attributes::of(&stat, node.object()));
         self.allowed(caller, &directory, resolved.attributes(), own_of(&resolved).as_ref(), need)?;
-        Ok(Seen::Resolved(resolved, directory))
+        Ok(SeenAs::Resolved(resolved, directory))
     }
 
     /// Waits until a change that is under way is over.
@@ -233,7 +233,7 @@ impl Volume {
         caller: Option<&Caller>,
         path: RelPath<'_>,
         steps: &Steps<'_>,
-    ) -> Result<Real, Error> {
+    ) -> Result<RealPath, Error> {
         let mut left: VecDeque<Box<[u8]>> = path.components().map(|name| name.as_bytes().into()).collect();
         let mut real = RelPathBuf::root();
         // From where each name of it was seen, and what else it rests on.
@@ -278,7 +278,7 @@ impl Volume {
             names.rev().for_each(|name| left.push_front(name.into()));
         }
         rests_on.extend(names.pop().flatten());
-        Ok(Real { path: real, rests_on })
+        Ok(RealPath { path: real, rests_on })
     }
 
     /// Where a link points, `None` for what is none, or is not there; and from where that was seen.
@@ -303,7 +303,7 @@ impl Volume {
 }
 
 /// Where a path through symbolic links leads.
-pub(crate) struct Real {
+pub(crate) struct RealPath {
     /// The same without links.
     pub(crate) path: RelPathBuf,
     /// From where its links, the names that they go back over, and its last name were seen.
@@ -420,7 +420,7 @@ fn own_of(resolved: &Resolved) -> Option<Own> {
 }
 
 /// What a look has found.
-pub(crate) struct Looked {
+pub(crate) struct LookupResult {
     pub(crate) resolved: Resolved,
     /// What the caller's rights rest on.
     pub(crate) directory: Rc<WatchedDir>,
@@ -429,7 +429,7 @@ pub(crate) struct Looked {
 }
 
 /// What came of one look.
-enum Seen {
+enum SeenAs {
     Resolved(Resolved, Rc<WatchedDir>),
     /// Something moves or changes: to be waited for, if it is known.
     Moving(Option<Arc<Object>>),

@@ -31,29 +31,34 @@
 //!   switched as soon.
 //! - **Everything is bounded and counted**: open files, absent names, listings and watches, per lane.
 
-pub use attributes::{Attributes, ChangeToken, FileId, Standing, VersionName};
-pub use by_number::{Found, Ownership, Placed};
+pub use attributes::{Attributes, ChangeToken, FileId, VersionCertainty, VersionName};
+pub use by_number::{FileWithParent, FoundWithRights, Ownership};
 pub use cache::{Cache, CacheOptions, ClientNotification, InvalidationListener};
 pub use callback::{
     CallbackNotifier, CallbackOptions, ChangeKind, Client, Confirmed, GoneFuture, Holder, InFlightReply,
     Invalidation, LinkWithCallback, LookupWithCallback, Notice, NotifyFuture, NotifyOutcome,
 };
 pub use caller::Caller;
-pub use change::{Created, EntryExtended, Expect, How, Over, Published, Staged, Store, SymbolicLink, Writer};
-pub use check::{CheckError, CheckOptions, CheckProgress, CheckReport, Problem, Trouble, check};
+pub use change::{
+    CreateOptions, Created, EntryExtended, Expect, Published, Replace, Staged, Store, SymbolicLink, Writer,
+};
+pub use check::{CheckError, CheckOptions, CheckProgress, CheckReport, Problem, ProblemKind, check};
 pub use counters::VfsCounters;
 pub use directory::Directory;
 pub use error::Error;
 pub use file::OpenFile;
-pub use grant::{ByLease, Ended, FoundLink, Intent, KeptOpen, Open, OpenCaller, OpenError, OpenHow, Wanted};
+pub use grant::{
+    CloseOutcome, Intent, LeaseBreak, LinkWithRights, Open, OpenCaller, OpenError, OpenHow, PersistedOpen,
+    RequestedCaching,
+};
 pub use index::{Number, Quota, SETTLES_IN, Usage, Version, VolumeId, VolumeRecord};
 pub use lane::fs::{FileKind, SystemStat, Timestamp};
 pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
-pub use names::{History, Names, Numbered, is_unchanged_since_read};
+pub use names::{History, Names, NumberedName, is_unchanged_since_read};
 pub use object::{
-    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Closed, Edit, Event, Happened, Identity, Kinds,
-    MARK_ATTRIBUTES, Object, Objects, ObjectsOptions, SharedVolume, Told, Watch, WatchHow,
+    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Closed, Edit, Event, EventKind, EventMask, Identity,
+    MARK_ATTRIBUTES, Object, Objects, ObjectsOptions, SharedVolume, Watch, WatchOptions, WatchReport,
 };
 pub use page::{NamePage, PageEntry, PageLimits};
 pub use parts::DirectoryParts;
@@ -81,7 +86,6 @@ mod fold_image;
 mod grant;
 mod guarded;
 mod io_faults;
-mod keeping;
 mod links;
 mod listing;
 mod maker;
@@ -89,15 +93,16 @@ mod name;
 mod names;
 mod object;
 mod page;
+mod partial_uploads;
 mod parts;
 mod posix_acl;
 mod reopen;
+mod rights_storage;
 mod root;
 mod routes;
 mod sort;
 mod spec;
 mod sweep;
-mod unfinished;
 mod usage;
 mod volume;
 mod withheld;

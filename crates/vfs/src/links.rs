@@ -14,7 +14,7 @@ use lane::fs::Dir;
 
 /// The absolute paths that mean the volume's directory: as configured, and without symbolic links.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct VolumePaths {
     paths: Vec<Box<[u8]>>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Budget {
     looks: u32,
 }
 
-impl Places {
+impl VolumePaths {
     /// Asks where the directory really is; blocks. A place that cannot be told is left out.
     pub(crate) fn of(path: &Path) -> Self {
         let canonical = lane::fs::canonical(path).ok();
@@ -135,8 +135,8 @@ const LOOKS_MAX: u32 = 64;
 mod tests {
     use super::*;
 
-    fn places(paths: &[&str]) -> Places {
-        Places { paths: paths.iter().map(|path| path.as_bytes().into()).collect() }
+    fn places(paths: &[&str]) -> VolumePaths {
+        VolumePaths { paths: paths.iter().map(|path| path.as_bytes().into()).collect() }
     }
 
     #[test]

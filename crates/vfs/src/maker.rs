@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 use identity::{Id, Principal};
 use lane::fs::{File, XattrHow};
 
-use crate::keeping::remove;
 use crate::object::Object;
+use crate::rights_storage::remove;
 
 /// Where the record lies.
 pub(crate) const ATTRIBUTE: &CStr = c"trusted.linerate.maker";

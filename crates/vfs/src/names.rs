@@ -16,14 +16,14 @@ use crate::object::{By, Edit, Identity, Log, Object, Recorded, SharedVolume, ide
 /// The names of a directory at one version of it, and how to stay up to date.
 pub struct Names {
     /// All of them, in the file system's order: files, directories and symbolic links themselves, those too that begin with a dot.
-    pub entries: Vec<Numbered>,
+    pub entries: Vec<NumberedName>,
     /// Keeps account of what changes from here on. Keep it with what is made of the names.
     pub history: History,
 }
 
 /// A name, and what it leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numbered {
+pub struct NumberedName {
     /// The name.
     pub name: Box<[u8]>,
     /// What has it: a symbolic link itself.
@@ -89,7 +89,7 @@ impl Directory {
     pub fn names<'a>(&'a self, max: usize) -> LocalBoxFuture<'a, Result<Names, Error>> {
         Box::pin(async move {
             let names = self.read_names(max).await;
-            self.volume().told_of_listing(self.path(), names)
+            self.volume().report_listing_failure(self.path(), names)
         })
     }
 
@@ -127,7 +127,7 @@ impl Directory {
     }
 
     /// The names as they are, of a directory whose names nobody may change meanwhile.
-    pub(crate) async fn names_now(&self, max: usize) -> Result<Vec<Numbered>, Error> {
+    pub(crate) async fn names_now(&self, max: usize) -> Result<Vec<NumberedName>, Error> {
         let listed = self.listed(max).await?;
         self.numbered(listed).await
     }
@@ -142,7 +142,7 @@ impl Directory {
         })
     }
 
-    async fn numbered(&self, listed: Vec<DirEntry>) -> Result<Vec<Numbered>, Error> {
+    async fn numbered(&self, listed: Vec<DirEntry>) -> Result<Vec<NumberedName>, Error> {
         let (shared, object) = self.volume().shared().zip(self.object()).ok_or(Error::ReadOnly)?;
         let mut named = Vec::with_capacity(listed.len());
         for (at, DirEntry { name, stat, handle }) in listed.into_iter().enumerate() {
@@ -173,14 +173,14 @@ impl Directory {
                 Ok(numbers) => {
                     shared.reserve_numbers(self.volume().root().dir());
                     let entries = named.iter().zip(numbers);
-                    let numbered = |((name, ..), number): (&Found, Number)| Numbered {
+                    let numbered = |((name, ..), number): (&FoundEntry, Number)| NumberedName {
                         name: name.as_slice().into(),
                         number,
                     };
                     return Ok(entries.map(numbered).collect());
                 }
                 Err(index::Error::Full) => shared.make_room(self.volume().root().dir(), attempt).await?,
-                Err(error) => return Err(shared.told(&error)),
+                Err(error) => return Err(shared.report_failure(&error)),
             }
         }
         Err(Error::Busy)
@@ -188,12 +188,12 @@ impl Directory {
 }
 
 /// A name, which file has it, and of what kind that is.
-type Found = (Vec<u8>, Identity, Kind);
+type FoundEntry = (Vec<u8>, Identity, Kind);
 
 impl SharedVolume {
     /// The numbers of what is listed in the directory: of what is in use the object's, else the index's. What another program has moved
     /// there is found there from then on.
-    fn numbers_of(&self, directory: &Arc<Object>, found: &[Found]) -> Result<Vec<Number>, index::Error> {
+    fn numbers_of(&self, directory: &Arc<Object>, found: &[FoundEntry]) -> Result<Vec<Number>, index::Error> {
         let parent = directory.number().vnode;
         let in_use: Vec<_> =
             found.iter().map(|(name, identity, _)| self.in_use_in(directory, name, identity)).collect();
@@ -210,7 +210,7 @@ impl SharedVolume {
         let mut known = self.index().numbers(self.id(), &listed)?.into_iter();
         let listed_as =
             in_use.into_iter().map(|one| one.unwrap_or_else(|| known.next().expect("one for each")));
-        let number = |(listed_as, (name, identity, _)): (ListedAs, &Found)| {
+        let number = |(listed_as, (name, identity, _)): (ListedAs, &FoundEntry)| {
             if listed_as.is_elsewhere {
                 let directory = directory.identity().clone();
                 self.note_other_name_of(identity, Recorded { directory, name: name.as_slice().into() });

@@ -80,7 +80,7 @@ impl Directory {
         Box::pin(async move {
             self.may_list(caller).await?;
             let read = self.read_page(after, limits).await;
-            self.volume().told_of_listing(self.path(), read)
+            self.volume().report_listing_failure(self.path(), read)
         })
     }
 

@@ -65,7 +65,7 @@ impl DirectoryParts {
                     _ => error.into(),
                 }
             });
-            let part = volume.told_of_listing(self.directory.path(), read)?;
+            let part = volume.report_listing_failure(self.directory.path(), read)?;
             let Some(next) = part.next else { return Ok(None) };
             self.position = next;
             let budget = LinkBudget::with(self.link_budget);

@@ -15,9 +15,9 @@ pub(crate) const BYTES_MAX: usize = 64 << 10;
 
 /// What mode bits the list of something leaves to its group and to others: three bits each, as in a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left(u8);
+pub(crate) struct AclMask(u8);
 
-impl Left {
+impl AclMask {
     /// Everything: there is a list for what is made in it alone.
     pub(crate) const ALL: Self = Self(0o77);
     /// Nothing but the owner's.
@@ -126,14 +126,14 @@ mod tests {
             ),
             (vec![owner, (GROUP_OF_FILE, 5, NO_ID), (OTHERS, 4, NO_ID)], 0o754, 0o754),
         ] {
-            assert_eq!(Left::of(&list(&entries)).narrowed(mode), judged, "{entries:?}");
+            assert_eq!(AclMask::of(&list(&entries)).narrowed(mode), judged, "{entries:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_read_leaves_its_owner_alone() {
         let whole = list(&[(OWNER, 7, 0), (GROUP_OF_FILE, 7, 0), (OTHERS, 7, 0)]);
-        assert_eq!(Left::of(&whole).narrowed(0o4777), 0o4777);
+        assert_eq!(AclMask::of(&whole).narrowed(0o4777), 0o4777);
         let others = [
             whole[..whole.len() - 1].to_vec(),
             whole[1..].to_vec(),
@@ -143,7 +143,7 @@ mod tests {
             list(&[(OWNER, 7, 0), (GROUP_OF_FILE, 7, 0), (OTHERS, 7, 0), (0x40, 7, 0)]),
         ];
         for list in others {
-            assert_eq!(Left::of(&list).narrowed(0o4777), 0o4700, "{list:?}");
+            assert_eq!(AclMask::of(&list).narrowed(0o4777), 0o4700, "{list:?}");
         }
     }
 }

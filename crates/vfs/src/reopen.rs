@@ -17,7 +17,7 @@ use lane::offload::offload;
 use crate::caller::Caller;
 use crate::change::{Writer, c_name};
 use crate::error::Error;
-use crate::guarded::{Looked, Steps};
+use crate::guarded::{LookupResult, Steps};
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{By, Identity, Recorded, identity_of};
 use crate::volume::{Resolved, Volume};
@@ -49,7 +49,7 @@ impl Volume {
         Box::pin(async move {
             // Apart, as it is rare and its memory large.
             let found = Reopening { volume: self }.resolve(caller, file, need).await;
-            self.told(RelPath::ROOT, "a file of this volume cannot be found again", found)
+            self.report_failure(RelPath::ROOT, "a file of this volume cannot be found again", found)
         })
     }
 
@@ -86,7 +86,7 @@ impl Volume {
 
 /// How what is above a file is come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ways {
+enum ParentSource {
     /// As it was recorded last, or as it is found by handles and listings.
     All,
     /// As it was recorded last.
@@ -116,7 +116,7 @@ impl Reopening<'_> {
                 self.volume.counters().reopened_in_use.increment();
                 return Ok((path, found));
             }
-            let path = self.find_path(file, Ways::All).await?;
+            let path = self.find_path(file, ParentSource::All).await?;
             if let Some(found) = self.at(caller, &path, file, need).await? {
                 self.volume.counters().reopened_found.increment();
                 return Ok((path, found));
@@ -139,7 +139,7 @@ impl Reopening<'_> {
         need: Rights,
     ) -> Result<Option<Resolved>, Error> {
         match self.volume.lookup_guarded(caller, path.as_path(), need, &Steps::of_lookup()).await {
-            Ok(Looked { resolved: found, .. }) => {
+            Ok(LookupResult { resolved: found, .. }) => {
                 let is_it = found.object().is_some_and(|object| object.identity() == file);
                 Ok(is_it.then_some(found))
             }
@@ -167,7 +167,7 @@ impl Reopening<'_> {
     }
 
     /// The path to a file as the tree has it, from the file upwards.
-    async fn find_path(&self, file: &Identity, ways: Ways) -> Result<RelPathBuf, Error> {
+    async fn find_path(&self, file: &Identity, ways: ParentSource) -> Result<RelPathBuf, Error> {
         let root = self.volume.root().dir();
         let root = identity_of(By::Open(root.as_file()), &root.stat()?).await?;
         let (mut at, mut names, mut length) = (file.clone(), Vec::new(), 0);
@@ -182,8 +182,8 @@ impl Reopening<'_> {
                 break path;
             }
             let above = match ways {
-                Ways::All => self.above(&at).await?,
-                Ways::Recorded => self.recorded(&at).await?.into_iter().next().ok_or(Error::Stale)?,
+                ParentSource::All => self.above(&at).await?,
+                ParentSource::Recorded => self.recorded(&at).await?.into_iter().next().ok_or(Error::Stale)?,
             };
             let Recorded { directory, name } = above;
             length += name.len() + 1;
@@ -234,7 +234,7 @@ impl Reopening<'_> {
         for hint in &hints {
             let path = match self.known_path(&hint.directory) {
                 Some(path) => path,
-                None => match Box::pin(self.find_path(&hint.directory, Ways::Recorded)).await {
+                None => match Box::pin(self.find_path(&hint.directory, ParentSource::Recorded)).await {
                     Ok(path) => path,
                     Err(Error::Stale) => continue,
                     Err(error) => return Err(error),

@@ -10,10 +10,10 @@ use identity::{Owner, VolumePolicy, Writable};
 use lane::fs::{Dir, File, OpenHow, OpenKind};
 
 use crate::error::Error;
-use crate::keeping::Keeping;
-use crate::links::{Budget, Places};
+use crate::links::{Budget, VolumePaths};
 use crate::name::RelPath;
 use crate::object::{Object, Objects, SharedVolume};
+use crate::rights_storage::RightsStorage;
 use crate::spec::VolumeSpec;
 use crate::usage::{Allowance, LaneAccount};
 
@@ -22,7 +22,7 @@ use crate::usage::{Allowance, LaneAccount};
 pub(crate) struct Root {
     dir: Rc<Dir>,
     /// Where absolute links may lead; `None` where no links are followed.
-    places: Option<Places>,
+    places: Option<VolumePaths>,
     /// Files can be opened by handle, as far as is known.
     by_handle: Cell<bool>,
     /// Whether files can be made without a name and be given one later; `None` as long as nobody has tried.
@@ -56,7 +56,7 @@ impl Root {
     /// Opens the directory `spec` names, of which lanes share nothing.
     pub(crate) fn open(spec: &VolumeSpec) -> io::Result<Self> {
         let dir = Rc::new(Dir::open_root(&spec.path)?);
-        let places = spec.options.follow_symlinks.then(|| Places::of(&spec.path));
+        let places = spec.options.follow_symlinks.then(|| VolumePaths::of(&spec.path));
         let (by_handle, unnamed, searches) = (Cell::new(true), Cell::new(None), Cell::new(0));
         Ok(Self { dir, places, by_handle, unnamed, searches, locks_locally: spec.local_locks, shared: None })
     }
@@ -156,8 +156,8 @@ impl Root {
     }
 
     /// Where lists and descriptors lie.
-    pub(crate) fn keeping(&self) -> Keeping {
-        self.shared.as_ref().map_or(Keeping::new(None, false), |shared| shared.volume.keeping())
+    pub(crate) fn rights_storage(&self) -> RightsStorage {
+        self.shared.as_ref().map_or(RightsStorage::new(None, false), |shared| shared.volume.rights_storage())
     }
 
     /// The part beneath the volume of an absolute path that lies there.
@@ -176,10 +176,10 @@ impl Root {
         object: &Object,
         path: RelPath<'_>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let keeping = self.keeping();
-        let list = keeping.list_of(dir.as_file()).await?;
+        let rights_storage = self.rights_storage();
+        let list = rights_storage.list_of(dir.as_file()).await?;
         object.read_own(dir.as_file()).await?;
-        let Some(shared) = self.shared().filter(|_| !keeping.is_sealed()) else { return Ok(list) };
+        let Some(shared) = self.shared().filter(|_| !rights_storage.is_sealed()) else { return Ok(list) };
         if list.is_some() || object.own().is_some() {
             shared.remember_list(&self.dir, object, path, Some(dir));
             return Ok(list);

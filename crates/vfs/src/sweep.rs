@@ -9,7 +9,7 @@ use std::time::Duration;
 use lane::fs::{Dir, DirEntry, DirPart, FileKind, Timestamp};
 
 use crate::name::{Name, RelPathBuf};
-use crate::unfinished::Fate;
+use crate::partial_uploads::UploadFate;
 use crate::volume::{Volume, WeakVolume};
 
 impl Volume {
@@ -26,7 +26,7 @@ impl Volume {
             if let Some(volume) = volume.upgrade() {
                 volume.give_back_what_was_left().await;
             }
-            if sweep_all(&volume).await == Left::Young {
+            if sweep_all(&volume).await == SweepRest::Young {
                 lane::time::sleep(AGE_MIN).await;
                 sweep_all(&volume).await;
             }
@@ -40,10 +40,10 @@ impl Volume {
         (path, dir): (&RelPathBuf, &Dir),
         position: u64,
         left: &mut Vec<RelPathBuf>,
-    ) -> Option<(Option<u64>, Left)> {
+    ) -> Option<(Option<u64>, SweepRest)> {
         let DirPart { entries, next } = dir.entries_part(position, PART_BYTES).await.ok()?;
         let (shared, peer) = self.shared().zip(self.cache().peer())?;
-        let mut young = Left::Nothing;
+        let mut young = SweepRest::Nothing;
         for entry in &entries {
             match entry.stat.map(|stat| stat.kind) {
                 Some(FileKind::Directory) => {
@@ -55,11 +55,11 @@ impl Volume {
                 }
                 Some(FileKind::File | FileKind::Symlink) if peer.is_foreign_staged_name(&entry.name) => {
                     if !is_old(entry) {
-                        young = Left::Young;
+                        young = SweepRest::Young;
                         continue;
                     }
                     // Closed, nothing is changed in it, by nobody.
-                    let Ok(_pass) = shared.pass(peer.member()) else { return Some((next, Left::Young)) };
+                    let Ok(_pass) = shared.pass(peer.member()) else { return Some((next, SweepRest::Young)) };
                     let name = std::ffi::CString::new(&*entry.name)
                         .expect("the file system's names hold no zero byte");
                     match dir.unlink(&name).await {
@@ -71,7 +71,7 @@ impl Volume {
                     let Some(stat) = &entry.stat else { continue };
                     let Ok(name) = Name::parse(&entry.name) else { continue };
                     let Ok(below) = path.as_path().join(name) else { continue };
-                    if self.end_unfinished(&below, stat).await == Fate::Stays {
+                    if self.end_unfinished(&below, stat).await == UploadFate::Stays {
                         self.note_unfinished(path.as_path(), name);
                     }
                 }
@@ -84,20 +84,20 @@ impl Volume {
 
 /// What is left for another time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum SweepRest {
     Nothing,
     /// Files that may be in use.
     Young,
 }
 
-async fn sweep_all(volume: &WeakVolume) -> Left {
-    let (mut left, mut young) = (vec![RelPathBuf::root()], Left::Nothing);
+async fn sweep_all(volume: &WeakVolume) -> SweepRest {
+    let (mut left, mut young) = (vec![RelPathBuf::root()], SweepRest::Nothing);
     while let Some(path) = left.pop() {
         let swept = sweep_directory(volume, &path, &mut left).await;
-        let Some(volume) = volume.upgrade() else { return Left::Nothing };
+        let Some(volume) = volume.upgrade() else { return SweepRest::Nothing };
         match swept {
-            Some(Left::Young) => young = Left::Young,
-            Some(Left::Nothing) => {}
+            Some(SweepRest::Young) => young = SweepRest::Young,
+            Some(SweepRest::Nothing) => {}
             None => volume.counters().sweep_skipped.increment(),
         }
     }
@@ -106,16 +106,20 @@ async fn sweep_all(volume: &WeakVolume) -> Left {
 
 /// Looks through one directory, part by part with rests between them; `None` where it cannot be read to its end, or the lane has
 /// the volume open no longer.
-async fn sweep_directory(volume: &WeakVolume, path: &RelPathBuf, left: &mut Vec<RelPathBuf>) -> Option<Left> {
+async fn sweep_directory(
+    volume: &WeakVolume,
+    path: &RelPathBuf,
+    left: &mut Vec<RelPathBuf>,
+) -> Option<SweepRest> {
     let began = lane::time::now();
     let opened = volume.upgrade()?.root().open_real_directory(path.as_path()).await;
     let dir = match opened {
         Ok(dir) => dir,
         // It has gone, or another thing has its name.
-        Err(_) => return Some(Left::Nothing),
+        Err(_) => return Some(SweepRest::Nothing),
     };
     let mut took = lane::time::now() - began;
-    let (mut position, mut young) = (0, Left::Nothing);
+    let (mut position, mut young) = (0, SweepRest::Nothing);
     loop {
         let began = lane::time::now();
         let open = volume.upgrade()?;
@@ -124,8 +128,8 @@ async fn sweep_directory(volume: &WeakVolume, path: &RelPathBuf, left: &mut Vec<
             open.counters().sweep_directories.increment();
         }
         drop(open);
-        if found == Left::Young {
-            young = Left::Young;
+        if found == SweepRest::Young {
+            young = SweepRest::Young;
         }
         took += lane::time::now() - began;
         lane::time::sleep(took * PAUSES).await;

@@ -11,7 +11,7 @@ use lane::fs::{File, FileKind, Stat, SystemStat};
 use smb_sid::Sids;
 
 use crate::attributes::{Attributes, FileId};
-use crate::cache::{Cache, Found, KeyRef, Node, OpeningId, Validity};
+use crate::cache::{Cache, CachedLookup, KeyRef, Node, OpeningId, Validity};
 use crate::caller::Caller;
 use crate::counters::VfsCounters;
 use crate::directory::{Directory, OpenDirectory};
@@ -141,7 +141,7 @@ impl Volume {
         }
         // Apart, as those whose answer is at hand should not carry its memory.
         let opened = self.open_uncached(path).await;
-        self.told(path, "it cannot be opened", opened)
+        self.report_failure(path, "it cannot be opened", opened)
     }
 
     /// As [`Volume::lookup`] if the answer is at hand: never waits. `None` means "ask `lookup`".
@@ -154,11 +154,11 @@ impl Volume {
         }
         let key = self.key(path);
         match self.inner.cache.find(key)? {
-            Found::Absent => {
+            CachedLookup::Absent => {
                 self.counters().lookup_absent_hits.increment();
                 Some(self.counted(Err(Error::NotFound)))
             }
-            Found::Open(node) => {
+            CachedLookup::Open(node) => {
                 let resolved = self.refresh(path, &node)?;
                 self.counters().lookup_hits.increment();
                 Some(Ok(resolved))
@@ -265,7 +265,7 @@ impl Volume {
     }
 
     /// Counts a failure, and tells of one that is the file system's.
-    pub(crate) fn told<T>(
+    pub(crate) fn report_failure<T>(
         &self,
         path: RelPath<'_>,
         what: &str,
@@ -274,9 +274,13 @@ impl Volume {
         self.counted(result.inspect_err(|error| io_faults::log(&self.inner.path, path, what, error)))
     }
 
-    /// As [`told`](Self::told), of a directory that was read.
-    pub(crate) fn told_of_listing<T>(&self, path: RelPath<'_>, read: Result<T, Error>) -> Result<T, Error> {
-        self.told(path, "the directory cannot be read", read)
+    /// As [`told`](Self::report_failure), of a directory that was read.
+    pub(crate) fn report_listing_failure<T>(
+        &self,
+        path: RelPath<'_>,
+        read: Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.report_failure(path, "the directory cannot be read", read)
     }
 
     pub(crate) fn counted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {

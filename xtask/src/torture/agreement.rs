@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use lane::runtime::{RuntimeOptions, run_here};
-use vfs::{CheckOptions, CheckReport, Trouble};
+use vfs::{CheckOptions, CheckReport, ProblemKind};
 
 use super::child::open_index;
 use crate::process;
@@ -33,7 +33,7 @@ pub(super) fn compare(state: &Path, tree: &Path, boot: u8) -> anyhow::Result<BTr
     let first = check()?;
     for problem in first.problems.iter().filter(|problem| !problem.mended) {
         match &problem.trouble {
-            Trouble::AccessList { path, .. } => accept(&tree.join(path))?,
+            ProblemKind::AccessList { path, .. } => accept(&tree.join(path))?,
             _ => bail!("not mended: {first:?}"),
         }
     }

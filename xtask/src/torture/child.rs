@@ -16,8 +16,8 @@ use lane::topology::Topology;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, Expect, How, Name, Objects, ObjectsOptions, Over, RelPath,
-    Volume, VolumeOptions, VolumeSpec, Writer,
+    Cache, CacheOptions, Caller, CreateOptions, Directory, Expect, Name, Objects, ObjectsOptions, RelPath,
+    Replace, Volume, VolumeOptions, VolumeSpec, Writer,
 };
 
 use super::model::{Model, Node, access_list, parent};
@@ -157,7 +157,7 @@ impl Worker {
         let caller = &self.caller;
         match step {
             Step::Create { path } => {
-                let how = How { exclusive: true, mode: 0o644 };
+                let how = CreateOptions { exclusive: true, mode: 0o644 };
                 let created = self.above(path).await?.create(caller, last(path), how).await?;
                 return Ok(Some(Rc::clone(created.writer.file())));
             }
@@ -188,7 +188,7 @@ impl Worker {
             }
             Step::Rename { from, to } => {
                 let (here, there) = (self.above(from).await?, self.above(to).await?);
-                here.rename(caller, last(from), &there, last(to), Over::Anything).await?;
+                here.rename(caller, last(from), &there, last(to), Replace::Existing).await?;
             }
             Step::Link { from, to } => self.above(from).await?.link(caller, last(from), last(to)).await?,
             Step::Symlink { path, target } => {

@@ -1,7 +1,7 @@
 //! CreateFile (137): a new file or none.
 
 use afs_wire::rxafs::CreateFile;
-use vfs::How;
+use vfs::CreateOptions;
 
 use super::call_context::{Reply, name};
 use super::changing::{left_to_do, mode_of};
@@ -17,7 +17,7 @@ impl ServedCall {
         let name = name(&request.name)?;
         let directory = context.directory(request.directory).await?;
         self.check_room(&directory, name)?;
-        let how = How { exclusive: true, mode: mode_of(&request.change, 0o666) };
+        let how = CreateOptions { exclusive: true, mode: mode_of(&request.change, 0o666) };
         let created = directory.create(&context.caller, name, how).await?;
         if let Some(change) = left_to_do(&request.change, created.attributes.mode) {
             // It is made, whatever becomes of this: the reply says which attributes it has.

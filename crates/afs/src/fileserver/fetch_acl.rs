@@ -37,6 +37,6 @@ impl CallContext {
             return self.directory(fid).await;
         }
         let (volume, number) = (&self.volume.volume, self.number(fid)?);
-        Ok(volume.find_placed(&self.caller, number, Rights::LOOKUP, Rights::NONE).await?.directory)
+        Ok(volume.find_with_parent(&self.caller, number, Rights::LOOKUP, Rights::NONE).await?.directory)
     }
 }

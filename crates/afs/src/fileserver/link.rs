@@ -49,7 +49,7 @@ impl ServedCall {
         let which = context.number(request.existing)?;
         for _ in 0..ATTEMPTS_MAX {
             let volume = &context.volume.volume;
-            let placed = volume.find_placed(&context.caller, which, Rights::NONE, Rights::NONE).await?;
+            let placed = volume.find_with_parent(&context.caller, which, Rights::NONE, Rights::NONE).await?;
             if placed.directory.id() != directory.id() {
                 return Err(EXDEV.into());
             }

@@ -2,7 +2,7 @@
 
 use afs_wire::code::EXDEV;
 use afs_wire::rxafs::Rename;
-use vfs::Over;
+use vfs::Replace;
 
 use super::call_context::{Reply, name};
 use super::{Call, CallFailure, ServedCall};
@@ -22,7 +22,7 @@ impl ServedCall {
         if request.from != request.to || old != new {
             self.check_room(&to, new)?;
         }
-        from.rename(&context.caller, old, &to, new, Over::Anything).await?;
+        from.rename(&context.caller, old, &to, new, Replace::Existing).await?;
         let from_status = self.directory_status(&context, request.from).await?;
         let to_status = match request.from == request.to {
             true => from_status,

@@ -76,7 +76,8 @@ impl ServedCall {
         match lookup {
             FileLookup::Node(_) => {
                 let (volume, number) = (&context.volume.volume, context.number(fid)?);
-                let placed = volume.find_placed(&context.caller, number, Rights::NONE, Rights::NONE).await?;
+                let placed =
+                    volume.find_with_parent(&context.caller, number, Rights::NONE, Rights::NONE).await?;
                 Ok((placed.directory, placed.name))
             }
             FileLookup::Link(link) => {

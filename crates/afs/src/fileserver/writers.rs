@@ -109,7 +109,7 @@ impl ServedCall {
         let is_described =
             |kept: &OpenWriter| kept.writer.file().object().is_some_and(|object| object.is_described());
         if let Some(kept) = kept.as_ref().filter(|kept| kept.is_its_own && !is_described(kept)) {
-            volume.find_placed(&context.caller, number, Rights::NONE, Rights::INSERT).await?;
+            volume.find_with_parent(&context.caller, number, Rights::NONE, Rights::INSERT).await?;
             return Ok(kept.writer.clone());
         }
         let found = volume.find(&context.caller, number, Rights::WRITE).await?;

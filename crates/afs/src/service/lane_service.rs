@@ -394,7 +394,7 @@ mod tests {
     use index::{HostRecord, HostState};
     use lane::backend::sim::{Config, World};
     use rx_lane::LaneGroupLink;
-    use vfs::{Cache, CacheOptions, Caller, How, Name, Objects, ObjectsOptions, RelPath, Volume};
+    use vfs::{Cache, CacheOptions, Caller, CreateOptions, Name, Objects, ObjectsOptions, RelPath, Volume};
     use vfs::{VolumeOptions, VolumeSpec};
     use xdr::afs::AfsUuid;
 
@@ -435,7 +435,8 @@ mod tests {
             let lane_afs = LaneAfs::new(cell, hosts, Arc::clone(&process), commons, None, oob).unwrap();
             let put = lane::spawn(async move {
                 let root = volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
-                let (name, how) = (Name::parse(b"x").unwrap(), How { exclusive: true, mode: 0o644 });
+                let (name, how) =
+                    (Name::parse(b"x").unwrap(), CreateOptions { exclusive: true, mode: 0o644 });
                 root.create(&Caller::anonymous(), name, how).await.unwrap();
             });
             lane::time::sleep(Duration::from_secs(1)).await;

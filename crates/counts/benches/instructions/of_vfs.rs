@@ -11,7 +11,7 @@ use identity::{Rights, Writable};
 use lane::backend::sim::{Config, Host, World};
 use lane::buffer::BufClass;
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, How, Name, Objects, ObjectsOptions, RelPath, Volume,
+    Cache, CacheOptions, Caller, CreateOptions, Directory, Name, Objects, ObjectsOptions, RelPath, Volume,
     VolumeOptions, VolumeSpec, Writer,
 };
 
@@ -80,7 +80,7 @@ impl Tree {
             let root = volume.lookup(RelPath::ROOT).await.expect("it is there");
             let root = root.into_directory().expect("a directory").0;
             come_and_go(&root, "first").await;
-            let how = How { exclusive: true, mode: 0o644 };
+            let how = CreateOptions { exclusive: true, mode: 0o644 };
             let kept = Name::parse(b"kept").expect("a name");
             let made = root.create(&Caller::anonymous(), kept, how).await.expect("room");
             volume.lookup(RelPath::parse(b"kept").expect("a path")).await.expect("it is there");
@@ -109,7 +109,7 @@ impl Drop for Tree {
 
 async fn come_and_go(root: &Directory, name: &str) {
     let (anyone, name) = (Caller::anonymous(), Name::parse(name.as_bytes()).expect("a name"));
-    let how = How { exclusive: true, mode: 0o644 };
+    let how = CreateOptions { exclusive: true, mode: 0o644 };
     drop(black_box(root.create(&anyone, name, how).await).expect("room"));
     root.remove(&anyone, name).await.expect("it is there");
 }

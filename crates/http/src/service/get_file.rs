@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httptypes::StatusCode;
 use lane::budget::Share;
-use vfs::{Attributes, Caller, OpenFile, RelPath, Resolved, Standing};
+use vfs::{Attributes, Caller, OpenFile, RelPath, Resolved, VersionCertainty};
 
 use super::listener::Service;
 use super::reply::{Body, Reply, Version};
@@ -51,11 +51,11 @@ pub(super) async fn get_file(
     };
     let sandboxes = found_mount.sandboxes && mime::is_active(content_type);
     let mut now = lane::time::wall_clock();
-    let mut standing = chosen.attributes.standing(now);
-    if let Standing::SettlesIn(left) = standing {
+    let mut standing = chosen.attributes.version_certainty(now);
+    if let VersionCertainty::SettlesIn(left) = standing {
         chosen.attributes = Box::pin(settled(&chosen.file, left)).await?;
         now = lane::time::wall_clock();
-        standing = chosen.attributes.standing(now);
+        standing = chosen.attributes.version_certainty(now);
     }
     let now_s = unix_s(now);
     let distrusted = found_mount.volume.distrusts_before();
@@ -95,7 +95,7 @@ pub(super) async fn get_file(
     // Range has a meaning for GET alone (RFC 9110 14.2). A part of what nothing names could be joined with anything.
     let asked = head.fields.range.filter(|_| {
         head.method == Method::Get
-            && standing != Standing::Open
+            && standing != VersionCertainty::Open
             && conditional::range_applies(head.fields.if_range, &validators, now_s)
     });
     let selection =
@@ -133,8 +133,8 @@ async fn settled(file: &OpenFile, left: Duration) -> Result<Attributes, RequestE
     for _ in 0..WAITS_MAX {
         lane::time::sleep(left).await;
         let attributes = file.attributes()?;
-        match attributes.standing(lane::time::wall_clock()) {
-            Standing::SettlesIn(more) => left = more,
+        match attributes.version_certainty(lane::time::wall_clock()) {
+            VersionCertainty::SettlesIn(more) => left = more,
             _ => return Ok(attributes),
         }
     }

@@ -8,7 +8,7 @@ use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::{create_action, options};
 use smb_wire::info::security::Descriptor;
-use vfs::{Error, Expect, How, Resolved, Writer};
+use vfs::{CreateOptions, Error, Expect, Resolved, Writer};
 
 use super::open_or_create::{GrantedOpen, OpenAttemptError, OpenTarget};
 use super::params::{CreateParams, GIVEN};
@@ -167,7 +167,9 @@ impl Share {
                 directory.make_directory_described(caller, name, mode, own).await.map(|_| None)
             } else {
                 let mode = params.contexts.posix.unwrap_or(FILE_MODE) & 0o777;
-                let made = directory.create_described(caller, name, How { exclusive: true, mode }, own).await;
+                let made = directory
+                    .create_described(caller, name, CreateOptions { exclusive: true, mode }, own)
+                    .await;
                 made.map(|made| Some(made.writer))
             };
             return made.map_err(|error| match error {

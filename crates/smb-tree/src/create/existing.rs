@@ -6,7 +6,7 @@ use identity::Rights;
 use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::{create_action, options};
-use vfs::{Found, Resolved, Writer};
+use vfs::{FoundWithRights, Resolved, Writer};
 
 use super::open_or_create::{GrantedOpen, OpenAttemptError, OpenTarget, action};
 use super::params::CreateParams;
@@ -26,7 +26,7 @@ impl Share {
         params: &CreateParams<'_>,
         room: &Room,
         lookup: &PathLookup,
-        found: &Found,
+        found: &FoundWithRights,
     ) -> Result<GrantedOpen, OpenAttemptError> {
         let is_directory = matches!(found.resolved, Resolved::Directory(..));
         let handle = LaneHandle::new(found.resolved.clone(), None);
@@ -127,7 +127,7 @@ impl Share {
         &self,
         ctx: &RequestContext,
         lookup: &PathLookup,
-        found: &Found,
+        found: &FoundWithRights,
         is_directory: bool,
     ) -> Result<Allowed, Status> {
         let who = &ctx.caller.principal;

@@ -10,7 +10,7 @@ use smb_wire::create::access::{rights, share};
 use smb_wire::create::{CreateRequest, create_action, options};
 use smb_wire::fsctl::reparse::Symlink;
 use smb_wire::name::Name;
-use vfs::{FoundLink, OpenError, RelPath, RelPathBuf, Resolved, SymbolicLink};
+use vfs::{LinkWithRights, OpenError, RelPath, RelPathBuf, Resolved, SymbolicLink};
 
 use super::existing::{access_of, retry_or};
 use super::open_or_create::{GrantedOpen, OpenAttemptError, beside, delete_on_close};
@@ -64,7 +64,7 @@ impl Share {
         ctx: &RequestContext,
         params: &CreateParams<'_>,
         path: RelPathBuf,
-        found: &FoundLink,
+        found: &LinkWithRights,
     ) -> Result<GrantedOpen, OpenAttemptError> {
         if params.has(options::DIRECTORY_FILE) {
             return Err(Status::NOT_A_DIRECTORY.into());
@@ -108,7 +108,7 @@ impl Share {
         &self,
         caller: &vfs::Caller,
         name: &Name,
-    ) -> Result<Option<(RelPathBuf, FoundLink)>, Status> {
+    ) -> Result<Option<(RelPathBuf, LinkWithRights)>, Status> {
         if name.path.is_empty() {
             // A root is a directory.
             return Ok(None);
@@ -122,7 +122,7 @@ impl Share {
         &self,
         caller: &vfs::Caller,
         path: RelPath<'_>,
-    ) -> Result<Option<(RelPathBuf, FoundLink)>, Status> {
+    ) -> Result<Option<(RelPathBuf, LinkWithRights)>, Status> {
         // What hinders the look hinders the one that follows, which says so.
         let found = self.volume().find_link(caller, path).await.ok().flatten();
         let Some(found) = found else { return Ok(None) };

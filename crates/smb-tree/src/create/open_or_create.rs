@@ -6,7 +6,7 @@ use std::rc::Rc;
 use smb_wire::Status;
 use smb_wire::create::lease::Lease;
 use smb_wire::create::{create_action, options};
-use vfs::{Name, OpenError, OpenHow, RelPath, Resolved, Wanted};
+use vfs::{Name, OpenError, OpenHow, RelPath, RequestedCaching, Resolved};
 
 use super::params::{CreateParams, lease_key};
 use crate::access;
@@ -192,10 +192,10 @@ impl Share {
         params: &CreateParams<'_>,
         path: RelPath<'_>,
         is_directory: bool,
-    ) -> Option<Wanted> {
+    ) -> Option<RequestedCaching> {
         let mut wanted = wanted(ctx, params, is_directory)?;
         let caching = match &mut wanted {
-            Wanted::Oplock(caching) | Wanted::Lease { caching, .. } => caching,
+            RequestedCaching::Oplock(caching) | RequestedCaching::Lease { caching, .. } => caching,
         };
         let less = caching.and(grants::Caching::R);
         if less != *caching && self.opens().break_timeouts().is_late(ctx, path) {
@@ -229,11 +229,15 @@ pub(super) fn delete_on_close(params: &CreateParams<'_>, open: &vfs::Open) -> Re
 }
 
 /// What of caching is asked for. Of a directory: leases of version 2 alone, and no oplocks.
-pub(super) fn wanted(ctx: &RequestContext, params: &CreateParams<'_>, is_directory: bool) -> Option<Wanted> {
+pub(super) fn wanted(
+    ctx: &RequestContext,
+    params: &CreateParams<'_>,
+    is_directory: bool,
+) -> Option<RequestedCaching> {
     let lease = match &params.contexts.lease {
         Some(_) if params.shared_lease_key.is_some() => return None,
         Some(lease) => lease,
-        None => return caching_of(params.oplock).filter(|_| !is_directory).map(Wanted::Oplock),
+        None => return caching_of(params.oplock).filter(|_| !is_directory).map(RequestedCaching::Oplock),
     };
     let epoch = match lease {
         Lease::V1(_) => None,
@@ -245,7 +249,7 @@ pub(super) fn wanted(ctx: &RequestContext, params: &CreateParams<'_>, is_directo
         None if is_directory => grants::Caching::NONE,
         _ => grants::Caching::from_bits(lease.state() as u8 & 7),
     };
-    Some(Wanted::Lease {
+    Some(RequestedCaching::Lease {
         key: lease_key(ctx, lease.key()),
         caching,
         epoch,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::LocalBoxFuture;
 use grants::{Holder, Share as Shares};
 use smb_proto::channel_word::ChannelWord;
-use vfs::{Caller, Error, KeptOpen, OpenError, OpenHow, RelPath, Wanted};
+use vfs::{Caller, Error, OpenError, OpenHow, PersistedOpen, RelPath, RequestedCaching};
 
 use super::SavedPage;
 use super::record::{ContentStamp, OpenRecord};
@@ -143,7 +143,7 @@ impl Tree {
         };
         let room = self.opens().room_again(record.volatile, ctx.consumer()).ok_or(NotRestored::Conflict)?;
         let stream = record.stream.as_deref().map(streams::folded).unwrap_or_default();
-        let kept = KeptOpen {
+        let kept = PersistedOpen {
             words: &record.words,
             how: OpenHow {
                 stream: stream.as_bytes(),
@@ -252,15 +252,15 @@ impl Tree {
     }
 }
 
-fn wanted(ctx: &RequestContext, record: &OpenRecord) -> Wanted {
+fn wanted(ctx: &RequestContext, record: &OpenRecord) -> RequestedCaching {
     match record.held {
-        GrantedCaching::Lease { key, .. } => Wanted::Lease {
+        GrantedCaching::Lease { key, .. } => RequestedCaching::Lease {
             key: lease_key(ctx, key),
             caching: record.caching,
             epoch: record.epoch,
             parent: record.parent,
         },
-        GrantedCaching::Oplock | GrantedCaching::Nothing => Wanted::Oplock(record.caching),
+        GrantedCaching::Oplock | GrantedCaching::Nothing => RequestedCaching::Oplock(record.caching),
     }
 }
 

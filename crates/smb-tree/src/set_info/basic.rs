@@ -83,7 +83,7 @@ impl Share {
             match self.keep_change(&caller, handle, object, dos, told).await {
                 // Without a place for it the time of change is the kernel's, as it always was; who lists the file looks again all the same.
                 Err(Status::NOT_SUPPORTED) if dos == now => {
-                    open.grants().show_change(self.volume()).await;
+                    open.grants().break_directory_lease(self.volume()).await;
                 }
                 kept => kept?,
             }

@@ -8,7 +8,7 @@ use smb_wire::create::access::{attributes, rights};
 use smb_wire::info::file::{Rename, class};
 use smb_wire::malformed::Malformed;
 use smb_wire::name::{COMPONENT_MAX, Name as WireName};
-use vfs::{Directory, Error, Name, Object, Over, RelPath, Resolved};
+use vfs::{Directory, Error, Name, Object, RelPath, Replace, Resolved};
 
 use crate::lane_handle::{LaneHandle, VALUE_MAX};
 use crate::names::{self, PathLookup, to_stored};
@@ -99,20 +99,20 @@ impl Share {
         let own = open.named().object();
         let (name, over) = match &target.replaced {
             Some(it) if it.is(own) && self.gives_way(open, &caller, &target, (&here, from_name)).await? => {
-                (&target.name, Over::Nothing)
+                (&target.name, Replace::Never)
             }
             // It has that name already: who keeps it for later is asked for it all the same, as with Windows. Or another name of its own is
             // to be written otherwise.
-            Some(it) if it.is(own) && target.name == target.stored => (&target.name, Over::Anything),
-            Some(it) if it.is(own) => (&target.name, Over::Nothing),
+            Some(it) if it.is(own) && target.name == target.stored => (&target.name, Replace::Existing),
+            Some(it) if it.is(own) => (&target.name, Replace::Never),
             Some(_) if !replaces => return Err(Status::OBJECT_NAME_COLLISION),
             // A link takes the place of anything but of what it leads to, which the open is of: the content would be lost.
             Some(Replaced::It(it)) if is_it(it, open) => return Err(Status::ACCESS_DENIED),
             Some(it) => {
                 self.may_replace(it).await?;
-                (&target.stored, Over::Anything)
+                (&target.stored, Replace::Existing)
             }
-            None => (&target.name, Over::Nothing),
+            None => (&target.name, Replace::Never),
         };
         //= MS-FSA 2.1.5.15.11
         //# In a directory that somebody has open to delete it nothing is renamed: STATUS_SHARING_VIOLATION. Nor where what lies beneath what
@@ -207,9 +207,9 @@ impl Share {
                 Some(Replaced::It(it)) if is_it(it, open) => return Ok(()),
                 Some(it) => {
                     self.may_replace(it).await?;
-                    (&target.stored, Over::Anything)
+                    (&target.stored, Replace::Existing)
                 }
-                None => (&target.name, Over::Nothing),
+                None => (&target.name, Replace::Never),
             };
             let to = Name::parse(to).map_err(|_| Status::OBJECT_NAME_INVALID)?;
             let which = open.grants().object().number();

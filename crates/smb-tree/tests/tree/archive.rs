@@ -19,7 +19,7 @@ use smb_wire::info::ea::{self, Ea};
 use smb_wire::info::file::{BasicInformation, class, plain};
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
 use smb_wire::time::from_unix;
-use vfs::{Expect, Name, Over, RelPath};
+use vfs::{Expect, Name, RelPath, Replace};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::information::{file, full, renamed, set, set_of};
@@ -410,7 +410,7 @@ impl Beside {
                 if matches!(self, Self::RenameOver) {
                     side.make(who, "other", b"1").await;
                 }
-                top.rename(caller, name("page"), &top, name("other"), Over::Anything).await.unwrap();
+                top.rename(caller, name("page"), &top, name("other"), Replace::Existing).await.unwrap();
             }
             Self::Fetch => drop(file().await.read_at(0, 5, bytes(b"").await).await.0.unwrap()),
             Self::Look => drop(top.lookup(name("page")).await.unwrap()),

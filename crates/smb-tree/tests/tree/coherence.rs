@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use smb_wire::Guid;
 use smb_wire::create::lease::state;
-use vfs::{Caller, Error, How, Name, RelPath};
+use vfs::{Caller, CreateOptions, Error, Name, RelPath};
 
 use super::leases::{granted, lease};
 use super::{Side, on_lanes, request_context};
@@ -25,7 +25,7 @@ async fn writer(side: Side, mut rng: SmallRng) {
     let name = Name::parse(b"page").unwrap();
     for round in 0..ROUNDS {
         time::sleep(Duration::from_millis(rng.random_range(0..40))).await;
-        let new = How { exclusive: false, mode: 0o644 };
+        let new = CreateOptions { exclusive: false, mode: 0o644 };
         let made = root.create(&caller, name, new).await.unwrap();
         let mut buf = lane::current().buffers().get(BufClass::Small).await;
         buf.append(&[round as u8 + 100; 16]);

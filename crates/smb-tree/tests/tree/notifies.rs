@@ -11,7 +11,7 @@ use smb_wire::create::access::rights;
 use smb_wire::create::{Disposition, options};
 use smb_wire::fixed::Fixed;
 use smb_wire::info::notify::{action, parse};
-use vfs::{Caller, How, Name, Over, RelPath};
+use vfs::{Caller, CreateOptions, Name, RelPath, Replace};
 
 use super::{Side, Wish, alone, mary, on_lanes, request_context};
 
@@ -61,10 +61,10 @@ fn what_another_service_does_on_another_lane_is_told() {
             let caller = Caller::anonymous();
             let root = volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
             let name = |text: &'static str| Name::parse(text.as_bytes()).unwrap();
-            let new = How { exclusive: true, mode: 0o644 };
+            let new = CreateOptions { exclusive: true, mode: 0o644 };
             drop(root.create(&caller, name("made"), new).await.unwrap());
             lane::time::sleep(Duration::from_millis(100)).await;
-            root.rename(&caller, name("made"), &root, name("moved"), Over::Nothing).await.unwrap();
+            root.rename(&caller, name("made"), &root, name("moved"), Replace::Never).await.unwrap();
             root.remove(&caller, name("moved")).await.unwrap();
             lane::time::sleep(Duration::from_millis(100)).await;
             return;

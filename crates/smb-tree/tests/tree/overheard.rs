@@ -17,7 +17,7 @@ use smb_wire::create::{Disposition, options};
 use smb_wire::fixed::Fixed;
 use smb_wire::info::file::class;
 use smb_wire::info::notify::{action, parse};
-use vfs::{Expect, Name, Over, RelPath};
+use vfs::{Expect, Name, RelPath, Replace};
 
 use super::information::{full, renamed, set};
 use super::own_file::put;
@@ -236,7 +236,7 @@ fn what_this_server_puts_in_place_of_another_is_told_once_and_hides_nothing_that
         let found = side.volume.lookup_as(&who.caller, RelPath::ROOT, Rights::NONE).await.unwrap();
         let top = found.into_directory().unwrap().0;
         let [from, to] = [b"a", b"b"].map(|name| Name::parse(name).unwrap());
-        top.rename(&who.caller, from, &top, to, Over::Anything).await.unwrap();
+        top.rename(&who.caller, from, &top, to, Replace::Existing).await.unwrap();
         let renamed = [(REMOVED, "b"), (RENAMED_OLD_NAME, "a"), (RENAMED_NEW_NAME, "b"), (MODIFIED, "b")];
         told("renamed over", &renamed).await;
         fs.remove("/srv/b").unwrap();

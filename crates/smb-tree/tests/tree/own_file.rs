@@ -19,7 +19,7 @@ use smb_wire::info::ea::{self, Ea};
 use smb_wire::info::file::{BasicInformation, class};
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
 use smb_wire::{Status, time::from_unix};
-use vfs::{Directory, Error, Expect, Name, Over, RelPath, Standing};
+use vfs::{Directory, Error, Expect, Name, RelPath, Replace, VersionCertainty};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::information::{descriptor, file, full, renamed, set, set_of};
@@ -109,13 +109,13 @@ impl Taken {
             Self::Put => put(side, &who, "page", b"another", Expect::Anything).await.unwrap(),
             Self::RenamedOver => {
                 side.make(&who, "other", b"another").await;
-                top.rename(&who.caller, name("other"), &top, name("page"), Over::Anything).await.unwrap();
+                top.rename(&who.caller, name("other"), &top, name("page"), Replace::Existing).await.unwrap();
             }
             Self::LinkedOver => {
                 side.make(&who, "other", b"another").await;
                 let found = top.lookup(name("other")).await.unwrap();
                 let which = found.object().unwrap().number();
-                let (from, over) = (name("other"), Over::Anything);
+                let (from, over) = (name("other"), Replace::Existing);
                 top.link_to(&who.caller, which, from, &top, name("page"), over).await.unwrap();
             }
             Self::MadeAnew => {
@@ -296,7 +296,7 @@ async fn swap(side: &Side, who: &RequestContext, n: u32) -> Result<(), Again> {
 async fn put_if_match(side: &Side, who: &RequestContext) -> Result<(), Again> {
     let found = side.volume.lookup_as(&who.caller, RelPath::parse(b"counter").unwrap(), Rights::READ).await;
     let (file, before) = found.map_err(|_| Again)?.into_file().map_err(|_| Again)?;
-    if before.standing(time::wall_clock()) != Standing::Settled {
+    if before.version_certainty(time::wall_clock()) != VersionCertainty::Settled {
         return Err(Again);
     }
     let buf = lane::current().buffers().get(BufClass::Small).await;

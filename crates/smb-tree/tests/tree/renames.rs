@@ -13,7 +13,7 @@ use smb_wire::info::file::class;
 use smb_wire::info::notify::action;
 use smb_wire::text::encoded;
 use smb_wire::{Guid, Status};
-use vfs::{Expect, Name, Over, RelPath};
+use vfs::{Expect, Name, RelPath, Replace};
 
 use super::durable::{GUID, LEASE, again, durable, lease as durable_lease, next_session, wish};
 use super::information::{file, renamed, set};
@@ -190,7 +190,7 @@ fn an_open_whose_name_leads_to_another_file_renames_links_and_deletes_none() {
                     drop(staged.publish(&who.caller, name("one"), Expect::Anything).await.unwrap());
                 }
                 Taken::Rename => {
-                    let over = Over::Anything;
+                    let over = Replace::Existing;
                     top.rename(&who.caller, name("other"), &top, name("one"), over).await.unwrap();
                 }
                 Taken::AnotherMade => {

@@ -11,7 +11,7 @@ use smb_wire::create::{Disposition, options};
 use smb_wire::info::directory::Class;
 use smb_wire::info::file::class;
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type, control};
-use vfs::{How, RelPath};
+use vfs::{CreateOptions, RelPath};
 
 use super::directories::{answered, list, root};
 use super::information::{descriptor, renamed, set};
@@ -155,7 +155,7 @@ fn what_is_no_unicode_is_listed_watched_opened_renamed_and_deleted_by_the_name_t
         let (within, _) = side.volume.lookup(within).await.unwrap().into_directory().unwrap();
         let stored: [&[u8]; 5] = [b"\xff", b"a\xc3", "\u{efc3}".as_bytes(), "\u{f022}".as_bytes(), b"x:"];
         for name in stored {
-            let new = How { exclusive: true, mode: 0o644 };
+            let new = CreateOptions { exclusive: true, mode: 0o644 };
             drop(within.create(&who.caller, vfs::Name::parse(name).unwrap(), new).await.unwrap());
         }
         assert_eq!(names(&side, &who, "*").await.unwrap(), [".", "..", "caf\u{efe9}"]);

@@ -16,7 +16,7 @@ use crate::callback::{
     SnoopFilter,
 };
 use crate::counters::VfsCounters;
-use crate::grant::{ByLease, Told, home_of};
+use crate::grant::{BreaksToSend, LeaseBreak, home_of};
 use crate::name::RESERVED;
 use crate::object::{Object, Objects};
 
@@ -51,7 +51,7 @@ pub trait InvalidationListener {
     /// A holder of a lease or an oplock, by a connection on this lane, has something to give back: the word goes into the queue
     /// of what is sent to him before this returns. Of who is not its client a service knows nothing. By default it has none
     /// who hold any.
-    fn break_lease(&self, _asked: &ByLease) {}
+    fn break_lease(&self, _asked: &LeaseBreak) {}
 }
 
 /// Clients being told.
@@ -123,7 +123,7 @@ impl CoherencePeer {
     }
 
     /// One of this lane's own clients has something to give back.
-    fn break_lease(&self, asked: &ByLease) {
+    fn break_lease(&self, asked: &LeaseBreak) {
         let listeners: Vec<_> = self.listeners.borrow().iter().filter_map(Weak::upgrade).collect();
         listeners.iter().for_each(|listener| listener.break_lease(asked));
     }
@@ -172,17 +172,17 @@ impl Inner {
     }
 
     /// Tells holders of leases on their lanes.
-    pub(super) fn tell_holders(&self, mut told: Told) {
+    pub(super) fn send_breaks(&self, mut told: BreaksToSend) {
         told.unlock();
         let Some(peer) = self.peer.get() else { return };
         self.counters.grants_expired.add(told.expired());
-        for untold in told.into_breaks() {
+        for unsent in told.into_breaks() {
             self.counters.grants_broken.increment();
-            let lane = Member::from(usize::from(untold.asked.told.home.0));
+            let lane = Member::from(usize::from(unsent.asked.told.home.0));
             if lane == peer.me {
-                peer.break_lease(&untold.asked);
+                peer.break_lease(&unsent.asked);
             } else {
-                peer.objects.queues().queue_lease_break(&peer.ringer, lane, untold);
+                peer.objects.queues().queue_lease_break(&peer.ringer, lane, unsent);
             }
         }
     }

@@ -15,7 +15,7 @@ use super::watches::WatchedDir;
 use super::{Cache, Inner};
 use crate::caller::Caller;
 use crate::name::{Name, RelPathBuf};
-use crate::object::{DueEvent, Kinds, Looks, NoticedEvent, Object, SharedVolume, Watch, WatchAlive};
+use crate::object::{DueEvent, EventMask, Looks, NoticedEvent, Object, SharedVolume, Watch, WatchAlive};
 use crate::volume::{Volume, WeakVolume};
 
 /// Of one lane.
@@ -67,9 +67,9 @@ impl Inner {
         }
         let Some(lane) = self.peer.get().map(|peer| peer.member().index()) else { return };
         let kinds = match (what, is_directory) {
-            (EntryChange::Modified, _) => Kinds::CONTENT | Kinds::ATTRIBUTES | Kinds::RIGHTS,
-            (_, true) => Kinds::DIRECTORIES,
-            (_, false) => Kinds::FILES,
+            (EntryChange::Modified, _) => EventMask::CONTENT | EventMask::ATTRIBUTES | EventMask::RIGHTS,
+            (_, true) => EventMask::DIRECTORIES,
+            (_, false) => EventMask::FILES,
         };
         let noticed = NoticedEvent { directory: Arc::clone(directory), name: name.into(), what, kinds, lane };
         if !watches.notice(noticed) {

@@ -31,7 +31,7 @@ use crate::counters::VfsCounters;
 use crate::directory::OpenDirectory;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::grant::Told;
+use crate::grant::BreaksToSend;
 use crate::listing::{Alive, CachedListing};
 use crate::name::RelPathBuf;
 use crate::object::{Object, Objects};
@@ -125,7 +125,7 @@ type Cached<T> = quick_cache::unsync::Cache<Key, T>;
 type Numbers = quick_cache::unsync::Cache<(OpeningId, Number), Rc<RelPathBuf>>;
 
 /// A cached answer to a look-up.
-pub(crate) enum Found {
+pub(crate) enum CachedLookup {
     Open(Node),
     Absent,
 }
@@ -254,24 +254,24 @@ impl Cache {
     }
 
     /// The answer remembered for `key`, if it may still be believed, and the directory that it was seen in, if it rests on that.
-    pub(crate) fn find_seen(&self, key: KeyRef<'_>) -> Option<(Found, Option<Rc<WatchedDir>>)> {
+    pub(crate) fn find_seen(&self, key: KeyRef<'_>) -> Option<(CachedLookup, Option<Rc<WatchedDir>>)> {
         self.remembered(key, |found, validity| (found, validity.watched().cloned()))
     }
 
     /// The answer remembered for `key`, if it may still be believed.
-    pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<Found> {
+    pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<CachedLookup> {
         self.remembered(key, |found, _| found)
     }
 
-    fn remembered<T>(&self, key: KeyRef<'_>, give: impl FnOnce(Found, &Validity) -> T) -> Option<T> {
+    fn remembered<T>(&self, key: KeyRef<'_>, give: impl FnOnce(CachedLookup, &Validity) -> T) -> Option<T> {
         let inner = &*self.inner;
         if let Some((node, validity)) = inner.open.borrow().get(&key) {
             let holds = validity.holds_for_name(inner.options.ttl);
-            return holds.then(|| give(Found::Open(node.clone()), validity));
+            return holds.then(|| give(CachedLookup::Open(node.clone()), validity));
         }
         let absent = inner.absent.borrow();
         let validity = absent.get(&key)?;
-        validity.holds_for_name(inner.options.ttl).then(|| give(Found::Absent, validity))
+        validity.holds_for_name(inner.options.ttl).then(|| give(CachedLookup::Absent, validity))
     }
 
     /// The directory `key` as the lane relies on it.
@@ -282,8 +282,8 @@ impl Cache {
     /// The node remembered for `key`, if it may still be believed.
     pub(crate) fn find_open(&self, key: KeyRef<'_>) -> Option<Node> {
         match self.find(key)? {
-            Found::Open(node) => Some(node),
-            Found::Absent => None,
+            CachedLookup::Open(node) => Some(node),
+            CachedLookup::Absent => None,
         }
     }
 
@@ -308,8 +308,8 @@ impl Cache {
     }
 
     /// Has holders of leases and oplocks told what they have to give back.
-    pub(crate) fn tell_holders(&self, told: Told) {
-        self.inner.tell_holders(told);
+    pub(crate) fn send_breaks(&self, told: BreaksToSend) {
+        self.inner.send_breaks(told);
     }
 
     /// Where holders are told who have a connection on this lane.

@@ -29,7 +29,7 @@ fn an_event_heard_between_look_and_keeping_keeps_the_answer_out() {
         let validity = cache.validity_above(&root, key).await;
         let node = open(&cache, &root, key).await;
         cache.keep_open(key, node, validity);
-        assert!(matches!(cache.find(key), Some(Found::Open(_))));
+        assert!(matches!(cache.find(key), Some(CachedLookup::Open(_))));
     });
 }
 
@@ -44,7 +44,7 @@ fn an_event_for_another_name_leaves_kept_answers_alone() {
         cache.keep_open(key, node, validity);
         fs.write("/srv/other", "x").unwrap();
         time::sleep(Duration::from_millis(1)).await;
-        assert!(matches!(cache.find(key), Some(Found::Open(_))));
+        assert!(matches!(cache.find(key), Some(CachedLookup::Open(_))));
     });
 }
 
@@ -81,7 +81,7 @@ fn a_scan_for_absent_names_evicts_no_open_file() {
             let absent = KeyRef { path: RelPath::parse(name.as_bytes()).unwrap(), ..page };
             cache.keep_absent(absent, validity.clone());
         }
-        assert!(matches!(cache.find(page), Some(Found::Open(_))));
+        assert!(matches!(cache.find(page), Some(CachedLookup::Open(_))));
         assert!(cache.counters().absent_cached.get() <= cache.options().absent_names_max as u64);
     });
 }

@@ -365,9 +365,9 @@ impl Watches {
             return Err(Some(object));
         }
         // Before its rights are looked at: what others change of them from here on is told.
-        let untold = (!self.try_watch(watched, &dir)).then(|| time::now() + self.ttl);
+        let unsent = (!self.try_watch(watched, &dir)).then(|| time::now() + self.ttl);
         let untold_above = watched.upper.as_ref().and_then(|upper| upper.believed_until.get());
-        watched.believed_until.set(untold.into_iter().chain(untold_above).min());
+        watched.believed_until.set(unsent.into_iter().chain(untold_above).min());
         // Looked at again: what was seen before the promise may have changed untold.
         let stat = dir.stat().map_err(|_| None)?;
         let list = root.access_list(&dir, &object, path).await.map_err(|_| None)?;

@@ -15,7 +15,7 @@ use crate::by_number::rights_there;
 use crate::cache::{CoherencePeer, Node, WatchedDir};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::guarded::Looked;
+use crate::guarded::LookupResult;
 use crate::name::RelPath;
 use crate::object::{LookMark, Object};
 use crate::volume::{Resolved, Volume};
@@ -68,7 +68,7 @@ impl Volume {
                     }
                     None => None,
                 };
-                let Looked { resolved, directory, .. } = self.look_as(caller, path, need).await?;
+                let LookupResult { resolved, directory, .. } = self.look_as(caller, path, need).await?;
                 let now = resolved.to_node();
                 if let Some(before) = callback
                     && before.is_of(&resolved)

@@ -9,7 +9,7 @@ use lane::mesh::{AlreadyOpen, Exchange, Limits, Member, Port, Sender};
 use smallvec::SmallVec;
 
 use super::{Ack, Acks, ChangeKind, Client, FilterSlot, Invalidation, SnoopFilter};
-use crate::grant::Untold;
+use crate::grant::UnsentBreak;
 use crate::object::Object;
 
 /// The desks of all lanes.
@@ -33,7 +33,7 @@ struct InvalidationQueue {
     /// At most as many as there are permits in use.
     breaks: VecDeque<InvalidateRequest>,
     /// Holders on this lane who have something to give back: one for each lease at most, and who was told before.
-    lease_breaks: VecDeque<Untold>,
+    lease_breaks: VecDeque<UnsentBreak>,
     /// Clients to be told, each once.
     clients: VecDeque<Arc<Client>>,
     /// Clients that are to hear that all is void, after the replies on their way to them from here.
@@ -214,15 +214,15 @@ impl InvalidationQueues {
     }
 
     /// The next holder to be told on a lane.
-    pub(crate) fn next_lease_break(&self, lane: Member) -> Option<Untold> {
+    pub(crate) fn next_lease_break(&self, lane: Member) -> Option<UnsentBreak> {
         self.lock(lane).lease_breaks.pop_front()
     }
 
     /// Has a holder told on his lane, if that is there.
-    pub(crate) fn queue_lease_break(&self, ringer: &Sender<()>, lane: Member, untold: Untold) {
+    pub(crate) fn queue_lease_break(&self, ringer: &Sender<()>, lane: Member, unsent: UnsentBreak) {
         let mut queue = self.lock(lane);
         if queue.is_open {
-            queue.lease_breaks.push_back(untold);
+            queue.lease_breaks.push_back(unsent);
             drop(queue);
             ringer.ring(lane);
         }

@@ -63,7 +63,7 @@ impl Directory {
                 shared.forget_list(Some(object), path.as_path());
                 shared.lists_are_kept().await?;
             }
-            let set = volume.root().keeping().set_list(file, value).await;
+            let set = volume.root().rights_storage().set_list(file, value).await;
             set.map_err(Error::of_write)?;
             if has_one {
                 shared.remember_list(volume.root().dir(), object, path.as_path(), None);
@@ -121,7 +121,7 @@ impl LocatedDirectory {
     /// Gives a directory just made here the list that counts here, as AFS does; says whether there is one.
     pub(super) async fn give_list(&self, made: &Dir) -> Result<bool, Error> {
         let Some(list) = self.nearest().for_new_directory() else { return Ok(false) };
-        let keeping = self.volume().root().keeping();
+        let keeping = self.volume().root().rights_storage();
         keeping.give_list(made.as_file(), list).await.map_err(Error::of_write)?;
         Ok(true)
     }

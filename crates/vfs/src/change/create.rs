@@ -25,7 +25,7 @@ use crate::usage::Known;
 
 /// How a file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct How {
+pub struct CreateOptions {
     /// A new file or none.
     pub exclusive: bool,
     /// Permission bits of a new file, of which the process's umask takes some.
@@ -50,7 +50,12 @@ impl Directory {
     /// # Errors
     /// [`Error::Exists`] with `exclusive`; [`Error::IsADirectory`], [`Error::SymlinkRefused`]; [`Error::Reserved`],
     /// [`Error::ReadOnly`], [`Error::Denied`], [`Error::Busy`], [`Error::Stale`]; those of the file system.
-    pub async fn create(&self, caller: &Caller, name: Name<'_>, how: How) -> Result<Created, Error> {
+    pub async fn create(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        how: CreateOptions,
+    ) -> Result<Created, Error> {
         self.create_described(caller, name, how, None).await
     }
 
@@ -62,7 +67,7 @@ impl Directory {
         &'a self,
         caller: &'a Caller,
         name: Name<'a>,
-        how: How,
+        how: CreateOptions,
         descriptor: Option<&'a Arc<Descriptor>>,
     ) -> LocalBoxFuture<'a, Result<Created, Error>> {
         Box::pin(async move {
@@ -96,7 +101,7 @@ impl Directory {
         &self,
         caller: &Caller,
         name: Name<'_>,
-        how: How,
+        how: CreateOptions,
         descriptor: Option<&Arc<Descriptor>>,
     ) -> Result<Created, Interrupted> {
         let here = self.locate_for(caller, name, Rights::NONE).await?;

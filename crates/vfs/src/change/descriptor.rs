@@ -17,7 +17,7 @@ use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
-use crate::object::{Kinds, Object};
+use crate::object::{EventMask, Object};
 
 /// What somebody made gets.
 pub(super) type Gift = Option<Arc<Descriptor>>;
@@ -170,7 +170,7 @@ fn tell_rights(transaction: ChangeTransaction, here: &LocatedDirectory, object: 
     let volume = here.volume();
     transaction.end(volume);
     if let Some(watches) = volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any()) {
-        watches.tell_modified(object, Kinds::RIGHTS);
+        watches.tell_modified(object, EventMask::RIGHTS);
     }
 }
 

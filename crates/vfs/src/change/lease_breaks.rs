@@ -13,13 +13,13 @@ use super::located_directory::Interrupted;
 use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::grant::{Content, Grants, OpenCaller, Pause, Told, WAIT_MAX};
+use crate::grant::{BreaksToSend, Content, GrantWait, Grants, OpenCaller, WAIT_MAX};
 use crate::object::Object;
 use crate::volume::Volume;
 
 /// Who is waited for, and until when.
 pub(super) struct PendingLeaseBreak {
-    pause: Pause,
+    pause: GrantWait,
     until: Instant,
     /// The object has to be closed: where one stays open the change is refused, whatever comes of the others.
     must_close: bool,
@@ -78,20 +78,20 @@ impl Volume {
             Item = (&'a Arc<Object>, impl FnOnce(&mut Grants, Instant, &mut Vec<Event>) -> GrantResult<()>),
         >,
     ) -> Result<(), Interrupted> {
-        let (mut told, mut pending, mut is_refused) = (Told::default(), Vec::new(), false);
+        let (mut told, mut pending, mut is_refused) = (BreaksToSend::default(), Vec::new(), false);
         for (object, asks) in all {
             let now = lane::time::now();
             let asked = object.grants().ask_if_any(|grants, events| asks(grants, now, events));
             match asked.map(|outcome| told.take(object, outcome)) {
                 None | Some(GrantResult::Granted(())) => {}
                 Some(GrantResult::Wait(wait)) => {
-                    let pause = Pause::new(object, wait.ticket);
+                    let pause = GrantWait::new(object, wait.ticket);
                     pending.push(PendingLeaseBreak { pause, until: wait.until, must_close: false });
                 }
                 Some(GrantResult::Refused(_)) => is_refused = true,
             }
         }
-        self.cache().tell_holders(told);
+        self.cache().send_breaks(told);
         match (is_refused, pending.is_empty()) {
             (true, _) => Err(Error::Locked.into()),
             (false, false) => Err(Interrupted::AwaitLease(pending)),
@@ -104,7 +104,7 @@ impl Volume {
     /// Waits until holders have been told that the directory above shows something else.
     pub(super) async fn wait_for_directory_breaks(&self, object: Option<&Arc<Object>>) {
         if let Some(above) = object.and_then(above) {
-            above.grants().all_told().await;
+            above.grants().all_breaks_sent().await;
         }
     }
 }

@@ -11,7 +11,7 @@ use lane::fs::{FileKind, OpenHow, OpenKind};
 use super::hard_links::HardLinkRule;
 use super::located_directory::{Interrupted, LocatedDirectory};
 use super::name_target::{NameTarget, c_name};
-use super::rename::Over;
+use super::rename::Replace;
 use super::staged_name::StagedName;
 use super::transaction::run_to_completion;
 use crate::attributes::Attributes;
@@ -35,7 +35,7 @@ impl Directory {
         from: Name<'a>,
         to: Name<'a>,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
-        Box::pin(async move { self.link_of(caller, (None, from), (self, to), Over::Nothing).await })
+        Box::pin(async move { self.link_of(caller, (None, from), (self, to), Replace::Never).await })
     }
 
     /// As [`Directory::link`], of the file of this number, if `from` still leads to it.
@@ -49,7 +49,7 @@ impl Directory {
         from: Name<'a>,
         to: Name<'a>,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
-        Box::pin(async move { self.link_of(caller, (Some(which), from), (self, to), Over::Nothing).await })
+        Box::pin(async move { self.link_of(caller, (Some(which), from), (self, to), Replace::Never).await })
     }
 
     /// As [`Directory::link_if`], the name being one in `to_directory`, and in one step in place of the file that has it where that may be.
@@ -66,7 +66,7 @@ impl Directory {
         from: Name<'a>,
         to_directory: &'a Self,
         to: Name<'a>,
-        over: Over,
+        over: Replace,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             if !self.volume().is_same(to_directory.volume()) {
@@ -120,7 +120,7 @@ impl Directory {
         caller: &Caller,
         from: (Option<Number>, Name<'_>),
         to: (&Self, Name<'_>),
-        over: Over,
+        over: Replace,
     ) -> Result<(), Error> {
         self.attempts(async || self.try_link(caller, from, to, over).await).await
     }
@@ -130,7 +130,7 @@ impl Directory {
         caller: &Caller,
         (which, from): (Option<Number>, Name<'_>),
         (to_directory, to): (&Self, Name<'_>),
-        over: Over,
+        over: Replace,
     ) -> Result<(), Interrupted> {
         let there = to_directory.locate_for(caller, to, Rights::INSERT).await?;
         let here = self.locate_for(caller, from, Rights::NONE).await?;
@@ -242,12 +242,12 @@ async fn lock_to_link(
 }
 
 /// Whether what has the new name is the file itself, so that nothing is to be done; else it may go.
-fn is_name_of_it(replaced: &NameTarget, found: &NameTarget, over: Over) -> Result<bool, Error> {
+fn is_name_of_it(replaced: &NameTarget, found: &NameTarget, over: Replace) -> Result<bool, Error> {
     match over {
-        Over::Nothing => Err(Error::Exists),
-        Over::Anything if Arc::ptr_eq(&replaced.object, &found.object) => Ok(true),
-        Over::Anything if replaced.is_directory() => Err(Error::IsADirectory),
-        Over::Anything => Ok(false),
+        Replace::Never => Err(Error::Exists),
+        Replace::Existing if Arc::ptr_eq(&replaced.object, &found.object) => Ok(true),
+        Replace::Existing if replaced.is_directory() => Err(Error::IsADirectory),
+        Replace::Existing => Ok(false),
     }
 }
 

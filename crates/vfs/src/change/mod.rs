@@ -2,12 +2,12 @@
 //! names confirmed under them, everybody who relies on it told, then the change itself, which runs to its end whatever
 //! becomes of who asked for it. docs/design/vfs.md draws it.
 
-pub use self::create::{Created, How};
+pub use self::create::{CreateOptions, Created};
 pub use self::extended::EntryExtended;
 pub(crate) use self::extended::stored as stored_attribute;
 pub(crate) use self::external::{LookedUpName, NotifiedNames};
 pub(crate) use self::name_target::c_name;
-pub use self::rename::Over;
+pub use self::rename::Replace;
 pub use self::stage::{Expect, Published, Staged};
 pub use self::store::Store;
 pub use self::symbolic_link::SymbolicLink;

@@ -2,7 +2,7 @@
 
 use super::name_edits::NameEdits;
 use crate::callback::{ChangeKind, Invalidation};
-use crate::object::{Echo, Edit, Happened, Kinds, Object, OwnChange, Watches};
+use crate::object::{Echo, Edit, EventKind, EventMask, Object, OwnChange, Watches};
 
 /// A change was made.
 pub(super) fn tell(watches: &Watches, broken: &[Invalidation], edited: &[NameEdits]) {
@@ -21,13 +21,13 @@ pub(super) fn tell(watches: &Watches, broken: &[Invalidation], edited: &[NameEdi
     goes.into_iter().chain(comes).for_each(|edited| change.tell(edited));
     for broken in broken {
         match &broken.what {
-            ChangeKind::Content => watches.tell_modified(&broken.object, Kinds::CONTENT),
-            ChangeKind::Attributes => watches.tell_modified(&broken.object, Kinds::ATTRIBUTES),
-            ChangeKind::Rights => watches.tell_modified(&broken.object, Kinds::RIGHTS),
+            ChangeKind::Content => watches.tell_modified(&broken.object, EventMask::CONTENT),
+            ChangeKind::Attributes => watches.tell_modified(&broken.object, EventMask::ATTRIBUTES),
+            ChangeKind::Rights => watches.tell_modified(&broken.object, EventMask::RIGHTS),
             ChangeKind::Gone => watches.tell_going(&broken.object),
             ChangeKind::Unknown => {
                 watches.tell_seen(&broken.object);
-                watches.tell_modified(&broken.object, Kinds::CONTENT | Kinds::ATTRIBUTES);
+                watches.tell_modified(&broken.object, EventMask::CONTENT | EventMask::ATTRIBUTES);
             }
             ChangeKind::Names(_) | ChangeKind::Place | ChangeKind::Subtree => {}
         }
@@ -51,39 +51,42 @@ impl Change<'_> {
         }
         let mut gone = edits.iter().filter(|edit| !is_added(edit)).map(name_of).collect::<Vec<_>>();
         let added = edits.iter().find_map(|edit| match edit {
-            Edit::Added { name, number } => Some((&**name, Kinds::of_name(*number))),
+            Edit::Added { name, number } => Some((&**name, EventMask::of_name(*number))),
             Edit::Removed { .. } => None,
         });
         // Another file has taken the name, or the file another content.
         if let (Some((name, kinds)), [one], None) = (added, &*gone, self.moved)
             && *one == name
         {
-            let kinds = kinds | Kinds::CONTENT | Kinds::ATTRIBUTES;
-            let replaced = OwnChange { name, what: Happened::Modified, kinds, echo: Echo::Came };
+            let kinds = kinds | EventMask::CONTENT | EventMask::ATTRIBUTES;
+            let replaced = OwnChange { name, what: EventKind::Modified, kinds, echo: Echo::Came };
             return self.watches.tell_own(&edited.object, &[replaced]);
         }
-        let either = Kinds::FILES | Kinds::DIRECTORIES;
-        let of = |object: Option<&Object>| object.map_or(either, |object| Kinds::of_name(object.number()));
+        let either = EventMask::FILES | EventMask::DIRECTORIES;
+        let of =
+            |object: Option<&Object>| object.map_or(either, |object| EventMask::of_name(object.number()));
         let moved = self.moved.filter(|_| !gone.is_empty() && (added.is_none() || !self.is_of_two));
         let from = moved.map(|moved| (gone.remove(0), of(Some(moved))));
         let same = |name, what, kinds| OwnChange { name, what, kinds, echo: Echo::Same };
         let mut changes: Vec<_> =
-            gone.iter().map(|name| same(*name, Happened::Removed, of(self.gone))).collect();
+            gone.iter().map(|name| same(*name, EventKind::Removed, of(self.gone))).collect();
         // Of what was replaced the kernel tells that the other came.
         let is_replaced = |change: &&mut OwnChange<'_>| added.is_some_and(|(name, _)| name == change.name);
         changes.iter_mut().filter(is_replaced).for_each(|change| change.echo = Echo::None);
         match (from, added) {
             (Some((from, kinds)), Some((to, _))) => {
-                changes
-                    .extend([same(from, Happened::RenamedFrom, kinds), same(to, Happened::RenamedTo, kinds)]);
+                changes.extend([
+                    same(from, EventKind::RenamedFrom, kinds),
+                    same(to, EventKind::RenamedTo, kinds),
+                ]);
             }
-            (Some((from, kinds)), None) => changes.push(same(from, Happened::Removed, kinds)),
-            (None, Some((to, kinds))) => changes.push(same(to, Happened::Added, kinds)),
+            (Some((from, kinds)), None) => changes.push(same(from, EventKind::Removed, kinds)),
+            (None, Some((to, kinds))) => changes.push(same(to, EventKind::Added, kinds)),
             (None, None) => {}
         }
         self.watches.tell_own(&edited.object, &changes);
-        if let (Some(_), Some((to, Kinds::FILES))) = (self.moved, added) {
-            self.watches.tell(&edited.object, to, Happened::Modified, Kinds::MOVED);
+        if let (Some(_), Some((to, EventMask::FILES))) = (self.moved, added) {
+            self.watches.tell(&edited.object, to, EventKind::Modified, EventMask::MOVED);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::located_directory::Interrupted;
 use super::name_target::NameTarget;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::grant::{Grants, OpenCaller, Slot};
+use crate::grant::{GrantSlot, Grants, OpenCaller};
 use crate::object::Object;
 use crate::volume::Volume;
 
@@ -129,9 +129,9 @@ impl Volume {
 /// Which opens are in the way.
 #[derive(Clone, Copy)]
 struct Counts {
-    at_all: fn(Slot<'_>) -> bool,
+    at_all: fn(GrantSlot<'_>) -> bool,
     /// Opens that stay when their holder is asked to close what it keeps for later.
-    to_stay: fn(Slot<'_>) -> bool,
+    to_stay: fn(GrantSlot<'_>) -> bool,
 }
 
 /// Of what moves with a directory: all.

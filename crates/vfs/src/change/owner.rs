@@ -42,7 +42,7 @@ impl LocatedDirectory {
         let is_given = uid.is_some() || gid.is_some();
         // Beneath a list anonymous owns nothing: what one has dropped is not for the next.
         let is_recorded = uid.is_none()
-            && volume.root().keeping().keeps_makers()
+            && volume.root().rights_storage().keeps_makers()
             && (who.is_user() || self.nearest() == Nearest::None);
         Ok(NewOwner {
             change: is_given.then_some(AttributeChange { uid, gid, ..AttributeChange::NONE }),

@@ -180,7 +180,7 @@ impl Volume {
     }
 
     async fn give_back_of(&self, caller: &Caller, number: Number) -> Result<(), Error> {
-        let placed = self.find_placed(caller, number, Rights::NONE, Rights::NONE).await?;
+        let placed = self.find_with_parent(caller, number, Rights::NONE, Rights::NONE).await?;
         let name = Name::parse(&placed.name)?;
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: true };
         let file = placed.directory.dir().open(&c_name(name), how).await?;

@@ -22,11 +22,11 @@ use crate::usage::Known;
 
 /// What a rename may put an end to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum Replace {
     /// Nothing: [`Error::Exists`] where something has the new name.
-    Nothing,
+    Never,
     /// What has the new name: a file by a file, an empty directory by a directory.
-    Anything,
+    Existing,
 }
 
 /// What a rename concerns.
@@ -40,7 +40,7 @@ impl Directory {
     /// [`Rights::DELETE`] here, [`Rights::INSERT`] there, and [`Rights::DELETE`] there too where something is replaced.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::Exists`] with [`Over::Nothing`]; [`Error::NotEmpty`], [`Error::IsADirectory`],
+    /// [`Error::NotFound`]; [`Error::Exists`] with [`Replace::Never`]; [`Error::NotEmpty`], [`Error::IsADirectory`],
     /// [`Error::NotADirectory`] by what has the new name; [`Error::IntoItself`]; [`Error::CrossDevice`] in another volume, and for one of
     /// several names of a file that might not be [made](Directory::link_to) there; else as [`Directory::create`].
     pub fn rename<'a>(
@@ -49,7 +49,7 @@ impl Directory {
         from: Name<'a>,
         to_directory: &'a Self,
         to: Name<'a>,
-        over: Over,
+        over: Replace,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(self.rename_of(caller, (None, from), (to_directory, to), over))
     }
@@ -65,7 +65,7 @@ impl Directory {
         from: Name<'a>,
         to_directory: &'a Self,
         to: Name<'a>,
-        over: Over,
+        over: Replace,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(self.rename_of(caller, (Some(which), from), (to_directory, to), over))
     }
@@ -75,7 +75,7 @@ impl Directory {
         caller: &Caller,
         from: (Option<Number>, Name<'_>),
         to: (&Self, Name<'_>),
-        over: Over,
+        over: Replace,
     ) -> Result<(), Error> {
         if !self.volume().is_same(to.0.volume()) {
             return self.volume().counted(Err(Error::CrossDevice));
@@ -93,7 +93,7 @@ impl Directory {
         caller: &Caller,
         (which, from): (Option<Number>, Name<'_>),
         (to_directory, to): (&Self, Name<'_>),
-        over: Over,
+        over: Replace,
         conflicts: &OpenConflicts,
     ) -> Result<(), Interrupted> {
         let here = self.locate_to_unlink(caller, from, Rights::NONE).await?;
@@ -146,8 +146,8 @@ impl Directory {
                 moved.object.bump_version();
             }
             let how = match over {
-                Over::Nothing => RenameHow::NoReplace,
-                Over::Anything => RenameHow::Replace,
+                Replace::Never => RenameHow::NoReplace,
+                Replace::Existing => RenameHow::Replace,
             };
             let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
             let account = Moving::begin(&here, &moved)?;
@@ -186,8 +186,13 @@ impl Directory {
 
 impl Concerned {
     /// Whether there is anything to be done: two names of one file stay.
-    fn is_due(&self, here: &LocatedDirectory, there: &LocatedDirectory, over: Over) -> Result<bool, Error> {
-        if self.replaced.is_some() && over == Over::Nothing {
+    fn is_due(
+        &self,
+        here: &LocatedDirectory,
+        there: &LocatedDirectory,
+        over: Replace,
+    ) -> Result<bool, Error> {
+        if self.replaced.is_some() && over == Replace::Never {
             return Err(Error::Exists);
         }
         if self.moved.is_directory() && there.is_in(&self.moved.object) {

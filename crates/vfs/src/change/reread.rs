@@ -25,7 +25,7 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<Names, Error>> {
         Box::pin(async move {
             let names = self.reread(caller, max).await;
-            self.volume().told_of_listing(self.path(), names)
+            self.volume().report_listing_failure(self.path(), names)
         })
     }
 

@@ -22,7 +22,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
-use crate::usage::Growing;
+use crate::usage::StagedSize;
 
 /// A file that has no name yet that a client could see. Dropped, it is gone.
 pub struct Staged {
@@ -30,7 +30,7 @@ pub struct Staged {
     file: Rc<OpenFile>,
     staged_name: Rc<StagedName>,
     /// What it takes of the volume's room until it has a name.
-    growing: Rc<Growing>,
+    growing: Rc<StagedSize>,
 }
 
 /// What a name must lead to for a staged file to take it. Judged when nobody else can change it any more.
@@ -74,7 +74,7 @@ impl Directory {
 
     async fn try_stage(&self, mode: u32) -> Result<Staged, Error> {
         self.volume().changeable().await?;
-        let growing = Rc::new(Growing::begin(self.volume())?);
+        let growing = Rc::new(StagedSize::begin(self.volume())?);
         let (file, staged_name) = StagedName::make(self, mode).await?;
         let stat = file.stat()?;
         // As long as it is not published it is called so in messages.

@@ -22,8 +22,8 @@ use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::Link;
 use crate::name::Name;
-use crate::object::{ChangeLockSet, Closed, LockSharer, Object, Outside, Pass, SharedChangeLock};
-use crate::usage::{Doubt, LaneAccount};
+use crate::object::{ChangeLockSet, Closed, GatePass, GateRefusal, LockSharer, Object, SharedChangeLock};
+use crate::usage::{LaneAccount, UncertainChange};
 use crate::volume::Volume;
 
 /// The right to make one change, everybody who relied on what it concerns having been told.
@@ -66,18 +66,18 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::ReadOnly`]; [`Error::Busy`] when the pause does not end.
-    pub(super) async fn pass(&self) -> Result<Pass, Error> {
+    pub(super) async fn pass(&self) -> Result<GatePass, Error> {
         let (shared, peer) = self.shared().zip(self.cache().peer()).ok_or(Error::ReadOnly)?;
         for _ in 0..PAUSES_MAX {
             match shared.pass(peer.member()) {
                 Ok(pass) => return Ok(pass),
-                Err(Outside::Closed(Closed::Frozen)) if shared.is_held_back() => {
+                Err(GateRefusal::Closed(Closed::Frozen)) if shared.is_held_back() => {
                     self.counters().changes_held_back.increment();
                     let thawed = lane::time::timeout(HELD_BACK_MAX, shared.thawed()).await;
                     thawed.map_err(|_| Closed::Frozen)?;
                 }
-                Err(Outside::Closed(why)) => return Err(why.into()),
-                Err(Outside::Paused) => lane::time::sleep(PAUSE).await,
+                Err(GateRefusal::Closed(why)) => return Err(why.into()),
+                Err(GateRefusal::Paused) => lane::time::sleep(PAUSE).await,
             }
         }
         Err(Error::Busy)
@@ -208,7 +208,7 @@ impl Volume {
         guard.locks.replace(Some(locks));
         self.cache().invalidate_everywhere(&guard.broken).await;
         for broken in &guard.broken {
-            broken.object.grants().all_told().await;
+            broken.object.grants().all_breaks_sent().await;
         }
         let (before, edited) = (Cell::default(), RefCell::default());
         Ok(ChangeTransaction { guard: Rc::new(guard), directory_breaks, before, edited })
@@ -278,7 +278,7 @@ impl ChangeTransaction {
         edited.into_iter().for_each(NameEdits::note);
         self.guard.give_back(Some(lane::time::wall_clock()));
         self.directory_breaks.iter().for_each(|directory_breaks| {
-            volume.show_change(&directory_breaks.directory, directory_breaks.by)
+            volume.break_directory_lease(&directory_breaks.directory, directory_breaks.by)
         });
     }
 
@@ -421,7 +421,7 @@ pub(super) async fn run_to_completion<T: 'static>(
 ) -> T {
     let ChangeKeepAlive { guard, account } = keep_alive;
     let work = async move {
-        let doubt = Doubt::of(account);
+        let doubt = UncertainChange::of(account);
         let done = work.await;
         doubt.over();
         done

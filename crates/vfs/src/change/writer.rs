@@ -13,7 +13,7 @@ use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::object::{Kinds, LockSharer, Object, SharedChangeLock};
+use crate::object::{EventMask, LockSharer, Object, SharedChangeLock};
 use crate::volume::Volume;
 
 /// A file open for reading and writing, by somebody who had the right to when he opened it. Each change of it is under the
@@ -198,7 +198,7 @@ impl Writer {
                 object.set_changed(done.is_ok().then(lane::time::wall_clock));
                 let watches = object.volume().watches();
                 if done.is_ok() && watches.any() {
-                    watches.tell_modified(object, Kinds::CONTENT);
+                    watches.tell_modified(object, EventMask::CONTENT);
                 }
             }
             volume.counters().changes.add(u64::from(done.is_ok()));

@@ -18,11 +18,11 @@ use futures_util::future::LocalBoxFuture;
 use index::{Index, Mark, Number, Standing, Usage, VolumeId, VolumeRecord};
 use lane::offload::{OffloadError, offload};
 
-pub use self::problem::{Problem, Trouble};
+pub use self::problem::{Problem, ProblemKind};
 
 use crate::error::Error;
-use crate::keeping::Keeping;
-use crate::object::{Bearer, Borne, By, enter, identity_of};
+use crate::object::{By, MarkAttributes, RootMark, enter, identity_of};
+use crate::rights_storage::RightsStorage;
 use crate::root::Root;
 use crate::spec::{VolumeOptions, VolumeSpec};
 
@@ -108,7 +108,7 @@ impl CheckReport {
         self.found == self.mended
     }
 
-    fn add(&mut self, trouble: Trouble, mended: bool) {
+    fn add(&mut self, trouble: ProblemKind, mended: bool) {
         self.found += 1;
         self.mended += u64::from(mended);
         if self.problems.len() < Self::PROBLEMS_MAX {
@@ -140,7 +140,7 @@ pub fn check<'a>(
         let root = Root::open(&spec).map_err(|error| at(&error))?;
         let home = root.dir().stat().map_err(|error| at(&error))?.dev;
         let index = Arc::clone(index);
-        let keeping = Keeping::new(None, options.trusted_attributes);
+        let keeping = RightsStorage::new(None, options.trusted_attributes);
         let mut check = Check {
             index,
             volume,
@@ -169,7 +169,7 @@ struct Check {
     volume: VolumeId,
     options: CheckOptions,
     /// Where its lists and descriptors lie, once its mark was looked at.
-    keeping: Keeping,
+    keeping: RightsStorage,
     spec: VolumeSpec,
     root: Root,
     /// The device of the volume's directory.
@@ -181,15 +181,15 @@ struct Check {
 impl Check {
     /// Looks at the mark on the root. Whether the tree is the volume's.
     async fn look_at_mark(&mut self, record: &VolumeRecord) -> Result<bool, CheckError> {
-        let bearer = Bearer::new(self.options.trusted_attributes);
+        let bearer = MarkAttributes::new(self.options.trusted_attributes);
         let borne = match bearer.read(self.root.dir()) {
             Ok(borne) => borne,
             Err(why) => {
-                self.report.add(Trouble::MarkUnreadable { why }, false);
+                self.report.add(ProblemKind::MarkUnreadable { why }, false);
                 return Ok(false);
             }
         };
-        self.keeping = Keeping::new(borne.rights, self.options.trusted_attributes);
+        self.keeping = RightsStorage::new(borne.rights, self.options.trusted_attributes);
         let Some(bytes) = borne.mark.clone() else {
             let is_ours = self.is_known_root().await?;
             let mended = is_ours && self.options.repair && {
@@ -197,22 +197,22 @@ impl Check {
                 let written = bearer.write(self.root.dir(), &mark, self.keeping.written(), borne.is_lost);
                 written.map(|()| self.index.marked(self.volume, &mark)).is_ok()
             };
-            self.report.add(Trouble::NoMark { is_ours }, mended);
+            self.report.add(ProblemKind::NoMark { is_ours }, mended);
             return Ok(is_ours);
         };
         let Some(mark) = Mark::parse(&bytes) else {
             let why = "it cannot be understood".to_owned();
-            self.report.add(Trouble::MarkUnreadable { why }, false);
+            self.report.add(ProblemKind::MarkUnreadable { why }, false);
             return Ok(false);
         };
         let trouble = match self.index.standing(self.volume, &mark)? {
             Standing::Agrees => return Ok(true),
             Standing::Another => {
-                self.report.add(Trouble::OtherMark, false);
+                self.report.add(ProblemKind::OtherMark, false);
                 return Ok(false);
             }
-            Standing::IndexBehind => Trouble::IndexBehind,
-            Standing::TreeBehind => Trouble::TreeBehind,
+            Standing::IndexBehind => ProblemKind::IndexBehind,
+            Standing::TreeBehind => ProblemKind::TreeBehind,
         };
         let mended = self.options.repair && self.reopen(bearer, &borne, record).is_ok();
         self.report.add(trouble, mended);
@@ -220,7 +220,7 @@ impl Check {
     }
 
     /// Opens the volume as a server does: what was set back goes on above all that was given out.
-    fn reopen(&self, bearer: Bearer, borne: &Borne, record: &VolumeRecord) -> Result<(), String> {
+    fn reopen(&self, bearer: MarkAttributes, borne: &RootMark, record: &VolumeRecord) -> Result<(), String> {
         let now = lane::time::wall_clock();
         let (dir, rights) = (self.root.dir(), self.keeping.written());
         let write = |mark: &Mark| bearer.write(dir, mark, rights, borne.is_lost);

@@ -8,7 +8,7 @@ use index::{Finding, Number, Usage};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// What.
-    pub trouble: Trouble,
+    pub trouble: ProblemKind,
     /// It is wrong no more.
     pub mended: bool,
 }
@@ -16,7 +16,7 @@ pub struct Problem {
 /// What does not agree. Paths are beneath the volume's directory, as text for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum ProblemKind {
     /// The mark on the directory cannot be read; never mended by guess.
     MarkUnreadable {
         /// Why.
@@ -94,7 +94,7 @@ pub enum Trouble {
     },
 }
 
-impl Trouble {
+impl ProblemKind {
     /// One word for it, the same in each version.
     pub fn word(&self) -> &'static str {
         match self {
@@ -120,7 +120,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ProblemKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MarkUnreadable { why } => write!(f, "the mark on its directory: {why}"),

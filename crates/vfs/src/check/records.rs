@@ -7,7 +7,7 @@ use index::Known;
 use lane::offload::offload;
 
 use super::walk::Walked;
-use super::{Check, CheckError, Trouble};
+use super::{Check, CheckError, ProblemKind};
 
 impl Check {
     /// Compares the records with each other.
@@ -16,7 +16,7 @@ impl Check {
         let found = offload(None, move || index.check(volume, repair)).await??;
         self.report.records = found.objects;
         let unlisted = found.count - found.findings.len() as u64;
-        found.findings.into_iter().for_each(|finding| self.report.add(Trouble::Index(finding), repair));
+        found.findings.into_iter().for_each(|finding| self.report.add(ProblemKind::Index(finding), repair));
         self.report.found += unlisted;
         self.report.mended += if repair { unlisted } else { 0 };
         Ok(())
@@ -41,7 +41,7 @@ impl Check {
             self.flush_if_repairing().await?;
         }
         if let Some((path, why)) = unread.filter(|_| unjudged > 0) {
-            self.report.add(Trouble::Unjudged { records: unjudged, path, why }, false);
+            self.report.add(ProblemKind::Unjudged { records: unjudged, path, why }, false);
         }
         Ok(())
     }
@@ -52,7 +52,7 @@ impl Check {
             self.index.forget(self.volume, &known.identity, number, None);
         }
         let name = (!place.name.is_empty()).then(|| String::from_utf8_lossy(&place.name).into_owned());
-        self.report.add(Trouble::Gone { number, name }, self.options.repair);
+        self.report.add(ProblemKind::Gone { number, name }, self.options.repair);
     }
 
     /// What is told waits in memory: not too much of it at once.

@@ -1,7 +1,7 @@
 //! The part of a check that is about what a volume holds.
 
 use super::walk::Walked;
-use super::{Check, CheckError, Trouble};
+use super::{Check, CheckError, ProblemKind};
 
 impl Check {
     /// Compares what the walk has found with what the next opening would believe; where it would count anew nothing is wrong.
@@ -18,7 +18,7 @@ impl Check {
         if self.options.repair {
             self.index.record_usage(self.volume, held, true)?;
         }
-        self.report.add(Trouble::Usage { recorded: record.usage, held }, self.options.repair);
+        self.report.add(ProblemKind::Usage { recorded: record.usage, held }, self.options.repair);
         Ok(())
     }
 }

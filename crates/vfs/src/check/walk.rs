@@ -10,7 +10,7 @@ use index::{Kind, Known, Number, Place};
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
 use lane::offload::offload;
 
-use super::{Check, CheckError, ENTRIES_MAX, Trouble, is_gone};
+use super::{Check, CheckError, ENTRIES_MAX, ProblemKind, is_gone};
 use crate::attributes::Attributes;
 use crate::cache::staging_process;
 use crate::descriptor;
@@ -219,7 +219,7 @@ impl Check {
         if self.options.repair {
             self.index.forget(self.volume, &known.identity, number, None);
         }
-        self.report.add(Trouble::Kind { number, path: shown(path) }, self.options.repair);
+        self.report.add(ProblemKind::Kind { number, path: shown(path) }, self.options.repair);
         false
     }
 
@@ -228,7 +228,7 @@ impl Check {
             let (index, volume, identity) = (Arc::clone(&self.index), self.volume, known.identity.clone());
             offload(None, move || index.set_place(volume, &identity, place)).await??;
         }
-        let trouble = Trouble::Moved { number: known.object.number, path: shown(path) };
+        let trouble = ProblemKind::Moved { number: known.object.number, path: shown(path) };
         self.report.add(trouble, self.options.repair);
         Ok(())
     }
@@ -236,7 +236,7 @@ impl Check {
     /// A file aside, or one that was going up: nobody has it open, whose server it was. Whether it is gone.
     async fn take_away(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) -> bool {
         let mended = self.options.repair && dir.unlink(&c_name(name)).await.is_ok();
-        self.report.add(Trouble::Leftover { path: shown(path) }, mended);
+        self.report.add(ProblemKind::Leftover { path: shown(path) }, mended);
         mended
     }
 
@@ -248,7 +248,7 @@ impl Check {
             Err(error) => Some(error.to_string()),
         };
         if let Some(why) = why {
-            self.report.add(Trouble::AccessList { path: shown(path), why }, false);
+            self.report.add(ProblemKind::AccessList { path: shown(path), why }, false);
         }
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Check {
         let Some(found) = descriptor::look_at(file, self.keeping).await else { return };
         self.report.descriptors += 1;
         if let Err(why) = found {
-            self.report.add(Trouble::Descriptor { path: shown(path), why }, false);
+            self.report.add(ProblemKind::Descriptor { path: shown(path), why }, false);
         }
     }
 

@@ -8,8 +8,8 @@ use grants::conflict::FileOperation;
 use grants::{Change, Closed, ExemptHolder};
 use identity::Accounts;
 
-use super::asked::{Told, When, at_once, name_of, until_answered};
 use super::local::release;
+use super::requests::{BreaksToSend, When, at_once, name_of, retry_until_decided};
 use super::{Link, Open, OpenCaller, OpenError};
 use crate::caller::Caller;
 use crate::error::Error;
@@ -19,7 +19,7 @@ use crate::volume::{Resolved, Volume};
 
 /// What became of what an open was of when it was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum CloseOutcome {
     /// It stays.
     Stays,
     /// The name is gone.
@@ -39,38 +39,38 @@ impl Open {
         &'a self,
         volume: &'a Volume,
         caller: &'a Caller,
-    ) -> LocalBoxFuture<'a, Result<Ended, Error>> {
+    ) -> LocalBoxFuture<'a, Result<CloseOutcome, Error>> {
         Box::pin(async move {
             if self.is_closed.swap(true, Ordering::SeqCst) {
-                return Ok(Ended::Stays);
+                return Ok(CloseOutcome::Stays);
             }
             let caller = self.caller(caller);
             if self.is_modified.load(Ordering::Relaxed) {
-                self.show_change(volume).await;
+                self.break_directory_lease(volume).await;
             }
             let closed = at_once(volume.cache(), &self.object, |grants, now, events| {
                 grants.close(now, self.id, events)
             });
             match closed {
-                Ok(Closed::Stays) | Err(_) => Ok(Ended::Stays),
-                Ok(Closed::DeleteStream) => Ok(Ended::StreamGoes),
+                Ok(Closed::Stays) | Err(_) => Ok(CloseOutcome::Stays),
+                Ok(Closed::DeleteStream) => Ok(CloseOutcome::StreamGoes),
                 Ok(Closed::DeleteName { link, parent }) => {
                     let open = caller.open.map(|open| OpenCaller { parent, ..open });
-                    let going = Going { object: &self.object, link };
+                    let going = PendingDelete { object: &self.object, link };
                     let deleted = volume.delete(&Caller { open, ..caller }, self, &going.link).await;
                     drop(going);
-                    deleted.map(|()| Ended::Deleted)
+                    deleted.map(|()| CloseOutcome::Deleted)
                 }
             }
         })
     }
 
     /// The directory shows something else of it: leases of that go, but for those with the key that this has named.
-    pub fn show_change<'a>(&'a self, volume: &'a Volume) -> LocalBoxFuture<'a, ()> {
+    pub fn break_directory_lease<'a>(&'a self, volume: &'a Volume) -> LocalBoxFuture<'a, ()> {
         Box::pin(async move {
             if let Some(directory) = self.link.directory() {
-                volume.show_change(directory, self.parent.map(ExemptHolder::ParentKey));
-                directory.grants().all_told().await;
+                volume.break_directory_lease(directory, self.parent.map(ExemptHolder::ParentKey));
+                directory.grants().all_breaks_sent().await;
             }
         })
     }
@@ -93,9 +93,10 @@ impl Open {
         deletes: bool,
     ) -> LocalBoxFuture<'a, Result<(), OpenError>> {
         Box::pin(async move {
-            let set = until_answered(volume, &self.object, When::Always, |grants, now, ticket, events| {
-                grants.set_deletion(now, self.id, deletes, ticket, events)
-            });
+            let set =
+                retry_until_decided(volume, &self.object, When::Always, |grants, now, ticket, events| {
+                    grants.set_deletion(now, self.id, deletes, ticket, events)
+                });
             set.await
         })
     }
@@ -133,12 +134,12 @@ impl Open {
 }
 
 /// A name that is being taken away: dropped, it is gone, or stays.
-struct Going<'a> {
+struct PendingDelete<'a> {
     object: &'a Arc<Object>,
     link: Arc<Link>,
 }
 
-impl Drop for Going<'_> {
+impl Drop for PendingDelete<'_> {
     fn drop(&mut self) {
         self.object.grants().ask_if_any(|grants, events| grants.deleted(&self.link, events));
     }
@@ -173,7 +174,7 @@ impl Volume {
     }
 
     /// What a directory shows has changed: leases of it go. Nobody is waited for.
-    pub(crate) fn show_change(&self, directory: &Arc<Object>, by: Option<ExemptHolder>) {
+    pub(crate) fn break_directory_lease(&self, directory: &Arc<Object>, by: Option<ExemptHolder>) {
         let change = Change { operation: FileOperation::Names, by };
         let now = lane::time::now();
         let asked = directory.grants().ask_if_any(|grants, events| {
@@ -183,9 +184,9 @@ impl Volume {
             }
         });
         if let Some(outcome) = asked {
-            let mut told = Told::default();
+            let mut told = BreaksToSend::default();
             told.take(directory, outcome);
-            self.cache().tell_holders(told);
+            self.cache().send_breaks(told);
         }
     }
 }

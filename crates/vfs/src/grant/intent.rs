@@ -3,8 +3,8 @@
 
 use grants::LeaseRef;
 
-use super::asked::LeasePlace;
-use super::{Content, OpenCaller, OpenError, Wanted};
+use super::requests::LeasePlace;
+use super::{Content, OpenCaller, OpenError, RequestedCaching};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::volume::Volume;
@@ -27,9 +27,9 @@ impl Volume {
     ///
     /// # Errors
     /// [`grants::Refused::TooMany`] when the client names as many leases as it may; [`Error::ReadOnly`] on a volume without objects.
-    pub fn intending(&self, caller: &Caller, wanted: Option<Wanted>) -> Result<Intent, OpenError> {
+    pub fn intending(&self, caller: &Caller, wanted: Option<RequestedCaching>) -> Result<Intent, OpenError> {
         let leases = self.shared().ok_or(Error::ReadOnly)?.objects().leases();
-        let Some(Wanted::Lease { key, parent, .. }) = wanted else {
+        let Some(RequestedCaching::Lease { key, parent, .. }) = wanted else {
             return Ok(Intent { caller: caller.clone(), _named: None });
         };
         let own = leases.name(key)?;

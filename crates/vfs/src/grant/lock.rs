@@ -8,10 +8,10 @@ use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
 use grants::{AdvisoryLock, Event, Lock, Range, RangeLock, Refused};
 
-use super::asked::{When, at_once, until_answered};
 use super::local::PAUSE;
-use super::slot::Came;
-use super::{Open, OpenError, Pause};
+use super::requests::{When, at_once, retry_until_decided};
+use super::slot::WaitOutcome;
+use super::{GrantWait, Open, OpenError};
 use crate::object::Object;
 use crate::volume::Volume;
 
@@ -29,14 +29,15 @@ impl Open {
         waits: bool,
     ) -> LocalBoxFuture<'a, Result<(), OpenError>> {
         Box::pin(async move {
-            let locked = until_answered(volume, &self.object, When::Always, |grants, now, ticket, events| {
-                grants.lock(now, self.id, locks, waits, ticket, events)
-            });
+            let locked =
+                retry_until_decided(volume, &self.object, When::Always, |grants, now, ticket, events| {
+                    grants.lock(now, self.id, locks, waits, ticket, events)
+                });
             let locked = match locked.await? {
                 Lock::Held => Ok(()),
                 Lock::Waits(ticket) => {
                     let mut turn =
-                        Turn { open: self, lock: locks[0], pause: Pause::new(&self.object, ticket) };
+                        LockWait { open: self, lock: locks[0], pause: GrantWait::new(&self.object, ticket) };
                     turn.pause.ended().await.into_result()
                 }
             };
@@ -70,7 +71,7 @@ impl Open {
     }
 }
 
-impl Came {
+impl WaitOutcome {
     fn into_result(self) -> Result<(), OpenError> {
         match self {
             Self::Back | Self::Locked => Ok(()),
@@ -98,15 +99,15 @@ impl Drop for Granted<'_> {
 }
 
 /// Waits for a lock. Dropped as it comes, it gives the lock on.
-struct Turn<'a> {
+struct LockWait<'a> {
     open: &'a Open,
     lock: RangeLock,
-    pause: Pause,
+    pause: GrantWait,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LockWait<'_> {
     fn drop(&mut self) {
-        if self.open.object.grants().leave(self.pause.ticket()) == Some(Came::Locked) {
+        if self.open.object.grants().leave(self.pause.ticket()) == Some(WaitOutcome::Locked) {
             let range = [self.lock.range];
             // It may be closed by now, with all its locks.
             let _ =
@@ -128,7 +129,7 @@ impl Volume {
         advisory: AdvisoryLock,
     ) -> LocalBoxFuture<'a, Result<(), OpenError>> {
         Box::pin(async move {
-            let locked = until_answered(self, object, When::Always, |grants, now, ticket, events| {
+            let locked = retry_until_decided(self, object, When::Always, |grants, now, ticket, events| {
                 grants.lock_advisory(now, b"", advisory, ticket, events)
             });
             locked.await?;

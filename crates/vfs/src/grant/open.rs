@@ -12,7 +12,7 @@ use grants::{
 };
 use identity::Rights;
 
-use super::asked::{LeasePlace, When, at_once, until_answered};
+use super::requests::{LeasePlace, When, at_once, retry_until_decided};
 use super::{Link, OpenError};
 use crate::cache::Cache;
 use crate::caller::Caller;
@@ -60,12 +60,12 @@ pub struct OpenHow<'a> {
     /// In whose share of what is bounded it counts.
     pub consumer: Consumer,
     /// What its client wants to cache.
-    pub wanted: Option<Wanted>,
+    pub wanted: Option<RequestedCaching>,
 }
 
 /// What a client wants to cache.
 #[derive(Clone, Copy, Debug)]
-pub enum Wanted {
+pub enum RequestedCaching {
     /// An oplock: [`Caching::R`], [`Caching::RW`] or [`Caching::RWH`] for level II, exclusive and batch.
     Oplock(Caching),
     /// A lease.
@@ -144,30 +144,30 @@ impl Volume {
         how: &OpenHow<'_>,
         tell: &mut dyn FnMut(Holder),
     ) -> Result<Open, OpenError> {
-        let asking = self.asking(path, object, is_directory, how).await?;
-        let request = &asking.request;
+        let request_of = self.request_of(path, object, is_directory, how).await?;
+        let request = &request_of.request;
         tell(request.want.map_or(Holder(request.open.0), |want| want.holder));
-        let opened = until_answered(self, object, When::Unchanging, |grants, now, ticket, events| {
+        let opened = retry_until_decided(self, object, When::Unchanging, |grants, now, ticket, events| {
             grants.open(now, how.stream, request.clone(), ticket, events)
         });
         let opened = opened.await?;
-        Ok(asking.granted(object, opened))
+        Ok(request_of.granted(object, opened))
     }
 
     /// What is to be asked of the object, with a number for the open and the lease named.
-    pub(super) async fn asking(
+    pub(super) async fn request_of(
         &self,
         path: RelPath<'_>,
         object: &Arc<Object>,
         is_directory: bool,
         how: &OpenHow<'_>,
-    ) -> Result<Asking, OpenError> {
+    ) -> Result<OpenRequest, OpenError> {
         let leases = object.volume().objects().leases();
         let (id, link) = (leases.next_open(), self.link(path, how.wanted.is_some()).await?);
         let (mut lease, mut parent, mut want) = (None, None, None);
         match how.wanted {
             None => {}
-            Some(Wanted::Oplock(caching)) => {
+            Some(RequestedCaching::Oplock(caching)) => {
                 let home = self.cache().home();
                 want = Some(CachingRequest {
                     holder: Holder(id.0),
@@ -177,7 +177,7 @@ impl Volume {
                     key: None,
                 });
             }
-            Some(Wanted::Lease { key, caching, epoch, parent: above }) => {
+            Some(RequestedCaching::Lease { key, caching, epoch, parent: above }) => {
                 let mut named = leases.name(key)?;
                 named.bind(LeasePlace { object: Arc::clone(object), stream: how.stream.into() })?;
                 let (holder, home) = (named.holder(), self.cache().home());
@@ -199,7 +199,7 @@ impl Volume {
             parent,
             want,
         };
-        Ok(Asking { request, lease })
+        Ok(OpenRequest { request, lease })
     }
 
     /// The name that a path ends with, in the directory above; `caches`: it is to be kept watched, as what is there may be cached.
@@ -237,18 +237,18 @@ impl Volume {
                 return;
             };
             at_once(self.cache(), &place.object, |grants, now, events| grants.recall(now, holder, events));
-            place.object.grants().all_told().await;
+            place.object.grants().all_breaks_sent().await;
         })
     }
 }
 
 /// An open that is asked for.
-pub(super) struct Asking {
+pub(super) struct OpenRequest {
     pub(super) request: Request<Arc<Link>>,
     lease: Option<LeaseRef<LeasePlace>>,
 }
 
-impl Asking {
+impl OpenRequest {
     /// It is there.
     pub(super) fn granted(self, object: &Arc<Object>, opened: Opened) -> Open {
         let Request { open: id, link, parent, access, consumer, .. } = self.request;

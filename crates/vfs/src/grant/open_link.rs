@@ -17,21 +17,21 @@ use crate::name::{RelPath, RelPathBuf};
 use crate::volume::Volume;
 
 /// A symbolic link, and who may do what with it.
-pub struct FoundLink {
+pub struct LinkWithRights {
     /// The link.
     pub link: SymbolicLink,
     volume: Volume,
     directory: Rc<WatchedDir>,
 }
 
-impl FoundLink {
+impl LinkWithRights {
     /// What somebody may do with it.
     pub fn rights(&self, who: &Principal) -> Rights {
         let Some(policy) = self.volume.root().policy() else { return Rights::NONE };
         self.directory.rights_of(who, policy, &self.link.attributes, None)
     }
 
-    /// As [`Found::is_own`](crate::Found::is_own).
+    /// As [`Found::is_own`](crate::FoundWithRights::is_own).
     pub fn is_own(&self, who: &Principal) -> bool {
         self.link.attributes.owner().is_by_mode(who)
     }
@@ -42,7 +42,7 @@ impl FoundLink {
     }
 }
 
-impl std::fmt::Debug for FoundLink {
+impl std::fmt::Debug for LinkWithRights {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FoundLink").field("link", &self.link).finish_non_exhaustive()
     }
@@ -58,7 +58,7 @@ impl Volume {
         &'a self,
         caller: &'a Caller,
         path: RelPath<'a>,
-    ) -> LocalBoxFuture<'a, Result<Option<FoundLink>, Error>> {
+    ) -> LocalBoxFuture<'a, Result<Option<LinkWithRights>, Error>> {
         Box::pin(async move {
             let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
             if self.hides(path) {
@@ -67,7 +67,7 @@ impl Volume {
             let above = self.lookup_as(caller, above, Rights::NONE).await?;
             let (above, _) = above.into_directory()?;
             match above.symbolic_link_seen(caller, name).await {
-                Ok((link, directory)) => Ok(Some(FoundLink { link, volume: self.clone(), directory })),
+                Ok((link, directory)) => Ok(Some(LinkWithRights { link, volume: self.clone(), directory })),
                 Err(Error::NotServable | Error::NotFound | Error::Reserved | Error::Denied(_)) => Ok(None),
                 Err(error) => Err(error),
             }

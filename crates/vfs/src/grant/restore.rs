@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::LocalBoxFuture;
 use grants::{Holder, RangeLock};
 
-use super::asked::at_once;
+use super::requests::at_once;
 use super::{Open, OpenError, OpenHow};
 use crate::attributes::Attributes;
 use crate::caller::Caller;
@@ -15,7 +15,7 @@ use crate::volume::{Resolved, Volume};
 
 /// An open as an earlier server has kept it.
 #[derive(Clone, Copy, Debug)]
-pub struct KeptOpen<'a> {
+pub struct PersistedOpen<'a> {
     /// Of which file: its [lasting words](crate::Object::lasting_words).
     pub words: &'a [u8],
     /// How it was opened; `wanted` is what its client had, with the last epoch of a lease.
@@ -35,20 +35,20 @@ impl Volume {
         &'a self,
         caller: &'a Caller,
         path: RelPath<'a>,
-        kept: &'a KeptOpen<'a>,
+        kept: &'a PersistedOpen<'a>,
         is_it: &'a dyn Fn(&Attributes) -> bool,
         tell: &'a mut dyn FnMut(Holder),
     ) -> LocalBoxFuture<'a, Result<Open, OpenError>> {
         Box::pin(async move {
-            let KeptOpen { words, how, locks } = kept;
+            let PersistedOpen { words, how, locks } = kept;
             let found = self.lookup_as(caller, path, how.need).await?;
             let object = Arc::clone(found.object().ok_or(Error::ReadOnly)?);
             let Resolved::File(_, attributes) = found else { return Err(Error::Stale.into()) };
             if object.lasting_words() != *words || !is_it(&attributes) {
                 return Err(Error::Stale.into());
             }
-            let asking = self.asking(path, &object, false, how).await?;
-            let request = &asking.request;
+            let request_of = self.request_of(path, &object, false, how).await?;
+            let request = &request_of.request;
             at_once(self.cache(), &object, |grants, _, _| {
                 grants.restore(how.stream, request.clone(), locks)
             })?;
@@ -56,7 +56,7 @@ impl Volume {
             tell(holder);
             let standing = object.grants().ask(|grants, _| grants.standing(holder)).value;
             // Dropped from here on, it gives back all that it has.
-            let open = asking.granted(&object, standing);
+            let open = request_of.granted(&object, standing);
             self.lock_for_others(&object, how.consumer, locks).await?;
             Ok(open)
         })

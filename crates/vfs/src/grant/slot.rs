@@ -7,39 +7,39 @@ use std::task::{Poll, Waker};
 use grants::{Break, Event, Limits, Ticket};
 
 use super::Link;
-use super::local::{Local, Span, wanted};
+use super::local::{LocalLocks, Span, wanted};
 use crate::object::{Object, ObjectState};
 
 /// What is held of one object, beside its place.
 #[derive(Clone, Copy)]
-pub(crate) struct Slot<'a> {
+pub(crate) struct GrantSlot<'a> {
     object: &'a Object,
 }
 
 /// What is held, and who waits for it on whatever lane.
-pub(crate) struct Held {
+pub(crate) struct HeldGrants {
     grants: Grants,
-    pauses: Vec<Paused>,
+    pauses: Vec<Waiter>,
     /// Holders who lose something and have not been told yet.
-    untold: u32,
+    unsent: u32,
     /// Who waits until they have been.
     notifiers: Vec<Waker>,
     /// The open that has the locks where other programs see them.
-    local: Option<Arc<Local>>,
+    local: Option<Arc<LocalLocks>>,
 }
 
 pub(crate) type Grants = grants::Object<Arc<Link>>;
 
 /// Somebody who waits, or will in a moment.
-struct Paused {
+struct Waiter {
     ticket: Ticket,
-    came: Option<Came>,
+    came: Option<WaitOutcome>,
     waker: Option<Waker>,
 }
 
 /// What somebody waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum WaitOutcome {
     /// Something was given back: ask again.
     Back,
     /// The lock is held.
@@ -55,10 +55,10 @@ pub(crate) struct Outcome<T> {
     /// Holders who did not answer in time.
     pub(crate) expired: u64,
     /// Locks that other programs see are over.
-    pub(crate) unlocked: Option<Arc<Local>>,
+    pub(crate) unlocked: Option<Arc<LocalLocks>>,
 }
 
-impl<'a> Slot<'a> {
+impl<'a> GrantSlot<'a> {
     pub(crate) fn new(object: &'a Object) -> Self {
         Self { object }
     }
@@ -110,7 +110,7 @@ impl<'a> Slot<'a> {
         let state = side.grants.get_or_insert_with(|| {
             self.mark(IN_USE, true);
             self.object.volume().objects().count_held(true);
-            Box::new(Held::new())
+            Box::new(HeldGrants::new())
         });
         let mut events = Vec::new();
         let value = ask(&mut state.grants, &mut events);
@@ -119,13 +119,13 @@ impl<'a> Slot<'a> {
         for event in events {
             match event {
                 Event::Break(told) => outcome.breaks.push(told),
-                Event::Wake(ticket) => wakers.extend(state.came(ticket, Came::Back)),
-                Event::Locked(ticket) => wakers.extend(state.came(ticket, Came::Locked)),
-                Event::Cancelled(ticket) => wakers.extend(state.came(ticket, Came::Cancelled)),
+                Event::Wake(ticket) => wakers.extend(state.came(ticket, WaitOutcome::Back)),
+                Event::Locked(ticket) => wakers.extend(state.came(ticket, WaitOutcome::Locked)),
+                Event::Cancelled(ticket) => wakers.extend(state.came(ticket, WaitOutcome::Cancelled)),
                 Event::Expired(_) => outcome.expired += 1,
             }
         }
-        state.untold += u32::try_from(outcome.breaks.len()).expect("fewer hold anything");
+        state.unsent += u32::try_from(outcome.breaks.len()).expect("fewer hold anything");
         let is_ranged = state.grants.has_ranges();
         if is_ranged != self.is_ranged() {
             self.mark(RANGED, is_ranged);
@@ -142,7 +142,7 @@ impl<'a> Slot<'a> {
         outcome
     }
 
-    /// As [`Slot::ask`] where there is a state.
+    /// As [`GrantSlot::ask`] where there is a state.
     pub(crate) fn ask_if_any<T>(
         self,
         ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T,
@@ -151,24 +151,24 @@ impl<'a> Slot<'a> {
     }
 
     /// One of the holders has been told, or cannot be.
-    pub(super) fn is_told(self) {
+    pub(super) fn note_break_sent(self) {
         let mut side = self.object.lock_state();
         let held = side.grants.as_mut().expect("who has not been told keeps the state");
-        held.untold -= 1;
-        let notifiers = if held.untold == 0 { std::mem::take(&mut held.notifiers) } else { Vec::new() };
+        held.unsent -= 1;
+        let notifiers = if held.unsent == 0 { std::mem::take(&mut held.notifiers) } else { Vec::new() };
         self.end(side);
         notifiers.into_iter().for_each(Waker::wake);
     }
 
     /// Waits until all holders who lose something have been told, whoever has asked them: for lanes alone.
-    pub(crate) async fn all_told(self) {
+    pub(crate) async fn all_breaks_sent(self) {
         if !self.is_in_use() {
             return;
         }
         std::future::poll_fn(|cx| {
             let mut side = self.object.lock_state();
             match &mut side.grants {
-                Some(held) if held.untold > 0 => {
+                Some(held) if held.unsent > 0 => {
                     held.notifiers.push(cx.waker().clone());
                     Poll::Pending
                 }
@@ -179,12 +179,12 @@ impl<'a> Slot<'a> {
     }
 
     /// The open that has its locks where other programs see them, if there is one.
-    pub(super) fn local(self) -> Option<Arc<Local>> {
+    pub(super) fn local(self) -> Option<Arc<LocalLocks>> {
         self.is_in_use().then(|| self.object.lock_state().grants.as_ref()?.local.clone())?
     }
 
     /// Has this open have the locks, unless there is one, which it gives. `None` where nobody holds anything any more.
-    pub(super) fn keep_local(self, local: Arc<Local>) -> Option<Arc<Local>> {
+    pub(super) fn keep_local(self, local: Arc<LocalLocks>) -> Option<Arc<LocalLocks>> {
         let mut side = self.object.lock_state();
         let kept =
             side.grants.as_mut().map(|held| Arc::clone(held.local.get_or_insert_with(|| Arc::clone(&local))));
@@ -193,7 +193,7 @@ impl<'a> Slot<'a> {
     }
 
     /// What is locked, if this open has the locks.
-    pub(super) fn locked_by(self, local: &Arc<Local>) -> Option<Vec<Span>> {
+    pub(super) fn locked_by(self, local: &Arc<LocalLocks>) -> Option<Vec<Span>> {
         let side = self.object.lock_state();
         let held = side.grants.as_ref()?;
         let is_it = held.local.as_ref().is_some_and(|known| Arc::ptr_eq(known, local));
@@ -207,7 +207,7 @@ impl<'a> Slot<'a> {
     }
 
     /// What somebody waited for, if it has come; else he is woken when it does.
-    pub(super) fn poll(self, ticket: Ticket, waker: &Waker) -> Option<Came> {
+    pub(super) fn poll(self, ticket: Ticket, waker: &Waker) -> Option<WaitOutcome> {
         let mut side = self.object.lock_state();
         let state = side.grants.as_mut().expect("who waits keeps the state");
         let paused = state.paused(ticket);
@@ -219,7 +219,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Somebody waits no more. Says what had come and he has not seen.
-    pub(super) fn leave(self, ticket: Ticket) -> Option<Came> {
+    pub(super) fn leave(self, ticket: Ticket) -> Option<WaitOutcome> {
         let mut side = self.object.lock_state();
         let state = side.grants.as_mut()?;
         state.grants.leave(ticket);
@@ -257,26 +257,26 @@ impl<'a> Slot<'a> {
     }
 }
 
-impl Held {
+impl HeldGrants {
     fn new() -> Self {
         let grants = Grants::new(&LIMITS);
-        Self { grants, pauses: Vec::new(), untold: 0, notifiers: Vec::new(), local: None }
+        Self { grants, pauses: Vec::new(), unsent: 0, notifiers: Vec::new(), local: None }
     }
 
     fn is_over(&self) -> bool {
-        self.grants.is_empty() && self.pauses.is_empty() && self.untold == 0
+        self.grants.is_empty() && self.pauses.is_empty() && self.unsent == 0
     }
 
-    fn paused(&mut self, ticket: Ticket) -> &mut Paused {
+    fn paused(&mut self, ticket: Ticket) -> &mut Waiter {
         let at = self.pauses.iter().position(|paused| paused.ticket == ticket).unwrap_or_else(|| {
-            self.pauses.push(Paused { ticket, came: None, waker: None });
+            self.pauses.push(Waiter { ticket, came: None, waker: None });
             self.pauses.len() - 1
         });
         &mut self.pauses[at]
     }
 
     /// It may come before who waits has begun to.
-    fn came(&mut self, ticket: Ticket, came: Came) -> Option<Waker> {
+    fn came(&mut self, ticket: Ticket, came: WaitOutcome) -> Option<Waker> {
         let paused = self.paused(ticket);
         paused.came = Some(came);
         paused.waker.take()

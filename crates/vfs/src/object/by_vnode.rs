@@ -80,7 +80,7 @@ impl SharedVolume {
         if let Some(object) = self.in_use_as(number) {
             return Ok(object.identity().clone());
         }
-        let known = self.index.find(self.id(), number).map_err(|error| self.told(&error))?;
+        let known = self.index.find(self.id(), number).map_err(|error| self.report_failure(&error))?;
         known.and_then(|known| Identity::of_words(&known.identity, self.device())).ok_or(Error::Stale)
     }
 
@@ -105,7 +105,7 @@ impl SharedVolume {
     /// # Errors
     /// [`Error::Busy`] when the index cannot be read.
     pub(crate) fn recorded_place(&self, file: &Identity) -> Result<Option<Recorded>, Error> {
-        let told = |error| self.told(&error);
+        let told = |error| self.report_failure(&error);
         let record = self.index.look_up(self.id(), &file.words(self.device())).map_err(told)?;
         let Some(place) = record.map(|record| record.place).filter(|place| place.parent != 0) else {
             return Ok(None);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use lane::LaneId;
 
 use self::handoff::{CohortHandoff, HandoffTimer};
-use super::{Object, Pass};
+use super::{GatePass, Object};
 use crate::callback::Holder;
 
 pub(super) mod handoff;
@@ -25,7 +25,7 @@ pub(super) mod handoff;
 pub(crate) struct ChangeLock {
     /// As `state` has it, for who looks without the lock.
     held: AtomicU8,
-    /// What is held of the object, for who looks without its lock: [`Slot`](crate::grant::Slot)'s.
+    /// What is held of the object, for who looks without its lock: [`Slot`](crate::grant::GrantSlot)'s.
     pub(crate) marks: AtomicU8,
     /// Times that the turn is not to stay where nobody waits, as it stayed in vain.
     failed_handoffs: AtomicU8,
@@ -107,7 +107,7 @@ pub(super) struct ChangeLockGuard {
 pub(crate) struct SharedChangeLock {
     object: Arc<Object>,
     /// Given back last.
-    _pass: Option<Pass>,
+    _pass: Option<GatePass>,
 }
 
 /// Waits for a turn. Dropped, it leaves the line, or hands on the turn that has just come.
@@ -278,7 +278,7 @@ impl ChangeLockGuard {
     }
 
     /// Shares it with further writes of the same, until the last has ended and somebody else wants it.
-    pub(super) fn share(self, sharer: LockSharer, pass: Option<Pass>) -> SharedChangeLock {
+    pub(super) fn share(self, sharer: LockSharer, pass: Option<GatePass>) -> SharedChangeLock {
         let mut state = self.object.change_lock().lock();
         (state.holder, state.share) = (None, Some(Box::new(SharedHold { sharer, writes: 1 })));
         drop(state);
@@ -288,7 +288,7 @@ impl ChangeLockGuard {
 
 impl SharedChangeLock {
     /// A part in the turn that writes of the same share, or have kept, unless others wait for it.
-    pub(crate) fn join(object: &Arc<Object>, sharer: LockSharer, pass: Pass) -> Option<Self> {
+    pub(crate) fn join(object: &Arc<Object>, sharer: LockSharer, pass: GatePass) -> Option<Self> {
         let change_lock = object.change_lock();
         let mut state = change_lock.lock();
         if state.waiting.is_some() {

@@ -40,17 +40,17 @@ pub(super) struct Gate {
 struct Inside(AtomicUsize);
 
 /// Changes wait before the gate while this lives, those inside go on.
-pub(crate) struct Pause(Arc<SharedVolume>);
+pub(crate) struct GatePause(Arc<SharedVolume>);
 
 /// Why a change does not get in.
-pub(crate) enum Outside {
+pub(crate) enum GateRefusal {
     Closed(Closed),
     /// For a moment: it is to be tried again.
     Paused,
 }
 
 /// One change inside the gate of its volume, for as long as this lives.
-pub(crate) struct Pass {
+pub(crate) struct GatePass {
     volume: Arc<SharedVolume>,
     lane: Member,
 }
@@ -148,32 +148,32 @@ impl SharedVolume {
     }
 
     /// Has changes wait before the gate; `None` where they do already.
-    pub(crate) fn pause(self: &Arc<Self>) -> Option<Pause> {
+    pub(crate) fn pause(self: &Arc<Self>) -> Option<GatePause> {
         let before = self.gate.closed.fetch_or(PAUSED, Ordering::SeqCst);
-        (before & PAUSED == 0).then(|| Pause(Arc::clone(self)))
+        (before & PAUSED == 0).then(|| GatePause(Arc::clone(self)))
     }
 
     /// Lets a change of this lane in.
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn pass(self: &Arc<Self>, lane: Member) -> Result<Pass, Outside> {
+    pub(crate) fn pass(self: &Arc<Self>, lane: Member) -> Result<GatePass, GateRefusal> {
         self.gate.inside[lane.index()].0.fetch_add(1, Ordering::SeqCst);
-        let pass = Pass { volume: Arc::clone(self), lane };
+        let pass = GatePass { volume: Arc::clone(self), lane };
         match self.gate.closed.load(Ordering::SeqCst) {
             0 => Ok(pass),
-            _ => Err(self.gate.closed().map_or(Outside::Paused, Outside::Closed)),
+            _ => Err(self.gate.closed().map_or(GateRefusal::Paused, GateRefusal::Closed)),
         }
     }
 }
 
-impl Drop for Pause {
+impl Drop for GatePause {
     fn drop(&mut self) {
         self.0.gate.closed.fetch_and(!PAUSED, Ordering::SeqCst);
     }
 }
 
-impl Drop for Pass {
+impl Drop for GatePass {
     fn drop(&mut self) {
         self.volume.gate.leave(self.lane);
     }

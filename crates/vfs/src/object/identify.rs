@@ -110,7 +110,7 @@ impl SharedVolume {
                     }
                 }
                 Err(index::Error::Full) => self.make_room(root, attempt).await?,
-                Err(error) => return Err(self.told(&error)),
+                Err(error) => return Err(self.report_failure(&error)),
             }
         }
         Err(Error::Busy)
@@ -150,7 +150,7 @@ impl SharedVolume {
         let index = Arc::clone(&self.index);
         match offload(None, move || index.flush()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(self.told(&error)),
+            Ok(Err(error)) => return Err(self.report_failure(&error)),
             Err(_) => return Err(Error::Overloaded),
         }
         if attempt > 0 {
@@ -164,7 +164,7 @@ impl SharedVolume {
         self.index.is_full()
     }
 
-    pub(crate) fn told(&self, error: &index::Error) -> Error {
+    pub(crate) fn report_failure(&self, error: &index::Error) -> Error {
         //@ cause: The index in the state directory could not be read or written, mostly for lack of room or for a failing disk.
         //@ remedy: Look at the disk of the state directory. Requests are served again without a restart once the index can be used.
         tracing::error!(

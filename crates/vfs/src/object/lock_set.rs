@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::change_lock::{ChangeLockGuard, LockSharer, LockWait, SharedChangeLock};
-use super::{Object, Pass, in_order};
+use super::{GatePass, Object, in_order};
 use crate::error::Error;
 
 /// Permits of some objects, given back when this is dropped. While they are held only lanes are waited for.
 pub(crate) struct ChangeLockSet {
     guards: Vec<ChangeLockGuard>,
     /// Through the volume's gate, for who changes something; given back last.
-    pass: Option<Pass>,
+    pass: Option<GatePass>,
 }
 
 impl ChangeLockSet {
@@ -32,7 +32,7 @@ impl ChangeLockSet {
     }
 
     /// The same, inside the gate of the volume.
-    pub(crate) fn inside(self, pass: Pass) -> Self {
+    pub(crate) fn inside(self, pass: GatePass) -> Self {
         Self { pass: Some(pass), ..self }
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use index::{Number, Version};
 
 use super::Object;
-use crate::names::Numbered;
+use crate::names::NumberedName;
 
 /// The latest changes of one directory's names.
 #[derive(Default)]
@@ -139,7 +139,7 @@ impl Log {
     }
 
     /// Names that these entries have otherwise than what is [known](Self::latest_of) of them.
-    pub(crate) fn unlike(&self, entries: &[Numbered]) -> Vec<Box<[u8]>> {
+    pub(crate) fn unlike(&self, entries: &[NumberedName]) -> Vec<Box<[u8]>> {
         let mut known = HashMap::new();
         for change in &*self.lock() {
             for edit in &change.edits {
@@ -160,7 +160,7 @@ impl Log {
         }
         let unnamed = Version::from(self.unnamed.load(Ordering::Acquire));
         known.retain(|_, (version, _)| *version >= unnamed);
-        let is_unlike = |entry: &&Numbered| {
+        let is_unlike = |entry: &&NumberedName| {
             known.remove(&entry.name).is_some_and(|(_, number)| number != Some(entry.number))
         };
         let mut unlike: Vec<_> = entries.iter().filter(is_unlike).map(|entry| entry.name.clone()).collect();
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!((log.latest_of(b"b"), log.latest_of(b"c")), (Some(None), Some(Some(number(4)))));
         note(4, vec![Edit::Added { name: name("b"), number: number(6) }]);
         assert_eq!(log.latest_of(b"b"), Some(Some(number(6))));
-        let there = |name: Box<[u8]>, vnode| Numbered { name, number: number(vnode) };
+        let there = |name: Box<[u8]>, vnode| NumberedName { name, number: number(vnode) };
         assert_eq!(log.unlike(&[there(name("b"), 6), there(name("c"), 4), there(name("e"), 8)]), []);
         assert_eq!(
             log.unlike(&[there(name("b"), 8), there(name("a"), 2)]),

@@ -14,13 +14,13 @@ use super::SharedVolume;
 
 /// The attributes of a root that hold the volume's mark, as a process may use them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bearer {
+pub(crate) struct MarkAttributes {
     sees_trusted: bool,
 }
 
 /// What a root bears.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Borne {
+pub(crate) struct RootMark {
     /// The mark, from a run with other privileges too: the later one.
     pub(crate) mark: Option<Vec<u8>>,
     /// Where the volume keeps lists and descriptors; `None` without a mark.
@@ -29,13 +29,13 @@ pub(crate) struct Borne {
     pub(crate) is_lost: bool,
 }
 
-impl Bearer {
+impl MarkAttributes {
     pub(crate) fn new(sees_trusted: bool) -> Self {
         Self { sees_trusted }
     }
 
     /// What the root bears. Blocks.
-    pub(crate) fn read(self, root: &Dir) -> Result<Borne, String> {
+    pub(crate) fn read(self, root: &Dir) -> Result<RootMark, String> {
         let at = |name: &CStr| match root.xattr_at_start(&name.into(), MARK_LEN) {
             Ok(found) => Ok(Some(found)),
             Err(error) => match error.raw_os_error() {
@@ -51,7 +51,7 @@ impl Bearer {
         let rights = Mark::rights_of(trusted.as_deref(), user.as_deref());
         let is_lost = self.sees_trusted && trusted.is_none() && rights == Some(RightsIn::Trusted);
         let mark = if is_later || trusted.is_none() { user } else { trusted };
-        Ok(Borne { mark, rights, is_lost })
+        Ok(RootMark { mark, rights, is_lost })
     }
 
     /// Has the root bear a mark that says where rights lie, synced. What was lost is not made up for. Blocks.
@@ -122,7 +122,7 @@ impl Marking {
         let (index, id) = (Arc::clone(&volume.index), volume.id());
         let mark = offload(None, move || index.next_mark(id)).await.map_err(|error| error.to_string())?;
         let Some(mark) = mark.map_err(|error| error.to_string())? else { return Ok(()) };
-        let (file, rights) = (root.as_file(), volume.keeping().written());
+        let (file, rights) = (root.as_file(), volume.rights_storage().written());
         let bytes = Mark { rights: Some(rights), ..mark }.encode();
         // It changes nothing that anybody is told of, but gives the directory another change time.
         let object = volume.in_use_as(Number::ROOT);

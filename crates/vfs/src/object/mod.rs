@@ -11,7 +11,7 @@ use smb_wire::info::security::Descriptor;
 
 pub(crate) use self::by_vnode::Recorded;
 pub use self::gate::Closed;
-pub(crate) use self::gate::{Outside, Pass};
+pub(crate) use self::gate::{GatePass, GateRefusal};
 pub(crate) use self::identify::{At, By, identity_of, kind_of};
 pub use self::identity::Identity;
 use self::listed::Listed;
@@ -19,7 +19,7 @@ pub(crate) use self::listed::ListedAt;
 pub(crate) use self::lock_set::ChangeLockSet;
 pub(crate) use self::look::{Judgement, LookMark, MetadataChange};
 pub use self::mark::MARK_ATTRIBUTES;
-pub(crate) use self::mark::{Bearer, Borne};
+pub(crate) use self::mark::{MarkAttributes, RootMark};
 use self::open_names::OpenNames;
 pub(crate) use self::queued_events::{DueEvent, NoticedEvent};
 pub use self::remembered_lists::Accepted;
@@ -30,7 +30,7 @@ pub(crate) use self::volume::enter;
 pub use self::volume::{ACCEPTED_TRUSTED, ACCEPTED_USER, SharedVolume};
 pub(crate) use self::watches::Watches;
 pub(crate) use self::watches::{Echo, Looks, OwnChange, WatchAlive};
-pub use self::watches::{Event, Happened, Kinds, Told, Watch, WatchHow};
+pub use self::watches::{Event, EventKind, EventMask, Watch, WatchOptions, WatchReport};
 
 pub(crate) use self::change_lock::{ChangeLock, LockSharer, SharedChangeLock};
 pub(crate) use self::lanes::LaneBits;
@@ -39,7 +39,7 @@ pub(crate) use self::log::{Change, Log, RevalidationOwner};
 pub(crate) use self::place::{Place, path_beneath, path_in_volume};
 
 use crate::callback::ChangeKind;
-use crate::grant::{Held, Slot};
+use crate::grant::{GrantSlot, HeldGrants};
 
 mod by_vnode;
 mod change_lock;
@@ -108,7 +108,7 @@ pub(crate) struct ObjectState {
     place: Option<Place>,
     changing: Option<Box<ChangeKind>>,
     /// What SMB's clients hold of it.
-    pub(crate) grants: Option<Box<Held>>,
+    pub(crate) grants: Option<Box<HeldGrants>>,
     draft: look::VersionState,
     /// Its descriptor, if it has one that can be read.
     pub(crate) own: Option<Arc<Descriptor>>,
@@ -182,8 +182,8 @@ impl Object {
     }
 
     /// What SMB's clients hold of it.
-    pub(crate) fn grants(&self) -> Slot<'_> {
-        Slot::new(self)
+    pub(crate) fn grants(&self) -> GrantSlot<'_> {
+        GrantSlot::new(self)
     }
 
     pub(crate) fn change_lock(&self) -> &ChangeLock {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use lane::fs::EntryChange;
 
 use super::Object;
-use super::watches::{Change, Kinds};
+use super::watches::{Change, EventMask};
 
 /// An entry of a watched directory has changed, by whomever, as one lane hears it.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct NoticedEvent {
     pub(crate) directory: Arc<Object>,
     pub(crate) name: Box<[u8]>,
     pub(crate) what: EntryChange,
-    pub(crate) kinds: Kinds,
+    pub(crate) kinds: EventMask,
     pub(crate) lane: usize,
 }
 
@@ -170,7 +170,7 @@ impl Queue {
                 match echoes.get(&self.waiting[at].noticed.lane) {
                     Some(echo) if at == *echo => fates[at] = EventFate::Goes,
                     Some(echo) if at > *echo => {}
-                    _ => fates[at] = EventFate::Told,
+                    _ => fates[at] = EventFate::WatchReport,
                 }
             }
             heard.push(echoes.values().fold(0, |bits, at| bits | self.waiting[*at].bit()));
@@ -180,7 +180,7 @@ impl Queue {
         for (waiting, fate) in std::mem::take(&mut self.waiting).into_iter().zip(fates) {
             match fate {
                 EventFate::Waits => self.waiting.push_back(waiting),
-                EventFate::Told => told.push(waiting),
+                EventFate::WatchReport => told.push(waiting),
                 EventFate::Goes => {}
             }
         }
@@ -189,14 +189,14 @@ impl Queue {
 
     /// The other half of a rename is told with it, and before that what had happened to its name.
     fn complete(&self, fates: &mut [EventFate]) {
-        let mut ahead: Vec<_> = (0..fates.len()).filter(|at| fates[*at] == EventFate::Told).collect();
+        let mut ahead: Vec<_> = (0..fates.len()).filter(|at| fates[*at] == EventFate::WatchReport).collect();
         while let Some(at) = ahead.pop() {
             let Some(half) = self.waiting[at].half else { continue };
             let Some(half) = self.waiting.iter().position(|waiting| waiting.serial == half) else { continue };
             let other = &self.waiting[half];
             for (before, fate) in fates.iter_mut().enumerate().take(half + 1) {
                 if *fate == EventFate::Waits && self.waiting[before].is_beside(other) {
-                    *fate = EventFate::Told;
+                    *fate = EventFate::WatchReport;
                     ahead.push(before);
                 }
             }
@@ -208,7 +208,7 @@ impl Queue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventFate {
     Waits,
-    Told,
+    WatchReport,
     Goes,
 }
 

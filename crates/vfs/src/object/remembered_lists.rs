@@ -140,7 +140,7 @@ impl SharedVolume {
         let Some((index, volume)) = self.remembered.records() else { return Ok(()) };
         let (index, volume) = (Arc::clone(index), *volume);
         let told = offload(None, move || tell(&index, volume)).await.map_err(|_| Error::Overloaded)?;
-        told.map_err(|error| self.told(&error))
+        told.map_err(|error| self.report_failure(&error))
     }
 
     /// A directory has another path, and all that lies beneath it. `root` is the volume's directory.
@@ -178,7 +178,7 @@ impl SharedVolume {
         };
         let (index, volume, at) = (Arc::clone(index), *volume, Box::<[u8]>::from(path.as_bytes()));
         let read = offload(None, move || index.list_at(volume, &at)).await.map_err(|_| Error::Overloaded)?;
-        let Some(record) = read.map_err(|error| self.told(&error))? else {
+        let Some(record) = read.map_err(|error| self.report_failure(&error))? else {
             self.forget_loss(path);
             return Ok(false);
         };

@@ -19,7 +19,7 @@ use crate::error::Error;
 
 /// What a pass over the lists that were told of has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Left {
+enum SyncRest {
     Nothing,
     /// Lists that could not be synced.
     Failed,
@@ -37,13 +37,14 @@ impl SharedVolume {
         }
     }
 
-    async fn sync_lists(&self, root: &Dir) -> Result<Left, Error> {
-        let Some((index, volume)) = self.remembered.records() else { return Ok(Left::Nothing) };
-        let (mut left, mut behind) = (Left::Nothing, None);
+    async fn sync_lists(&self, root: &Dir) -> Result<SyncRest, Error> {
+        let Some((index, volume)) = self.remembered.records() else { return Ok(SyncRest::Nothing) };
+        let (mut left, mut behind) = (SyncRest::Nothing, None);
         loop {
             let (at, volume) = (Arc::clone(index), *volume);
             let found = offload(None, move || at.unsynced_lists(volume, behind.as_deref(), BATCH));
-            let found = found.await.map_err(|_| Error::Overloaded)?.map_err(|error| self.told(&error))?;
+            let found =
+                found.await.map_err(|_| Error::Overloaded)?.map_err(|error| self.report_failure(&error))?;
             let Some((last, _)) = found.last() else { return Ok(left) };
             (behind, left) = (Some(last.clone()), left.max(sync_batch(root, index, volume, found).await?));
             lane::time::sleep(BETWEEN_BATCHES).await;
@@ -61,10 +62,10 @@ async fn see_to(shared: ArcWeak<SharedVolume>, root: Weak<Dir>) {
         is_syncing.store(false, Ordering::Relaxed);
         let Some(root) = root.upgrade() else { return };
         (wait, failures) = match shared.sync_lists(&root).await {
-            Ok(Left::Nothing) => return,
-            Ok(Left::Young) => (SYNC_AFTER, 0),
-            Ok(Left::Failed) | Err(_) if failures == FAILURES_MAX => return,
-            Ok(Left::Failed) | Err(_) => (2 * wait, failures + 1),
+            Ok(SyncRest::Nothing) => return,
+            Ok(SyncRest::Young) => (SYNC_AFTER, 0),
+            Ok(SyncRest::Failed) | Err(_) if failures == FAILURES_MAX => return,
+            Ok(SyncRest::Failed) | Err(_) => (2 * wait, failures + 1),
         };
         if is_syncing.swap(true, Ordering::Relaxed) {
             return;
@@ -77,14 +78,14 @@ async fn sync_batch(
     index: &Arc<Index>,
     volume: VolumeId,
     found: Vec<RecordedList>,
-) -> Result<Left, Error> {
-    let (mut left, mut synced) = (Left::Nothing, Vec::new());
+) -> Result<SyncRest, Error> {
+    let (mut left, mut synced) = (SyncRest::Nothing, Vec::new());
     // Their names lie in these.
     let mut above: BTreeMap<Box<[u8]>, bool> = BTreeMap::new();
     for (path, record) in found {
         let age_ms = milliseconds(lane::time::wall_clock()).abs_diff(record.seen_ms);
         if u128::from(age_ms) < SYNC_AFTER.as_millis() {
-            left = left.max(Left::Young);
+            left = left.max(SyncRest::Young);
             continue;
         }
         let parent = path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |at| &path[..at]);
@@ -101,7 +102,7 @@ async fn sync_batch(
             // It is there no more: whoever puts another there is told of it then.
             Err(error)
                 if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)) => {}
-            _ => left = left.max(Left::Failed),
+            _ => left = left.max(SyncRest::Failed),
         }
     }
     let index = Arc::clone(index);
@@ -109,7 +110,7 @@ async fn sync_batch(
         synced.into_iter().try_for_each(|(path, record)| index.note_synced_list(volume, &path, record))
     });
     let noted = noted.await.map_err(|_| Error::Overloaded)?;
-    Ok(if noted.is_ok() { left } else { left.max(Left::Failed) })
+    Ok(if noted.is_ok() { left } else { left.max(SyncRest::Failed) })
 }
 
 async fn sync(root: &Dir, path: &[u8]) -> io::Result<()> {

@@ -21,7 +21,7 @@ use super::{ChangeLock, Closed, Identity, LaneBits, Object, SharedVolume, path_b
 use crate::callback::{CallbackOptions, Client, Holder, InvalidationQueues};
 use crate::descriptor::UNREAD;
 use crate::error::Error;
-use crate::grant::{LeasePlace, LocalPlaces};
+use crate::grant::{LeasePlace, LocalLockFiles};
 use crate::spec::VolumeSpec;
 
 /// The objects of a process, and what its lanes have to tell each other of them. Make one for a process, before its lanes;
@@ -74,7 +74,7 @@ struct Shared {
     /// Nothing is changed yet.
     is_frozen: AtomicBool,
     leases: Arc<Leases<LeasePlace>>,
-    local_places: LocalPlaces,
+    local_lock_files: LocalLockFiles,
     /// Objects that SMB's clients hold something of.
     held: AtomicUsize,
     clients: Mutex<HashMap<Holder, Weak<Client>>>,
@@ -140,7 +140,7 @@ impl Objects {
                 volumes: Mutex::default(),
                 is_frozen: AtomicBool::new(false),
                 leases: Leases::new(options.leases_per_client_max),
-                local_places: LocalPlaces::new(options.local_locks_max),
+                local_lock_files: LocalLockFiles::new(options.local_locks_max),
                 held: AtomicUsize::new(0),
                 clients: Mutex::default(),
                 last_stamp: AtomicU64::new(0),
@@ -347,8 +347,8 @@ impl Objects {
         &self.shared.leases
     }
 
-    pub(crate) fn local_places(&self) -> &LocalPlaces {
-        &self.shared.local_places
+    pub(crate) fn local_lock_files(&self) -> &LocalLockFiles {
+        &self.shared.local_lock_files
     }
 
     pub(crate) fn queues(&self) -> &InvalidationQueues {

@@ -13,15 +13,15 @@ use lane::fs::{Dir, Stat, TreeInUse, TreeLock};
 
 use super::by_vnode::ObjectsByVnode;
 use super::gate::Gate;
-use super::mark::{Bearer, Borne};
+use super::mark::{MarkAttributes, RootMark};
 use super::other_names::OtherNames;
 use super::remembered_lists::RememberedLists;
 use super::{Accepted, Closed, LaneBits, Objects, Watches};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
-use crate::keeping::Keeping;
+use crate::partial_uploads::PartialUploads;
+use crate::rights_storage::RightsStorage;
 use crate::spec::{VolumeName, VolumeSpec};
-use crate::unfinished::Unfinished;
 use crate::usage::{Ledger, Space};
 
 /// A writable volume that some lane has open. All lanes that open the same directory under the same name have the same one,
@@ -33,7 +33,7 @@ pub struct SharedVolume {
     root: FileId,
     pub(super) gate: Gate,
     is_swept: AtomicBool,
-    unfinished: Unfinished,
+    unfinished: PartialUploads,
     /// What it holds.
     ledger: Ledger,
     objects: Objects,
@@ -60,9 +60,9 @@ pub struct SharedVolume {
     is_writable: AtomicBool,
     /// Keeps other servers from writing to the same tree, whatever directory they keep their state in.
     lock: Mutex<Option<Arc<TreeLock>>>,
-    pub(super) bearer: Bearer,
+    pub(super) bearer: MarkAttributes,
     /// Where its lists and descriptors lie.
-    keeping: Keeping,
+    rights_storage: RightsStorage,
     /// Where the mark on its directory says that they lie, if that bears one as this opening left it.
     marked: Option<RightsIn>,
     /// Why it is served to administrators alone.
@@ -157,7 +157,7 @@ impl SharedVolume {
             root: FileId { dev: 1, ino: opened.volume.0.into() },
             gate: Gate::new(1),
             is_swept: AtomicBool::new(false),
-            unfinished: Unfinished::new(SystemTime::UNIX_EPOCH),
+            unfinished: PartialUploads::new(SystemTime::UNIX_EPOCH),
             ledger: Ledger::new(1, false, spec.quota, None),
             objects: objects.clone(),
             numbered: ObjectsByVnode::new(),
@@ -172,8 +172,8 @@ impl SharedVolume {
             first: opened.first,
             is_writable: AtomicBool::new(false),
             lock: Mutex::new(None),
-            bearer: Bearer::new(false),
-            keeping: Keeping::new(Some(RightsIn::User), false),
+            bearer: MarkAttributes::new(false),
+            rights_storage: RightsStorage::new(Some(RightsIn::User), false),
             marked: None,
             seal: OnceLock::new(),
             remembered: RememberedLists::new(None, false),
@@ -193,7 +193,7 @@ impl SharedVolume {
         key: u64,
     ) -> Result<Self, Error> {
         let sees_trusted = objects.options().trusted_attributes;
-        let bearer = Bearer::new(sees_trusted);
+        let bearer = MarkAttributes::new(sees_trusted);
         let now = lane::time::wall_clock();
         let is_numbered = spec.is_numbered();
         let read = bearer.read(dir);
@@ -250,7 +250,7 @@ impl SharedVolume {
             if is_kept { Some((Arc::clone(&index), opened.volume)) } else { by_mark },
             is_kept,
         );
-        let keeping = Keeping::new(is_marked.then_some(rights), sees_trusted);
+        let rights_storage = RightsStorage::new(is_marked.then_some(rights), sees_trusted);
         let news = match (&opened, &trouble) {
             (_, Some(_)) => None,
             _ if !is_numbered => None,
@@ -272,7 +272,7 @@ impl SharedVolume {
             root,
             gate,
             is_swept,
-            unfinished: Unfinished::new(lane::time::wall_clock()),
+            unfinished: PartialUploads::new(lane::time::wall_clock()),
             ledger,
             objects,
             numbered: ObjectsByVnode::new(),
@@ -288,7 +288,7 @@ impl SharedVolume {
             is_writable,
             lock: Mutex::new(lock),
             bearer,
-            keeping,
+            rights_storage,
             marked: is_marked.then_some(rights),
             seal: seal.map(OnceLock::from).unwrap_or_default(),
             remembered,
@@ -350,7 +350,7 @@ impl SharedVolume {
     }
 
     /// Files that go up.
-    pub(crate) fn unfinished(&self) -> &Unfinished {
+    pub(crate) fn unfinished(&self) -> &PartialUploads {
         &self.unfinished
     }
 
@@ -395,8 +395,8 @@ impl SharedVolume {
     }
 
     /// Where its lists and descriptors lie.
-    pub(crate) fn keeping(&self) -> Keeping {
-        if self.is_sealed() { self.keeping.sealed() } else { self.keeping }
+    pub(crate) fn rights_storage(&self) -> RightsStorage {
+        if self.is_sealed() { self.rights_storage.sealed() } else { self.rights_storage }
     }
 
     /// Whether the mark that takes a privilege was lost.
@@ -553,7 +553,7 @@ enum Seal {
 
 impl Seal {
     /// `is_bare`: its index knows of lists, nobody has said that they may be gone.
-    fn of(read: &Result<Borne, String>, sees_trusted: bool, is_bare: bool) -> Option<Self> {
+    fn of(read: &Result<RootMark, String>, sees_trusted: bool, is_bare: bool) -> Option<Self> {
         let borne = match read {
             Ok(borne) => borne,
             Err(why) => return Some(Self::Unknown(why.clone())),

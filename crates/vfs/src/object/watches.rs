@@ -17,18 +17,18 @@ use crate::name::{Name, RelPath, RelPathBuf};
 
 /// What is to be told.
 #[derive(Clone, Copy, Debug)]
-pub struct WatchHow {
+pub struct WatchOptions {
     /// Of everything beneath the directory, not of its own names alone.
     pub beneath: bool,
     /// Of what kinds.
-    pub kinds: Kinds,
+    pub kinds: EventMask,
 }
 
 /// Kinds of what happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kinds(u8);
+pub struct EventMask(u8);
 
-impl Kinds {
+impl EventMask {
     /// None of them.
     pub const NONE: Self = Self(0);
     /// Names of files come and go.
@@ -58,7 +58,7 @@ impl Kinds {
     }
 }
 
-impl std::ops::BitOr for Kinds {
+impl std::ops::BitOr for EventMask {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -68,14 +68,14 @@ impl std::ops::BitOr for Kinds {
 
 /// What has happened to a name, or to what has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum EventKind {
     /// It has come.
     Added,
     /// It has gone.
     Removed,
     /// It was given up for another one of the directory, which is told next.
     RenamedFrom,
-    /// See [`Happened::RenamedFrom`].
+    /// See [`EventKind::RenamedFrom`].
     RenamedTo,
     /// What has it has changed.
     Modified,
@@ -85,14 +85,14 @@ pub enum Happened {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What.
-    pub what: Happened,
+    pub what: EventKind,
     /// To which name, from the watched directory on.
     pub path: RelPathBuf,
 }
 
 /// What a watch has to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum WatchReport {
     /// What has happened since it was asked last, in order; never nothing.
     Events(Vec<Event>),
     /// More than is kept, or something of which nobody knows what it was: look anew.
@@ -108,7 +108,7 @@ pub struct Watch(Arc<Watched>);
 #[derive(Debug)]
 struct Watched {
     directory: Arc<Object>,
-    how: WatchHow,
+    how: WatchOptions,
     consumer: Consumer,
     queue: Mutex<Queue>,
     /// How often directories have come or gone beneath.
@@ -133,8 +133,8 @@ pub(crate) enum Looks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnChange<'a> {
     pub(crate) name: &'a [u8],
-    pub(crate) what: Happened,
-    pub(crate) kinds: Kinds,
+    pub(crate) what: EventKind,
+    pub(crate) kinds: EventMask,
     pub(crate) echo: Echo,
 }
 
@@ -163,8 +163,8 @@ impl OwnChange<'_> {
 struct Telling<'a> {
     directory: &'a Arc<Object>,
     name: &'a [u8],
-    what: Happened,
-    kinds: Kinds,
+    what: EventKind,
+    kinds: EventMask,
     is_own: bool,
     until: SystemTime,
     heard: u64,
@@ -222,13 +222,13 @@ pub(crate) struct Watches {
 
 impl Watch {
     /// What has happened. Without anything, who asks is woken when something does; one at a time is.
-    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Told> {
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<WatchReport> {
         let mut queue = self.0.lock();
         if queue.goes {
-            return Poll::Ready(Told::Going);
+            return Poll::Ready(WatchReport::Going);
         }
         if std::mem::take(&mut queue.is_lost) {
-            return Poll::Ready(Told::Lost);
+            return Poll::Ready(WatchReport::Lost);
         }
         if queue.events.is_empty() {
             queue.waiting = Some(cx.waker().clone());
@@ -236,7 +236,7 @@ impl Watch {
         }
         let events = std::mem::take(&mut queue.events);
         self.0.watches().kept.fetch_sub(events.len(), Ordering::Relaxed);
-        Poll::Ready(Told::Events(events.into()))
+        Poll::Ready(WatchReport::Events(events.into()))
     }
 }
 
@@ -259,7 +259,7 @@ impl Watched {
         let mut queue = self.lock();
         if queue.is_lost
             || queue.goes
-            || queue.events.back() == Some(&event) && event.what == Happened::Modified
+            || queue.events.back() == Some(&event) && event.what == EventKind::Modified
         {
             return None;
         }
@@ -340,12 +340,12 @@ impl All {
     }
 }
 
-impl From<Happened> for Change {
-    fn from(what: Happened) -> Self {
+impl From<EventKind> for Change {
+    fn from(what: EventKind) -> Self {
         match what {
-            Happened::Added | Happened::RenamedTo => Self::Came,
-            Happened::Removed | Happened::RenamedFrom => Self::Went,
-            Happened::Modified => Self::Other,
+            EventKind::Added | EventKind::RenamedTo => Self::Came,
+            EventKind::Removed | EventKind::RenamedFrom => Self::Went,
+            EventKind::Modified => Self::Other,
         }
     }
 }
@@ -452,7 +452,7 @@ impl Watches {
     }
 
     /// This server has done something to a name of a directory.
-    pub(crate) fn tell(&self, directory: &Arc<Object>, name: &[u8], what: Happened, kinds: Kinds) {
+    pub(crate) fn tell(&self, directory: &Arc<Object>, name: &[u8], what: EventKind, kinds: EventMask) {
         self.tell_own(directory, &[OwnChange { name, what, kinds, echo: Echo::Same }]);
     }
 
@@ -498,26 +498,26 @@ impl Watches {
                 (is_told(all, &first), other.as_ref().is_some_and(|other| is_told(all, other)));
             match (first.noticed.what, &other) {
                 (_, Some(other)) if !known && !known_other => {
-                    tell(all, &first, Happened::RenamedFrom, first.seen);
-                    tell(all, other, Happened::RenamedTo, other.seen);
+                    tell(all, &first, EventKind::RenamedFrom, first.seen);
+                    tell(all, other, EventKind::RenamedTo, other.seen);
                     continue;
                 }
                 (EntryChange::Modified, _) => {
                     if let Some(until) = all.changed_until(&first, looks) {
-                        tell(all, &first, Happened::Modified, until);
+                        tell(all, &first, EventKind::Modified, until);
                     }
                 }
                 // Half of it is this server's.
                 _ if known => {}
                 (EntryChange::Added | EntryChange::MovedHere, _) => {
-                    tell(all, &first, Happened::Added, first.seen);
+                    tell(all, &first, EventKind::Added, first.seen);
                 }
                 (EntryChange::Removed | EntryChange::MovedAway, _) => {
-                    tell(all, &first, Happened::Removed, first.seen);
+                    tell(all, &first, EventKind::Removed, first.seen);
                 }
             }
             if let Some(other) = other.filter(|_| !known_other) {
-                tell(all, &other, Happened::Added, other.seen);
+                tell(all, &other, EventKind::Added, other.seen);
             }
         }
     }
@@ -540,7 +540,7 @@ impl Watches {
             let wants = |watched: &&Arc<Watched>| {
                 watched.how.kinds.meets(kinds) && (watched.how.beneath || names.len() == 1)
             };
-            for watched in beside.clone().filter(|_| kinds.meets(Kinds::DIRECTORIES)) {
+            for watched in beside.clone().filter(|_| kinds.meets(EventMask::DIRECTORIES)) {
                 watched.grown.fetch_add(1, Ordering::Relaxed);
             }
             for watched in beside.filter(wants) {
@@ -564,9 +564,9 @@ impl Watches {
     }
 
     /// What has the object's name has changed.
-    pub(crate) fn tell_modified(&self, object: &Object, kinds: Kinds) {
+    pub(crate) fn tell_modified(&self, object: &Object, kinds: EventMask) {
         if let Some(Place { directory, name }) = object.place() {
-            self.tell(&directory, &name, Happened::Modified, kinds);
+            self.tell(&directory, &name, EventKind::Modified, kinds);
         }
     }
 
@@ -613,7 +613,12 @@ impl Watches {
 impl SharedVolume {
     /// Watches a directory from now on; `None` where the client, or one of those that it shares an address, a network or
     /// a user with, has its share.
-    pub(crate) fn watch(&self, directory: &Arc<Object>, how: WatchHow, consumer: Consumer) -> Option<Watch> {
+    pub(crate) fn watch(
+        &self,
+        directory: &Arc<Object>,
+        how: WatchOptions,
+        consumer: Consumer,
+    ) -> Option<Watch> {
         let watches = self.watches();
         let mut all = watches.lock();
         all.books.take(consumer, 1).ok()?;
@@ -712,8 +717,12 @@ mod tests {
 
     #[test]
     fn kinds_meet_where_they_have_one_in_common() {
-        let names = Kinds::FILES | Kinds::DIRECTORIES;
-        assert!(names.meets(Kinds::FILES) && !names.meets(Kinds::CONTENT) && !Kinds::NONE.meets(names));
+        let names = EventMask::FILES | EventMask::DIRECTORIES;
+        assert!(
+            names.meets(EventMask::FILES)
+                && !names.meets(EventMask::CONTENT)
+                && !EventMask::NONE.meets(names)
+        );
         let path = path_of(&[b"c"[..].into(), b"b"[..].into(), b"a"[..].into()]).unwrap();
         assert_eq!(
             path.as_path().components().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>(),

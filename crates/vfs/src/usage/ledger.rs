@@ -26,7 +26,7 @@ struct Now {
 }
 
 /// Dropped before it is over, what its change came to is not known.
-pub(crate) struct Doubt(Option<Rc<LaneAccount>>);
+pub(crate) struct UncertainChange(Option<Rc<LaneAccount>>);
 
 impl Ledger {
     /// Of a volume that holds what is `known`, if anything is.
@@ -95,7 +95,7 @@ impl Ledger {
     }
 }
 
-impl Doubt {
+impl UncertainChange {
     /// While a change is made, of what this is the account of, if anybody keeps one.
     pub(crate) fn of(account: Option<Rc<LaneAccount>>) -> Self {
         Self(account)
@@ -107,7 +107,7 @@ impl Doubt {
     }
 }
 
-impl Drop for Doubt {
+impl Drop for UncertainChange {
     fn drop(&mut self) {
         if let Some(of) = &self.0 {
             of.account.doubt();

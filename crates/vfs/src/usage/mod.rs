@@ -12,11 +12,11 @@ mod account;
 mod charge;
 mod content;
 mod count;
-mod growing;
 mod keep;
 mod ledger;
 mod reserve;
 mod room;
+mod staged_size;
 mod tally;
 mod walk;
 
@@ -26,9 +26,9 @@ pub(crate) use self::account::{Account, LaneAccount};
 pub(crate) use self::charge::Charge;
 pub(crate) use self::content::{ContentChange, Reach};
 pub(crate) use self::count::{Known, Moved};
-pub(crate) use self::growing::Growing;
-pub(crate) use self::ledger::{Doubt, Ledger};
+pub(crate) use self::ledger::{Ledger, UncertainChange};
 pub(crate) use self::reserve::Allowance;
+pub(crate) use self::staged_size::StagedSize;
 pub(crate) use self::tally::Tally;
 pub use self::walk::CountFailed;
 

@@ -88,7 +88,7 @@ impl SharedVolume {
 impl Walker<'_> {
     /// Where it ends before all is counted, another may begin anew.
     async fn walk(&self, told: impl Fn(Space)) -> Result<(), CountFailed> {
-        let unfinished = Unfinished(&self.account);
+        let unfinished = IncompleteWalk(&self.account);
         let walked = self.walk_all(told).await;
         drop(unfinished);
         walked
@@ -227,9 +227,9 @@ impl Walker<'_> {
 }
 
 /// A walk that did not count all leaves the account in doubt.
-struct Unfinished<'a>(&'a Account);
+struct IncompleteWalk<'a>(&'a Account);
 
-impl Drop for Unfinished<'_> {
+impl Drop for IncompleteWalk<'_> {
     fn drop(&mut self) {
         if self.0.is_counting() {
             self.0.doubt();

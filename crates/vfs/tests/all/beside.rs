@@ -12,8 +12,8 @@ use rand::{Rng, SeedableRng};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use vfs::{
-    Cache, CacheOptions, Caller, Error, How, Name, Objects, ObjectsOptions, Over, RelPath, Volume,
-    VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, CreateOptions, Error, Name, Objects, ObjectsOptions, RelPath, Replace,
+    Volume, VolumeOptions, VolumeSpec,
 };
 
 #[test]
@@ -111,7 +111,7 @@ impl Change {
         };
         match *self {
             Self::Create((at, new), exclusive) => {
-                let how = How { exclusive, mode: 0o644 };
+                let how = CreateOptions { exclusive, mode: 0o644 };
                 directory(at).await?.create(&anyone, name(new), how).await.map(drop)
             }
             Self::MakeDirectory((at, new)) => {
@@ -127,7 +127,7 @@ impl Change {
             }
             Self::Rename((at, from), (to_at, to), replace) => {
                 let (here, there) = (directory(at).await?, directory(to_at).await?);
-                let over = if replace { Over::Anything } else { Over::Nothing };
+                let over = if replace { Replace::Existing } else { Replace::Never };
                 here.rename(&anyone, name(from), &there, name(to), over).await
             }
             Self::Exchange((at, one), (other_at, other)) => {

@@ -12,8 +12,8 @@ use lane::fs::AttributeChange;
 use lane::runtime::{RuntimeOptions, run_here};
 use lane::time;
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, Error, Expect, FileKind, How, Name, Objects, ObjectsOptions,
-    OpenFile, RelPath, Resolved, Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, CreateOptions, Directory, Error, Expect, FileKind, Name, Objects,
+    ObjectsOptions, OpenFile, RelPath, Resolved, Volume, VolumeOptions, VolumeSpec,
 };
 
 #[test]
@@ -113,7 +113,7 @@ fn one_server_at_a_time_writes_to_a_tree_whatever_else_they_have_in_common() {
         };
         let trouble = |(objects, _): &(Objects, Cache)| objects.volumes()[0].trouble().map(str::to_owned);
         let make = async |volume: &Volume, at: &'static str| {
-            let how = How { exclusive: true, mode: 0o644 };
+            let how = CreateOptions { exclusive: true, mode: 0o644 };
             let name = Name::parse(at.as_bytes()).unwrap();
             directory(volume, "").await.create(&Caller::anonymous(), name, how).await.map(drop)
         };
@@ -522,7 +522,7 @@ fn a_program_that_was_written_can_be_run_when_its_writer_is_gone() {
         // Made as one that is executed, and made so by either way to.
         for (at, mode) in [("made", 0o755), ("by-writer", 0o644), ("by-name", 0o644)] {
             let name = Name::parse(at.as_bytes()).unwrap();
-            let created = root.create(&anyone, name, How { exclusive: true, mode }).await.unwrap();
+            let created = root.create(&anyone, name, CreateOptions { exclusive: true, mode }).await.unwrap();
             for (chunk, offset) in program.chunks(1 << 14).zip((0..).step_by(1 << 14)) {
                 let mut buf = lane::current().buffers().get(BufClass::Small).await;
                 assert_eq!(buf.append(chunk), chunk.len());

@@ -13,7 +13,7 @@ use lane::backend::sim::seeds;
 use rand::rngs::SmallRng;
 use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
-use vfs::{Caller, How, Name, RelPath};
+use vfs::{Caller, CreateOptions, Name, RelPath};
 
 use self::keeper::{Keeper, Told};
 use super::lives::{LANES, Site};
@@ -324,7 +324,7 @@ impl History {
             match &gone {
                 Some(gone) => found.remove(&caller, Name::parse(gone.as_bytes()).unwrap()).await.unwrap(),
                 None => {
-                    let how = How { exclusive: true, mode: 0o644 };
+                    let how = CreateOptions { exclusive: true, mode: 0o644 };
                     found.create(&caller, Name::parse(new.as_bytes()).unwrap(), how).await.map(drop).unwrap();
                 }
             }

@@ -21,8 +21,8 @@ use rand::{Rng, SeedableRng};
 use rx::Route;
 use rx_lane::{AbortCode, Driver, DriverConfig, Handler, LaneGroupLink, ServerCall, ServerConnection};
 use vfs::{
-    Cache, CacheOptions, Caller, Error, How, Name, Objects, ObjectsOptions, RelPath, Resolved, VfsCounters,
-    Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, CreateOptions, Error, Name, Objects, ObjectsOptions, RelPath, Resolved,
+    VfsCounters, Volume, VolumeOptions, VolumeSpec,
 };
 use xdr::afs::AfsUuid;
 
@@ -154,7 +154,7 @@ impl Process {
 /// Makes a file of one byte where there is none.
 async fn prepare(volume: &Volume, file: &str) {
     let root = volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
-    let how = How { exclusive: false, mode: 0o644 };
+    let how = CreateOptions { exclusive: false, mode: 0o644 };
     let made = root.create(&Caller::anonymous(), name(file), how).await.unwrap();
     if made.is_new {
         made.writer.write_at(&Caller::anonymous(), 0, byte(0).await).await.0.unwrap();

@@ -13,7 +13,7 @@ use identity::{Rights, Writable};
 use lane::runtime::{RuntimeOptions, run_here};
 use rx_lane::{AbortCode, Driver, DriverConfig, Handler, ServerCall, ServerConnection};
 use vfs::{
-    Cache, CacheOptions, Caller, Name, Objects, ObjectsOptions, Over, RelPath, Volume, VolumeOptions,
+    Cache, CacheOptions, Caller, Name, Objects, ObjectsOptions, RelPath, Replace, Volume, VolumeOptions,
     VolumeSpec,
 };
 
@@ -95,7 +95,7 @@ impl Handler for Storm {
                 let [from, to] = [&b"top"[..], b"moved"].map(|name| Name::parse(name).unwrap());
                 let given = volume.counters().promises_given.get();
                 let began = Instant::now();
-                root.rename(&caller, from, &root, to, Over::Nothing).await.unwrap();
+                root.rename(&caller, from, &root, to, Replace::Never).await.unwrap();
                 println!(
                     "{given} promises of {} clients broken in {:?}",
                     hosts.hosts().len(),

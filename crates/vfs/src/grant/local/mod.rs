@@ -15,26 +15,26 @@ use grants::{RangeLock, Refused};
 use lane::DetachOnDrop;
 use lane::fs::{File, FileKind, LockKeeper, LockKind};
 
-use self::places::LocalPlace;
+use self::places::LocalLockFile;
 pub(super) use self::spans::Span;
 use self::spans::{apply, changes, spans};
 use super::OpenError;
-use super::asked::at_once;
+use super::requests::at_once;
 use super::slot::Grants;
 use crate::error::Error;
 use crate::object::{By, Object, identity_of};
 use crate::volume::Volume;
 
-pub(crate) use self::places::LocalPlaces;
+pub(crate) use self::places::LocalLockFiles;
 
 mod places;
 mod spans;
 
 /// The open of a file that has the locks, as long as somebody holds anything of the file.
-pub(crate) struct Local {
+pub(crate) struct LocalLocks {
     state: Mutex<State>,
     /// Its place among those of all files.
-    _place: LocalPlace,
+    _place: LocalLockFile,
 }
 
 struct State {
@@ -52,12 +52,12 @@ struct State {
 }
 
 /// The right to change what is set. Dropped, the next has it.
-struct Turn {
-    local: Arc<Local>,
+struct LocalLockTurn {
+    local: Arc<LocalLocks>,
 }
 
-impl Local {
-    fn new(keeper: LockKeeper, is_writable: bool, place: LocalPlace) -> Self {
+impl LocalLocks {
+    fn new(keeper: LockKeeper, is_writable: bool, place: LocalLockFile) -> Self {
         let (set, waiting) = (Vec::new(), Vec::new());
         let (ends, ending) = (None, None);
         let state =
@@ -81,14 +81,14 @@ impl Local {
         is_first
     }
 
-    async fn turn(self: &Arc<Self>) -> Turn {
+    async fn turn(self: &Arc<Self>) -> LocalLockTurn {
         std::future::poll_fn(|cx| {
             let mut state = self.lock();
             if std::mem::replace(&mut state.is_busy, true) {
                 state.waiting.push(cx.waker().clone());
                 return Poll::Pending;
             }
-            Poll::Ready(Turn { local: Arc::clone(self) })
+            Poll::Ready(LocalLockTurn { local: Arc::clone(self) })
         })
         .await
     }
@@ -100,7 +100,7 @@ impl Local {
 
 /// A task that waits for the end of advisory locks. Its lane may end before.
 struct Waits {
-    local: Weak<Local>,
+    local: Weak<LocalLocks>,
 }
 
 impl Waits {
@@ -116,7 +116,7 @@ impl Waits {
     }
 }
 
-impl Drop for Local {
+impl Drop for LocalLocks {
     fn drop(&mut self) {
         let ending = self.lock().ending.take();
         ending.into_iter().for_each(Waker::wake);
@@ -131,7 +131,7 @@ impl Drop for Waits {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LocalLockTurn {
     fn drop(&mut self) {
         let mut state = self.local.lock();
         state.is_busy = false;
@@ -142,7 +142,7 @@ impl Drop for Turn {
 }
 
 /// Gives up what is set and clients hold no longer.
-pub(crate) async fn release(object: Arc<Object>, local: Arc<Local>) {
+pub(crate) async fn release(object: Arc<Object>, local: Arc<LocalLocks>) {
     for _ in 0..RELEASES_MAX {
         if local.turn().await.release(&object).await {
             return;
@@ -152,7 +152,7 @@ pub(crate) async fn release(object: Arc<Object>, local: Arc<Local>) {
     }
 }
 
-impl Turn {
+impl LocalLockTurn {
     /// Says whether all could be given up.
     async fn release(&self, object: &Object) -> bool {
         let Some(wanted) = object.grants().locked_by(&self.local) else { return true };
@@ -304,16 +304,16 @@ impl Volume {
         object: &Arc<Object>,
         consumer: Consumer,
         mine: &[Span],
-    ) -> Result<Option<Arc<Local>>, OpenError> {
+    ) -> Result<Option<Arc<LocalLocks>>, OpenError> {
         if let Some(local) = object.grants().local() {
             return Ok(Some(local));
         }
-        let place = object.volume().objects().local_places().take(consumer)?;
+        let place = object.volume().objects().local_lock_files().take(consumer)?;
         let write = mine.iter().any(|span| span.exclusive);
         let Some((file, is_writable)) = self.open_to_lock(object, write).await? else { return Ok(None) };
         let keeper = file.into_keeper().map_err(Error::from)?;
         self.counters().locked_for_others.increment();
-        Ok(object.grants().keep_local(Arc::new(Local::new(keeper, is_writable, place))))
+        Ok(object.grants().keep_local(Arc::new(LocalLocks::new(keeper, is_writable, place))))
     }
 
     /// The file, open for reading, or if wanted and it can be for writing too; `None` for what is no regular file.

@@ -7,16 +7,16 @@ use grants::Refused;
 
 /// Those of a process.
 #[derive(Clone)]
-pub(crate) struct LocalPlaces(Arc<Mutex<Books>>);
+pub(crate) struct LocalLockFiles(Arc<Mutex<Books>>);
 
 /// A place, until this is dropped.
-pub(super) struct LocalPlace {
-    places: LocalPlaces,
+pub(super) struct LocalLockFile {
+    places: LocalLockFiles,
     /// Who locked the file first.
     consumer: Consumer,
 }
 
-impl LocalPlaces {
+impl LocalLockFiles {
     pub(crate) fn new(max: usize) -> Self {
         Self(Arc::new(Mutex::new(Books::new(max, Shares::ONCE))))
     }
@@ -25,9 +25,9 @@ impl LocalPlaces {
     ///
     /// # Errors
     /// [`Refused::TooMany`].
-    pub(super) fn take(&self, consumer: Consumer) -> Result<LocalPlace, Refused> {
+    pub(super) fn take(&self, consumer: Consumer) -> Result<LocalLockFile, Refused> {
         self.books().take(consumer, 1).map_err(|_| Refused::TooMany)?;
-        Ok(LocalPlace { places: self.clone(), consumer })
+        Ok(LocalLockFile { places: self.clone(), consumer })
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -35,7 +35,7 @@ impl LocalPlaces {
     }
 }
 
-impl Drop for LocalPlace {
+impl Drop for LocalLockFile {
     fn drop(&mut self) {
         self.places.books().give_back(self.consumer, 1);
     }
@@ -47,13 +47,13 @@ mod tests {
 
     use super::*;
 
-    fn take_all(places: &LocalPlaces, crowd: &[IpAddr]) -> Vec<LocalPlace> {
+    fn take_all(places: &LocalLockFiles, crowd: &[IpAddr]) -> Vec<LocalLockFile> {
         crowd.iter().filter_map(|address| places.take((*address).into()).ok()).collect()
     }
 
     #[test]
     fn who_locks_many_files_leaves_as_many_to_others() {
-        let places = LocalPlaces::new(8);
+        let places = LocalLockFiles::new(8);
         let take = |last| take_all(&places, &[IpAddr::from([192, 0, 2, last]); 8]);
         let first = take(1);
         assert_eq!(first.len(), 4);
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn who_has_many_addresses_leaves_some_to_others() {
         for (step, share) in [(1, 40), (256, 45)] {
-            let places = LocalPlaces::new(60);
+            let places = LocalLockFiles::new(60);
             let v6 = |n: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | (n * step) << 64 | 1));
             let held = take_all(&places, &(0..100).map(v6).collect::<Vec<_>>());
             assert_eq!(held.len(), share);

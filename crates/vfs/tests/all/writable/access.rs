@@ -15,8 +15,8 @@ use rand::{Rng, SeedableRng};
 use smb_sid::ntacl;
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, Ended, Error, Expect, FileId, How, Objects, ObjectsOptions,
-    OpenHow, Over, Resolved, Volume, VolumeOptions, VolumeSpec, Withheld,
+    Cache, CacheOptions, Caller, CloseOutcome, CreateOptions, Directory, Error, Expect, FileId, Objects,
+    ObjectsOptions, OpenHow, Replace, Resolved, Volume, VolumeOptions, VolumeSpec, Withheld,
 };
 
 use super::rest::come_and_go;
@@ -24,7 +24,7 @@ use super::told::until;
 use super::{CLIENT, Process, directory, name, nobody, on_lanes, path, root};
 
 const LIST: &str = "user.linerate.acl";
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 
 #[test]
 fn each_change_takes_its_right_and_no_other() {
@@ -58,8 +58,8 @@ fn each_change_takes_its_right_and_no_other() {
             home.create(&operator(), name("gone"), NEW).await.unwrap();
             note("remove", home.remove(&caller, name("gone")).await);
             let _ = home.remove(&operator(), name("gone")).await;
-            note("rename", home.rename(&caller, name("a"), &home, name("b"), Over::Nothing).await);
-            let _ = home.rename(&operator(), name("b"), &home, name("a"), Over::Nothing).await;
+            note("rename", home.rename(&caller, name("a"), &home, name("b"), Replace::Never).await);
+            let _ = home.rename(&operator(), name("b"), &home, name("a"), Replace::Never).await;
             let staged = home.stage(&operator(), 0o644).await.unwrap();
             note("replace", staged.publish(&caller, name("a"), Expect::Anything).await.map(drop));
             assert_eq!(may.join(" "), allowed, "{rights:?}");
@@ -89,7 +89,7 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
         let at = path("home/made");
         let (made, _) = volume.open_shared(&alice(), at, &how(Access::DELETE), &mut |_| {}).await.unwrap();
         made.delete_on_close(true).unwrap();
-        assert_eq!(made.close(&volume, &alice()).await.unwrap(), Ended::Deleted);
+        assert_eq!(made.close(&volume, &alice()).await.unwrap(), CloseOutcome::Deleted);
         assert!(matches!(volume.lookup_as(&operator(), at, Rights::NONE).await, Err(Error::NotFound)));
         // And who may delete it does, whoever looks at it last.
         drop(home.create(&operator(), name("made"), NEW).await.unwrap());
@@ -97,8 +97,8 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
             volume.open_shared(&operator(), at, &how(Access::DELETE), &mut |_| {}).await.unwrap();
         let (last, _) = volume.open_shared(&alice(), at, &how(Access::NONE), &mut |_| {}).await.unwrap();
         theirs.set_deletion(&volume, true).await.unwrap();
-        assert_eq!(theirs.close(&volume, &operator()).await.unwrap(), Ended::Stays);
-        assert_eq!(last.close(&volume, &alice()).await.unwrap(), Ended::Deleted);
+        assert_eq!(theirs.close(&volume, &operator()).await.unwrap(), CloseOutcome::Stays);
+        assert_eq!(last.close(&volume, &alice()).await.unwrap(), CloseOutcome::Deleted);
         // By its name she deletes nothing.
         drop(home.create(&operator(), name("made"), NEW).await.unwrap());
         assert!(matches!(home.remove(&alice(), name("made")).await, Err(Error::Denied(_))));
@@ -146,7 +146,7 @@ fn what_moves_has_the_rights_of_where_it_is() {
         inner.create(&nobody(), name("a"), NEW).await.unwrap();
         closed.set_access_list(&operator(), Some(&list(&[("alice", Rights::ALL)]))).await.unwrap();
         assert!(read(&volume, &nobody(), "open/inner/a").await.is_ok());
-        open.rename(&operator(), name("inner"), &closed, name("inner"), Over::Nothing).await.unwrap();
+        open.rename(&operator(), name("inner"), &closed, name("inner"), Replace::Never).await.unwrap();
         assert!(matches!(read(&volume, &nobody(), "closed/inner/a").await, Err(Error::Denied(_))));
         // Held open from before, too.
         assert!(matches!(inner.create(&nobody(), name("b"), NEW).await, Err(Error::Denied(_))));
@@ -681,17 +681,17 @@ fn what_is_withheld_is_served_to_nobody_by_whatever_name() {
             };
             for (directory, at) in [(&etc, "key"), (&etc, "later"), (&open, "alias")] {
                 hidden("write", directory.open_writer(&who, name(at)).await.map(drop));
-                let how = How { exclusive: false, mode: 0o644 };
+                let how = CreateOptions { exclusive: false, mode: 0o644 };
                 hidden("make", directory.create(&who, name(at), how).await.map(drop));
                 let staged = etc.stage(&who, 0o644).await.unwrap();
                 let over = if at == "alias" { continue } else { directory };
                 hidden("replace", staged.publish(&who, name(at), Expect::Anything).await.map(drop));
                 hidden("remove", over.remove(&who, name(at)).await);
-                hidden("move", over.rename(&who, name(at), &open, name("moved"), Over::Nothing).await);
-                hidden("move over", etc.rename(&who, name("other"), over, name(at), Over::Anything).await);
+                hidden("move", over.rename(&who, name(at), &open, name("moved"), Replace::Never).await);
+                hidden("move over", etc.rename(&who, name("other"), over, name(at), Replace::Existing).await);
                 hidden("link", over.link(&who, name(at), name("linked")).await);
             }
-            hidden("move", top.rename(&who, name("state"), &open, name("moved"), Over::Nothing).await);
+            hidden("move", top.rename(&who, name("state"), &open, name("moved"), Replace::Never).await);
             let listed = |listing: &[vfs::Entry]| {
                 let names = listing.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
                 names.collect::<Vec<_>>()

@@ -6,14 +6,14 @@ use std::time::Duration;
 use identity::{Acl, Rights};
 use lane::backend::sim::Config;
 use lane::time;
-use vfs::{Error, Holder, How, Number, Numbered, Over};
+use vfs::{CreateOptions, Error, Holder, Number, NumberedName, Replace};
 
 use super::access::operator;
 use super::changes::{read, write};
 use super::told::{Said, Service};
 use super::{name, nobody, on_lanes, path, root};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 
 #[test]
 fn a_number_leads_to_its_file_wherever_that_moves_and_to_no_other() {
@@ -29,12 +29,12 @@ fn a_number_leads_to_its_file_wherever_that_moves_and_to_no_other() {
         assert!(volume.try_find(&nobody(), page, Rights::READ).is_some(), "from now on it is at hand");
         assert_eq!(find(Number::ROOT).await.unwrap().attributes().id, top.id());
         // Numbers go along with a directory, and with what is in it.
-        top.rename(&operator(), name("a"), &top, name("b"), Over::Nothing).await.unwrap();
+        top.rename(&operator(), name("a"), &top, name("b"), Replace::Never).await.unwrap();
         assert_eq!(text().await, "text");
         assert_eq!(find(above).await.unwrap().attributes().id, a.id());
         // Another file of the same name is another.
         let b = find(above).await.unwrap().into_directory().unwrap().0;
-        b.rename(&nobody(), name("page"), &top, name("moved"), Over::Nothing).await.unwrap();
+        b.rename(&nobody(), name("page"), &top, name("moved"), Replace::Never).await.unwrap();
         b.create(&nobody(), name("page"), NEW).await.unwrap();
         assert_eq!(text().await, "text");
         let forged = Number { uniquifier: page.uniquifier + 1, ..page };
@@ -44,7 +44,7 @@ fn a_number_leads_to_its_file_wherever_that_moves_and_to_no_other() {
             assert!(matches!(find(nothing).await, Err(Error::Stale)), "{nothing}");
         }
         b.set_access_list(&operator(), Some(&Acl::new())).await.unwrap();
-        top.rename(&operator(), name("moved"), &b, name("closed"), Over::Nothing).await.unwrap();
+        top.rename(&operator(), name("moved"), &b, name("closed"), Replace::Never).await.unwrap();
         assert!(matches!(find(page).await, Err(Error::Denied(_))));
         b.remove(&operator(), name("closed")).await.unwrap();
         drop(made);
@@ -71,7 +71,7 @@ fn what_is_asked_for_by_number_is_promised_and_what_comes_along_without_waiting(
         assert_eq!(service.told.take(), [(1, Said::Object(page.object().unwrap().identity().clone()))]);
         assert!(look.confirm().is_none());
         // Renamed, it is not at hand any more, but found.
-        top.rename(&nobody(), name("page"), &top, name("moved"), Over::Nothing).await.unwrap();
+        top.rename(&nobody(), name("page"), &top, name("moved"), Replace::Never).await.unwrap();
         assert!(at_hand().is_none());
         let look = volume.find_with_callback(&caller, &client, number, Rights::READ, until).await.unwrap();
         assert!(look.confirm().is_some_and(|confirmed| confirmed.attributes.size == 4));
@@ -105,7 +105,7 @@ fn what_another_program_has_moved_is_found_by_number_once_its_directory_is_read(
             time::sleep(Duration::from_millis(100)).await;
             let after = numbers("b").await;
             for one in ["used", "known"] {
-                let of = |entries: &[Numbered]| {
+                let of = |entries: &[NumberedName]| {
                     entries.iter().find(|entry| &*entry.name == one.as_bytes()).unwrap().number
                 };
                 let number = of(&after);

@@ -2,12 +2,12 @@
 
 use lane::backend::sim::Config;
 use lane::buffer::{Buf, BufClass};
-use vfs::{Attributes, Directory, Error, How, OpenFile, Over, Version, Volume, Writer};
+use vfs::{Attributes, CreateOptions, Directory, Error, OpenFile, Replace, Version, Volume, Writer};
 
 use super::{Process, directory, inode, name, nobody, on_lanes, path, root};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
-const ANY: How = How { exclusive: false, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
+const ANY: CreateOptions = CreateOptions { exclusive: false, mode: 0o644 };
 
 #[test]
 fn a_new_file_is_made_once_and_one_that_is_there_is_opened_as_it_is() {
@@ -57,11 +57,11 @@ fn a_change_adds_exactly_one_to_the_version_of_what_it_changes() {
         };
         let file = one.create(&nobody(), name("a"), NEW).await.unwrap().writer;
         rises([0, 1, 0]);
-        one.rename(&nobody(), name("a"), &one, name("b"), Over::Nothing).await.unwrap();
+        one.rename(&nobody(), name("a"), &one, name("b"), Replace::Never).await.unwrap();
         rises([0, 1, 0]);
-        one.rename(&nobody(), name("b"), &two, name("b"), Over::Nothing).await.unwrap();
+        one.rename(&nobody(), name("b"), &two, name("b"), Replace::Never).await.unwrap();
         rises([0, 1, 1]);
-        root.rename(&nobody(), name("one"), &two, name("inner"), Over::Nothing).await.unwrap();
+        root.rename(&nobody(), name("one"), &two, name("inner"), Replace::Never).await.unwrap();
         rises([1, 1, 1]);
         two.remove(&nobody(), name("b")).await.unwrap();
         rises([0, 0, 1]);
@@ -111,15 +111,15 @@ fn a_rename_replaces_what_it_may_and_nothing_else() {
         let rename = async |from: &str, to: &str, over| {
             root.rename(&nobody(), name(from), &root, name(to), over).await
         };
-        assert!(matches!(rename("a", "b", Over::Nothing).await, Err(Error::Exists)));
-        assert!(matches!(rename("none", "b", Over::Anything).await, Err(Error::NotFound)));
-        assert!(matches!(rename("a", "d", Over::Anything).await, Err(Error::IsADirectory)));
-        assert!(matches!(rename("d", "a", Over::Anything).await, Err(Error::NotADirectory)));
-        assert!(matches!(rename("d", "full", Over::Anything).await, Err(Error::NotEmpty)));
-        rename("a", "a", Over::Anything).await.unwrap();
-        rename("a", "b", Over::Anything).await.unwrap();
-        rename("d", "e", Over::Anything).await.unwrap();
-        rename("full", "e", Over::Anything).await.unwrap();
+        assert!(matches!(rename("a", "b", Replace::Never).await, Err(Error::Exists)));
+        assert!(matches!(rename("none", "b", Replace::Existing).await, Err(Error::NotFound)));
+        assert!(matches!(rename("a", "d", Replace::Existing).await, Err(Error::IsADirectory)));
+        assert!(matches!(rename("d", "a", Replace::Existing).await, Err(Error::NotADirectory)));
+        assert!(matches!(rename("d", "full", Replace::Existing).await, Err(Error::NotEmpty)));
+        rename("a", "a", Replace::Existing).await.unwrap();
+        rename("a", "b", Replace::Existing).await.unwrap();
+        rename("d", "e", Replace::Existing).await.unwrap();
+        rename("full", "e", Replace::Existing).await.unwrap();
         assert_eq!(text(&volume, "b").await, "a");
         assert!(inode(&volume, "e/x").await.is_some());
         for gone in ["a", "d", "full"] {
@@ -135,9 +135,9 @@ fn a_directory_held_open_is_looked_into_wherever_it_has_moved() {
         let outer = root.make_directory(&nobody(), name("outer"), 0o755).await.unwrap();
         let held = outer.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
         let file = held.create(&nobody(), name("x"), NEW).await.unwrap();
-        outer.rename(&nobody(), name("d"), &root, name("e"), Over::Nothing).await.unwrap();
+        outer.rename(&nobody(), name("d"), &root, name("e"), Replace::Never).await.unwrap();
         outer.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
-        root.rename(&nobody(), name("e"), &outer, name("f"), Over::Nothing).await.unwrap();
+        root.rename(&nobody(), name("e"), &outer, name("f"), Replace::Never).await.unwrap();
         let found = held.lookup(name("x")).await.unwrap();
         assert_eq!(found.attributes().id, file.attributes.id);
         assert!(matches!(held.lookup(name("y")).await, Err(Error::NotFound)));
@@ -155,7 +155,7 @@ fn a_directory_does_not_move_into_itself() {
         let outer = root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
         let inner = outer.make_directory(&nobody(), name("e"), 0o755).await.unwrap();
         for into in [&outer, &inner] {
-            let moved = root.rename(&nobody(), name("d"), into, name("x"), Over::Anything).await;
+            let moved = root.rename(&nobody(), name("d"), into, name("x"), Replace::Existing).await;
             assert!(matches!(moved, Err(Error::IntoItself)), "{moved:?}");
         }
         assert!(inode(&volume, "d/e").await.is_some());
@@ -192,7 +192,7 @@ fn the_servers_own_names_are_nobodys() {
         assert!(matches!(root.make_directory(&nobody(), own, 0o755).await, Err(Error::Reserved)));
         assert!(matches!(root.remove(&nobody(), own).await, Err(Error::Reserved)));
         for (from, to) in [(own, name("b")), (name("a"), own)] {
-            let renamed = root.rename(&nobody(), from, &root, to, Over::Anything).await;
+            let renamed = root.rename(&nobody(), from, &root, to, Replace::Existing).await;
             assert!(matches!(renamed, Err(Error::Reserved)), "{renamed:?}");
         }
         let names: Vec<_> = root.entries(10).await.unwrap().iter().map(|entry| entry.name.clone()).collect();

@@ -15,8 +15,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use redb::{ReadableTable, TableDefinition};
 use vfs::{
-    Cache, CacheOptions, CheckOptions, CheckReport, Expect, Holder, Objects, ObjectsOptions, Quota, Trouble,
-    Usage, Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, CheckOptions, CheckReport, Expect, Holder, Objects, ObjectsOptions, ProblemKind,
+    Quota, Usage, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::changes::buf;
@@ -76,8 +76,8 @@ fn what_is_recorded_of_a_volumes_use_is_held_against_its_tree_where_it_would_be_
 
     bed.host.fs().write("/srv/copied", vec![1; 700]).unwrap();
     let more = Usage { bytes: held.bytes + 700, files: held.files + 1 };
-    let told = [Trouble::Usage { recorded: held, held: more }];
-    let troubles = |report: &CheckReport| -> Vec<Trouble> {
+    let told = [ProblemKind::Usage { recorded: held, held: more }];
+    let troubles = |report: &CheckReport| -> Vec<ProblemKind> {
         report.problems.iter().map(|problem| problem.trouble.clone()).collect()
     };
     let [looked, mended, after] = bed.check([false, true, true]);
@@ -110,8 +110,7 @@ fn what_linerate_put_did_not_finish_is_taken_away_by_a_check_that_mends_and_by_n
     }
     let [looked, mended, after] = bed.check([false, true, true]);
     let told = |report: &CheckReport| {
-        let is_it =
-            |trouble: &Trouble| matches!(trouble, Trouble::Leftover { path } if left.ends_with(&**path));
+        let is_it = |trouble: &ProblemKind| matches!(trouble, ProblemKind::Leftover { path } if left.ends_with(&**path));
         report.problems.iter().any(|problem| is_it(&problem.trouble))
     };
     assert!(told(&looked) && looked.mended == 0, "{looked:?}");

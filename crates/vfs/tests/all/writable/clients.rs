@@ -15,8 +15,8 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    CallbackNotifier, Client, Error, Holder, How, Identity, Notice, NotifyFuture, NotifyOutcome, Resolved,
-    Version, Volume,
+    CallbackNotifier, Client, CreateOptions, Error, Holder, Identity, Notice, NotifyFuture, NotifyOutcome,
+    Resolved, Version, Volume,
 };
 
 use super::{Process, nobody, path, root};
@@ -198,7 +198,7 @@ impl Bed {
         volume.cache().add_callback_notifier(&teller);
         if lane == 0 {
             for file in FILES {
-                let how = How { exclusive: true, mode: 0o644 };
+                let how = CreateOptions { exclusive: true, mode: 0o644 };
                 let made = root(&volume).await.create(&nobody(), super::name(file), how).await.unwrap();
                 super::changes::write(&made.writer, 0, "\0").await.unwrap();
                 let object = made.writer.file().object().unwrap();

@@ -8,7 +8,9 @@ use lane::backend::sim::{Config, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{ChangeKind, ClientNotification, Error, Holder, How, Invalidation, InvalidationListener, Over};
+use vfs::{
+    ChangeKind, ClientNotification, CreateOptions, Error, Holder, Invalidation, InvalidationListener, Replace,
+};
 
 use super::changes::{text, write};
 use super::{Process, directory, inode, name, nobody, on_lanes, root};
@@ -42,7 +44,7 @@ fn a_change_shows_to_the_next_look_of_every_lane() {
                             truth.set(None);
                         }
                         None => {
-                            let how = How { exclusive: true, mode: 0o644 };
+                            let how = CreateOptions { exclusive: true, mode: 0o644 };
                             let made = root.create(&nobody(), name("page"), how).await.unwrap();
                             truth.set(Some(made.attributes.id.ino));
                         }
@@ -65,12 +67,12 @@ fn what_lies_beneath_a_directory_moves_with_it_on_every_lane() {
                 if lane == 0 {
                     let a = root.make_directory(&nobody(), name("a"), 0o755).await.unwrap();
                     let b = a.make_directory(&nobody(), name("b"), 0o755).await.unwrap();
-                    let how = How { exclusive: true, mode: 0o644 };
+                    let how = CreateOptions { exclusive: true, mode: 0o644 };
                     write(&b.create(&nobody(), name("page"), how).await.unwrap().writer, 0, "x")
                         .await
                         .unwrap();
                     time::sleep(Duration::from_millis(100)).await;
-                    root.rename(&nobody(), name("a"), &root, name("c"), Over::Nothing).await.unwrap();
+                    root.rename(&nobody(), name("a"), &root, name("c"), Replace::Never).await.unwrap();
                     moved.set(true);
                     time::sleep(Duration::from_millis(100)).await;
                     return;
@@ -103,11 +105,13 @@ fn a_lane_that_goes_while_it_is_asked_holds_up_nobody() {
             let volume = changing.volume();
             let root = root(&volume).await;
             for step in 0..20 {
-                let how = How { exclusive: true, mode: 0o644 };
+                let how = CreateOptions { exclusive: true, mode: 0o644 };
                 root.create(&nobody(), name(&format!("page{step}")), how).await.unwrap();
             }
             other.await;
-            root.create(&nobody(), name("page"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+            root.create(&nobody(), name("page"), CreateOptions { exclusive: true, mode: 0o644 })
+                .await
+                .unwrap();
         });
         world.end();
     });
@@ -119,7 +123,7 @@ fn a_change_whose_caller_gives_up_is_made_or_not_and_holds_up_nobody() {
         on_lanes(seed, Config::rough(), 2, move |lane, _, volume| async move {
             let mut rng = SmallRng::seed_from_u64(seed * 2 + lane as u64);
             let root = root(&volume).await;
-            let how = How { exclusive: true, mode: 0o644 };
+            let how = CreateOptions { exclusive: true, mode: 0o644 };
             for _ in 0..20 {
                 let patience = Duration::from_micros(rng.random_range(0..3000));
                 let is_made = time::timeout(patience, root.create(&nobody(), name("page"), how)).await;
@@ -153,7 +157,9 @@ fn clients_of_every_lane_are_told_before_the_change_and_he_who_makes_it_is_named
             time::sleep(Duration::from_millis(5)).await;
             if lane == 0 {
                 let caller = nobody().sparing(Holder(7));
-                root.create(&caller, name("page"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+                root.create(&caller, name("page"), CreateOptions { exclusive: true, mode: 0o644 })
+                    .await
+                    .unwrap();
                 assert_eq!(told.borrow().len(), 2, "the change waits until all are told");
             }
             time::sleep(Duration::from_secs(1)).await;

@@ -7,11 +7,11 @@ use lane::backend::sim::Config;
 use smb_sid::Sids;
 use smb_wire::create::access::rights::{APPEND_DATA, FILE_ALL, FILE_EXECUTE, FILE_READ, READ_DATA};
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_flags, ace_type};
-use vfs::{Caller, Directory, Error, Expect, How, Resolved, Volume};
+use vfs::{Caller, CreateOptions, Directory, Error, Expect, Resolved, Volume};
 
 use super::{Process, directory, name, nobody, on_lanes, path, root};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 
 fn accounts() -> Arc<Accounts> {
     let text = "version = 1\n[user.alice]\nid = 1\n[user.bob]\nid = 2\n[user.root]\nid = 3\n\

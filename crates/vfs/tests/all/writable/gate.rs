@@ -8,7 +8,7 @@ use lane::backend::sim::{Config, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{Closed, Error, How, Over};
+use vfs::{Closed, CreateOptions, Error, Replace};
 
 use super::{Process, name, nobody, on_lanes, root};
 
@@ -27,11 +27,11 @@ fn a_closed_gate_lets_nothing_in_and_is_empty_when_the_last_change_has_ended() {
                     for step in 0_u32.. {
                         let (one, other) = (format!("{lane}-{step}"), format!("{lane}-{step}-moved"));
                         let made = root
-                            .create(&nobody(), name(&one), How { exclusive: true, mode: 0o644 })
+                            .create(&nobody(), name(&one), CreateOptions { exclusive: true, mode: 0o644 })
                             .await
                             .map(drop);
                         let moved =
-                            root.rename(&nobody(), name(&one), &root, name(&other), Over::Nothing).await;
+                            root.rename(&nobody(), name(&one), &root, name(&other), Replace::Never).await;
                         for came in [made, moved] {
                             match came {
                                 Ok(()) | Err(Error::NotFound) => {}
@@ -55,7 +55,9 @@ fn a_closed_gate_lets_nothing_in_and_is_empty_when_the_last_change_has_ended() {
                     time::sleep(Duration::from_micros(rng.random_range(0..2000))).await;
                     assert_eq!(root.object().unwrap().version(), before, "nothing changed behind the gate");
                     shared.reopen();
-                    root.create(&nobody(), name("x"), How { exclusive: false, mode: 0o644 }).await.unwrap();
+                    root.create(&nobody(), name("x"), CreateOptions { exclusive: false, mode: 0o644 })
+                        .await
+                        .unwrap();
                 }
                 is_over.set(true);
             }
@@ -74,7 +76,7 @@ fn a_start_holds_changes_of_all_volumes_back_for_a_while_those_that_are_opened_l
     let at_work = process.clone();
     let work = async move {
         let volume = at_work.volume();
-        let how = How { exclusive: false, mode: 0o644 };
+        let how = CreateOptions { exclusive: false, mode: 0o644 };
         let create = async || root(&volume).await.create(&nobody(), name("x"), how).await.map(drop);
         let begun = time::now();
         assert!(matches!(create().await, Err(Error::Closed(Closed::Frozen))), "it was opened after");

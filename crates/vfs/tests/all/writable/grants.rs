@@ -13,14 +13,14 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    ByLease, ClientNotification, Error, Expect, How, Invalidation, InvalidationListener, Open, OpenError,
-    OpenHow, Volume, Wanted,
+    ClientNotification, CreateOptions, Error, Expect, Invalidation, InvalidationListener, LeaseBreak, Open,
+    OpenError, OpenHow, RequestedCaching, Volume,
 };
 
 use super::changes::buf;
 use super::{CLIENT, name, nobody, on_lanes, path, root};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 pub(super) const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
     looks: grants::StatOpen::No,
@@ -32,9 +32,9 @@ pub(super) const EVERYTHING: OpenHow<'_> = OpenHow {
     wanted: None,
 };
 
-fn lease(client: u8, caching: Caching, parent: Option<u8>) -> Option<Wanted> {
+fn lease(client: u8, caching: Caching, parent: Option<u8>) -> Option<RequestedCaching> {
     let key = LeaseKey { client: [client; 16], key: [client; 16] };
-    Some(Wanted::Lease { key, caching, epoch: Some(0), parent: parent.map(|key| [key; 16]) })
+    Some(RequestedCaching::Lease { key, caching, epoch: Some(0), parent: parent.map(|key| [key; 16]) })
 }
 
 pub(super) async fn open(volume: &Volume, at: &str, how: &OpenHow<'_>) -> Result<Open, OpenError> {
@@ -50,7 +50,7 @@ impl InvalidationListener for Told {
         None
     }
 
-    fn break_lease(&self, asked: &ByLease) {
+    fn break_lease(&self, asked: &LeaseBreak) {
         self.0.borrow_mut().push((asked.told.holder, asked.told.to));
     }
 }
@@ -150,7 +150,7 @@ fn nothing_is_done_for_good_to_a_file_that_goes_with_who_let_nobody_do_it() {
                     let done = match stores {
                         true => writer.write_at(&nobody(), 0, buf("text").await).await.0,
                         false => {
-                            let over = vfs::Over::Nothing;
+                            let over = vfs::Replace::Never;
                             root.rename(&nobody(), name("page"), &root, name("moved"), over).await
                         }
                     };
@@ -180,7 +180,7 @@ fn a_deletion_goes_with_the_file_when_it_is_renamed() {
         let root = root(&volume).await;
         let it = open(&volume, "page", &EVERYTHING).await.unwrap();
         it.set_deletion(&volume, true).await.unwrap();
-        root.rename(&it.caller(&nobody()), name("page"), &root, name("moved"), vfs::Over::Nothing)
+        root.rename(&it.caller(&nobody()), name("page"), &root, name("moved"), vfs::Replace::Never)
             .await
             .unwrap();
         it.close(&volume, &nobody()).await.unwrap();
@@ -199,7 +199,7 @@ fn a_directory_is_not_renamed_by_smb_while_something_beneath_is_open_but_by_othe
         root.make_directory(&nobody(), name("b"), 0o755).await.unwrap();
         let mover = open(&volume, "a", &EVERYTHING).await.unwrap();
         let by = mover.caller(&nobody());
-        let rename = async |by| root.rename(by, name("a"), &root, name("c"), vfs::Over::Nothing).await;
+        let rename = async |by| root.rename(by, name("a"), &root, name("c"), vfs::Replace::Never).await;
         for how in [EVERYTHING, OpenHow { share: Share::from_bits(0), ..EVERYTHING }] {
             let kept = open(&volume, "a/deep/page", &how).await.unwrap();
             assert!(matches!(rename(&by).await, Err(Error::AccessDenied)));
@@ -227,7 +227,7 @@ fn a_directory_is_not_renamed_by_smb_while_something_beneath_is_open_but_by_othe
         // Beside, and without an open, nobody is in the way.
         let beside = open(&volume, "b", &EVERYTHING).await.unwrap();
         let beneath = open(&volume, "c/deep/page", &EVERYTHING).await.unwrap();
-        root.rename(&nobody(), name("c"), &root, name("a"), vfs::Over::Nothing).await.unwrap();
+        root.rename(&nobody(), name("c"), &root, name("a"), vfs::Replace::Never).await.unwrap();
         for open in [mover, beside, beneath] {
             open.close(&volume, &nobody()).await.unwrap();
         }
@@ -246,7 +246,8 @@ fn names_end_leases_of_their_directory_but_for_the_parents_own_and_data_does_at_
         assert_eq!([&one, &two].map(|open| open.opened().caching), [Caching::RH; 2]);
         // By the first one's open of the page, with its directory's key as the parent's.
         let key = LeaseKey { client: [1; 16], key: [9; 16] };
-        let wanted = Wanted::Lease { key, caching: Caching::RH, epoch: Some(0), parent: Some([1; 16]) };
+        let wanted =
+            RequestedCaching::Lease { key, caching: Caching::RH, epoch: Some(0), parent: Some([1; 16]) };
         let it = open(&volume, "page", &OpenHow { wanted: Some(wanted), ..EVERYTHING }).await.unwrap();
         let writer = root.open_writer(&it.caller(&nobody()), name("page")).await.unwrap();
         it.check(Range { offset: 0, len: 5 }, RangeUse::Writing).unwrap();

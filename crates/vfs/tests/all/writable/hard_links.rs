@@ -11,8 +11,8 @@ use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, Fs, World};
 use lane::time;
 use vfs::{
-    CheckOptions, Directory, Error, Expect, Holder, How, Number, Objects, ObjectsOptions, OpenHow, Over,
-    Volume,
+    CheckOptions, CreateOptions, Directory, Error, Expect, Holder, Number, Objects, ObjectsOptions, OpenHow,
+    Replace, Volume,
 };
 
 use super::access::operator;
@@ -21,7 +21,7 @@ use super::grants::EVERYTHING;
 use super::told::{Said, Service, promised};
 use super::{Process, directory, name, nobody, on_lanes, path, root, watched};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 /// Long enough for notification and for the search for files that are no longer where they were.
 const SOON: Duration = Duration::from_secs(1);
 const A_WHILE: Duration = Duration::from_millis(100);
@@ -77,12 +77,12 @@ impl Loss {
             Self::PutOver => drop(put(&top, "first", "another").await.unwrap()),
             Self::RenamedOver => {
                 make(&top, "other", "other").await;
-                top.rename(&nobody(), name("other"), &top, name("first"), Over::Anything).await.unwrap();
+                top.rename(&nobody(), name("other"), &top, name("first"), Replace::Existing).await.unwrap();
             }
             Self::LinkedOver => {
                 let other = make(&top, "other", "other").await;
                 let to = (name("other"), name("first"));
-                top.link_to(&nobody(), other, to.0, &top, to.1, Over::Anything).await.unwrap();
+                top.link_to(&nobody(), other, to.0, &top, to.1, Replace::Existing).await.unwrap();
             }
             Self::Exchanged => {
                 make(&top, "other", "other").await;
@@ -90,7 +90,7 @@ impl Loss {
             }
             Self::Moved => {
                 let there = top.make_directory(&nobody(), name("there"), 0o755).await.unwrap();
-                top.rename(&nobody(), name("first"), &there, name("first"), Over::Nothing).await.unwrap();
+                top.rename(&nobody(), name("first"), &there, name("first"), Replace::Never).await.unwrap();
             }
         }
     }
@@ -170,12 +170,12 @@ fn a_number_leads_to_its_file_for_as_long_as_that_has_a_name() {
                     let [d, e] = [directory(&volume, "d").await, directory(&volume, "e").await];
                     let there = directory(&volume, to).await;
                     let file = put(&d, "a", "text").await.unwrap();
-                    d.link_to(&nobody(), file, name("a"), &e, name("b"), Over::Nothing).await.unwrap();
+                    d.link_to(&nobody(), file, name("a"), &e, name("b"), Replace::Never).await.unwrap();
                     if looked_at == Some("e/b") {
                         volume.cache().clear();
                         volume.lookup(path("e/b")).await.unwrap();
                     }
-                    e.rename(&nobody(), name("b"), &there, name("b"), Over::Nothing).await.unwrap();
+                    e.rename(&nobody(), name("b"), &there, name("b"), Replace::Never).await.unwrap();
                     if looked_at == Some("d/a") {
                         volume.cache().clear();
                         volume.lookup(path("d/a")).await.unwrap();
@@ -318,14 +318,14 @@ fn what_is_renamed_as_one_file_is_not_another_that_has_its_name_by_now() {
         let file = make(&top, "page", "first").await;
         let (from, to) = (name("page"), name("moved"));
         let another = put(&top, "page", "second").await.unwrap();
-        let refused = top.rename_if(&nobody(), file, from, &top, to, Over::Anything).await;
+        let refused = top.rename_if(&nobody(), file, from, &top, to, Replace::Existing).await;
         assert!(matches!(refused, Err(Error::Unexpected)), "{refused:?}");
         let fs = process.host.fs();
         assert_eq!(
             (fs.read("/srv/page").unwrap(), fs.read("/srv/moved").is_ok()),
             (b"second".to_vec(), false)
         );
-        top.rename_if(&nobody(), another, from, &top, to, Over::Anything).await.unwrap();
+        top.rename_if(&nobody(), another, from, &top, to, Replace::Existing).await.unwrap();
         assert_eq!(fs.read("/srv/moved").unwrap(), b"second");
     });
 }

@@ -16,8 +16,8 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Cache, CacheOptions, CheckOptions, Error, Expect, How, Identity, Number, Objects, ObjectsOptions, Over,
-    Problem, Resolved, Trouble, Version, Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, CheckOptions, CreateOptions, Error, Expect, Identity, Number, Objects,
+    ObjectsOptions, Problem, ProblemKind, Replace, Resolved, Version, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::changes::buf;
@@ -63,7 +63,7 @@ fn what_is_written_after_the_last_name_went_leaves_no_record_over_a_kill() {
         let cache = Cache::sharing(CacheOptions::default(), &shared);
         let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
         let (root, caller) = (root(&volume).await, nobody());
-        let how = How { exclusive: false, mode: 0o644 };
+        let how = CreateOptions { exclusive: false, mode: 0o644 };
         let mut open = Vec::new();
         for at in ["written", "cut", "left"] {
             let writer = root.create(&caller, name(at), how).await.unwrap().writer;
@@ -245,7 +245,7 @@ impl History {
             assert!(first.is_mended(), "{first:?}");
             assert!(second.is_clean(), "{second:?} after {first:?}");
             // What was on its way to be removed stays with the last task.
-            let is_left = |problem: &Problem| matches!(problem.trouble, Trouble::Leftover { .. });
+            let is_left = |problem: &Problem| matches!(problem.trouble, ProblemKind::Leftover { .. });
             let agrees = first.problems.iter().all(is_left);
             assert!(agrees || !self.agrees, "{first:?} after stops in order");
             self.count("checked");
@@ -341,10 +341,10 @@ async fn change(volume: &Volume, at: &str, rng: &mut SmallRng) -> Result<(), Err
         1 => root.remove(&caller, name(at)).await,
         2 => {
             let to = *NAMES.choose(rng).unwrap();
-            root.rename(&caller, name(at), &root, name(to), Over::Anything).await
+            root.rename(&caller, name(at), &root, name(to), Replace::Existing).await
         }
         _ => {
-            let how = How { exclusive: false, mode: 0o644 };
+            let how = CreateOptions { exclusive: false, mode: 0o644 };
             let writer = root.create(&caller, name(at), how).await?.writer;
             let written = writer.write_at(&caller, 0, buf(&text(rng)).await).await.0;
             if rng.random() {

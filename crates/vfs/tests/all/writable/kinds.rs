@@ -5,12 +5,12 @@ use std::sync::Arc;
 use identity::Rights;
 use lane::backend::sim::{Config, seeds};
 use lane::fs::{Allocate, AttributeChange, SetTime, SyncOf, XattrHow};
-use vfs::{Directory, Error, How, Resolved, Volume};
+use vfs::{CreateOptions, Directory, Error, Resolved, Volume};
 
 use super::changes::{text, write};
 use super::{Process, directory, inode, name, nobody, on_lanes, path, root};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 const KEEP: AttributeChange =
     AttributeChange { uid: None, gid: None, mode: None, atime: SetTime::Keep, mtime: SetTime::Keep };
 
@@ -29,7 +29,7 @@ fn two_names_of_a_file_are_one_object_and_renames_leave_it_what_it_is() {
         assert_eq!(text(&volume, "b").await, "both");
         let identity = b.object().unwrap().identity().clone();
         assert!(identity.handle().is_some(), "the simulated file system has handles");
-        root.rename(&nobody(), name("b"), &root, name("c"), vfs::Over::Nothing).await.unwrap();
+        root.rename(&nobody(), name("b"), &root, name("c"), vfs::Replace::Never).await.unwrap();
         root.remove(&nobody(), name("a")).await.unwrap();
         let (c, _) = volume.lookup(path("c")).await.unwrap().into_file().unwrap();
         assert_eq!(*c.object().unwrap().identity(), identity);
@@ -53,7 +53,8 @@ fn a_symbolic_link_is_stored_as_given_and_leads_nowhere_outside() {
         assert!(matches!(root.symlink(&nobody(), name("in"), b"a").await, Err(Error::Exists)));
         assert!(matches!(root.symlink(&nobody(), name("x"), b"").await, Err(Error::Name(_))));
         assert!(matches!(root.read_link(&nobody(), name("a")).await, Err(Error::NotServable)));
-        let opened = root.create(&nobody(), name("out"), How { exclusive: false, mode: 0o644 }).await;
+        let opened =
+            root.create(&nobody(), name("out"), CreateOptions { exclusive: false, mode: 0o644 }).await;
         assert!(matches!(opened, Err(Error::SymlinkRefused)), "{opened:?}");
         root.remove(&nobody(), name("out")).await.unwrap();
         assert_eq!(process.host.fs().read("/etc/passwd").unwrap(), b"secret");
@@ -179,8 +180,8 @@ fn the_names_of_a_directory_are_read_once_for_all_that_comes_and_goes_in_it() {
             d.create(&nobody(), name(&file), NEW).await.unwrap();
             assert_eq!(folded(&d, &file.to_uppercase()).await, Some(file));
         }
-        d.rename(&nobody(), name("File7"), &d, name("Seven"), vfs::Over::Nothing).await.unwrap();
-        d.rename(&nobody(), name("File8"), &root, name("Eight"), vfs::Over::Nothing).await.unwrap();
+        d.rename(&nobody(), name("File7"), &d, name("Seven"), vfs::Replace::Never).await.unwrap();
+        d.rename(&nobody(), name("File8"), &root, name("Eight"), vfs::Replace::Never).await.unwrap();
         d.remove(&nobody(), name("File9")).await.unwrap();
         let staged = d.stage(&nobody(), 0o644).await.unwrap();
         staged.publish(&nobody(), name("File1"), vfs::Expect::Anything).await.unwrap();

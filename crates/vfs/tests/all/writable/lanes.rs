@@ -6,7 +6,7 @@ use lane::backend::sim::{Config, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::How;
+use vfs::CreateOptions;
 
 use super::changes::{text, write};
 use super::{Process, name, nobody, root};
@@ -22,7 +22,7 @@ fn no_write_lands_outside_its_permit_though_its_lane_ends() {
             let opening = process.clone();
             process.host.spawn_on(lane, async move {
                 let root = root(&opening.volume()).await;
-                let how = How { exclusive: false, mode: 0o644 };
+                let how = CreateOptions { exclusive: false, mode: 0o644 };
                 let Ok(made) = root.create(&nobody(), name("page"), how).await else { return };
                 loop {
                     let _ = write(&made.writer, 0, "from a lane that ends").await;
@@ -33,7 +33,7 @@ fn no_write_lands_outside_its_permit_though_its_lane_ends() {
         let (changing, mut rng) = (process.clone(), SmallRng::seed_from_u64(seed));
         world.block_on(&process.host, async move {
             let volume = changing.volume();
-            let how = How { exclusive: false, mode: 0o644 };
+            let how = CreateOptions { exclusive: false, mode: 0o644 };
             let made = root(&volume).await.create(&nobody(), name("page"), how).await.unwrap();
             for lane in [1, 2] {
                 time::sleep(Duration::from_micros(rng.random_range(0..8000))).await;

@@ -16,8 +16,8 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    ByLease, CallbackNotifier, ClientNotification, Error, Expect, How, Invalidation, InvalidationListener,
-    Open, OpenError, OpenHow, Over, Volume, Wanted, Writer,
+    CallbackNotifier, ClientNotification, CreateOptions, Error, Expect, Invalidation, InvalidationListener,
+    LeaseBreak, Open, OpenError, OpenHow, Replace, RequestedCaching, Volume, Writer,
 };
 
 use super::changes::buf;
@@ -25,7 +25,7 @@ use super::keeper::Keeper;
 use super::{Process, name, nobody, path, root};
 
 const SEEDS: u64 = 1000;
-const ANY: How = How { exclusive: false, mode: 0o644 };
+const ANY: CreateOptions = CreateOptions { exclusive: false, mode: 0o644 };
 /// As the server has it.
 const PATIENCE: Duration = Duration::from_secs(35);
 
@@ -60,7 +60,7 @@ struct Client {
     dirty: RefCell<Option<String>>,
     is_flushing: Cell<bool>,
     /// Breaks that came before the open was made.
-    early: RefCell<Vec<ByLease>>,
+    early: RefCell<Vec<LeaseBreak>>,
     me: RefCell<std::rc::Weak<Client>>,
 }
 
@@ -147,7 +147,7 @@ impl Client {
             .choose(&mut *self.rng.borrow_mut())
             .unwrap();
         let key = LeaseKey { client: [self.number as u8; 16], key: [1; 16] };
-        let lease = Wanted::Lease { key, caching, epoch: Some(0), parent: None };
+        let lease = RequestedCaching::Lease { key, caching, epoch: Some(0), parent: None };
         let is_oplock = self.rng.borrow_mut().random_bool(0.3);
         let share = if self.rng.borrow_mut().random_bool(0.9) { 7 } else { 3 };
         self.share.set(Share::from_bits(share));
@@ -159,7 +159,7 @@ impl Client {
             need: Rights::READ | Rights::WRITE,
             overwrites: false,
             consumer: IpAddr::from(Ipv4Addr::from_bits(self.number as u32)).into(),
-            wanted: Some(if is_oplock { Wanted::Oplock(caching) } else { lease }),
+            wanted: Some(if is_oplock { RequestedCaching::Oplock(caching) } else { lease }),
         };
         let mut known = |holder| self.holder.set(Some(holder));
         match self.volume.open_shared(&nobody(), path("page"), &how, &mut known).await {
@@ -262,7 +262,7 @@ impl Client {
     }
 
     /// He is told.
-    fn take(&self, asked: &ByLease) {
+    fn take(&self, asked: &LeaseBreak) {
         let to = asked.told.to;
         if !to.contains(Caching::R) && !asked.told.from.contains(Caching::W) {
             self.cached.take();
@@ -316,7 +316,7 @@ impl InvalidationListener for Client {
         None
     }
 
-    fn break_lease(&self, asked: &ByLease) {
+    fn break_lease(&self, asked: &LeaseBreak) {
         if self.holder.get() != Some(asked.told.holder) {
             return;
         }
@@ -367,10 +367,12 @@ async fn stranger(all: Rc<All>, volume: Volume, seed: u64) {
             },
             _ => {
                 let (from, to) = (name("page"), name("other"));
-                match root.rename(&nobody(), from, &root, to, Over::Anything).await {
-                    Ok(()) => {
-                        root.rename(&nobody(), to, &root, from, Over::Anything).await.or_else(locked).unwrap()
-                    }
+                match root.rename(&nobody(), from, &root, to, Replace::Existing).await {
+                    Ok(()) => root
+                        .rename(&nobody(), to, &root, from, Replace::Existing)
+                        .await
+                        .or_else(locked)
+                        .unwrap(),
                     Err(Error::Locked) => all.saw(5),
                     Err(Error::NotFound) => {}
                     Err(other) => panic!("{other}"),

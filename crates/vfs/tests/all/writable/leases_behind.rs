@@ -6,12 +6,12 @@ use grants::{Caching, LeaseKey};
 use identity::Writable;
 use lane::backend::sim::{Config, Fs};
 use lane::time;
-use vfs::{Caller, How, Open, OpenHow, Over, Volume, Wanted};
+use vfs::{Caller, CreateOptions, Open, OpenHow, Replace, RequestedCaching, Volume};
 
 use super::grants::{EVERYTHING, listen, open};
 use super::{directory, name, nobody, on_lanes, path, root, watched};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 /// Within so long the kernel's watches tell, and what they tell of is looked at.
 const SOON: Duration = Duration::from_secs(1);
 /// Longer than a lane remembers what nobody uses.
@@ -26,12 +26,12 @@ enum Holds {
 }
 
 impl Holds {
-    fn wanted(self) -> Wanted {
+    fn wanted(self) -> RequestedCaching {
         match self {
-            Self::Oplock(caching) => Wanted::Oplock(caching),
+            Self::Oplock(caching) => RequestedCaching::Oplock(caching),
             Self::Lease(caching) => {
                 let key = LeaseKey { client: [1; 16], key: [1; 16] };
-                Wanted::Lease { key, caching, epoch: Some(0), parent: None }
+                RequestedCaching::Lease { key, caching, epoch: Some(0), parent: None }
             }
         }
     }
@@ -68,13 +68,13 @@ impl Before {
             }
             Self::Renames => {
                 let d = directory(volume, "d").await;
-                d.rename(caller, name("file"), &d, name("other"), Over::Nothing).await.unwrap();
+                d.rename(caller, name("file"), &d, name("other"), Replace::Never).await.unwrap();
                 "d/other"
             }
             Self::MovesAway | Self::MovesAndWaits => {
                 let d = directory(volume, "d").await;
                 let e = directory(volume, "e").await;
-                d.rename(caller, name("file"), &e, name("moved"), Over::Nothing).await.unwrap();
+                d.rename(caller, name("file"), &e, name("moved"), Replace::Never).await.unwrap();
                 drop((d, e));
                 if matches!(self, Self::MovesAndWaits) {
                     time::sleep(LONG).await;

@@ -6,12 +6,12 @@ use identity::Writable;
 use lane::backend::sim::{Config, Fs, World};
 use lane::fs::AttributeChange;
 use lane::time;
-use vfs::{How, Over, Volume};
+use vfs::{CreateOptions, Replace, Volume};
 
 use super::changes::write;
 use super::{Process, directory, name, nobody, path, watched};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 const A_WHILE: Duration = Duration::from_millis(100);
 /// So that no stamp is of a whole second, which might be all that a file system has.
 const A_MOMENT: Duration = Duration::from_millis(5);
@@ -68,9 +68,9 @@ impl Act {
             }
             Self::Link => {
                 let which = volume.lookup(path("d/a")).await.unwrap().object().unwrap().number();
-                d.link_to(&by, which, name("a"), &e, name("b"), Over::Nothing).await.unwrap();
+                d.link_to(&by, which, name("a"), &e, name("b"), Replace::Never).await.unwrap();
             }
-            Self::Move => d.rename(&by, name("a"), &e, name("c"), Over::Nothing).await.unwrap(),
+            Self::Move => d.rename(&by, name("a"), &e, name("c"), Replace::Never).await.unwrap(),
             Self::Lose => d.remove(&by, name("a")).await.unwrap(),
             Self::MakeBeneath => drop(d.create(&by, name("new"), NEW).await.unwrap()),
         }

@@ -15,7 +15,7 @@ use lane::fs::LockKind;
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use vfs::{How, Open, OpenError, OpenHow, Volume, VolumeOptions, VolumeSpec};
+use vfs::{CreateOptions, Open, OpenError, OpenHow, Volume, VolumeOptions, VolumeSpec};
 
 use super::{CLIENT, Process, name, nobody, path, root};
 
@@ -44,7 +44,7 @@ fn alone<F: Future<Output = ()> + 'static>(test: impl FnOnce(Process, Volume) ->
 }
 
 async fn page(volume: &Volume) {
-    let how = How { exclusive: false, mode: 0o644 };
+    let how = CreateOptions { exclusive: false, mode: 0o644 };
     root(volume).await.create(&nobody(), name("page"), how).await.unwrap();
 }
 
@@ -273,7 +273,7 @@ fn who_locks_many_files_for_other_programs_leaves_as_many_to_others() {
         let mut opens = Vec::new();
         for n in 0..4 {
             let (name_of, consumer) = (format!("page{n}"), IpAddr::from([192, 0, 2, n / 3]).into());
-            let how = How { exclusive: true, mode: 0o644 };
+            let how = CreateOptions { exclusive: true, mode: 0o644 };
             root(&volume).await.create(&nobody(), name(&name_of), how).await.unwrap();
             let how = OpenHow { consumer, ..EVERYTHING };
             let it = volume.open_shared(&nobody(), path(&name_of), &how, &mut |_| {}).await.unwrap().0;

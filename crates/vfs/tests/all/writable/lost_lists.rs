@@ -9,8 +9,8 @@ use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, Fs, World};
 use lane::time;
 use vfs::{
-    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Cache, CacheOptions, CheckOptions, Over, Trouble, Volume,
-    VolumeOptions, VolumeSpec,
+    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Cache, CacheOptions, CheckOptions, ProblemKind, Replace,
+    Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::access::{alice, directory_as, index, list, operator, reads, root_as, served, sharing};
@@ -185,7 +185,7 @@ fn checked(world: &World, index: &Arc<Index>) -> Vec<String> {
         .block_on(&host, async move { vfs::check(&index, volume, options, Arc::default()).await.unwrap() });
     host.fs().configure(|config| config.privileged = true);
     let lost = report.problems.into_iter().filter_map(|problem| match problem.trouble {
-        Trouble::AccessList { path, why } if why.contains("it is gone") => Some(path),
+        ProblemKind::AccessList { path, why } if why.contains("it is gone") => Some(path),
         _ => None,
     });
     let mut lost: Vec<_> = lost.collect();
@@ -240,7 +240,7 @@ fn what_is_remembered_follows_what_clients_do_with_directories() {
         all_read(&volume, &wanted, "before").await;
         let (root, who) = (root_as(&volume).await, operator());
         let o = directory_as(&volume, &who, "o").await;
-        root.rename(&who, name("d"), &o, name("moved"), Over::Nothing).await.unwrap();
+        root.rename(&who, name("d"), &o, name("moved"), Replace::Never).await.unwrap();
         // By the name that it left something new begins without.
         root.make_directory(&who, name("d"), 0o755).await.unwrap();
         o.make_directory(&who, name("none"), 0o755).await.unwrap();
@@ -380,15 +380,15 @@ impl Last {
                 d.make_directory(&who, name("e"), 0o755).await.unwrap();
             }
             Self::MovesAwayAndMakesAnew => {
-                top.rename(&who, name("d"), &top, name("f"), Over::Nothing).await.unwrap();
+                top.rename(&who, name("d"), &top, name("f"), Replace::Never).await.unwrap();
                 let d = top.make_directory(&who, name("d"), 0o755).await.unwrap();
                 d.make_directory(&who, name("e"), 0o755).await.unwrap();
             }
             Self::MovesOneWithoutThere => {
-                top.rename(&who, name("d"), &top, name("f"), Over::Nothing).await.unwrap();
+                top.rename(&who, name("d"), &top, name("f"), Replace::Never).await.unwrap();
                 let made = top.make_directory(&who, name("g"), 0o755).await.unwrap();
                 made.make_directory(&who, name("e"), 0o755).await.unwrap();
-                top.rename(&who, name("g"), &top, name("d"), Over::Nothing).await.unwrap();
+                top.rename(&who, name("g"), &top, name("d"), Replace::Never).await.unwrap();
             }
             Self::Exchanges => {
                 let made = top.make_directory(&who, name("f"), 0o755).await.unwrap();

@@ -8,7 +8,7 @@ use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, Found, FoundKind, Fs, JournalKind, World};
 use lane::time;
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
-use vfs::{Over, Volume};
+use vfs::{Replace, Volume};
 
 use super::access::{directory_as, list, operator, root_as, served};
 use super::lost_lists::{CLOSED, LISTS, OPEN, readers};
@@ -76,16 +76,16 @@ impl Way {
                 time::sleep(Duration::from_secs(2)).await;
                 assert_eq!(readers(volume, "f").await, LISTS);
             }
-            Self::Moved => rename("d", "g", Over::Nothing).await,
+            Self::Moved => rename("d", "g", Replace::Never).await,
             Self::MovedOverAnother => {
                 at("f/e").await.remove(&who, name("page")).await.unwrap();
-                at("f").await.rename(&who, name("e"), &top, name("g"), Over::Nothing).await.unwrap();
-                rename("d", "g", Over::Anything).await;
+                at("f").await.rename(&who, name("e"), &top, name("g"), Replace::Never).await.unwrap();
+                rename("d", "g", Replace::Existing).await;
             }
             Self::Exchanged => top.exchange(&who, name("d"), &top, name("f")).await.unwrap(),
             Self::ChangesPlaces => {
                 for (from, to) in [("d", "g"), ("f", "d"), ("g", "f")] {
-                    rename(from, to, Over::Nothing).await;
+                    rename(from, to, Replace::Never).await;
                 }
             }
             Self::TakenAway => at("d/e").await.set_access_list(&who, None).await.unwrap(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, World, seeds};
-use vfs::{How, Objects, ObjectsOptions};
+use vfs::{CreateOptions, Objects, ObjectsOptions};
 
 use super::{Process, inode, name, nobody, on_lanes, root};
 
@@ -39,7 +39,7 @@ fn a_file_that_others_find_as_it_is_made_keeps_its_number_over_a_kill() {
             let root = root(&volume).await;
             let mut all = Vec::new();
             for n in 0..FILES {
-                let how = How { exclusive: true, mode: 0o644 };
+                let how = CreateOptions { exclusive: true, mode: 0o644 };
                 all.push(root.create(&nobody(), name(&format!("f{n}")), how).await.unwrap());
             }
             // As it is found after a kill now, while they are in use and nobody has told of them.
@@ -72,7 +72,7 @@ fn what_is_made_where_others_make_names_too_is_found_without_opening_it_anew() {
                 lane::spawn(async move {
                     for n in 0..FILES {
                         let file = format!("{lane}.{task}.{n}");
-                        let how = How { exclusive: true, mode: 0o644 };
+                        let how = CreateOptions { exclusive: true, mode: 0o644 };
                         let new = top.create(&nobody(), name(&file), how).await.unwrap();
                         drop(new);
                         assert!(inode(&volume, &file).await.is_some());

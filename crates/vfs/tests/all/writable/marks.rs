@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use lane::backend::sim::Config;
-use vfs::{Expect, Holder, How, Over, Volume};
+use vfs::{CreateOptions, Expect, Holder, Replace, Volume};
 
 use super::told::{Said, Service, promised, until};
 use super::{directory, inode, name, nobody, on_lanes, root};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 
 /// Two lanes that take turns: what `step` says.
 fn in_turns<F, G>(
@@ -41,7 +41,7 @@ fn a_lane_is_asked_of_names_that_it_remembers_and_of_no_others() {
             for n in 0..20 {
                 let other = format!("other{n}");
                 root.create(&nobody(), name(&other), NEW).await.unwrap();
-                root.rename(&nobody(), name(&other), &root, name("moved"), Over::Nothing).await.unwrap();
+                root.rename(&nobody(), name(&other), &root, name("moved"), Replace::Never).await.unwrap();
                 root.remove(&nobody(), name("moved")).await.unwrap();
             }
             // Two names may have one count, by chance.
@@ -50,7 +50,7 @@ fn a_lane_is_asked_of_names_that_it_remembers_and_of_no_others() {
             let before = asked.invalidations_sent.get();
             root.create(&nobody(), name("absent"), NEW).await.unwrap();
             root.remove(&nobody(), name("there")).await.unwrap();
-            root.rename(&nobody(), name("dir"), &root, name("elsewhere"), Over::Nothing).await.unwrap();
+            root.rename(&nobody(), name("dir"), &root, name("elsewhere"), Replace::Never).await.unwrap();
             assert!(asked.invalidations_sent.get() >= before + 3);
             step.set(2);
         },

@@ -12,11 +12,11 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use vfs::{Directory, Edit, Error, Expect, History, How, Number, Over, RelPath, Volume};
+use vfs::{CreateOptions, Directory, Edit, Error, Expect, History, Number, RelPath, Replace, Volume};
 
 use super::{directory, name, nobody, on_lanes, root, watched};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 /// Within this time what another program has changed is found where it is watched.
 const SEEN_WITHIN: Duration = Duration::from_secs(1);
 
@@ -135,8 +135,8 @@ fn an_image_follows_each_change_in_one_step_of_the_version() {
         assert!(images[0].catch_up());
         assert_eq!(number(&images[0], "a"), number(&images[0], "b"));
         let [a, c, d] = ["a", "c", "d"].map(|at| number(&images[0], at).unwrap());
-        root.rename(&me, name("d"), &sub, name("e"), Over::Nothing).await.unwrap();
-        root.rename(&me, name("a"), &root, name("c"), Over::Anything).await.unwrap();
+        root.rename(&me, name("d"), &sub, name("e"), Replace::Never).await.unwrap();
+        root.rename(&me, name("a"), &root, name("c"), Replace::Existing).await.unwrap();
         root.exchange(&me, name("b"), &sub, name("e")).await.unwrap();
         let staged = root.stage(&me, 0o644).await.unwrap();
         staged.publish(&me, name("c"), Expect::Anything).await.unwrap();
@@ -229,7 +229,7 @@ async fn change_at_random(volume: &Volume, rng: &mut SmallRng) {
         // What cannot be done is refused.
         match rng.random_range(0..6) {
             0 => drop(top.remove(&me, one).await),
-            1 => drop(top.rename(&me, one, &top, other, Over::Anything).await),
+            1 => drop(top.rename(&me, one, &top, other, Replace::Existing).await),
             2 => drop(top.link(&me, one, other).await),
             3 => drop(top.make_directory(&me, one, 0o755).await),
             4 => drop(top.remove_directory(&me, one).await),

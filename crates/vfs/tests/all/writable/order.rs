@@ -7,7 +7,7 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use vfs::{Directory, Error, How, Over, Volume};
+use vfs::{CreateOptions, Directory, Error, Replace, Volume};
 
 use super::history::{Asked, Came, Operation, explain};
 use super::{inode, name, nobody, on_lanes, root};
@@ -51,7 +51,7 @@ async fn one_at_random(volume: &Volume, open: &mut Vec<Directory>, rng: &mut Sma
     match rng.random_range(0..16) {
         0..5 => look(volume, open, rng).await,
         5..7 => {
-            let how = How { exclusive: true, mode: 0o644 };
+            let how = CreateOptions { exclusive: true, mode: 0o644 };
             let created = at.create(&nobody(), name(name_here), how).await;
             (Asked::Create(here, name_here), came(created.map(|created| created.attributes.id.ino)))
         }
@@ -74,7 +74,7 @@ async fn one_at_random(volume: &Volume, open: &mut Vec<Directory>, rng: &mut Sma
         _ => {
             let (there, to) = (open.choose(rng).unwrap().clone(), *NAMES.choose(rng).unwrap());
             let replace = rng.random();
-            let over = if replace { Over::Anything } else { Over::Nothing };
+            let over = if replace { Replace::Existing } else { Replace::Never };
             let renamed = at.rename(&nobody(), name(name_here), &there, name(to), over).await;
             let asked = Asked::Rename { from: (here, name_here), to: (there.id().ino, to), replace };
             (asked, done(renamed))

@@ -6,7 +6,7 @@ use identity::{Accounts, Acl, Rights, Side, Writable};
 use lane::backend::sim::{Config, Fs, World};
 use lane::buffer::BufClass;
 use lane::fs::{Allocate, AttributeChange, SetTime, XattrHow};
-use vfs::{Caller, Error, Expect, How, Over};
+use vfs::{Caller, CreateOptions, Error, Expect, Replace};
 
 use super::{Process, name, path, root};
 
@@ -56,7 +56,7 @@ fn what_its_makers_quota_has_no_room_for_is_not_there() {
         let (root, anne) = (root(&volume).await, user("anne"));
         make_all(&root, &anne, "before").await;
         fs.configure(|config| config.full_user = Some(501));
-        let how = How { exclusive: true, mode: 0o644 };
+        let how = CreateOptions { exclusive: true, mode: 0o644 };
         let staged = root.stage(&anne, 0o644).await.unwrap();
         let over = root.stage(&anne, 0o644).await.unwrap();
         let refused = [
@@ -91,7 +91,7 @@ fn mode_bits_count_for_him_who_made_the_file() {
         process.host.fs().configure(|config| config.privileged = true);
         process.host.fs().set_mode("/srv", 0o777).unwrap();
         let volume = process.volume();
-        let how = How { exclusive: true, mode: 0o600 };
+        let how = CreateOptions { exclusive: true, mode: 0o600 };
         root(&volume).await.create(&user("anne"), name("diary"), how).await.unwrap();
         let read = async |who: &str| volume.lookup_as(&user(who), path("diary"), Rights::READ).await;
         assert!(read("anne").await.is_ok());
@@ -214,7 +214,7 @@ async fn fill_by(volume: &vfs::Volume, root: &vfs::Directory, way: &str, at: u64
     }
     let writer = match root.open_writer(&who, name("filled")).await {
         Err(Error::NotFound) => {
-            root.create(&who, name("filled"), How { exclusive: true, mode: 0o644 }).await?.writer
+            root.create(&who, name("filled"), CreateOptions { exclusive: true, mode: 0o644 }).await?.writer
         }
         writer => writer?,
     };
@@ -373,7 +373,7 @@ fn a_record_of_a_maker_counts_where_mode_bits_do_and_for_the_uid_that_the_file_h
             assert_eq!(read.is_ok(), may, "{at}: {read:?}");
         }
         // An administrator gives it to somebody, and that may be the server's user.
-        let how = How { exclusive: true, mode: 0o600 };
+        let how = CreateOptions { exclusive: true, mode: 0o600 };
         root.create(&nobody, name("taken"), how).await.unwrap();
         assert!(volume.lookup_as(&nobody, path("taken"), Rights::READ).await.is_ok());
         let operator = super::access::operator();
@@ -460,7 +460,7 @@ async fn goes_on(
     other: &Caller,
     mode: u32,
 ) -> bool {
-    let how = How { exclusive: true, mode };
+    let how = CreateOptions { exclusive: true, mode };
     root.create(maker, name("made"), how).await.unwrap();
     let staged = root.stage(maker, mode).await.unwrap();
     staged.publish(maker, name("staged"), Expect::Absent).await.unwrap();
@@ -554,7 +554,7 @@ async fn change_by(volume: &vfs::Volume, writer: &vfs::Writer, who: &Caller, (wa
 
 async fn make_all(root: &vfs::Directory, who: &Caller, prefix: &str) {
     let named = |what: &str| format!("{prefix}-{what}");
-    let how = How { exclusive: true, mode: 0o644 };
+    let how = CreateOptions { exclusive: true, mode: 0o644 };
     root.create(who, name(&named("file")), how).await.unwrap();
     let staged = root.stage(who, 0o644).await.unwrap();
     staged.publish(who, name(&named("staged")), Expect::Absent).await.unwrap();
@@ -634,10 +634,10 @@ async fn take(
     match way {
         "remove" if is_directory => d.remove_directory(who, at).await,
         "remove" => d.remove(who, at).await,
-        "move away" => d.rename(who, at, out, at, Over::Nothing).await,
+        "move away" => d.rename(who, at, out, at, Replace::Never).await,
         "move over" => {
             make(d, who, "mine", is_directory).await;
-            d.rename(who, mine, d, at, Over::Anything).await
+            d.rename(who, mine, d, at, Replace::Existing).await
         }
         "change places" => {
             make(d, who, "mine", is_directory).await;
@@ -651,14 +651,14 @@ async fn take(
             make(d, who, "mine", is_directory).await;
             let found = d.lookup_as(who, mine, Rights::NONE).await.unwrap();
             let which = found.object().unwrap().number();
-            d.link_to(who, which, mine, d, at, Over::Anything).await
+            d.link_to(who, which, mine, d, at, Replace::Existing).await
         }
         other => panic!("{other}"),
     }
 }
 
 async fn make(d: &vfs::Directory, by: &Caller, called: &str, is_directory: bool) {
-    let how = How { exclusive: true, mode: 0o666 };
+    let how = CreateOptions { exclusive: true, mode: 0o666 };
     match is_directory {
         true => drop(d.make_directory(by, name(called), 0o777).await.unwrap()),
         false => drop(d.create(by, name(called), how).await.unwrap()),

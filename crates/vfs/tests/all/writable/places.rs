@@ -15,14 +15,14 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    ClientNotification, Directory, Error, How, Invalidation, InvalidationListener, Number, Objects,
-    ObjectsOptions, Over, Volume,
+    ClientNotification, CreateOptions, Directory, Error, Invalidation, InvalidationListener, Number, Objects,
+    ObjectsOptions, Replace, Volume,
 };
 
 use super::changes::{read, write};
 use super::{Process, directory, name, nobody, on_lanes, root};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 const DIRECTORIES: [&str; 3] = ["", "a", "b"];
 
 /// Files that there are, by what they say: their number and their names, all of one directory.
@@ -157,7 +157,7 @@ async fn rename(volume: &Volume, living: &RefCell<Living>, said: &str, new: Stri
     let (at, from) = names.swap_remove(rng.random_range(0..names.len()));
     let to = if names.is_empty() { *DIRECTORIES.choose(rng).unwrap() } else { at };
     let (here, there) = (open(volume, at).await, open(volume, to).await);
-    here.rename(&nobody(), name(&from), &there, name(&new), Over::Nothing).await.unwrap();
+    here.rename(&nobody(), name(&from), &there, name(&new), Replace::Never).await.unwrap();
     names.push((to, new));
     living.borrow_mut().insert(said.to_owned(), (number, names));
 }

@@ -8,8 +8,8 @@ use lane::backend::sim::{Config, World};
 use lane::fs::{AttributeChange, FileKind};
 use lane::time;
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, Error, Expect, How, Objects, ObjectsOptions, Over, Volume,
-    VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, CreateOptions, Directory, Error, Expect, Objects, ObjectsOptions, Replace,
+    Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::access::{alice, list, operator};
@@ -137,7 +137,7 @@ fn rights_count_in_a_volume_of_which_nothing_else_is_kept() {
 /// One change of each kind.
 async fn attempts(volume: &Volume, root: &Directory, caller: &Caller) -> Vec<Result<(), Error>> {
     let (page, new) = (name("page"), name("new"));
-    let how = How { exclusive: false, mode: 0o644 };
+    let how = CreateOptions { exclusive: false, mode: 0o644 };
     let change = AttributeChange { mode: Some(0o700), ..AttributeChange::NONE };
     assert!(volume.lookup_as(caller, super::path("page"), Rights::READ).await.is_ok());
     vec![
@@ -150,7 +150,7 @@ async fn attempts(volume: &Volume, root: &Directory, caller: &Caller) -> Vec<Res
         root.link(caller, page, new).await,
         root.remove_if(caller, page, Expect::Anything).await,
         root.remove_directory(caller, name("sub")).await,
-        root.rename(caller, page, root, new, Over::Anything).await,
+        root.rename(caller, page, root, new, Replace::Existing).await,
         root.exchange(caller, page, root, name("sub")).await,
         root.set_attributes(caller, change).await,
         root.set_access_list(caller, Some(&Acl::new())).await,

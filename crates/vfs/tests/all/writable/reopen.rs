@@ -13,13 +13,15 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use vfs::{Directory, Error, How, Identity, Number, Objects, ObjectsOptions, Over, Resolved, Volume};
+use vfs::{
+    CreateOptions, Directory, Error, Identity, Number, Objects, ObjectsOptions, Replace, Resolved, Volume,
+};
 
 use super::access::operator;
 use super::changes::{read, write};
 use super::{Process, directory, name, nobody, on_lanes, path, root};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 
 #[test]
 fn a_file_in_use_is_found_wherever_it_has_moved_and_never_another() {
@@ -97,7 +99,7 @@ async fn change_at_random(volume: &Volume, truth: &RefCell<Truth>, changes: &Cel
                 let (from, called) = truth.borrow().paths[said].clone();
                 let new = format!("m{step}");
                 let (from, there) = (open(volume, &from).await, open(volume, &to).await);
-                from.rename(&nobody(), name(&called), &there, name(&new), Over::Nothing).await.unwrap();
+                from.rename(&nobody(), name(&called), &there, name(&new), Replace::Never).await.unwrap();
                 truth.borrow_mut().paths.insert(said.clone(), (to, new));
             }
             _ => {
@@ -287,11 +289,11 @@ fn rights_are_those_of_where_it_is_and_what_is_reopened_to_write_takes_that_righ
         assert_eq!(text_of(&reads().await.unwrap()).await, "text");
         let writer = volume.reopen_writer(&nobody(), &identity).await.unwrap();
         write(&writer, 4, "!").await.unwrap();
-        top.rename(&operator(), name("a"), &closed, name("b"), Over::Nothing).await.unwrap();
+        top.rename(&operator(), name("a"), &closed, name("b"), Replace::Never).await.unwrap();
         assert!(matches!(reads().await, Err(Error::Denied(_))));
         assert!(matches!(volume.reopen_writer(&nobody(), &identity).await, Err(Error::Denied(_))));
         assert_eq!(volume.counters().refused_stale.get(), 0);
-        closed.rename(&operator(), name("b"), &top, name("c"), Over::Nothing).await.unwrap();
+        closed.rename(&operator(), name("b"), &top, name("c"), Replace::Never).await.unwrap();
         assert_eq!(text_of(&reads().await.unwrap()).await, "text!");
         top.remove(&nobody(), name("c")).await.unwrap();
         assert!(matches!(reads().await, Err(Error::Stale)));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use identity::Writable;
 use lane::backend::sim::{Config, World};
 use lane::time;
-use vfs::{Cache, CacheOptions, Directory, Holder, How, Volume, VolumeOptions, VolumeSpec};
+use vfs::{Cache, CacheOptions, CreateOptions, Directory, Holder, Volume, VolumeOptions, VolumeSpec};
 
 use super::told::{Said, Service, promised, sorted, until};
 use super::{Process, directory, inode, name, nobody, root, watched};
@@ -226,7 +226,7 @@ fn watching(process: &Process) -> Volume {
 
 pub(super) async fn come_and_go(root: &Directory, times: usize) {
     for _ in 0..times {
-        root.create(&nobody(), name("lock"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+        root.create(&nobody(), name("lock"), CreateOptions { exclusive: true, mode: 0o644 }).await.unwrap();
         root.remove(&nobody(), name("lock")).await.unwrap();
     }
 }

@@ -17,8 +17,8 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Cache, CacheOptions, How, Number, Objects, ObjectsOptions, Over, Version, Volume, VolumeOptions,
-    VolumeSpec,
+    Cache, CacheOptions, CreateOptions, Number, Objects, ObjectsOptions, Replace, Version, Volume,
+    VolumeOptions, VolumeSpec,
 };
 
 use super::{name, nobody, path, root};
@@ -259,7 +259,7 @@ async fn change_aside(client: &RefCell<Client>, volume: &Volume, rng: &mut Small
         root.set_attributes_of(&nobody(), name("f"), change).await.unwrap();
     } else {
         for (from, to) in [("f", "g"), ("g", "f")] {
-            root.rename(&nobody(), name(from), &root, name(to), Over::Anything).await.unwrap();
+            root.rename(&nobody(), name(from), &root, name(to), Replace::Existing).await.unwrap();
         }
     }
     let vfs::Resolved::File(_, found) = volume.lookup(path("f")).await.unwrap() else {
@@ -296,7 +296,7 @@ async fn store(client: &RefCell<Client>, volume: &Volume, rng: &mut SmallRng) {
         (from, client.content[from..to].to_vec(), client.known.unwrap())
     };
     let root = root(volume).await;
-    let how = How { exclusive: false, mode: 0o644 };
+    let how = CreateOptions { exclusive: false, mode: 0o644 };
     let writer = root.create(&nobody(), name("f"), how).await.unwrap().writer;
     let store = writer.store(&nobody());
     let mut buf = lane::current().buffers().get(BufClass::Small).await;

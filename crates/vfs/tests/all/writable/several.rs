@@ -14,8 +14,8 @@ use smb_sid::Sids;
 use smb_wire::create::access::rights::FILE_ALL;
 use smb_wire::info::security::{Ace, Descriptor, ace_type};
 use vfs::{
-    Caller, Directory, Edit, Error, Event, Happened, Holder, How, Kinds, Number, Objects, ObjectsOptions,
-    Over, Resolved, Told, Volume, WatchHow,
+    Caller, CreateOptions, Directory, Edit, Error, Event, EventKind, EventMask, Holder, Number, Objects,
+    ObjectsOptions, Replace, Resolved, Volume, WatchOptions, WatchReport,
 };
 
 use super::access::operator;
@@ -23,7 +23,7 @@ use super::changes::{text, write};
 use super::told::{Said, Service, promised, sorted};
 use super::{Process, directory, name, nobody, on_lanes, path, root};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 
 fn caller(who: &str) -> Caller {
     let text = "version = 1\n[user.alice]\nid = 1000\n[user.mallory]\nid = 1001\n";
@@ -49,7 +49,7 @@ async fn number(volume: &Volume, at: &str) -> Number {
 }
 
 /// Gives the file `from` in the one directory the name `to` in the other.
-async fn link(volume: &Volume, who: &Caller, (from, to): (&str, &str), over: Over) -> Result<(), Error> {
+async fn link(volume: &Volume, who: &Caller, (from, to): (&str, &str), over: Replace) -> Result<(), Error> {
     let [(here, from), (there, to)] = [from, to].map(|at| at.rsplit_once('/').unwrap());
     let which = number(volume, &format!("{here}/{from}")).await;
     let [here, there] = [here, there].map(|at| async move {
@@ -100,7 +100,7 @@ fn a_name_in_another_directory_is_had_where_all_rights_are_the_same_or_by_who_ad
                 .unwrap();
             make(&root, "own", given(own).as_ref()).await;
             let who = if who == "operator" { operator() } else { caller(who) };
-            let linked = link(&volume, &who, ("from/a", "own/b"), Over::Nothing).await;
+            let linked = link(&volume, &who, ("from/a", "own/b"), Replace::Never).await;
             match linked {
                 Ok(()) => assert!(allowed, "{from:?} to {own:?}"),
                 Err(Error::Denied(_)) => assert!(!allowed, "{from:?} to {own:?}"),
@@ -128,18 +128,18 @@ fn whoever_is_not_let_through_to_a_file_is_not_by_another_name_of_it_and_none_wh
         for (from, to) in
             [("shut/open/a", "open/b"), ("open/a", "shut/open/b"), ("shut/open/a", "open/below/b")]
         {
-            let refused = link(&volume, &mallory, (from, to), Over::Nothing).await;
+            let refused = link(&volume, &mallory, (from, to), Replace::Never).await;
             assert!(matches!(refused, Err(Error::Denied(Rights::ADMINISTER))), "{from} {to}: {refused:?}");
         }
-        link(&volume, &mallory, ("open/a", "open/below/b"), Over::Nothing).await.unwrap();
+        link(&volume, &mallory, ("open/a", "open/below/b"), Replace::Never).await.unwrap();
         // Whom the upper directory lets in is counted, not which it is: a second one with the same list is as good.
         let other = make(&root, "other", Some(&list(&[("mallory", "rlidwk")]))).await;
         make(&other, "open", Some(&all)).await;
-        link(&volume, &mallory, ("shut/open/a", "other/open/b"), Over::Nothing).await.unwrap();
+        link(&volume, &mallory, ("shut/open/a", "other/open/b"), Replace::Never).await.unwrap();
         // Who administers the directory, but not the one above that shuts others out, makes no way round that.
         let own = list(&[("system:anyuser", "rlidwk"), ("mallory", "rlidwka")]);
         directory_as(&volume, "shut/open").await.set_access_list(&operator(), Some(&own)).await.unwrap();
-        let refused = link(&volume, &mallory, ("shut/open/a", "open/c"), Over::Nothing).await;
+        let refused = link(&volume, &mallory, ("shut/open/a", "open/c"), Replace::Never).await;
         assert!(matches!(refused, Err(Error::Denied(Rights::ADMINISTER))), "{refused:?}");
     });
 }
@@ -161,18 +161,18 @@ fn what_a_file_has_of_its_own_counts_by_every_name_and_lets_it_have_some_where_l
         let from = make(&root, "from", Some(&list(&[("system:anyuser", "rliw")]))).await;
         make(&root, "to", Some(&list(&[("system:anyuser", "rliwdk")]))).await;
         from.create(&operator(), name("a"), NEW).await.unwrap();
-        let refused = link(&volume, &mallory, ("from/a", "to/b"), Over::Nothing).await;
+        let refused = link(&volume, &mallory, ("from/a", "to/b"), Replace::Never).await;
         assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
         let found = volume.lookup_as(&operator(), path("from/a"), Rights::NONE).await.unwrap();
         from.set_descriptor_of(&operator(), name("a"), found.object().unwrap(), &own).await.unwrap();
         // Who lists the directory sees it: that is no other's either.
-        let refused = link(&volume, &mallory, ("from/a", "to/b"), Over::Nothing).await;
+        let refused = link(&volume, &mallory, ("from/a", "to/b"), Replace::Never).await;
         assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
         let descriptor = Arc::new(Descriptor { dacl: None, ..Descriptor::default() });
         for at in ["from", "to"] {
             directory_as(&volume, at).await.set_descriptor(&operator(), &descriptor).await.unwrap();
         }
-        link(&volume, &mallory, ("from/a", "to/b"), Over::Nothing).await.unwrap();
+        link(&volume, &mallory, ("from/a", "to/b"), Replace::Never).await.unwrap();
         for at in ["from/a", "to/b"] {
             assert!(rights(&volume, &mallory, at).await.contains(Rights::WRITE));
             assert!(!rights(&volume, &caller("alice"), at).await.contains(Rights::READ), "{at}");
@@ -190,13 +190,13 @@ fn a_name_that_might_not_be_made_in_a_directory_is_not_moved_there_while_the_fil
         from.create(&operator(), name("a"), NEW).await.unwrap();
         own.create(&operator(), name("x"), NEW).await.unwrap();
         from.link(&mallory, name("a"), name("b")).await.unwrap();
-        let moved = from.rename(&mallory, name("b"), &own, name("b"), Over::Nothing).await;
+        let moved = from.rename(&mallory, name("b"), &own, name("b"), Replace::Never).await;
         assert!(matches!(moved, Err(Error::CrossDevice)), "{moved:?}");
         let exchanged = own.exchange(&mallory, name("x"), &from, name("b")).await;
         assert!(matches!(exchanged, Err(Error::CrossDevice)), "{exchanged:?}");
         // Where the file is gone from one directory it is seen to be.
         from.remove(&mallory, name("a")).await.unwrap();
-        from.rename(&mallory, name("b"), &own, name("b"), Over::Nothing).await.unwrap();
+        from.rename(&mallory, name("b"), &own, name("b"), Replace::Never).await.unwrap();
     });
 }
 
@@ -214,12 +214,12 @@ fn a_file_with_names_in_two_directories_is_one_and_who_relies_on_it_or_the_new_o
             looks.push(promised(&volume, &client, at).await);
         }
         let mut history = b.names(10).await.unwrap().history;
-        let how = WatchHow { beneath: false, kinds: Kinds::FILES };
+        let how = WatchOptions { beneath: false, kinds: EventMask::FILES };
         let [of_a, of_b] =
             [&a, &b].map(|directory| directory.watch(how, IpAddr::from([192, 0, 2, 1]).into()).unwrap());
         let versions = || [&a, &b].map(|directory| directory.object().unwrap().version());
         let (before, content) = (versions(), file.version());
-        link(&volume, &nobody(), ("a/page", "b/other"), Over::Nothing).await.unwrap();
+        link(&volume, &nobody(), ("a/page", "b/other"), Replace::Never).await.unwrap();
         let directory = b.object().unwrap();
         let heard = [&file, directory].map(|object| (1, Said::Object(object.identity().clone())));
         assert_eq!(sorted(&service.told), sorted(&Rc::new(Vec::from(heard).into())));
@@ -228,8 +228,8 @@ fn a_file_with_names_in_two_directories_is_one_and_who_relies_on_it_or_the_new_o
         let added = Edit::Added { name: (*b"other").into(), number: file.number() };
         assert_eq!(history.catch_up(), Some(vec![added]));
         let seen = poll_fn(|cx| Poll::Ready([of_a.poll(cx), of_b.poll(cx)])).await;
-        let events = vec![Event { what: Happened::Added, path: path("other").into() }];
-        assert_eq!(seen, [Poll::Pending, Poll::Ready(Told::Events(events))]);
+        let events = vec![Event { what: EventKind::Added, path: path("other").into() }];
+        assert_eq!(seen, [Poll::Pending, Poll::Ready(WatchReport::Events(events))]);
         // Both names are the file's.
         assert_eq!(made.file().attributes().unwrap().nlink, 2);
         write(&made, 0, "both").await.unwrap();
@@ -237,9 +237,9 @@ fn a_file_with_names_in_two_directories_is_one_and_who_relies_on_it_or_the_new_o
             assert_eq!(text(&volume, at).await, "both");
         }
         // Refused or not, the second time nothing changes.
-        let again = link(&volume, &nobody(), ("a/page", "b/other"), Over::Nothing).await;
+        let again = link(&volume, &nobody(), ("a/page", "b/other"), Replace::Never).await;
         assert!(matches!(again, Err(Error::Exists)), "{again:?}");
-        link(&volume, &nobody(), ("a/page", "b/other"), Over::Anything).await.unwrap();
+        link(&volume, &nobody(), ("a/page", "b/other"), Replace::Existing).await.unwrap();
         assert_eq!((versions()[1], made.file().attributes().unwrap().nlink), (before[1].next(), 2));
     });
 }
@@ -257,14 +257,14 @@ fn a_new_name_takes_the_place_of_another_file_in_one_step_or_leaves_it_where_it_
         }
         same.make_directory(&operator(), name("d"), 0o755).await.unwrap();
         let mallory = caller("mallory");
-        let refused = link(&volume, &mallory, ("own/a", "more/b"), Over::Anything).await;
+        let refused = link(&volume, &mallory, ("own/a", "more/b"), Replace::Existing).await;
         assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
         assert_eq!(process.host.fs().read("/srv/more/b").unwrap(), b"b", "it stays");
-        let refused = link(&volume, &mallory, ("own/a", "same/b"), Over::Nothing).await;
+        let refused = link(&volume, &mallory, ("own/a", "same/b"), Replace::Never).await;
         assert!(matches!(refused, Err(Error::Exists)), "{refused:?}");
-        let refused = link(&volume, &mallory, ("own/a", "same/d"), Over::Anything).await;
+        let refused = link(&volume, &mallory, ("own/a", "same/d"), Replace::Existing).await;
         assert!(matches!(refused, Err(Error::IsADirectory)), "{refused:?}");
-        link(&volume, &mallory, ("own/a", "same/b"), Over::Anything).await.unwrap();
+        link(&volume, &mallory, ("own/a", "same/b"), Replace::Existing).await.unwrap();
         assert_eq!(process.host.fs().read("/srv/same/b").unwrap(), b"a");
         let left: Vec<_> = process.host.fs().tree().into_keys().collect();
         assert!(left.iter().all(|path| !path.contains(".linerate-")), "{left:?}");
@@ -296,7 +296,7 @@ fn a_file_that_loses_one_of_two_names_is_found_by_its_number_after_a_restart_too
             write(&made, 0, "text").await.unwrap();
             let file = made.file().object().unwrap().number();
             drop(made);
-            link(&volume, &nobody(), ("a/page", "b/other"), Over::Nothing).await.unwrap();
+            link(&volume, &nobody(), ("a/page", "b/other"), Replace::Never).await.unwrap();
             let (at, last) = gone.split_once('/').unwrap();
             directory(&volume, at).await.remove(&nobody(), name(last)).await.unwrap();
             volume.cache().clear();
@@ -338,7 +338,7 @@ fn by_its_number_a_file_has_the_rights_of_the_recorded_parent_and_of_the_other_w
             here.create(&operator(), name("a"), NEW).await.unwrap();
             let which = number(&volume, &format!("{first}/a")).await;
             let names = (format!("{first}/a"), format!("{second}/b"));
-            link(&volume, &operator(), (&names.0, &names.1), Over::Nothing).await.unwrap();
+            link(&volume, &operator(), (&names.0, &names.1), Replace::Never).await.unwrap();
             if alike {
                 // The second is recorded: what is said there from now on counts.
                 there.set_access_list(&operator(), Some(&mallorys)).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lane::backend::sim::{Config, seeds};
 use lane::fs::Dir;
 use lane::time;
-use vfs::{Directory, Error, Expect, How, Published};
+use vfs::{CreateOptions, Directory, Error, Expect, Published};
 
 use super::changes::{buf, text};
 use super::{inode, name, nobody, on_lanes, root};
@@ -136,7 +136,7 @@ fn a_file_that_appears_behind_the_servers_back_is_not_replaced_unawares() {
         // The lane has learnt that there is none, and nobody tells it otherwise.
         assert_eq!(inode(&volume, "page").await, None);
         process.host.fs().write("/srv/page", "theirs").unwrap();
-        let how = How { exclusive: true, mode: 0o644 };
+        let how = CreateOptions { exclusive: true, mode: 0o644 };
         assert!(matches!(root.create(&nobody(), name("page"), how).await, Err(Error::Exists)));
         assert_eq!(process.host.fs().read("/srv/page").unwrap(), b"theirs");
     });

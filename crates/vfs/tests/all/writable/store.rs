@@ -13,8 +13,8 @@ use lane::buffer::{Buf, BufClass};
 use lane::fs::{Allocate, AttributeChange, SetTime, Timestamp};
 use lane::time;
 use vfs::{
-    Cache, CacheOptions, CallbackNotifier, Client, Error, Holder, How, Notice, NotifyFuture, NotifyOutcome,
-    Objects, ObjectsOptions, Over, Quota, Version, Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, CallbackNotifier, Client, CreateOptions, Error, Holder, Notice, NotifyFuture,
+    NotifyOutcome, Objects, ObjectsOptions, Quota, Replace, Version, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::{Process, name, nobody, path, root, watched};
@@ -53,7 +53,8 @@ fn steps_of_one_change_raise_the_version_once_unless_a_client_looks_in_between()
         let (writer, reader) = (Holder(1), volume.cache().client(Holder(2)).unwrap());
         let writing = nobody().sparing(writer);
         let root = root(&volume).await;
-        let made = root.create(&writing, name("f"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+        let made =
+            root.create(&writing, name("f"), CreateOptions { exclusive: true, mode: 0o644 }).await.unwrap();
         let first = version(&volume, "f").await;
 
         let store = made.writer.store(&writing);
@@ -94,7 +95,8 @@ fn what_has_no_room_changes_neither_content_nor_version() {
     world.block_on(&host, async move {
         let volume = process.volume();
         let root = root(&volume).await;
-        let made = root.create(&nobody(), name("f"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+        let made =
+            root.create(&nobody(), name("f"), CreateOptions { exclusive: true, mode: 0o644 }).await.unwrap();
         let before = version(&volume, "f").await;
         let store = made.writer.store(&nobody());
         assert!(matches!(store.reserve(0, 8 << 20).await, Err(Error::NoSpace)));
@@ -136,7 +138,10 @@ fn what_is_announced_takes_room_as_it_comes_is_charged_and_given_back_however_it
                 system.blocks_free * system.block_bytes
             };
             let root = root(&volume).await;
-            let made = root.create(&nobody(), name("f"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+            let made = root
+                .create(&nobody(), name("f"), CreateOptions { exclusive: true, mode: 0o644 })
+                .await
+                .unwrap();
             let before = free();
             let store = made.writer.store(&nobody());
             assert!(matches!(store.reserve(0, 33 * MIB).await, Err(Error::Quota)));
@@ -234,7 +239,9 @@ fn room_ahead_of_a_store_is_given_back_by_the_start_after_a_kill() {
             let (root, closed) = (root(&volume).await, super::directory(&volume, "closed").await);
             let mut stores = Vec::new();
             for (directory, at) in [(&root, "moved"), (&closed, "in"), (&root, "gone"), (&root, "whole")] {
-                let made = directory.create(&nobody(), name(at), How { exclusive: true, mode: 0o600 }).await;
+                let made = directory
+                    .create(&nobody(), name(at), CreateOptions { exclusive: true, mode: 0o600 })
+                    .await;
                 let made = made.unwrap();
                 let store = made.writer.store(&nobody());
                 let announced = if at == "whole" { 3 * MIB } else { 40 * MIB };
@@ -248,7 +255,7 @@ fn room_ahead_of_a_store_is_given_back_by_the_start_after_a_kill() {
             }
             // One that has come to its end leaves nothing to do.
             drop(stores.pop());
-            root.rename(&nobody(), name("moved"), &closed, name("there"), Over::Nothing).await.unwrap();
+            root.rename(&nobody(), name("moved"), &closed, name("there"), Replace::Never).await.unwrap();
             root.remove(&nobody(), name("gone")).await.unwrap();
             std::future::pending::<()>().await;
         })
@@ -286,7 +293,7 @@ fn room_ahead_of_a_store_is_given_back_by_the_start_after_a_kill() {
 fn attributes_of_a_file_that_nobody_may_write_to_and_of_a_link_can_be_set() {
     watched(Writable::anyone(), |volume, _| async move {
         let root = root(&volume).await;
-        root.create(&nobody(), name("f"), How { exclusive: true, mode: 0o400 }).await.unwrap();
+        root.create(&nobody(), name("f"), CreateOptions { exclusive: true, mode: 0o400 }).await.unwrap();
         root.symlink(&nobody(), name("l"), b"f").await.unwrap();
         let before = version(&volume, "f").await;
         let at = Timestamp { secs: 1_000_000, nanos: 0 };

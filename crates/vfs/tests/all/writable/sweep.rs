@@ -6,7 +6,7 @@ use grants::Share;
 use lane::backend::sim::Config;
 use lane::backend::sim::World;
 use lane::time;
-use vfs::{Expect, How, OpenHow, Over};
+use vfs::{CreateOptions, Expect, OpenHow, Replace};
 
 use super::changes::{buf, text};
 use super::grants::EVERYTHING;
@@ -108,7 +108,7 @@ fn what_linerate_put_did_not_finish_goes_at_a_start_and_ten_minutes_after_its_cl
         let is_there = |path: &str| fs.read(path).is_ok();
         fs.create_dir_all("/srv/a").unwrap();
         let root = root(&volume).await;
-        let how = How { exclusive: true, mode: 0o644 };
+        let how = CreateOptions { exclusive: true, mode: 0o644 };
         // Theirs, whatever they are called like.
         let kept = ["/srv/large.linerate-put", "/srv/a/large.0123456789abcdef.linerate-put"];
         kept.iter().for_each(|path| fs.write(path, "a user's").unwrap());
@@ -118,7 +118,7 @@ fn what_linerate_put_did_not_finish_goes_at_a_start_and_ten_minutes_after_its_cl
         root.create(&nobody(), name(&renamed), how).await.unwrap();
         let opening = OpenHow { share: Share::from_bits(0), ..EVERYTHING };
         let (held, ..) = volume.open_shared(&nobody(), path(&open), &opening, &mut |_| {}).await.unwrap();
-        root.rename(&nobody(), name(&renamed), &root, name("renamed"), Over::Nothing).await.unwrap();
+        root.rename(&nobody(), name(&renamed), &root, name("renamed"), Replace::Never).await.unwrap();
         // Nobody goes on with one that another program puts there, but this server does not hear of it.
         volume.sweep().await;
         for minutes in 1..=9 {

@@ -8,7 +8,7 @@ use identity::Writable;
 use lane::backend::sim::{Config, seeds};
 use lane::fs::FileKind;
 use lane::time;
-use vfs::{Error, Holder, Number, Over, RelPath};
+use vfs::{Error, Holder, Number, RelPath, Replace};
 
 use super::{name, nobody, on_lanes, root, watched};
 
@@ -38,7 +38,7 @@ fn a_link_is_promised_by_number_until_it_is_gone() {
         let promised = volume.find_link_with_callback(&nobody(), &client, number, until).await.unwrap();
         assert_eq!(promised.link().target, b"target");
         assert_eq!(promised.confirm().unwrap().version, promised.link().object.version());
-        root.rename(&nobody(), name("l"), &root, name("m"), vfs::Over::Nothing).await.unwrap();
+        root.rename(&nobody(), name("l"), &root, name("m"), vfs::Replace::Never).await.unwrap();
         let again = volume.find_link_with_callback(&nobody(), &client, number, until).await.unwrap();
         assert_eq!(again.link().object.seen_in(), Some((Number::ROOT, (*b"m").into())));
         root.remove(&nobody(), name("m")).await.unwrap();
@@ -68,8 +68,8 @@ fn a_living_link_is_found_by_its_number_whatever_overtakes_a_look() {
                     top.symlink(&me, name("l"), b"target").await.unwrap();
                     number.set(Some(top.symbolic_link(&me, name("l")).await.unwrap().object.number()));
                     for _ in 0..6 {
-                        top.rename(&me, name("l"), &sub, name("m"), Over::Nothing).await.unwrap();
-                        sub.rename(&me, name("m"), &top, name("l"), Over::Nothing).await.unwrap();
+                        top.rename(&me, name("l"), &sub, name("m"), Replace::Never).await.unwrap();
+                        sub.rename(&me, name("m"), &top, name("l"), Replace::Never).await.unwrap();
                     }
                     is_over.set(true);
                     return;

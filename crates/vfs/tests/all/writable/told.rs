@@ -12,9 +12,9 @@ use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    CacheOptions, CallbackNotifier, ChangeKind, Client, ClientNotification, Expect, Holder, How, Identity,
-    Invalidation, InvalidationListener, LookupWithCallback, Notice, NotifyFuture, NotifyOutcome, Numbered,
-    Over, Volume,
+    CacheOptions, CallbackNotifier, ChangeKind, Client, ClientNotification, CreateOptions, Expect, Holder,
+    Identity, Invalidation, InvalidationListener, LookupWithCallback, Notice, NotifyFuture, NotifyOutcome,
+    NumberedName, Replace, Volume,
 };
 
 use super::access::operator;
@@ -22,7 +22,7 @@ use super::changes::{buf, read, write};
 use super::rest::come_and_go;
 use super::{directory, name, nobody, on_lanes, path, root, watched, watched_in};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 
 /// What another program does.
 type Act = fn(&Fs);
@@ -101,11 +101,11 @@ async fn change(volume: &Volume, told: &Told, step: &Cell<u32>) {
     let caller = operator().sparing(Holder(1));
     step.set(1);
     until(|| step.get() == 2).await;
-    top.rename(&caller, name("beside"), &top, name("elsewhere"), Over::Nothing).await.unwrap();
+    top.rename(&caller, name("beside"), &top, name("elsewhere"), Replace::Never).await.unwrap();
     assert_eq!(told.take(), [(2, Said::Object(beside))], "of a file those hear who rely on it");
     step.set(3);
     until(|| step.get() == 4).await;
-    top.rename(&caller, name("a"), &top, name("b"), Over::Nothing).await.unwrap();
+    top.rename(&caller, name("a"), &top, name("b"), Replace::Never).await.unwrap();
     assert_eq!(sorted(told), [(1, Said::Volume), (2, Said::Volume)], "who moved it is not spared");
     step.set(5);
     until(|| step.get() == 6).await;
@@ -144,7 +144,7 @@ fn a_reply_on_its_way_comes_before_the_word_that_its_promise_is_over() {
         write(&made.writer, 0, "text").await.unwrap();
         assert_eq!(service.told.take(), [(1, Said::Object(page))]);
         arrive("a/page").await;
-        top.rename(&nobody(), name("a"), &top, name("b"), Over::Nothing).await.unwrap();
+        top.rename(&nobody(), name("a"), &top, name("b"), Replace::Never).await.unwrap();
         assert_eq!(service.told.take(), [(1, Said::Volume)]);
     });
 }
@@ -453,7 +453,7 @@ fn who_has_listed_a_directory_hears_of_each_name_that_comes_or_goes_afterwards()
                             let names = root.names(100).await.unwrap();
                             let is_one =
                                 look.confirm().is_some_and(|now| now.version == names.history.version());
-                            let name = |entry: &Numbered| String::from_utf8(entry.name.to_vec()).unwrap();
+                            let name = |entry: &NumberedName| String::from_utf8(entry.name.to_vec()).unwrap();
                             listed = is_one.then(|| names.entries.iter().map(name).collect::<BTreeSet<_>>());
                         }
                     }

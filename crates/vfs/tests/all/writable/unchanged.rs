@@ -14,15 +14,15 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Cache, CacheOptions, Error, Expect, Holder, How, Objects, ObjectsOptions, Over, Version, Volume,
-    VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, CreateOptions, Error, Expect, Holder, Objects, ObjectsOptions, Replace, Version,
+    Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::changes::{buf, write};
 use super::told::promised;
 use super::{directory, name, nobody, path};
 
-const NEW: How = How { exclusive: true, mode: 0o644 };
+const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 const DIRECTORIES: [&str; 2] = ["", "d"];
 const NAMES: [&str; 4] = ["a", "b", "c", "e"];
 const LIVES: usize = 3;
@@ -90,7 +90,7 @@ impl Step {
         match self {
             Self::Rename(from, to) => {
                 let (here, there) = (above(from).await, above(to).await);
-                here.rename(&by, name(from.1), &there, name(to.1), Over::Anything).await
+                here.rename(&by, name(from.1), &there, name(to.1), Replace::Existing).await
             }
             Self::Exchange(one, other) => {
                 let (here, there) = (above(one).await, above(other).await);
@@ -99,7 +99,7 @@ impl Step {
             Self::Link(from, to) => {
                 let (here, there) = (above(from).await, above(to).await);
                 let which = volume.lookup(path(&at(from))).await?.object().unwrap().number();
-                here.link_to(&by, which, name(from.1), &there, name(to.1), Over::Anything).await
+                here.link_to(&by, which, name(from.1), &there, name(to.1), Replace::Existing).await
             }
             Self::Remove(spot) => above(spot).await.remove(&by, name(spot.1)).await,
             Self::Put(spot) => {

@@ -17,8 +17,8 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Directory, Error, Expect, Holder, How, Objects, ObjectsOptions, Over, Quota, Space, SpaceState, Usage,
-    Volume, VolumeOptions, VolumeSpec, Writer,
+    CreateOptions, Directory, Error, Expect, Holder, Objects, ObjectsOptions, Quota, Replace, Space,
+    SpaceState, Usage, Volume, VolumeOptions, VolumeSpec, Writer,
 };
 
 use super::{Process, directory, name, nobody, root};
@@ -116,7 +116,7 @@ fn a_volume_never_holds_more_than_it_may_and_nothing_is_refused_that_fits() {
                 lanes.push(counter.host.start_on(lane, async move {
                     let root = root(&process.volume()).await;
                     for n in 0..10 {
-                        let how = How { exclusive: true, mode: 0o644 };
+                        let how = CreateOptions { exclusive: true, mode: 0o644 };
                         let file = format!("{lane}-{n}");
                         match root.create(&nobody(), name(&file), how).await {
                             Ok(made) => {
@@ -167,7 +167,7 @@ fn a_refused_write_changes_neither_content_nor_version() {
     world.block_on(&host, async move {
         let volume = process.volume();
         count(&volume).await;
-        let how = How { exclusive: true, mode: 0o644 };
+        let how = CreateOptions { exclusive: true, mode: 0o644 };
         let made = root(&volume).await.create(&nobody(), name("file"), how).await.unwrap();
         let version = || made.writer.file().object().unwrap().version();
         let before = version();
@@ -284,7 +284,7 @@ fn a_volume_is_counted_limited_and_let_go_of_while_it_is_changed() {
             assert_eq!(volume.space().unwrap().used, walk(&fs));
             // Below what it holds: what is there stays, nothing comes.
             drop(volume.keep_counted(&limited(1)));
-            let how = How { exclusive: true, mode: 0o644 };
+            let how = CreateOptions { exclusive: true, mode: 0o644 };
             let refused = root(&volume).await.create(&nobody(), name("one-more"), how).await;
             assert!(matches!(refused, Err(Error::Quota)) || walk(&fs).files < 1, "{refused:?}");
             assert!(matches!(volume.fits(0), Err(Error::Quota)));
@@ -302,7 +302,7 @@ fn appends_at_once_by_one_client_stand_one_after_another_and_all_count() {
             let volume = process.volume();
             count(&volume).await;
             let caller = nobody().sparing(Holder(1));
-            let how = How { exclusive: true, mode: 0o644 };
+            let how = CreateOptions { exclusive: true, mode: 0o644 };
             let made = root(&volume).await.create(&caller, name("log"), how).await.unwrap();
             let mut appending = Vec::new();
             for (n, &lane) in [0].iter().chain(&process.lanes).enumerate() {
@@ -412,7 +412,7 @@ async fn one_at_random(
     };
     let bytes = |rng: &mut SmallRng| Buf::from(vec![7; rng.random_range(0..3000)]);
     match rng.random_range(0..20) {
-        0..3 => drop(at.create(&who, here, How { exclusive: rng.random(), mode: 0o644 }).await?),
+        0..3 => drop(at.create(&who, here, CreateOptions { exclusive: rng.random(), mode: 0o644 }).await?),
         3..6 => {
             let before = open.borrow().clone().filter(|_| rng.random_bool(0.3));
             let writer = match before {
@@ -451,7 +451,7 @@ async fn one_at_random(
         9 => {
             let (there, new) = (somewhere(volume, rng).await?, name(NAMES.choose(rng).unwrap()));
             let which = at.lookup(here).await?.object().ok_or(Error::NotFound)?.number();
-            let over = if rng.random() { Over::Anything } else { Over::Nothing };
+            let over = if rng.random() { Replace::Existing } else { Replace::Never };
             at.link_to(&who, which, here, &there, new, over).await?;
         }
         10..12 => at.remove(&who, here).await?,
@@ -468,7 +468,7 @@ async fn one_at_random(
             if rng.random_bool(0.2) {
                 return at.exchange(&who, here, &there, name(NAMES.choose(rng).unwrap())).await;
             }
-            let over = if rng.random() { Over::Anything } else { Over::Nothing };
+            let over = if rng.random() { Replace::Existing } else { Replace::Never };
             at.rename(&who, here, &there, name(NAMES.choose(rng).unwrap()), over).await?;
         }
     }

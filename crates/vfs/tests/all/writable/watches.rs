@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use budget::{Consumer, UserNumber};
 use lane::backend::sim::Config;
-use vfs::{Kinds, WatchHow};
+use vfs::{EventMask, WatchOptions};
 
 use super::{name, nobody, on_lanes, root};
 
@@ -18,7 +18,7 @@ fn who_watches_from_many_addresses_leaves_some_to_others_and_gives_back_what_it_
             directories.push(made.unwrap());
         }
         let directory = |n: usize| &directories[n % directories.len()];
-        let how = WatchHow { beneath: false, kinds: Kinds::FILES };
+        let how = WatchOptions { beneath: false, kinds: EventMask::FILES };
         let v6 = |high: u128| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1));
         let user = Some(UserNumber(7));
         let crowds: [(Vec<Consumer>, usize); 4] = [

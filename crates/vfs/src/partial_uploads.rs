@@ -17,7 +17,7 @@ use crate::volume::{Resolved, Volume, WeakVolume};
 
 /// Those that a volume is known to hold.
 #[derive(Debug)]
-pub(crate) struct Unfinished {
+pub(crate) struct PartialUploads {
     known: Mutex<Known>,
     /// When the volume was opened: what was changed before is no client's any more.
     opened: SystemTime,
@@ -32,14 +32,14 @@ struct Known {
 
 /// What is to be done with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum UploadFate {
     /// Somebody may go on with it.
     Stays,
     /// It is gone, or none any more.
     Gone,
 }
 
-impl Unfinished {
+impl PartialUploads {
     /// Of a volume that is opened then.
     pub(crate) fn new(opened: SystemTime) -> Self {
         Self { known: Mutex::default(), opened }
@@ -84,19 +84,19 @@ impl Volume {
     }
 
     /// Takes away a file that goes up, where nobody goes on with it.
-    pub(crate) async fn end_unfinished(&self, path: &RelPathBuf, stat: &Stat) -> Fate {
+    pub(crate) async fn end_unfinished(&self, path: &RelPathBuf, stat: &Stat) -> UploadFate {
         if !self.is_given_up(stat) {
-            return Fate::Stays;
+            return UploadFate::Stays;
         }
         match self.remove_unfinished(path.as_path()).await {
             Ok(()) => {
                 self.counters().swept.increment();
-                Fate::Gone
+                UploadFate::Gone
             }
             Err(Error::NotFound | Error::Unexpected | Error::NotADirectory | Error::IsADirectory) => {
-                Fate::Gone
+                UploadFate::Gone
             }
-            Err(_) => Fate::Stays,
+            Err(_) => UploadFate::Stays,
         }
     }
 
@@ -131,10 +131,10 @@ impl Volume {
             let found = self.root().open_real(path.as_path()).await;
             let fate = match found.and_then(|file| Ok(file.stat()?)) {
                 Ok(stat) => self.end_unfinished(&path, &stat).await,
-                Err(Error::NotFound | Error::NotADirectory) => Fate::Gone,
-                Err(_) => Fate::Stays,
+                Err(Error::NotFound | Error::NotADirectory) => UploadFate::Gone,
+                Err(_) => UploadFate::Stays,
             };
-            if fate == Fate::Gone {
+            if fate == UploadFate::Gone {
                 shared.unfinished().lock().paths.remove(&path);
             }
         }

@@ -14,11 +14,11 @@ use smb_wire::dos;
 
 use crate::descriptor::Own;
 use crate::maker::{self, Maker};
-use crate::posix_acl::{self, Left};
+use crate::posix_acl::{self, AclMask};
 
 /// Where rights lie, as one volume has it and this process finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Keeping {
+pub(crate) struct RightsStorage {
     /// As the volume's mark says. Without a mark either kind counts.
     kind: Option<RightsIn>,
     /// The process may read and write `trusted.` attributes.
@@ -29,18 +29,18 @@ pub(crate) struct Keeping {
 
 /// What counts for one file or directory alone.
 #[derive(Default)]
-pub(crate) struct Apart {
+pub(crate) struct OwnRights {
     /// The descriptor that it has of its own.
     pub(crate) own: Option<Own>,
     /// Who made it.
     pub(crate) maker: Option<Maker>,
     /// What its POSIX list leaves of its mode, if it has one, or one for what is made in it.
-    pub(crate) left: Option<Left>,
+    pub(crate) left: Option<AclMask>,
     /// Clients of SMB keep DOS attributes with it.
     pub(crate) has_dos: bool,
 }
 
-impl Keeping {
+impl RightsStorage {
     pub(crate) fn new(kind: Option<RightsIn>, sees_trusted: bool) -> Self {
         Self { kind, sees_trusted, is_sealed: false }
     }
@@ -123,7 +123,7 @@ impl Keeping {
     /// Gives a list to a directory that has none.
     ///
     /// # Errors
-    /// As [`Keeping::set_list`].
+    /// As [`RightsStorage::set_list`].
     pub(crate) async fn give_list(self, dir: &File, list: Vec<u8>) -> io::Result<()> {
         match self.written() {
             RightsIn::User => dir.set_xattr(&ATTRIBUTE_UNPRIVILEGED.into(), list, XattrHow::Any).await,
@@ -145,9 +145,9 @@ impl Keeping {
     ///
     /// # Errors
     /// Those of the file system: there may be some.
-    pub(crate) async fn own_of(self, file: &File) -> io::Result<Apart> {
+    pub(crate) async fn own_of(self, file: &File) -> io::Result<OwnRights> {
         if self.is_sealed {
-            return Ok(Apart::default());
+            return Ok(OwnRights::default());
         }
         let names = names_of(file).await?;
         let has = |name: &CStr| names.iter().any(|has| **has == *name);
@@ -159,11 +159,11 @@ impl Keeping {
             true => value_of(file, posix_acl::ATTRIBUTE, posix_acl::BYTES_MAX).await?,
             false => None,
         };
-        let handed_down = has(posix_acl::HANDED_DOWN).then_some(Left::ALL);
-        Ok(Apart {
+        let handed_down = has(posix_acl::HANDED_DOWN).then_some(AclMask::ALL);
+        Ok(OwnRights {
             own: self.descriptor_among(&names, file).await?,
             maker: maker.and_then(|record| Maker::parse(&record)),
-            left: list.map(|list| Left::of(&list)).or(handed_down),
+            left: list.map(|list| AclMask::of(&list)).or(handed_down),
             has_dos: names.iter().any(|has| has.as_bytes().strip_prefix(b"user.") == Some(dos::NAME)),
         })
     }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use grants::{Break, Event, GrantResult, LeaseOfOtherFile, Refused, Ticket};
 
-use super::local::{Local, release};
+use super::local::{LocalLocks, release};
 use super::slot::{Grants, Outcome};
-use super::{Link, Pause};
+use super::{GrantWait, Link};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::object::{ChangeLockSet, Object};
@@ -16,7 +16,7 @@ use crate::volume::Volume;
 /// A holder of a lease or an oplock has something to give back, and says so by [`Open::acknowledge`](super::Open::acknowledge)
 /// or [`Volume::acknowledge`](crate::Volume::acknowledge) if he has to.
 #[derive(Clone, Debug)]
-pub struct ByLease {
+pub struct LeaseBreak {
     /// The object that he holds it of.
     pub object: Arc<Object>,
     /// What.
@@ -46,20 +46,20 @@ pub(crate) struct LeasePlace {
 
 /// What has to be told of some objects.
 #[derive(Default)]
-pub(crate) struct Told {
-    breaks: Vec<Untold>,
+pub(crate) struct BreaksToSend {
+    breaks: Vec<UnsentBreak>,
     expired: u64,
-    unlocked: Vec<(Arc<Object>, Arc<Local>)>,
+    unlocked: Vec<(Arc<Object>, Arc<LocalLocks>)>,
 }
 
 /// A holder who has to be told. Dropped, he has been, or cannot be.
-pub(crate) struct Untold {
-    pub(crate) asked: ByLease,
+pub(crate) struct UnsentBreak {
+    pub(crate) asked: LeaseBreak,
 }
 
-impl Drop for Untold {
+impl Drop for UnsentBreak {
     fn drop(&mut self) {
-        self.asked.object.grants().is_told();
+        self.asked.object.grants().note_break_sent();
     }
 }
 
@@ -69,12 +69,12 @@ impl PartialEq for LeasePlace {
     }
 }
 
-impl Told {
+impl BreaksToSend {
     /// What came of a question; the rest is to be told.
     pub(crate) fn take<T>(&mut self, object: &Arc<Object>, outcome: Outcome<T>) -> T {
         self.expired += outcome.expired;
         self.unlocked.extend(outcome.unlocked.map(|local| (Arc::clone(object), local)));
-        let asked = |told| Untold { asked: ByLease { object: Arc::clone(object), told } };
+        let asked = |told| UnsentBreak { asked: LeaseBreak { object: Arc::clone(object), told } };
         self.breaks.extend(outcome.breaks.into_iter().map(asked));
         outcome.value
     }
@@ -84,7 +84,7 @@ impl Told {
         self.unlocked.drain(..).for_each(|(object, local)| lane::spawn(release(object, local)).detach());
     }
 
-    pub(crate) fn into_breaks(self) -> Vec<Untold> {
+    pub(crate) fn into_breaks(self) -> Vec<UnsentBreak> {
         self.breaks
     }
 
@@ -94,13 +94,13 @@ impl Told {
 }
 
 /// Asks until the answer is yes or no, and waits between, holding nothing; not longer than the bound.
-pub(super) async fn until_answered<T>(
+pub(super) async fn retry_until_decided<T>(
     volume: &Volume,
     object: &Arc<Object>,
     when: When,
     mut ask: impl FnMut(&mut Grants, Instant, Option<Ticket>, &mut Vec<Event>) -> GrantResult<T>,
 ) -> Result<T, OpenError> {
-    let mut pause: Option<Pause> = None;
+    let mut pause: Option<GrantWait> = None;
     let patience = lane::time::now() + WAIT_MAX;
     loop {
         // Who only looked whether it is over might look for ever, in turns with others who do.
@@ -108,27 +108,27 @@ pub(super) async fn until_answered<T>(
             true => Some(ChangeLockSet::take(vec![Arc::clone(object)], volume.waiting_max()?).await?),
             false => None,
         };
-        let (now, ticket) = (lane::time::now(), pause.as_ref().map(Pause::ticket));
+        let (now, ticket) = (lane::time::now(), pause.as_ref().map(GrantWait::ticket));
         let outcome = object.grants().ask(|grants, events| {
             let is_unsure = when == When::Unchanging && turn.is_none() && object.is_changing();
             (!is_unsure).then(|| ask(grants, now, ticket, events))
         });
         drop(turn);
-        let mut told = Told::default();
+        let mut told = BreaksToSend::default();
         let answer = told.take(object, outcome);
-        volume.cache().tell_holders(told);
+        volume.cache().send_breaks(told);
         let wait = match answer {
             None => continue,
             Some(GrantResult::Granted(value)) => {
                 // Who goes on has them told before.
-                object.grants().all_told().await;
+                object.grants().all_breaks_sent().await;
                 return Ok(value);
             }
             Some(GrantResult::Refused(why)) => return Err(why.into()),
             Some(GrantResult::Wait(wait)) => wait,
         };
         volume.counters().grants_waited.increment();
-        let pause = pause.get_or_insert_with(|| Pause::new(object, wait.ticket));
+        let pause = pause.get_or_insert_with(|| GrantWait::new(object, wait.ticket));
         if pause.until(wait.until.min(patience)).await.is_none() && lane::time::now() >= patience {
             return Err(Refused::Sharing.into());
         }
@@ -151,9 +151,9 @@ pub(super) fn at_once<T>(
     ask: impl FnOnce(&mut Grants, Instant, &mut Vec<Event>) -> T,
 ) -> T {
     let now = lane::time::now();
-    let mut told = Told::default();
+    let mut told = BreaksToSend::default();
     let value = told.take(object, object.grants().ask(|grants, events| ask(grants, now, events)));
-    cache.tell_holders(told);
+    cache.send_breaks(told);
     value
 }
 

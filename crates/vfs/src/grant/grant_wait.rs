@@ -6,16 +6,16 @@ use std::time::Instant;
 
 use grants::Ticket;
 
-use super::slot::Came;
+use super::slot::WaitOutcome;
 use crate::object::Object;
 
 /// A place among those who wait. As long as this lives nobody is granted what he who waits would ask back again.
-pub(crate) struct Pause {
+pub(crate) struct GrantWait {
     object: Arc<Object>,
     ticket: Ticket,
 }
 
-impl Pause {
+impl GrantWait {
     pub(crate) fn new(object: &Arc<Object>, ticket: Ticket) -> Self {
         Self { object: Arc::clone(object), ticket }
     }
@@ -29,12 +29,12 @@ impl Pause {
     }
 
     /// Until something has come, or it is this late: `None`.
-    pub(crate) async fn until(&mut self, until: Instant) -> Option<Came> {
+    pub(crate) async fn until(&mut self, until: Instant) -> Option<WaitOutcome> {
         lane::time::timeout_at(until, self.ended()).await.ok()
     }
 
     /// Until something has come, however long that takes.
-    pub(crate) async fn ended(&mut self) -> Came {
+    pub(crate) async fn ended(&mut self) -> WaitOutcome {
         let (grants, ticket) = (self.object.grants(), self.ticket);
         std::future::poll_fn(|cx| match grants.poll(ticket, cx.waker()) {
             Some(came) => Poll::Ready(came),
@@ -44,7 +44,7 @@ impl Pause {
     }
 }
 
-impl Drop for Pause {
+impl Drop for GrantWait {
     fn drop(&mut self) {
         self.object.grants().leave(self.ticket);
     }

@@ -9,13 +9,13 @@ use crate::object::Object;
 use crate::volume::Volume;
 
 /// Room for a file that is being written and has no name yet. Dropped, it is given back.
-pub(crate) struct Growing {
+pub(crate) struct StagedSize {
     /// `None` once it has a name.
     charge: RefCell<Option<Charge>>,
     end: Cell<u64>,
 }
 
-impl Growing {
+impl StagedSize {
     /// Takes room for an empty file.
     ///
     /// # Errors
