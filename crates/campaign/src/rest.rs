@@ -72,7 +72,7 @@ impl<S: Subject> Before<S> {
         for _ in 0..steps {
             world.run_for(Duration::from_secs(20));
             // As its committer does.
-            if let Some(index) = server.objects().kept_in() {
+            if let Some(index) = server.objects().persistent_index() {
                 let _ = index.flush();
             }
             if world.now() > since && is_at_rest(&before, &server.held()) {

@@ -105,7 +105,7 @@ impl Share {
     /// The names behind `after` as they are now; a whole listing only where the directory was not found to be large before.
     ///
     /// # Errors
-    /// As [`Directory::entries_as`] and [`Directory::page_behind`].
+    /// As [`Directory::entries_as`] and [`Directory::page_after`].
     pub(crate) async fn read_names(
         &self,
         caller: &Caller,
@@ -123,7 +123,7 @@ impl Share {
         }
         let limits = PageLimits { names_max, bytes_max: options.page_bytes_max };
         self.lane_state().page_lru().make_room(limits.bytes_max);
-        let page = directory.page_behind(caller, after, limits).await?;
+        let page = directory.page_after(caller, after, limits).await?;
         Ok(Names::Page(Rc::new(page)))
     }
 }

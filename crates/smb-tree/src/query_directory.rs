@@ -242,7 +242,7 @@ impl Share {
         reply: &mut ReplyBuffer<'_>,
     ) -> Result<Filled, Status> {
         let as_links = reply.class == Class::Posix;
-        let mut at = page.first_behind(after);
+        let mut at = page.first_after(after);
         while at < page.len() {
             let (mut batch, mut names) = (Vec::new(), Vec::new());
             let wanted = reply.names_wanted();

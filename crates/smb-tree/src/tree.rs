@@ -156,7 +156,7 @@ impl Tree {
     pub fn adopt(&self, opens: &[Arc<Open>]) {
         for open in opens {
             if let Some(share) = self.share(open.share_name()) {
-                open.grants().move_here(share.volume().cache());
+                open.grants().set_home_lane(share.volume().cache());
             }
         }
     }

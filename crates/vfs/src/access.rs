@@ -21,12 +21,12 @@ pub(crate) struct Access {
     directory: identity::Object,
     /// The directory's own descriptor, and who is called how in it and in those of what is in it.
     own: Option<Own>,
-    known: RefCell<SmallVec<[Known; 1]>>,
+    known: RefCell<SmallVec<[JudgedRights; 1]>>,
 }
 
 /// What came of it for somebody.
 #[derive(Clone, Copy)]
-struct Known {
+struct JudgedRights {
     who: (Id, u64, bool),
     rights: Rights,
 }
@@ -107,7 +107,7 @@ impl Access {
         if known.len() == KNOWN_MAX {
             known.remove(0);
         }
-        known.push(Known { who: key(who), rights });
+        known.push(JudgedRights { who: key(who), rights });
         rights
     }
 }

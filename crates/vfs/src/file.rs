@@ -116,7 +116,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// [`Error::Changed`] as [`OpenFile::check_unchanged`], for a file that is no longer than it was.
-    pub fn check_promised(&self, before: &ChangeToken, is_grown: &Cell<bool>) -> Result<(), Error> {
+    pub fn check_same_version(&self, before: &ChangeToken, is_grown: &Cell<bool>) -> Result<(), Error> {
         let now = self.attributes()?.change_token();
         if now == *before {
             return Ok(());

@@ -56,7 +56,7 @@ struct Packed {
 }
 
 /// A page that is being read.
-struct Reading {
+struct PageReading {
     names: Packed,
     after: Option<Box<[u8]>>,
     /// Names behind this one did not fit.
@@ -71,7 +71,7 @@ impl Directory {
     /// # Errors
     /// [`Error::TooLarge`] for a directory of more names; [`Error::Overloaded`] while pages on this lane hold too much memory; as
     /// [`Directory::entries_as`].
-    pub fn page_behind<'a>(
+    pub fn page_after<'a>(
         &'a self,
         caller: &'a Caller,
         after: Option<&'a [u8]>,
@@ -89,7 +89,7 @@ impl Directory {
         let mut alive = self.volume().cache().count_page(bytes_max)?;
         self.volume().counters().listings.increment();
         let dir = self.opened_to_list().await?;
-        let mut reading = Reading::new(after, bytes_max);
+        let mut reading = PageReading::new(after, bytes_max);
         let (mut found, mut position) = (0, 0);
         loop {
             let part = dir.names_part(position, PART_BYTES).await?;
@@ -108,7 +108,7 @@ impl Directory {
             let Some(next) = part.next else { break };
             position = next;
         }
-        let Reading { names, after, ceiling, .. } = reading;
+        let PageReading { names, after, ceiling, .. } = reading;
         let names = on_helper(move || names.sorted()).await?;
         alive.lower_to(names.memory());
         Ok(NamePage {
@@ -200,7 +200,7 @@ impl NamePage {
     }
 
     /// Where the names behind `name` begin on it.
-    pub fn first_behind(&self, name: Option<&[u8]>) -> usize {
+    pub fn first_after(&self, name: Option<&[u8]>) -> usize {
         let Some(name) = name else { return 0 };
         self.names.starts.partition_point(|start| self.names.name(*start) <= name)
     }
@@ -208,7 +208,7 @@ impl NamePage {
     /// Whether the names behind `name` begin on it.
     pub fn covers(&self, name: Option<&[u8]>) -> bool {
         let begins_before = self.after.as_deref().is_none_or(|after| name.is_some_and(|name| name >= after));
-        begins_before && (self.is_last || self.first_behind(name) < self.len())
+        begins_before && (self.is_last || self.first_after(name) < self.len())
     }
 
     /// Whether no page comes behind it.
@@ -222,7 +222,7 @@ impl NamePage {
     }
 }
 
-impl Reading {
+impl PageReading {
     fn new(after: Option<&[u8]>, bytes_max: usize) -> Self {
         // Where a name begins is told by 32 bits, and beside one name there is room for another.
         let bytes_max = bytes_max.clamp(4 * (Name::BYTES_MAX + NAME_EXTRA), 1 << 30);
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     fn page_of(names: &[String], after: Option<&[u8]>, bytes_max: usize) -> (Vec<String>, bool) {
-        let mut reading = Reading::new(after, bytes_max);
+        let mut reading = PageReading::new(after, bytes_max);
         for name in names {
             while reading.wants(name.as_bytes()) && !reading.has_room(name.as_bytes()) {
                 reading = reading.halved();

@@ -18,13 +18,13 @@ use crate::volume::{Resolved, Volume, WeakVolume};
 /// Those that a volume is known to hold.
 #[derive(Debug)]
 pub(crate) struct PartialUploads {
-    known: Mutex<Known>,
+    known: Mutex<KnownUploads>,
     /// When the volume was opened: what was changed before is no client's any more.
     opened: SystemTime,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownUploads {
     paths: BTreeSet<RelPathBuf>,
     /// A lane looks at them from time to time.
     is_looked_after: bool,
@@ -45,7 +45,7 @@ impl PartialUploads {
         Self { known: Mutex::default(), opened }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, KnownUploads> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

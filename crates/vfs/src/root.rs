@@ -32,11 +32,11 @@ pub(crate) struct Root {
     /// Other programs see what clients lock.
     locks_locally: bool,
     /// What lanes share of a volume with objects.
-    shared: Option<Shared>,
+    shared: Option<SharedRoot>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedRoot {
     volume: Arc<SharedVolume>,
     /// Who may do what.
     policy: VolumePolicy,
@@ -72,7 +72,7 @@ impl Root {
         let sealed = VolumePolicy { owner: Owner::default(), ..policy.clone() };
         let (object, account) = (OnceCell::new(), RefCell::default());
         let (is_kept, allowance) = (Cell::new(false), Allowance::default());
-        let shared = Shared { volume, policy, sealed, object, account, is_kept, allowance };
+        let shared = SharedRoot { volume, policy, sealed, object, account, is_kept, allowance };
         Ok(Self { shared: Some(shared), ..root })
     }
 

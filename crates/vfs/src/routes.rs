@@ -37,7 +37,7 @@ impl Volume {
             return validity;
         }
         let Ok((real, way)) = self.route_to(path).await else { return validity };
-        self.cache().validity(self.root(), self.key(real.as_path())).await.resting_on(&[way])
+        self.cache().validity(self.root(), self.key(real.as_path())).await.depending_on(&[way])
     }
 
     fn is_known_to_have_links(&self, path: RelPath<'_>) -> bool {

@@ -24,7 +24,7 @@ impl Volume {
                 return;
             }
             if let Some(volume) = volume.upgrade() {
-                volume.give_back_what_was_left().await;
+                volume.release_leftover_room().await;
             }
             if sweep_all(&volume).await == SweepRest::Young {
                 lane::time::sleep(AGE_MIN).await;

@@ -22,12 +22,12 @@ pub struct Withheld {
 struct Sets {
     /// With what keeps it open: the number of a file that is removed is given to another, unless somebody has it open.
     things: HashMap<FileId, Option<File>>,
-    names: HashMap<FileId, Names>,
+    names: HashMap<FileId, WithheldNames>,
 }
 
 /// Of one directory.
 #[derive(Clone, Debug, Default)]
-struct Names {
+struct WithheldNames {
     exact: HashSet<Box<[u8]>>,
     families: Vec<NameFamily>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct WithheldHere {
     generation: u64,
     /// The directory itself, or one above it.
     all: bool,
-    names: Option<Box<Names>>,
+    names: Option<Box<WithheldNames>>,
 }
 
 impl Withheld {
@@ -166,7 +166,7 @@ impl WithheldHere {
     }
 }
 
-impl Names {
+impl WithheldNames {
     fn has(&self, name: &[u8]) -> bool {
         self.exact.contains(name) || self.families.iter().any(|family| family.has(name))
     }

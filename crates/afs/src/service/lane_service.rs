@@ -410,7 +410,7 @@ mod tests {
         host.fs().create_dir_all("/srv").unwrap();
         world.block_on(&host, async {
             let objects = Objects::in_memory(ObjectsOptions::default());
-            let index = objects.kept_in().unwrap();
+            let index = objects.persistent_index().unwrap();
             let now = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap();
             // Nobody is there.
             let addresses = vec![([10, 0, 0, 9], 7001).into()];

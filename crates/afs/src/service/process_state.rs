@@ -129,7 +129,7 @@ impl ProcessState {
 
     /// The clients of all lanes. They are kept in the index of `objects`, where it has one.
     pub(super) fn hosts(&self, server: AfsUuid, objects: Option<&Objects>) -> Hosts {
-        let index = objects.and_then(|objects| objects.kept_in().cloned());
+        let index = objects.and_then(|objects| objects.persistent_index().cloned());
         self.hosts.get_or_init(|| Hosts::new(HostOptions::default(), server, index)).clone()
     }
 

@@ -63,7 +63,7 @@ impl Version {
     /// before the last of them leave, so that a client never has the announced length of mixed content.
     pub(super) fn check(&self) -> Result<(), Abort> {
         self.checked_at.set(now());
-        self.file.check_promised(&self.token, &self.is_grown).map_err(|_| Abort::FileChanged)
+        self.file.check_same_version(&self.token, &self.is_grown).map_err(|_| Abort::FileChanged)
     }
 
     /// As [`Version::check`], if the last look is some time ago: a file that is written anew in place is shorter for a

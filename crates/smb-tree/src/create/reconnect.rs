@@ -135,7 +135,7 @@ impl Share {
             self.opens()
                 .set_break_target(holder, BreakTarget::Oplock { open: open.id(), session: ctx.session });
         }
-        open.grants().move_here(self.volume().cache());
+        open.grants().set_home_lane(self.volume().cache());
         open.word().begin_anew(sequence);
         self.counters().durable_reconnected.increment();
         Ok(())

@@ -181,7 +181,7 @@ impl CoherencePeer {
         }
     }
 
-    fn notify_next(&self, client: &Arc<Client>, act: impl FnOnce(&Client) -> crate::callback::Next) {
+    fn notify_next(&self, client: &Arc<Client>, act: impl FnOnce(&Client) -> crate::callback::NextStep) {
         let next = act(client);
         notify_next(&self.objects, &self.ringer, client, next);
     }

@@ -109,7 +109,7 @@ impl CoherencePeer {
         listeners.push(Rc::downgrade(listener));
         drop(listeners);
         if listener.has_clients() {
-            self.snoop_filter().ask_all();
+            self.snoop_filter().match_all();
         }
     }
 

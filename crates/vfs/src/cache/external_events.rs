@@ -15,7 +15,7 @@ use super::watches::WatchedDir;
 use super::{Cache, Inner};
 use crate::caller::Caller;
 use crate::name::{Name, RelPathBuf};
-use crate::object::{DueEvent, EventMask, Looks, NoticedEvent, Object, SharedVolume, Watch, WatchAlive};
+use crate::object::{DueEvent, EventMask, FileLook, NoticedEvent, Object, SharedVolume, Watch, WatchAlive};
 use crate::volume::{Volume, WeakVolume};
 
 /// Of one lane.
@@ -73,7 +73,7 @@ impl Inner {
         };
         let noticed = NoticedEvent { directory: Arc::clone(directory), name: name.into(), what, kinds, lane };
         if !watches.notice(noticed) {
-            return watches.tell_lost(directory);
+            return watches.report_lost(directory);
         }
         let mut external_events = self.external_events.borrow_mut();
         external_events.is_noticing(Arc::clone(directory.volume()), lane);
@@ -91,7 +91,7 @@ async fn tell(inner: Weak<Inner>) {
             let volumes = std::mem::take(&mut inner.external_events.borrow_mut().noticing);
             let mut next = None;
             for (volume, lane) in volumes {
-                if let Some(due) = inner.tell_due(&volume, lane).await {
+                if let Some(due) = inner.report_due(&volume, lane).await {
                     next = next.into_iter().chain([due]).min();
                     inner.external_events.borrow_mut().is_noticing(volume, lane);
                 }
@@ -117,7 +117,7 @@ impl ExternalEvents {
 
 impl Inner {
     /// Tells what is due. Gives when the next is, if there is any.
-    async fn tell_due(&self, volume: &Arc<SharedVolume>, lane: usize) -> Option<Instant> {
+    async fn report_due(&self, volume: &Arc<SharedVolume>, lane: usize) -> Option<Instant> {
         let watches = volume.watches();
         loop {
             let DueEvent { serial, due, modified } = watches.next_noticed(lane)?;
@@ -126,14 +126,14 @@ impl Inner {
             }
             let looks = match modified {
                 Some((directory, name)) => self.looks(&directory, &name).await,
-                None => Looks::Unknown,
+                None => FileLook::Unknown,
             };
-            watches.tell_noticed(serial, looks);
+            watches.report_noticed(serial, looks);
         }
     }
 
     /// When what has the name was changed last.
-    async fn looks(&self, directory: &Arc<Object>, name: &[u8]) -> Looks {
+    async fn looks(&self, directory: &Arc<Object>, name: &[u8]) -> FileLook {
         let changed = async {
             let volume = self.volume_of_object(directory)?;
             let path = volume.path_of(directory)?;
@@ -141,7 +141,7 @@ impl Inner {
             let stat = directory.stat_at(&CString::new(name).ok()?).await.ok()?;
             Some(stat.ctime.to_system_time())
         };
-        changed.await.map_or(Looks::Unknown, Looks::Changed)
+        changed.await.map_or(FileLook::Unknown, FileLook::Changed)
     }
 }
 
@@ -153,7 +153,7 @@ async fn keep(inner: Weak<Inner>) {
         kept.retain(|kept| kept.watch.is_alive());
         for one in &mut kept {
             one.hold(&strong).await;
-            one.watch.is_heard(one.is_heard());
+            one.watch.is_kernel_watched(one.is_kernel_watched());
         }
         let is_over = {
             // Others may have come meanwhile.
@@ -171,7 +171,7 @@ async fn keep(inner: Weak<Inner>) {
 
 impl WatchedForClient {
     /// Whether the kernel's watch of the directory tells what others do in it.
-    fn is_heard(&self) -> bool {
+    fn is_kernel_watched(&self) -> bool {
         let hears = |held: &Rc<WatchedDir>| {
             held.is_current() && held.watch().is_some() && !held.change_rate().is_suspended()
         };

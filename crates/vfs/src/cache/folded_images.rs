@@ -38,7 +38,7 @@ impl Cache {
 
     pub(crate) fn keep_image(&self, key: KeyRef<'_>, image: Rc<FoldedImage>) {
         self.inner.images.0.borrow_mut().insert(key.to_key(), image);
-        self.kept();
+        self.after_insert();
     }
 }
 

@@ -23,7 +23,7 @@ impl Cache {
                     && let Some(inner) = inner.upgrade()
                 {
                     inner.counters.notify_errors.increment();
-                    inner.tell_all_lost();
+                    inner.report_all_lost();
                     inner.revalidate_everything();
                 }
                 read_events(inner.clone())
@@ -75,7 +75,7 @@ impl Inner {
             }
             WatchEvent::Overflow => {
                 self.counters.notify_overflows.increment();
-                self.tell_all_lost();
+                self.report_all_lost();
                 self.revalidate_everything();
             }
         }
@@ -121,7 +121,7 @@ async fn read_events(inner: Weak<Inner>) -> Ended {
             Ok(events) => events.iter().for_each(|event| inner.handle_event(event)),
             Err(_) => {
                 inner.counters.notify_errors.increment();
-                inner.tell_all_lost();
+                inner.report_all_lost();
                 inner.revalidate_everything();
                 drop(inner);
                 lane::time::sleep(NOTIFY_ERROR_PAUSE).await;

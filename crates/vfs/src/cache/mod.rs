@@ -344,7 +344,7 @@ impl Cache {
         } else {
             inner.open.borrow_mut().remove(&key);
         }
-        self.kept();
+        self.after_insert();
         node
     }
 
@@ -354,7 +354,7 @@ impl Cache {
         if validity.keeps(inner.options.ttl) {
             inner.absent.borrow_mut().insert(key.to_key(), validity);
         }
-        self.kept();
+        self.after_insert();
     }
 
     /// Something in the directory `key` is about to change, and more may be soon.
@@ -363,7 +363,7 @@ impl Cache {
             return;
         }
         self.inner.changed.borrow_mut().insert(key.to_key(), validity.clone());
-        self.kept();
+        self.after_insert();
     }
 
     /// A client was promised something in this directory, until then: others may change it as well.
@@ -470,7 +470,7 @@ impl Cache {
     pub(crate) fn keep_route(&self, key: KeyRef<'_>, route: Route) {
         if route.1.keeps(self.inner.options.ttl) {
             self.inner.routes.borrow_mut().insert(key.to_key(), route);
-            self.kept();
+            self.after_insert();
         }
     }
 
@@ -480,7 +480,7 @@ impl Cache {
 
     pub(crate) fn keep_listing(&self, key: KeyRef<'_>, listing: Rc<CachedListing>) {
         self.inner.listings.borrow_mut().insert(key.to_key(), listing);
-        self.kept();
+        self.after_insert();
     }
 
     /// The point of view for looking at entries of the directory `key`; watches it where that can be.
@@ -502,7 +502,7 @@ impl Cache {
     }
 
     /// Something is remembered: brings the gauges up to date and sees that it will be forgotten in time.
-    fn kept(&self) {
+    fn after_insert(&self) {
         self.inner.gauge();
         let mut sweeper = self.inner.sweeper.borrow_mut();
         if sweeper.as_ref().is_none_or(Task::is_finished) && !self.inner.is_empty() {

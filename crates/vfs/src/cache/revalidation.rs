@@ -60,7 +60,7 @@ impl Inner {
     pub(super) fn revalidate(self: &Rc<Self>, watched: &WatchedDir, name: &[u8], what: EntryChange) {
         // Nobody relies on a name of the server's own, and what is found by one would be recorded by it.
         let is_reserved = Name::parse(name).is_ok_and(Name::is_reserved);
-        if !is_reserved && self.relies_in(watched) {
+        if !is_reserved && self.is_cached_in(watched) {
             let in_it = (what != EntryChange::Modified).then(|| Box::from(name));
             let child =
                 watched.key().child(name).filter(|_| self.has_client_callbacks()).map(|key| (key, None));
@@ -117,13 +117,13 @@ impl Inner {
 
     /// A directory itself has other attributes, by whomever they were changed.
     pub(super) fn revalidate_directory(self: &Rc<Self>, watched: &WatchedDir) {
-        if self.relies_in(watched) {
+        if self.is_cached_in(watched) {
             self.revalidate_each([(watched.key().to_key(), None)]);
         }
     }
 
     /// Whether clients rely on anything, or on the names of this directory.
-    fn relies_in(&self, watched: &WatchedDir) -> bool {
+    fn is_cached_in(&self, watched: &WatchedDir) -> bool {
         self.has_client_callbacks() || watched.object().is_some_and(|object| object.log().is_some())
     }
 
@@ -200,7 +200,8 @@ impl PendingRevalidation {
 async fn look(inner: Weak<Inner>) {
     while let Some((revalidate, volume)) = inner.upgrade().and_then(|inner| inner.next_to_revalidate()) {
         let Some(volume) = volume else { continue };
-        if let Some(looked) = volume.look_behind(revalidate.key.as_ref().path, &revalidate.names).await
+        if let Some(looked) =
+            volume.revalidate_external(revalidate.key.as_ref().path, &revalidate.names).await
             && let Some(inner) = inner.upgrade()
         {
             inner.seek(looked, volume.downgrade());
@@ -316,12 +317,12 @@ impl Inner {
     }
 
     /// What the kernel's watches would have told is lost: who watches for clients is to look.
-    pub(super) fn tell_all_lost(&self) {
+    pub(super) fn report_all_lost(&self) {
         for volume in self.pending_revalidation.borrow().volumes.iter().filter_map(WeakVolume::upgrade) {
             if let Some(watches) =
                 volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any())
             {
-                watches.tell_all_lost();
+                watches.report_all_lost();
             }
         }
     }

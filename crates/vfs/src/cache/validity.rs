@@ -20,7 +20,7 @@ pub(crate) struct Validity {
     /// As `changes`, of names that came or went alone.
     renames: u64,
     /// From where else something was seen that it rests on: symbolic links on the way, and the place of what they lead to.
-    rests_on: Option<Rc<[Validity]>>,
+    depends_on: Option<Rc<[Validity]>>,
     /// A change was being made: what is seen is not to be kept.
     is_doubtful: bool,
     /// What is changing so that there can be no promise before it is over.
@@ -35,7 +35,7 @@ impl Validity {
         let (changes, renames) = (watched.changes(), watched.renames());
         let is_doubtful = watched.is_changing();
         let (at, watched) = (time::now(), Some(watched));
-        Self { at, watched, changes, renames, rests_on: None, is_doubtful, blocking_change: None, presence }
+        Self { at, watched, changes, renames, depends_on: None, is_doubtful, blocking_change: None, presence }
     }
 
     /// A point of view without a watch: what is seen from it is good for the time to live only.
@@ -50,7 +50,7 @@ impl Validity {
             watched: None,
             changes: 0,
             renames: 0,
-            rests_on: None,
+            depends_on: None,
             is_doubtful: false,
             blocking_change,
             presence: None,
@@ -58,15 +58,15 @@ impl Validity {
     }
 
     /// The same, as far as it also rests on what was seen from these; without a watch where one of them has none.
-    pub(crate) fn resting_on(self, all: &[Validity]) -> Self {
+    pub(crate) fn depending_on(self, all: &[Validity]) -> Self {
         if !self.is_watched() {
             return self;
         }
         let at = self.at;
-        let before = self.rests_on.iter().flat_map(|before| before.iter());
-        let rests_on = before.chain(all).cloned().collect::<Vec<_>>();
-        match Self::of_all(&rests_on).rests_on {
-            Some(rests_on) => Self { rests_on: Some(rests_on), ..self },
+        let before = self.depends_on.iter().flat_map(|before| before.iter());
+        let depends_on = before.chain(all).cloned().collect::<Vec<_>>();
+        match Self::of_all(&depends_on).depends_on {
+            Some(depends_on) => Self { depends_on: Some(depends_on), ..self },
             None => Self { at, ..Self::unwatched() },
         }
     }
@@ -75,8 +75,8 @@ impl Validity {
     pub(crate) fn of_all(all: &[Validity]) -> Self {
         let here = Self::unwatched();
         let at = all.iter().map(|one| one.at).min().unwrap_or(here.at);
-        let rests_on = all.iter().all(Self::is_watched).then(|| all.into());
-        Self { at, rests_on, ..here }
+        let depends_on = all.iter().all(Self::is_watched).then(|| all.into());
+        Self { at, depends_on, ..here }
     }
 
     /// Whether an answer about one name is still good: events drop such answers by name, so only its age
@@ -87,7 +87,7 @@ impl Validity {
 
     /// Whether no name came or went where the links on its way and their far ends were seen.
     fn links_hold(&self) -> bool {
-        self.rests_on.as_ref().is_none_or(|all| all.iter().all(Self::names_hold))
+        self.depends_on.as_ref().is_none_or(|all| all.iter().all(Self::names_hold))
     }
 
     fn names_hold(&self) -> bool {
@@ -133,7 +133,7 @@ impl Validity {
 
     /// Whether all changes are told, as against found out when the time to live is over.
     pub(crate) fn is_watched(&self) -> bool {
-        match (&self.watched, &self.rests_on) {
+        match (&self.watched, &self.depends_on) {
             (Some(watched), _) => watched.watch().is_some(),
             (None, Some(all)) => all.iter().all(Self::is_watched),
             (None, None) => false,

@@ -331,7 +331,7 @@ impl Watches {
         let promised = self.promise(root, &watched).await;
         self.arriving.borrow_mut().retain(|one| !std::ptr::eq(one.as_ptr(), Rc::as_ptr(&watched)));
         promised?;
-        if !watched.is_whole() {
+        if !watched.is_unmoved() {
             return Err(None);
         }
         if let Some(known) = self.known(&key) {
@@ -381,7 +381,7 @@ impl Watches {
         let above = upper.and_then(|upper| upper.access.get());
         watched.access.set(Access::new(&stat, list.as_deref(), &object, above)).ok().expect("it is new");
         // Changed meanwhile, it may be of before or after: it is looked at anew.
-        if !watched.is_whole() {
+        if !watched.is_unmoved() {
             return Err(None);
         }
         if let (Some(above), Some(name)) = (watched.upper_object(), path.file_name()) {
@@ -630,7 +630,7 @@ impl WatchedDir {
     }
 
     /// Whether neither it nor anything above has moved.
-    fn is_whole(&self) -> bool {
+    fn is_unmoved(&self) -> bool {
         self.current.get() && self.upper.as_ref().is_none_or(|upper| upper.current.get())
     }
 

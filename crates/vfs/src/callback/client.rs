@@ -24,7 +24,7 @@ pub struct Client {
     /// It is promised nothing any more.
     is_retired: AtomicBool,
     kept_max: usize,
-    state: Mutex<State>,
+    state: Mutex<ClientState>,
 }
 
 /// What a client is told: that it can rely on this no longer.
@@ -38,7 +38,7 @@ pub enum Notice {
     All,
 }
 
-struct State {
+struct ClientState {
     /// The lane on which it is told.
     home: Member,
     is_down: bool,
@@ -62,7 +62,7 @@ struct Queued {
 
 /// What somebody has to do about a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// Nothing.
     Nothing,
     /// To have it told, on this lane.
@@ -73,7 +73,7 @@ impl Client {
     /// One that has been promised nothing, to be told on the lane `home`. Of what it is not told at once at most `kept_max`
     /// notices are kept one by one.
     pub(crate) fn new(holder: Holder, home: Member, kept_max: usize) -> Arc<Self> {
-        let state = State {
+        let state = ClientState {
             home,
             is_down: false,
             late: 0,
@@ -161,7 +161,7 @@ impl Client {
 
     /// Has it told `notice`, which matters until `until`. `ack` is dropped once it has heard; at once where it does not
     /// answer: it will hear before it is served again.
-    pub(crate) fn post(&self, notice: Notice, until: Instant, ack: Ack, now: Instant) -> Next {
+    pub(crate) fn post(&self, notice: Notice, until: Instant, ack: Ack, now: Instant) -> NextStep {
         let mut state = self.lock();
         let mut left = SmallVec::<[Ack; 1]>::new();
         state.queue.retain(|queued| queued.until > now || !queued.waiting.is_empty());
@@ -192,7 +192,7 @@ impl Client {
     }
 
     /// Voids its promises of all lanes and has it told so; `ack` as in [`Client::post`].
-    pub(crate) fn post_all(&self, until: Instant, ack: Ack, now: Instant) -> Next {
+    pub(crate) fn post_all(&self, until: Instant, ack: Ack, now: Instant) -> NextStep {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         self.post(Notice::All, until, ack, now)
     }
@@ -203,7 +203,7 @@ impl Client {
     }
 
     /// Replies on their way have come, or had their time.
-    pub(crate) fn release_all(&self) -> Next {
+    pub(crate) fn release_all(&self) -> NextStep {
         let mut state = self.lock();
         state.holds -= 1;
         state.next()
@@ -239,7 +239,7 @@ impl Client {
     }
 
     /// It comes by itself, so it may answer again. `acks` wait for all that it has yet to hear.
-    pub(crate) fn note_reachable(&self, acks: &Acks) -> Next {
+    pub(crate) fn note_reachable(&self, acks: &Acks) -> NextStep {
         let mut state = self.lock();
         if state.is_down {
             state.is_down = false;
@@ -305,7 +305,7 @@ impl Client {
     }
 
     /// Who was telling it ends before he has: another lane is to.
-    pub(crate) fn hand_back(&self) -> Next {
+    pub(crate) fn hand_back(&self) -> NextStep {
         let mut state = self.lock();
         self.put_back(&mut state);
         state.is_being_notified = false;
@@ -317,7 +317,7 @@ impl Client {
         self.note_no_reply(0);
     }
 
-    fn put_back(&self, state: &mut State) {
+    fn put_back(&self, state: &mut ClientState) {
         std::mem::take(&mut state.in_progress)
             .into_iter()
             .rev()
@@ -328,7 +328,7 @@ impl Client {
     }
 
     /// Too much is kept for it: instead all is void.
-    fn collapse_to_all(&self, state: &mut State) {
+    fn collapse_to_all(&self, state: &mut ClientState) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let queue = std::mem::take(&mut state.queue);
         let until = queue.iter().map(|queued| queued.until).max().expect("there is too much");
@@ -336,25 +336,25 @@ impl Client {
         state.queue.push_back(Queued { notice: Notice::All, until, waiting });
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().expect("nobody panics while holding it")
     }
 }
 
-impl State {
+impl ClientState {
     /// What it has not heard.
     fn undelivered(&mut self) -> impl Iterator<Item = &mut Queued> {
         self.queue.iter_mut().chain(&mut self.in_progress)
     }
 
     /// Whoever gets `Tell` does it.
-    fn next(&mut self) -> Next {
+    fn next(&mut self) -> NextStep {
         let is_held = || self.holds > 0 && matches!(self.queue[0].notice, Notice::All);
         if self.is_down || self.is_being_notified || self.queue.is_empty() || is_held() {
-            return Next::Nothing;
+            return NextStep::Nothing;
         }
         self.is_being_notified = true;
-        Next::Tell(self.home)
+        NextStep::Tell(self.home)
     }
 }
 

@@ -100,7 +100,7 @@ impl Volume {
     ) -> Result<Lies, Error> {
         if let Some(place) = shared.in_use_as(number).and_then(|object| object.place()) {
             let directory = place.directory.identity().clone();
-            return Ok(Lies { directory, name: place.name, names: Names::of(place.directory) });
+            return Ok(Lies { directory, name: place.name, names: DirectoryNames::of(place.directory) });
         }
         let recorded = async || {
             let (shared, file) = (Arc::clone(shared), identity.clone());
@@ -108,7 +108,7 @@ impl Volume {
             recorded.map_err(|_| Error::Overloaded)??.ok_or(Error::Stale)
         };
         let first = recorded().await?;
-        let names = shared.objects().in_use_in(shared, &first.directory).and_then(Names::of);
+        let names = shared.objects().in_use_in(shared, &first.directory).and_then(DirectoryNames::of);
         // Again, as its names may have changed before that look at them.
         let Recorded { directory, name } = recorded().await?;
         let names = names.filter(|_| directory == first.directory && name == first.name);
@@ -137,16 +137,16 @@ struct Lies {
     directory: Identity,
     name: Box<[u8]>,
     /// `None` where nobody uses the directory, or changed it just then.
-    names: Option<Names>,
+    names: Option<DirectoryNames>,
 }
 
 /// The names of a directory at one moment.
-struct Names {
+struct DirectoryNames {
     directory: Arc<Object>,
     version: Version,
 }
 
-impl Names {
+impl DirectoryNames {
     fn of(directory: Arc<Object>) -> Option<Self> {
         let version = directory.version();
         (!directory.is_busy()).then_some(Self { directory, version })

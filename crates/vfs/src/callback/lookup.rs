@@ -64,7 +64,13 @@ impl Volume {
                         let callback_ref =
                             self.counted(peer.give(client, object, until).map_err(|_| Error::Busy))?;
                         self.rest(object).await?;
-                        Some(Before { volume: self, object, callback_ref, mark: object.look_mark(), until })
+                        Some(CallbackBeforeLook {
+                            volume: self,
+                            object,
+                            callback_ref,
+                            mark: object.look_mark(),
+                            until,
+                        })
                     }
                     None => None,
                 };
@@ -100,10 +106,11 @@ impl Volume {
         let node = self.cache().peek(self.key(path))?;
         let object = node.object()?;
         let callback_ref = peer.give(client, object, until).ok()?;
-        if object.is_changing() && !object.change_lock().take_back() {
+        if object.is_changing() && !object.change_lock().reclaim() {
             return None;
         }
-        let before = Before { volume: self, object, callback_ref, mark: object.look_mark(), until };
+        let before =
+            CallbackBeforeLook { volume: self, object, callback_ref, mark: object.look_mark(), until };
         let mut seen = self.try_seen(caller, path, need)?;
         if seen.as_ref().is_ok_and(|(resolved, _)| self.watch_by_all_names(resolved)) {
             seen = self.try_seen(caller, path, need)?;
@@ -122,7 +129,7 @@ impl Volume {
 
     /// Waits until nobody changes an object, and has who keeps its permit for his next write ask for it anew.
     pub(crate) async fn rest(&self, object: &Arc<Object>) -> Result<(), Error> {
-        if object.is_changing() && !object.change_lock().take_back() {
+        if object.is_changing() && !object.change_lock().reclaim() {
             self.counters().replies_waited.increment();
             self.wait_for(object).await?;
         }
@@ -135,7 +142,7 @@ impl Volume {
 }
 
 /// A promise of an object, and the mark of a look at it, from before the look.
-struct Before<'a> {
+struct CallbackBeforeLook<'a> {
     volume: &'a Volume,
     object: &'a Arc<Object>,
     callback_ref: CallbackRef,
@@ -143,7 +150,7 @@ struct Before<'a> {
     until: Instant,
 }
 
-impl Before<'_> {
+impl CallbackBeforeLook<'_> {
     /// Whether that is what the look has found.
     fn is_of(&self, resolved: &Resolved) -> bool {
         resolved.object().is_some_and(|now| Arc::ptr_eq(now, self.object))

@@ -9,7 +9,7 @@
 //! ([`Client`]), one for all lanes, and is told on its home lane by its service ([`CallbackNotifier`]). docs/design/vfs.md draws it.
 
 pub(crate) use self::acks::{Ack, Acks};
-pub(crate) use self::client::Next;
+pub(crate) use self::client::NextStep;
 pub use self::client::{Client, Notice};
 pub(crate) use self::in_flight::InFlightReplies;
 pub use self::in_flight::InFlightReply;

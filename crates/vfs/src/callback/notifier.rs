@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lane::mesh::Sender;
 
-use super::{Client, Holder, Next, Notice};
+use super::{Client, Holder, NextStep, Notice};
 use crate::counters::VfsCounters;
 use crate::object::Objects;
 
@@ -94,8 +94,8 @@ pub(crate) async fn notify_client(
 }
 
 /// Sees to it that what a client has yet to hear is told.
-pub(crate) fn notify_next(objects: &Objects, ringer: &Sender<()>, client: &Arc<Client>, next: Next) {
-    let Next::Tell(home) = next else { return };
+pub(crate) fn notify_next(objects: &Objects, ringer: &Sender<()>, client: &Arc<Client>, next: NextStep) {
+    let NextStep::Tell(home) = next else { return };
     match objects.queues().queue_client(home, client) {
         Some(lane) => {
             ringer.ring(lane);

@@ -276,7 +276,7 @@ impl InvalidationQueues {
         match &broken.what {
             ChangeKind::Names(_) => snoop_filters.has_any(slots),
             // These are asked of the kernel at every use.
-            ChangeKind::Content | ChangeKind::Attributes => snoop_filters.asks_all(),
+            ChangeKind::Content | ChangeKind::Attributes => snoop_filters.matches_all(),
             ChangeKind::Place
             | ChangeKind::Subtree
             | ChangeKind::Gone

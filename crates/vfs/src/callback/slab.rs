@@ -5,12 +5,12 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Values by number. A number is given out again when its value is gone.
 pub(super) struct Slab<T> {
-    pieces: Vec<Box<[Slot<T>]>>,
+    pieces: Vec<Box<[SlabSlot<T>]>>,
     free: u32,
     used: usize,
 }
 
-enum Slot<T> {
+enum SlabSlot<T> {
     /// And the next that is free.
     Free(u32),
     Used(T),
@@ -23,7 +23,7 @@ impl<T> Slab<T> {
         }
         let number = self.free;
         let slot = self.slot_mut(number).expect("what is free is there");
-        let Slot::Free(next) = std::mem::replace(slot, Slot::Used(value)) else {
+        let SlabSlot::Free(next) = std::mem::replace(slot, SlabSlot::Used(value)) else {
             unreachable!("what is in the line of the free is free")
         };
         self.free = next;
@@ -36,7 +36,7 @@ impl<T> Slab<T> {
     pub(super) fn remove(&mut self, number: u32) -> T {
         let free = self.free;
         let slot = self.slot_mut(number).expect("it was given out");
-        let Slot::Used(value) = std::mem::replace(slot, Slot::Free(free)) else {
+        let SlabSlot::Used(value) = std::mem::replace(slot, SlabSlot::Free(free)) else {
             unreachable!("it is taken away once")
         };
         self.free = number;
@@ -47,15 +47,15 @@ impl<T> Slab<T> {
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         let (piece, at) = (number as usize / PIECE, number as usize % PIECE);
         match self.pieces.get(piece)?.get(at)? {
-            Slot::Used(value) => Some(value),
-            Slot::Free(_) => None,
+            SlabSlot::Used(value) => Some(value),
+            SlabSlot::Free(_) => None,
         }
     }
 
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         match self.slot_mut(number)? {
-            Slot::Used(value) => Some(value),
-            Slot::Free(_) => None,
+            SlabSlot::Used(value) => Some(value),
+            SlabSlot::Free(_) => None,
         }
     }
 
@@ -73,7 +73,7 @@ impl<T> Slab<T> {
         (0..self.end()).filter_map(|number| Some((number, self.get(number)?)))
     }
 
-    fn slot_mut(&mut self, number: u32) -> Option<&mut Slot<T>> {
+    fn slot_mut(&mut self, number: u32) -> Option<&mut SlabSlot<T>> {
         self.pieces.get_mut(number as usize / PIECE)?.get_mut(number as usize % PIECE)
     }
 
@@ -81,7 +81,7 @@ impl<T> Slab<T> {
         let first = self.end();
         let last = PIECE as u32 - 1;
         let next = |at: u32| if at == last { NONE } else { first + at + 1 };
-        self.pieces.push((0..=last).map(|at| Slot::Free(next(at))).collect());
+        self.pieces.push((0..=last).map(|at| SlabSlot::Free(next(at))).collect());
         self.free = first;
     }
 }

@@ -16,7 +16,7 @@ use crate::object::Object;
 /// What one lane remembers of names.
 pub(crate) struct SnoopFilter {
     counts: Box<[AtomicU32]>,
-    asks_all: AtomicBool,
+    matches_all: AtomicBool,
 }
 
 /// Where a name is counted, in every lane's table.
@@ -40,7 +40,7 @@ impl FilterSlot {
 impl SnoopFilter {
     pub(crate) fn new() -> Arc<Self> {
         let counts = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Self { counts, asks_all: AtomicBool::new(false) })
+        Arc::new(Self { counts, matches_all: AtomicBool::new(false) })
     }
 
     /// Counts the lane in: what it looks at from here on it may remember, unless the directory
@@ -51,18 +51,18 @@ impl SnoopFilter {
     }
 
     /// From now on the lane is asked whatever changes where it looks: a service on it tells clients of its own.
-    pub(crate) fn ask_all(&self) {
-        self.asks_all.store(true, Ordering::SeqCst);
+    pub(crate) fn match_all(&self) {
+        self.matches_all.store(true, Ordering::SeqCst);
     }
 
     /// Whether the lane is asked whatever changes where it looks.
-    pub(crate) fn asks_all(&self) -> bool {
-        self.asks_all.load(Ordering::SeqCst)
+    pub(crate) fn matches_all(&self) -> bool {
+        self.matches_all.load(Ordering::SeqCst)
     }
 
     /// Whether the lane may remember something of one of these names; for who has the permit of their directory.
     pub(crate) fn has_any(&self, slots: &[FilterSlot]) -> bool {
-        self.asks_all()
+        self.matches_all()
             || slots.iter().any(|slot| self.counts[usize::from(slot.0)].load(Ordering::SeqCst) > 0)
     }
 }

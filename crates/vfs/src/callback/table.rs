@@ -507,12 +507,12 @@ impl Table {
     ) {
         let Some(number) = self.callbacks.known_volume(volume) else { return };
         // Of what was void before everybody has heard then.
-        let is_heard = self.callbacks.volume(number).pending_breaks == 0;
+        let is_kernel_watched = self.callbacks.volume(number).pending_breaks == 0;
         let is_of_it = |&callback: &u32| {
             let callback = self.callbacks.get(callback);
             callback.is_some_and(|callback| {
                 self.tracked[callback.tracked].volume == number
-                    && !(is_heard
+                    && !(is_kernel_watched
                         && self.callbacks.state_at(callback, number, now) == CallbackState::VoidForVolume)
             })
         };

@@ -26,9 +26,9 @@ impl Directory {
     pub fn access_list<'a>(&'a self, caller: &'a Caller) -> LocalBoxFuture<'a, Result<Nearest, Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.locate_to_read().await?;
-                here.require(caller, Rights::LOOKUP)?;
-                Ok(here.nearest())
+                let parent = self.locate_to_read().await?;
+                parent.require(caller, Rights::LOOKUP)?;
+                Ok(parent.nearest())
             })
             .await
         })
@@ -48,13 +48,13 @@ impl Directory {
     }
 
     async fn try_set_access_list(&self, caller: &Caller, acl: Option<&Acl>) -> Result<(), Interrupted> {
-        let here = self.locate().await?;
-        here.require(caller, Rights::ADMINISTER)?;
-        let locks = here.lock_directory().await?;
-        here.ensure_current()?;
+        let parent = self.locate().await?;
+        parent.require(caller, Rights::ADMINISTER)?;
+        let locks = parent.lock_directory().await?;
+        parent.ensure_current()?;
         let value = acl.map(Acl::encode);
-        let path = RelPathBuf::from(here.path());
-        let change = here.change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
+        let path = RelPathBuf::from(parent.path());
+        let change = parent.change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
             let volume = directory.volume();
             let file = directory.dir().as_file();
             let (object, shared) = (directory.changed()?, volume.shared().ok_or(Error::ReadOnly)?);
@@ -75,7 +75,7 @@ impl Directory {
             Ok(())
         });
         change.await?;
-        here.rights_are_kept().await
+        parent.rights_are_kept().await
     }
 }
 

@@ -116,29 +116,29 @@ impl Directory {
         change: AttributeChange,
     ) -> Result<(), Interrupted> {
         let change = permitted(caller, change)?;
-        let here = self.locate_for(caller, name, Rights::NONE).await?;
-        let (locks, found) = here.lock_with_name(name).await?;
+        let parent = self.locate_for(caller, name, Rights::NONE).await?;
+        let (locks, found) = parent.lock_with_name(name).await?;
         let found = found.ok_or(Error::NotFound)?;
         found.require(which)?;
         if found.kind == FileKind::Directory {
             return Err(Error::IsADirectory.into());
         }
         let (plain, name) = (name, c_name(name));
-        let stat = here.directory().dir().stat_at(&name).await.map_err(Error::of_change)?;
+        let stat = parent.directory().dir().stat_at(&name).await.map_err(Error::of_change)?;
         let own = match found.kind {
-            FileKind::File => here.own_of(plain, &found.object).await?,
+            FileKind::File => parent.own_of(plain, &found.object).await?,
             _ => None,
         };
         let of = Attributes::of(&stat, Some(&found.object));
         let unmasked = Attributes { bits: of.bits | OWNER_ALL, ..of };
-        here.require_of(caller, &unmasked, own.as_ref(), Rights::WRITE)?;
+        parent.require_of(caller, &unmasked, own.as_ref(), Rights::WRITE)?;
         if change.mode.is_some() && found.kind == FileKind::File {
-            require_to_set_mode(self.volume(), caller, &of, own.as_ref(), &here.nearest())?;
+            require_to_set_mode(self.volume(), caller, &of, own.as_ref(), &parent.nearest())?;
         }
         let file = match (found.kind, &found.open) {
             (FileKind::File, None) => {
                 let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
-                Some(here.directory().dir().open(&name, how).await.map_err(Error::of_change)?)
+                Some(parent.directory().dir().open(&name, how).await.map_err(Error::of_change)?)
             }
             _ => None,
         };
@@ -147,7 +147,7 @@ impl Directory {
             .prepare_change(caller, locks, vec![(&found.object, ChangeKind::Attributes)])
             .await?;
         run_to_completion(transaction.keep_alive(), async move {
-            here.ensure_current()?;
+            parent.ensure_current()?;
             let open = found.open.as_ref().map(|open| open.lane_file()).or(file.as_ref());
             let before = open.map_or(Ok(stat), lane::fs::File::stat);
             before.iter().for_each(|before| found.object.note_metadata_change(before));
@@ -155,7 +155,7 @@ impl Directory {
                 Some(file) => set(file, Some(&found.object), change).await,
                 None => {
                     let change = AttributeChange { mode: None, ..change };
-                    here.directory().dir().set_attributes_at(&name, change).await
+                    parent.directory().dir().set_attributes_at(&name, change).await
                 }
             };
             set.map_err(Error::of_write)?;
@@ -164,13 +164,13 @@ impl Directory {
             }
             let left = match open {
                 Some(file) => file.stat(),
-                None => here.directory().dir().stat_at(&name).await,
+                None => parent.directory().dir().stat_at(&name).await,
             };
             transaction.note_attributes_after(&found.object, left);
             if makes_executable(change) {
-                here.close_cached(&name);
+                parent.close_cached(&name);
             }
-            transaction.end(here.volume());
+            transaction.end(parent.volume());
             Ok(())
         })
         .await
@@ -178,17 +178,18 @@ impl Directory {
 
     async fn try_set_attributes(&self, caller: &Caller, change: AttributeChange) -> Result<(), Interrupted> {
         let change = permitted(caller, change)?;
-        let here = self.locate().await?;
+        let parent = self.locate().await?;
         let own = self.object().and_then(|object| object.own());
-        let is_owners = do_bits_count(self.volume(), own.as_ref(), &here.nearest())
+        let is_owners = do_bits_count(self.volume(), own.as_ref(), &parent.nearest())
             && self.attributes()?.owner().is_by_mode(&caller.principal);
-        here.require(caller, if is_owners { Rights::NONE } else { Rights::ADMINISTER })?;
-        let locks = here.lock_directory().await?;
-        here.ensure_current()?;
-        here.change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
-            set(directory.dir().as_file(), directory.object(), change).await.map_err(Error::of_write)
-        })
-        .await
+        parent.require(caller, if is_owners { Rights::NONE } else { Rights::ADMINISTER })?;
+        let locks = parent.lock_directory().await?;
+        parent.ensure_current()?;
+        parent
+            .change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
+                set(directory.dir().as_file(), directory.object(), change).await.map_err(Error::of_write)
+            })
+            .await
     }
 }
 

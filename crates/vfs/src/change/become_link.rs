@@ -48,30 +48,30 @@ impl Directory {
             return Err(Error::Name(NameError::Empty).into());
         }
         let target = CString::new(target).map_err(|_| Error::Name(NameError::Nul))?;
-        let here = self.locate_for(caller, name, Rights::INSERT).await?;
-        let (locks, found) = here.lock_with_name(name).await?;
+        let parent = self.locate_for(caller, name, Rights::INSERT).await?;
+        let (locks, found) = parent.lock_with_name(name).await?;
         let mut found = found.ok_or(Error::Unexpected)?;
-        let stat = here.directory().dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
+        let stat = parent.directory().dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
         let is_plain = stat.kind == FileKind::File && stat.size == 0 && stat.nlink == 1;
         if !is_plain || !Arc::ptr_eq(&found.object, which) {
             return Err(Error::Unexpected.into());
         }
         if !is_new {
-            here.require_to_unlink(caller, name, &found).await?;
+            parent.require_to_unlink(caller, name, &found).await?;
         }
-        let known = here.known(name, &found).await?;
+        let known = parent.known(name, &found).await?;
         let what =
-            vec![(here.object()?, ChangeKind::name(name.as_bytes())), (&found.object, ChangeKind::Gone)];
-        let transaction = here.volume().prepare_change(caller, locks, what).await?;
-        let (name, aside) = (c_name(name), here.volume().cache().new_staged_name());
-        let owner = here.owner_of_new(caller)?;
+            vec![(parent.object()?, ChangeKind::name(name.as_bytes())), (&found.object, ChangeKind::Gone)];
+        let transaction = parent.volume().prepare_change(caller, locks, what).await?;
+        let (name, aside) = (c_name(name), parent.volume().cache().new_staged_name());
+        let owner = parent.owner_of_new(caller)?;
         run_to_completion(transaction.keep_alive(), async move {
-            found.count_names(&here, &name).await?;
-            here.ensure_current()?;
-            let charge = here.volume().charge(1, 0)?;
-            let dir = here.directory().dir();
+            found.count_names(&parent, &name).await?;
+            parent.ensure_current()?;
+            let charge = parent.volume().charge(1, 0)?;
+            let dir = parent.directory().dir();
             dir.symlink(&aside, &target).await.map_err(Error::of_change)?;
-            owner.give_at(here.volume(), dir, &aside).await?;
+            owner.give_at(parent.volume(), dir, &aside).await?;
             transaction.bump_version();
             let renamed = dir.rename(&aside, dir, &name, RenameHow::Replace).await;
             if renamed.is_err() {
@@ -79,16 +79,16 @@ impl Directory {
                 let _ = dir.unlink(&aside).await;
             }
             transaction.done(renamed)?;
-            charge.made_in(here.volume(), here.object()?);
-            found.lost(here.object()?, name.as_bytes());
-            here.volume().note_removed(here.object()?, known);
-            transaction.removed(here.object()?, name.as_bytes());
-            if transaction.is_kept(here.object()?)
-                && let Ok(Some(link)) = here.find_new(&name).await
+            charge.made_in(parent.volume(), parent.object()?);
+            found.lost(parent.object()?, name.as_bytes());
+            parent.volume().note_removed(parent.object()?, known);
+            transaction.removed(parent.object()?, name.as_bytes());
+            if transaction.is_kept(parent.object()?)
+                && let Ok(Some(link)) = parent.find_new(&name).await
             {
-                transaction.added(here.object()?, name.as_bytes(), link.object.number());
+                transaction.added(parent.object()?, name.as_bytes(), link.object.number());
             }
-            transaction.end(here.volume());
+            transaction.end(parent.volume());
             Ok(())
         })
         .await

@@ -41,14 +41,15 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.locate().await?;
-                here.require(caller, Rights::WRITE)?;
-                let locks = here.lock_directory().await?;
-                here.ensure_current()?;
-                here.change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
-                    set(directory.dir().as_file(), on).await
-                })
-                .await
+                let parent = self.locate().await?;
+                parent.require(caller, Rights::WRITE)?;
+                let locks = parent.lock_directory().await?;
+                parent.ensure_current()?;
+                parent
+                    .change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
+                        set(directory.dir().as_file(), on).await
+                    })
+                    .await
             })
             .await
         })

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use lane::fs::AttributeChange;
 
 use super::Writer;
-use super::writer::Step;
+use super::writer::WriteStep;
 use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -19,7 +19,7 @@ impl Writer {
     pub(super) async fn change_content<T: 'static>(
         &self,
         caller: &Caller,
-        step: Step<'_>,
+        step: WriteStep<'_>,
         reach: Reach,
         work: impl AsyncFnOnce(Rc<OpenFile>, u64) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
@@ -51,7 +51,7 @@ impl Writer {
             done
         };
         // Two that append at once would begin at the same end.
-        let step = Step { alone: step.alone || matches!(reach, Reach::Beyond(_)), ..step };
+        let step = WriteStep { alone: step.alone || matches!(reach, Reach::Beyond(_)), ..step };
         self.change_by(caller, ChangeKind::Content, step, before, work).await
     }
 }

@@ -21,7 +21,7 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
-use crate::usage::Known;
+use crate::usage::CountedFile;
 
 /// How a file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +90,8 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<Writer, Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.locate_for(caller, name, Rights::NONE).await?;
-                Ok(here.open_to_write(caller, name).await?.writer)
+                let parent = self.locate_for(caller, name, Rights::NONE).await?;
+                Ok(parent.open_to_write(caller, name).await?.writer)
             })
             .await
         })
@@ -104,29 +104,29 @@ impl Directory {
         how: CreateOptions,
         descriptor: Option<&Arc<Descriptor>>,
     ) -> Result<Created, Interrupted> {
-        let here = self.locate_for(caller, name, Rights::NONE).await?;
+        let parent = self.locate_for(caller, name, Rights::NONE).await?;
         if how.exclusive {
-            here.require_to_make(caller, false)?;
+            parent.require_to_make(caller, false)?;
         }
-        let locks = here.lock_directory().await?;
-        if !how.exclusive && here.find(name).await?.is_some() {
+        let locks = parent.lock_directory().await?;
+        if !how.exclusive && parent.find(name).await?.is_some() {
             drop(locks);
-            return Ok(here.open_to_write(caller, name).await?);
+            return Ok(parent.open_to_write(caller, name).await?);
         }
-        here.require_to_make(caller, false)?;
-        let gift = here.gift(caller, false, descriptor)?;
-        let transaction = here.prepare_name_change(caller, locks, name).await?;
-        let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
+        parent.require_to_make(caller, false)?;
+        let gift = parent.gift(caller, false, descriptor)?;
+        let transaction = parent.prepare_name_change(caller, locks, name).await?;
+        let (name, owner) = (c_name(name), parent.owner_of_new(caller)?);
         run_to_completion(transaction.keep_alive(), async move {
-            here.volume().spare_name(here.directory().dir()).await?;
-            here.ensure_current()?;
-            let charge = here.volume().charge(1, 0)?;
+            parent.volume().spare_name(parent.directory().dir()).await?;
+            parent.ensure_current()?;
+            let charge = parent.volume().charge(1, 0)?;
             transaction.bump_version();
-            let (directory, how) = (here.directory(), CreateHow { mode: how.mode, exclusive: true });
+            let (directory, how) = (parent.directory(), CreateHow { mode: how.mode, exclusive: true });
             let file = transaction.done(directory.dir().create(&name, how).await)?;
-            charge.made_in(here.volume(), here.object()?);
+            charge.made_in(parent.volume(), parent.object()?);
             let made = async {
-                let maker = owner.give(here.volume(), &file).await?;
+                let maker = owner.give(parent.volume(), &file).await?;
                 let stat = file.stat()?;
                 let name = Name::parse(name.as_bytes())?;
                 let made = directory.made_file(name, file, &stat).await?;
@@ -139,19 +139,19 @@ impl Directory {
                 Err(error) => {
                     // Who is told that it could not be made finds nothing.
                     if directory.dir().unlink(&name).await.is_ok() {
-                        here.volume().note_removed(here.object()?, Some(Known::EMPTY));
+                        parent.volume().note_removed(parent.object()?, Some(CountedFile::EMPTY));
                     }
                     return Err(error.into());
                 }
             };
-            here.note_added(&transaction, name, file.object());
-            let mark = here.count_in(name);
-            transaction.end(here.volume());
+            parent.note_added(&transaction, name, file.object());
+            let mark = parent.count_in(name);
+            transaction.end(parent.volume());
             // What is open for writing nobody can execute.
             if stat.mode & EXECUTABLE == 0 {
-                here.keep(name, Node::File(Rc::clone(&file)), mark);
+                parent.keep(name, Node::File(Rc::clone(&file)), mark);
             }
-            let writer = Writer::new(here.volume().clone(), file);
+            let writer = Writer::new(parent.volume().clone(), file);
             let attributes = Attributes::of(&stat, writer.file().object());
             Ok(Created { writer, attributes, is_new: true })
         })

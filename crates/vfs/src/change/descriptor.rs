@@ -50,12 +50,12 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.locate().await?;
-                let locks = here.lock_directory().await?;
-                here.ensure_current()?;
-                let (descriptor, path) = (Arc::clone(descriptor), RelPathBuf::from(here.path()));
+                let parent = self.locate().await?;
+                let locks = parent.lock_directory().await?;
+                parent.ensure_current()?;
+                let (descriptor, path) = (Arc::clone(descriptor), RelPathBuf::from(parent.path()));
                 let change =
-                    here.change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
+                    parent.change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
                         let (object, volume) = (directory.changed()?, directory.volume());
                         object.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
                         if let Some(shared) = volume.shared() {
@@ -64,7 +64,7 @@ impl Directory {
                         Ok(())
                     });
                 change.await?;
-                here.rights_are_kept().await
+                parent.rights_are_kept().await
             })
             .await
         })
@@ -83,22 +83,22 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.locate_for(caller, name, Rights::NONE).await?;
-                let (locks, found) = here.lock_with_name(name).await?;
+                let parent = self.locate_for(caller, name, Rights::NONE).await?;
+                let (locks, found) = parent.lock_with_name(name).await?;
                 let found = found.filter(|found| Arc::ptr_eq(&found.object, which)).ok_or(Error::Stale)?;
-                let file = here.open_described(name).await?;
+                let file = parent.open_described(name).await?;
                 let transaction = self
                     .volume()
                     .prepare_change(caller, locks, vec![(&found.object, ChangeKind::Attributes)])
                     .await?;
                 let (descriptor, object) = (Arc::clone(descriptor), Arc::clone(which));
                 run_to_completion(transaction.keep_alive(), async move {
-                    here.ensure_current()?;
+                    parent.ensure_current()?;
                     // Its content stays as it is, and its change time does not.
                     file.stat().iter().for_each(|before| object.note_metadata_change(before));
                     object.write_own(&file, Some(&descriptor)).await?;
                     transaction.note_attributes_after(&object, file.stat());
-                    tell_rights(transaction, &here, &object);
+                    record_rights(transaction, &parent, &object);
                     Ok(())
                 })
                 .await
@@ -166,11 +166,11 @@ pub(super) async fn give(gift: &Gift, object: Option<&Arc<Object>>, file: &File)
     }
 }
 
-fn tell_rights(transaction: ChangeTransaction, here: &LocatedDirectory, object: &Arc<Object>) {
-    let volume = here.volume();
+fn record_rights(transaction: ChangeTransaction, parent: &LocatedDirectory, object: &Arc<Object>) {
+    let volume = parent.volume();
     transaction.end(volume);
     if let Some(watches) = volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any()) {
-        watches.tell_modified(object, EventMask::RIGHTS);
+        watches.report_modified(object, EventMask::RIGHTS);
     }
 }
 

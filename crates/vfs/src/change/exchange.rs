@@ -18,7 +18,7 @@ use crate::name::Name;
 use crate::object::ChangeLockSet;
 
 impl Directory {
-    /// Has `one` here and `other` in `there` change places, whatever they are: nobody ever sees one of the names lead
+    /// Has `one` here and `other` in `new_parent` change places, whatever they are: nobody ever sees one of the names lead
     /// nowhere. Two names of one file stay as they are. Takes [`Rights::DELETE`] and [`Rights::INSERT`] in both directories.
     ///
     /// # Errors
@@ -28,15 +28,15 @@ impl Directory {
         &'a self,
         caller: &'a Caller,
         one: Name<'a>,
-        there: &'a Self,
+        new_parent: &'a Self,
         other: Name<'a>,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            if !self.volume().is_same(there.volume()) {
+            if !self.volume().is_same(new_parent.volume()) {
                 return self.volume().counted(Err(Error::CrossDevice));
             }
             let conflicts = OpenConflicts::default();
-            self.attempts(async || self.try_exchange(caller, one, there, other, &conflicts).await).await
+            self.attempts(async || self.try_exchange(caller, one, new_parent, other, &conflicts).await).await
         })
     }
 
@@ -44,34 +44,34 @@ impl Directory {
         &self,
         caller: &Caller,
         one: Name<'_>,
-        there: &Self,
+        new_parent: &Self,
         other: Name<'_>,
         conflicts: &OpenConflicts,
     ) -> Result<(), Interrupted> {
-        let here = self.locate_to_unlink(caller, one, Rights::INSERT).await?;
-        let there = there.locate_to_unlink(caller, other, Rights::INSERT).await?;
-        let (locks, [at_one, at_other]) = lock_to_exchange(&here, one, &there, other).await?;
+        let parent = self.locate_to_unlink(caller, one, Rights::INSERT).await?;
+        let new_parent = new_parent.locate_to_unlink(caller, other, Rights::INSERT).await?;
+        let (locks, [at_one, at_other]) = lock_to_exchange(&parent, one, &new_parent, other).await?;
         let is_above =
             |found: &NameTarget, at: &LocatedDirectory| found.is_directory() && at.is_in(&found.object);
-        if is_above(&at_one, &there) || is_above(&at_other, &here) {
+        if is_above(&at_one, &new_parent) || is_above(&at_other, &parent) {
             return Err(Error::IntoItself.into());
         }
         if Arc::ptr_eq(&at_one.object, &at_other.object) {
             return Ok(());
         }
-        here.require_to_unlink(caller, one, &at_one).await?;
-        there.require_to_unlink(caller, other, &at_other).await?;
-        here.may_move(caller, one, &there, &at_one).await?;
-        there.may_move(caller, other, &here, &at_other).await?;
-        self.volume().check_opens_of_directories(caller, here.object()?, there.object()?)?;
+        parent.require_to_unlink(caller, one, &at_one).await?;
+        new_parent.require_to_unlink(caller, other, &at_other).await?;
+        parent.may_move(caller, one, &new_parent, &at_one).await?;
+        new_parent.may_move(caller, other, &parent, &at_other).await?;
+        self.volume().check_opens_of_directories(caller, parent.object()?, new_parent.object()?)?;
         for moved in [&at_one, &at_other] {
             self.volume().check_opens_beneath(caller, moved, conflicts).await?;
         }
-        let known = [here.known(one, &at_one).await?, there.known(other, &at_other).await?];
+        let known = [parent.known(one, &at_one).await?, new_parent.known(other, &at_other).await?];
         let what = changed_objects(
-            here.object()?,
+            parent.object()?,
             one,
-            there.object()?,
+            new_parent.object()?,
             other,
             &at_one,
             Some((&at_other, at_other.moves())),
@@ -79,40 +79,40 @@ impl Directory {
         let transaction = self.volume().prepare_change(caller, locks, what).await?;
         let (one, other) = (c_name(one), c_name(other));
         run_to_completion(transaction.keep_alive(), async move {
-            here.ensure_current()?;
-            there.ensure_current()?;
+            parent.ensure_current()?;
+            new_parent.ensure_current()?;
             transaction.bump_version();
             for moved in [&at_one, &at_other].into_iter().filter(|found| found.is_directory()) {
                 moved.object.bump_version();
             }
-            let (here_dir, there_dir) = (here.directory(), there.directory());
+            let (here_dir, there_dir) = (parent.directory(), new_parent.directory());
             let moving = [
-                (Moving::begin(&here, &at_one)?, &there, &other),
-                (Moving::begin(&there, &at_other)?, &here, &one),
+                (Moving::begin(&parent, &at_one)?, &new_parent, &other),
+                (Moving::begin(&new_parent, &at_other)?, &parent, &one),
             ];
             let has_others =
-                [at_one.prepare_move(&here, &one).await, at_other.prepare_move(&there, &other).await];
+                [at_one.prepare_move(&parent, &one).await, at_other.prepare_move(&new_parent, &other).await];
             let exchanged = here_dir.dir().rename(&one, there_dir.dir(), &other, RenameHow::Exchange).await;
             for ((moving, to, name), known) in moving.into_iter().zip(known) {
                 let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
                 moving.end(exchanged.is_ok().then_some((to, name)), known, None)?;
             }
             transaction.done(exchanged)?;
-            transaction.removed(here.object()?, one.as_bytes());
-            transaction.removed(there.object()?, other.as_bytes());
+            transaction.removed(parent.object()?, one.as_bytes());
+            transaction.removed(new_parent.object()?, other.as_bytes());
             if at_one.is_directory() || at_other.is_directory() {
-                here.exchange_lists(&one, &there, &other);
+                parent.exchange_lists(&one, &new_parent, &other);
                 // Where they are not kept they are found otherwise than they are remembered after a kill alone.
-                if let Some(shared) = here.volume().shared() {
+                if let Some(shared) = parent.volume().shared() {
                     _ = shared.lists_are_kept().await;
                 }
             }
-            has_moved(&transaction, &at_one, (&here, &one), (&there, &other))?;
-            has_moved(&transaction, &at_other, (&there, &other), (&here, &one))?;
-            at_one.finish_move(&transaction, &there, &other).await;
-            at_other.finish_move(&transaction, &here, &one).await;
-            if !Arc::ptr_eq(here.object()?, there.object()?) {
-                for ((found, at, name), _) in [(&at_one, &here, &one), (&at_other, &there, &other)]
+            has_moved(&transaction, &at_one, (&parent, &one), (&new_parent, &other))?;
+            has_moved(&transaction, &at_other, (&new_parent, &other), (&parent, &one))?;
+            at_one.finish_move(&transaction, &new_parent, &other).await;
+            at_other.finish_move(&transaction, &parent, &one).await;
+            if !Arc::ptr_eq(parent.object()?, new_parent.object()?) {
+                for ((found, at, name), _) in [(&at_one, &parent, &one), (&at_other, &new_parent, &other)]
                     .into_iter()
                     .zip(has_others)
                     .filter(|(_, has_others)| *has_others)
@@ -120,7 +120,7 @@ impl Directory {
                     at.note_other_name(&found.object, Name::parse(name.as_bytes()).map_err(Error::from)?)?;
                 }
             }
-            transaction.end(here.volume());
+            transaction.end(parent.volume());
             Ok(())
         })
         .await
@@ -128,16 +128,16 @@ impl Directory {
 }
 
 async fn lock_to_exchange(
-    here: &LocatedDirectory,
+    parent: &LocatedDirectory,
     one: Name<'_>,
-    there: &LocatedDirectory,
+    new_parent: &LocatedDirectory,
     other: Name<'_>,
 ) -> Result<(ChangeLockSet, [NameTarget; 2]), Error> {
     let names = async || {
-        let found = [here.find(one).await?, there.find(other).await?];
+        let found = [parent.find(one).await?, new_parent.find(other).await?];
         let [Some(at_one), Some(at_other)] = found else { return Err(Error::NotFound) };
         let objects = [&at_one, &at_other].map(|found| Arc::clone(&found.object)).to_vec();
         Ok(([at_one, at_other], objects))
     };
-    here.volume().lock_objects(&[here.object()?, there.object()?], names).await
+    parent.volume().lock_objects(&[parent.object()?, new_parent.object()?], names).await
 }

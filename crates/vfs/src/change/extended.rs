@@ -109,20 +109,21 @@ impl Directory {
     ) -> Result<(), Error> {
         let name = self.volume().counted(stored(name))?;
         self.attempts(async || {
-            let here = self.locate().await?;
-            here.require(caller, Rights::WRITE)?;
-            let locks = here.lock_directory().await?;
-            here.ensure_current()?;
+            let parent = self.locate().await?;
+            parent.require(caller, Rights::WRITE)?;
+            let locks = parent.lock_directory().await?;
+            parent.ensure_current()?;
             let before = value_of(self.dir().as_file(), &name, max).await?;
             let after = edit(before.clone());
             if before == after {
                 return Ok(());
             }
             let name = name.clone();
-            here.change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
-                put(directory.dir().as_file(), &name, after).await
-            })
-            .await
+            parent
+                .change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
+                    put(directory.dir().as_file(), &name, after).await
+                })
+                .await
         })
         .await
     }
@@ -140,15 +141,16 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.locate().await?;
-                here.require(caller, Rights::WRITE)?;
-                let locks = here.lock_directory().await?;
-                here.ensure_current()?;
-                here.change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
-                    let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
-                    directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)
-                })
-                .await
+                let parent = self.locate().await?;
+                parent.require(caller, Rights::WRITE)?;
+                let locks = parent.lock_directory().await?;
+                parent.ensure_current()?;
+                parent
+                    .change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
+                        let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
+                        directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)
+                    })
+                    .await
             })
             .await
         })

@@ -65,7 +65,8 @@ impl Volume {
     /// Looks whether a file is still where it was last found, by this path. Where somebody else has taken it away or replaced it who relies on
     /// it alone hears.
     pub(crate) async fn look_for(&self, ReplacedFile { object, at }: &ReplacedFile, path: RelPath<'_>) {
-        let Some(LookedUpName { now, .. }) = self.look_behind(path, &NotifiedNames::default()).await else {
+        let Some(LookedUpName { now, .. }) = self.revalidate_external(path, &NotifiedNames::default()).await
+        else {
             return;
         };
         if now.is_none_or(|now| !Arc::ptr_eq(&now, object)) {
@@ -136,14 +137,14 @@ impl Volume {
         let is_unseen = matches!(foreign, Foreign::Changed(None));
         transaction.end(self);
         if is_unseen {
-            object.volume().watches().tell_lost(object);
+            object.volume().watches().report_lost(object);
         }
         Ok(Some(version))
     }
 
     /// Looks whether somebody else has changed what has this name, if clients rely on it; of a directory, of whose names notification has
     /// told these. Gives what has the name now, and in which directory.
-    pub(crate) async fn look_behind(
+    pub(crate) async fn revalidate_external(
         &self,
         path: RelPath<'_>,
         doubted: &NotifiedNames,
@@ -166,7 +167,7 @@ impl Volume {
     /// Looks whether somebody else has changed what clients have open by this path; who caches it hears. The directory is kept watched.
     pub(crate) async fn look_at_open(&self, path: RelPath<'_>) {
         // What cannot be looked at is found out at the next look of somebody.
-        let _ = self.look_behind(path, &NotifiedNames::default()).await;
+        let _ = self.revalidate_external(path, &NotifiedNames::default()).await;
         let above = self.cache().validity_above(self.root(), self.key(path)).await;
         if let Some(watched) = above.watched() {
             self.cache().pin_for_opens(watched);

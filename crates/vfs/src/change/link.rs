@@ -21,7 +21,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, NameError};
 use crate::object::ChangeLockSet;
-use crate::usage::Known;
+use crate::usage::CountedFile;
 
 impl Directory {
     /// Gives the file `from` of this directory the name `to` as well. Takes [`Rights::INSERT`] here and [`Rights::WRITE`] on the file.
@@ -103,9 +103,9 @@ impl Directory {
                 if name.is_reserved() {
                     return Err(Error::Reserved.into());
                 }
-                let here = self.locate_to_read().await?;
-                here.require(caller, Rights::LOOKUP)?;
-                let said = here.directory().dir().read_link_at(&c_name(name)).await;
+                let parent = self.locate_to_read().await?;
+                parent.require(caller, Rights::LOOKUP)?;
+                let said = parent.directory().dir().read_link_at(&c_name(name)).await;
                 Ok(said.map_err(|error| match error.raw_os_error() {
                     Some(libc::EINVAL) => Error::NotServable,
                     _ => Error::of_change(error),
@@ -132,65 +132,68 @@ impl Directory {
         (to_directory, to): (&Self, Name<'_>),
         over: Replace,
     ) -> Result<(), Interrupted> {
-        let there = to_directory.locate_for(caller, to, Rights::INSERT).await?;
-        let here = self.locate_for(caller, from, Rights::NONE).await?;
-        let (locks, (found, mut replaced)) = lock_to_link(&here, from, &there, to).await?;
+        let new_parent = to_directory.locate_for(caller, to, Rights::INSERT).await?;
+        let parent = self.locate_for(caller, from, Rights::NONE).await?;
+        let (locks, (found, mut replaced)) = lock_to_link(&parent, from, &new_parent, to).await?;
         found.require(which)?;
         if found.kind != FileKind::File {
             return Err(Error::NotServable.into());
         }
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
         let file = self.dir().open(&c_name(from), how).await.map_err(Error::of_change)?;
-        let own = here.own_of(from, &found.object).await?;
+        let own = parent.own_of(from, &found.object).await?;
         let of = Attributes::of(&file.stat().map_err(Error::from)?, Some(&found.object));
-        here.require_of(caller, &of, own.as_ref(), Rights::WRITE)?;
-        let is_across = !Arc::ptr_eq(here.object()?, there.object()?);
-        let several = if is_across { Some(here.may_share(caller, &there, own.as_ref())?) } else { None };
+        parent.require_of(caller, &of, own.as_ref(), Rights::WRITE)?;
+        let is_across = !Arc::ptr_eq(parent.object()?, new_parent.object()?);
+        let several =
+            if is_across { Some(parent.may_share(caller, &new_parent, own.as_ref())?) } else { None };
         if let Some(replaced) = &replaced {
             if is_name_of_it(replaced, &found, over)? {
                 return Ok(());
             }
-            there.require_to_unlink(caller, to, replaced).await?;
+            new_parent.require_to_unlink(caller, to, replaced).await?;
         }
         self.volume().check_opens_of_replaced(caller, replaced.as_ref())?;
-        let known = Known { links: of.nlink + 1, ..of.into() };
+        let known = CountedFile { links: of.nlink + 1, ..of.into() };
         let known_replaced = match &replaced {
-            Some(replaced) => there.known(to, replaced).await?,
+            Some(replaced) => new_parent.known(to, replaced).await?,
             None => None,
         };
-        let mut what =
-            vec![(there.object()?, ChangeKind::name(to.as_bytes())), (&found.object, ChangeKind::Attributes)];
+        let mut what = vec![
+            (new_parent.object()?, ChangeKind::name(to.as_bytes())),
+            (&found.object, ChangeKind::Attributes),
+        ];
         what.extend(replaced.iter().map(|replaced| (&replaced.object, ChangeKind::Gone)));
         let mut transaction = self.volume().prepare_change(caller, locks, what).await?;
         transaction.skip_directory_breaks();
         let (from, to) = (c_name(from), c_name(to));
         run_to_completion(transaction.keep_alive(), async move {
             if let Some(replaced) = &mut replaced {
-                replaced.count_names(&there, &to).await?;
+                replaced.count_names(&new_parent, &to).await?;
             }
-            here.ensure_current()?;
-            there.ensure_current()?;
+            parent.ensure_current()?;
+            new_parent.ensure_current()?;
             transaction.bump_version();
             replaced.iter().for_each(NameTarget::prepare_unlink);
             // Its content stays as it is, and its change time does not.
             file.stat().iter().for_each(|before| found.object.note_metadata_change(before));
-            let staged_name = StagedName::beside(there.directory());
+            let staged_name = StagedName::for_linked(new_parent.directory());
             transaction
-                .done(staged_name.give(&file, there.directory().dir(), &to, replaced.is_none()).await)?;
+                .done(staged_name.give(&file, new_parent.directory().dir(), &to, replaced.is_none()).await)?;
             if let Some(replaced) = &replaced {
-                there.has_lost(&to, replaced).await?;
-                there.volume().note_removed(there.object()?, known_replaced);
-                transaction.removed(there.object()?, to.as_bytes());
+                new_parent.has_lost(&to, replaced).await?;
+                new_parent.volume().note_removed(new_parent.object()?, known_replaced);
+                transaction.removed(new_parent.object()?, to.as_bytes());
             }
             if several.is_some() {
-                there.volume().note_moved(here.object()?, there.object()?, Some(known));
+                new_parent.volume().note_moved(parent.object()?, new_parent.object()?, Some(known));
             }
             let from = Name::parse(from.as_bytes()).map_err(Error::from)?;
             let to = Name::parse(to.as_bytes()).map_err(Error::from)?;
-            note_names(several, &found, (&here, from), (&there, to))?;
-            transaction.added(there.object()?, to.as_bytes(), found.object.number());
+            note_names(several, &found, (&parent, from), (&new_parent, to))?;
+            transaction.added(new_parent.object()?, to.as_bytes(), found.object.number());
             transaction.note_attributes_after(&found.object, file.stat());
-            transaction.end(there.volume());
+            transaction.end(new_parent.volume());
             Ok(())
         })
         .await
@@ -201,24 +204,24 @@ impl Directory {
             return Err(Error::Name(NameError::Empty).into());
         }
         let target = CString::new(target).map_err(|_| Error::Name(NameError::Nul))?;
-        let here = self.locate_for(caller, name, Rights::INSERT).await?;
-        let locks = here.lock_directory().await?;
-        let transaction = here.prepare_name_change(caller, locks, name).await?;
-        let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
+        let parent = self.locate_for(caller, name, Rights::INSERT).await?;
+        let locks = parent.lock_directory().await?;
+        let transaction = parent.prepare_name_change(caller, locks, name).await?;
+        let (name, owner) = (c_name(name), parent.owner_of_new(caller)?);
         run_to_completion(transaction.keep_alive(), async move {
-            here.volume().spare_name(here.directory().dir()).await?;
-            here.ensure_current()?;
-            let charge = here.volume().charge(1, 0)?;
+            parent.volume().spare_name(parent.directory().dir()).await?;
+            parent.ensure_current()?;
+            let charge = parent.volume().charge(1, 0)?;
             transaction.bump_version();
-            transaction.done(here.directory().dir().symlink(&name, &target).await)?;
-            owner.give_at(here.volume(), here.directory().dir(), &name).await?;
-            charge.made_in(here.volume(), here.object()?);
-            if transaction.is_kept(here.object()?)
-                && let Ok(Some(link)) = here.find_new(&name).await
+            transaction.done(parent.directory().dir().symlink(&name, &target).await)?;
+            owner.give_at(parent.volume(), parent.directory().dir(), &name).await?;
+            charge.made_in(parent.volume(), parent.object()?);
+            if transaction.is_kept(parent.object()?)
+                && let Ok(Some(link)) = parent.find_new(&name).await
             {
-                transaction.added(here.object()?, name.as_bytes(), link.object.number());
+                transaction.added(parent.object()?, name.as_bytes(), link.object.number());
             }
-            transaction.end(here.volume());
+            transaction.end(parent.volume());
             Ok(())
         })
         .await
@@ -226,19 +229,19 @@ impl Directory {
 }
 
 async fn lock_to_link(
-    here: &LocatedDirectory,
+    parent: &LocatedDirectory,
     from: Name<'_>,
-    there: &LocatedDirectory,
+    new_parent: &LocatedDirectory,
     to: Name<'_>,
 ) -> Result<(ChangeLockSet, (NameTarget, Option<NameTarget>)), Error> {
     let names = async || {
-        let found = here.find(from).await?.ok_or(Error::NotFound)?;
-        let replaced = there.find(to).await?;
+        let found = parent.find(from).await?.ok_or(Error::NotFound)?;
+        let replaced = new_parent.find(to).await?;
         let objects =
             std::iter::once(&found).chain(&replaced).map(|found| Arc::clone(&found.object)).collect();
         Ok(((found, replaced), objects))
     };
-    here.volume().lock_objects(&[here.object()?, there.object()?], names).await
+    parent.volume().lock_objects(&[parent.object()?, new_parent.object()?], names).await
 }
 
 /// Whether what has the new name is the file itself, so that nothing is to be done; else it may go.
@@ -256,14 +259,14 @@ fn is_name_of_it(replaced: &NameTarget, found: &NameTarget, over: Replace) -> Re
 fn note_names(
     several: Option<HardLinkRule>,
     found: &NameTarget,
-    (here, from): (&LocatedDirectory, Name<'_>),
-    (there, to): (&LocatedDirectory, Name<'_>),
+    (parent, from): (&LocatedDirectory, Name<'_>),
+    (new_parent, to): (&LocatedDirectory, Name<'_>),
 ) -> Result<(), Error> {
     match several {
         Some(HardLinkRule::Alike) => {
-            there.directory().note_place(Some(&found.object), to);
-            here.note_other_name(&found.object, from)
+            new_parent.directory().note_place(Some(&found.object), to);
+            parent.note_other_name(&found.object, from)
         }
-        Some(HardLinkRule::Administered) | None => there.note_other_name(&found.object, to),
+        Some(HardLinkRule::Administered) | None => new_parent.note_other_name(&found.object, to),
     }
 }

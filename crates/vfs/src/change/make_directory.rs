@@ -18,7 +18,7 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
-use crate::usage::Known;
+use crate::usage::CountedFile;
 
 impl Directory {
     /// Makes the directory `name`, with a copy of the access list that counts here. The process's umask takes some of the
@@ -53,57 +53,57 @@ impl Directory {
         mode: u32,
         descriptor: Option<&Arc<Descriptor>>,
     ) -> Result<Self, Interrupted> {
-        let here = self.locate_for(caller, name, Rights::NONE).await?;
-        here.require_to_make(caller, true)?;
-        let locks = here.lock_directory().await?;
-        let gift = here.gift(caller, true, descriptor)?;
-        let transaction = here.prepare_name_change(caller, locks, name).await?;
-        let (name, owner) = (c_name(name), here.owner_of_new(caller)?);
+        let parent = self.locate_for(caller, name, Rights::NONE).await?;
+        parent.require_to_make(caller, true)?;
+        let locks = parent.lock_directory().await?;
+        let gift = parent.gift(caller, true, descriptor)?;
+        let transaction = parent.prepare_name_change(caller, locks, name).await?;
+        let (name, owner) = (c_name(name), parent.owner_of_new(caller)?);
         run_to_completion(transaction.keep_alive(), async move {
-            here.volume().spare_name(here.directory().dir()).await?;
-            if here.nearest().for_new_directory().is_none() {
-                here.forget_lists(&name).await?;
+            parent.volume().spare_name(parent.directory().dir()).await?;
+            if parent.nearest().for_new_directory().is_none() {
+                parent.forget_lists(&name).await?;
             }
-            here.ensure_current()?;
-            let charge = here.volume().charge(1, 0)?;
+            parent.ensure_current()?;
+            let charge = parent.volume().charge(1, 0)?;
             transaction.bump_version();
-            let directory = here.directory();
+            let directory = parent.directory();
             transaction.done(directory.dir().mkdir(&name, mode).await)?;
-            charge.made_in(here.volume(), here.object()?);
+            charge.made_in(parent.volume(), parent.object()?);
             let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
             let made = directory.dir().open(&name, how).await.and_then(lane::fs::File::into_dir);
             let made = made.map_err(Error::from)?;
             let given = async {
-                let maker = owner.give(here.volume(), made.as_file()).await?;
-                here.give_list(&made).await.map(|has_list| (maker, has_list))
+                let maker = owner.give(parent.volume(), made.as_file()).await?;
+                parent.give_list(&made).await.map(|has_list| (maker, has_list))
             };
             let (maker, has_list) = match given.await {
                 Ok(given) => given,
                 Err(error) => {
                     // Without its list it would let in whom it should not, or nobody.
                     if directory.dir().rmdir(&name).await.is_ok() {
-                        here.volume().note_removed(here.object()?, Some(Known::EMPTY));
+                        parent.volume().note_removed(parent.object()?, Some(CountedFile::EMPTY));
                     }
                     return Err(error.into());
                 }
             };
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             let made = Rc::new(directory.made_directory(name, made).await?);
-            let made = Self::new(here.volume().clone(), made);
+            let made = Self::new(parent.volume().clone(), made);
             note_maker(made.object(), maker);
             if let Err(error) = give(&gift, made.object(), made.dir().as_file()).await {
                 if directory.dir().rmdir(&c_name(name)).await.is_ok() {
-                    here.volume().note_removed(here.object()?, Some(Known::EMPTY));
+                    parent.volume().note_removed(parent.object()?, Some(CountedFile::EMPTY));
                 }
                 return Err(error.into());
             }
             if let Some(object) = made.object() {
-                here.remember_made(name, object, has_list);
+                parent.remember_made(name, object, has_list);
             }
-            here.note_added(&transaction, name, made.object());
-            let mark = here.count_in(name);
-            transaction.end(here.volume());
-            here.keep(name, Node::Directory(Rc::clone(made.node())), mark);
+            parent.note_added(&transaction, name, made.object());
+            let mark = parent.count_in(name);
+            transaction.end(parent.volume());
+            parent.keep(name, Node::Directory(Rc::clone(made.node())), mark);
             Ok(made)
         })
         .await

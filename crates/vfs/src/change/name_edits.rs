@@ -5,19 +5,19 @@ use std::sync::Arc;
 use index::{Number, Version};
 
 use super::transaction::ChangeTransaction;
-use crate::object::{Change, Edit, Log, Object};
+use crate::object::{Edit, Log, LoggedChange, Object};
 
 /// What comes and goes in one directory.
 pub(super) struct NameEdits {
     pub(super) object: Arc<Object>,
     /// Of who keeps an image of it.
     log: Option<Arc<Log>>,
-    change: Change,
+    change: LoggedChange,
 }
 
 impl NameEdits {
     pub(super) fn new(object: &Arc<Object>, log: Option<Arc<Log>>, before: Version, after: Version) -> Self {
-        Self { object: Arc::clone(object), log, change: Change { before, after, edits: Vec::new() } }
+        Self { object: Arc::clone(object), log, change: LoggedChange { before, after, edits: Vec::new() } }
     }
 
     /// The change is made.

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
 use crate::object::{At, By, Object};
-use crate::usage::Known;
+use crate::usage::CountedFile;
 
 /// What has a name.
 pub(super) struct NameTarget {
@@ -75,17 +75,17 @@ impl NameTarget {
     }
 
     /// Looks just before it is moved from `name`: its content stays as it is, and its change time does not. Whether it has other names.
-    pub(super) async fn prepare_move(&self, here: &LocatedDirectory, name: &CString) -> bool {
+    pub(super) async fn prepare_move(&self, parent: &LocatedDirectory, name: &CString) -> bool {
         if self.is_directory() {
             return false;
         }
         let before = match &self.open {
             Some(file) => file.lane_file().stat(),
-            None => here.directory().dir().stat_at(name).await,
+            None => parent.directory().dir().stat_at(name).await,
         };
         before.iter().for_each(|before| self.object.note_metadata_change(before));
         let has_others = before.is_ok_and(|before| before.nlink > 1);
-        if has_others && let Ok(directory) = here.object() {
+        if has_others && let Ok(directory) = parent.object() {
             self.object.note_other_than(directory, name.as_bytes());
         }
         has_others
@@ -105,7 +105,11 @@ impl NameTarget {
 
     /// Looks just before it loses `name` how many names it has: since it was found clients had to be told, and somebody beside the server
     /// may have given it another.
-    pub(super) async fn count_names(&mut self, here: &LocatedDirectory, name: &CString) -> Result<(), Error> {
+    pub(super) async fn count_names(
+        &mut self,
+        parent: &LocatedDirectory,
+        name: &CString,
+    ) -> Result<(), Error> {
         if self.is_directory() {
             return Ok(());
         }
@@ -113,14 +117,14 @@ impl NameTarget {
             (Some(file), _) => file.lane_file().stat()?,
             // With its last name the index would forget it.
             (None, Some(names)) if names > 1 || self.object.is_known() => {
-                here.directory().dir().stat_at(name).await.map_err(Error::of_change)?
+                parent.directory().dir().stat_at(name).await.map_err(Error::of_change)?
             }
             (None, _) => return Ok(()),
         };
         (self.names, self.before) = (Some(stat.nlink), Some(stat));
         if stat.nlink > 1 && self.kind == FileKind::File && self.open.is_none() {
             let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
-            let file = here.directory().dir().open(name, how).await.ok();
+            let file = parent.directory().dir().open(name, how).await.ok();
             self.beside = file.map(|file| UnlinkProbe { object: Arc::clone(&self.object), file });
         }
         Ok(())
@@ -167,7 +171,11 @@ impl LocatedDirectory {
 
     /// What is to go or move is to who counts what the volume holds, where anybody does: looked at under its own permit, as
     /// its content may have changed since it was found.
-    pub(super) async fn known(&self, name: Name<'_>, found: &NameTarget) -> Result<Option<Known>, Error> {
+    pub(super) async fn known(
+        &self,
+        name: Name<'_>,
+        found: &NameTarget,
+    ) -> Result<Option<CountedFile>, Error> {
         if !self.volume().is_accounted() || found.kind == FileKind::Directory {
             return Ok(None);
         }

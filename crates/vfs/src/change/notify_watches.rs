@@ -5,11 +5,11 @@ use crate::callback::{ChangeKind, Invalidation};
 use crate::object::{Echo, Edit, EventKind, EventMask, Object, OwnChange, Watches};
 
 /// A change was made.
-pub(super) fn tell(watches: &Watches, broken: &[Invalidation], edited: &[NameEdits]) {
+pub(super) fn report(watches: &Watches, broken: &[Invalidation], edited: &[NameEdits]) {
     let of = |is: fn(&ChangeKind) -> bool| {
         broken.iter().find(move |broken| is(&broken.what)).map(|it| &*it.object)
     };
-    let change = Change {
+    let change = ReportedChange {
         watches,
         moved: of(|what| matches!(what, ChangeKind::Place | ChangeKind::Subtree)),
         gone: of(|what| *what == ChangeKind::Gone),
@@ -18,23 +18,23 @@ pub(super) fn tell(watches: &Watches, broken: &[Invalidation], edited: &[NameEdi
     // Where a name goes to another directory it is told to go first.
     let (comes, goes): (Vec<_>, Vec<_>) =
         edited.iter().partition(|edited| edited.edits().iter().any(is_added));
-    goes.into_iter().chain(comes).for_each(|edited| change.tell(edited));
+    goes.into_iter().chain(comes).for_each(|edited| change.report(edited));
     for broken in broken {
         match &broken.what {
-            ChangeKind::Content => watches.tell_modified(&broken.object, EventMask::CONTENT),
-            ChangeKind::Attributes => watches.tell_modified(&broken.object, EventMask::ATTRIBUTES),
-            ChangeKind::Rights => watches.tell_modified(&broken.object, EventMask::RIGHTS),
-            ChangeKind::Gone => watches.tell_going(&broken.object),
+            ChangeKind::Content => watches.report_modified(&broken.object, EventMask::CONTENT),
+            ChangeKind::Attributes => watches.report_modified(&broken.object, EventMask::ATTRIBUTES),
+            ChangeKind::Rights => watches.report_modified(&broken.object, EventMask::RIGHTS),
+            ChangeKind::Gone => watches.report_going(&broken.object),
             ChangeKind::Unknown => {
-                watches.tell_seen(&broken.object);
-                watches.tell_modified(&broken.object, EventMask::CONTENT | EventMask::ATTRIBUTES);
+                watches.report_seen(&broken.object);
+                watches.report_modified(&broken.object, EventMask::CONTENT | EventMask::ATTRIBUTES);
             }
             ChangeKind::Names(_) | ChangeKind::Place | ChangeKind::Subtree => {}
         }
     }
 }
 
-struct Change<'a> {
+struct ReportedChange<'a> {
     watches: &'a Watches,
     /// What has another name now,
     moved: Option<&'a Object>,
@@ -43,11 +43,11 @@ struct Change<'a> {
     is_of_two: bool,
 }
 
-impl Change<'_> {
-    fn tell(&self, edited: &NameEdits) {
+impl ReportedChange<'_> {
+    fn report(&self, edited: &NameEdits) {
         let edits = edited.edits();
         if edits.is_empty() {
-            return self.watches.tell_lost(&edited.object);
+            return self.watches.report_lost(&edited.object);
         }
         let mut gone = edits.iter().filter(|edit| !is_added(edit)).map(name_of).collect::<Vec<_>>();
         let added = edits.iter().find_map(|edit| match edit {
@@ -60,7 +60,7 @@ impl Change<'_> {
         {
             let kinds = kinds | EventMask::CONTENT | EventMask::ATTRIBUTES;
             let replaced = OwnChange { name, what: EventKind::Modified, kinds, echo: Echo::Came };
-            return self.watches.tell_own(&edited.object, &[replaced]);
+            return self.watches.report_own(&edited.object, &[replaced]);
         }
         let either = EventMask::FILES | EventMask::DIRECTORIES;
         let of =
@@ -84,9 +84,9 @@ impl Change<'_> {
             (None, Some((to, kinds))) => changes.push(same(to, EventKind::Added, kinds)),
             (None, None) => {}
         }
-        self.watches.tell_own(&edited.object, &changes);
+        self.watches.report_own(&edited.object, &changes);
         if let (Some(_), Some((to, EventMask::FILES))) = (self.moved, added) {
-            self.watches.tell(&edited.object, to, EventKind::Modified, EventMask::MOVED);
+            self.watches.report(&edited.object, to, EventKind::Modified, EventMask::MOVED);
         }
     }
 }

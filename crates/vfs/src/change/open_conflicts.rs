@@ -106,7 +106,12 @@ impl Volume {
         self.break_each_lease(std::iter::once(here).chain(other).map(|directory| (directory, asks)))
     }
 
-    fn request_close(&self, by: OpenCaller, open: &[Arc<Object>], counts: Counts) -> Result<(), Interrupted> {
+    fn request_close(
+        &self,
+        by: OpenCaller,
+        open: &[Arc<Object>],
+        counts: ConflictingOpens,
+    ) -> Result<(), Interrupted> {
         // Where one stays open nobody need close any other.
         if open.iter().any(|object| (counts.to_stay)(object.grants())) {
             return Err(Error::AccessDenied.into());
@@ -128,13 +133,15 @@ impl Volume {
 
 /// Which opens are in the way.
 #[derive(Clone, Copy)]
-struct Counts {
+struct ConflictingOpens {
     at_all: fn(GrantSlot<'_>) -> bool,
     /// Opens that stay when their holder is asked to close what it keeps for later.
     to_stay: fn(GrantSlot<'_>) -> bool,
 }
 
 /// Of what moves with a directory: all.
-const BENEATH: Counts = Counts { at_all: |slot| slot.is_open(), to_stay: |slot| slot.is_open_to_stay() };
+const BENEATH: ConflictingOpens =
+    ConflictingOpens { at_all: |slot| slot.is_open(), to_stay: |slot| slot.is_open_to_stay() };
 /// Of what is replaced: who has renamed it to its name just now, or looks at it, is in nobody's way.
-const REPLACED: Counts = Counts { at_all: |slot| slot.is_used(), to_stay: |slot| slot.is_used_to_stay() };
+const REPLACED: ConflictingOpens =
+    ConflictingOpens { at_all: |slot| slot.is_used(), to_stay: |slot| slot.is_used_to_stay() };

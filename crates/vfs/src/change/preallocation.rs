@@ -31,13 +31,13 @@ pub(super) struct Preallocation {
     /// Where the bytes end that are to come; 0 where nobody has said, or the file system takes no room ahead.
     announced: Cell<u64>,
     received: Cell<u64>,
-    taken: RefCell<Option<Taken>>,
-    slot: RefCell<Slot>,
+    taken: RefCell<Option<PreallocatedRoom>>,
+    slot: RefCell<RecordSlot>,
 }
 
 /// Whether the file is recorded as one that has room ahead.
 #[derive(Default)]
-enum Slot {
+enum RecordSlot {
     #[default]
     Untried,
     /// It is on its way.
@@ -50,7 +50,7 @@ enum Slot {
 }
 
 /// Room beyond what has come, up to some place.
-struct Taken {
+struct PreallocatedRoom {
     to: u64,
     charge: Charge,
 }
@@ -119,7 +119,7 @@ impl Preallocation {
         self.writer.volume().spare_room(file.lane_file(), to - from).await?;
         match file.lane_file().allocate(Allocate::KeepSize, from, to - from).await {
             Ok(()) => {
-                self.taken.replace(Some(Taken { to, charge }));
+                self.taken.replace(Some(PreallocatedRoom { to, charge }));
                 Ok(())
             }
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
@@ -132,34 +132,34 @@ impl Preallocation {
 
     /// Whether so much room may be taken: a kill would leave it behind where the file is not recorded.
     async fn is_recorded(&self, bytes: u64) -> bool {
-        if matches!(&*self.slot.borrow(), Slot::Untried) {
+        if matches!(&*self.slot.borrow(), RecordSlot::Untried) {
             let (volume, object) = (self.writer.volume(), self.writer.file().object());
             let Some((shared, object)) = volume.shared().zip(object) else { return false };
             let slot = match shared.objects().room_record() {
-                None => Slot::NotNeeded,
+                None => RecordSlot::NotNeeded,
                 // For so little at the end of a store it is not worth while.
                 Some(_) if bytes < AHEAD_MIN => return false,
                 Some(Some(record)) if shared.is_numbered() => {
-                    self.slot.replace(Slot::Asked);
+                    self.slot.replace(RecordSlot::Asked);
                     match record.note(shared.id(), object.number()).await {
-                        Some(slot) => Slot::Recorded(slot),
-                        None => Slot::Refused,
+                        Some(slot) => RecordSlot::Recorded(slot),
+                        None => RecordSlot::Refused,
                     }
                 }
-                Some(_) => Slot::Refused,
+                Some(_) => RecordSlot::Refused,
             };
-            if matches!(slot, Slot::Refused) {
+            if matches!(slot, RecordSlot::Refused) {
                 volume.counters().room_unrecorded.increment();
             }
             self.slot.replace(slot);
         }
-        matches!(&*self.slot.borrow(), Slot::Recorded(_) | Slot::NotNeeded)
+        matches!(&*self.slot.borrow(), RecordSlot::Recorded(_) | RecordSlot::NotNeeded)
     }
 }
 
 impl Volume {
     /// Gives back the room beyond the ends of files that the last process had taken when it was killed.
-    pub(crate) async fn give_back_what_was_left(&self) {
+    pub(crate) async fn release_leftover_room(&self) {
         let Some(shared) = self.shared() else { return };
         let Some(Some(record)) = shared.objects().room_record() else { return };
         let caller = Caller::new(Accounts::none().local_administrator());
@@ -196,11 +196,11 @@ impl Volume {
 impl Drop for Preallocation {
     fn drop(&mut self) {
         let slot = match self.slot.take() {
-            Slot::Recorded(slot) => Some(slot),
+            RecordSlot::Recorded(slot) => Some(slot),
             _ => None,
         };
         let is_content =
-            |taken: &Taken| self.writer.file().attributes().is_ok_and(|now| now.size >= taken.to);
+            |taken: &PreallocatedRoom| self.writer.file().attributes().is_ok_and(|now| now.size >= taken.to);
         let Some(taken) = self.taken.take().filter(|taken| !is_content(taken)) else {
             slot.into_iter().for_each(|slot| lane::spawn(slot.clear()).detach());
             return;

@@ -79,46 +79,46 @@ impl Directory {
         is_directory: bool,
         expect: Expect<'_>,
     ) -> Result<(), Interrupted> {
-        let here = self.locate_to_unlink(caller, name, Rights::NONE).await?;
-        let (locks, found) = here.lock_with_name(name).await?;
+        let parent = self.locate_to_unlink(caller, name, Rights::NONE).await?;
+        let (locks, found) = parent.lock_with_name(name).await?;
         let mut found = found.ok_or(Error::NotFound)?;
         found.require(which)?;
-        here.require_to_unlink(caller, name, &found).await?;
+        parent.require_to_unlink(caller, name, &found).await?;
         match (found.kind, is_directory) {
             (FileKind::Directory, false) => return Err(Error::IsADirectory.into()),
             (FileKind::Directory, true) | (_, false) => {}
             (_, true) => return Err(Error::NotADirectory.into()),
         }
-        if !expect.allows(&here, name, true).await? {
+        if !expect.allows(&parent, name, true).await? {
             return Err(Error::Unexpected.into());
         }
-        let known = here.known(name, &found).await?;
+        let known = parent.known(name, &found).await?;
         let what =
-            vec![(here.object()?, ChangeKind::name(name.as_bytes())), (&found.object, ChangeKind::Gone)];
+            vec![(parent.object()?, ChangeKind::name(name.as_bytes())), (&found.object, ChangeKind::Gone)];
         let transaction = self.volume().prepare_change(caller, locks, what).await?;
         let name = c_name(name);
         run_to_completion(transaction.keep_alive(), async move {
-            found.count_names(&here, &name).await?;
-            here.ensure_current()?;
+            found.count_names(&parent, &name).await?;
+            parent.ensure_current()?;
             transaction.bump_version();
             found.prepare_unlink();
-            let dir = here.directory().dir();
+            let dir = parent.directory().dir();
             let removed = match (is_directory, &found.open) {
                 (true, _) => dir.rmdir(&name).await,
                 (false, Some(file)) => dir.unlink_open(&name, file.lane_file()).await,
                 (false, None) => dir.unlink(&name).await,
             };
             transaction.done(removed)?;
-            here.has_lost(&name, &found).await?;
+            parent.has_lost(&name, &found).await?;
             match is_directory {
                 true => {
-                    here.volume().note_removed_directory(here.object()?, &found.object);
-                    here.forget_list(&name);
+                    parent.volume().note_removed_directory(parent.object()?, &found.object);
+                    parent.forget_list(&name);
                 }
-                false => here.volume().note_removed(here.object()?, known),
+                false => parent.volume().note_removed(parent.object()?, known),
             }
-            transaction.removed(here.object()?, name.as_bytes());
-            transaction.end(here.volume());
+            transaction.removed(parent.object()?, name.as_bytes());
+            transaction.end(parent.volume());
             Ok(())
         })
         .await

@@ -18,7 +18,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
 use crate::object::{ChangeLockSet, Object};
-use crate::usage::Known;
+use crate::usage::CountedFile;
 
 /// What a rename may put an end to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,12 +96,12 @@ impl Directory {
         over: Replace,
         conflicts: &OpenConflicts,
     ) -> Result<(), Interrupted> {
-        let here = self.locate_to_unlink(caller, from, Rights::NONE).await?;
-        let there = to_directory.locate_for(caller, to, Rights::INSERT).await?;
-        let (locks, concerned) = lock_to_rename(&here, from, &there, to).await?;
+        let parent = self.locate_to_unlink(caller, from, Rights::NONE).await?;
+        let new_parent = to_directory.locate_for(caller, to, Rights::INSERT).await?;
+        let (locks, concerned) = lock_to_rename(&parent, from, &new_parent, to).await?;
         concerned.moved.require(which)?;
-        here.require_to_unlink(caller, from, &concerned.moved).await?;
-        let is_due = concerned.is_due(&here, &there, over)?;
+        parent.require_to_unlink(caller, from, &concerned.moved).await?;
+        let is_due = concerned.is_due(&parent, &new_parent, over)?;
         let Concerned { moved, mut replaced } = concerned;
         if !is_due {
             // Whoever else has it open for later gives that back before an open renames it, whatever comes of it.
@@ -111,15 +111,15 @@ impl Directory {
             };
         }
         if let Some(replaced) = &replaced {
-            there.require_to_unlink(caller, to, replaced).await?;
+            new_parent.require_to_unlink(caller, to, replaced).await?;
         }
-        here.may_move(caller, from, &there, &moved).await?;
-        self.volume().check_opens_of_directories(caller, here.object()?, there.object()?)?;
+        parent.may_move(caller, from, &new_parent, &moved).await?;
+        self.volume().check_opens_of_directories(caller, parent.object()?, new_parent.object()?)?;
         self.volume().check_opens_of_replaced(caller, replaced.as_ref())?;
         self.volume().check_opens_beneath(caller, &moved, conflicts).await?;
-        let known = here.known(from, &moved).await?;
+        let known = parent.known(from, &moved).await?;
         let known_replaced = match &replaced {
-            Some(replaced) => there.known(to, replaced).await?,
+            Some(replaced) => new_parent.known(to, replaced).await?,
             None => None,
         };
         let gone = replaced.as_ref().map(|replaced| (replaced, ChangeKind::Gone));
@@ -127,20 +127,20 @@ impl Directory {
         let archives = caller.open.is_none() && moved.kind == FileKind::File;
         if archives {
             // What cannot be looked at moves all the same.
-            let _ = here.own_of(from, &moved.object).await;
+            let _ = parent.own_of(from, &moved.object).await;
         }
-        let what = changed_objects(here.object()?, from, there.object()?, to, &moved, gone);
+        let what = changed_objects(parent.object()?, from, new_parent.object()?, to, &moved, gone);
         let transaction = self.volume().prepare_change(caller, locks, what).await?;
         let (from, to) = (c_name(from), c_name(to));
         run_to_completion(transaction.keep_alive(), async move {
             if let Some(replaced) = &mut replaced {
-                replaced.count_names(&there, &to).await?;
+                replaced.count_names(&new_parent, &to).await?;
             }
             if moved.is_directory() {
-                there.forget_lists(&to).await?;
+                new_parent.forget_lists(&to).await?;
             }
-            here.ensure_current()?;
-            there.ensure_current()?;
+            parent.ensure_current()?;
+            new_parent.ensure_current()?;
             transaction.bump_version();
             if moved.is_directory() {
                 moved.object.bump_version();
@@ -149,35 +149,35 @@ impl Directory {
                 Replace::Never => RenameHow::NoReplace,
                 Replace::Existing => RenameHow::Replace,
             };
-            let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
-            let account = Moving::begin(&here, &moved)?;
-            let has_others = moved.prepare_move(&here, &from).await;
+            let (here_dir, there_dir) = (parent.directory().dir(), new_parent.directory().dir());
+            let account = Moving::begin(&parent, &moved)?;
+            let has_others = moved.prepare_move(&parent, &from).await;
             replaced.iter().for_each(NameTarget::prepare_unlink);
             let renamed = here_dir.rename(&from, there_dir, &to, how).await;
             let to_name = Name::parse(to.as_bytes()).map_err(Error::from)?;
             let gone = replaced.as_ref().map(|replaced| (replaced, known_replaced));
-            account.end(renamed.is_ok().then_some((&there, to_name)), known, gone)?;
+            account.end(renamed.is_ok().then_some((&new_parent, to_name)), known, gone)?;
             transaction.done(renamed)?;
-            transaction.removed(here.object()?, from.as_bytes());
+            transaction.removed(parent.object()?, from.as_bytes());
             if let Some(replaced) = &replaced {
-                there.has_lost(&to, replaced).await?;
-                transaction.removed(there.object()?, to.as_bytes());
+                new_parent.has_lost(&to, replaced).await?;
+                transaction.removed(new_parent.object()?, to.as_bytes());
             }
             if moved.kind == FileKind::Directory {
-                here.move_lists(&from, &there, &to);
+                parent.move_lists(&from, &new_parent, &to);
             }
-            has_moved(&transaction, &moved, (&here, &from), (&there, &to))?;
+            has_moved(&transaction, &moved, (&parent, &from), (&new_parent, &to))?;
             if moved.object.grants().is_in_use() {
-                there.pin_for_opens();
+                new_parent.pin_for_opens();
             }
             if archives {
-                there.turn_archive_on(to_name, &moved).await;
+                new_parent.turn_archive_on(to_name, &moved).await;
             }
-            moved.finish_move(&transaction, &there, &to).await;
-            if has_others && !Arc::ptr_eq(here.object()?, there.object()?) {
-                here.note_other_name(&moved.object, Name::parse(from.as_bytes()).map_err(Error::from)?)?;
+            moved.finish_move(&transaction, &new_parent, &to).await;
+            if has_others && !Arc::ptr_eq(parent.object()?, new_parent.object()?) {
+                parent.note_other_name(&moved.object, Name::parse(from.as_bytes()).map_err(Error::from)?)?;
             }
-            transaction.end(here.volume());
+            transaction.end(parent.volume());
             Ok(())
         })
         .await
@@ -188,19 +188,19 @@ impl Concerned {
     /// Whether there is anything to be done: two names of one file stay.
     fn is_due(
         &self,
-        here: &LocatedDirectory,
-        there: &LocatedDirectory,
+        parent: &LocatedDirectory,
+        new_parent: &LocatedDirectory,
         over: Replace,
     ) -> Result<bool, Error> {
         if self.replaced.is_some() && over == Replace::Never {
             return Err(Error::Exists);
         }
-        if self.moved.is_directory() && there.is_in(&self.moved.object) {
+        if self.moved.is_directory() && new_parent.is_in(&self.moved.object) {
             return Err(Error::IntoItself);
         }
         let Some(replaced) = &self.replaced else { return Ok(true) };
         // What holds the directory that the name comes from holds something.
-        if replaced.is_directory() && here.is_in(&replaced.object) {
+        if replaced.is_directory() && parent.is_in(&replaced.object) {
             return Err(Error::NotEmpty);
         }
         Ok(!Arc::ptr_eq(&self.moved.object, &replaced.object))
@@ -209,36 +209,36 @@ impl Concerned {
 
 /// What moves, for whoever counts what the volume holds.
 pub(super) struct Moving<'m> {
-    here: &'m LocatedDirectory,
+    parent: &'m LocatedDirectory,
     from: &'m Arc<Object>,
     moved: &'m NameTarget,
 }
 
 impl<'m> Moving<'m> {
-    pub(super) fn begin(here: &'m LocatedDirectory, moved: &'m NameTarget) -> Result<Self, Error> {
-        let from = here.object()?;
+    pub(super) fn begin(parent: &'m LocatedDirectory, moved: &'m NameTarget) -> Result<Self, Error> {
+        let from = parent.object()?;
         if moved.kind == FileKind::Directory {
-            here.volume().begin_move(&moved.object, from);
+            parent.volume().begin_move(&moved.object, from);
         }
-        Ok(Self { here, from, moved })
+        Ok(Self { parent, from, moved })
     }
 
     /// It has its new name, in place of what was replaced; `None`: it stays.
     pub(super) fn end(
         self,
         to: Option<(&LocatedDirectory, Name<'_>)>,
-        known: Option<Known>,
-        replaced: Option<(&NameTarget, Option<Known>)>,
+        known: Option<CountedFile>,
+        replaced: Option<(&NameTarget, Option<CountedFile>)>,
     ) -> Result<(), Error> {
-        let (volume, object) = (self.here.volume(), &self.moved.object);
+        let (volume, object) = (self.parent.volume(), &self.moved.object);
         let is_directory = self.moved.kind == FileKind::Directory;
-        let Some((there, name)) = to else {
+        let Some((new_parent, name)) = to else {
             if is_directory {
                 volume.end_move(object, self.from, None, || {});
             }
             return Ok(());
         };
-        let (directory, above) = (there.directory(), there.object()?);
+        let (directory, above) = (new_parent.directory(), new_parent.object()?);
         match replaced {
             Some((replaced, _)) if replaced.kind == FileKind::Directory => {
                 volume.note_removed_directory(above, &replaced.object);
@@ -257,19 +257,19 @@ impl<'m> Moving<'m> {
 }
 
 async fn lock_to_rename(
-    here: &LocatedDirectory,
+    parent: &LocatedDirectory,
     from: Name<'_>,
-    there: &LocatedDirectory,
+    new_parent: &LocatedDirectory,
     to: Name<'_>,
 ) -> Result<(ChangeLockSet, Concerned), Error> {
     let names = async || {
-        let moved = here.find(from).await?.ok_or(Error::NotFound)?;
-        let replaced = there.find(to).await?;
+        let moved = parent.find(from).await?.ok_or(Error::NotFound)?;
+        let replaced = new_parent.find(to).await?;
         let concerned = std::iter::once(&moved).chain(&replaced);
         let objects = concerned.map(|found| Arc::clone(&found.object)).collect();
         Ok((Concerned { moved, replaced }, objects))
     };
-    here.volume().lock_objects(&[here.object()?, there.object()?], names).await
+    parent.volume().lock_objects(&[parent.object()?, new_parent.object()?], names).await
 }
 
 /// What had the name `from` has the name `to`: what is open by it, and images of the directory follow, as its
@@ -277,29 +277,29 @@ async fn lock_to_rename(
 pub(super) fn has_moved(
     transaction: &ChangeTransaction,
     moved: &NameTarget,
-    (here, from): (&LocatedDirectory, &CString),
-    (there, to): (&LocatedDirectory, &CString),
+    (parent, from): (&LocatedDirectory, &CString),
+    (new_parent, to): (&LocatedDirectory, &CString),
 ) -> Result<(), Error> {
-    let (here, there) = (here.object()?, there.object()?);
-    moved.object.grants().renamed((here, from.as_bytes()), (there, to.as_bytes()));
-    transaction.added(there, to.as_bytes(), moved.object.number());
+    let (parent, new_parent) = (parent.object()?, new_parent.object()?);
+    moved.object.grants().renamed((parent, from.as_bytes()), (new_parent, to.as_bytes()));
+    transaction.added(new_parent, to.as_bytes(), moved.object.number());
     Ok(())
 }
 
 /// Who has to know: the directories' names, what moves, what goes or moves the other way.
 pub(super) fn changed_objects<'a>(
-    here: &'a Arc<Object>,
+    parent: &'a Arc<Object>,
     from: Name<'_>,
-    there: &'a Arc<Object>,
+    new_parent: &'a Arc<Object>,
     to: Name<'_>,
     moved: &'a NameTarget,
     other: Option<(&'a NameTarget, ChangeKind)>,
 ) -> Vec<(&'a Arc<Object>, ChangeKind)> {
     let names =
         |names: &[Name<'_>]| ChangeKind::Names(names.iter().map(|name| Box::from(name.as_bytes())).collect());
-    let mut what = match Arc::ptr_eq(here, there) {
-        true => vec![(here, names(&[from, to]))],
-        false => vec![(here, names(&[from])), (there, names(&[to]))],
+    let mut what = match Arc::ptr_eq(parent, new_parent) {
+        true => vec![(parent, names(&[from, to]))],
+        false => vec![(parent, names(&[from])), (new_parent, names(&[to]))],
     };
     what.push((&moved.object, moved.moves()));
     what.extend(other.map(|(found, what)| (&found.object, what)));

@@ -6,7 +6,7 @@ use futures_util::future::LocalBoxFuture;
 use lane::fs::Allocate;
 
 use super::Writer;
-use super::writer::Step;
+use super::writer::WriteStep;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
@@ -39,7 +39,7 @@ impl Writer {
                 Allocate::KeepSize | Allocate::Punch => Reach::AsItWas,
             };
             let volume = self.volume().clone();
-            self.change_content(caller, Step::default(), reach, async move |file, _| {
+            self.change_content(caller, WriteStep::default(), reach, async move |file, _| {
                 if what != Allocate::Punch {
                     volume.spare(file.lane_file(), offset, len).await?;
                 }
@@ -70,7 +70,7 @@ impl Writer {
             let source = Rc::clone(from);
             // What comes to it from here on is not copied: there is no room taken for that.
             let len = len.min(from.attributes()?.size.saturating_sub(offset));
-            let step = Step { reads: from.object(), ..Step::default() };
+            let step = WriteStep { reads: from.object(), ..WriteStep::default() };
             let reach = Reach::Within(if len == 0 { 0 } else { to_offset.saturating_add(len) });
             let volume = self.volume().clone();
             self.change_content(caller, step, reach, async move |file, _| {

@@ -64,8 +64,8 @@ impl Directory {
     pub fn stage<'a>(&'a self, caller: &'a Caller, mode: u32) -> LocalBoxFuture<'a, Result<Staged, Error>> {
         Box::pin(async move {
             self.attempts(async || {
-                let here = self.locate().await?;
-                here.require_to_make(caller, false)?;
+                let parent = self.locate().await?;
+                parent.require_to_make(caller, false)?;
                 Ok(self.try_stage(mode).await?)
             })
             .await
@@ -167,89 +167,89 @@ impl Staged {
         name: Name<'_>,
         expect: Expect<'_>,
     ) -> Result<Published, Interrupted> {
-        let here = self.directory.locate_for(caller, name, Rights::NONE).await?;
-        here.require_to_make(caller, false)?;
-        let (locks, mut found) = here.lock_with_name(name).await?;
+        let parent = self.directory.locate_for(caller, name, Rights::NONE).await?;
+        parent.require_to_make(caller, false)?;
+        let (locks, mut found) = parent.lock_with_name(name).await?;
         if let Some(found) = &found {
-            here.require_to_unlink(caller, name, found).await?;
+            parent.require_to_unlink(caller, name, found).await?;
         }
         if found.as_ref().is_some_and(NameTarget::is_directory) {
             return Err(Error::IsADirectory.into());
         }
-        if !expect.allows(&here, name, found.is_some()).await? {
+        if !expect.allows(&parent, name, found.is_some()).await? {
             return Err(Error::Unexpected.into());
         }
         // A file that is replaced is written to: who may not write to it may not replace it so, and what it has of its own stays.
         let replaced = match &found {
-            Some(found) if found.kind == FileKind::File => here.own_of(name, &found.object).await?,
+            Some(found) if found.kind == FileKind::File => parent.own_of(name, &found.object).await?,
             _ => None,
         };
         let gift = match replaced {
             Some(own) => {
                 let of = self.file.attributes()?;
-                here.require_of(caller, &of, Some(&own), Rights::WRITE)?;
+                parent.require_of(caller, &of, Some(&own), Rights::WRITE)?;
                 own.kept()
             }
-            None => here.gift(caller, false, None)?,
+            None => parent.gift(caller, false, None)?,
         };
         let carried_attributes = match &found {
-            Some(found) if found.kind == FileKind::File => here.carried_attributes(name).await,
+            Some(found) if found.kind == FileKind::File => parent.carried_attributes(name).await,
             _ => CarriedAttributes::nothing(),
         };
         let known = match &found {
-            Some(found) => here.known(name, found).await?,
+            Some(found) => parent.known(name, found).await?,
             None => None,
         };
-        let mut what = vec![(here.object()?, ChangeKind::name(name.as_bytes()))];
+        let mut what = vec![(parent.object()?, ChangeKind::name(name.as_bytes()))];
         what.extend(found.iter().map(|found| (&found.object, ChangeKind::Gone)));
-        let transaction = here.volume().prepare_change(caller, locks, what).await?;
+        let transaction = parent.volume().prepare_change(caller, locks, what).await?;
         let (name, is_new) = (c_name(name), found.is_none());
-        let owner = here.owner_of_new(caller)?;
+        let owner = parent.owner_of_new(caller)?;
         let (file, staged_name, growing) =
             (Rc::clone(&self.file), Rc::clone(&self.staged_name), Rc::clone(&self.growing));
         run_to_completion(transaction.keep_alive(), async move {
             if let Some(replaced) = &mut found {
-                replaced.count_names(&here, &name).await?;
+                replaced.count_names(&parent, &name).await?;
             }
-            here.ensure_current()?;
+            parent.ensure_current()?;
             // Before it has a name that leads to it.
-            note_maker(file.object(), owner.give(here.volume(), file.lane_file()).await?);
+            note_maker(file.object(), owner.give(parent.volume(), file.lane_file()).await?);
             give(&gift, file.object(), file.lane_file()).await?;
             carried_attributes.give(file.lane_file()).await;
             transaction.bump_version();
             found.iter().for_each(NameTarget::prepare_unlink);
             // Only what makes files behind the server's back can have come in between.
-            let given = staged_name.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
+            let given = staged_name.give(file.lane_file(), parent.directory().dir(), &name, is_new).await;
             transaction.done(given)?;
             if let Some(replaced) = &found {
-                here.has_lost(&name, replaced).await?;
+                parent.has_lost(&name, replaced).await?;
             }
             let attributes = file.attributes();
-            here.volume().note_removed(here.object()?, known);
+            parent.volume().note_removed(parent.object()?, known);
             growing.made_in(
-                here.volume(),
-                here.object()?,
+                parent.volume(),
+                parent.object()?,
                 attributes.as_ref().ok().map(|attributes| attributes.size),
             );
             let attributes = attributes?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
-            if !is_new && let Ok(directory) = here.object() {
+            if !is_new && let Ok(directory) = parent.object() {
                 transaction.removed(directory, name.as_bytes());
             }
-            here.note_added(&transaction, name, file.object());
-            here.directory().note_place(file.object(), name);
+            parent.note_added(&transaction, name, file.object());
+            parent.directory().note_place(file.object(), name);
             if let Some(object) = file.object() {
                 object.note_published();
             }
             // What is replaced once is again, as likely as not by another lane, which would have to ask this one.
-            let kept = match is_new || !here.is_shared() {
-                true => here.directory().opened_again(name, &file).await,
+            let kept = match is_new || !parent.is_shared() {
+                true => parent.directory().opened_again(name, &file).await,
                 false => None,
             };
-            let mark = kept.as_ref().and_then(|_| here.count_in(name));
-            transaction.end(here.volume());
+            let mark = kept.as_ref().and_then(|_| parent.count_in(name));
+            transaction.end(parent.volume());
             if let Some(kept) = kept {
-                here.keep(name, Node::File(kept), mark);
+                parent.keep(name, Node::File(kept), mark);
             }
             Ok(Published { file, attributes, is_new })
         })
@@ -264,7 +264,7 @@ impl Staged {
 impl Expect<'_> {
     pub(super) async fn allows(
         self,
-        here: &LocatedDirectory,
+        parent: &LocatedDirectory,
         name: Name<'_>,
         is_there: bool,
     ) -> Result<bool, Error> {
@@ -272,7 +272,7 @@ impl Expect<'_> {
             Self::Anything => Ok(true),
             Self::Absent => Ok(!is_there),
             Self::Like(_) if is_there => {
-                let stat = here.directory().dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
+                let stat = parent.directory().dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
                 Ok(self.likes(Some(&stat.into())))
             }
             Self::Like(_) => Ok(self.likes(None)),

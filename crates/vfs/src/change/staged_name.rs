@@ -40,7 +40,7 @@ impl StagedName {
     }
 
     /// For a file that has a name elsewhere and is to have one in `directory`.
-    pub(super) fn beside(directory: &Directory) -> Self {
+    pub(super) fn for_linked(directory: &Directory) -> Self {
         Self { directory: directory.clone(), object: None, name: RefCell::default() }
     }
 
@@ -73,7 +73,7 @@ impl StagedName {
         let directory = directory.clone();
         run_to_completion(ChangeKeepAlive::nothing(), async move {
             let (file, aside) = Self::unnamed(&directory, 0o600).await?;
-            let _beside = beside_the_names(&directory);
+            let _beside = begin_directory_metadata_change(&directory);
             let name = aside.link_staged(&file).await?;
             directory.dir().unlink(&name).await?;
             aside.name.take();
@@ -84,7 +84,7 @@ impl StagedName {
 
     async fn unnamed(directory: &Directory, mode: u32) -> io::Result<(File, Self)> {
         let file = directory.dir().create_unnamed(mode).await?;
-        Ok((file, Self::beside(directory)))
+        Ok((file, Self::for_linked(directory)))
     }
 
     async fn named(directory: &Directory, mode: u32) -> Result<(File, Self), Error> {
@@ -93,7 +93,7 @@ impl StagedName {
             // Made to its end: nobody else would know that it is there.
             let (directory, how) = (directory.clone(), CreateHow { mode, exclusive: true });
             let made = run_to_completion(ChangeKeepAlive::nothing(), async move {
-                let beside = beside_the_names(&directory);
+                let beside = begin_directory_metadata_change(&directory);
                 let file = directory.dir().create(&name, how).await?;
                 drop(beside);
                 Ok::<_, io::Error>((file, Self { directory, object: None, name: RefCell::new(Some(name)) }))
@@ -128,7 +128,7 @@ impl Drop for StagedName {
         let Some(name) = self.name.take() else { return };
         let (directory, object) = (self.directory.clone(), self.object.take());
         lane::spawn(async move {
-            let _beside = beside_the_names(&directory);
+            let _beside = begin_directory_metadata_change(&directory);
             let removed = directory.dir().unlink(&name).await;
             // It was closed with this name: nothing else has the index forget it.
             if let (Ok(()), Some(object), Some(above)) = (&removed, &object, directory.object()) {
@@ -153,7 +153,7 @@ impl Drop for StagedName {
 
 /// A name of our own comes or goes in a directory until what this gives is dropped: that it has another change time then is ours, and
 /// nobody is told.
-fn beside_the_names(directory: &Directory) -> Option<MetadataChange> {
+fn begin_directory_metadata_change(directory: &Directory) -> Option<MetadataChange> {
     let (object, before) = directory.object().zip(directory.dir().stat().ok())?;
     object.begin_metadata_change(&before)
 }

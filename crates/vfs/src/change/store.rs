@@ -9,7 +9,7 @@ use lane::buffer::Buf;
 
 use super::Writer;
 use super::preallocation::Preallocation;
-use super::writer::{Step, VersionBump};
+use super::writer::{VersionBump, WriteStep};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
@@ -108,8 +108,12 @@ impl Store {
     }
 
     /// A step that raises the version only if none before it has.
-    fn of_this(&self) -> Step<'static> {
-        Step { raises: VersionBump::With(Rc::clone(&self.raised)), archives: true, ..Step::default() }
+    fn of_this(&self) -> WriteStep<'static> {
+        WriteStep {
+            raises: VersionBump::With(Rc::clone(&self.raised)),
+            archives: true,
+            ..WriteStep::default()
+        }
     }
 }
 

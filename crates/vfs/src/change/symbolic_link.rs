@@ -58,21 +58,21 @@ impl Directory {
         if name.is_reserved() {
             return Err(Error::Reserved.into());
         }
-        let here = self.locate_to_read().await?;
-        here.require(caller, Rights::LOOKUP)?;
-        let look = here.look_at(name);
-        let (dir, entry) = (here.directory().dir(), c_name(name));
+        let parent = self.locate_to_read().await?;
+        parent.require(caller, Rights::LOOKUP)?;
+        let look = parent.look_at(name);
+        let (dir, entry) = (parent.directory().dir(), c_name(name));
         let stat = dir.stat_at(&entry).await.map_err(Error::of_change)?;
         if stat.kind != FileKind::Symlink {
             return Err(Error::NotServable.into());
         }
         let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
-        let at = Some(At { directory: here.object()?, name: name.as_bytes() });
+        let at = Some(At { directory: parent.object()?, name: name.as_bytes() });
         let object = shared.object_of(self.volume().root().dir(), By::Name(dir, &entry), &stat, at).await?;
-        here.note_seen(name, Some(&object), look.as_ref());
+        parent.note_seen(name, Some(&object), look.as_ref());
         let target = dir.read_link_at(&entry).await.map_err(Error::of_change)?;
-        here.ensure_current()?;
-        let watched = here.watched_rc().ok_or(Interrupted::Retry(None))?;
+        parent.ensure_current()?;
+        let watched = parent.watched_rc().ok_or(Interrupted::Retry(None))?;
         Ok((SymbolicLink { object, attributes: stat.into(), target }, watched))
     }
 }

@@ -273,7 +273,7 @@ impl ChangeTransaction {
         let edited = self.edited.take();
         if let Some(watches) = volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any())
         {
-            notify_watches::tell(watches, &self.guard.broken, &edited);
+            notify_watches::report(watches, &self.guard.broken, &edited);
         }
         edited.into_iter().for_each(NameEdits::note);
         self.guard.give_back(Some(lane::time::wall_clock()));

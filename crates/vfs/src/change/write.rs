@@ -8,7 +8,7 @@ use lane::buffer::Buf;
 
 use super::Writer;
 use super::preallocation::Preallocation;
-use super::writer::Step;
+use super::writer::WriteStep;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::usage::Reach;
@@ -21,7 +21,7 @@ impl Writer {
     /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`], [`Error::Busy`]; those of the file system. Some of it
     /// may be written then.
     pub async fn write_at(&self, caller: &Caller, offset: u64, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
-        self.write(caller, At::Offset(offset), buf).await
+        self.write(caller, WriteAt::Offset(offset), buf).await
     }
 
     /// As [`Writer::write_at`], the bytes of several buffers one after another.
@@ -34,14 +34,14 @@ impl Writer {
         offset: u64,
         bufs: Vec<Buf>,
     ) -> (Result<(), Error>, Option<Vec<Buf>>) {
-        self.write_parts(caller, Step::default(), offset, bufs, None).await
+        self.write_parts(caller, WriteStep::default(), offset, bufs, None).await
     }
 
     /// The bytes of several buffers, as a step of a change, which takes room for more where it [goes on](Preallocation).
     pub(super) async fn write_parts(
         &self,
         caller: &Caller,
-        step: Step<'_>,
+        step: WriteStep<'_>,
         offset: u64,
         bufs: Vec<Buf>,
         ahead: Option<Rc<Preallocation>>,
@@ -67,7 +67,7 @@ impl Writer {
 
     /// As [`Writer::write_at`], at the end of the file, wherever that is when its turn comes.
     pub async fn append(&self, caller: &Caller, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
-        self.write(caller, At::End, buf).await
+        self.write(caller, WriteAt::End, buf).await
     }
 
     /// Cuts the file to `len` bytes, or lengthens it with zeros.
@@ -76,26 +76,28 @@ impl Writer {
     /// As [`Writer::write_at`].
     pub fn truncate<'a>(&'a self, caller: &'a Caller, len: u64) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            self.change_content(caller, Step::default(), Reach::Exactly(len), async move |file, _| {
+            self.change_content(caller, WriteStep::default(), Reach::Exactly(len), async move |file, _| {
                 file.lane_file().truncate(len).await.map_err(Error::of_write)
             })
             .await
         })
     }
 
-    async fn write(&self, caller: &Caller, at: At, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
+    async fn write(&self, caller: &Caller, at: WriteAt, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
         let len = buf.len();
         let reach = match at {
-            At::Offset(offset) => Reach::To(if len == 0 { 0 } else { offset.saturating_add(len as u64) }),
-            At::End => Reach::Beyond(len as u64),
+            WriteAt::Offset(offset) => {
+                Reach::To(if len == 0 { 0 } else { offset.saturating_add(len as u64) })
+            }
+            WriteAt::End => Reach::Beyond(len as u64),
         };
         let slot = Rc::new(RefCell::new(Some(buf)));
         let lent = Rc::clone(&slot);
         let volume = self.volume().clone();
-        let written = self.change_content(caller, Step::default(), reach, async move |file, size| {
+        let written = self.change_content(caller, WriteStep::default(), reach, async move |file, size| {
             let offset = match at {
-                At::Offset(offset) => offset,
-                At::End => size,
+                WriteAt::Offset(offset) => offset,
+                WriteAt::End => size,
             };
             volume.spare(file.lane_file(), offset, len as u64).await?;
             let buf = lent.take().expect("it is taken once");
@@ -110,7 +112,7 @@ impl Writer {
 
 /// Where bytes go.
 #[derive(Clone, Copy)]
-enum At {
+enum WriteAt {
     Offset(u64),
     End,
 }

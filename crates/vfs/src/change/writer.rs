@@ -28,7 +28,7 @@ pub struct Writer {
 
 /// How a file is changed.
 #[derive(Default)]
-pub(super) struct Step<'a> {
+pub(super) struct WriteStep<'a> {
     /// Under the permit of this too.
     pub(super) reads: Option<&'a Arc<Object>>,
     /// With nobody else at it, not even the caller.
@@ -82,21 +82,21 @@ impl Writer {
         work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
         let raises = if what == ChangeKind::Attributes { VersionBump::Nothing } else { VersionBump::Alone };
-        let step = Step { reads, raises, ..Step::default() };
+        let step = WriteStep { reads, raises, ..WriteStep::default() };
         self.change_by(caller, what, step, |_, _| Ok(()), async move |file, ()| work(file).await).await
     }
 
     /// As [`Writer::change`], in some other way; what `before` refuses, when nobody else can change the file any more but the caller's own
-    /// writes, and of a step [alone](Step::alone) not even they, is not begun.
+    /// writes, and of a step [alone](WriteStep::alone) not even they, is not begun.
     pub(super) async fn change_by<P: 'static, T: 'static>(
         &self,
         caller: &Caller,
         what: ChangeKind,
-        step: Step<'_>,
+        step: WriteStep<'_>,
         before: impl FnOnce(&Volume, &Rc<OpenFile>) -> Result<P, Error> + 'static,
         work: impl AsyncFnOnce(Rc<OpenFile>, P) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
-        let Step { reads, alone, raises, .. } = step;
+        let WriteStep { reads, alone, raises, .. } = step;
         let changed = async {
             let object = self.file.object().ok_or(Error::ReadOnly)?;
             let sharer = caller.holder.map_or(LockSharer::Writer(self.number), LockSharer::Holder);
@@ -198,7 +198,7 @@ impl Writer {
                 object.set_changed(done.is_ok().then(lane::time::wall_clock));
                 let watches = object.volume().watches();
                 if done.is_ok() && watches.any() {
-                    watches.tell_modified(object, EventMask::CONTENT);
+                    watches.report_modified(object, EventMask::CONTENT);
                 }
             }
             volume.counters().changes.add(u64::from(done.is_ok()));

@@ -17,7 +17,7 @@ use crate::descriptor;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{By, Identity, identity_of, is_accepted, kind_of};
-use crate::usage::Tally;
+use crate::usage::UsageTally;
 
 /// What the walk has come to.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(super) struct Walked {
     /// What could not be looked at first, and why.
     pub(super) unread: Option<(String, String)>,
     /// What it holds, so far as it could be looked at.
-    pub(super) tally: Tally,
+    pub(super) tally: UsageTally,
     /// Files of several names, by vnode: they were recorded under one of them.
     linked: HashMap<u32, Linked>,
     /// Devices and inodes of directories, each of which is looked into once, wherever else it is mounted.
@@ -46,7 +46,7 @@ struct Linked {
 }
 
 /// A name in a directory, and what the index knows of what it leads to.
-struct Seen {
+struct WalkedName {
     path: RelPathBuf,
     place: Place,
     kind: Kind,
@@ -133,7 +133,7 @@ impl Check {
         parent: u32,
         entries: Vec<DirEntry>,
         walked: &mut Walked,
-    ) -> Result<Vec<Seen>, CheckError> {
+    ) -> Result<Vec<WalkedName>, CheckError> {
         let (mut found, mut words) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
         for DirEntry { name, stat, handle } in entries {
             self.report.names += 1;
@@ -181,14 +181,14 @@ impl Check {
             let place = if parent == 0 { Place::default() } else { Place { parent, name } };
             let kind = kind_of(stat.kind);
             let file = (stat.dev, stat.ino);
-            Seen { path, place, kind, file, has_other_names: has_other_names(&stat), known }
+            WalkedName { path, place, kind, file, has_other_names: has_other_names(&stat), known }
         });
         Ok(seen.collect())
     }
 
     /// Compares a name with what is known of it.
-    async fn compare(&mut self, seen: Seen, walked: &mut Walked) -> Result<(), CheckError> {
-        let Seen { path, place, kind, file, has_other_names, known } = seen;
+    async fn compare(&mut self, seen: WalkedName, walked: &mut Walked) -> Result<(), CheckError> {
+        let WalkedName { path, place, kind, file, has_other_names, known } = seen;
         let known = known.filter(|known| self.is_of_its_kind(known, kind, &path));
         let number = known.as_ref().map(|known| known.object.number);
         if kind == Kind::Directory && walked.entered.insert(file) {

@@ -348,16 +348,16 @@ impl Open {
     /// The caller as who is opening this, and takes away the content that there was: even what he has by it of the kind that goes by
     /// his own writes is spared, since the new content is all that he was granted it for.
     pub fn overwriting_caller(&self, caller: &Caller) -> Caller {
-        self.caller_who(caller, Content::Overwritten)
+        self.caller_with(caller, Content::Overwritten)
     }
 
     /// The caller as who sets by this open how long the file is: leases of the directory, which shows that, go at once and not when the
     /// open is closed.
     pub fn resizing_caller(&self, caller: &Caller) -> Caller {
-        self.caller_who(caller, Content::Resized)
+        self.caller_with(caller, Content::Resized)
     }
 
-    fn caller_who(&self, caller: &Caller, content: Content) -> Caller {
+    fn caller_with(&self, caller: &Caller, content: Content) -> Caller {
         let caller = self.caller(caller);
         let open = caller.open.map(|open| OpenCaller { content, ..open });
         Caller { open, ..caller }
@@ -372,7 +372,7 @@ impl Open {
     }
 
     /// From now on its client is told on this lane.
-    pub fn move_here(&self, cache: &Cache) {
+    pub fn set_home_lane(&self, cache: &Cache) {
         let home = cache.home();
         at_once(cache, &self.object, |grants, _, _| grants.move_home(self.holder(), home));
     }

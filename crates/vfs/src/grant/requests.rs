@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use grants::{Break, Event, GrantResult, LeaseOfOtherFile, Refused, Ticket};
 
 use super::local::{LocalLocks, release};
-use super::slot::{Grants, Outcome};
+use super::slot::{GrantOutcome, Grants};
 use super::{GrantWait, Link};
 use crate::cache::Cache;
 use crate::error::Error;
@@ -71,7 +71,7 @@ impl PartialEq for LeasePlace {
 
 impl BreaksToSend {
     /// What came of a question; the rest is to be told.
-    pub(crate) fn take<T>(&mut self, object: &Arc<Object>, outcome: Outcome<T>) -> T {
+    pub(crate) fn take<T>(&mut self, object: &Arc<Object>, outcome: GrantOutcome<T>) -> T {
         self.expired += outcome.expired;
         self.unlocked.extend(outcome.unlocked.map(|local| (Arc::clone(object), local)));
         let asked = |told| UnsentBreak { asked: LeaseBreak { object: Arc::clone(object), told } };

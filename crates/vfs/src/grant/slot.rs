@@ -49,7 +49,7 @@ pub(crate) enum WaitOutcome {
 }
 
 /// What came of a question, and what there is to be told of it.
-pub(crate) struct Outcome<T> {
+pub(crate) struct GrantOutcome<T> {
     pub(crate) value: T,
     pub(crate) breaks: Vec<Break>,
     /// Holders who did not answer in time.
@@ -105,7 +105,7 @@ impl<'a> GrantSlot<'a> {
     }
 
     /// Asks something. Who waits by then is woken.
-    pub(crate) fn ask<T>(self, ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T) -> Outcome<T> {
+    pub(crate) fn ask<T>(self, ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T) -> GrantOutcome<T> {
         let mut side = self.object.lock_state();
         let state = side.grants.get_or_insert_with(|| {
             self.mark(IN_USE, true);
@@ -114,7 +114,7 @@ impl<'a> GrantSlot<'a> {
         });
         let mut events = Vec::new();
         let value = ask(&mut state.grants, &mut events);
-        let mut outcome = Outcome { value, breaks: Vec::new(), expired: 0, unlocked: None };
+        let mut outcome = GrantOutcome { value, breaks: Vec::new(), expired: 0, unlocked: None };
         let mut wakers = Vec::new();
         for event in events {
             match event {
@@ -146,7 +146,7 @@ impl<'a> GrantSlot<'a> {
     pub(crate) fn ask_if_any<T>(
         self,
         ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T,
-    ) -> Option<Outcome<T>> {
+    ) -> Option<GrantOutcome<T>> {
         self.is_in_use().then(|| self.ask(ask))
     }
 

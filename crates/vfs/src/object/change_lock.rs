@@ -31,7 +31,7 @@ pub(crate) struct ChangeLock {
     failed_handoffs: AtomicU8,
     /// Beginnings and ends of changes: by these a [look](super::look) is known to be of one state. Written under the object's small lock.
     pub(super) steps: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<LockState>,
 }
 
 /// Nobody has the turn.
@@ -51,7 +51,7 @@ pub(crate) enum LockSharer {
 }
 
 #[derive(Default)]
-struct State {
+struct LockState {
     /// Whose turn it is, by ticket.
     holder: Option<LockTicket>,
     /// Whose it is instead.
@@ -91,7 +91,7 @@ struct Waiter {
 }
 
 /// Who comes after somebody.
-enum Next {
+enum NextOwner {
     Waiter(Waiter),
     /// Whoever comes next on this lane, where all who wait are on others.
     CohortHandoff(LaneId),
@@ -133,7 +133,7 @@ impl ChangeLock {
     }
 
     /// Takes a turn back that is only kept; says whether nobody has it now.
-    pub(crate) fn take_back(&self) -> bool {
+    pub(crate) fn reclaim(&self) -> bool {
         let mut state = self.lock();
         if state.is_free() && state.share.take().is_some() {
             self.held.store(FREE, Ordering::SeqCst);
@@ -141,11 +141,11 @@ impl ChangeLock {
         state.is_free()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LockState> {
         self.state.lock().expect("nobody panics while holding it")
     }
 
-    fn give(&self, state: &mut State, ticket: LockTicket) {
+    fn give(&self, state: &mut LockState, ticket: LockTicket) {
         (state.holder, state.share) = (Some(ticket), None);
         if let Some(waiting) = &mut state.waiting
             && waiting.handoff.take().is_some()
@@ -156,16 +156,16 @@ impl ChangeLock {
     }
 
     /// The holder goes, or never came: the next has the turn.
-    fn pass_on(object: &Arc<Object>, mut state: MutexGuard<'_, State>) {
+    fn pass_on(object: &Arc<Object>, mut state: MutexGuard<'_, LockState>) {
         let change_lock = object.change_lock();
         match state.waiting.as_mut().and_then(|waiting| waiting.next(change_lock)) {
-            Some(Next::CohortHandoff(lane)) => change_lock.handoff(object, state, lane),
-            Some(Next::Waiter(next)) => change_lock.hand_over(state, Some(next)),
+            Some(NextOwner::CohortHandoff(lane)) => change_lock.handoff(object, state, lane),
+            Some(NextOwner::Waiter(next)) => change_lock.hand_over(state, Some(next)),
             None => change_lock.hand_over(state, None),
         }
     }
 
-    fn hand_over(&self, mut state: MutexGuard<'_, State>, next: Option<Waiter>) {
+    fn hand_over(&self, mut state: MutexGuard<'_, LockState>, next: Option<Waiter>) {
         if state.waiting.as_ref().is_some_and(|waiting| waiting.queue.is_empty()) {
             state.waiting = None;
         }
@@ -185,7 +185,7 @@ impl ChangeLock {
     }
 
     /// Keeps the turn on this lane for a moment.
-    fn handoff(&self, object: &Arc<Object>, mut state: MutexGuard<'_, State>, lane: LaneId) {
+    fn handoff(&self, object: &Arc<Object>, mut state: MutexGuard<'_, LockState>, lane: LaneId) {
         state.holder = None;
         self.held.store(FREE, Ordering::SeqCst);
         let Some(waiting) = &mut state.waiting else { return };
@@ -202,20 +202,20 @@ impl ChangeLock {
 impl Waiters {
     /// Whose turn it is after that of somebody on this lane: who came first on it, for as long as [`Waiters::is_patient`], then who came
     /// first of all.
-    fn next(&mut self, change_lock: &ChangeLock) -> Option<Next> {
-        let here = here();
+    fn next(&mut self, change_lock: &ChangeLock) -> Option<NextOwner> {
+        let here = current_lane();
         let is_near = |waiter: &Waiter| waiter.place.map(|(lane, _)| lane) == here;
         let near = self.queue.iter().take(LOOKED_AT_MAX).position(is_near);
         let may_overtake = near != Some(0) && self.is_patient();
         match (near, here) {
             (Some(at), _) if may_overtake => {
                 self.overtaken += 1;
-                self.queue.remove(at).map(Next::Waiter)
+                self.queue.remove(at).map(NextOwner::Waiter)
             }
             (None, Some(here)) if may_overtake && change_lock.may_hand_off() => {
-                Some(Next::CohortHandoff(here))
+                Some(NextOwner::CohortHandoff(here))
             }
-            _ => self.first().map(Next::Waiter),
+            _ => self.first().map(NextOwner::Waiter),
         }
     }
 
@@ -223,7 +223,7 @@ impl Waiters {
     fn first(&mut self) -> Option<Waiter> {
         self.overtaken = 0;
         let first = self.queue.pop_front();
-        if first.as_ref().is_some_and(|first| first.place.map(|(lane, _)| lane) != here()) {
+        if first.as_ref().is_some_and(|first| first.place.map(|(lane, _)| lane) != current_lane()) {
             // The turn leaves this lane.
             self.watch = Weak::new();
         }
@@ -238,11 +238,11 @@ impl Waiters {
     }
 }
 
-fn here() -> Option<LaneId> {
+fn current_lane() -> Option<LaneId> {
     lane::on_lane().then(|| lane::current().id())
 }
 
-impl State {
+impl LockState {
     fn ticket(&mut self) -> LockTicket {
         self.next_ticket = self.next_ticket.wrapping_add(1).max(1);
         LockTicket::new(self.next_ticket).expect("it is at least 1")
@@ -255,7 +255,7 @@ impl State {
     /// Whether who is here may have the turn.
     fn is_free_here(&self) -> bool {
         let handoff = self.waiting.as_ref().and_then(|waiting| waiting.handoff.as_ref());
-        self.is_free() && handoff.is_none_or(|handoff| handoff.is_for(here()))
+        self.is_free() && handoff.is_none_or(|handoff| handoff.is_for(current_lane()))
     }
 }
 
@@ -342,7 +342,7 @@ impl LockWait {
             if waiting.len() >= max {
                 return Err(LockQueueFull);
             }
-            let place = here().map(|lane| (lane, lane::time::now()));
+            let place = current_lane().map(|lane| (lane, lane::time::now()));
             waiting.push_back(Waiter { ticket, place, waker: None });
         }
         drop(state);

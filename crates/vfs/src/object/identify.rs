@@ -44,7 +44,7 @@ impl SharedVolume {
         at: Option<At<'_>>,
     ) -> Result<Arc<Object>, Error> {
         let object = self.objects().get(self, identity_of(by, stat).await?)?;
-        let stat = if object.is_loaded() || !self.is_numbered() { *stat } else { by.anew(stat).await };
+        let stat = if object.is_loaded() || !self.is_numbered() { *stat } else { by.restat(stat).await };
         let object = self.loaded(root, object, &stat, at).await?;
         if let (By::Open(file), false) = (by, object.is_own_read()) {
             object.read_own(file).await?;
@@ -193,7 +193,7 @@ pub(crate) async fn identity_of(by: By<'_>, stat: &Stat) -> Result<Identity, Err
 impl By<'_> {
     /// How it looks now that its object is at hand, which all changes of ours are noted in from here on: `before` may be older than one that
     /// another lane has made, noted and forgotten. Where that is another file by now, or cannot be told, it is as before.
-    async fn anew(self, before: &Stat) -> Stat {
+    async fn restat(self, before: &Stat) -> Stat {
         let now = match self {
             By::Open(file) => file.stat(),
             By::Name(dir, name) => dir.stat_at(name).await,

@@ -13,7 +13,7 @@ use crate::names::NumberedName;
 /// The latest changes of one directory's names.
 #[derive(Default)]
 pub(crate) struct Log {
-    changes: Mutex<VecDeque<Change>>,
+    changes: Mutex<VecDeque<LoggedChange>>,
     found: Mutex<VecDeque<ExternalName>>,
     /// A version that others have brought by changing names of which it is not known which: what names led to before says nothing.
     unnamed: AtomicU64,
@@ -33,7 +33,7 @@ struct ExternalName {
 
 /// One change of names, which raised the directory's version once.
 #[derive(Clone)]
-pub(crate) struct Change {
+pub(crate) struct LoggedChange {
     pub(crate) before: Version,
     pub(crate) after: Version,
     /// None: nothing was said of what it has done.
@@ -59,7 +59,7 @@ pub enum Edit {
 
 impl Log {
     /// The change is made, under the directory's permit.
-    pub(crate) fn note(&self, change: Change) {
+    pub(crate) fn note(&self, change: LoggedChange) {
         let mut changes = self.lock();
         if changes.len() == CHANGES_MAX {
             changes.pop_front();
@@ -187,7 +187,7 @@ impl Log {
         Some((told, at))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Change>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<LoggedChange>> {
         self.changes.lock().expect("nobody panics while holding it")
     }
 }
@@ -249,7 +249,7 @@ mod tests {
         let log = Log::default();
         assert_eq!(log.since(at(3)), Some((vec![], at(3))));
         let note = |before, after, n| {
-            log.note(Change { before: at(before), after: at(after), edits: vec![removed(n)] })
+            log.note(LoggedChange { before: at(before), after: at(after), edits: vec![removed(n)] })
         };
         note(3, 4, 1);
         note(4, 5, 2);
@@ -265,7 +265,7 @@ mod tests {
         (7..7 + CHANGES_MAX as u32).for_each(|n| note(n, n + 1, 4));
         assert_eq!(log.since(at(6)), None, "that is too long ago");
         assert_eq!(log.since(at(7)).unwrap().0.len(), CHANGES_MAX);
-        log.note(Change { before: at(3000), after: at(3001), edits: Vec::new() });
+        log.note(LoggedChange { before: at(3000), after: at(3001), edits: Vec::new() });
         assert_eq!(log.since(at(3000)), None, "nobody knows what that has done");
     }
 
@@ -274,7 +274,8 @@ mod tests {
         let (at, name) = (|count| Version { generation: 7, count }, |name: &str| Box::from(name.as_bytes()));
         let number = |vnode| Number { vnode, uniquifier: 1 };
         let log = Log::default();
-        let note = |before, edits| log.note(Change { before: at(before), after: at(before + 1), edits });
+        let note =
+            |before, edits| log.note(LoggedChange { before: at(before), after: at(before + 1), edits });
         note(1, vec![Edit::Added { name: name("a"), number: number(2) }]);
         assert_eq!((log.latest_of(b"a"), log.latest_of(b"b")), (Some(Some(number(2))), None));
         let moved = Edit::Added { name: name("b"), number: number(2) };
@@ -305,12 +306,12 @@ mod tests {
         let log = Log::default();
         assert!(!log.has_led_to(at(1)));
         for (before, after) in [(1, 2), (4, 5)] {
-            log.note(Change { before: at(before), after: at(after), edits: edits() });
+            log.note(LoggedChange { before: at(before), after: at(after), edits: edits() });
         }
         let led = (0..8).filter(|&count| log.has_led_to(at(count))).collect::<Vec<_>>();
         assert_eq!(led, [2, 5], "what made the others was not put down");
         for before in 5..5 + CHANGES_MAX as u32 {
-            log.note(Change { before: at(before), after: at(before + 1), edits: edits() });
+            log.note(LoggedChange { before: at(before), after: at(before + 1), edits: edits() });
         }
         assert!(log.has_led_to(at(2)), "of what is too long ago nobody knows");
     }

@@ -47,7 +47,7 @@ pub(super) struct VersionState {
     size: u64,
     /// Of [`VersionStamp::Seen`]: hashes of when the content was changed, and of what may change beside it.
     content_time: u32,
-    beside: u32,
+    metadata_hash: u32,
     /// Its part of the index's journal.
     pub(super) slot: Slot,
     /// Changes of it that are under way: writes may be several at once.
@@ -160,7 +160,7 @@ impl Object {
         Some(MetadataChange(Arc::clone(self)))
     }
 
-    /// Somebody else has changed it [beside its content](Judgement::ForeignMetadata), which is found under its permit: with another change time it
+    /// Somebody else has changed it [metadata_hash its content](Judgement::ForeignMetadata), which is found under its permit: with another change time it
     /// has the version that it has.
     pub(crate) fn note_foreign_metadata_change(&self) {
         self.begin_metadata_change_in(&mut self.lock_state());
@@ -292,7 +292,7 @@ impl VersionState {
             && now.kind == FileKind::File
             && self.size == now.size
             && self.content_time == content_time(now)
-            && self.beside != beside(now)
+            && self.metadata_hash != metadata_hash(now)
     }
 
     /// It has its version as it looks `now`, `at` this time.
@@ -303,7 +303,7 @@ impl VersionState {
             return;
         };
         (self.stamp, self.time, self.size) = (VersionStamp::Seen, time, seen.size);
-        (self.content_time, self.beside) = (content_time(now), beside(now));
+        (self.content_time, self.metadata_hash) = (content_time(now), metadata_hash(now));
         self.flags &= !SETTLED;
         self.flags |= if seen.is_settled(at) { SETTLED } else { 0 };
     }
@@ -356,7 +356,7 @@ fn content_time(of: &Attributes) -> u32 {
 }
 
 /// What is changed beside the content, in few bits.
-fn beside(of: &Attributes) -> u32 {
+fn metadata_hash(of: &Attributes) -> u32 {
     let pair = |upper: u32, lower: u32| u64::from(upper) << 32 | u64::from(lower);
     (spread(pair(of.nlink, of.mode) ^ spread(pair(of.uid, of.gid))) >> 32) as u32
 }
@@ -451,21 +451,21 @@ mod tests {
 
     #[test]
     fn what_is_changed_beside_the_content_is_told_from_content() {
-        let beside = |change: &dyn Fn(&mut Attributes)| {
+        let metadata_hash = |change: &dyn Fn(&mut Attributes)| {
             let mut seen = at(4);
             seen.mtime = at(1).mtime;
             change(&mut seen);
             seen
         };
         let cases = [
-            (beside(&|seen| seen.nlink = 2), Judgement::ForeignMetadata),
-            (beside(&|seen| seen.mode = 0o600), Judgement::ForeignMetadata),
-            (beside(&|seen| seen.gid = 7), Judgement::ForeignMetadata),
+            (metadata_hash(&|seen| seen.nlink = 2), Judgement::ForeignMetadata),
+            (metadata_hash(&|seen| seen.mode = 0o600), Judgement::ForeignMetadata),
+            (metadata_hash(&|seen| seen.gid = 7), Judgement::ForeignMetadata),
             // Perhaps as many other bytes, of which the time was set back.
-            (beside(&|_| {}), Judgement::Foreign),
-            (beside(&|seen| (seen.nlink, seen.size) = (2, 6)), Judgement::Foreign),
-            (beside(&|seen| (seen.nlink, seen.mtime) = (2, at(4).mtime)), Judgement::Foreign),
-            (beside(&|seen| (seen.nlink, seen.kind) = (2, FileKind::Directory)), Judgement::Foreign),
+            (metadata_hash(&|_| {}), Judgement::Foreign),
+            (metadata_hash(&|seen| (seen.nlink, seen.size) = (2, 6)), Judgement::Foreign),
+            (metadata_hash(&|seen| (seen.nlink, seen.mtime) = (2, at(4).mtime)), Judgement::Foreign),
+            (metadata_hash(&|seen| (seen.nlink, seen.kind) = (2, FileKind::Directory)), Judgement::Foreign),
         ];
         for (seen, judged) in cases {
             on_lane(move |object| {

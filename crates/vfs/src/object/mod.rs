@@ -29,13 +29,13 @@ pub use self::table::{Objects, ObjectsOptions};
 pub(crate) use self::volume::enter;
 pub use self::volume::{ACCEPTED_TRUSTED, ACCEPTED_USER, SharedVolume};
 pub(crate) use self::watches::Watches;
-pub(crate) use self::watches::{Echo, Looks, OwnChange, WatchAlive};
+pub(crate) use self::watches::{Echo, FileLook, OwnChange, WatchAlive};
 pub use self::watches::{Event, EventKind, EventMask, Watch, WatchOptions, WatchReport};
 
 pub(crate) use self::change_lock::{ChangeLock, LockSharer, SharedChangeLock};
 pub(crate) use self::lanes::LaneBits;
 pub use self::log::Edit;
-pub(crate) use self::log::{Change, Log, RevalidationOwner};
+pub(crate) use self::log::{Log, LoggedChange, RevalidationOwner};
 pub(crate) use self::place::{Place, path_beneath, path_in_volume};
 
 use crate::callback::ChangeKind;
@@ -251,7 +251,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
         self.volume.numbered.remove(self);
         self.volume.objects().forget(self);
     }

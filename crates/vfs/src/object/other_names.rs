@@ -10,10 +10,10 @@ use super::{Identity, Recorded};
 
 /// Where files of one volume were seen. Names go, and a listing may have been overtaken by a rename, so these
 /// are hints, asked for after what is recorded; a file that is found is recorded there. The least used go first.
-pub(super) struct OtherNames(Mutex<Cache<Identity, Places>>);
+pub(super) struct OtherNames(Mutex<Cache<Identity, RecordedPlaces>>);
 
 /// Of one file, those that were seen first going first.
-type Places = SmallVec<[Recorded; 1]>;
+type RecordedPlaces = SmallVec<[Recorded; 1]>;
 
 impl OtherNames {
     pub(super) fn new() -> Self {
@@ -36,7 +36,7 @@ impl OtherNames {
         self.lock().get(file).cloned().unwrap_or_default().into_iter().rev()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Cache<Identity, Places>> {
+    fn lock(&self) -> MutexGuard<'_, Cache<Identity, RecordedPlaces>> {
         self.0.lock().expect("nobody panics while holding it")
     }
 }

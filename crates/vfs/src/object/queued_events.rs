@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use lane::fs::EntryChange;
 
 use super::Object;
-use super::watches::{Change, EventMask};
+use super::watches::{EventMask, KernelChange};
 
 /// An entry of a watched directory has changed, by whomever, as one lane hears it.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct QueuedEvent {
 
 /// What waits, in the order in which each lane has noticed it.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct NoticedQueue {
     waiting: VecDeque<QueuedEvent>,
     next: u64,
 }
@@ -53,15 +53,15 @@ pub(crate) struct DueEvent {
 pub(super) struct OwnNameChange<'a> {
     pub(super) directory: &'a Arc<Object>,
     pub(super) name: &'a [u8],
-    pub(super) change: Change,
+    pub(super) change: KernelChange,
 }
 
 impl QueuedEvent {
-    pub(super) fn change(&self) -> Change {
+    pub(super) fn change(&self) -> KernelChange {
         match self.noticed.what {
-            EntryChange::Added | EntryChange::MovedHere => Change::Came,
-            EntryChange::Removed | EntryChange::MovedAway => Change::Went,
-            EntryChange::Modified => Change::Other,
+            EntryChange::Added | EntryChange::MovedHere => KernelChange::Came,
+            EntryChange::Removed | EntryChange::MovedAway => KernelChange::Went,
+            EntryChange::Modified => KernelChange::Other,
         }
     }
 
@@ -84,7 +84,7 @@ impl QueuedEvent {
     }
 }
 
-impl Queue {
+impl NoticedQueue {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -101,7 +101,8 @@ impl Queue {
         let mut before = of_lane.by_ref().take(if is_modified { MERGED_WITHIN } else { 1 });
         if is_modified {
             let of_name = before.find(|waiting| waiting.is_of(&noticed.directory, &noticed.name));
-            if let Some(one) = of_name.filter(|one| one.change() == Change::Other && !one.is_looked_at) {
+            if let Some(one) = of_name.filter(|one| one.change() == KernelChange::Other && !one.is_looked_at)
+            {
                 one.noticed.kinds = one.noticed.kinds | noticed.kinds;
                 return;
             }
@@ -126,7 +127,7 @@ impl Queue {
     pub(super) fn next_of(&mut self, lane: usize) -> Option<DueEvent> {
         let next = self.waiting.iter_mut().find(|waiting| waiting.noticed.lane == lane)?;
         let due = next.at + OWN_FIRST;
-        let modified = (next.change() == Change::Other && due <= lane::time::now()).then(|| {
+        let modified = (next.change() == KernelChange::Other && due <= lane::time::now()).then(|| {
             next.is_looked_at = true;
             (Arc::clone(&next.noticed.directory), next.noticed.name.clone())
         });
@@ -161,7 +162,7 @@ impl Queue {
                 let (lane, is) = (self.waiting[*at].noticed.lane, self.waiting[*at].change());
                 if is == *change {
                     echoes.insert(lane, *at);
-                } else if is != Change::Other {
+                } else if is != KernelChange::Other {
                     // That name came or went before.
                     echoes.remove(&lane);
                 }

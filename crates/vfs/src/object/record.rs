@@ -302,7 +302,7 @@ impl Object {
     }
 
     /// Tells the index what is to be known of it when it is used again.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn release(&mut self) {
         if !self.volume.is_numbered() {
             return;
         }

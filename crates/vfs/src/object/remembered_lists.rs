@@ -122,7 +122,7 @@ impl SharedVolume {
     /// [`Error::Io`] where the index cannot be written; [`Error::Overloaded`].
     pub(crate) async fn forget_lists(&self, path: RelPath<'_>) -> Result<(), Error> {
         let at = Box::<[u8]>::from(path.as_bytes());
-        self.tell_for_good(move |index, volume| index.forget_lists(volume, &at)).await
+        self.record_durably(move |index, volume| index.forget_lists(volume, &at)).await
     }
 
     /// What was told of directories' lists is safe when this is done.
@@ -130,10 +130,10 @@ impl SharedVolume {
     /// # Errors
     /// As [`SharedVolume::forget_lists`].
     pub(crate) async fn lists_are_kept(&self) -> Result<(), Error> {
-        self.tell_for_good(|index, _| index.flush()).await
+        self.record_durably(|index, _| index.flush()).await
     }
 
-    async fn tell_for_good(
+    async fn record_durably(
         &self,
         tell: impl FnOnce(&Index, VolumeId) -> Result<(), index::Error> + Send + 'static,
     ) -> Result<(), Error> {

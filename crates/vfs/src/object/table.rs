@@ -216,7 +216,7 @@ impl Objects {
     }
 
     /// The index that versions are kept in; `None` for a process that has none.
-    pub fn kept_in(&self) -> Option<&Arc<Index>> {
+    pub fn persistent_index(&self) -> Option<&Arc<Index>> {
         self.shared.index.get()?.as_ref().ok()
     }
 

@@ -11,7 +11,7 @@ use budget::{Books, Consumer, Shares};
 use index::{Kind, Number};
 use lane::fs::EntryChange;
 
-use super::queued_events::{DueEvent, NoticedEvent, OwnNameChange, Queue as Noticing, QueuedEvent};
+use super::queued_events::{DueEvent, NoticedEvent, NoticedQueue as Noticing, OwnNameChange, QueuedEvent};
 use super::{Object, Place, SharedVolume};
 use crate::name::{Name, RelPath, RelPathBuf};
 
@@ -110,11 +110,11 @@ struct Watched {
     directory: Arc<Object>,
     how: WatchOptions,
     consumer: Consumer,
-    queue: Mutex<Queue>,
+    queue: Mutex<EventQueue>,
     /// How often directories have come or gone beneath.
     grown: AtomicU32,
     /// The kernel's watch tells what others do in the directory.
-    is_heard: AtomicBool,
+    is_kernel_watched: AtomicBool,
 }
 
 /// Whether somebody still watches.
@@ -122,7 +122,7 @@ pub(crate) struct WatchAlive(Weak<Watched>);
 
 /// How a file looks of whose change the kernel tells.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Looks {
+pub(crate) enum FileLook {
     /// It was changed last at this time.
     Changed(SystemTime),
     /// Nothing has the name any more, or nobody has looked.
@@ -150,17 +150,17 @@ pub(crate) enum Echo {
 }
 
 impl OwnChange<'_> {
-    fn heard_as(&self) -> Option<Change> {
+    fn heard_as(&self) -> Option<KernelChange> {
         match self.echo {
             Echo::Same => Some(self.what.into()),
-            Echo::Came => Some(Change::Came),
+            Echo::Came => Some(KernelChange::Came),
             Echo::None => None,
         }
     }
 }
 
 /// What is told of a name.
-struct Telling<'a> {
+struct NameReport<'a> {
     directory: &'a Arc<Object>,
     name: &'a [u8],
     what: EventKind,
@@ -175,7 +175,7 @@ struct Telling<'a> {
 struct Recent {
     directory: usize,
     name: Box<[u8]>,
-    change: Change,
+    change: KernelChange,
     /// By this server.
     is_own: bool,
     at: Instant,
@@ -187,14 +187,14 @@ struct Recent {
 
 /// How a name changed, as the kernel tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum KernelChange {
     Came,
     Went,
     Other,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct EventQueue {
     events: VecDeque<Event>,
     is_lost: bool,
     goes: bool,
@@ -202,7 +202,7 @@ struct Queue {
 }
 
 #[derive(Debug)]
-struct All {
+struct AllWatches {
     /// By the directory's object, which each of them keeps alive.
     by_directory: HashMap<usize, Vec<Arc<Watched>>>,
     /// Who has how many.
@@ -215,7 +215,7 @@ struct All {
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     count: AtomicUsize,
-    all: Mutex<All>,
+    all: Mutex<AllWatches>,
     /// Events that all of them keep.
     kept: AtomicUsize,
 }
@@ -251,7 +251,7 @@ impl Watched {
         self.directory.volume().watches()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, EventQueue> {
         self.queue.lock().expect("nobody panics while holding it")
     }
 
@@ -271,7 +271,7 @@ impl Watched {
         queue.waiting.take()
     }
 
-    fn lose(&self, queue: &mut Queue) -> Option<Waker> {
+    fn lose(&self, queue: &mut EventQueue) -> Option<Waker> {
         let lost = std::mem::take(&mut queue.events);
         self.watches().kept.fetch_sub(lost.len(), Ordering::Relaxed);
         queue.is_lost = true;
@@ -279,14 +279,14 @@ impl Watched {
     }
 }
 
-impl Default for All {
+impl Default for AllWatches {
     fn default() -> Self {
         let books = Books::new(WATCHES_MAX, Shares::THRICE);
         Self { by_directory: HashMap::new(), books, recent: VecDeque::new(), noticed: Noticing::default() }
     }
 }
 
-impl All {
+impl AllWatches {
     /// Something is told now.
     fn note(&mut self, recent: Recent) {
         let is_old = |kept: &Recent| recent.at.saturating_duration_since(kept.at) > RECENT_FOR;
@@ -303,10 +303,11 @@ impl All {
     }
 
     /// Whether it is known already, of which the lane had not heard yet: that counts once.
-    fn has_told(&mut self, waiting: &QueuedEvent) -> bool {
+    fn was_reported(&mut self, waiting: &QueuedEvent) -> bool {
         let (change, bit) = (waiting.change(), waiting.bit());
         // Of how a file looks this server tells as often as it likes.
-        let is_it = |recent: &Recent| recent.change == change && (change != Change::Other || !recent.is_own);
+        let is_it =
+            |recent: &Recent| recent.change == change && (change != KernelChange::Other || !recent.is_own);
         let mut of_name: Vec<_> = self.recent_of(&waiting.noticed).collect();
         let told = of_name.iter().position(|recent| is_it(recent) && recent.heard & bit == 0);
         // The lane hears things in their order: it hears of nothing before this any more.
@@ -318,29 +319,29 @@ impl All {
 
     /// Until when a file was changed that looks so, if that was not told yet. Closing what this server has written raises an event as well, and
     /// changes nothing.
-    fn changed_until(&mut self, waiting: &QueuedEvent, looks: Looks) -> Option<SystemTime> {
+    fn changed_until(&mut self, waiting: &QueuedEvent, looks: FileLook) -> Option<SystemTime> {
         let mut is_told = false;
         for recent in self.recent_of(&waiting.noticed) {
             let is_it = match looks {
-                Looks::Changed(changed) => recent.until >= changed,
-                Looks::Unknown => recent.is_own && recent.until + OWN_CLOSE >= waiting.seen,
+                FileLook::Changed(changed) => recent.until >= changed,
+                FileLook::Unknown => recent.is_own && recent.until + OWN_CLOSE >= waiting.seen,
             };
             match (recent.is_own, recent.change) {
                 // Of the file that had the name then, if the lane has not heard yet that it went.
-                (_, Change::Went) => is_told = recent.heard & waiting.bit() == 0,
-                (false, Change::Came) => is_told = false,
-                (true, Change::Came) => is_told = is_it,
-                (_, Change::Other) => is_told |= is_it,
+                (_, KernelChange::Went) => is_told = recent.heard & waiting.bit() == 0,
+                (false, KernelChange::Came) => is_told = false,
+                (true, KernelChange::Came) => is_told = is_it,
+                (_, KernelChange::Other) => is_told |= is_it,
             }
         }
         match looks {
-            Looks::Changed(changed) => (!is_told).then_some(changed),
-            Looks::Unknown => (!is_told && !self.has_told(waiting)).then_some(waiting.seen),
+            FileLook::Changed(changed) => (!is_told).then_some(changed),
+            FileLook::Unknown => (!is_told && !self.was_reported(waiting)).then_some(waiting.seen),
         }
     }
 }
 
-impl From<EventKind> for Change {
+impl From<EventKind> for KernelChange {
     fn from(what: EventKind) -> Self {
         match what {
             EventKind::Added | EventKind::RenamedTo => Self::Came,
@@ -377,9 +378,9 @@ impl WatchAlive {
     }
 
     /// Whether the kernel's watch tells what others do in the directory.
-    pub(crate) fn is_heard(&self, is_heard: bool) {
+    pub(crate) fn is_kernel_watched(&self, is_kernel_watched: bool) {
         if let Some(watched) = self.0.upgrade() {
-            watched.is_heard.store(is_heard, Ordering::Relaxed);
+            watched.is_kernel_watched.store(is_kernel_watched, Ordering::Relaxed);
         }
     }
 }
@@ -390,7 +391,7 @@ impl Watches {
         self.count.load(Ordering::Acquire) != 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, All> {
+    fn lock(&self) -> MutexGuard<'_, AllWatches> {
         self.all.lock().expect("nobody panics while holding it")
     }
 
@@ -424,7 +425,7 @@ impl Watches {
         false
     }
 
-    /// An entry of a directory has changed, by whomever. It is told a while later, by [`Watches::tell_noticed`], or before what this server does
+    /// An entry of a directory has changed, by whomever. It is told a while later, by [`Watches::report_noticed`], or before what this server does
     /// to the name; `false`: too many wait.
     #[must_use]
     pub(crate) fn notice(&self, noticed: NoticedEvent) -> bool {
@@ -442,22 +443,22 @@ impl Watches {
     }
 
     /// Tells what was noticed, if it was not told meanwhile, nor is this server's own.
-    pub(crate) fn tell_noticed(&self, serial: u64, looks: Looks) {
+    pub(crate) fn report_noticed(&self, serial: u64, looks: FileLook) {
         let mut woken = Vec::new();
         let mut all = self.lock();
         let noticed = all.noticed.take(serial);
-        self.tell_each(&mut all, noticed, looks, &mut woken);
+        self.report_each(&mut all, noticed, looks, &mut woken);
         drop(all);
         woken.into_iter().for_each(Waker::wake);
     }
 
     /// This server has done something to a name of a directory.
-    pub(crate) fn tell(&self, directory: &Arc<Object>, name: &[u8], what: EventKind, kinds: EventMask) {
-        self.tell_own(directory, &[OwnChange { name, what, kinds, echo: Echo::Same }]);
+    pub(crate) fn report(&self, directory: &Arc<Object>, name: &[u8], what: EventKind, kinds: EventMask) {
+        self.report_own(directory, &[OwnChange { name, what, kinds, echo: Echo::Same }]);
     }
 
-    /// As [`Watches::tell`], of the names of one change.
-    pub(crate) fn tell_own(&self, directory: &Arc<Object>, changes: &[OwnChange<'_>]) {
+    /// As [`Watches::report`], of the names of one change.
+    pub(crate) fn report_own(&self, directory: &Arc<Object>, changes: &[OwnChange<'_>]) {
         let mut woken = Vec::new();
         let own = changes.iter().filter_map(|one| {
             let change = one.heard_as()?;
@@ -466,16 +467,16 @@ impl Watches {
         let own: Vec<_> = own.collect();
         let mut all = self.lock();
         let (before, heard) = all.noticed.take_before(&own);
-        self.tell_each(&mut all, before, Looks::Unknown, &mut woken);
+        self.report_each(&mut all, before, FileLook::Unknown, &mut woken);
         let until = lane::time::wall_clock() + TICK_MAX;
         let mut heard = heard.into_iter();
         for OwnChange { name, what, kinds, echo } in changes.iter().copied() {
             let by = if echo == Echo::None { None } else { heard.next() };
             let heard = by.unwrap_or(u64::MAX);
-            let telling = Telling { directory, name, what, kinds, is_own: true, until, heard };
-            self.tell_one(&mut all, telling, &mut woken);
+            let telling = NameReport { directory, name, what, kinds, is_own: true, until, heard };
+            self.report_one(&mut all, telling, &mut woken);
             if echo == Echo::Came {
-                let (directory, at, change) = (key(directory), lane::time::now(), Change::Came);
+                let (directory, at, change) = (key(directory), lane::time::now(), KernelChange::Came);
                 all.note(Recent { directory, name: name.into(), change, is_own: true, at, until, heard });
             }
         }
@@ -483,17 +484,25 @@ impl Watches {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    fn tell_each(&self, all: &mut All, noticed: Vec<QueuedEvent>, looks: Looks, woken: &mut Vec<Waker>) {
+    fn report_each(
+        &self,
+        all: &mut AllWatches,
+        noticed: Vec<QueuedEvent>,
+        looks: FileLook,
+        woken: &mut Vec<Waker>,
+    ) {
         let mut noticed = noticed.into_iter().peekable();
         while let Some(first) = noticed.next() {
-            let mut tell = |all: &mut All, of: &QueuedEvent, what, until| {
+            let mut tell = |all: &mut AllWatches, of: &QueuedEvent, what, until| {
                 let NoticedEvent { directory, name, kinds, .. } = &of.noticed;
                 let (kinds, heard) = (*kinds, of.bit());
-                let telling = Telling { directory, name, what, kinds, is_own: false, until, heard };
-                self.tell_one(all, telling, woken);
+                let telling = NameReport { directory, name, what, kinds, is_own: false, until, heard };
+                self.report_one(all, telling, woken);
             };
             let other = noticed.next_if(|next| first.is_moved_to(next));
-            let is_told = |all: &mut All, of: &QueuedEvent| of.change() != Change::Other && all.has_told(of);
+            let is_told = |all: &mut AllWatches, of: &QueuedEvent| {
+                of.change() != KernelChange::Other && all.was_reported(of)
+            };
             let (known, known_other) =
                 (is_told(all, &first), other.as_ref().is_some_and(|other| is_told(all, other)));
             match (first.noticed.what, &other) {
@@ -522,10 +531,10 @@ impl Watches {
         }
     }
 
-    fn tell_one(&self, all: &mut All, telling: Telling<'_>, woken: &mut Vec<Waker>) {
-        let Telling { directory, name, what, kinds, is_own, until, heard } = telling;
+    fn report_one(&self, all: &mut AllWatches, telling: NameReport<'_>, woken: &mut Vec<Waker>) {
+        let NameReport { directory, name, what, kinds, is_own, until, heard } = telling;
         let (at, change) = (lane::time::now(), what.into());
-        if !is_own && change != Change::Other {
+        if !is_own && change != KernelChange::Other {
             // The lane hears of nothing any more that this server has done before.
             let before = all.recent.iter_mut().filter(|recent| recent.is_own && *recent.name == *name);
             before
@@ -564,28 +573,28 @@ impl Watches {
     }
 
     /// What has the object's name has changed.
-    pub(crate) fn tell_modified(&self, object: &Object, kinds: EventMask) {
+    pub(crate) fn report_modified(&self, object: &Object, kinds: EventMask) {
         if let Some(Place { directory, name }) = object.place() {
-            self.tell(&directory, &name, EventKind::Modified, kinds);
+            self.report(&directory, &name, EventKind::Modified, kinds);
         }
     }
 
     /// Names of the directory have changed, nobody knows which.
-    pub(crate) fn tell_lost(&self, directory: &Arc<Object>) {
+    pub(crate) fn report_lost(&self, directory: &Arc<Object>) {
         self.each_of(directory, Watched::lose);
     }
 
     /// Somebody else has changed something in the directory, as a look has shown: who watches it is told what, where the kernel's watch tells
     /// of that.
-    pub(crate) fn tell_seen(&self, directory: &Arc<Object>) {
-        self.each_of(directory, |watched, queue| match watched.is_heard.load(Ordering::Relaxed) {
+    pub(crate) fn report_seen(&self, directory: &Arc<Object>) {
+        self.each_of(directory, |watched, queue| match watched.is_kernel_watched.load(Ordering::Relaxed) {
             true => None,
             false => watched.lose(queue),
         });
     }
 
     /// What the kernel's watches would have told is lost.
-    pub(crate) fn tell_all_lost(&self) {
+    pub(crate) fn report_all_lost(&self) {
         let all = self.lock();
         let each = all.by_directory.values().flatten();
         let woken: Vec<_> = each.filter_map(|watched| watched.lose(&mut watched.lock())).collect();
@@ -594,14 +603,14 @@ impl Watches {
     }
 
     /// The directory is taken away, or is to be.
-    pub(crate) fn tell_going(&self, directory: &Arc<Object>) {
+    pub(crate) fn report_going(&self, directory: &Arc<Object>) {
         self.each_of(directory, |watched, queue| {
             queue.goes = true;
             watched.lose(queue)
         });
     }
 
-    fn each_of(&self, directory: &Arc<Object>, tell: impl Fn(&Watched, &mut Queue) -> Option<Waker>) {
+    fn each_of(&self, directory: &Arc<Object>, tell: impl Fn(&Watched, &mut EventQueue) -> Option<Waker>) {
         let all = self.lock();
         let beside = all.by_directory.get(&key(directory)).into_iter().flatten();
         let woken: Vec<_> = beside.filter_map(|watched| tell(watched, &mut watched.lock())).collect();
@@ -629,7 +638,7 @@ impl SharedVolume {
             consumer,
             queue,
             grown: AtomicU32::new(0),
-            is_heard: AtomicBool::new(false),
+            is_kernel_watched: AtomicBool::new(false),
         };
         let watched = Arc::new(watched);
         all.by_directory.entry(key(directory)).or_default().push(Arc::clone(&watched));
@@ -642,7 +651,7 @@ impl Object {
     /// Who watches this directory is told that it is to be taken away.
     pub fn announce_end(self: &Arc<Self>) {
         if self.volume().watches().any() {
-            self.volume().watches().tell_going(self);
+            self.volume().watches().report_going(self);
         }
     }
 }

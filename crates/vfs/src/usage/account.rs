@@ -17,7 +17,7 @@ pub(crate) struct Account {
     /// Some walker is or was at it.
     has_walker: AtomicBool,
     /// What it says is not what a walk would find: a change did not come to its end.
-    is_in_doubt: AtomicBool,
+    is_uncertain: AtomicBool,
     count: Mutex<Count>,
     pub(super) contents: Contents,
     pub(super) bytes: Room,
@@ -36,7 +36,7 @@ impl Account {
         let account = Self {
             is_counting: AtomicBool::new(known.is_none()),
             has_walker: AtomicBool::new(false),
-            is_in_doubt: AtomicBool::new(false),
+            is_uncertain: AtomicBool::new(false),
             count: Mutex::default(),
             contents: Contents::default(),
             bytes: Room::new(lanes, BATCH_BYTES),
@@ -57,7 +57,7 @@ impl Account {
     pub(super) fn space(&self) -> Space {
         let used = Usage { bytes: self.bytes.used(), files: self.files.used() };
         let quota = Quota { bytes: self.bytes.limit(), files: self.files.limit() };
-        let state = match (self.is_in_doubt(), self.is_counting()) {
+        let state = match (self.is_uncertain(), self.is_counting()) {
             (true, _) => SpaceState::InDoubt,
             (false, true) => SpaceState::Counting { directories: self.count().directories },
             (false, false) => SpaceState::Counted,
@@ -67,17 +67,17 @@ impl Account {
 
     /// What is there turns out to be so much more.
     pub(super) fn add(&self, files: u64, bytes: u64) {
-        self.files.take_anyway(files);
-        self.bytes.take_anyway(bytes);
+        self.files.take_unchecked(files);
+        self.bytes.take_unchecked(bytes);
     }
 
     /// A change did not come to its end.
-    pub(super) fn doubt(&self) {
-        self.is_in_doubt.store(true, Ordering::SeqCst);
+    pub(super) fn mark_uncertain(&self) {
+        self.is_uncertain.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.is_in_doubt.load(Ordering::SeqCst)
+    pub(super) fn is_uncertain(&self) -> bool {
+        self.is_uncertain.load(Ordering::SeqCst)
     }
 
     pub(super) fn is_counting(&self) -> bool {
@@ -88,13 +88,13 @@ impl Account {
     pub(super) fn end_count(&self, count: &mut Count) {
         self.is_counting.store(false, Ordering::SeqCst);
         let (grown, shrunk) = count.end();
-        self.bytes.take_anyway(grown);
-        self.bytes.give_anyway(shrunk);
+        self.bytes.take_unchecked(grown);
+        self.bytes.give_unchecked(shrunk);
     }
 
     /// Whether a count is wanted and this is the first to offer one.
     pub(super) fn begin_walk(&self) -> bool {
-        self.is_counting() && !self.is_in_doubt() && !self.has_walker.swap(true, Ordering::SeqCst)
+        self.is_counting() && !self.is_uncertain() && !self.has_walker.swap(true, Ordering::SeqCst)
     }
 
     pub(super) fn count(&self) -> MutexGuard<'_, Count> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lane::fs::FileKind;
 
-use super::{Known, LaneAccount, Moved};
+use super::{CountedFile, LaneAccount, MovedUsage};
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::file::OpenFile;
@@ -66,7 +66,7 @@ impl Volume {
     }
 
     /// A name of something that is no directory is gone.
-    pub(crate) fn note_removed(&self, directory: &Arc<Object>, file: Option<Known>) {
+    pub(crate) fn note_removed(&self, directory: &Arc<Object>, file: Option<CountedFile>) {
         let (Some(of), Some(file)) = (self.account(), file) else { return };
         let counted = (file.links <= 1).then_some(file.size);
         if let Some(bytes) = of.account.unless_counted(counted, |count| count.removed(directory, file)) {
@@ -83,9 +83,9 @@ impl Volume {
     }
 
     /// A file has moved from one directory to another.
-    pub(crate) fn note_moved(&self, from: &Arc<Object>, to: &Arc<Object>, file: Option<Known>) {
+    pub(crate) fn note_moved(&self, from: &Arc<Object>, to: &Arc<Object>, file: Option<CountedFile>) {
         let (Some(of), Some(file)) = (self.account(), file) else { return };
-        let moved = of.account.unless_counted(Moved::Nothing, |count| count.moved(from, to, file));
+        let moved = of.account.unless_counted(MovedUsage::Nothing, |count| count.moved(from, to, file));
         of.apply(moved);
     }
 
@@ -107,10 +107,10 @@ impl Volume {
         let Some(of) = self.account() else { return place() };
         // Its place and its mark change in one step for whoever asks.
         let mut place = Some(place);
-        let moved = of.account.unless_counted(Moved::Nothing, |count| {
+        let moved = of.account.unless_counted(MovedUsage::Nothing, |count| {
             let Some(to) = to else {
                 count.end_unmoved(directory);
-                return Moved::Nothing;
+                return MovedUsage::Nothing;
             };
             let moved = count.moved_directory(directory, from, to);
             place.take().into_iter().for_each(|place| place());
@@ -122,11 +122,11 @@ impl Volume {
 }
 
 impl LaneAccount {
-    fn apply(&self, moved: Moved) {
+    fn apply(&self, moved: MovedUsage) {
         match moved {
-            Moved::Nothing => {}
-            Moved::In { bytes } => self.account.add(1, bytes),
-            Moved::Out { bytes } => self.give_back(1, bytes),
+            MovedUsage::Nothing => {}
+            MovedUsage::In { bytes } => self.account.add(1, bytes),
+            MovedUsage::Out { bytes } => self.give_back(1, bytes),
         }
     }
 }
@@ -181,12 +181,12 @@ impl Drop for Charge {
     }
 }
 
-impl Known {
+impl CountedFile {
     /// Something new without content.
     pub(crate) const EMPTY: Self = Self { inode: 0, links: 1, size: 0 };
 }
 
-impl From<Attributes> for Known {
+impl From<Attributes> for CountedFile {
     fn from(of: Attributes) -> Self {
         let size = if of.kind == FileKind::File { of.size } else { 0 };
         Self { inode: of.id.ino, links: of.nlink, size }

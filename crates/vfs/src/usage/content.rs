@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard};
 
-use super::{Known, LaneAccount};
+use super::{CountedFile, LaneAccount};
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::volume::Volume;
@@ -34,7 +34,7 @@ pub(super) struct Contents([Mutex<HashMap<u64, Content>>; SHARDS]);
 /// One of them.
 struct Content {
     /// As it is counted.
-    known: Known,
+    known: CountedFile,
     /// Room is taken for so many bytes of it.
     reach: u64,
     writers: u32,
@@ -70,7 +70,7 @@ impl ContentChange {
                 content.writers += 1;
                 content.was_shared = true;
             } else {
-                let known = Known::from(file.attributes()?);
+                let known = CountedFile::from(file.attributes()?);
                 let end = reach.from(known.size);
                 if !of.take(0, end.saturating_sub(known.size)) {
                     return Err(Error::Quota);
@@ -99,7 +99,7 @@ impl ContentChange {
             match self.file.attributes() {
                 Ok(attributes) => attributes.size,
                 Err(_) => {
-                    account.doubt();
+                    account.mark_uncertain();
                     content.known.size
                 }
             }

@@ -26,7 +26,7 @@ use crate::object::{Identity, Object};
 pub(super) struct Count {
     /// The walker has begun; until then nothing is counted.
     has_begun: bool,
-    marks: HashMap<Identity, Mark>,
+    marks: HashMap<Identity, WalkMark>,
     /// In the order in which they were found; some may have gone since. Last in, first out, so that there are few.
     waiting: Vec<Arc<Object>>,
     /// Directories that the walker has found, by a hash of what they are: one that is mounted at a second place is entered once.
@@ -45,7 +45,7 @@ pub(super) struct Count {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum WalkMark {
     Waiting,
     Entered,
 }
@@ -68,7 +68,7 @@ pub(super) struct Leaf {
 
 /// A file or directory that changes, as its own change knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct CountedFile {
     pub(crate) inode: u64,
     pub(crate) links: u32,
     pub(crate) size: u64,
@@ -79,7 +79,7 @@ impl Count {
     pub(super) fn begin(&mut self, root: &Arc<Object>) {
         self.has_begun = true;
         self.found.insert(hash_of(root));
-        self.marks.insert(root.identity().clone(), Mark::Waiting);
+        self.marks.insert(root.identity().clone(), WalkMark::Waiting);
         self.waiting.push(Arc::clone(root));
     }
 
@@ -91,7 +91,7 @@ impl Count {
         let mut at = Arc::clone(directory);
         for _ in 0..DEPTH_MAX {
             if let Some(mark) = self.marks.get(at.identity()) {
-                return *mark == Mark::Entered;
+                return *mark == WalkMark::Entered;
             }
             let above = match self.moving.get(at.identity()) {
                 Some(from) => Arc::clone(from),
@@ -106,14 +106,14 @@ impl Count {
     }
 
     /// Whether a file with a name in `directory` is counted.
-    pub(super) fn has(&self, directory: &Arc<Object>, file: Known) -> bool {
+    pub(super) fn has(&self, directory: &Arc<Object>, file: CountedFile) -> bool {
         self.linked.contains(&file.inode) || self.is_counted(directory)
     }
 
     /// The next directory to enter; `None` when all are counted.
     pub(super) fn next(&mut self) -> Option<Arc<Object>> {
         while let Some(directory) = self.waiting.pop() {
-            if self.marks.get(directory.identity()) == Some(&Mark::Waiting) {
+            if self.marks.get(directory.identity()) == Some(&WalkMark::Waiting) {
                 return Some(directory);
             }
         }
@@ -122,7 +122,7 @@ impl Count {
 
     /// Whether a directory is to be entered.
     pub(super) fn is_waiting(&self, directory: &Arc<Object>) -> bool {
-        self.marks.get(directory.identity()) == Some(&Mark::Waiting)
+        self.marks.get(directory.identity()) == Some(&WalkMark::Waiting)
     }
 
     /// The count is done: nothing is kept but what is told of it. By how much files that were counted have grown, and have
@@ -161,7 +161,7 @@ impl Count {
         let above = self.moving.get(directory.identity()).cloned();
         let above = above.or_else(|| directory.place().map(|place| place.directory));
         if above.is_some_and(|above| !self.is_counted(&above)) {
-            self.marks.insert(directory.identity().clone(), Mark::Entered);
+            self.marks.insert(directory.identity().clone(), WalkMark::Entered);
         }
         for inner in inner {
             holds.files += 1;
@@ -169,11 +169,11 @@ impl Count {
             let is_new = self.found.len() >= FOUND_MAX || self.found.insert(hash_of(&inner));
             match self.marks.entry(inner.identity().clone()) {
                 // It was entered when it lay elsewhere; now what is above it says so.
-                Entry::Occupied(mark) if *mark.get() == Mark::Entered => drop(mark.remove()),
+                Entry::Occupied(mark) if *mark.get() == WalkMark::Entered => drop(mark.remove()),
                 Entry::Occupied(_) => {}
                 Entry::Vacant(_) if !is_new => {}
                 Entry::Vacant(free) => {
-                    free.insert(Mark::Waiting);
+                    free.insert(WalkMark::Waiting);
                     self.waiting.push(inner);
                 }
             }
@@ -185,12 +185,12 @@ impl Count {
     }
 
     /// The content of a file is about to change.
-    pub(super) fn begin_content(&mut self, file: Known) {
+    pub(super) fn begin_content(&mut self, file: CountedFile) {
         self.changing.insert(file.inode, file.size);
     }
 
     /// It has changed, and is `size` bytes long. Of what has no name any more nothing is counted.
-    pub(super) fn end_content(&mut self, file: Known, size: u64) {
+    pub(super) fn end_content(&mut self, file: CountedFile, size: u64) {
         self.changing.remove(&file.inode);
         if file.links > 0 {
             self.changed.entry(file.inode).or_insert(Changed { before: file.size, now: size }).now = size;
@@ -199,7 +199,7 @@ impl Count {
     }
 
     /// A name of a file that is no directory goes. Where it was the last of one that was counted, as how many bytes.
-    pub(super) fn removed(&mut self, directory: &Arc<Object>, file: Known) -> Option<u64> {
+    pub(super) fn removed(&mut self, directory: &Arc<Object>, file: CountedFile) -> Option<u64> {
         if file.links > 1 {
             return None;
         }
@@ -217,7 +217,7 @@ impl Count {
     }
 
     /// A name of a file goes from one directory to another. What that changes: it begins to count, or ends.
-    pub(super) fn moved(&mut self, from: &Arc<Object>, to: &Arc<Object>, file: Known) -> Moved {
+    pub(super) fn moved(&mut self, from: &Arc<Object>, to: &Arc<Object>, file: CountedFile) -> MovedUsage {
         let (was, is) = (self.has(from, file), self.is_counted(to));
         let is_linked = file.links > 1;
         // Where its other names lie may be counted later or have been.
@@ -227,13 +227,13 @@ impl Count {
         match (was, is || self.linked.contains(&file.inode)) {
             (true, false) => {
                 let changed = self.changed.remove(&file.inode);
-                Moved::Out { bytes: changed.map_or(file.size, |changed| changed.before) }
+                MovedUsage::Out { bytes: changed.map_or(file.size, |changed| changed.before) }
             }
             (false, true) => {
                 self.changed.remove(&file.inode);
-                Moved::In { bytes: file.size }
+                MovedUsage::In { bytes: file.size }
             }
-            _ => Moved::Nothing,
+            _ => MovedUsage::Nothing,
         }
     }
 
@@ -253,22 +253,22 @@ impl Count {
         directory: &Arc<Object>,
         from: &Arc<Object>,
         to: &Arc<Object>,
-    ) -> Moved {
+    ) -> MovedUsage {
         self.moving.remove(directory.identity());
         let (was, is) = (self.is_counted(from), self.is_counted(to));
         if was != is && !self.marks.contains_key(directory.identity()) {
-            let mark = if was { Mark::Entered } else { Mark::Waiting };
+            let mark = if was { WalkMark::Entered } else { WalkMark::Waiting };
             self.marks.insert(directory.identity().clone(), mark);
-            if mark == Mark::Waiting {
+            if mark == WalkMark::Waiting {
                 self.waiting.push(Arc::clone(directory));
             }
-        } else if was != is && is && self.marks.get(directory.identity()) == Some(&Mark::Entered) {
+        } else if was != is && is && self.marks.get(directory.identity()) == Some(&WalkMark::Entered) {
             self.marks.remove(directory.identity());
         }
         match (was, is) {
-            (true, false) => Moved::Out { bytes: 0 },
-            (false, true) => Moved::In { bytes: 0 },
-            _ => Moved::Nothing,
+            (true, false) => MovedUsage::Out { bytes: 0 },
+            (false, true) => MovedUsage::In { bytes: 0 },
+            _ => MovedUsage::Nothing,
         }
     }
 }
@@ -282,7 +282,7 @@ fn hash_of(directory: &Arc<Object>) -> u64 {
 
 /// What a move changes of what is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub(crate) enum MovedUsage {
     Nothing,
     /// What was not counted is now, as so many bytes.
     In {

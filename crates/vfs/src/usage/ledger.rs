@@ -69,7 +69,7 @@ impl Ledger {
 
     /// Whether a new account is to be begun.
     pub(super) fn wants_renewal(&self) -> bool {
-        let is_good = |account: &Arc<Account>| !account.is_in_doubt();
+        let is_good = |account: &Arc<Account>| !account.is_uncertain();
         self.is_wanted() && !self.now().account.as_ref().is_some_and(is_good)
     }
 
@@ -110,7 +110,7 @@ impl UncertainChange {
 impl Drop for UncertainChange {
     fn drop(&mut self) {
         if let Some(of) = &self.0 {
-            of.account.doubt();
+            of.account.mark_uncertain();
         }
     }
 }

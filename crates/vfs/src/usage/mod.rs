@@ -25,11 +25,11 @@ use index::{Quota, Usage};
 pub(crate) use self::account::{Account, LaneAccount};
 pub(crate) use self::charge::Charge;
 pub(crate) use self::content::{ContentChange, Reach};
-pub(crate) use self::count::{Known, Moved};
+pub(crate) use self::count::{CountedFile, MovedUsage};
 pub(crate) use self::ledger::{Ledger, UncertainChange};
 pub(crate) use self::reserve::Allowance;
 pub(crate) use self::staged_size::StagedSize;
-pub(crate) use self::tally::Tally;
+pub(crate) use self::tally::UsageTally;
 pub use self::walk::CountFailed;
 
 /// What a volume holds, and may.

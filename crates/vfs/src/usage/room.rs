@@ -72,12 +72,12 @@ impl Room {
     }
 
     /// Takes `n` though they may not be there: what is in the volume already, and turns out to be.
-    pub(super) fn take_anyway(&self, n: u64) {
+    pub(super) fn take_unchecked(&self, n: u64) {
         self.taken.fetch_add(signed(n), Ordering::SeqCst);
     }
 
     /// Gives `n` back to all.
-    pub(super) fn give_anyway(&self, n: u64) {
+    pub(super) fn give_unchecked(&self, n: u64) {
         self.taken.fetch_sub(signed(n), Ordering::SeqCst);
     }
 

@@ -5,23 +5,23 @@ use std::collections::HashSet;
 use index::Usage;
 use lane::fs::FileKind;
 
-use super::Known;
+use super::CountedFile;
 use crate::attributes::Attributes;
 
 /// What was found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct UsageTally {
     used: Usage,
     /// Inodes that have several names, one of which was found.
     linked: HashSet<u64>,
 }
 
-impl Tally {
+impl UsageTally {
     /// Something has a name.
     pub(crate) fn add(&mut self, found: Attributes) {
         // A directory's links are its own entries.
         let is_directory = found.kind == FileKind::Directory;
-        let Known { inode, links, size } = found.into();
+        let CountedFile { inode, links, size } = found.into();
         if is_directory || links <= 1 || self.linked.insert(inode) {
             self.used.files += 1;
             self.used.bytes += size;

@@ -8,7 +8,7 @@ use index::Usage;
 use lane::fs::{Dir, DirPart, FileKind, Stat};
 
 use super::count::Leaf;
-use super::{Account, Known, Space};
+use super::{Account, CountedFile, Space};
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::name::{Name, RelPath};
@@ -102,7 +102,7 @@ impl Walker<'_> {
         let mut last_told = lane::time::now();
         loop {
             let began = lane::time::now();
-            if self.account.is_in_doubt() {
+            if self.account.is_uncertain() {
                 return Ok(());
             }
             let Some(directory) = self.next() else { return Ok(()) };
@@ -196,7 +196,7 @@ impl Walker<'_> {
                 if stat.kind == FileKind::Directory {
                     inner.push(self.inner((directory, dir), name, &stat).await?);
                 } else {
-                    let Known { inode, links, size } = Known::from(Attributes::from(stat));
+                    let CountedFile { inode, links, size } = CountedFile::from(Attributes::from(stat));
                     leaves.push(Leaf { inode, links, size });
                 }
                 if leaves.len() + inner.len() > ENTRIES_MAX {
@@ -232,7 +232,7 @@ struct IncompleteWalk<'a>(&'a Account);
 impl Drop for IncompleteWalk<'_> {
     fn drop(&mut self) {
         if self.0.is_counting() {
-            self.0.doubt();
+            self.0.mark_uncertain();
         }
     }
 }

@@ -430,7 +430,7 @@ fn pages_hold_each_name_that_stays_once_in_order_while_others_come_and_go() {
             let mut found: Vec<Vec<u8>> = Vec::new();
             loop {
                 let after = found.last().cloned();
-                let page = directory.page_behind(&caller, after.as_deref(), limits).await.unwrap();
+                let page = directory.page_after(&caller, after.as_deref(), limits).await.unwrap();
                 assert!(page.memory() <= 1500 && page.covers(after.as_deref()));
                 assert_eq!(volume.cache().page_bytes(), page.memory());
                 assert_eq!(page.covers(None), after.is_none(), "what is before is on other pages");
@@ -449,7 +449,7 @@ fn pages_hold_each_name_that_stays_once_in_order_while_others_come_and_go() {
             assert_eq!(volume.cache().page_bytes(), 0);
             assert!(found.is_sorted_by(|a, b| a < b), "each once, in order");
             assert_eq!(found.iter().filter(|name| name.starts_with(b"stays")).count(), 200);
-            let few = directory.page_behind(&caller, None, PageLimits { names_max: 199, ..limits }).await;
+            let few = directory.page_after(&caller, None, PageLimits { names_max: 199, ..limits }).await;
             assert!(matches!(few, Err(Error::TooLarge { max: 199 })));
         });
     });

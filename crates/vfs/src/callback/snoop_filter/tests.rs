@@ -200,6 +200,6 @@ fn names_are_counted_apart_and_as_often_as_they_are_remembered() {
     assert!(marks.has_any(&[one]));
     drop(second);
     assert!(!marks.has_any(&[one]));
-    marks.ask_all();
+    marks.match_all();
     assert!(marks.has_any(&[other]));
 }

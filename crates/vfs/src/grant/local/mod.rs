@@ -32,12 +32,12 @@ mod spans;
 
 /// The open of a file that has the locks, as long as somebody holds anything of the file.
 pub(crate) struct LocalLocks {
-    state: Mutex<State>,
+    state: Mutex<LocalLockState>,
     /// Its place among those of all files.
     _place: LocalLockFile,
 }
 
-struct State {
+struct LocalLockState {
     keeper: Arc<LockKeeper>,
     /// Exclusive locks can be had.
     is_writable: bool,
@@ -60,8 +60,15 @@ impl LocalLocks {
     fn new(keeper: LockKeeper, is_writable: bool, place: LocalLockFile) -> Self {
         let (set, waiting) = (Vec::new(), Vec::new());
         let (ends, ending) = (None, None);
-        let state =
-            State { keeper: Arc::new(keeper), is_writable, set, is_busy: false, waiting, ends, ending };
+        let state = LocalLockState {
+            keeper: Arc::new(keeper),
+            is_writable,
+            set,
+            is_busy: false,
+            waiting,
+            ends,
+            ending,
+        };
         Self { state: Mutex::new(state), _place: place }
     }
 
@@ -93,7 +100,7 @@ impl LocalLocks {
         .await
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LocalLockState> {
         self.state.lock().expect("nobody panics while holding it")
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Span {
 
 /// Bytes that are to be locked another way than they are; `None`: not at all. An exclusive lock is more than a shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct SpanChange {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) before: Option<bool>,
@@ -29,7 +29,7 @@ impl Span {
     }
 }
 
-impl Change {
+impl SpanChange {
     /// Something is given up by it, which nobody can be in the way of.
     pub(super) fn is_less(&self) -> bool {
         self.after < self.before
@@ -82,13 +82,13 @@ pub(super) fn spans(locks: impl IntoIterator<Item = RangeLock>) -> Vec<Span> {
 }
 
 /// What makes the one the other, in order.
-pub(super) fn changes(before: &[Span], after: &[Span]) -> Vec<Change> {
+pub(super) fn changes(before: &[Span], after: &[Span]) -> Vec<SpanChange> {
     let ends = |spans: &[Span]| spans.iter().flat_map(|span| [span.from, span.to]).collect::<Vec<_>>();
     let mut borders = [ends(before), ends(after)].concat();
     borders.sort_unstable();
     borders.dedup();
     let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<SpanChange> = Vec::new();
     for pair in borders.windows(2) {
         let (from, to) = (pair[0], pair[1]);
         let kind = |spans: &mut std::iter::Peekable<std::slice::Iter<'_, Span>>| {
@@ -99,15 +99,15 @@ pub(super) fn changes(before: &[Span], after: &[Span]) -> Vec<Change> {
         match changes.last_mut() {
             _ if before == after => {}
             Some(last) if (last.to, last.before, last.after) == (from, before, after) => last.to = to,
-            _ => changes.push(Change { from, to, before, after }),
+            _ => changes.push(SpanChange { from, to, before, after }),
         }
     }
     changes
 }
 
 /// A change is made.
-pub(super) fn apply(spans: &mut Vec<Span>, change: Change, kind: Option<bool>) {
-    let Change { from, to, .. } = change;
+pub(super) fn apply(spans: &mut Vec<Span>, change: SpanChange, kind: Option<bool>) {
+    let SpanChange { from, to, .. } = change;
     let mut kept = Vec::with_capacity(spans.len() + 2);
     for span in spans.drain(..) {
         kept.extend((span.from < from).then(|| Span { to: span.to.min(from), ..span }));
